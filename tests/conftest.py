@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable
 from pathlib import Path
 from typing import Any
@@ -62,9 +62,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out what belongs to the other parts of the tests."""
     part = config.getoption("tests")
     slow = {line.partition("\t")[0] for line in SECONDS.read_text().splitlines()[1:]} - set(config.getoption("also"))
-    kept, left_out = [], []
+    kept, left_out, turns = [], [], Counter[str]()
     for item in items:
-        full = item.get_closest_marker("full") is not None
+        one_in, turn = item.get_closest_marker("one_in"), turns[function_of(item.nodeid)]
+        turns[function_of(item.nodeid)] += 1
+        full = item.get_closest_marker("full") is not None or (one_in is not None and turn % one_in.args[0] != 0)
         listed = part == "fast" and function_of(item.nodeid) in slow
         wanted = part == "all" or (full == (part == "rest") and not listed)
         (kept if wanted else left_out).append(item)

@@ -195,6 +195,7 @@ def test_gpu_modules_are_imported_where_they_are_used() -> None:
     agreed(broken, "files called gpu.py are imported inside functions, or by each other")
 
 
+@pytest.mark.full
 def test_importing_the_host_side_leaves_gpu_libraries_out() -> None:
     parts = (CORE, "spmark.impls.formats", "spmark.datasets", "spmark.report", "spmark.suite.benchmarks")
     modules = [

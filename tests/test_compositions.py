@@ -72,12 +72,14 @@ def check_plan(how: Implementation, problem: Problem, kinds: Iterable[str]) -> S
     return stores
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize(("name", "op", "dtype", "kinds"), HERE)
 def test_stores_are_those_of_the_plan(name, op, dtype, kinds):
     for matrix in ("hub", "no_nonzeros", "fully_dense"):
         check_plan(create(name), Problem(Op(op), matrices()[matrix], 32, dtype), kinds)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("name", "dtype", "config"), PINNED)
 def test_stores_of_pinned_configs(name, dtype, config):
     clustered = random_csr(64, 96, [40] * 16 + [3] * 40 + [0, 90, 1, 2, 50, 20, 30, 7])

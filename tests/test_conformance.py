@@ -93,6 +93,7 @@ def test_result(name: str, problem: Problem, place: Place) -> None:
     check_result(build(name, problem, place), problem, place)
 
 
+@pytest.mark.one_in(22)
 @pytest.mark.parametrize("case", ORDERED)
 @pytest.mark.parametrize(("name", "kind"), HOST_PAIRS)
 def test_every_order_gives_the_result(name: str, case: str, place: Place) -> None:
@@ -108,6 +109,7 @@ def test_accounts(name: str, op: Op, place: Place) -> None:
     check_account(build(name, problem, place), problem)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("fault", WRONG_ARRAYS)
 @pytest.mark.parametrize("op", Op)
 @pytest.mark.parametrize(("name", "kind"), PAIRS)

@@ -99,6 +99,7 @@ def test_a_study_is_imported_by_studies_alone() -> None:
     assert not broken, "what builds a plan imports no study:\n  " + "\n  ".join(broken)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_plan_is_built_without_its_study(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if name in CONTRACTS["transfer"]:

@@ -45,6 +45,7 @@ COMMANDS = [
 ]
 
 
+@pytest.mark.one_in(21)
 @pytest.mark.parametrize("line", COMMANDS)
 def test_a_command_of_the_documents_exists_with_its_options(line: str) -> None:
     name, *words = shlex.split(re.split(r";| \| | > ", line, maxsplit=1)[0])
@@ -103,6 +104,7 @@ def test_the_example_of_a_sweep_has_every_key(tmp_path: Path) -> None:
     ) - {"folder"}
 
 
+@pytest.mark.full
 def test_generated_pages_are_complete(generated: ModuleType) -> None:
     group: Any = typer.main.get_command(app)
     commands = generated.commands()

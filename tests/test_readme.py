@@ -33,6 +33,7 @@ GRAPHS = {matrix.id for matrix in Sweep.load(ROOT / "datasets/sweeps/sparsetir_f
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/notes/*.md"), *ROOT.glob("impls/*/README.md")])
 
 
+@pytest.mark.full
 def test_the_table_of_results_is_what_the_records_say() -> None:
     assert load_script("results_table").rewritten(README) == README
 
@@ -71,6 +72,7 @@ def test_intervals_of_reproducing_are_what_the_records_say(sweep: str, labels: t
         assert f"{mean['speedup']:.2f} [{mean['speedup_low']:.2f}, {mean['speedup_high']:.2f}]" in row
 
 
+@pytest.mark.full
 def test_verdicts_of_reproducing_are_the_scorecard_s() -> None:
     moved = moved_of(load_transfers([RECORDS / "dash_study"]), None)
     told = dict(re.findall(r"^\| ([\w-]+) \|((?: \d+ \|){7})$", REPRODUCING, re.MULTILINE))

@@ -55,6 +55,7 @@ def test_a_second_compilation_takes_no_search(a: Any, b: np.ndarray, races: list
     close(again(b), (2 * a).astype(np.float64) @ b)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "how",
     [
@@ -71,6 +72,7 @@ def test_what_was_asked_counts(how: Any, a: Any, races: list[Any]) -> None:
     assert len(races) == 2
 
 
+@pytest.mark.full
 def test_pattern_device_driver_and_code_count(a: Any, races: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     compiled(a)
     compiled(sparse.csr_array(a[::-1]))
@@ -95,6 +97,7 @@ def test_values_and_other_widths_are_found_again(a: Any, races: list[Any]) -> No
     assert len(races) == 2
 
 
+@pytest.mark.full
 def test_without_the_cache_every_compilation_searches_and_keeps_nothing(
     a: Any, races: list[Any], own_cache: Path, tmp_path: Path
 ) -> None:
@@ -112,6 +115,7 @@ def test_without_the_cache_every_compilation_searches_and_keeps_nothing(
     assert len(races) == 8, "other widths of the operator are not kept either"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("damage", ["byte", "end", "foreign", "folder"])
 def test_damaged_and_foreign_files_count_as_absent(damage: str, a: Any, races: list[Any], own_cache: Path) -> None:
     compiled(a)
@@ -151,6 +155,7 @@ def test_a_winner_that_cannot_be_built_any_more_makes_room(
     close(op(b), a.astype(np.float64) @ b)
 
 
+@pytest.mark.full
 def test_the_least_recently_used_results_make_room(
     a: Any, races: list[Any], own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,6 +196,7 @@ for width in range(1, 9):
 """
 
 
+@pytest.mark.full
 def test_two_processes_share_the_cache(races: list[Any], own_cache: Path) -> None:
     """With room for a few results, so that each process removes what the other has just read or written."""
     environment = {**os.environ, cache.VARIABLE: str(3000 / (1 << 20))}

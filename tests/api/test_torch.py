@@ -61,6 +61,7 @@ def test_gradients_of_sddmm(matrix: Any) -> None:
     assert torch.autograd.gradgradcheck(matrix.sddmm, (x, y, values))
 
 
+@pytest.mark.full
 def test_operators_keep_the_rules_of_pytorch(matrix: Any) -> None:
     b, x, values = drawn(5, 3), drawn(7, 3), matrix.values.requires_grad_()
     spmm, sddmm = torch.ops.spmark.spmm.default, torch.ops.spmark.sddmm.default
@@ -320,6 +321,7 @@ def test_deterministic_algorithms(matrix: Any, monkeypatch: pytest.MonkeyPatch) 
         torch.use_deterministic_algorithms(False)
 
 
+@pytest.mark.full
 def test_a_gradient_outlives_the_matrix(small: Any) -> None:
     matrix, b = SparseMatrix(small, **HOW), drawn(5, 3)
     c, handle = matrix.spmm(b), matrix.handle

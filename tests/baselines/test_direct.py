@@ -46,6 +46,7 @@ def test_the_rule_is_legal_for_every_width(dtype: DType) -> None:
             assert width % found["vector"] == 0
 
 
+@pytest.mark.full
 def test_pinned_tunables_are_built() -> None:
     problem = Problem(Op.SPMM, LONG_ROWS, 64)
     several = {"lanes": 8, "vectors": 2, "unroll": 2, "rows": 4, "longest": 100}

@@ -34,6 +34,7 @@ def error_and_limit(plan: CsrSpmmPlan | SddmmPlan, problem: Problem) -> tuple[fl
     return reference(problem, operands).max_error(out), tolerance(problem)
 
 
+@pytest.mark.one_in(3)
 @every_instance(SPMM_CSR)
 def test_every_spmm_instance(instance: Instance, spmm_target: TableTarget) -> None:
     values = instance.values
@@ -45,6 +46,7 @@ def test_every_spmm_instance(instance: Instance, spmm_target: TableTarget) -> No
     assert error <= limit
 
 
+@pytest.mark.one_in(4)
 @every_instance(SDDMM_CSR)
 def test_every_sddmm_instance(instance: Instance, sddmm_target: TableTarget) -> None:
     values = instance.values

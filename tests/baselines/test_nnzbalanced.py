@@ -42,6 +42,7 @@ def planned(instance: Instance, problem: Problem, target: TableTarget, span: int
     return NnzBalancedPlan(problem, target, span=span, vector=vector, sums=sums)
 
 
+@pytest.mark.one_in(5)
 @every_instance(*TABLES)
 def test_every_instance(instance: Instance, target: TableTarget) -> None:
     values = instance.values

@@ -30,6 +30,7 @@ spmm_target = table_target(SPMM)
 sddmm_target = table_target(SDDMM)
 
 
+@pytest.mark.one_in(5)
 @every_instance(SPMM)
 def test_every_spmm_instance(instance: Instance, spmm_target: TableTarget) -> None:
     values = instance.values

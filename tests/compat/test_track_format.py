@@ -32,6 +32,7 @@ def kept(old: Any, new: Any) -> bool:
     return bool(old == new)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", FROZEN["answers"])
 def test_answers_have_the_keys_and_types_of_old(name: str, today: Any) -> None:
     assert kept(FROZEN["answers"][name], today[name]), today[name]

@@ -90,6 +90,7 @@ def tree(tmp_path: Path) -> Tree:
     return Tree(tmp_path)
 
 
+@pytest.mark.full
 def test_an_edit_of_a_callee_is_seen_and_so_is_its_end(tree: Tree) -> None:
     assert tree.run() == "41"
     tree.edit("state.py", "FACTOR * x", "FACTOR * x + 1")
@@ -100,6 +101,7 @@ def test_an_edit_of_a_callee_is_seen_and_so_is_its_end(tree: Tree) -> None:
     assert tree.run() == "61"
 
 
+@pytest.mark.full
 def test_an_edit_under_way_is_not_kept_for_others(tree: Tree) -> None:
     """The process has the digest of the old code, loads the new one, and leaves nothing for who has the old one."""
     edit = (
@@ -116,6 +118,7 @@ def test_an_edit_under_way_is_not_kept_for_others(tree: Tree) -> None:
     assert tree.run() == "41"
 
 
+@pytest.mark.full
 def test_loops_are_kept_in_the_projects_cache_and_the_users_where_they_were(tree: Tree) -> None:
     (tree.folder / "mine.py").write_text("import numba\n@numba.njit(cache=True)\ndef mine(x):\n    return x\n")
     tree.run(f"{ASK}; import mine; mine.mine(1); import numba; assert not numba.config.CACHE_DIR")
@@ -134,6 +137,7 @@ def test_a_loop_of_another_tree_is_not_kept(tree: Tree) -> None:
     assert not tree.kept()
 
 
+@pytest.mark.full
 def test_a_damaged_file_is_compiled_again(tree: Tree) -> None:
     tree.run()
     for ending in ("nbc", "nbi"):
@@ -143,6 +147,7 @@ def test_a_damaged_file_is_compiled_again(tree: Tree) -> None:
     assert tree.run() == "41 1"
 
 
+@pytest.mark.full
 def test_a_cache_that_cannot_be_written_costs_time_alone(tree: Tree) -> None:
     assert tree.run(SPMARK_CACHE="/dev/null/nowhere") == "41"
     assert tree.run(NUMBA_CACHE_LOCATOR_CLASSES="numba.core.caching.InTreeCacheLocator") == "41"
@@ -150,6 +155,7 @@ def test_a_cache_that_cannot_be_written_costs_time_alone(tree: Tree) -> None:
     assert tree.run(NUMBA_DISABLE_JIT="1", program=ASK.partition(", *")[0] + ")") == "41"
 
 
+@pytest.mark.full
 def test_processes_share_a_fresh_folder(tree: Tree) -> None:
     pipe = subprocess.PIPE
     children = [subprocess.Popen(tree.command(ASK), env=tree.environment({}), stdout=pipe, text=True) for _ in range(4)]

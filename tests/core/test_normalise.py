@@ -34,6 +34,7 @@ def statements(text: str, bare: bool) -> Iterator[list[str]]:
         words = []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_python_keeps_every_token_but_prose(folder: str) -> None:
     looked_at = 0

@@ -80,6 +80,7 @@ def test_every_line_before_the_damage_of_a_gzip_archive_is_read(caplog):
     assert "take it from a copy" in caplog.text
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("level", [1, 9])
 def test_of_a_damaged_bzip2_archive_no_wrong_line_is_read(level):
     """Damage mixes the lines of a block, and a block of records holds more text than the level says."""
@@ -146,6 +147,7 @@ def test_what_is_no_archive_is_refused(kind, content):
         read(content, kind)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", [".bz2", ".xz"])
 def test_an_archive_of_more_lines_than_its_bytes_can_mean_is_damaged(kind, monkeypatch, caplog):
     monkeypatch.setattr(unpack, "_FREE", 1 << 16)
@@ -171,6 +173,7 @@ def test_the_whole_text_of_an_archive(kind, tmp_path):
         unpacked(path)
 
 
+@pytest.mark.full
 @KINDS
 def test_a_line_without_end_does_not_fill_the_memory(kind, monkeypatch, caplog):
     monkeypatch.setattr(unpack, "LONGEST_LINE", 1 << 22)

@@ -156,6 +156,7 @@ def test_a_search_is_kept_for_its_model_and_its_tunables(keep: Keep, monkeypatch
     assert len(made.timer.asked) == 3 * paid
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("op", Op)
 def test_on_the_host_ring_the_model_s_first_is_built_unmeasured(op: Op, keep: Keep) -> None:
     keep("cuda", op)
@@ -169,6 +170,7 @@ def test_on_the_host_ring_the_model_s_first_is_built_unmeasured(op: Op, keep: Ke
     assert len(first.keys() & built.config.keys()) > 3
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("op", Op)
 @pytest.mark.parametrize("device", [HOST, RING, GPU], ids=["cpu", "ring", "gpu"])
 def test_a_matrix_without_non_zeros_is_measured_nowhere(
@@ -275,6 +277,7 @@ def test_an_encoder_of_other_numbers_is_refused(keep: Keep) -> None:
         Dash().build(PROBLEMS[Op.SPMM], HOST)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("device", "name"), [(HOST, "cpu"), (RING, "cuda")])
 @pytest.mark.parametrize("op", Op)
 def test_stores_are_those_of_the_plan(keep: Keep, device: DeviceSpec, name: str, op: Op) -> None:

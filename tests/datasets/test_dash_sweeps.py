@@ -63,6 +63,7 @@ def test_graphs_that_judge_are_the_real_ones_of_the_judging_half_and_few_others(
     assert all(len(others & set(family)) <= 1 for families in script.GRAPHS.values() for family in families)
 
 
+@pytest.mark.full
 def test_no_two_that_judge_have_one_pattern(mirror: Path) -> None:
     del mirror  # skips where there is none
     patterns = [load_matrix(spec, Cache.default(), 0).csr.hash for spec in matrices("evaluation")]

@@ -60,6 +60,7 @@ def same(path, matrix: sparse.coo_array) -> None:
     assert read.kind is MatrixKind.REAL
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", PACKINGS)
 @pytest.mark.parametrize("write", [by_scipy, by_hand])
 def test_sizes_comments_and_packings(tmp_path, write, name):
@@ -73,6 +74,7 @@ def test_sizes_comments_and_packings(tmp_path, write, name):
             same(tmp_path / name, matrix)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", PACKINGS)
 def test_five_megabytes(tmp_path, name):
     matrix = drawn(180_000, 3000, 2000)

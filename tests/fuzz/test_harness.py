@@ -12,6 +12,7 @@ from fuzz.mutate import MUTATORS, mutated
 KINDS = {name: kind for name, (_, kind) in FAULTS.items()} | {"command_that_writes": "trespass"}
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("name", "kind"), KINDS.items())
 def test_a_fault_is_seen(name, kind):
     tally = fuzz(name, inputs=2, pattern="faulty.py")
@@ -24,6 +25,7 @@ def test_a_target_that_refuses_everything():
     assert [(fault.number, fault.kind) for fault in tally.faults] == [(0, "good input")]
 
 
+@pytest.mark.full
 def test_inputs_go_on_after_a_death():
     """The child after it begins with what is good, as every child of `faulty` does."""
     tally = fuzz("segmentation", inputs=4, pattern="faulty.py")

@@ -43,6 +43,7 @@ def check(problem: Problem, block: int, target: HostTarget, units: int = 2, thre
     return plan
 
 
+@pytest.mark.full
 @every_instance(BLOCK_SDDMM)
 def test_every_instance(instance: Instance, target: TableTarget) -> None:
     values = instance.values
@@ -56,6 +57,7 @@ def test_full_blocks_at_an_odd_width(target: TableTarget) -> None:
     check(Problem(Op.SDDMM, full_blocks(16), 33, DType.FLOAT16), 16, target)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("units", [1, 3, 400])
 @pytest.mark.parametrize("block", [16, 32])
 def test_a_long_row_and_every_cut(block: int, units: int, target: TableTarget) -> None:

@@ -33,6 +33,7 @@ def check(problem: Problem, target: HostTarget, held: Any, **schedule: Any) -> B
     return plan
 
 
+@pytest.mark.one_in(3)
 @every_instance(SPMM_BLOCKS)
 def test_every_instance(instance: Instance, target: TableTarget) -> None:
     rows, tile, depth = (int(instance.values[name]) for name in ("rows", "tile", "depth"))
@@ -57,6 +58,7 @@ AWKWARD = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("width", [8, 1])
 @pytest.mark.parametrize("name", AWKWARD)
 def test_awkward_matrices(name: str, width: int, target: TableTarget) -> None:

@@ -44,6 +44,7 @@ def multiply(
     return plan
 
 
+@pytest.mark.one_in(3)
 @every_instance(SPMM_COMPOSED)
 def test_every_instance(instance: Instance, target: TableTarget) -> None:
     vector, lanes, size = (int(instance.values[name]) for name in ("vector", "lanes", "size"))

@@ -42,6 +42,7 @@ SCHEDULE = {"vectors": 1, "unroll": 4, "threads": 128}
 target = table_target(SPMM_DIRECT)
 
 
+@pytest.mark.one_in(4)
 @every_instance(SPMM_DIRECT)
 def test_every_instance(instance: Instance, target: TableTarget) -> None:
     """J fills one tile and a vector of the next one; rows longer than 20 are the work of blocks, or none is."""
@@ -59,6 +60,7 @@ def test_every_instance(instance: Instance, target: TableTarget) -> None:
         assert plan.stored == MATRIX.nnz
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("dtype", list(DType))
 @pytest.mark.parametrize("name", list(AWKWARD))
 def test_awkward_matrices(name: str, dtype: DType, target: TableTarget) -> None:

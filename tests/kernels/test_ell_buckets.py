@@ -43,6 +43,7 @@ SLOWEST = ("ten_thousand_in_a_row", "in_one_piece", "a_group")
 target = table_target(SPMM_ELL_BUCKETS)
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize(
     ("name", "form", "way"),
     [
@@ -74,6 +75,7 @@ THIRD_WAYS = {
 }
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("way", THIRD_WAYS)
 @pytest.mark.parametrize("max_width", [64, 128, 256])
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ def special_csr() -> Csr:
     return Csr.checked(matrix.shape, matrix.indptr, matrix.indices, values)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("dtype", list(DType))
 @pytest.mark.parametrize("matrix", [special_csr(), *matrices().values()], ids=["special", *matrices()])
 def test_the_same_bits_as_the_host(matrix: Csr, dtype: DType) -> None:

@@ -25,6 +25,7 @@ MATRICES = {
 target = table_target(SPMM_PANELS)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", MATRICES)
 @every_instance(SPMM_PANELS)
 def test_every_instance(instance: Instance, name: str, target: TableTarget) -> None:

@@ -37,6 +37,7 @@ def run_with(problem: Problem, target: TableTarget, run: int, **schedule: Any) -
     return run_checked(SddmmRunsPlan(problem, target, {}, **schedule, run=run), problem)
 
 
+@pytest.mark.one_in(4)
 @every_instance(SDDMM_RUNS)
 def test_every_instance(instance: Instance, target: TableTarget) -> None:
     values = instance.values

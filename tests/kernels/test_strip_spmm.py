@@ -38,6 +38,7 @@ def plan_of(
     return problem, StripSpmmPlan(problem, target, held, {}, strips=strips, tile=tile)
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("width", [8, 64, 136])
 @pytest.mark.parametrize("strips", STRIPS)
 @pytest.mark.parametrize("tile", TILES)

@@ -37,6 +37,7 @@ def multiply(
     return plan, out, truth
 
 
+@pytest.mark.full
 @every_instance(SPMM_TILES_FLOAT)
 def test_every_instance(instance: Instance, target: TableTarget) -> None:
     width, lanes = 24 if instance.values["columns"] == 4 else 2 * 64 + 8, int(instance.values["lanes"])

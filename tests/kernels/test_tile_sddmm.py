@@ -47,6 +47,7 @@ def sample(
     return plan
 
 
+@pytest.mark.one_in(3)
 @every_instance(SDDMM_TILES)
 def test_every_instance(instance: Instance, target: TableTarget) -> None:
     schedule = {"lanes": int(instance.values["lanes"]), "batch": int(instance.values["batch"])}
@@ -56,6 +57,7 @@ def test_every_instance(instance: Instance, target: TableTarget) -> None:
         sample(MATRIX, share, width, width % 4 == 0, target, {**schedule, "groups": groups})
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "matrix",
     [

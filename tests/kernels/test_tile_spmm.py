@@ -84,6 +84,7 @@ RANDOM = np.random.default_rng(4)
 MATRIX = random_csr(77, 290, [*RANDOM.integers(0, 40, 40), 290, 0, 0, *RANDOM.integers(0, 5, 34)])
 
 
+@pytest.mark.one_in(3)
 @every_instance(SPMM_TILES)
 def test_every_instance(instance: Instance, target: TableTarget) -> None:
     schedule = {name: int(instance.values[name]) for name in ("vector", "vectors", "lanes")}

@@ -79,6 +79,7 @@ def test_tiles_are_the_matrix(name: str, order: BucketOrder) -> None:
     assert_same(held.to_csr(), matrix)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("width", [24, 136])
 @pytest.mark.parametrize("alone", [0, 16])
 @pytest.mark.parametrize("matrix", [MIXED, random_csr(20, 20, [0] * 20), random_csr(40, 5000, [5000, *[50] * 39])])

@@ -58,6 +58,7 @@ def blocked(share: float) -> Csr:
     )
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("config", "dtype", "width"),
     [
@@ -180,6 +181,7 @@ def test_schedules_fit_their_width(width: int, dtype: DType) -> None:
     assert chosen.work == 64
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("config", "dtype"),
     [

@@ -48,6 +48,7 @@ def entries() -> list[Path]:
     return [path for path in cache_folder().rglob("*") if path.is_file()]
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize(("tile_rows", "cpt", "prefetch"), SIZES)
 def test_registers_are_as_estimated_and_nothing_spills(tile_rows: int, cpt: int, prefetch: int) -> None:
     binary = assemble(layer(tile_rows, cpt, prefetch), "sm_90", register_cap(tile_rows, cpt, prefetch), workers=1)

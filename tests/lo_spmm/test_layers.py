@@ -42,6 +42,7 @@ def pruned(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     return weights.astype(np.float32)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("shape", "taps", "stride", "padding"),
     [

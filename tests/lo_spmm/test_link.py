@@ -49,6 +49,7 @@ def code_of(binary: Binary, folder: Path) -> list[str]:
     return [line.strip() for line in said.splitlines() if line.startswith(".text.") or "/*" in line]
 
 
+@pytest.mark.full
 def test_both_linkers_give_the_same_code(linker: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     by_library = assembled(tmp_path / "a", monkeypatch)
     monkeypatch.setattr(module, "jit_linker", lambda: None)

@@ -58,6 +58,7 @@ def functions(matrix: Csr, rows: int, cpt: int, disassembler: Path, folder: Path
     return found
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("layer", "rows", "cpt"),
     [("resnet50_64x576@0.9", 16, 1), ("mobilenetv2_576x96@0.9", 12, 2), ("shufflenetv2_232x232@0.9", 8, 4)],

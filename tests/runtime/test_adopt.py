@@ -45,6 +45,7 @@ def test_a_view_has_the_tensor_s_memory(name: str) -> None:
         assert [found.strides[at] for at in longer] == [4 * tensor.stride()[at] for at in longer]
 
 
+@pytest.mark.full
 def test_a_view_keeps_the_tensor_alive() -> None:
     tensor = torch.zeros(4, 4)
     alive, found = weakref.ref(tensor), view_of(tensor, np.dtype(np.float32), 0)

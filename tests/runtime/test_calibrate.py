@@ -70,6 +70,7 @@ class Steps(Stopwatch):
         return np.full((1, rounds), len(self.asked) / 2)
 
 
+@pytest.mark.full
 def test_rates_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("cupy")
     from spmark.impls.runtime import calibrate

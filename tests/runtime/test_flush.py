@@ -28,6 +28,7 @@ def test_the_read_compiles_for_every_target() -> None:
         assert binary.spill_bytes == 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("vectors", [0, 1, 63, 64, 200])
 def test_it_reads_every_value_once(vectors: int) -> None:
     executable = compile_host(SOURCE, ["read_through<32>"], [INCLUDE], cache_folder())

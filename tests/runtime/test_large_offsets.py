@@ -53,6 +53,7 @@ def sparse_operand(path: Path, problem: Problem) -> np.memmap:
     return np.memmap(path, dtype, "r", shape=(COLUMNS, WIDTH))
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("op", [Op.SPMM, Op.SDDMM])
 @pytest.mark.parametrize("name", list(filter(runs_on_the_host, IMPLEMENTATIONS)))
 def test_rows_beyond_32_bits(name: str, op: Op, tmp_path: Path) -> None:

@@ -14,12 +14,13 @@ from spmark.impls.runtime.compile_pool import compile_many
 from spmark.impls.runtime.template import KernelTemplate
 
 pytestmark = needs_compilers
+OF_EACH_ARCH = [pytest.param(arch, marks=[pytest.mark.full] * (arch != "sm_90")) for arch in ARCHES]
 OTHERS = (pytest.mark.full, pytest.mark.timeout(1200))
 CALIBRATE = Path(__file__).parents[2] / "impls" / "runtime" / "kernels" / "calibrate.cu"
 
 
 @pytest.mark.parametrize("sampled", [True, pytest.param(False, marks=OTHERS)], ids=["sample", "others"])
-@pytest.mark.parametrize("arch", ARCHES)
+@pytest.mark.parametrize("arch", OF_EACH_ARCH)
 def test_every_instance_compiles_within_its_limits(arch: str, sampled: bool) -> None:
     wanted = list(templates())
     sample = set().union(*(compiled(t) for t in wanted))
@@ -33,7 +34,8 @@ def test_every_instance_compiles_within_its_limits(arch: str, sampled: bool) -> 
         assert binary.spill_bytes <= instance.template.max_spill_bytes, instance.expression
 
 
-@pytest.mark.parametrize("arch", ARCHES)
+@pytest.mark.full
+@pytest.mark.parametrize("arch", OF_EACH_ARCH)
 def test_the_calibration_kernels_compile(arch: str) -> None:
     names = ("read_all<4, 512>", "copy_all<4, 512>", "multiply_add<512>", "nothing<32>", "follow_chain<32>")
     gathers = (f"gather_rows<{vectors}, 2, 256>" for vectors in (4, 8, 16, 32, 64, 128))
@@ -43,6 +45,7 @@ def test_the_calibration_kernels_compile(arch: str) -> None:
         assert binary.spill_bytes == 0
 
 
+@pytest.mark.full
 def test_legal_says_what_the_static_asserts_say() -> None:
     """Every combination that Python calls illegal is refused by the compiler too, for one of its static asserts."""
     for template in templates():

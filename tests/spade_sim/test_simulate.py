@@ -45,6 +45,7 @@ def assert_equal(found: Simulated, expected: Simulated) -> None:
 # Against the plain simulator.
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("bypass", BYPASS)
 @pytest.mark.parametrize("barrier", [False, True])
 @pytest.mark.parametrize(("op", "scaled"), [(Op.SPMM, False), (Op.SDDMM, False), (Op.SDDMM, True)])

@@ -21,6 +21,7 @@ DTYPES = {name: dtype for dtype, name in C_TYPES.items()}
 target = table_target(SPMM_ELL_BUCKETS)
 
 
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("form", [(1, 4), (3, 64), (1, 64)], ids=str)
 @every_instance(SPMM_ELL_BUCKETS)
 def test_every_instance(instance: Instance, form: tuple[int, int], target: TableTarget) -> None:
@@ -112,6 +113,7 @@ def test_plans_of_csr_share_the_matrix_and_leave_hyb_its_own(target: TableTarget
         run_checked(plan, problem)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", list(DType))
 @pytest.mark.parametrize("width", [1, 33, 64])
 def test_the_papers_configs_are_built_as_published(width: int, dtype: DType, target: TableTarget) -> None:

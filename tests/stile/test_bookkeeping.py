@@ -66,6 +66,7 @@ COSTS = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("costs", COSTS.values(), ids=COSTS)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize(("calibration", "rules"), RULES.values(), ids=RULES)

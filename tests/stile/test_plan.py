@@ -143,6 +143,7 @@ def test_blocks_of_float32_where_they_are_calibrated(formats: str, tmp_path: Pat
         Stile(formats="blocks").build(problem, HOST)
 
 
+@pytest.mark.full
 def test_blocks_alone_in_two_orders_of_rows() -> None:
     problem = Problem(Op.SPMM, banded(1024, 32), 32, DType.FLOAT16)
     one, two = (run(problem, Stile(formats="blocks", rearrange=on)) for on in (False, True))
@@ -361,6 +362,7 @@ def test_luck_does_not_last(monkeypatch: pytest.MonkeyPatch) -> None:
     assert first.config["work"] == 16
 
 
+@pytest.mark.full
 def test_a_kept_mixture_has_its_levels_and_no_rival() -> None:
     problem = Problem(Op.SPMM, banded(1024, 32), 32, DType.FLOAT16)
     kept = Stile(keep_mixture=True)

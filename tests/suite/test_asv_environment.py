@@ -40,6 +40,7 @@ def test_dependencies_are_there_and_the_checkout_is_not(made):
     assert found == "[None, None, None, None]", "the commit's wheel would not be what is measured"
 
 
+@pytest.mark.full
 def test_a_commit_leaves_no_machine_code_to_the_next(made):
     (site,) = Path(made._path).glob("lib/python*/site-packages")
     kept = site / "spmark" / "impls" / "stile" / "__pycache__" / "level_loops.pick_light-1.py311.1.nbc"

@@ -28,6 +28,7 @@ def page(tmp_path, repository, commit):
     return tmp_path / "html" / "speedups"
 
 
+@pytest.mark.full
 def test_each_machine_has_its_own_baseline(page):
     assert 'href="sweeps/asv/index.html"' in (page / "index.html").read_text()
     text = (page / "sweeps" / "asv" / "index.html").read_text()
@@ -36,6 +37,7 @@ def test_each_machine_has_its_own_baseline(page):
     assert "No record names a baseline" not in text
 
 
+@pytest.mark.full
 def test_what_result_files_do_not_know_is_not_drawn(page):
     """They keep no size of a matrix and no rates of a device."""
     drawn = {path.name for path in (page / "figures").glob("*.svg")}

@@ -39,6 +39,7 @@ def telling(what):
     return RUN.format(body="right(operands, out)").replace("return plan", f"plan.{what}; return plan")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("device", ["cpu", "host-simt", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_the_example_passes(invoke, device):
     code, out, err = invoke("check", f"{EXAMPLE}:MyKernel", "--device", device, "--json")
@@ -52,6 +53,7 @@ def test_the_example_passes(invoke, device):
     assert not told["flaws"]
 
 
+@pytest.mark.full
 def test_the_example_is_measured(invoke, tmp_path):
     (tmp_path / "own.yaml").write_text(
         "schema: 1\nname: own\nops: [spmm]\nmatrices: [patterns/logsparse_64]\nwidths: [8]\n"

@@ -31,6 +31,7 @@ def test_the_package_is_the_program() -> None:
     assert (done.returncode, done.stdout) == (0, f"{spmark.__version__}\n"), done.stderr
 
 
+@pytest.mark.full
 def test_run_writes_records_and_the_next_run_goes_on(invoke, sweep, tmp_path):
     code, out, err = invoke("run", sweep)
     assert code == 0, err
@@ -78,6 +79,7 @@ def test_dry_run_lists_and_writes_nothing(invoke, sweep, tmp_path):
     assert "to run" in invoke("run", sweep, "--dry-run")[1]
 
 
+@pytest.mark.full
 def test_retry_and_set_reach_the_run(invoke, sweep):
     invoke("run", sweep, "--only", "label=fake")
     code, out, err = invoke("run", sweep, "--only", "label=fake", "--retry", "ok", "--set", "widths=[32,64]", "--json")
@@ -167,6 +169,7 @@ def test_debug_shows_where_an_error_came_from(sweep):
     assert "SweepError" in ended.stderr
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("command", [command.name for command in cli.app.registered_commands])
 def test_every_command_explains_itself(command):
     result = CliRunner().invoke(cli.app, [command, "--help"])
@@ -227,6 +230,7 @@ def test_listings_have_a_row_for_everything(invoke):
     assert "Planetoid" in out
 
 
+@pytest.mark.full
 def test_doctor_tells_what_is_missing(invoke, monkeypatch, tmp_path):
     monkeypatch.setenv("SPMARK_CACHE", str(tmp_path / "cache"))
     code, out, err = invoke("doctor", "--json")

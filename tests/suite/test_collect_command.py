@@ -117,6 +117,7 @@ def test_no_problem_begins_after_the_budget(sweep: Path, tmp_path: Path, monkeyp
     assert not list(read_rows(next((tmp_path / "spade_sim").iterdir()), CollectedRow))
 
 
+@pytest.mark.full
 def test_the_host_is_measured_with_its_cores(sweep: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spmark.impls.tuning.timer._HOST_S", 60.0)
     arguments = ("collect", "--platform", "cpu", "--sweep", sweep, "--configs", 2, "--out", tmp_path)

@@ -62,6 +62,7 @@ def test_the_same_code_exits_with_0_and_says_what_it_would_have_seen(folder):
     assert "threshold" in ended.output
 
 
+@pytest.mark.full
 def test_a_planted_tenth_exits_with_1_and_names_the_case(folder):
     ended = invoke("compare", folder(0), folder(1, factor=1.1), "--json")
     assert ended.exit_code == 1
@@ -92,6 +93,7 @@ def test_another_driver_is_refused_and_across_compares_speedups(folder):
     assert any(line.startswith("driver: 580") for line in found["differences"])
 
 
+@pytest.mark.full
 def test_a_fitted_spread_is_taken_and_one_of_another_device_is_refused(folder, tmp_path):
     model = tmp_path / "spread.json"
     ended = invoke("spread", AA, "--fit", model)
@@ -109,6 +111,7 @@ def test_a_fitted_spread_is_taken_and_one_of_another_device_is_refused(folder, t
     assert "expected repeated runs on nvidia-h200, found other" in str(refused.exception)
 
 
+@pytest.mark.full
 def test_the_default_spread_says_that_it_is_one(folder, tmp_path):
     before, after = folder(0), folder(1)
     for path in (before, after):

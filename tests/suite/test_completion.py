@@ -78,6 +78,7 @@ def test_folders_are_looked_into(here, monkeypatch):
     assert completion.matrices("~/mine.mtx") == ["~/mine.mtx", "~/mine.mtx.gz"]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("words", "offered"),
     [

@@ -52,6 +52,7 @@ def test_what_is_read_from_an_expression(value, members):
     assert cards._members(ast.parse(value, mode="eval").body) == members
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("what", ["implementations", "sweeps", "devices", "datasets"])
 def test_a_list_answers_within_a_second_and_imports_nothing_heavy(what):
     heavy = {"numba", "scipy", "matplotlib", "pandas", "cupy", "torch"} - ({"scipy"} if what == "datasets" else set())
@@ -68,6 +69,7 @@ def test_a_list_answers_within_a_second_and_imports_nothing_heavy(what):
     assert min(seconds) < 1.0
 
 
+@pytest.mark.full
 def test_the_first_examination_compiles_no_loop_and_takes_five_seconds(tmp_path):
     """With empty caches, as in a fresh clone: compiling every loop takes half a minute."""
     caches = {"NUMBA_CACHE_DIR": str(tmp_path / "numba"), "SPMARK_CACHE": str(tmp_path / "cache")}

@@ -64,6 +64,7 @@ def invoke(*words: str):
     return CliRunner().invoke(cli.app, ["explain", *words], catch_exceptions=False)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recorded_case_has_the_stores_of_its_plan(folder, name):
     ended = invoke(f"/{name}/", "--json")
@@ -94,6 +95,7 @@ def test_a_word_names_one_case(folder, word, message):
         invoke(word)
 
 
+@pytest.mark.full
 def test_a_label_names_a_variant(folder):
     path = folder / "records.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()]

@@ -65,6 +65,7 @@ def test_an_import_writes_into_its_results_alone(tmp_path, repository, commit, n
     assert not Path("/tmp/spmark-evil").exists()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", OUT)
 def test_a_report_writes_into_its_folder_alone(tmp_path, name):
     of = hostile_environment("0" * 40, device_name=name)
@@ -319,6 +320,7 @@ def test_an_import_over_an_odd_result_file_says_so(tmp_path, repository, commit,
     assert done.file.read_text() == written
 
 
+@pytest.mark.full
 def test_a_report_takes_kinds_and_operators_that_no_sweep_gives(tmp_path):
     of = environment("0" * 40)
     rows = []

@@ -38,6 +38,7 @@ def records(out):
     return list(read_rows(next(Path(out).rglob("records.jsonl")), Measurement))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("ending", ["mtx", "npz", "smtx"])
 def test_a_file_is_run_without_a_sweep(invoke, written, tmp_path, ending):
     (tmp_path / "mine.py").write_text(MINE)

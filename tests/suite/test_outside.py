@@ -57,6 +57,7 @@ def test_reading_listing_and_fetching_import_nothing(own, invoke):
     assert not (own.parents[1] / "results").exists()
 
 
+@pytest.mark.full
 def test_a_class_in_a_file_is_measured_under_its_name(own, invoke, tmp_path):
     code, out, err = invoke("run", own, "--device", "cpu", "--json")
     assert code == 0, err
@@ -80,6 +81,7 @@ def test_a_class_in_a_file_is_measured_under_its_name(own, invoke, tmp_path):
     assert [case["action"] for case in json.loads(out)["cases"]] == ["skip", "run"], "changed code is measured again"
 
 
+@pytest.mark.full
 def test_a_recipe_says_what_has_to_be_brought_along(own, invoke, tmp_path):
     invoke("run", own, "--device", "cpu", "--only", "implementation=./own/mine.py:Mine")
     code, out, err = invoke("provenance", tmp_path / "results")
@@ -92,6 +94,7 @@ def test_a_recipe_says_what_has_to_be_brought_along(own, invoke, tmp_path):
     assert "mine.py:Mine" not in invoke("provenance", tmp_path / "results")[1], "a record names no file to import"
 
 
+@pytest.mark.full
 def test_a_file_can_be_the_baseline_and_a_filter(own, invoke, tmp_path):
     own.write_text(SWEEP.replace("baseline: scipy_cpu", "baseline: ./mine.py:Mine"))
     code, out, err = invoke("run", own, "--device", "cpu", "--json", "--only", "implementation=own/mine.py:Mine,num*")
@@ -148,6 +151,7 @@ def test_a_path_on_the_command_line_begins_at_the_current_folder(own):
         Sweep.load(own)
 
 
+@pytest.mark.full
 def test_an_installed_distribution_is_listed_and_measured(own, invoke, monkeypatch, tmp_path):
     groups = {"spmark.implementations": "mine = demo_kernels:Mine"}
     write_distribution(tmp_path / "site", "demo", groups, demo_kernels=MINE)

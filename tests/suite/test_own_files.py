@@ -114,6 +114,7 @@ def test_a_file_that_is_not_there_stops_a_run_and_a_dry_run(invoke, write, tmp_p
     assert f"found a folder at {tmp_path}/mine/gone.npz and none at {tmp_path}/mine/sub/gone.mtx" in said
 
 
+@pytest.mark.full
 def test_a_sweep_of_files_runs_from_any_folder(write, tmp_path):
     path = write("matrices: [a.npz]")
     cache = tmp_path / "cache"

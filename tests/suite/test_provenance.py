@@ -81,6 +81,7 @@ def test_a_run_leaves_its_command_without_paths_and_its_whole_sweep(sweep, tmp_p
     assert len(load_every_run([out])) == 2, "the side file is no record file"
 
 
+@pytest.mark.full
 def test_a_run_with_nothing_to_do_leaves_no_row_and_a_resumed_one_is_one_batch(sweep, tmp_path):
     out = tmp_path / "out"
     arguments = ("run", sweep, "--out", out, "--only", "matrix=a")

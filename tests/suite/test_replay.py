@@ -287,6 +287,7 @@ def test_what_no_order_can_be_told_of_is_null_in_json(write: Callable[..., Path]
     assert (case["kendall"], case["regret"]) == (None, 0)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("sweep", ["stile_fig14_cost_model", "stile_modes"])
 def test_a_published_search_is_scored_anew_as_it_was(sweep: str) -> None:
     """What a record says that the model predicted is what the model predicts now."""

@@ -100,6 +100,7 @@ def test_a_random_order_is_the_floor_and_nothing_was_predicted(tmp_path: Path) -
         replay([file], "rule")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [

@@ -102,6 +102,7 @@ def test_a_paper_whose_implementation_is_not_there_is_named_and_is_code_3(name, 
     assert not list(tmp_path.iterdir()), "nothing was measured, calibrated or drawn"
 
 
+@pytest.mark.full
 def test_the_paper_runs_and_its_page_is_drawn(paper, tmp_path):
     ended = invoke(paper(), "--json")
     answer = json.loads(ended.stdout)
@@ -120,6 +121,7 @@ def test_the_paper_runs_and_its_page_is_drawn(paper, tmp_path):
     assert "without what does not exist yet: not_yet" in ended.stderr
 
 
+@pytest.mark.full
 def test_a_case_that_has_begun_is_finished_and_no_other_begins(paper, fakes, monkeypatch, tmp_path):
     ends = []
 
@@ -156,6 +158,7 @@ def test_no_step_begins_after_the_budget(paper, monkeypatch, tmp_path):
     assert not (tmp_path / "results").exists(), "nor is a page drawn of nothing"
 
 
+@pytest.mark.full
 def test_what_run_has_measured_counts(paper, tmp_path):
     invoke(paper("one"))
     before = len(measured(tmp_path))
@@ -165,6 +168,7 @@ def test_what_run_has_measured_counts(paper, tmp_path):
     assert len(measured(tmp_path)) == before == 4
 
 
+@pytest.mark.full
 def test_the_device_is_calibrated_once_on_this_machine(paper, fakes, monkeypatch, tmp_path):
     found = []
     monkeypatch.setattr(device, "calibrate", lambda spec: found.append(spec) or fakes.CPU)
@@ -184,6 +188,7 @@ def test_an_implementation_that_refuses_the_device_is_missing(paper):
     assert "its implementation fake_gpu runs on cuda, found a cpu device" in ended.stderr
 
 
+@pytest.mark.full
 def test_of_all_papers_the_others_run_in_turns(paper, monkeypatch, tmp_path):
     made = {name: paper(name, needs) for name, needs in (("one", "fake"), ("two", "nope"), ("three", "fake"))}
     monkeypatch.setattr(reproduce, "packaged_papers", lambda: made)

@@ -115,6 +115,7 @@ def reproduce(tmp_path: Path) -> Callable[..., Any]:
     return run
 
 
+@pytest.mark.full
 def test_a_machine_without_a_gpu_studies_what_is_simulated(asked: Log, reproduce: Callable[..., Any]) -> None:
     ended = reproduce("--json", "--budget", "20m")
     assert ended.exit_code == 0, ended.stderr
@@ -138,6 +139,7 @@ def test_a_machine_without_a_gpu_studies_what_is_simulated(asked: Log, reproduce
     assert [step["ok"] + step["no result"] for step in answer["steps"]] == [2], "cases run beside the study"
 
 
+@pytest.mark.full
 def test_problems_that_are_left_come_before_training(asked: Log, reproduce: Callable[..., Any]) -> None:
     asked.left = {"spade_sim": 3}
     ended = reproduce("--json")
@@ -146,12 +148,14 @@ def test_problems_that_are_left_come_before_training(asked: Log, reproduce: Call
     assert "the same command goes on" in ended.stderr
 
 
+@pytest.mark.full
 def test_nothing_begins_when_the_time_is_up(asked: Log, reproduce: Callable[..., Any]) -> None:
     ended = reproduce("--json", "--budget", "1s")
     assert json.loads(ended.stdout)["studies"][0]["left"] == 1
     assert not asked.collected
 
 
+@pytest.mark.full
 def test_a_study_that_cannot_go_on_says_why_and_cases_run(asked: Log, reproduce: Callable[..., Any]) -> None:
     asked.fails = True
     ended = reproduce("--json")

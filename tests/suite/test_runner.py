@@ -103,6 +103,7 @@ def test_a_failure_that_succeeds_later_is_final(run, fakes, tmp_path):
     assert [[row.status for row in run([flaky]).rows] for _ in range(3)] == [[Status.RUN_ERROR], [Status.OK], []]
 
 
+@pytest.mark.full
 def test_a_case_that_somebody_kills_is_tried_until_it_has_ended_by_itself(run, fakes, monkeypatch):
     monkeypatch.setattr(worker, "oom_kills", lambda: 0)
     cases = [fakes.case("unlucky", "killed")]
@@ -121,6 +122,7 @@ def test_other_code_another_driver_or_protocol_is_measured_again(run, fakes, mon
     assert len(run(cases).rows) == 1
 
 
+@pytest.mark.full
 def test_a_file_with_another_content_is_measured_again(run, fakes, tmp_path):
     """Only the content counts: what has the same path, age and size may be another matrix."""
     paths = [tmp_path / folder / "mine.npz" for folder in ("first", "second")]
@@ -306,6 +308,7 @@ def wait_for_records(folder: Path, count: int) -> None:
     raise AssertionError("no records came")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_leaves_valid_records_and_the_next_run_goes_on(run, fakes, tmp_path, number):
     process = drive(tmp_path / "r", 12)
@@ -320,6 +323,7 @@ def test_ctrl_c_leaves_valid_records_and_the_next_run_goes_on(run, fakes, tmp_pa
     assert sum(count - 1 for count in measured().values()) <= 1  # only the case that was given up
 
 
+@pytest.mark.full
 def test_kill_minus_9_of_the_runner_loses_no_record_and_leaves_no_process(run, fakes, tmp_path, caplog):
     process = drive(tmp_path / "r", 12)
     wait_for_records(tmp_path / "r", 4)
@@ -342,6 +346,7 @@ def test_kill_minus_9_of_the_runner_loses_no_record_and_leaves_no_process(run, f
     assert sum(count - 1 for count in measured().values()) <= 1
 
 
+@pytest.mark.full
 def test_a_thousand_cheap_cases_cost_less_than_20_ms_each(run, fakes, record_property):
     run([fakes.case("first")])
     summary = run([fakes.case(f"m{number}") for number in range(1000)])

@@ -174,6 +174,7 @@ def test_only_a_refusal_is_unsupported_and_a_failure_is_not(monkeypatch, error, 
     assert fine["status"] == "ok"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("error", "told"),
     [

@@ -87,6 +87,7 @@ class FakeDevice:
         self.pci_bus_id = pci_bus_id
 
 
+@pytest.mark.full
 def test_a_bench_keeps_its_turn_while_it_uses_the_device_and_not_while_it_loads(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -59,6 +59,7 @@ def test_a_good_case_gives_its_row_its_candidates_and_its_phases(start, fakes):
     assert phases == ["loading", "building", "timing"]
 
 
+@pytest.mark.full
 def test_waiting_for_another_process_on_the_device_does_not_count_towards_the_limit(start, fakes):
     phases = []
     result = start().measure(fakes.case(do="wait", time_limit_s=1.0), phases.append)
@@ -66,6 +67,7 @@ def test_waiting_for_another_process_on_the_device_does_not_count_towards_the_li
     assert phases == ["loading", "building", "waiting", "building", "timing"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("do", "status", "words"),
     [
@@ -108,6 +110,7 @@ def test_an_exception_is_a_row_of_the_same_process(start, fakes, do, status, wor
     assert len(pids) == 1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("do", ["hang", "hang_holding_gil"])
 def test_a_hang_is_killed_at_its_limit(start, fakes, do):
     worker = start()
@@ -128,6 +131,7 @@ def test_after_waiting_a_case_has_its_limit_again(start, fakes):
     assert row.reason == "expected an end within 1 s, found none while placing: killed"
 
 
+@pytest.mark.full
 def test_a_canary_that_hangs_after_a_case_that_ended_while_it_waited_has_a_limit(start, fakes):
     row = start(start_limit_s=3.0).measure(fakes.case(do="wait_and_poison")).row
     assert "canary kernel did not finish" in row.reason
@@ -171,6 +175,7 @@ def test_a_sticky_error_names_its_case_and_replaces_the_child(start, fakes):
     assert len(pids) == 2
 
 
+@pytest.mark.full
 def test_a_canary_that_hangs_poisons_too(start, fakes):
     worker = start(start_limit_s=3.0)
     row = worker.measure(fakes.case(do="sticky_hang")).row

@@ -29,6 +29,7 @@ BLOCKED: dict[str, Any] = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("op", Op)
 @pytest.mark.parametrize("width", [1, 3, 33, 130])
 def test_every_drawn_config_gives_the_result(op: Op, width: int) -> None:

@@ -50,6 +50,7 @@ def behind(chosen: Config, samples: Samples) -> float:
     return float(quartiles[key_of(chosen)] / min(quartiles.values())) if quartiles else 1.0
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("side", "slow"), [("before", 0), ("after", 5), ("mended", 0)])
 def test_no_race_takes_a_slow_variant_because_samples_were_disturbed(side: str, slow: int) -> None:
     folder = RACES / side / "judging_graphs"

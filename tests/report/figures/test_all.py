@@ -61,6 +61,7 @@ def test_matrices_of_unknown_size_are_not_drawn_over_it(derived_of):
     assert "speedup-over-size" not in names
 
 
+@pytest.mark.full
 def test_bytes_are_images_and_repeat(derived_of):
     derived = derived_of(widths=(32,))
     first, second = (list(draw_all(derived, "cusparse_best", also=set(Form))) for _ in range(2))
@@ -99,6 +100,7 @@ def test_many_layers_have_one_bar_for_each_sparsity(derived_of):
     ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("matrices", "width_in"),
     [(GRAPHS, WIDTH_IN), (GRAPHS, COLUMN_IN), (LAYERS, WIDTH_IN), (GRAPHS[:1], COLUMN_IN)],

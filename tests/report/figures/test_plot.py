@@ -14,6 +14,7 @@ from spmark.report.figures.speedups import speedup_per_matrix
 from spmark.report.figures.style import WIDTH_IN
 
 
+@pytest.mark.full
 def test_a_plot_shows_itself_in_a_notebook(derived):
     plot = speedup_per_matrix(derived, "cusparse_best")
     svg = plot._repr_svg_()

@@ -54,6 +54,7 @@ def test_bars_are_the_means_and_every_case_has_a_point(derived_of):
         assert drawn == int(mine["cases"].sum())
 
 
+@pytest.mark.full
 def test_other_gpus_have_the_measured_roof_alone(derived_of):
     derived = derived_of("other-gpu")
     assert (has_roof(derived, "frozen"), has_roof(derived, "measured")) == (False, True)

@@ -123,6 +123,7 @@ def test_sizes_are_curves_beside_level_lines(moved: Any) -> None:
     assert f"DASH at {np.exp(0.9 * MEAN_GAIN):.2f}×" in findings[0]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("width_in", [WIDTH_IN, COLUMN_IN], ids=["wide", "narrow"])
 def test_no_text_runs_into_other_text(moved: Any, width_in: float) -> None:
     whole = moved(*moved_fakes.study(("cuda",), (Op.SPMM, Op.SDDMM)))

@@ -6,6 +6,7 @@ from spmark.report.page.content import ListedSweep
 from spmark.report.page.site import write_report
 
 
+@pytest.mark.full
 def test_the_landing_page_shows_its_tables_before_the_sweeps_and_packaged_sweeps_first(records, tmp_path):
     rows = records.sweep(widths=(32,), samples=8)
     folders = [records.write_records(tmp_path, rows, sweep_name=name) for name in ("aa", "mine")]

@@ -47,6 +47,7 @@ def page(tmp_path_factory):
     return write_page(report, tmp_path_factory.mktemp("page") / "deep" / "page.html")
 
 
+@pytest.mark.full
 def test_a_page_is_one_small_file_without_requests(page):
     text = page.read_text()
     assert page.stat().st_size < 1_000_000

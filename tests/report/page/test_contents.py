@@ -31,6 +31,7 @@ def entries(page: str) -> list[tuple[str, str]]:
     return [(anchor, unescape(text)) for anchor, text in ENTRY.findall(OF_LIST.findall(page)[0])]
 
 
+@pytest.mark.full
 def test_the_list_names_every_figure_and_table_in_the_order_of_the_page(site: Path) -> None:
     for path in (site / SWEEP / "index.html", site / "index.html"):
         page = path.read_text()
@@ -51,12 +52,14 @@ def test_absolute_times_stand_above_the_figures(site: Path) -> None:
     assert (site / "report.md").read_text().index("### Absolute times") < (site / "report.md").read_text().index("![")
 
 
+@pytest.mark.full
 def test_a_page_of_one_table_has_no_list(site: Path) -> None:
     page = (site / SWEEP / "failures.html").read_text()
     assert page.count("<h3 id=") == 1
     assert not OF_LIST.findall(page)
 
 
+@pytest.mark.full
 def test_the_list_leads_to_each_device(records: ModuleType, write: Callable[..., Path], tmp_path: Path) -> None:
     rows = records.sweep(samples=8)
     other = write([row.model_copy(update={"device": "other-gpu"}) for row in rows], records.device_spec("other-gpu"))

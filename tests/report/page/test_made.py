@@ -71,6 +71,7 @@ def test_a_sweep_with_another_record_is_drawn_anew(two, tmp_path, drawn):
     assert now == bytes_of(write_report([two], tmp_path / "new"))
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("sweep", ["first", "second"])
 @pytest.mark.parametrize("spoil", ["other text", None])
 def test_a_file_that_is_not_as_it_was_written_is_written_anew(two, tmp_path, drawn, spoil, sweep):
@@ -108,6 +109,7 @@ def test_a_sweep_that_is_left_out_has_no_page(two, tmp_path):
     assert len(read_made(tmp_path / "out")) == 1
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "text", ["no JSON", "{}", '{"schema_version": 2, "sweeps": {}}', '{"sweeps": {"a": {"key": "x"}}}']
 )

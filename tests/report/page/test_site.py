@@ -151,6 +151,7 @@ def test_markdown_tables_keep_their_columns(report):
         assert (report[2].parent / path).is_file()
 
 
+@pytest.mark.full
 def test_two_runs_give_the_same_bytes(report, tmp_path):
     folder, _, index = report
     again = write_report([folder], tmp_path / "again").parent
@@ -174,6 +175,7 @@ class Counting(Executor):
         return done
 
 
+@pytest.mark.full
 def test_helpers_change_no_byte(records, searched_folder, tmp_path, monkeypatch):
     records.write_records(tmp_path / "records", records.sweep(), sweep_name="other")
     folders = [tmp_path / "records", searched_folder]
@@ -202,6 +204,7 @@ def test_no_process_starts_for_the_claims_of_a_landing_page(records, write, tmp_
     assert (page.parent / "scorecard.html").is_file()
 
 
+@pytest.mark.full
 def test_several_processes_may_draw_one_sweep(report, tmp_path, monkeypatch):
     folder, _, index = report
     monkeypatch.setattr(sections, "allowed_cores", lambda: range(3))
@@ -226,6 +229,7 @@ def test_what_is_more_than_a_cores_part_is_drawn_by_several():
     assert counts == [[1, 1, 1], [1, 1, 1], [5, 2, 1]]
 
 
+@pytest.mark.full
 def test_further_forms_of_figures_are_made_where_they_are_asked_for(report, tmp_path):
     folder, _, index = report
     out = tmp_path / "out"
@@ -266,6 +270,7 @@ def test_throttling_is_said(records, write, tmp_path):
     assert "throttled (thermal)" in whole(write_report([write(rows)], tmp_path / "out"))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", [DeviceKind.CPU, DeviceKind.HOST_SIMT])
 def test_pages_without_a_gpu_make_sense(records, write, tmp_path, kind):
     spec = records.device_spec("laptop", kind)
@@ -284,6 +289,7 @@ def test_pages_without_a_gpu_make_sense(records, write, tmp_path, kind):
     assert ("sanitizers" in text) == (kind is DeviceKind.HOST_SIMT)
 
 
+@pytest.mark.full
 def test_two_devices_get_a_section_each(records, write, tmp_path):
     cpu = records.device_spec("laptop", DeviceKind.CPU)
     changes = {"device": "laptop", "device_kind": DeviceKind.CPU}
@@ -297,6 +303,7 @@ def test_two_devices_get_a_section_each(records, write, tmp_path):
     assert "No record here is of the baseline cusparse_best: speed-ups are over scipy_cpu." in words(index)
 
 
+@pytest.mark.full
 def test_a_page_says_how_caches_were_emptied_where_it_is_not_the_default(records, tmp_path):
     rows = records.sweep(widths=(32,), samples=8)[:2]
     read_rows = [row.model_copy(update={"flush": Flush.READ}) for row in rows]
@@ -326,6 +333,7 @@ def test_one_record_makes_a_page(records, write, tmp_path):
     assert overall["common_cases"].tolist() == overall["own_cases"].tolist() == [1]
 
 
+@pytest.mark.full
 def test_two_gpus_are_never_in_one_mean(records, write, tmp_path):
     other = records.device_spec("other-gpu")
     rows = records.sweep(samples=8)
@@ -405,6 +413,7 @@ def test_the_page_holds_what_searches_saw(searched_folder, tmp_path):
     assert (tmp_path / "site" / "figures" / "test-gpu-predicted-times.svg").is_file()
 
 
+@pytest.mark.full
 def test_a_case_of_two_sweeps_stands_on_both_pages(records, tmp_path):
     rows = records.sweep(widths=(32,), samples=8)
     folders = [records.write_records(tmp_path, rows, sweep_name=name) for name in ("mine", "yours")]
@@ -464,6 +473,7 @@ def test_a_sweep_of_refusals_has_the_baseline_of_records_that_others_lend(record
     assert pd.read_csv(index.parent / "tables" / "test-gpu-mine-cases.csv")["speedup"].notna().sum() > 0
 
 
+@pytest.mark.full
 def test_a_sweep_takes_no_records_of_another_protocol_from_others(records, tmp_path):
     rows = records.sweep(widths=(32,), samples=8)
     older = [row.model_copy(update={"protocol_version": PROTOCOL_VERSION - 1}) for row in rows[4:]]
@@ -476,6 +486,7 @@ def test_a_sweep_takes_no_records_of_another_protocol_from_others(records, tmp_p
     assert "measured with other sweeps" not in (index.parent / "sweeps" / "mine" / "index.html").read_text()
 
 
+@pytest.mark.full
 def test_no_page_has_a_megabyte_and_no_row_is_lost(records, tmp_path):
     reason = "a reason of some length, with <markup> & more " * 120
     rows = [

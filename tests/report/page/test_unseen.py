@@ -33,6 +33,7 @@ def texts(index: Path) -> Iterator[tuple[str, str]]:
             yield page.parent.name, text
 
 
+@pytest.mark.full
 def test_pages_without_candidates_say_so(results: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     index = write_report([results], tmp_path / "site")
     told = dict(texts(index))
@@ -68,6 +69,7 @@ def test_pages_with_candidates_say_nothing(results: Path, searched_folder: Path,
     assert not dict(texts(write_report([searched_folder], tmp_path / "site")))
 
 
+@pytest.mark.full
 def test_records_of_no_manifest_say_nothing(results: Path, tmp_path: Path) -> None:
     (results / "candidates.json").unlink()
     assert not dict(texts(write_report([results], tmp_path / "site")))

@@ -90,12 +90,14 @@ def test_of_one_code_at_most_one_case_in_a_hundred_is_flagged(repeated, fitted):
     assert alarms <= 0.05 * 190
 
 
+@pytest.mark.full
 def test_that_holds_for_runs_the_model_has_not_seen(repeated):
     model = fit_frame(repeated[repeated["run"] < 10], "first half")
     found, _ = verdicts(combinations(sides(repeated, range(10, 20)), 2), model)
     assert found["time", CaseVerdict.SAME] >= 0.99 * 45 * 50
 
 
+@pytest.mark.full
 def test_a_tenth_is_found_in_kernels_of_15_us_and_more(repeated, fitted):
     before, after = sides(repeated, range(0, 20, 4)), sides(repeated, range(2, 20, 4), factor=1.1)
     rates = {True: [], False: []}
@@ -273,6 +275,7 @@ def test_without_environments_there_is_nothing_to_compare(records, tmp_path):
         read_side(folder)
 
 
+@pytest.mark.full
 def test_a_known_spread_is_recovered(records, tmp_path):
     rng = np.random.default_rng(3)
     rows = []

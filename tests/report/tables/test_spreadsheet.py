@@ -32,6 +32,7 @@ def test_headings_are_text_too():
     assert csv_of(pd.DataFrame({"=1+1": [1]})) == "'=1+1\n1\n"
 
 
+@pytest.mark.full
 def test_no_cell_of_a_report_is_a_formula(records, write, tmp_path):
     hostile = "=cmd|' /C calc'!A0"
     rows = records.sweep(matrices=("@x/y", "+x/y", "\t=x/y"), implementations=("cusparse_best", hostile, "sparsetir"))

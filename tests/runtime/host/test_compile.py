@@ -86,6 +86,7 @@ def test_a_source_is_preprocessed_again_only_where_it_or_a_header_has_changed(so
     assert sum(preprocessed) == 2
 
 
+@pytest.mark.full
 def test_threads_and_processes_that_want_the_same_compile_it_once(source, cache, monkeypatch):
     compiled = []
     run = host_compile.run_gcc
