@@ -5,6 +5,7 @@ from __future__ import annotations
 from fnmatch import fnmatch
 from pathlib import Path
 
+import pytest
 from scripts_by_name import load_script
 
 from spmark.datasets.cache import Cache

@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 import matplotlib as mpl
 import pandas as pd
+import pytest
 from matplotlib import image
 
 from spmark.report.figures.plot import MOST_SERIES, looks_of, not_drawn, render

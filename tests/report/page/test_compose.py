@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from spmark.report.page.content import ListedSweep
 from spmark.report.page.site import write_report
 
