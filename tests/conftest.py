@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from spmark.impls.core.problem import Csr
 from spmark.impls.runtime.device import cuda_missing
@@ -42,6 +43,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if "SPMARK_CACHE" not in os.environ:
         cache = getattr(config, "cache", None)
         os.environ["SPMARK_CACHE"] = str(cache.mkdir("spmark")) if cache else tempfile.mkdtemp(prefix="spmark-")
+    settings.register_profile("few", max_examples=25, deadline=None)
+    settings.register_profile("many", max_examples=200, deadline=None)
+    settings.load_profile("many" if os.environ.get("CI") else "few")
     # A test that asks for an empty cache of its own need not compile every loop again.
     os.environ.setdefault("NUMBA_CACHE_DIR", os.environ["SPMARK_CACHE"])
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -204,7 +204,6 @@ def test_arrays_of_other_libraries_come_in_through_dlpack(a: Any, b: np.ndarray)
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @given(data=st.data())
-@settings(max_examples=40, deadline=None)
 def test_any_shape_stride_and_pattern(dtype: str, data: Any) -> None:
     sizes = st.integers(1, 9)
     rows, cols, width = data.draw(sizes), data.draw(sizes), data.draw(sizes)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -141,7 +141,6 @@ class Scattered(Built):
 
 
 @given(st.integers(0, 6000), st.sampled_from(list(DType)), st.integers(0, 99))
-@settings(max_examples=60, deadline=None)
 def test_every_slot_is_found(nnz: int, dtype: DType, seed: int) -> None:
     values, later = np.ones(nnz, dtype.numpy), np.random.default_rng(seed).random(nnz).astype(dtype.numpy)
     plan, zero = Scattered(values, dtype, seed), np.zeros(1, dtype.numpy)

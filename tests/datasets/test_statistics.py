@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -25,7 +25,6 @@ def fill(dense, block):
     return (dense != 0).sum() / (blocks * block * block) if blocks else 0
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(1, 70), st.integers(1, 70), st.floats(0, 1), st.integers(0, 2**16), st.booleans())
 def test_against_dense(rows, cols, density, seed, mirrored):
     rng = np.random.default_rng(seed)

@@ -6,7 +6,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from problems import assert_same, matrices, random_csr
 
@@ -86,7 +86,6 @@ def test_ell(matrix: Csr, extra: int) -> None:
     assert (held.row_slots, held.stored) == (row_slots, row_slots * matrix.num_rows)
 
 
-@settings(max_examples=200)
 @given(csrs(), st.integers(1, 17), st.integers(1, 17))
 def test_bsr(matrix: Csr, block_rows: int, block_cols: int) -> None:
     held = BsrFormat.from_csr(matrix, block_rows, block_cols)
@@ -124,7 +123,6 @@ def test_dbsr(matrix: Csr, block_rows: int, block_cols: int) -> None:
     assert held.block_shape == (block_rows, block_cols)
 
 
-@settings(max_examples=200)
 @given(csrs(), st.integers(1, 17), st.integers(1, 17))
 def test_srbcrs(matrix: Csr, t: int, g: int) -> None:
     held = SrBcrsFormat.from_csr(matrix, t, g)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from problems import assert_same, random_csr
 
@@ -61,7 +61,6 @@ def drawn_selection(matrix: Csr, seed: int) -> Selection:
     )
 
 
-@settings(max_examples=60, deadline=None)
 @given(csrs(), st.integers(0, 2**32))
 def test_tiles(matrix: Csr, seed: int) -> None:
     selection = drawn_selection(matrix, seed)

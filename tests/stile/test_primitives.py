@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from problems import assert_same, random_csr
 from stile_calibrations import SDDMM, SPMM
@@ -36,7 +36,6 @@ STEPS = {
 }
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 99), st.lists(st.tuples(st.sampled_from(sorted(STEPS)), st.integers(1, 40)), max_size=5))
 def test_any_composition_can_be_undone(seed: int, steps: list[tuple[str, int]]) -> None:
     matrix = drawn(seed)

@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from problems import assert_same, matrices, random_csr
 from stile_calibrations import SDDMM, SPMM, TWO_HEIGHTS
@@ -68,7 +68,6 @@ def check(matrix: Csr, found: ChosenTiles, ell: bool) -> None:
     assert all(found.predicted_ms <= predicted for predicted in found.predicted_of.values())
 
 
-@settings(max_examples=60, deadline=None)
 @given(problems(), rules, st.sampled_from([SPMM, TWO_HEIGHTS, SDDMM]), st.sampled_from([1, 32, 100]))
 def test_every_nonzero_has_one_tile(matrix: Csr, how: Rules, calibration: Calibration, width: int) -> None:
     check(matrix, search(matrix, calibration, width, how), calibration.op is Op.SPMM)
