@@ -19,7 +19,7 @@ import psutil
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import LoadedMatrix, load_matrix
 from spmark.datasets.sweep import Case
-from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.devicespec import BUSY, DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError, KernelFault, SpmarkError, UnsupportedError
 from spmark.impls.core.interfaces import Implementation, KeepsPlans, Plan
 from spmark.impls.core.operators import (
@@ -334,8 +334,10 @@ def track(cases: Sequence[Mapping[str, Any]], device: str = "auto") -> list[dict
 def floor_s(problem: Problem, device: DeviceSpec) -> float:
     """Give the least time that a cold run can take: operand bytes at read bandwidth, or flops at the highest rate.
 
-    Zero where the device's rates are not known.
+    Zero where the device's rates are not known, or were measured on a busy machine.
     """
+    if BUSY in device.calibrated_with:
+        return 0.0
     rate = device.flops_per_s(problem.dtype)
     bytes_s = operand_bytes(problem) / device.read_bytes_per_s if device.read_bytes_per_s else 0.0
     return max(bytes_s, flops(problem) / rate if rate else 0.0)

@@ -134,6 +134,25 @@ def test_run_can_be_captured(name: str, op: Op, place: Place) -> None:
     check_capture(build(name, problem, place), problem, place)
 
 
+@pytest.mark.parametrize("kept", ["the result", "an operand"])
+def test_a_plan_that_keeps_what_a_run_brought_is_found(kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, problem = Place(find("cpu")), problems()["spmm-empty_rows-J20-float32"]
+    plan = create("scipy_cpu").build(problem, place.spec)
+    whole_run, held = plan.run, list[Any]()
+
+    def keeping(operands: Any, out: Any) -> None:
+        held.append(operands if kept == "an operand" else None)
+        whole_run(held[0] or operands, out)
+        if kept == "the result":
+            held[0] = None
+            held.append(out.copy())
+            out[:] = held[1]
+
+    monkeypatch.setattr(plan, "run", keeping)
+    with pytest.raises(NonconformingError, match="found that of the operands of an earlier run; keep no result"):
+        check_result(plan, problem, place)
+
+
 def test_a_result_that_is_left_unwritten_is_called_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """A plan that writes all rows but the first: the failure names what it left, not an error of infinity."""
     place, problem = Place(find("cpu")), problems()["spmm-empty_rows-J20-float32"]

@@ -35,6 +35,10 @@ Rates = dict[Annotated[int, Field(ge=1, lt=2**63)], Annotated[float, Field(gt=0,
 """Bytes a second by a number of bytes."""
 
 
+BUSY = "busy"
+"""Key of `DeviceSpec.calibrated_with` that says why rates may be too low: such rates are no floor of times."""
+
+
 class DeviceKind(StrEnum):
     """What executes: an NVIDIA GPU, the host's cores, or kernels run on the host under sanitizers (no times)."""
 

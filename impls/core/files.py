@@ -92,7 +92,7 @@ def _is_group_of_one(seen: os.stat_result) -> bool:
 
 @cache
 def _instead(folder: Path, reason: str) -> Path:
-    _log.warning("%s: this cache is not used, since %s; compiled code is kept until this process ends", folder, reason)
+    _log.warning("%s: this cache is not used, since %s; an empty one serves until this process ends", folder, reason)
     place = tempfile.mkdtemp(prefix="spmark-")
     atexit.register(shutil.rmtree, place, ignore_errors=True)
     return Path(place)

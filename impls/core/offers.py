@@ -36,7 +36,7 @@ class Offer:
         module, _, label = self.entry.partition(":")
         try:
             return getattr(import_module(module), label)
-        except Exception as fault:
+        except (Exception, SystemExit) as fault:
             raise error(
                 f"{self.name}: expected {self.owner} to hold {self.entry}, found {type(fault).__name__}: {fault}; "
                 "mend or uninstall that distribution"

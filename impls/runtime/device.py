@@ -13,7 +13,7 @@ import psutil
 
 from spmark.impls.core.choices import none_of
 from spmark.impls.core.cores import allowed_cores
-from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.devicespec import BUSY, DeviceKind, DeviceSpec
 from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.extras import how_to_install
 from spmark.impls.core.files import cache_root
@@ -117,7 +117,7 @@ def calibrated(spec: DeviceSpec) -> DeviceSpec:
     """Give ``spec`` with measured rates.
 
     The rates come from the user's own calibration, else from the one that ships. Without both, a short calibration is
-    made now and kept; a warning tells where the machine was busy.
+    made now. On a busy machine it is not kept, and its rates are no floor: a right time may be above them.
     """
     if spec.kind is DeviceKind.HOST_SIMT:
         return spec
@@ -128,10 +128,11 @@ def calibrated(spec: DeviceSpec) -> DeviceSpec:
     fresh = calibrate(spec)
     if (load := meter.read()).busy:
         _log.warning(
-            "%s was calibrated for the first time while %s: its rates may be too low, and right times then count as "
-            "implausible; run `spmark calibrate --device %s --force` once they are done",
+            "%s was calibrated while %s: its rates may be too low, so they are not kept and refuse no time; run "
+            "`spmark calibrate --device %s` once they are done",
             spec.name, load, spec.kind.value,
         )  # fmt: skip
+        return fresh.model_copy(update={"calibrated_with": {**fresh.calibrated_with, BUSY: str(load)}})
     try:
         path = user_calibration(spec.name)
         path.parent.mkdir(parents=True, exist_ok=True)

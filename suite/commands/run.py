@@ -151,6 +151,12 @@ def _show_summary(summary: Summary, cores: int, screen: Console, as_json: bool) 
         )
 
 
+def _shortened(reason: str) -> str:
+    """Give the first line of a reason, and the line in which the host ring says what is wrong and where."""
+    first, *others = reason.splitlines()
+    return "\n".join([first, *(line for line in others if line.startswith("spmark: fault"))][:2])
+
+
 def _show_results(summary: Summary, screen: Console) -> None:
     """Show medians and speed-ups, and the reasons of cases that did not run, each reason once."""
     # Drawing up means over all records of a folder takes seconds, which Ctrl-C does not wait for.
@@ -165,7 +171,7 @@ def _show_results(summary: Summary, screen: Console) -> None:
         if any(WIDE_MARK in row["speedup"] for row in kept):
             say(screen, WIDE_LEGEND)
     reasons = Counter(
-        (row.label, str(row.status), row.reason.splitlines()[0]) for row in summary.rows if row.status is not Status.OK
+        (row.label, str(row.status), _shortened(row.reason)) for row in summary.rows if row.status is not Status.OK
     )
     if reasons:
         rows = [

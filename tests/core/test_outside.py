@@ -244,11 +244,13 @@ def test_a_name_with_two_owners_is_refused_with_both(installed: Path, file: Path
     [
         ("demo_kernels:None_such", "expected demo 1.0 to hold demo_kernels:None_such, found AttributeError"),
         ("demo_absent:Mine", "to hold demo_absent:Mine, found ModuleNotFoundError: .*mend or uninstall"),
+        ("demo_exits:Mine", "to hold demo_exits:Mine, found SystemExit: 77"),
         ("demo_kernels:Wrong", "expected the name 'mine', as demo 1.0 registers it, found 'wrong'"),
     ],
 )
 def test_a_broken_distribution_is_named(installed: Path, entry: str, message: str) -> None:
     (installed / "demo_kernels.py").write_text("class Wrong:\n    name = 'wrong'\n")
+    (installed / "demo_exits.py").write_text("import sys\nsys.exit(77)\n")
     facts = installed / "demo-1.0.dist-info" / "entry_points.txt"
     facts.write_text(f"[spmark.implementations]\nmine = {entry}\n[spmark.sources]\nmine = {entry}\n")
     offers.cache_clear()

@@ -51,6 +51,10 @@ def test_any_order_of_summation_passes(num_terms: int, order: Callable[[np.ndarr
     assert reference(problem, [dense]).max_error(out) <= tolerance(problem)
 
 
+def test_no_more_is_allowed_beyond_64_terms() -> None:
+    assert tolerance(one_row(64)[0]) == tolerance(one_row(100_000)[0]) == 64 * 2.0**-24
+
+
 @pytest.mark.parametrize("num_terms", [1, 2, 33, 1000, 10_000])
 def test_float16_accumulated_in_float32_passes(num_terms: int) -> None:
     problem, (dense,) = one_row(num_terms, DType.FLOAT16)

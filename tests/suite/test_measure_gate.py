@@ -16,7 +16,7 @@ from suite_fakes import rmat_case
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.sweep import MatrixSpec
-from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.devicespec import BUSY, DeviceKind, DeviceSpec
 from spmark.impls.core.errors import KernelFault
 from spmark.impls.core.interfaces import Built
 from spmark.impls.core.operators import random_operands, reference
@@ -126,6 +126,29 @@ def test_no_more_is_allowed_than_rounding_explains(
     assert bool(row.samples_us) == (status is Status.OK)
 
 
+def test_only_a_plan_that_declares_half_sums_may_err_as_these_do(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Actor, "spoil", staticmethod(spoil_one(256.0)))
+    case = replace(CASE, dtype=DType.FLOAT16)
+    assert bench.measure(case)[0].status is Status.WRONG_RESULT
+    build = Actor.build
+
+    def declared(self: Actor, problem: Problem, device: DeviceSpec) -> Act:
+        plan = build(self, problem, device)
+        plan.half_sums = True
+        return plan
+
+    monkeypatch.setattr(Actor, "build", declared)
+    assert bench.measure(case)[0].status is Status.OK
+
+
+def test_rates_of_a_busy_machine_refuse_no_time(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = DEVICE.model_copy(update={"read_bytes_per_s": 1.0})
+    monkeypatch.setattr(bench, "_device", slow)
+    assert bench.measure(CASE)[0].status is Status.IMPLAUSIBLE
+    monkeypatch.setattr(bench, "_device", slow.model_copy(update={"calibrated_with": {BUSY: "1.5 of 2 cores"}}))
+    assert bench.measure(CASE)[0].status is Status.OK
+
+
 @pytest.mark.parametrize("what", ["element", "row"])
 def test_rows_that_are_not_sampled_must_be_written_too(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, what: str
@@ -184,6 +207,8 @@ def test_problem_and_operands_are_those_of_the_case_whatever_was_measured_before
             case.scaled,
         )
         assert problem.matrix.hash == row.matrix_hash
+        loaded = measure.load_matrix(case.matrix, bench._cache, case.seed)
+        assert np.array_equal(problem.values, loaded.csr.values.astype(problem.dtype.numpy))
         expected = random_operands(problem, case.seed)
         assert len(operands) == len(expected)
         assert all(source.equals(operand) for source, operand in zip(expected, operands, strict=True))

@@ -74,6 +74,13 @@ def test_the_fastest_are_timed_again_in_alternation_and_the_first_of_ties_is_tak
     assert [len(one.samples_us) for one in race.describe().seen if one.config == {"x": 5}] == [FIRST + MORE + 50] * 2
 
 
+@pytest.mark.parametrize("seed", range(1, 8))  # all of these tie; one in twenty does not
+def test_the_first_that_was_met_wins_whatever_the_samples_of_ties_say(seed: int) -> None:
+    race, _ = made_up_race(lambda _: 10.0, noise=0.05, seed=seed)
+    race.time_all([{"x": x} for x in range(3)])
+    assert race.finish()[0] == {"x": 0}
+
+
 def test_candidates_that_take_turns_are_compared_with_each_other_and_with_the_fastest_so_far() -> None:
     race, timer = made_up_race(cost_of, compiled=lambda: 3)
     assert [timed.us for timed in race.time_by_turns([{"x": 30}, {"x": 20}, {"x": 21}])] == [30, 20, 21]
