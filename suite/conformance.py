@@ -6,10 +6,12 @@ A check raises `NonconformingError`, which says what was expected, what was foun
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from importlib import import_module
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import OperandError, SpmarkError, UnsupportedError
+from spmark.impls.core.errors import KernelFault, OperandError, SpmarkError, UnsupportedError
 from spmark.impls.core.interfaces import PHASES, Implementation, Plan
 from spmark.impls.core.operators import HALF_ROUNDOFF, reference
-from spmark.impls.core.problem import DType, Problem
+from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.core.tolerance import why_wrong
 from spmark.impls.runtime.template import KernelTemplate
-from spmark.suite.tinyproblems import dense_operands
+from spmark.suite.tinyproblems import dense_operands, far_operands, far_problem
 
 GUARD = 64
 """Elements of NaN before and after a result: what is written beside the result shows."""
@@ -181,6 +183,30 @@ def check_orders(plan: Plan, problem: Problem, place: Place) -> None:
         os.environ.pop(_ORDER)
         if before is not None:
             os.environ[_ORDER] = before
+
+
+def check_offsets(how: Implementation, op: Op, place: Place) -> str | None:
+    """Run on the host ring over rows whose offsets 32 bits do not hold; give the reason where that is refused."""
+    reason: str | None = None
+    for dtype in DType:
+        problem = far_problem(op, dtype)
+        plan = build_plan(how, problem, place)
+        if isinstance(plan, str):
+            reason = plan
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            operands, out = far_operands(problem, Path(folder) / "operand"), place.guarded(problem)[1]
+            try:
+                plan.run(operands, out)
+                _check_values(plan, problem, operands, out)
+            except (KernelFault, NonconformingError) as error:
+                raise NonconformingError(
+                    "a right result where the elements of an operand are more than 2^31",
+                    str(error).partition("\n")[0],
+                    "compute offsets such as row * J in 64 bits",
+                ) from error
+        return None
+    return reason
 
 
 def check_account(plan: Plan, problem: Problem) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,37 @@ def matrices() -> dict[str, Csr]:
         "hub": random_csr(40, 2500, [*few[:17], 2000, *few[17:39]]),
         "lengths_of_warps": random_csr(9, 300, [31, 32, 33, 63, 64, 65, 127, 128, 129]),
     }
+
+
+_FAR_WIDTH = 1024
+_FAR_COLUMNS = 2**31 // _FAR_WIDTH + 64
+_FAR_LENGTHS = (3, 33, 0, 1, 17)
+
+
+def far_problem(op: Op, dtype: DType) -> Problem:
+    """Give a problem whose second operand has more than 2^31 elements: most non-zeros are in the last columns of A."""
+    rng = np.random.default_rng(8)
+    rows = [
+        np.sort(np.append(rng.integers(9), _FAR_COLUMNS - 1 - rng.permutation(60)[: n - 1])) for n in _FAR_LENGTHS if n
+    ]
+    indices = np.concatenate(rows)
+    indptr = np.append(0, np.cumsum(_FAR_LENGTHS))
+    values = rng.uniform(0.5, 1, indices.size).astype(np.float32)
+    return Problem(op, Csr.checked((len(_FAR_LENGTHS), _FAR_COLUMNS), indptr, indices, values), _FAR_WIDTH, dtype)
+
+
+def far_operands(problem: Problem, path: Path) -> list[NDArray[Any]]:
+    """Give operands of a `far_problem`; the large one is a sparse file at ``path``, of which few pages are read."""
+    rng, dtype = np.random.default_rng(9), problem.dtype.numpy
+    with path.open("wb") as file:
+        file.truncate(_FAR_COLUMNS * _FAR_WIDTH * dtype.itemsize)
+        for column in np.unique(problem.matrix.indices).tolist():
+            file.seek(column * _FAR_WIDTH * dtype.itemsize)
+            file.write(rng.uniform(0.5, 1, _FAR_WIDTH).astype(dtype).tobytes())
+    operands: list[NDArray[Any]] = [np.memmap(path, dtype, "r", shape=(_FAR_COLUMNS, _FAR_WIDTH))]
+    if problem.op is Op.SDDMM:
+        operands.insert(0, rng.uniform(0.5, 1, (len(_FAR_LENGTHS), _FAR_WIDTH)).astype(dtype))
+    return operands
 
 
 @cache

@@ -29,6 +29,7 @@ from spmark.suite.conformance import (
     check_account,
     check_capture,
     check_contract,
+    check_offsets,
     check_orders,
     check_refuses,
     check_refuses_number_and_overlap,
@@ -147,6 +148,9 @@ def judge(how: Implementation, spec: DeviceSpec) -> Conformance:
                 _attempt(told, "result", name, check_result, plan, problem, place)
                 if spec.kind is DeviceKind.HOST_SIMT and name in ORDERED:
                     _attempt(told, "order", name, check_orders, plan, problem, place)
+        if spec.kind is DeviceKind.HOST_SIMT:
+            for op in sorted(how.ops):
+                _attempt(told, "offsets", f"{op}-far", check_offsets, how, op, place)
         for op in sorted(how.ops):
             taken = [name for name in plans if wanted[name].op is op and wanted[name].matrix.nnz > 1]
             one = next((name for name in taken if _ONE in name), next(iter(taken), None))

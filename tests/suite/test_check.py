@@ -8,6 +8,12 @@ from pathlib import Path
 import pytest
 from outside_code import HALVED, MINE, nothing_loaded
 
+from spmark.impls.core.problem import Op
+from spmark.impls.runtime.device import find
+from spmark.impls.table import name_of
+from spmark.suite.conformance import NonconformingError, Place, check_offsets
+from spmark.suite.roster import make
+
 pytestmark = pytest.mark.usefixtures(nothing_loaded.__name__)
 EXAMPLE = Path(__file__).parents[2] / "examples" / "mykernel" / "mykernel.py"
 RUN = '''
@@ -37,6 +43,15 @@ def running(*lines):
 
 def telling(what):
     return RUN.format(body="right(operands, out)").replace("return plan", f"plan.{what}; return plan")
+
+
+def test_offsets_in_32_bits_are_found(tmp_path):
+    for name in ("mykernel.py", "spmm_naive.cu"):
+        text = (Path(EXAMPLE).parent / name).read_text()
+        (tmp_path / name).write_text(text.replace("static_cast<int64_t>(indices[p])", "indices[p]"))
+    how, place = make(name_of(f"{tmp_path}/mykernel.py:MyKernel"), {}), Place(find("host-simt"))
+    with pytest.raises(NonconformingError, match=r"more than 2.31.*compute offsets such as row . J in 64 bits"):
+        check_offsets(how, Op.SPMM, place)
 
 
 @pytest.mark.full
