@@ -17,6 +17,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_
 from spmark.datasets.sources.table import FILES, source_names
 from spmark.impls.core.choices import near, none_of
 from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.files import at_home
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.record import Orientation
@@ -54,7 +55,7 @@ class MatrixSpec(_Written):
         """The file that is read, where the source is one of the user's own files."""
         if self.source not in FILES.values():
             return None
-        return Path(self.folder) / Path(str(self.args.get("path", self.name))).expanduser()
+        return Path(self.folder) / at_home(str(self.args.get("path", self.name)))
 
     @property
     def id(self) -> str:

@@ -157,7 +157,7 @@ def name_of(written: str, folder: Path | None = None) -> str:
         return written
     try:
         named = parse_file_class(written, folder)
-    except (OSError, RuntimeError, ValueError) as error:  # a loop of links, ~nobody, a NUL byte
+    except (OSError, RuntimeError, ValueError) as error:  # a loop of links, a NUL byte
         raise SweepError(f"{written}: expected the path of a Python file, found {error}: mend the path") from error
     name: str = load_file(named, IMPLEMENTATIONS).kind.name
     return name

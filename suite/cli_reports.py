@@ -76,7 +76,7 @@ def show(
 def tune(
     matrix: MatrixArgument,
     *,
-    width: Annotated[int, typer.Option(min=1, help="J, columns of the dense operand.")],
+    width: Annotated[int, typer.Option(min=1, max=2**31 - 1, help="J, columns of the dense operand.")],
     op: Annotated[OpName, typer.Option(help="The operator.")] = OpName.SPMM,
     dtype: Annotated[DTypeName, typer.Option(help="Type of operands and result.")] = DTypeName.FLOAT32,
     foreseen: Annotated[

@@ -12,6 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from spmark.datasets.sources.table import FILES, source_names
+from spmark.impls.core.files import at_home
 from spmark.impls.table import implementation_names
 
 _SWEEPS = (".yaml", ".yml")
@@ -55,9 +56,8 @@ def _packaged(*folders: str) -> Iterator[str]:
 def _files(incomplete: str, endings: tuple[str, ...]) -> Iterator[str]:
     """Give the folders and files beside what is typed, written as it is: ``./``, ``~/`` and all."""
     typed, slash, _ = incomplete.rpartition("/")
-    # RuntimeError: ~somebody who has no home here.
-    with suppress(OSError, RuntimeError):
-        for path in sorted(Path(typed + slash).expanduser().iterdir()):
+    with suppress(OSError):
+        for path in sorted(at_home(typed + slash).iterdir()):
             if path.is_dir() and not path.name.startswith("."):
                 yield f"{typed}{slash}{path.name}/"
             elif path.name.lower().endswith(endings):

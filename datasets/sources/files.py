@@ -14,7 +14,7 @@ from spmark.datasets.mtxfile import read_mtx
 from spmark.datasets.scipyfile import read_scipy
 from spmark.datasets.source import Args, RawMatrix, Source, known, only
 from spmark.impls.core.errors import DatasetError
-from spmark.impls.core.files import in_place_of_file, is_file
+from spmark.impls.core.files import at_home, in_place_of_file, is_file
 from spmark.impls.core.guard import reading
 from spmark.impls.core.record import MatrixKind
 
@@ -38,7 +38,7 @@ class FileSource(Source):
         """Read the file that ``args.path``, else the name, leads to."""
         where = f"{self.name}/{name}"
         only(where, args, "path")
-        path = Path(str(args.get("path", name))).expanduser()
+        path = at_home(str(args.get("path", name)))
         if not is_file(path):
             raise DatasetError(f"{where}: expected a file at {path.absolute()}, found {in_place_of_file(path)}")
         return self.read(path)

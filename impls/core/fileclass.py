@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from spmark.impls.core.files import at_home
+
 _WRITTEN = re.compile(r"(?P<file>.+\.py):(?P<label>[A-Za-z_]\w*)")
 
 
@@ -44,4 +46,4 @@ def parse_file_class(text: str, folder: Path | None = None) -> FileClass:
     found = _WRITTEN.fullmatch(text)
     if found is None:
         raise ValueError(f"expected a class in a file, such as ./mine.py:MyKernel, found {text!r}")
-    return FileClass(((folder or Path.cwd()) / Path(found["file"]).expanduser()).resolve(), found["label"])
+    return FileClass(((folder or Path.cwd()) / at_home(found["file"])).resolve(), found["label"])

@@ -33,6 +33,14 @@ class Stamp(NamedTuple):
     inode: int
 
 
+def at_home(path: str) -> Path:
+    """Give a path with the home folder in place of a leading ``~`` or ``~user``; as it is written for an unknown user.
+
+    Shells do the same; `pathlib.Path.expanduser` raises RuntimeError for such a user.
+    """
+    return Path(os.path.expanduser(path))  # noqa: PTH111
+
+
 def is_file(path: Path | str) -> bool:
     """Say whether a file stands at a path.
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.errors import BuildError
+from spmark.impls.core.files import at_home
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.guard import reading
 from spmark.impls.core.plainjson import parse_model
@@ -182,7 +183,7 @@ def find(name: str) -> Predictor:
         The model is missing, or its file cannot be used.
     """
     own = _folder() / f"{name}.npz"
-    path = own if own.is_file() else Path(name).expanduser()
+    path = own if own.is_file() else at_home(name)
     if not path.is_file():
         raise BuildError(f"expected a model out of {', '.join(shipped())}, or the path of a file, found {name!r}")
     return load(path)

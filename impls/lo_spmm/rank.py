@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from spmark.impls.core.errors import BuildError
+from spmark.impls.core.files import at_home
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.guard import reading
 from spmark.impls.core.plainjson import parse_model
@@ -184,7 +185,7 @@ def find(name: str) -> RankModel:
 
 def _path(name: str) -> Path:
     own = _folder() / f"{name}.json"
-    return own if own.is_file() else Path(name).expanduser()
+    return own if own.is_file() else at_home(name)
 
 
 def _folder() -> Path:

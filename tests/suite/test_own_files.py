@@ -142,6 +142,21 @@ def test_a_sweep_of_files_runs_from_any_folder(write, tmp_path):
     assert case["case"] == "spmm/npz/a.npz/J8/float32/scipy_cpu/seed0"
 
 
+def test_the_home_of_an_unknown_user_is_a_file_that_is_not_there(invoke, tmp_path, monkeypatch):
+    missing = f"expected a file at {tmp_path}/~nobody-of-this-name/x.mtx, found none"
+    rest = {
+        "show": (),
+        "tune": ("--width", 8, "--device", "cpu"),
+        "run": ("--width", 8, "--device", "cpu", "--dry-run"),
+    }
+    for command, options in rest.items():
+        matrix = ("--matrix",) * (command == "run")
+        code, _, err = invoke(command, *matrix, "~nobody-of-this-name/x.mtx", *options)
+        assert (code, missing in err.replace("\n", "")) == (2, True), (command, err)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert matrix_spec("~/x.mtx", ()).file == tmp_path / "x.mtx"
+
+
 def test_show_says_that_a_file_is_not_there(invoke, tmp_path):
     code, _, err = invoke("show", "missing.mtx")
     assert code == 2
