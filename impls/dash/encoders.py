@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -64,9 +65,21 @@ class Encoder:
 
 
 def encoder_from(tensors: Mapping[str, NDArray[np.float32]]) -> Encoder:
-    """Put an encoder together from the weights that `Encoder.tensors` gave."""
-    count = len(tensors) // 2
-    return Encoder(tuple((tensors[f"{n}.weights"], tensors[f"{n}.offsets"]) for n in range(count)))
+    """Put an encoder together from the weights that `Encoder.tensors` gave.
+
+    Raises
+    ------
+    KeyError
+        A map lacks its weights or offsets.
+    ValueError
+        A map does not take what the one before gives.
+    """
+    maps = tuple((tensors[f"{n}.weights"], tensors[f"{n}.offsets"]) for n in range(len(tensors) // 2))
+    shapes = [(weights.shape, offsets.shape) for weights, offsets in maps]
+    chained = all(len(weights) == 2 and offsets == weights[1:] for weights, offsets in shapes)
+    if not chained or any(first[1] != then[0][:1] for first, then in pairwise(shapes)):
+        raise ValueError(f"expected maps of (before, after) weights and (after,) offsets that chain, found {shapes}")
+    return Encoder(maps)
 
 
 def fit(kind: EncoderKind, vectors: NDArray[np.float32], seed: int = 0) -> Encoder:

@@ -146,7 +146,8 @@ def load(path: Path, subject: Subject | None = None, device: str = "cpu") -> Tra
     Raises
     ------
     BuildError
-        The file is missing, damaged, of another schema or of another subject.
+        The file is missing, damaged, of another schema or of another subject, or its weights fit neither the card nor
+        each other.
     UnsupportedError
         PyTorch or safetensors is not installed.
     """
@@ -169,6 +170,8 @@ def load(path: Path, subject: Subject | None = None, device: str = "cpu") -> Tra
         raise BuildError(f"{path}: expected the digest {card.digest}, found {found}: the file is damaged")
     try:
         tensors = {name: array.astype(np.float32) for name, array in tensors.items()}
+        if wild := [name for name, array in tensors.items() if not np.isfinite(array).all()]:
+            raise ValueError(f"expected finite numbers, found NaN or infinity in {', '.join(wild)}")
         network = Network(card.spec, device=device)
         network.take(tensorfile.part_of(tensors, "network"))
         encoder = encoder_from(tensorfile.part_of(tensors, "encoder"))

@@ -188,6 +188,26 @@ def test_parts_that_do_not_fit_together_are_refused(model, file, changes, cut, m
         weights.load(file, CPU)
 
 
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("encoder.1.weights", lambda one: np.zeros((one.shape[1] + 1, 64), np.float32), "that chain, found"),
+        ("encoder.0.offsets", lambda one: one[:1], "that chain, found"),
+        ("encoder.0.weights", lambda one: one.ravel(), "that chain, found"),
+        ("encoder.0.weights", lambda one: one * np.float32(np.nan), "NaN or infinity in encoder.0.weights"),
+        ("network.predictor.head.0.bias", lambda one: np.full_like(one, np.inf), "NaN or infinity in network.pred"),
+    ],
+)
+def test_weights_that_give_no_scores_are_refused(model, file, name, change, message):
+    tensors = model.tensors()
+    if name not in tensors:
+        tensors["encoder.1.offsets"] = np.zeros(64, np.float32)
+    tensors[name] = change(tensors.get(name, tensors["encoder.0.weights"]))
+    tensorfile.write(file, tensors, {"card": model.card.sealed(tensors).model_dump_json()})
+    with pytest.raises(BuildError, match=message):
+        weights.load(file, CPU)
+
+
 def test_an_encoder_without_weights_is_refused(model, file):
     tensors = {name: array for name, array in model.tensors().items() if not name.startswith("encoder")}
     tensorfile.write(file, tensors, {"card": model.card.sealed(tensors).model_dump_json()})
