@@ -13,7 +13,9 @@ from typing import Any
 
 import typer
 from rich.console import Console
+from rich.status import Status
 from rich.table import Table
+from rich.text import Text
 
 from spmark.impls.core.contracts import Outcome
 from spmark.impls.core.names import printable
@@ -26,12 +28,17 @@ def console(as_json: bool) -> Console:
     """Give the console for people: standard output, or standard error where that belongs to JSON."""
     stream = sys.stderr if as_json else sys.stdout
     known = stream.isatty() or "COLUMNS" in os.environ
-    return Console(stderr=as_json, highlight=False, width=None if known else FILE_WIDTH)
+    return Console(stderr=as_json, highlight=False, emoji=False, width=None if known else FILE_WIDTH)
 
 
 def say(screen: Console, text: str) -> None:
     """Write text that is not broken at the terminal's edge: paths in it can be copied and searched for."""
     screen.print(printable(text, "\n"), soft_wrap=True)
+
+
+def working(screen: Console, text: str) -> Status:
+    """Give the last line of a terminal that shows ``text``, letter by letter, while the body of a ``with`` runs."""
+    return screen.status(Text(printable(text)))
 
 
 def complain(text: str) -> None:

@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from spmark.datasets.sweep import Sweep
 from spmark.impls.core.errors import DatasetError, MatrixError
-from spmark.suite.commands.console import answer, console, say, table
+from spmark.suite.commands.console import answer, console, say, table, working
 
 
 def fetch_matrices(sweep_name: str, overrides: Sequence[str], as_json: bool) -> int:
@@ -33,7 +33,7 @@ def fetch_matrices(sweep_name: str, overrides: Sequence[str], as_json: bool) -> 
         started = time.monotonic()
         row: dict[str, Any] = {"matrix": spec.id, "rows": None, "cols": None, "nnz": None, "kind": "", "seconds": 0.0}
         try:
-            with screen.status(escape(spec.id)):
+            with working(screen, spec.id):
                 loaded = load_matrix(spec, cache, sweep.seed)
             row |= {"rows": loaded.csr.num_rows, "cols": loaded.csr.num_cols, "nnz": loaded.csr.nnz}
             row["kind"] = str(loaded.kind)
@@ -64,7 +64,7 @@ def fetch_candidates(into: Path | None, archive: Path | None, as_json: bool) -> 
 
     folder = HOME if into is None else into
     screen = console(as_json)
-    with screen.status("candidates"):
+    with working(screen, "candidates"):
         brought = fetch_published(folder, archive)
     size = sum(one.bytes for one in brought.fetched)
     if as_json:

@@ -9,12 +9,13 @@ from typing import Self
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from spmark.datasets.sweep import Case
 from spmark.impls.core.names import printable
 from spmark.impls.core.record import FINAL, Measurement
 from spmark.suite.agenda import Agenda, Item
-from spmark.suite.commands.console import say
+from spmark.suite.commands.console import say, working
 from spmark.suite.runner import Watcher
 
 
@@ -28,17 +29,18 @@ class Bar(Watcher):
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TimeRemainingColumn(compact=True),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
+            TextColumn("{task.fields[phase]}", style="dim", markup=False),
             console=console,
         )
-        self._task = self._progress.add_task("", total=None)
+        self._task = self._progress.add_task("", total=None, phase="")
 
     def __enter__(self) -> Self:
         self._progress.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._progress.update(self._task, description="")
+        self._progress.update(self._task, description="", phase="")
         self._progress.stop()
 
     def begun(self, agenda: Agenda) -> None:
@@ -50,7 +52,7 @@ class Bar(Watcher):
 
     def entered(self, case: Case, phase: str) -> None:
         """Show the case and its phase."""
-        self._progress.update(self._task, description=printable(f"{escape(case.case_id)} [dim]{phase}[/dim]"))
+        self._progress.update(self._task, description=printable(case.case_id), phase=phase)
 
     def recorded(self, item: Item, row: Measurement) -> None:
         """Move the bar; show a failure."""
@@ -66,7 +68,7 @@ class Stages(logging.Handler):
 
     def __init__(self, console: Console, logger: str) -> None:
         super().__init__(logging.INFO)
-        self._status = console.status("")
+        self._status = working(console, "")
         self._logger = logging.getLogger(logger)
         self._level = self._logger.level
 
@@ -84,4 +86,4 @@ class Stages(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Show a message of a stage; warnings go to standard error anyway."""
         if record.levelno == logging.INFO:
-            self._status.update(printable(escape(record.getMessage())))
+            self._status.update(Text(printable(record.getMessage())))

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.markup import escape
 
 from spmark.impls.core.errors import DatasetError, MatrixError
-from spmark.suite.commands.console import console, say
+from spmark.suite.commands.console import console, say, working
 from spmark.suite.commands.report import draw
 from spmark.suite.commands.run import Ended, run_sweep
 from spmark.suite.options import Options
@@ -54,6 +54,6 @@ def _draw_compositions(name: str, out: Path) -> None:
             continue
         problem = Problem(Op.SPMM, matrix, (spec.widths or sweep.widths)[0], sweep.dtypes[0])
         page = out / f"{path_component('-'.join(spec.id.split('/')))}.html"
-        with screen.status(escape(spec.id)):
+        with working(screen, spec.id):
             write_forecast(f"spmm with {spec.id}", problem, device, FORECASTS, _BUDGET_S, page)
         say(screen, escape(str(page)))

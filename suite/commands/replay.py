@@ -15,7 +15,7 @@ from rich.markup import escape
 from spmark.impls.core.errors import RecordError, SweepError
 from spmark.impls.core.files import whole
 from spmark.impls.core.guard import reading
-from spmark.suite.commands.console import answer, console, say, table
+from spmark.suite.commands.console import answer, console, say, table, working
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,7 +57,7 @@ def replay_records(request: ReplayRequest) -> None:
     if request.export and request.export[0] != T4:
         raise SweepError(f"--export {request.export[0]}: expected the format {T4}, found {request.export[0]!r}")
     screen = console(request.as_json)
-    with screen.status(escape(f"replaying {request.model}")):
+    with working(screen, f"replaying {request.model}"):
         replayed = replay(request.results, request.model, request.seed, request.only)
     cases = judged(replayed)
     groups = _rows(summary(cases)) if len(cases) else []

@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.plainyaml import parse_yaml
-from spmark.suite.commands.console import answer, console, say, table
+from spmark.suite.commands.console import answer, console, say, table, working
 
 if TYPE_CHECKING:
     from spmark.datasets.sweep import MatrixSpec
@@ -39,7 +39,7 @@ def show_matrix(matrix: str, arguments: Sequence[str], out: Path, as_json: bool)
 
     screen = console(as_json)
     spec = matrix_spec(matrix, arguments)
-    with screen.status(escape(spec.id)):
+    with working(screen, spec.id):
         loaded = load_matrix(spec, Cache.default(), seed=0)
         csr = loaded.csr
         known: dict[str, Any] = {"kind": str(loaded.kind), **asdict(statistics(csr))}

@@ -20,7 +20,7 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import DeviceError, SpmarkError, SweepError
 from spmark.impls.core.problem import DType, Problem
 from spmark.impls.table import FORECASTS, implementation_names
-from spmark.suite.commands.console import answer, console, say, table
+from spmark.suite.commands.console import answer, console, say, table, working
 from spmark.suite.commands.show import matrix_spec
 from spmark.suite.tuned import Tuned, cases_of, foresee, measured, ranked, stores_of
 
@@ -73,7 +73,7 @@ def tune(job: TuneJob, out: Path | None, as_json: bool) -> bool:
 
     screen = console(as_json)
     spec, device = matrix_spec(job.matrix, job.arguments), _device(job)
-    with screen.status(escape(spec.id)):
+    with working(screen, spec.id):
         op, scaled = operator_of(job.op)
         problem = Problem(op, load_matrix(spec, Cache.default(), seed=0).csr, job.width, job.dtype, scaled)
     what = f"{job.op} with {spec.id}, J = {job.width}, {job.dtype}"

@@ -8,8 +8,10 @@ import shlex
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from rich.markup import escape
 from test_asv_import import environment, record, write
 from typer.testing import CliRunner
 
@@ -21,7 +23,8 @@ from spmark.report.page.site import write_report
 from spmark.suite import cli
 from spmark.suite.asv.importer import import_records
 from spmark.suite.cli_options import ExitCode
-from spmark.suite.commands.console import console, say, table
+from spmark.suite.commands.console import console, say, table, working
+from spmark.suite.commands.progress import Bar, Stages
 from spmark.suite.logs import Printable
 from spmark.suite.options import Options
 from spmark.suite.provenance import RUNS, RunRow, command_line, is_run, read_batches
@@ -250,6 +253,24 @@ def test_messages_and_warnings_are_printable(capfd):
     shown = capfd.readouterr().out
     assert "\\x1b" in shown
     assert all(part.isprintable() for part in shown.split("\n"))
+
+
+def test_a_name_is_shown_letter_by_letter(capfd, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    name, screen = ":smile:[red]x", console(False)
+    say(screen, escape(name))
+    screen.print(table(name, [{"matrix": name}], plain=True))
+    with working(screen, name):
+        pass
+    with Stages(screen, "shown") as stages:
+        logging.getLogger("shown").info(name)
+        screen.print(stages._status.renderable)
+    with Bar(screen) as bar:
+        bar.entered(SimpleNamespace(case_id=name), "timing")
+        screen.print(bar._progress)
+    shown = capfd.readouterr().out
+    assert shown.count(name) >= 5
+    assert "\N{SMILING FACE WITH OPEN MOUTH AND SMILING EYES}" not in shown
 
 
 def test_an_error_that_quotes_a_record_is_printable(tmp_path, monkeypatch, capfd):
