@@ -26,6 +26,10 @@ _READ_INTO_MEMORY = frozenset(
 )
 """Members of a tar that describe the next one."""
 _LONGEST_HEADER = 1 << 20
+_DENSEST = 100
+"""Most bytes that a packed byte stands for: different entries reach 14, and comments without end 1,000."""
+_ANY_DENSITY_BYTES = 1 << 24
+"""Bytes that may be packed more densely: to read them takes seconds at most."""
 _COMPLETE = "a complete archive"
 FETCH_AGAIN = "it is corrupt or truncated: delete it to fetch it again"
 """The remedy for a broken download. A file of the user's own is nothing to delete."""
@@ -49,7 +53,7 @@ def unpacked_member(path: Path, wanted: Wanted, what: str, remedy: str = "") -> 
     ------
     DatasetError
         The archive is broken, holds an illegal member, holds none or several wanted members, or unpacks to more than
-        the ceiling of `spmark.datasets.ceiling`.
+        the ceiling of `spmark.datasets.ceiling`, or than entries can that differ.
     """
     with _temporary(path) as spool:
         with reading(path, _COMPLETE, remedy=remedy):
@@ -109,11 +113,11 @@ def unpacked_gzip(path: Path, name: str = "", remedy: str = "") -> Iterator[Path
     Raises
     ------
     DatasetError
-        The file is broken, or unpacks to more than the ceiling.
+        The file is broken, or unpacks to more than the ceiling, or than entries can that differ.
     """
     with _temporary(path) as spool:
         with reading(name or path, _COMPLETE, remedy=remedy), gzip.open(path, "rb") as stream:
-            _copy(cast("IO[bytes]", stream), spool, name or str(path))
+            _copy(cast("IO[bytes]", stream), spool, name or str(path), path.stat().st_size)
         yield Path(spool.name)
 
 
@@ -134,12 +138,19 @@ def _no_room(where: Path | str, error: OSError) -> DatasetError:
     )
 
 
-def _copy(stream: IO[bytes], spool: IO[bytes], where: str) -> None:
+def _copy(stream: IO[bytes], spool: IO[bytes], where: str, packed: int | None = None) -> None:
+    """Unpack up to the ceiling, and not much more than ``packed`` bytes can hold where no size was known before."""
     ceiling, size = ceiling_bytes(), 0
+    most = ceiling if packed is None else max(_ANY_DENSITY_BYTES, _DENSEST * packed)
     while block := stream.read(_CHUNK_BYTES):
         size += len(block)
         if size > ceiling:
             check_bytes(where, "its unpacked content", size)
+        if size > most:
+            raise DatasetError(
+                f"{where}: expected at most {most:,} bytes in its {packed:,}, as entries that differ never pack so "
+                "well, found more; if its content is right, unpack it and name the file in it"
+            )
         try:
             spool.write(block)
             spool.flush()
@@ -153,7 +164,7 @@ def _from_zip(path: Path, wanted: Wanted, what: str, spool: IO[bytes]) -> None:
         for name, info in infos.items():
             _refuse_odd(path, name, stat.S_ISLNK(info.external_attr >> 16))
         with file.open(infos[_only(path, list(infos), wanted, what)]) as stream:
-            _copy(stream, spool, str(path))
+            _copy(stream, spool, str(path), path.stat().st_size)
 
 
 def _from_tar(path: Path, wanted: Wanted, what: str, spool: IO[bytes]) -> None:
@@ -169,7 +180,7 @@ def _from_tar(path: Path, wanted: Wanted, what: str, spool: IO[bytes]) -> None:
             check_bytes(str(path), "its unpacked content", total)
             names.append(member.name)
             if wanted(PurePosixPath(member.name)) and (stream := tar.extractfile(member)) is not None:
-                _copy(stream, spool, str(path))
+                _copy(stream, spool, str(path), path.stat().st_size)
     _only(path, names, wanted, what)
 
 

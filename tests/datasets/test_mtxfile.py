@@ -191,6 +191,14 @@ def test_what_comes_out_of_an_archive_has_a_ceiling(tmp_path, monkeypatch, name)
         read_mtx(tmp_path / name)
 
 
+@pytest.mark.parametrize("name", ["m.mtx.gz", "m.tar.gz", "m.zip"])
+def test_comments_without_end_are_not_unpacked(tmp_path, name):
+    content = b"%%MatrixMarket matrix coordinate pattern general\n" + (b"%" * 99 + b"\n") * 180_000 + b"1 1 1\n1 1\n"
+    (tmp_path / name).write_bytes(PACKINGS[name](content))
+    with pytest.raises(DatasetError, match=r"at most 16,777,216 bytes in its .*unpack it and name the file"):
+        read_mtx(tmp_path / name)
+
+
 def test_a_sparse_member_of_a_tar_is_refused(tmp_path):
     """It claims zeros that the archive does not hold."""
     info = tarfile.TarInfo("m/m.mtx")
