@@ -18,7 +18,8 @@ from spmark.impls.core.problem import DType, Problem
 from spmark.impls.core.record import Measurement, Status
 from spmark.impls.core.stores import Stores
 from spmark.impls.table import BASELINES, PAID_BACK, composition_of, create, forecast_of
-from spmark.report.derive.statistics import break_even
+from spmark.report.derive.statistics import break_even, median_interval
+from spmark.suite.measure import floor_s
 from spmark.suite.roster import make, other_product
 
 NOT_MEASURED = "not measured"
@@ -34,6 +35,9 @@ class Tuned:
     """How the numbers came about; begins with `NOT_MEASURED` where nothing ran."""
     time_us: float = math.nan
     """Median of a run, or what a cost model predicts."""
+    low_us: float = math.nan
+    high_us: float = math.nan
+    """Ends of the median's 95 % interval; unknown where nothing, or too little, was measured."""
     padding: float = math.nan
     """Padded elements over non-zeros."""
     search_s: float = math.nan
@@ -51,15 +55,21 @@ class Tuned:
     def row(self) -> dict[str, Any]:
         """The columns of a ranking."""
         return {
-            "implementation": self.name, "time_us": self.time_us, "padding": self.padding, "search_s": self.search_s,
+            "implementation": self.name, "time_us": self.time_us, "time_us_low": self.low_us,
+            "time_us_high": self.high_us, "padding": self.padding, "search_s": self.search_s,
             "break_even_runs": self.break_even_runs, "how": self.about,
         }  # fmt: skip
 
 
 def ranked(found: Sequence[Tuned]) -> list[Tuned]:
-    """Give those with a plan, the fastest first; without a time they stand last."""
+    """Give those with a plan, the fastest first and of equals the one found sooner; without a time they stand last."""
     with_plan = [one for one in found if one.config is not None]
-    return sorted(with_plan, key=lambda one: (math.isnan(one.time_us), one.time_us))
+    return sorted(with_plan, key=lambda one: (math.isnan(one.time_us), one.time_us, one.search_s))
+
+
+def least_us(problem: Problem, device: DeviceSpec) -> float:
+    """Give the time that no run of a kernel undercuts: that of an empty one, or what the device's rates allow."""
+    return max(device.launch_s, floor_s(problem, device)) * 1e6
 
 
 def foresee(names: Sequence[str], problem: Problem, device: DeviceSpec, budget_s: float) -> Iterator[Tuned]:
@@ -68,7 +78,7 @@ def foresee(names: Sequence[str], problem: Problem, device: DeviceSpec, budget_s
     Parameters
     ----------
     names : sequence of str
-        Those that cannot be foreseen get a reason.
+        Those that cannot be foreseen get a reason. No time is below `least_us`.
     problem : Problem
     device : DeviceSpec
         The machine may lack it.
@@ -80,7 +90,7 @@ def foresee(names: Sequence[str], problem: Problem, device: DeviceSpec, budget_s
     SweepError
         There is no implementation of a name.
     """
-    ends = perf_counter() + budget_s
+    ends, fastest_us = perf_counter() + budget_s, least_us(problem, device)
     for name, how in {name: make(name, {}) for name in names}.items():
         left_s, started = ends - perf_counter(), perf_counter()
         if isinstance(how, str):
@@ -99,12 +109,14 @@ def foresee(names: Sequence[str], problem: Problem, device: DeviceSpec, budget_s
             except (SpmarkError, MemoryError) as error:
                 yield Tuned(name, NOT_MEASURED, reason=str(error) or "memory ran out")
                 continue
+            predicted_us = math.nan if found.predicted_s is None else found.predicted_s * 1e6
+            below = f" ({predicted_us:.3g} µs, less than any run takes)" if predicted_us < fastest_us else ""
             yield Tuned(
                 name,
-                f"{NOT_MEASURED}: {found.by}",
-                math.nan if found.predicted_s is None else found.predicted_s * 1e6,
-                found.stores.padding,
-                perf_counter() - started,
+                f"{NOT_MEASURED}: {found.by}{below}",
+                fastest_us if below else predicted_us,
+                padding=found.stores.padding,
+                search_s=perf_counter() - started,
                 config=found.config,
                 stores=found.stores,
             )
@@ -166,14 +178,16 @@ def measured(records: Sequence[Measurement], device: DeviceSpec) -> list[Tuned]:
 def _measured(record: Measurement, device: DeviceSpec, against: Measurement | None) -> Tuned:
     if record.status is not Status.OK:
         return Tuned(record.label, f"{record.status} on {device.name}", reason=record.reason or str(record.status))
-    time_us = float(np.median(record.samples_us)) if record.samples_us else math.nan
+    time = median_interval(record.samples_us)
     nnz = record.problem.nnz if record.problem else 0
     runs = math.nan
     if against is not None:
-        runs = break_even(_choosing_s(record), time_us, _choosing_s(against), float(np.median(against.samples_us)))
+        runs = break_even(_choosing_s(record), time.value, _choosing_s(against), float(np.median(against.samples_us)))
     padding = record.stored / nnz - 1 if nnz else 0.0
     about = f"measured on {device.name}" if record.samples_us else f"checked on {device.name}, which gives no times"
-    return Tuned(record.label, about, time_us, padding, _choosing_s(record), runs, record.config)
+    return Tuned(
+        record.label, about, time.value, time.low, time.high, padding, _choosing_s(record), runs, record.config
+    )
 
 
 def _choosing_s(record: Measurement) -> float:

@@ -44,7 +44,13 @@ class DrawnMatrix:
 
 
 def composition_report(
-    title: str, section: Section, ranking: pd.DataFrame, pictures: Sequence[Picture], matrix: DrawnMatrix
+    title: str,
+    section: Section,
+    ranking: pd.DataFrame,
+    pictures: Sequence[Picture],
+    matrix: DrawnMatrix,
+    *,
+    foreseen: bool = False,
 ) -> Report:
     """Build the page.
 
@@ -58,6 +64,8 @@ def composition_report(
     pictures : sequence of Picture
         In the order of their worth (`chosen_pictures`).
     matrix : DrawnMatrix
+    foreseen : bool
+        The rows are no ranking, since each time is of another cost model.
 
     Returns
     -------
@@ -68,7 +76,8 @@ def composition_report(
     told = f"Pictures of {', '.join(picture.name for picture in shown)} follow." if shown else "Nothing is drawn."
     if left:
         told += f" Not drawn, for room or since CSR is drawn already: {', '.join(picture.name for picture in left)}."
-    table = Table("ranking", "Ranking", "The best first; what is not known is empty.", ranking)
+    named, order = ("Foreseen", "By estimates of different models") if foreseen else ("Ranking", "The best first")
+    table = Table("ranking", named, f"{order}; what is not known is empty.", ranking)
     blocks: list[Drawing | Table] = [
         *([table] if len(ranking) else []),
         *(_drawn(picture, matrix) for picture in shown),

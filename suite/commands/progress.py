@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Sequence
 from typing import Self
 
 from rich.console import Console
@@ -12,11 +13,31 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.text import Text
 
 from spmark.datasets.sweep import Case
+from spmark.impls.core.load import Load
 from spmark.impls.core.names import printable
 from spmark.impls.core.record import FINAL, Measurement
+from spmark.impls.runtime.load import LoadMeter
 from spmark.suite.agenda import Agenda, Item
 from spmark.suite.commands.console import say, working
 from spmark.suite.runner import Watcher
+
+BUSY_S = 0.3
+"""Seconds for which a machine is watched before a run."""
+
+
+def warn_of_load(screen: Console, meter: LoadMeter) -> None:
+    """Say that other processes take the cores, before anything is measured."""
+    if (load := meter.read(BUSY_S)).busy:
+        say(screen, f"[yellow]This machine is busy: {load}. Times will be off.[/yellow]")
+
+
+def tell_load(screen: Console, loads: Sequence[Load], remedy: str) -> None:
+    """Say in how many cases other processes took the cores, and what to do about it."""
+    busy = [load for load in loads if load.busy]
+    if busy:
+        worst = max(busy, key=lambda load: load.taken_cores)
+        told = f"The machine was busy in {len(busy)} of {len(loads)} cases (at the worst, {worst}): {remedy}"
+        say(screen, f"[yellow]{told}[/yellow]")
 
 
 class Bar(Watcher):

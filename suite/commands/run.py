@@ -17,7 +17,7 @@ from spmark.impls.core.record import FINAL, Status
 from spmark.impls.runtime.load import LoadMeter
 from spmark.suite.agenda import Agenda, make_agenda, refuse_missing_files
 from spmark.suite.commands.console import answer, console, say, table
-from spmark.suite.commands.progress import Bar
+from spmark.suite.commands.progress import Bar, tell_load, warn_of_load
 from spmark.suite.environment import collect
 from spmark.suite.estimate import known_facts, memory_bytes
 from spmark.suite.onematrix import OneMatrix, refuse_unreadable
@@ -28,8 +28,6 @@ from spmark.suite.roster import refusals
 from spmark.suite.runner import Summary, run_cases
 from spmark.suite.selection import select
 
-BUSY_S = 0.3
-"""Seconds for which a machine is watched before a run."""
 _SHOWN = ("op", "dtype", "implementation", "speedup", "ok", "failed")
 
 
@@ -66,11 +64,7 @@ def run_sweep(
         refuse_unreadable(cases, read=not dry_run)
     say(screen, f"[bold]{escape(sweep.title or sweep.name)}[/bold] on {escape(spec.name)}")
     if not dry_run and spec.kind is not DeviceKind.HOST_SIMT:
-        if (load := meter.read(BUSY_S)).busy:
-            say(
-                screen,
-                f"[yellow]This machine is busy: {load}. Times will be off; records say how busy it was.[/yellow]",
-            )
+        warn_of_load(screen, meter)
         if calibration_file(spec) is None:
             say(screen, "measuring the device's bandwidth and rates first (once)")
     environment = collect(spec if dry_run else calibrated(spec))
@@ -117,7 +111,6 @@ def _counts(agenda: Agenda) -> dict[str, int]:
 
 def _show_summary(summary: Summary, cores: int, screen: Console, as_json: bool) -> None:
     loads = [Load(cores, row.free_cores) for row in summary.rows]
-    busy = [load for load in loads if load.busy]
     statuses = {str(status): count for status, count in sorted(summary.statuses.items())}
     if as_json:
         cases = [{"case": row.case_id, "status": row.status, "reason": row.reason} for row in summary.rows]
@@ -129,7 +122,7 @@ def _show_summary(summary: Summary, cores: int, screen: Console, as_json: bool) 
                 "skipped": summary.skipped,
                 "left": summary.left,
                 "interrupted": summary.interrupted,
-                "busy": len(busy),
+                "busy": sum(load.busy for load in loads),
                 "seconds": round(summary.seconds, 3),
                 "cases": cases,
             }
@@ -138,13 +131,7 @@ def _show_summary(summary: Summary, cores: int, screen: Console, as_json: bool) 
         _show_results(summary, screen)
     counts = ", ".join(f"{count} {status}" for status, count in statuses.items()) or "nothing to run"
     say(screen, f"{counts}; {summary.skipped} skipped; {summary.seconds:.1f} s; {escape(str(summary.folder))}")
-    if busy:
-        worst = max(busy, key=lambda load: load.taken_cores)
-        say(
-            screen,
-            f"[yellow]The machine was busy in {len(busy)} of {len(loads)} cases (at the worst, {worst}): measure them "
-            "again when it is not, with --retry ok[/yellow]",
-        )
+    tell_load(screen, loads, "measure them again when it is not, with --retry ok")
     if summary.left:
         screen.print(
             f"[yellow]Interrupted with {summary.left} cases to go: the same command goes on from here.[/yellow]"

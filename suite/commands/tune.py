@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
-from rich.table import Table
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import DeviceError, SpmarkError, SweepError
+from spmark.impls.core.load import Load
 from spmark.impls.core.problem import DType, Problem
-from spmark.impls.table import FORECASTS, implementation_names
+from spmark.impls.runtime.load import LoadMeter
+from spmark.impls.table import BASELINES, FORECASTS, implementation_names
 from spmark.suite.commands.console import answer, console, say, table, working
+from spmark.suite.commands.progress import tell_load, warn_of_load
 from spmark.suite.commands.show import matrix_spec
-from spmark.suite.tuned import Tuned, cases_of, foresee, measured, ranked, stores_of
+from spmark.suite.tuned import Tuned, cases_of, foresee, least_us, measured, ranked, stores_of
 
 if TYPE_CHECKING:
     from spmark.datasets.sweep import MatrixSpec, SweepOp
@@ -31,9 +33,11 @@ if TYPE_CHECKING:
 FORESEEN = "nvidia-h200"
 """The device that is searched for where the machine has no GPU and none is named."""
 LEAST_BUDGET_S = 1.0
+Show = Callable[[Sequence[Tuned]], None]
+"""Takes what is known so far, and draws it."""
 _MODELS = (
-    "Nothing was measured: each time is what the implementation's own cost model predicts. Times of different models "
-    "say little about each other."
+    "Nothing was measured: each time is what the implementation's own cost model predicts, and at least what any run "
+    "takes. Times of different models say little about each other."
 )
 
 
@@ -79,11 +83,16 @@ def tune(job: TuneJob, out: Path | None, as_json: bool) -> bool:
     what = f"{job.op} with {spec.id}, J = {job.width}, {job.dtype}"
     say(screen, f"[bold]{escape(what)}[/bold] for {escape(device.name)}, {flops(problem) / 1e9:,.3g} GFLOP a run")
     absent = device.kind is DeviceKind.CUDA and job.foreseen is not None
-    if absent:
-        found, interrupted = _foreseen(job, problem, device, screen), False
-    else:
-        found, interrupted = _run(job, spec, problem, device, screen)
+    title = f"Foreseen for {device.name}, not measured" if absent else f"Measured on {device.name}"
+    with _live(screen, title) as show:
+        if absent:
+            found, interrupted = _foreseen(job, problem, device, show), False
+        else:
+            found, interrupted = _run(job, spec, problem, device, screen, show)
     best = ranked(found)
+    if best:
+        say(screen, f"[bold]{escape(_advice(best[0], problem, device, foreseen=absent))}[/bold]")
+        screen.print(table(title, [_cells(one) for one in best], plain=True))
     left = {one.name: one.reason for one in found if one.config is None}
     if left:
         rows = [{"implementation": name, "reason": reason.splitlines()[0]} for name, reason in left.items()]
@@ -95,7 +104,7 @@ def tune(job: TuneJob, out: Path | None, as_json: bool) -> bool:
     name = path_component("-".join(filter(None, spec.id.split("/"))))
     what_for = f"{job.op}-J{job.width}-{job.dtype}-{path_component(device.name)}"
     out = out or Path("out/tune") / f"{name}-{what_for}.html"
-    page = write_composition_page(what, problem, device, best, out, notices=[_MODELS] if absent else [])
+    page = write_composition_page(what, problem, device, best, out, foreseen=absent)
     if as_json:
         answer(
             {
@@ -145,39 +154,47 @@ def without_gpu(device: str, foreseen: str | None) -> str | None:
 
 
 @contextmanager
-def _live(screen: Console, title: str) -> Iterator[Callable[[Sequence[Tuned]], None]]:
-    """Draw a ranking anew as results come in; the last one stays."""
-    last: list[Table] = []
+def _live(screen: Console, title: str) -> Iterator[Show]:
+    """Draw a ranking anew as results come in, until the body ends."""
     with Live(console=screen, refresh_per_second=4, transient=True) as live:
-
-        def show(found: Sequence[Tuned]) -> None:
-            last[:] = [table(title, [_cells(one) for one in ranked(found)], plain=True)]
-            live.update(last[0])
-
-        yield show
-    if last and last[0].rows:
-        screen.print(last[0])
+        yield lambda found: live.update(table(title, [_cells(one) for one in ranked(found)], plain=True))
 
 
 def _cells(one: Tuned) -> dict[str, str]:
     from spmark.report.tables.cells import cell, heading
 
+    row = one.row
     return {
-        heading(name): cell(name, value) if isinstance(value, float) else str(value) for name, value in one.row.items()
+        heading(name): cell(name, value, row.get(f"{name}_low"), row.get(f"{name}_high"))
+        if isinstance(value, float)
+        else str(value)
+        for name, value in row.items()
+        if not name.endswith(("_low", "_high"))
     }
 
 
-def _foreseen(job: TuneJob, problem: Problem, device: DeviceSpec, screen: Console) -> list[Tuned]:
+def _advice(first: Tuned, problem: Problem, device: DeviceSpec, *, foreseen: bool) -> str:
+    """Say which implementation to take, what it costs, and what of that is an estimate."""
+    search = f"{first.search_s:.2g} s"
+    if not foreseen:
+        return f"Take {first.name}: {_time(first)}{search} from the matrix to its plan."
+    time = "no model predicts its time" if math.isnan(first.time_us) else f"about {first.time_us:.3g} µs a run"
+    return (
+        f"Take {first.name}: {time}, an estimate that was not measured, and {search} of search here. No run takes less "
+        f"than {least_us(problem, device):.3g} µs, nor does {BASELINES[device.kind.value]}, the baseline."
+    )
+
+
+def _foreseen(job: TuneJob, problem: Problem, device: DeviceSpec, show: Show) -> list[Tuned]:
     found: list[Tuned] = []
-    with _live(screen, f"Foreseen for {device.name}, not measured") as show:
-        for one in foresee(job.use or FORECASTS, problem, device, job.budget_s):
-            found.append(one)
-            show(found)
+    for one in foresee(job.use or FORECASTS, problem, device, job.budget_s):
+        found.append(one)
+        show(found)
     return found
 
 
-def _run(
-    job: TuneJob, spec: MatrixSpec, problem: Problem, device: DeviceSpec, screen: Console
+def _run(  # noqa: PLR0917
+    job: TuneJob, spec: MatrixSpec, problem: Problem, device: DeviceSpec, screen: Console, show: Show
 ) -> tuple[list[Tuned], bool]:
     """Measure, and tell whether the user interrupted; stores of the first in the ranking are added, as drawn."""
     from spmark.report.page.composition import MOST_PICTURES
@@ -194,8 +211,10 @@ def _run(
     if not job.use:
         cases = [case for case in cases if case.case_id not in refused]
     rows: list[Measurement] = []
+    environment = collect(device)
+    warn_of_load(screen, LoadMeter())
     ends = time.monotonic() + job.budget_s
-    with tempfile.TemporaryDirectory() as folder, _live(screen, f"Measured on {device.name}") as show:
+    with tempfile.TemporaryDirectory() as folder:
 
         class Ranking(Watcher):
             def recorded(self, item: Item, row: Measurement) -> None:
@@ -205,11 +224,12 @@ def _run(
         keeper, interrupted = Timekeeper(Ranking(), ends), False
         with suppress(BudgetSpentError):
             interrupted = run_cases(
-                cases, Path(folder), collect(device), Options(), keeper, sweep=sweep, refused=refused
+                cases, Path(folder), environment, Options(), keeper, sweep=sweep, refused=refused
             ).interrupted
     if len(rows) < len(cases):
         why = "the run was interrupted" if interrupted else f"the budget is {job.budget_s:g} s"
         say(screen, f"{len(cases) - len(rows)} cases were not measured: {why}")
+    tell_load(screen, [Load(environment.cores, row.free_cores) for row in rows], "measure again when it is not")
     found = measured(rows, device)
     first = {one.name for one in ranked(found)[: 2 * MOST_PICTURES]}
     drawn = [
@@ -238,11 +258,18 @@ def write_forecast(  # noqa: PLR0917
         ``out`` cannot be written.
     """
     best = ranked(list(foresee(names, problem, device, budget_s)))
-    return write_composition_page(title, problem, device, best, out, notices=[_MODELS])
+    return write_composition_page(title, problem, device, best, out, foreseen=True)
 
 
 def write_composition_page(
-    title: str, problem: Problem, device: DeviceSpec, best: Sequence[Tuned], out: Path, *, notices: Sequence[str] = ()
+    title: str,
+    problem: Problem,
+    device: DeviceSpec,
+    best: Sequence[Tuned],
+    out: Path,
+    *,
+    foreseen: bool = False,
+    notices: Sequence[str] = (),
 ) -> Path:
     """Write the page of one problem.
 
@@ -255,6 +282,8 @@ def write_composition_page(
         The ranking; those with stores are drawn.
     out : Path
         The page.
+    foreseen : bool
+        Times are of cost models, which the page says.
     notices : sequence of str
         What a reader must know before believing a number.
 
@@ -277,10 +306,11 @@ def write_composition_page(
     pictures = [Picture(one.name, one.stores, f"{_time(one)}{one.about}.") for one in best if one.stores is not None]
     report = composition_report(
         title,
-        Section(device.name, "", facts, [*notices], []),
+        Section(device.name, "", facts, [_MODELS] * foreseen + [*notices], []),
         pd.DataFrame([one.row for one in best]),
         pictures,
         DrawnMatrix(matrix.shape, matrix.indptr, matrix.indices),
+        foreseen=foreseen,
     )
     return write_page(report, out)
 
@@ -288,7 +318,7 @@ def write_composition_page(
 def _time(one: Tuned) -> str:
     from spmark.report.tables.cells import cell
 
-    return "" if math.isnan(one.time_us) else f"{cell('time_us', one.time_us)} µs, "
+    return "" if math.isnan(one.time_us) else f"{cell('time_us', one.time_us, one.low_us, one.high_us)} µs, "
 
 
 def _told(one: Tuned) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from problems import random_csr
 from scipy import io, sparse
+from test_noise import BUSY, Meter
 from typer.testing import CliRunner
 
 from spmark.datasets.sweep import MatrixSpec
@@ -25,6 +26,7 @@ from spmark.impls.runtime import device as devices
 from spmark.impls.runtime.device import shipped
 from spmark.impls.table import FORECASTS
 from spmark.suite import cli, runner, tuned
+from spmark.suite.commands import tune
 from spmark.suite.rows import Failed, Loaded, Planned, Timed, make_row
 from spmark.suite.tuned import NOT_MEASURED, cases_of, foresee, label_of, measured, ranked
 
@@ -65,13 +67,20 @@ def test_a_file_of_each_format_has_a_ranking_and_a_page(files, invoke, name):
         assert sum(store["nnz"] for store in row["stores"]) == 480
         assert row["padding"] == pytest.approx(sum(store["stored"] for store in row["stores"]) / 480 - 1)
         assert row["break_even_runs"] is None
+        if row["implementation"] in {"lo_spmm", "stile"}:
+            assert row["time_us"] == H200.launch_s * 1e6, "a matrix so small takes no less than an empty kernel"
+            assert "less than any run takes" in row["how"]
     text = Path("page.html").read_text()
     assert "Nothing was measured" in text
+    assert "By estimates of different models" in text
+    assert "The best first" not in text
     assert text.count("<figure ") == len(answer["ranking"])
 
 
 def test_the_screen_says_that_nothing_was_measured(files, invoke):
     ended = invoke(files / "mine.mtx", "--width", 32, "--op", "sddmm", "--for", "nvidia-h200")
+    assert ended.output.splitlines()[1].startswith("Take stile: about 4.02 µs a run, an estimate that was not measured")
+    assert "No run takes less than 4.02 µs, nor does cusparse_best, the baseline." in ended.output
     assert "Foreseen for nvidia-h200, not measured" in ended.output
     assert "Nothing was measured" in ended.output
     assert "expected spmm, for which the paper has a rule, found sddmm" in ended.output
@@ -147,10 +156,12 @@ def test_break_even_is_against_preprocessed_cusparse():
     rows = [
         record("cusparse_best", [], {}, "too slow\nlog"),
         record("cusparse preprocess", [20.0, 20.0], {"select": 0.001, "compile": 9.0}),
-        record("stile", [10.0, 10.0, 12.0], dict.fromkeys(PHASES, 0.25)),
+        record("stile", [10.0] * 5 + [9.0, 12.0] * 2, dict.fromkeys(PHASES, 0.25)),
     ]
     best, plain, none = measured(rows, H200)[::-1]
     assert (best.time_us, best.padding, best.search_s, best.config) == (10.0, 0.5, 1.0, {"a": 1})
+    assert (best.low_us, best.high_us) == (9.0, 12.0)
+    assert tune._cells(best)["time (µs)"] == "10 [9, 12]"
     assert best.break_even_runs == math.ceil((1.0 - 0.001) / 10e-6)
     assert plain.break_even_runs == 0
     assert none.reason == "too slow\nlog"
@@ -173,6 +184,18 @@ def test_a_cpu_is_measured_where_it_is_asked_for(fakes, files, invoke, monkeypat
     assert [store["nnz"] for store in ranking["numba_cpu"]["stores"]] == [480]
     assert ranking["fake"]["stores"] is None, "an implementation that does not tell its stores is ranked all the same"
     assert "runs on cuda, found a cpu device" in answer["left_out"]["fake_gpu"]
+
+
+def test_a_ranking_that_a_busy_machine_made_says_so(fakes, files, invoke, monkeypatch):
+    monkeypatch.setattr(devices, "find", lambda name: fakes.CPU)
+    monkeypatch.setattr(devices, "calibrated", lambda spec: spec)
+    monkeypatch.setattr(runner, "run_cases", partial(runner.run_cases, factory=fakes.FACTORY))
+    monkeypatch.setattr(tune, "LoadMeter", lambda: Meter(BUSY))
+    monkeypatch.setattr(tune, "Load", lambda cores, free: BUSY)
+    lines = invoke("mine.npz", "--width", 32, "--device", "cpu", "--use", "scipy_cpu").output.splitlines()
+    assert lines[1] == "This machine is busy: other processes take 1.6 of 2 cores. Times will be off."
+    assert lines[2].startswith("The machine was busy in 1 of 1 cases (at the worst, other processes take 1.6 of 2 c")
+    assert lines[3] == "Take scipy_cpu: 10.5 µs, 0 s from the matrix to its plan."
 
 
 @pytest.mark.parametrize("done", [0, 1])
