@@ -22,9 +22,18 @@ _TYPES: Mapping[str, tuple[type, str]] = {
 
 
 def near(found: str, known: Iterable[str]) -> str:
-    """Give the hint `` (did you mean ...?)`` where a known name is spelt much like ``found``, else an empty string."""
-    matches = get_close_matches(found[:_LONGEST], list(known), 1)
+    """Give the hint `` (did you mean ...?)`` where a known name is spelt much like ``found``, else an empty string.
+
+    Few misspell the first letter, and names with other digits mean other things: a GPU is no CPU, an A100 no H200.
+    """
+    found = found[:_LONGEST]
+    alike = [name for name in known if _not_misspelt(name) == _not_misspelt(found)]
+    matches = get_close_matches(found, alike, 1)
     return f" (did you mean {matches[0]}?)" if matches else ""
+
+
+def _not_misspelt(name: str) -> tuple[str, list[str]]:
+    return name[:1].casefold(), sorted(filter(str.isdigit, name))
 
 
 def none_of(what: str, found: object, known: Iterable[object]) -> str:

@@ -16,6 +16,9 @@ def test_the_sentence_lists_what_is_known_and_hints_at_what_is_near() -> None:
     )
     assert none_of("depth", 48, (32, 480)) == "expected depth out of 32, 480, found 48"
     assert not near("nothing like it", ("snap", "ogb"))
+    assert not near("gpu", ("cpu", "cuda")), "another first letter is another word"
+    assert not near("nvidia-a100", ("nvidia-h200",)), "another number is another thing"
+    assert near("Nvidia_h200", ("nvidia-h200",)) == " (did you mean nvidia-h200?)"
 
 
 @dataclass(frozen=True)
