@@ -49,7 +49,8 @@ class NpzArrays:
     @property
     def described(self) -> str:
         """What an error says of the file."""
-        return f"format {self.layout!r} with arrays {', '.join(sorted(self.members))}"
+        stated = f"format {self.layout!r}" if "format" in self.arrays else "no format"
+        return f"{stated} with arrays {', '.join(sorted(self.members))}"
 
 
 def read_npz(path: Path, kind: MatrixKind = MatrixKind.REAL) -> RawMatrix:

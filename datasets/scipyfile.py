@@ -44,16 +44,16 @@ def read_scipy(path: Path) -> RawMatrix:
     """
     file = read_arrays(path)
     with reading(path, "a sparse matrix as SciPy saves it"):
-        if file.layout == "csr":
-            raw = csr_of(file)
-            if not _out_of_order(raw):
-                return raw
         needed = {"shape", *_PLACES.get(file.layout, ()), *(["data"] if file.layout in _EXPANDED else [])}
         if file.layout not in _PLACES or not file.arrays.keys() >= needed:
             raise DatasetError(
                 f"{path}: expected a matrix of SciPy in the layout {', '.join(_PLACES)}, found {file.described}; "
                 "write it with scipy.sparse.save_npz(path, scipy.sparse.csr_array(matrix))"
             )
+        if file.layout == "csr":
+            raw = csr_of(file)
+            if not _out_of_order(raw):
+                return raw
         shape = shape_of(file)
         check_shape(str(path), *shape)
         rows = canonical_rows(_matrix(file, shape), str(path))

@@ -117,7 +117,11 @@ def test_more_non_zeros_than_int32_counts(tmp_path, cache):
             "layout csr, csc, coo, bsr, dia, found format 'lil' .*; write it with scipy.sparse.save_npz",
         ),
         ({"format": b"coo"}, "found format 'coo' with arrays data, format, indices, indptr, shape; write it with"),
-        ({"indptr": None}, "expected a CSR .*with arrays data, format, indices, shape"),
+        ({"indptr": None}, "found format 'csr' with arrays data, format, indices, shape; write it with"),
+        (
+            dict.fromkeys(("indptr", "indices", "data", "shape", "format")) | {"foo": 3},
+            r"found no format with arrays foo; write it with scipy.sparse.save_npz\(path, scipy",
+        ),
         ({"shape": [3, 4, 5]}, r"expected a shape of two numbers, found \(3, 4, 5\)"),
         ({"data": np.array([object()] * 3)}, "without pickled objects"),
     ],

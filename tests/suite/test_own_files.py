@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from spmark.datasets.cache import Cache
+from spmark.datasets.load import load_matrix
 from spmark.datasets.sweep import Sweep, expand
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import DatasetError, SweepError
@@ -178,6 +180,28 @@ def test_a_file_with_another_ending_is_no_source(tmp_path, monkeypatch, name):
     (tmp_path / "data" / "a.npy").touch()
     with pytest.raises(DatasetError, match=rf"expected a matrix as source/name, or a file that ends in .*{name}"):
         matrix_spec(name, ())
+
+
+@pytest.mark.parametrize("name", ["e.txt", "e.CSV", "e.el", "data/e.tsv", "e.npy", "e.pt"])
+def test_the_lines_that_convert_a_file_do_so(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    edges, path = np.array([(4, 0), (1, 2), (2, 1)]), tmp_path / name
+    dense = np.zeros((5, 5), np.float32)
+    dense[tuple(edges.T)] = 1
+    path.parent.mkdir(exist_ok=True)
+    if path.suffix == ".npy":
+        np.save(path, dense)
+    elif path.suffix == ".pt":
+        torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+        torch.save(torch.from_numpy(dense), path)
+    else:
+        np.savetxt(path, edges, "%d", delimiter="," if path.suffix == ".CSV" else " ", header="i k")
+    with pytest.raises(DatasetError, match=r"found .*; in Python, these lines write one") as refused:
+        matrix_spec(name, ())
+    exec("\n".join(str(refused.value).splitlines()[1:3]))
+    found = load_matrix(matrix_spec(str(Path(name).with_suffix(".npz")), ()), Cache.default(), 0).csr
+    np.testing.assert_array_equal(np.column_stack((found.rows_of_entries(), found.indices)), sorted(edges.tolist()))
+    assert found.shape == (5, 5)
 
 
 def test_a_report_of_no_records_says_what_to_do(invoke, tmp_path):
