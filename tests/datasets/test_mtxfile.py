@@ -151,6 +151,15 @@ def test_integers_are_not_rounded(tmp_path):
     assert read_mtx(path).values.tolist() == [9007199254740993]
 
 
+@pytest.mark.parametrize(
+    ("field", "value"), [("integer", 2**62), ("integer", -(2**62) - 1), ("unsigned-integer", 2**63)]
+)
+def test_sums_of_entries_do_not_wrap_around(tmp_path, field, value):
+    path = tmp_path / "m.mtx"
+    path.write_text(f"%%MatrixMarket matrix coordinate {field} general\n1 1 2\n1 1 {value}\n1 1 {value}\n")
+    assert read_mtx(path, merge=True).values.tolist() == [float(2 * value)]
+
+
 def test_no_entries(tmp_path):
     path = tmp_path / "m.mtx"
     path.write_text("%%MatrixMarket matrix coordinate real general\n3 4 0\n")

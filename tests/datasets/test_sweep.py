@@ -84,6 +84,16 @@ def test_ids_do_not_depend_on_the_order_of_arguments(args):
     assert ("#" in case_id(args)) == bool(args)
 
 
+def test_what_differs_in_arguments_values_or_config_has_an_id_of_its_own():
+    def case_id(config=(), **changes):
+        spec = MatrixSpec(source="rmat", name="r", **changes)
+        made = {"matrices": [spec], "implementations": [{"name": "gespmm", "config": dict(config)}], "baseline": {}}
+        return expand(Sweep.model_validate(BASE | made), DeviceKind.CPU)[0].case_id
+
+    different = [{}, {"args": {"a": 1}}, {"args": {"a": 2}}, {"values": "stored"}, {"config": {"a": 1}}]
+    assert len({case_id(**one) for one in different}) == len(different)
+
+
 def test_widths_of_a_matrix(tmp_path):
     matrices = [{"source": "patterns", "name": "band_64", "widths": [7]}, {"source": "patterns", "name": "strided_64"}]
     cases = expand(Sweep.load(write(tmp_path, matrices=matrices)), DeviceKind.CPU)
