@@ -23,6 +23,8 @@ _RESAMPLES = 2000
 _FEWEST_RESAMPLES = 1000
 _PAIR_DRAWS = 1 << 18
 _MEAN_RESAMPLES = 10_000
+_FEWEST_RESAMPLED = 8
+"""Clusters from which a bootstrap's interval of a mean holds the truth as often as it says."""
 _CHUNK = 1 << 22
 
 
@@ -189,10 +191,13 @@ def _drawn_medians(samples: NDArray[np.float64], rng: np.random.Generator) -> ND
 
 
 def geometric_mean(ratios: ArrayLike, clusters: ArrayLike | None = None, seed: int = 0) -> Interval:
-    """Give the geometric mean with a bootstrap interval over cases, or over clusters of cases.
+    """Give the geometric mean with an interval over cases, or over clusters of cases.
 
-    The quantiles are moved outwards as a Student interval would be, since percentiles of few cases are too narrow
-    (Hesterberg, What Teachers Should Know About the Bootstrap, The American Statistician 2015, section 4.2).
+    From 8 clusters on the interval is a bootstrap's, whose quantiles are moved outwards as a Student interval would
+    be (Hesterberg, What Teachers Should Know About the Bootstrap, The American Statistician 2015, section 4.2). Fewer
+    clusters have Student's own interval of the logarithms with the jackknife's standard error, since no resample lies
+    beyond the extremes: its interval of two clusters would hold the truth half of the time. That of two clusters is
+    very wide by right.
 
     Parameters
     ----------
@@ -216,7 +221,19 @@ def geometric_mean(ratios: ArrayLike, clusters: ArrayLike | None = None, seed: i
     mean = float(np.exp(logs.mean()))
     if sums.size < 2:
         return Interval(mean, nan, nan)
+    if sums.size < _FEWEST_RESAMPLED:
+        half = _student_half(sums, counts)
+        return Interval(mean, float(np.exp(logs.mean() - half)), float(np.exp(logs.mean() + half)))
     return Interval(mean, *_ends_of_mean(sums.tobytes(), counts.tobytes(), seed))
+
+
+def _student_half(sums: NDArray[np.float64], cases: NDArray[np.intp]) -> float:
+    """Give half of Student's interval of the mean of all cases, from each cluster's sum and number of cases."""
+    clusters, total = sums.size, cases.sum()
+    # How far the mean moves without each cluster (Efron and Tibshirani, chapter 11).
+    moved = (sums - cases * (sums.sum() / total)) / (total - cases)
+    student = float(special.stdtrit(clusters - 1, (1 + CONFIDENCE) / 2))
+    return student * float(np.sqrt((clusters - 1) / clusters * (moved**2).sum()))
 
 
 @lru_cache(maxsize=1 << 14)
@@ -286,9 +303,7 @@ def over_seeds(values: ArrayLike, *, ratios: bool = False) -> Interval:
     if known.size == 0:
         return NOTHING
     drawn = np.log(known) if ratios else known
-    mean, half = float(drawn.mean()), nan
-    if drawn.size > 1:
-        student = float(special.stdtrit(drawn.size - 1, (1 + CONFIDENCE) / 2))
-        half = student * float(drawn.std(ddof=1)) / drawn.size**0.5
+    mean = float(drawn.mean())
+    half = _student_half(drawn, np.ones(drawn.size, np.intp)) if drawn.size > 1 else nan
     ends = (mean, mean - half, mean + half)
     return Interval(*(float(np.exp(end)) for end in ends)) if ratios else Interval(*ends)
