@@ -22,7 +22,7 @@ from spmark.impls.core.record import MatrixKind, Status
 from spmark.report.claims.published import FACTS, RANGES, TRANSFERS, Claim, Measure, Statistic
 from spmark.report.claims.study import published_study
 from spmark.report.claims.transfers import moved_number
-from spmark.report.derive.cases import PROBLEM, beside, derive, medians, spent_s
+from spmark.report.derive.cases import PROBLEM, beside, derive, each_problem_once, medians, spent_s
 from spmark.report.derive.means import over_matrices
 from spmark.report.derive.statistics import NOTHING, Interval
 from spmark.report.derive.tiles import published_agreement
@@ -41,7 +41,7 @@ _VALUE, _LOW, _HIGH = "value", "value_low", "value_high"
 _READ = [
     *PROBLEM, "plain", "matrix_kind", "num_rows", "num_cols", "nnz", "status", "speedup", "speedup_low",
     "speedup_high", "speedup_from", "median_us", "median_us_low", "median_us_high", "samples_us",
-    "baseline_samples_us", "phases_s", "padding", "device_bytes", "config",
+    "baseline_samples_us", "phases_s", "padding", "device_bytes", "config", "pattern", "label", "started_at",
 ]  # fmt: skip
 """Columns that claims are answered from: selecting rows of all columns takes longer."""
 _MOST_NAMED = 4
@@ -132,7 +132,7 @@ def answer(
     if measure.statistic is Statistic.TILES:
         return _tiles(claim, str(records.frame["device"].iloc[0]))
     chosen, lacking, covered = _chosen(claim, _valued(records, measure), matrices, sizes)
-    rows = chosen[np.isfinite(chosen[_VALUE].to_numpy(np.float64))]
+    rows = each_problem_once(chosen[np.isfinite(chosen[_VALUE].to_numpy(np.float64))])
     if rows.empty:
         return Answer(missing="; ".join(filter(None, (lacking or _why_none(measure, chosen), measure.differs))))
     least, greatest = _ends(rows, measure.statistic)

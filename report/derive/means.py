@@ -3,6 +3,8 @@
 A mean that ranks implementations is taken over the cases that all of them solved. An implementation that solved no more
 than half of the cases that any solved has no such mean: the others would be judged by its few cases.
 
+Matrices of one pattern count once, under one name (`spmark.report.derive.cases.each_problem_once`).
+
 Beside this mean stand the mean over each implementation's own cases, the cases left out, by reason, and the kinds of
 matrices (real, pattern, synthetic, twin) where a mean mixes several.
 """
@@ -16,12 +18,15 @@ import numpy as np
 import pandas as pd
 
 from spmark.impls.core.record import Status
-from spmark.report.derive.cases import PROBLEM, beside
+from spmark.report.derive.cases import PROBLEM, beside, each_problem_once
 from spmark.report.derive.remember import remembered
 from spmark.report.derive.statistics import Interval, geometric_mean
 
 NOT_RUN = "not run"
-_READ = (*PROBLEM, "matrix_kind", "is_baseline", "label", "implementation", "speedup", "wide", "status", "samples")
+_READ = (
+    *PROBLEM, "matrix_kind", "is_baseline", "label", "implementation", "speedup", "wide", "status", "samples", "pattern",
+    "started_at",
+)  # fmt: skip
 """Columns that means are made of: selecting rows of all columns takes longer."""
 MOSTLY = 0.5
 """Share of wide cases from which a mean is marked: the mean's own interval does not show such cases."""
@@ -115,8 +120,8 @@ def over_matrices(rows: pd.DataFrame, column: str) -> Interval:
 
 
 def _numbered(derived: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Give the rows that means read, the last of equal ones, with a number for each problem and a group's problems."""
-    frame = derived[list(dict.fromkeys([*keys, *_READ]))].drop_duplicates([*keys, *PROBLEM, "label"], keep="last")
+    """Give the rows that means read, each problem once, with a number for each problem and a group's problems."""
+    frame = each_problem_once(derived[list(dict.fromkeys([*keys, *_READ]))])
     frame = frame.assign(problem=frame.groupby([*keys, *PROBLEM]).ngroup())
     return frame.assign(problems=frame.groupby(keys)["problem"].transform("nunique"))
 

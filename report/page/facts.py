@@ -88,7 +88,7 @@ def notices_of(derived: pd.DataFrame, baseline: str | None, wanted: str | None, 
         notices.append(f"Cases of more than one version stand beside each other for {', '.join(mixed)}.")
     alike = _of_one_pattern(derived)
     if alike:
-        notices.append(f"Matrices have the same pattern, and each of them counts in every mean: {'; '.join(alike)}.")
+        notices.append(f"Matrices have the same pattern, and count once in figures and means: {'; '.join(alike)}.")
     lenders = Counter(derived.loc[derived["sweep"] != sweep, "sweep"])
     if lenders:
         names = ", ".join(f"{name} ({count:,})" for name, count in sorted(lenders.items()))

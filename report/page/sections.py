@@ -14,6 +14,7 @@ import pandas as pd
 
 from spmark.impls.core.cores import allowed_cores
 from spmark.impls.core.devicespec import DeviceKind
+from spmark.report.derive.cases import each_problem_once
 from spmark.report.derive.remember import remembering
 from spmark.report.figures.all import draw_all, draw_searches, with_results
 from spmark.report.figures.costmodel import cost_model_table
@@ -71,7 +72,7 @@ def begin_sections(
     made = each([partial(_drawn, of, wanted, also, which) for of, which in tasks], sizes, pool)
     if asked:
         _log.info("reading what searches saw")  # a pool draws meanwhile
-    saw = measured_each([of.cases for of in asked], seen()) if asked else []
+    saw = measured_each([each_problem_once(of.cases) for of in asked], seen()) if asked else []
     searches = [partial(_of_searches, one, _labels(of.cases), also) for of, one in zip(asked, saw, strict=True)]
     of_searches = each(searches, list(map(len, saw)), pool)
     counts = iter(map(len, shares))
@@ -112,10 +113,11 @@ class _Drawn:
 def _drawn(of: SweepCases, wanted: str | None, also: AbstractSet[Form], which: slice) -> _Drawn:
     """Draw some figures of a sweep; all but figures is made with the first of them."""
     with remembering():
-        figures = named(list(draw_all(of.cases, of.baseline, also, which)), of.prefix)
+        once = each_problem_once(of.cases)
+        figures = named(list(draw_all(once, of.baseline, also, which)), of.prefix)
         if which.start:
             return _Drawn(figures)
-        return _Drawn(figures, _section(of, wanted), named(_tables(of.cases, of.baseline), of.prefix))
+        return _Drawn(figures, _section(of, wanted), named(_tables(of.cases, once, of.baseline), of.prefix))
 
 
 def _section(of: SweepCases, wanted: str | None) -> Section:
@@ -127,12 +129,13 @@ def _section(of: SweepCases, wanted: str | None) -> Section:
     return Section(of.device, MEASURED[kind], facts, notices, times, of.sweep, points_of(of.cases))
 
 
-def _tables(derived: pd.DataFrame, baseline: str | None) -> _Blocks:
+def _tables(derived: pd.DataFrame, once: pd.DataFrame, baseline: str | None) -> _Blocks:
+    """Give the tables of a sweep: those of means from the cases that count ``once``, the others from all."""
     blocks: _Blocks = []
     if baseline:
-        blocks += [*tables.mean_tables(derived, baseline), tables.break_even_table(derived, baseline)]
-        blocks.append(best_other_table(derived))
-    blocks += [variant_table(derived), cost_model_table(derived), extrapolated_table(derived)]
+        blocks += [*tables.mean_tables(once, baseline), tables.break_even_table(once, baseline)]
+        blocks.append(best_other_table(once))
+    blocks += [variant_table(once), cost_model_table(once), extrapolated_table(once)]
     if derived["device_kind"].iloc[0] == DeviceKind.HOST_SIMT.value:
         blocks.append(tables.checked_table(derived))
     blocks += [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from spmark.report.derive.cases import PROBLEM, beside
+from spmark.report.derive.cases import PROBLEM, beside, each_problem_once
 from spmark.report.derive.groups import ALL, group_of
 from spmark.report.derive.means import kinds, over_matrices
 from spmark.report.tables.table import Table
@@ -21,10 +21,10 @@ def over_best_other(derived: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        The rows that have a speed-up beside another implementation's, with ``best_other`` (its label) and
+        The rows that have a speed-up beside another implementation's, each problem once, with ``best_other`` (its label) and
         ``over_best``. Both ratios are over the interleaved baseline, so that the drift between cases cancels.
     """
-    rows = derived[derived["speedup"].notna()].reset_index(drop=True)
+    rows = each_problem_once(derived[derived["speedup"].notna()]).reset_index(drop=True)
     if rows["implementation"].nunique() < 2:
         return rows.iloc[:0].assign(best_other="", over_best=0.0)
     ranked = rows.sort_values("speedup", ascending=False, kind="stable")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
@@ -79,7 +80,6 @@ def measurement(**changes: Any) -> Measurement:
         "matrix": "arxiv",
         "source": "ogb",
         "matrix_kind": MatrixKind.PATTERN,
-        "matrix_hash": "ab" * 32,
         "seed": 0,
         "width": 128,
         "dtype": DType.FLOAT32,
@@ -100,6 +100,7 @@ def measurement(**changes: Any) -> Measurement:
     }
     fields |= changes
     fields.setdefault("label", fields["implementation"])
+    fields.setdefault("matrix_hash", hashlib.sha256(fields["matrix"].encode()).hexdigest())
     scaled = "-scaled" if fields.get("scaled") else ""
     fields.setdefault(
         "case_id",

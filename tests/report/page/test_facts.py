@@ -48,14 +48,20 @@ def test_variants_that_a_baseline_lacked_are_named(records, write, tmp_path):
     assert "cusparse_best, algorithm=alg2: expected a descriptor, found NOT_SUPPORTED (2)." in text
 
 
-def test_matrices_of_one_pattern_are_named_and_keep_their_rows(records, write, tmp_path):
+def test_matrices_of_one_pattern_are_named_keep_their_rows_and_count_once(records, write, tmp_path):
     names = {"G22": "a", "G27": "a", "other": "b"}
     rows = [
-        records.measurement(matrix=name, matrix_hash=64 * pattern, samples_us=[9.0] * 8)
+        records.measurement(
+            matrix=name, matrix_hash=64 * pattern, samples_us=[9.0] * 8,
+            baseline=Baseline(implementation="cusparse_best", config={}, samples_us=[18.0] * 8),
+        )
         for name, pattern in names.items()
-    ]
+    ]  # fmt: skip
     index = write_report([write(rows)], tmp_path / "out")
-    assert "each of them counts in every mean: ogb/G22 and ogb/G27." in index.parent.joinpath(SWEEP).read_text()
+    told = "Matrices have the same pattern, and count once in figures and means: ogb/G22 and ogb/G27."
+    assert told in index.parent.joinpath(SWEEP).read_text()
+    assert pd.read_csv(index.parent / "tables" / "test-gpu-overall.csv")["own_cases"].tolist() == [2]
+    assert "G27" not in index.parent.joinpath("figures", "test-gpu-speedup-per-matrix.csv").read_text()
     assert len(pd.read_csv(index.parent / "tables" / "test-gpu-cases.csv")) == 3
     told = "1 cases are left out: a problem counts once for each label, and equal patterns are one problem."
     assert told in index.read_text()
