@@ -77,7 +77,7 @@ class Records:
     """Records of one device, and the columns derived from them so far."""
 
     frame: pd.DataFrame
-    """As `spmark.report.load.records.current` gives it, of one device."""
+    """As `spmark.report.load.records.current` gives it, of one device, best with rows for each sweep."""
     moved: Moved | None = None
     """Studies of moved models beside the records: what they say does not depend on the device."""
     labels: set[str] = field(init=False)
@@ -85,6 +85,7 @@ class Records:
     """Baselines that any row was measured in turn with."""
     matrices: pd.DataFrame = field(init=False)
     """One row for each loaded matrix; stand-ins are left out."""
+    _together: dict[tuple[str, str], pd.DataFrame] = field(default_factory=dict)
     _derived: dict[tuple[str, str], pd.DataFrame] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -99,10 +100,25 @@ class Records:
         """Give the rows of ``measure.of`` with `derive`'s columns over ``measure.over``."""
         key = (measure.of, measure.over)
         if key not in self._derived:
-            part = self.frame[self.frame["label"].isin([name for name in key if name])]
-            derived = derive(part.reset_index(drop=True), measure.over or None)
+            derived = derive(self.together(measure), measure.over or None)
             self._derived[key] = derived.loc[derived["label"] == measure.of, _READ]
         return self._derived[key]
+
+    def together(self, measure: Measure) -> pd.DataFrame:
+        """Give one row for each case of ``measure.of`` and ``measure.over``.
+
+        It is of the newest sweep that solved a problem with both, else the newest: clocks differ between sweeps, and
+        what other sweeps measured later of one side must not change the ratio.
+        """
+        key = (measure.of, measure.over)
+        if key not in self._together:
+            part = self.frame[self.frame["label"].isin([name for name in key if name])]
+            ran = part.assign(solved=part["label"].where(part["status"] == Status.OK.value)).groupby([*PROBLEM, "sweep"])
+            part = part.assign(both=ran["solved"].transform("nunique"), last=ran["started_at"].transform("max"))
+            part = part.sort_values(["both", "last", "started_at"], kind="stable")
+            part = part.drop_duplicates([*PROBLEM, "label"], keep="last")
+            self._together[key] = part.sort_index().reset_index(drop=True)
+        return self._together[key]
 
 
 def answer(
@@ -256,7 +272,8 @@ def _of_other(
     records: Records, measure: Measure, rows: pd.DataFrame, value: Callable[[pd.DataFrame], pd.Series[Any]]
 ) -> pd.Series[float]:
     """Give the value of ``over`` in the cases of ``rows``; NaN where the value is missing or 0."""
-    other = records.frame[records.frame["label"] == measure.over]
+    other = records.together(measure)
+    other = other[other["label"] == measure.over]
     return beside(rows, other.assign(value=value(other)), _VALUE)[_VALUE].astype(float).replace(0.0, nan)
 
 

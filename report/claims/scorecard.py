@@ -39,7 +39,8 @@ def scorecard(frame: pd.DataFrame, papers: Sequence[str] = PAPERS, moved: Moved 
     Parameters
     ----------
     frame : DataFrame
-        As `spmark.report.load.records.load_records` gives it; may be of several devices, or empty.
+        As `spmark.report.load.records.load_records` gives it, best with rows for each sweep; may be of several
+        devices, or empty.
     papers : sequence of str
         Out of `PAPERS`.
     moved : Moved, optional
@@ -72,7 +73,7 @@ def as_scorecard(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
 
 def answered_claims(frame: pd.DataFrame, papers: Sequence[str], moved: Moved | None) -> list[dict[str, Any]]:
     """Give the rows of `scorecard`; no paper's rows depend on another paper."""
-    kept = current(frame)
+    kept = current(frame, by_sweep=True)
     devices = [(str(device), Records(part, moved)) for device, part in kept.groupby("device", sort=False)]
     devices = devices or [("", Records(kept, moved))]
     known = [(published, groups(published)) for published in map(load_published, in_order(papers))]

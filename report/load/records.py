@@ -123,16 +123,20 @@ def _every_run(read: Iterable[list[dict[str, Any]]]) -> pd.DataFrame:
     return frame.assign(pattern=_pattern(frame))
 
 
-def current(frame: pd.DataFrame) -> pd.DataFrame:
+def current(frame: pd.DataFrame, *, by_sweep: bool = False) -> pd.DataFrame:
     """Keep what a report compares: each device's newest protocol, one flush, and the newest version of each case.
 
-    Where a device has records of several flushes, those of the default are kept.
+    Where a device has records of several flushes, those of the default are kept. ``by_sweep`` keeps a row for each
+    sweep that has recorded this version of a case.
     """
     newest = frame.groupby("device")["protocol_version"].transform("max")
     kept = frame[frame["protocol_version"] == newest].sort_values("started_at", kind="stable")
     default = kept["flush"] == Flush.WRITE.value
     kept = kept[default | ~default.groupby(kept["device"]).transform("any")]
-    return kept.drop_duplicates(_CASE, keep="last", ignore_index=True)
+    if by_sweep:
+        version = kept.groupby(_CASE)["implementation_version"].transform("last")
+        kept = kept[kept["implementation_version"] == version]
+    return kept.drop_duplicates([*_CASE, "sweep"] if by_sweep else _CASE, keep="last", ignore_index=True)
 
 
 def record_files(paths: Paths) -> list[Path]:

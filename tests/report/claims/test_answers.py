@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from spmark.impls.core.record import Baseline, MatrixKind, ProblemFacts
 from spmark.report.claims.answers import Records, answer
 from spmark.report.claims.published import RANGES, Claim, Conditions, Measure, Statistic
 from spmark.report.claims.verdicts import judge
-from spmark.report.load.records import load_records
+from spmark.report.load.records import current, load_records
 
 MATRICES = {"layers": ("dnn_layers/*",)}
 
@@ -132,3 +133,25 @@ def test_a_gain_that_no_case_has_is_told_in_words(records_of, slower: float, tol
     )
     claim = claim_of(Statistic.GEOMEAN_SPEEDUP, "deep", "flat", nowhere="several levels pay nowhere")
     assert ("several levels pay nowhere" in answer(claim, held, MATRICES).remarks) is told
+
+
+def test_both_sides_of_a_ratio_are_of_one_sweep_whatever_stands_beside_it(records, tmp_path):
+    turn = Baseline(implementation="cusparse_best", config={}, samples_us=[9.0] * 9)
+
+    def held(*sweeps):
+        for day, (name, times) in enumerate(sweeps):
+            rows = [
+                records.measurement(
+                    implementation="lo_spmm", label=label, source="dnn_layers", matrix="a", baseline=turn,
+                    samples_us=[us] * 9, started_at=records.START + timedelta(days=day),
+                )
+                for label, us in times.items()
+            ]  # fmt: skip
+            records.write_records(tmp_path, rows, sweep_name=name)
+        return Records(current(load_records([tmp_path], by_sweep=True), by_sweep=True))
+
+    claim = claim_of(Statistic.GEOMEAN_SPEEDUP, "pick", "other")
+    own = ("own", {"pick": 4.0, "other": 6.0})
+    assert answer(claim, held(own), MATRICES).least.value == pytest.approx(1.5)
+    # A later sweep on another day has one side alone.
+    assert answer(claim, held(own, ("later", {"pick": 5.0})), MATRICES).least.value == pytest.approx(1.5)
