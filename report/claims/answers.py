@@ -113,7 +113,9 @@ class Records:
         key = (measure.of, measure.over)
         if key not in self._together:
             part = self.frame[self.frame["label"].isin([name for name in key if name])]
-            ran = part.assign(solved=part["label"].where(part["status"] == Status.OK.value)).groupby([*PROBLEM, "sweep"])
+            ran = part.assign(solved=part["label"].where(part["status"] == Status.OK.value)).groupby(
+                [*PROBLEM, "sweep"]
+            )
             part = part.assign(both=ran["solved"].transform("nunique"), last=ran["started_at"].transform("max"))
             part = part.sort_values(["both", "last", "started_at"], kind="stable")
             part = part.drop_duplicates([*PROBLEM, "label"], keep="last")

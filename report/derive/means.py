@@ -24,8 +24,8 @@ from spmark.report.derive.statistics import Interval, geometric_mean
 
 NOT_RUN = "not run"
 _READ = (
-    *PROBLEM, "matrix_kind", "is_baseline", "label", "implementation", "speedup", "wide", "status", "samples", "pattern",
-    "started_at",
+    *PROBLEM, "pattern", "matrix_kind", "is_baseline", "label", "implementation", "started_at", "status", "samples",
+    "speedup", "wide",
 )  # fmt: skip
 """Columns that means are made of: selecting rows of all columns takes longer."""
 MOSTLY = 0.5

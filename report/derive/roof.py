@@ -140,14 +140,15 @@ def mean_shares(cases: pd.DataFrame) -> pd.DataFrame:
     -------
     DataFrame
         ``op, dtype, side, label, implementation``; ``roof_share`` with the ends of its interval over matrices, as
-        `spmark.report.derive.means.over_matrices` has it; ``cases``.
+        `spmark.report.derive.means.over_matrices` has it, up to 1, which no share exceeds; ``cases``.
     """
     keys = ["op", "dtype", "side", "label", "implementation"]
     means = [
         dict(zip(keys, key, strict=True)) | over_matrices(part, "share").columns("roof_share") | {"cases": len(part)}
         for key, part in cases.groupby(keys)
     ]
-    return pd.DataFrame(means, columns=[*keys, "roof_share", "roof_share_low", "roof_share_high", "cases"])
+    made = pd.DataFrame(means, columns=[*keys, "roof_share", "roof_share_low", "roof_share_high", "cases"])
+    return made.assign(roof_share_high=made["roof_share_high"].clip(upper=1.0))
 
 
 def _itemsizes(derived: pd.DataFrame) -> pd.Series[int]:

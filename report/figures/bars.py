@@ -17,7 +17,7 @@ from spmark.report.derive.cases import WIDE_MARK
 from spmark.report.derive.groups import ALL, panels_of
 from spmark.report.figures.findings import counted
 from spmark.report.figures.names import name_groups, names_in, text_in
-from spmark.report.figures.panels import axes_in, column, ratio_axis, whiskers
+from spmark.report.figures.panels import axes_in, column, ratio_axis, shown_ends, whiskers
 from spmark.report.figures.style import Look
 
 _VALUE_POINTS = 6.5
@@ -158,7 +158,8 @@ def grouped_bars(
         Width of a bar.
     places : Places
     """
-    known = rows[np.isfinite(rows["value"].astype(float))]
+    low, high = shown_ends(rows["low"], rows["high"])
+    known = rows.assign(low=low, high=high)[np.isfinite(rows["value"].astype(float))]
     shown: dict[Any, Any] = {(row.group, row.label): row for row in known.itertuples()}
     present = {group: [label for label in series if (group, label) in shown] for group in groups}
     bar = min(_GROUP_SHARE / max(1, *map(len, present.values())), _WIDEST_IN / room_in)

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from spmark.report.derive.groups import panels_of
 from spmark.report.figures.layout import OnePass
@@ -32,6 +32,8 @@ _TICK_POINTS = 8.0
 _NEAR = 2.5
 """Span of an axis of ratios, as a factor, up to which its ticks are evenly spaced."""
 _MOST_TICKS = 8
+MOST_SPANNED = 100
+"""Upper over lower end of the widest whisker."""
 
 
 def axes_in(width_in: float) -> float:
@@ -150,6 +152,15 @@ def whiskers(ax: Axes, x: ArrayLike, low: ArrayLike, high: ArrayLike, **style: A
     places, *ends = (np.asarray(of, np.float64) for of in (x, low, high))
     heights = np.stack([*ends, np.full_like(places, nan)], axis=1)
     ax.plot(np.repeat(places, 3), heights.ravel(), solid_capstyle="butt", **style)
+
+
+def shown_ends(low: ArrayLike, high: ArrayLike) -> list[NDArray[np.float64]]:
+    """Give the ends of intervals that `whiskers` shall draw: NaN where they span more than `MOST_SPANNED`.
+
+    Intervals of two or three cases may span so much that no bar would be seen beside them.
+    """
+    ends = [np.asarray(of, np.float64) for of in (low, high)]
+    return [np.where(ends[1] > MOST_SPANNED * ends[0], nan, end) for end in ends]
 
 
 def width_axis(ax: Axes, widths: Sequence[int], room_in: float) -> None:

@@ -32,11 +32,13 @@ from spmark.report.figures.bars import by_group, said_ratio, titled_panels, with
 from spmark.report.figures.findings import at_widths, beside_baseline, counted, leading, most_matrices
 from spmark.report.figures.names import broken, short_names
 from spmark.report.figures.panels import (
+    MOST_SPANNED,
     axes_in,
     figure_with_legend,
     line_style,
     log_ticks,
     ratio_axis,
+    shown_ends,
     sorted_curves,
     stacked,
     titled,
@@ -51,6 +53,7 @@ LEAST_BAR = 1 / 6
 LEAST_POINT = 1 / 10
 """Points below are drawn at the edge, and lines leave their panel there."""
 _TITLE_POINTS = 8.0
+_NO_WHISKER = f"An interval that spans more than {MOST_SPANNED}-fold, of few matrices, has no whisker."
 _MIXED = f"{ALL} mixed"
 """The group of all kinds of matrices together."""
 _COMMON = {f"common_{name}": name for name in ("speedup", "speedup_low", "speedup_high", "cases")}
@@ -98,12 +101,12 @@ def speedup_per_matrix(derived: pd.DataFrame, baseline: str, width_in: float = W
         )  # fmt: skip
         layers = ", and of all layers of a sparsity (per cent of zeros) together" if pools else ""
         caption = (
-            f"Geometric-mean speed-up over {baseline} (1.0) per matrix{layers}; whiskers are 95 % bootstrap intervals "
+            f"Geometric-mean speed-up over {baseline} (1.0) per matrix{layers}; whiskers are 95 % intervals "
             f"over its widths, and over matrices in {'these and ' if pools else ''}the shaded groups, which are "
             f"means over all matrices of a kind{' and over all kinds mixed' if _MIXED in totals else ''}. Every bar "
             "of a group is over the same cases, those that all implementations with a bar in it solved: their number n "
             "stands under the name. Who solved no more than half of what any solved has no bar, but a mean of its own "
-            f"in the table. Bars end at {LEAST_BAR:.2g}, with the value above where there is room."
+            f"in the table. Bars end at {LEAST_BAR:.2g}, with the value above where there is room. {_NO_WHISKER}"
             + without_bars(titled_panels(data), "speedup", series)
         )
         if wide.any():
@@ -189,7 +192,7 @@ def speedup_per_width(derived: pd.DataFrame, baseline: str, op: str, dtype: str,
         panels = [(name, name) for name in dict.fromkeys(data["panel"])]
         caption = (
             f"Geometric-mean speed-up over {baseline} (1.0) against J: {op}, {dtype}. A point is over the cases that "
-            "all implementations solved; whiskers are 95 % bootstrap intervals over matrices."
+            "all implementations solved; whiskers are 95 % intervals over matrices. " + _NO_WHISKER
         )
     else:
         data = rivals.assign(panel=lambda rows: rows["matrix"], cases=1)
@@ -230,7 +233,7 @@ def _small_multiples(
             nudge = 2 ** (0.06 * (position - (len(series) - 1) / 2))
             x, y = line["width"].to_numpy(np.float64) * nudge, line["speedup"].to_numpy(np.float64)
             ax.plot(x, y, color=look.colour, marker=look.marker, zorder=3, **line_style(look))
-            ends = line["speedup_low"], line["speedup_high"]
+            ends = shown_ends(line["speedup_low"], line["speedup_high"])
             whiskers(ax, x, *ends, color=look.colour, linewidth=1, zorder=2)
         ax.set_title(broken(name, room_in, _TITLE_POINTS), fontsize=_TITLE_POINTS)
         if index % columns == 0:

@@ -21,8 +21,8 @@ def over_best_other(derived: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        The rows that have a speed-up beside another implementation's, each problem once, with ``best_other`` (its label) and
-        ``over_best``. Both ratios are over the interleaved baseline, so that the drift between cases cancels.
+        The rows that have a speed-up beside another implementation's, each problem once, with ``best_other`` (its
+        label) and ``over_best``. Both ratios are over the interleaved baseline, so that drift between cases cancels.
     """
     rows = each_problem_once(derived[derived["speedup"].notna()]).reset_index(drop=True)
     if rows["implementation"].nunique() < 2:

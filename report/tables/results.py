@@ -14,7 +14,7 @@ from spmark.report.tables.table import Chapter, Table, first_line
 from spmark.report.tables.terms import TWIN, config_text
 
 _MEAN_NOTE = (
-    "Geometric means of speed-ups over {baseline}, with a 95 % bootstrap interval over {unit}. Compare implementations "
+    "Geometric means of speed-ups over {baseline}, with a 95 % interval over {unit}. Compare implementations "
     "by the mean over common cases: those that all implementations solved which solved more than half of what any "
     "solved. Beside it stand the mean over each one's own cases and, as ‘left out’, the problems that these do not "
     "cover because the implementation or the baseline failed."

@@ -128,7 +128,7 @@ def test_matrices_are_counted_for_each_label():
 
 def test_each_width_has_a_leader():
     rows = cases(a=[2, 4], b=[1, 2])
-    wide = cases(a=[1, 1], b=[3, 6]).assign(width=64)
+    wide = cases(a=[1, 1], b=[4, 4.5]).assign(width=64)
     even = cases(a=[1, 1], b=[1, 1]).assign(width=128)
     said = (
         "a is fastest at J = 32, a factor of 2.00 from the next; b is fastest at J = 64, a factor of 4.24 from the "
@@ -136,6 +136,8 @@ def test_each_width_has_a_leader():
     )
     assert at_widths(pd.concat([rows, wide, even]), "speedup") == Finding(said, ("a", "b"))
     assert at_widths(cases(a=[1, 1]), "speedup").text == "a stands alone at J = 32."
+    # Two factors that differ as much say too little.
+    assert "a and b tie" in at_widths(cases(a=[1, 1], b=[3, 6]), "speedup").text
 
 
 def test_times_have_units():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import nan
+
 import pytest
 from matplotlib.figure import Figure
 
@@ -26,6 +28,12 @@ def test_ratio_axes_have_ticks_on_both_sides_of_one():
         assert 1 in ticks
         if high / low > 2.5:
             assert all(f"{tick:e}"[0] in "125" for tick in ticks)
+
+
+def test_an_interval_beside_which_no_bar_is_seen_has_no_whisker():
+    low, high = panels.shown_ends([0.5, 0.15, 0.015], [3.0, 14.0, 300.0])
+    assert low.tolist() == pytest.approx([0.5, 0.15, nan], nan_ok=True)
+    assert high.tolist() == pytest.approx([3.0, 14.0, nan], nan_ok=True)
 
 
 @pytest.mark.parametrize(
