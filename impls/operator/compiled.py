@@ -185,14 +185,14 @@ class CompiledOperator:
                 raise OperandError(
                     f"{role}: expected a row-major, contiguous, aligned array without a gradient, found another"
                 )
-        ready = _Ready(self._plan_of(width, arrays), library, out_shape, library.shown(arrays[0]) is arrays[0])
-        if library.on_host(arrays[0]) and self._cuda:
-            return self._through_device(ready, arrays, result)
-        if all(library.passable(array) for array in arrays):
+        planned = self._plan_of(width, arrays)
+        fit = [array if library.passable(array) else library.copied(array) for array in arrays]
+        ready = _Ready(planned, library, out_shape, library.shown(fit[0]) is fit[0])
+        if library.on_host(fit[0]) and self._cuda:
+            return self._through_device(ready, fit, result)
+        if all(one is array for one, array in zip(fit, arrays, strict=True)):
             self._keep(ready, operands, out)
-        else:
-            arrays = [array if library.passable(array) else library.copied(array) for array in arrays]
-        made = self._run(ready, arrays, result)
+        made = self._run(ready, fit, result)
         return made if out is None else out
 
     def _of_one_library(self, given: Sequence[Any], roles: Sequence[str]) -> tuple[Library, list[Any]]:

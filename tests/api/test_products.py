@@ -127,6 +127,20 @@ def test_a_matrix_of_spmark(a: Any, b: np.ndarray, close: Any) -> None:
     np.testing.assert_array_equal(csr.values, values, "the operator has its own copy")
 
 
+def test_a_tensor_that_is_kept_with_the_other_sign(a: Any, b: np.ndarray, torch: Any, close: Any) -> None:
+    """PyTorch negates some tensors when they are read: imaginary parts of a conjugate are such views, with gaps."""
+    plain = torch.tensor(b)
+    op, expected = spmark.compile(a, width=6, use="scipy_cpu", device="cpu"), a.astype(np.float64) @ -b
+    for negated in (torch.complex(plain, plain).conj().imag, torch._neg_view(plain)):
+        close(spmark.spmm(a, negated), expected)
+        op(plain)
+        close(op(negated), expected)
+    values = torch.tensor(a.data)
+    for given_ in (values, torch._neg_view(values)):
+        op.update_values(given_)
+    close(op(plain), expected)
+
+
 @pytest.mark.parametrize("layout", ["coo", "csr", "csc"])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 @pytest.mark.filterwarnings("ignore:Sparse:UserWarning")
