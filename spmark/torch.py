@@ -7,7 +7,8 @@ Limits of `torch.export`: a program that is exported names a matrix by a number 
 the matrix lives. Run in another process, such a program raises `OperandError`. To move a product, move the matrix
 (`SparseMatrix.values` and its pattern) and export the program again there. A saved operator (`spmark.load`) is no part
 of an exported program, and TorchScript takes neither. `torch.func.grad` refuses these operators, as it refuses every
-operator whose gradient is registered through `torch.library`.
+operator whose gradient is registered through `torch.library`; `torch.func.jvp` and `torch.func.jacfwd` take them, and
+PyTorch refuses one of the two inside of the other.
 """
 
 from spmark.impls.core.extras import how_to_install

@@ -186,6 +186,7 @@ def _compiled(matrix: OwnedMatrix, asked: Asked, width: int | Sequence[int]) -> 
 def _once(op: Op, a: Any, operands: Sequence[Any], out: Any, scaled: bool) -> Any:
     role = f"{op} {ROLES[op][0]}"
     library, first = library_of(operands[0], role)
+    library.check(first, role)
     matrix = OwnedMatrix.of(a, ElementType.of(first.dtype), safe=True)
     if len(first.shape) != 2:
         raise ProblemError(f"{role}: expected two dimensions, found shape {tuple(first.shape)}")

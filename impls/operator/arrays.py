@@ -14,7 +14,7 @@ import numpy as np
 
 from spmark.impls.core.errors import OperandError
 from spmark.impls.operator.elements import ElementType, dtype_name
-from spmark.impls.operator.matrices import refuse_gradient
+from spmark.impls.operator.matrices import has_tangent, refuse_gradient
 
 ALIGNMENT = 16
 """Bytes of the widest load of a kernel: what is aligned to them can be passed to every plan."""
@@ -108,8 +108,8 @@ class TorchTensors:
 
     def signature(self, array: Any) -> Hashable:
         """Take what a plan's check and the checks of this class look at."""
-        if array.layout is not self._torch.strided:
-            return (array.layout,)
+        if array.layout is not self._torch.strided or array.is_nested or has_tangent(array, self._torch):
+            return (array.layout,)  # `check` refuses each of these
         place = (array.device, array.data_ptr() % ALIGNMENT, array.requires_grad, array.is_neg())
         return array.__class__, array.dtype, array.shape, array.stride(), place
 
@@ -133,10 +133,23 @@ class TorchTensors:
         return like.new_empty(shape)
 
     def check(self, array: Any, role: str) -> None:
-        """Refuse sparse tensors, and gradients that would be lost."""
+        """Refuse sparse and nested tensors, and gradients that would be lost."""
+        refuse_nested(array, role)
         if array.layout is not self._torch.strided:
             raise OperandError(f"{role}: expected a dense tensor, found layout {array.layout}: pass tensor.to_dense()")
         refuse_gradient(array, self._torch, role)
+
+
+def refuse_nested(tensor: Any, role: str) -> None:
+    """Refuse a nested tensor, of which even the shape cannot be asked.
+
+    Raises
+    ------
+    OperandError
+        The tensor is nested.
+    """
+    if tensor.is_nested:
+        raise OperandError(f"{role}: expected a dense tensor, found a nested one: pass each of tensor.unbind()")
 
 
 def library_of(array: Any, role: str) -> tuple[Library, Any]:

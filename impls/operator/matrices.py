@@ -216,10 +216,21 @@ def refuse_gradient(tensor: Any, torch: Any, role: str) -> None:
     Raises
     ------
     ProblemError
-        The tensor requires a gradient while gradients are recorded.
+        The tensor requires a gradient while gradients are recorded, or has a tangent of forward mode.
     """
-    if tensor.requires_grad and torch.is_grad_enabled():
+    if loses_gradient(tensor, torch):
         raise ProblemError(
-            f"{role}: expected a tensor without a gradient, found one that requires it: this product records none; "
-            "pass tensor.detach(), or work inside of torch.no_grad()"
+            f"{role}: expected a tensor without a gradient, found one that requires it or has a tangent: this product "
+            "records none; take spmark.torch, pass tensor.detach(), or work inside of torch.no_grad()"
         )
+
+
+def has_tangent(tensor: Any, torch: Any) -> bool:
+    """Tell whether forward mode follows a tensor."""
+    forward_ad = torch.autograd.forward_ad
+    return forward_ad._current_level >= 0 and forward_ad.unpack_dual(tensor).tangent is not None
+
+
+def loses_gradient(tensor: Any, torch: Any) -> bool:
+    """Tell whether a product that records no gradient would lose one of this tensor's, of either mode."""
+    return (tensor.requires_grad and torch.is_grad_enabled()) or has_tangent(tensor, torch)

@@ -14,9 +14,10 @@ from spmark.impls.core.choices import none_of
 from spmark.impls.core.errors import BuildError, OperandError, ProblemError
 from spmark.impls.core.problem import Op
 from spmark.impls.operator.api import compile as compile_operator
+from spmark.impls.operator.arrays import refuse_nested
 from spmark.impls.operator.choose import loaded, widths_of
 from spmark.impls.operator.compiled import CompiledOperator
-from spmark.impls.operator.matrices import OwnedMatrix
+from spmark.impls.operator.matrices import OwnedMatrix, loses_gradient
 from spmark.impls.operator.torchops import register, sddmm, sddmm_out, spmm, spmm_out
 from spmark.impls.table import create
 
@@ -209,6 +210,9 @@ class SparseMatrix:
         """Convert as autocast asks; without it another type is refused, as is what is no tensor of a known place."""
         if not isinstance(first, Tensor) or not (second is None or isinstance(second, Tensor)):
             raise _no_tensor(second if isinstance(first, Tensor) else first)
+        for one in (first, second):
+            if one is not None:
+                refuse_nested(one, "spmark.torch")
         place = first.device.type
         try:
             converts = torch.is_autocast_enabled(place)
@@ -312,10 +316,10 @@ def _check_out(out: Any, *tensors: Tensor | None) -> None:
     """Refuse an ``out`` that is no tensor, or where a gradient would be lost."""
     if not isinstance(out, Tensor):
         raise _no_tensor(out)
-    if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in (out, *tensors)):
+    if any(tensor is not None and loses_gradient(tensor, torch) for tensor in (out, *tensors)):
         raise ProblemError(
-            "expected tensors without a gradient beside out, found one that requires it: leave out away, or work "
-            "inside of torch.no_grad()"
+            "expected tensors without a gradient beside out, found one that requires it or has a tangent: leave out "
+            "away, or work inside of torch.no_grad()"
         )
 
 

@@ -3,6 +3,7 @@
 Two products are enough, since each is in the gradient of the other. With C = A B and a gradient G of C, the gradient
 of B is A^T G, and that of A's values is G B^T at A's non-zeros. With D = X Y^T at A's non-zeros and a gradient H of D,
 the gradients of X and Y are H Y and H^T X, where H has A's pattern. No gradient is a dense matrix of A's shape.
+Derivatives of forward mode are products, too: each product is linear in every tensor that it takes.
 
 Each product has a twin that writes ``out``, which is declared as mutated and has no gradient.
 """
@@ -15,6 +16,8 @@ from typing import Any, Protocol
 
 import torch  # pyright: ignore[reportMissingImports]
 from torch import Tensor  # pyright: ignore[reportMissingImports]
+from torch._library.autograd import Info, make_autograd_impl  # pyright: ignore[reportMissingImports]
+from torch.autograd import forward_ad  # pyright: ignore[reportMissingImports]
 
 from spmark.impls.core.errors import OperandError
 
@@ -115,8 +118,26 @@ def _defined(name: str, schema: str, *, compute: Any, shape: Any, gradient: Any,
     _LIBRARY.define(name + schema, tags=(torch.Tag.pt2_compliant_tag,))
     _LIBRARY.impl(name, compute, "CompositeExplicitAutograd")
     torch.library.register_fake(f"spmark::{name}", shape, lib=_LIBRARY)
-    torch.library.register_autograd(f"spmark::{name}", gradient, setup_context=context, lib=_LIBRARY)
-    return getattr(torch.ops.spmark, name).default
+    operator = getattr(torch.ops.spmark, name).default
+    # `torch.library.register_autograd` would register this kernel alone, which drops tangents without a word.
+    backward = make_autograd_impl(operator, Info(gradient, context))
+
+    def differentiable(keyset: Any, *given: Any) -> Tensor:
+        if forward_ad._current_level < 0:
+            return backward(keyset, *given)
+        duals = [forward_ad.unpack_dual(one) if isinstance(one, Tensor) else (one, None) for one in given]
+        primals = [primal for primal, _ in duals]
+        tangents = [
+            operator(*primals[:at], tangent, *primals[at + 1 :])
+            for at, (_, tangent) in enumerate(duals)
+            if tangent is not None
+        ]
+        with forward_ad._set_fwd_grad_enabled(False):  # of this call; what it saves for a gradient keeps its tangents
+            output = backward(keyset, *given)
+        return forward_ad.make_dual(output, sum(tangents)) if tangents else output
+
+    _LIBRARY.impl(name, differentiable, "Autograd", with_keyset=True)
+    return operator
 
 
 spmm = _defined(

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+import spmark
 from spmark.impls.core.errors import BuildError, DeviceError, OperandError, ProblemError, SweepError
 from spmark.impls.core.problem import Op
 
@@ -49,16 +50,39 @@ def dense_of(matrix: Any, small: Any, values: Any) -> Any:
 
 def test_gradients_of_spmm(matrix: Any) -> None:
     b, values = drawn(5, 3), matrix.values.requires_grad_()
-    assert torch.autograd.gradcheck(matrix.spmm, (b,))
-    assert torch.autograd.gradcheck(matrix.spmm, (b, values))
-    assert torch.autograd.gradgradcheck(matrix.spmm, (b, values))
+    assert torch.autograd.gradcheck(matrix.spmm, (b,), check_forward_ad=True)
+    assert torch.autograd.gradcheck(matrix.spmm, (b, values), check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(matrix.spmm, (b, values), check_fwd_over_rev=True)
 
 
 def test_gradients_of_sddmm(matrix: Any) -> None:
     x, y, values = drawn(7, 3), drawn(5, 3), matrix.values.requires_grad_()
-    assert torch.autograd.gradcheck(matrix.sddmm, (x, y))
-    assert torch.autograd.gradcheck(matrix.sddmm, (x, y, values))
-    assert torch.autograd.gradgradcheck(matrix.sddmm, (x, y, values))
+    assert torch.autograd.gradcheck(matrix.sddmm, (x, y), check_forward_ad=True)
+    assert torch.autograd.gradcheck(matrix.sddmm, (x, y, values), check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(matrix.sddmm, (x, y, values), check_fwd_over_rev=True)
+
+
+def test_forward_mode_of_torch_func(matrix: Any, small: Any) -> None:
+    dense, b, x = torch.tensor(small.toarray()), drawn(5, 3, grad=False), drawn(7, 3, grad=False)
+    c, moved = torch.func.jvp(matrix.spmm, (b, matrix.values), (2 * b, 3 * matrix.values))
+    assert torch.allclose(c, dense @ b)
+    assert torch.allclose(moved, 5 * c), "linear in each"
+    assert torch.allclose(torch.func.jvp(matrix.sddmm, (x, b), (x, b))[1], 2 * matrix.sddmm(x, b))
+    whole = torch.func.jacfwd(matrix.spmm)(b)
+    assert torch.allclose(whole, torch.einsum("ik,jl->ijkl", dense, torch.eye(3).double()))
+
+
+def test_a_product_that_follows_no_tangent_refuses_one(matrix: Any, small: Any) -> None:
+    b, out = drawn(5, 3, grad=False), torch.empty(7, 3, dtype=torch.float64)
+    op = spmark.compile(small, width=3, device="cpu", **HOW)
+    op(b)
+    for product in (op, lambda b: spmark.spmm(small, b), lambda b: matrix.spmm(b, out=out)):
+        with pytest.raises(ProblemError, match="found one that requires it or has a tangent"):
+            torch.func.jvp(product, (b,), (b,))
+        with torch.autograd.forward_ad.dual_level():
+            dual = torch.autograd.forward_ad.make_dual(b, b)
+            with pytest.raises(ProblemError, match="found one that requires it or has a tangent"):
+                product(dual)
 
 
 @pytest.mark.full
@@ -372,6 +396,17 @@ def test_operands_that_do_not_fit_are_refused(matrix: Any) -> None:
         matrix.spmm(drawn(5, 3), matrix.values[1:])
     with pytest.raises(OperandError, match="expected a tensor on cpu or cuda, found one on meta"):
         matrix.spmm(torch.ones(5, 3, device="meta"))
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_a_nested_tensor_is_refused(layout: Any, matrix: Any, small: Any) -> None:
+    b = drawn(5, 3, grad=False)
+    nested, op = torch.nested.nested_tensor([b, b], layout=layout), spmark.compile(small, width=3, device="cpu", **HOW)
+    op(b)
+    for product in (op, lambda b: spmark.spmm(small, b), matrix.spmm, lambda x: matrix.sddmm(drawn(7, 3), x)):
+        with pytest.raises(OperandError, match=r"expected a dense tensor, found a nested one: pass each of tensor\."):
+            product(nested)
 
 
 @pytest.mark.parametrize("other", [None, 3, np.ones((5, 3))])
