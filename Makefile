@@ -40,7 +40,7 @@ CUDA_FILES := find $(PACKAGES) tests -name '*.cu' -o -name '*.cuh' -o -name '*.c
 unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
-.PHONY: help quickstart figures picture screenshots docs install browser check test test-rest fuzz lint format types wheel extras clean
+.PHONY: help quickstart figures picture screenshots docs install browser check test test-rest fuzz lint format types types-all wheel extras clean
 
 help: ## say what there is
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{ printf "%-12s%s\n", $$1, $$2 }'
@@ -104,8 +104,10 @@ format: .venv/.dev-$(EXTRA) ## write Python and CUDA files in the project's styl
 	@$(BIN)/ruff format .
 	@$(CUDA_FILES) | xargs $(BIN)/clang-format -i
 
-types: .venv/.dev-$(EXTRA) ## check types: mypy and basedpyright, strict
+types: .venv/.dev-$(EXTRA) ## check the package's types: mypy, strict
 	@$(BIN)/python -m mypy -p spmark
+
+types-all: types ## check tests, scripts and examples, too, as .ci/run does: basedpyright takes a minute
 	@$(BIN)/basedpyright
 
 wheel: .venv/.made ## build the wheel into dist
