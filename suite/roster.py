@@ -16,6 +16,8 @@ from spmark.impls.table import IMPLEMENTATIONS, create
 
 EXTRAS = {"cupy": "gpu", "cupyx": "gpu", "dgl": "dgl", "torch": "dgl"}
 """The extra of spmark that installs a module."""
+ELSEWHERE: Mapping[DeviceKind, str] = {DeviceKind.CPU: "need a GPU", DeviceKind.CUDA: "run on the CPU alone"}
+"""What is said of implementations that run on the other kind of device alone (`runs_elsewhere`)."""
 _PRODUCTS: Mapping[Op, str] = {Op.SPMM: "SpMM", Op.SDDMM: "SDDMM"}
 
 
@@ -81,6 +83,18 @@ def refusals(cases: Iterable[Case], kind: DeviceKind) -> dict[str, str]:
         if reason := known[key]:
             reasons[case.case_id] = reason
     return reasons
+
+
+def runs_elsewhere(name: str, config: Mapping[str, Any], kind: DeviceKind) -> bool:
+    """Say whether an implementation is installed, and runs on other kinds of devices alone.
+
+    Raises
+    ------
+    SweepError
+        The name or the config is wrong.
+    """
+    made = make(name, config)
+    return not isinstance(made, str) and kind not in made.devices
 
 
 def usable(name: str, devices: Iterable[DeviceSpec]) -> tuple[list[str], str]:

@@ -21,15 +21,13 @@ from spmark.impls.core.record import Status
 from spmark.impls.table import IMPLEMENTATIONS
 from spmark.suite.asv.history import Benchmark, benchmarks_of
 from spmark.suite.benchmarks import tracked
-from spmark.suite.roster import make, refused
+from spmark.suite.roster import ELSEWHERE, refused, runs_elsewhere
 from spmark.suite.track import Tracked
 
 Key = tuple[str, ...]
 """Of a question, as `tracked.questions` gives it: op, implementation, matrix, width and dtype of a run."""
 _HOST_PHASES = ("convert", "compile")
 """Phases that builds of CPU implementations have: they choose nothing and upload nothing."""
-_ELSEWHERE = {DeviceKind.CPU: "need a GPU", DeviceKind.CUDA: "run on the CPU alone"}
-"""Reason for implementations of the other kind of device."""
 _TITLE = re.compile(r" (tracked\.\w+\.\w+)(?: |$)")
 
 
@@ -162,9 +160,7 @@ def _left_out(refusals: Mapping[Key, str | None], device: DeviceSpec) -> dict[st
     for name in IMPLEMENTATIONS:
         reasons = [reason for key, reason in refusals.items() if key[1] == name]
         if reasons and None not in reasons:
-            made = make(name, {})
-            elsewhere = not isinstance(made, str) and device.kind not in made.devices
             first = refusals[next(key for key in built if key[1] == name)]
-            why = _ELSEWHERE[device.kind] if elsewhere else str(first)
+            why = ELSEWHERE[device.kind] if runs_elsewhere(name, {}, device.kind) else str(first)
             names[why] = (*names.get(why, ()), name)
     return names

@@ -13,7 +13,7 @@ from rich.markup import escape
 from spmark.datasets.sweep import Sweep, expand
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.load import Load
-from spmark.impls.core.record import FINAL, Status
+from spmark.impls.core.record import FINAL, Measurement, Status
 from spmark.impls.runtime.load import LoadMeter
 from spmark.suite.agenda import Agenda, make_agenda, refuse_missing_files
 from spmark.suite.commands.console import answer, console, say, table
@@ -24,7 +24,7 @@ from spmark.suite.onematrix import OneMatrix, refuse_unreadable
 from spmark.suite.options import Options
 from spmark.suite.outside import with_files
 from spmark.suite.resume import RECORDS, History, record_folder
-from spmark.suite.roster import refusals
+from spmark.suite.roster import ELSEWHERE, refusals, runs_elsewhere
 from spmark.suite.runner import Summary, run_cases
 from spmark.suite.selection import select
 
@@ -157,12 +157,22 @@ def _show_results(summary: Summary, screen: Console) -> None:
         screen.print(table("Speed-up over the baseline, all records of this folder", kept, plain=True))
         if any(WIDE_MARK in row["speedup"] for row in kept):
             say(screen, WIDE_LEGEND)
-    reasons = Counter(
-        (row.label, str(row.status), _shortened(row.reason)) for row in summary.rows if row.status is not Status.OK
-    )
+    without = [(row, _runs_elsewhere(row)) for row in summary.rows if row.status is not Status.OK]
+    elsewhere = [row for row, folded in without if folded]
+    reasons = Counter((row.label, str(row.status), _shortened(row.reason)) for row, folded in without if not folded)
     if reasons:
         rows = [
             {"implementation": label, "status": status, "cases": count, "reason": reason}
             for (label, status, reason), count in reasons.most_common(20)
         ]
         screen.print(table("Without a result", rows, plain=True))
+    if elsewhere:
+        names = ", ".join(dict.fromkeys(row.label for row in elsewhere))
+        say(screen, escape(f"{len(elsewhere)} cases {ELSEWHERE[elsewhere[0].device_kind]}: {names}"))
+
+
+def _runs_elsewhere(row: Measurement) -> bool:
+    """Say whether a case has no result because its implementation runs on the other kind of device alone."""
+    if row.status is not Status.UNSUPPORTED or row.device_kind not in ELSEWHERE:
+        return False
+    return runs_elsewhere(row.implementation, row.requested, row.device_kind)

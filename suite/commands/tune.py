@@ -247,20 +247,6 @@ def _with_stores(one: Tuned, row: Measurement, problem: Problem, device: DeviceS
         return one
 
 
-def write_forecast(  # noqa: PLR0917
-    title: str, problem: Problem, device: DeviceSpec, names: Sequence[str], budget_s: float, out: Path
-) -> Path:
-    """Write the page of what is foreseen for one problem, without a word on the screen.
-
-    Raises
-    ------
-    RecordError
-        ``out`` cannot be written.
-    """
-    best = ranked(list(foresee(names, problem, device, budget_s)))
-    return write_composition_page(title, problem, device, best, out, foreseen=True)
-
-
 def write_composition_page(
     title: str,
     problem: Problem,

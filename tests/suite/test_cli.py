@@ -39,6 +39,8 @@ def test_run_writes_records_and_the_next_run_goes_on(invoke, sweep, tmp_path):
     assert "2 run_error" in out
     assert "2 unsupported" in out
     assert "kernel.cu: spmm<float> does not compile" in out
+    assert "2 cases need a GPU: fake_gpu\n" in out
+    assert "runs on cuda" not in out, "one line for all that need a GPU"
     rows = list(read_rows(tmp_path / "results" / "tiny" / "fake-cpu" / "records.jsonl", Measurement))
     assert len(rows) == 6
     code, out, err = invoke("run", sweep, "--strict")
@@ -185,7 +187,7 @@ def test_what_cannot_run_is_asked_once(invoke, sweep, monkeypatch, more):
     code, out, _ = invoke("run", sweep, *more)
     assert code == 0
     assert len(asked) == 1
-    assert "runs on cuda, found a cpu device" in out
+    assert ("runs on cuda, found a cpu device" if more else "need a GPU: fake_gpu") in out
 
 
 def test_statuses_of_the_help_are_those_of_the_records():

@@ -15,7 +15,7 @@ SWEEP = """
 schema: 1
 name: tiny
 ops: [spmm]
-matrices: [{source: patterns, name: a}]
+matrices: [{source: patterns, name: band_64}]
 widths: [32]
 implementations: [fake]
 """
@@ -39,18 +39,7 @@ def test_it_leaves_records_and_a_page(invoke, tmp_path):
     assert (tmp_path / "out" / "quickstart" / "results" / "tiny" / "fake-cpu" / "records.jsonl").is_file()
     assert "fake-cpu" in (tmp_path / "out" / "quickstart" / "index.html").read_text()
     assert ended.output.strip().endswith("out/quickstart/index.html")
-
-
-def test_it_draws_the_composition_of_each_matrix(invoke, tmp_path):
-    path = tmp_path / "tiny.yaml"
-    path.write_text(SWEEP.replace("{source: patterns, name: a}", "{source: patterns, names: [a, band_64]}"))
-    ended = invoke()
-    pages = list((tmp_path / "out" / "quickstart" / "compositions").iterdir())
-    assert [page.name for page in pages] == ["patterns-band_64.html"]
-    text = pages[0].read_text()
-    assert "Nothing was measured" in text
-    assert "not measured: STile" in text
-    assert "no composition of patterns/a: patterns/a: expected a formula" in " ".join(ended.output.split())
+    assert ended.output.count(".html") == 1, "one place to look at"
 
 
 def test_a_run_that_was_interrupted_has_no_page_and_is_code_130(invoke, monkeypatch, tmp_path):
