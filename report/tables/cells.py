@@ -1,7 +1,4 @@
-"""How a number looks in a table: the unit is in the column's name, and a column with ends is shown as an interval.
-
-A number with another unit than its column has the unit behind it.
-"""
+"""How a number looks in a table: the unit is in the column's name, and a column with ends is shown as an interval."""
 
 from __future__ import annotations
 
@@ -114,8 +111,8 @@ def _digits(value: float) -> str:
 
 
 def _seconds(value: float) -> str:
-    """Give seconds; where most digits would be zeros, microseconds with their unit."""
-    return _digits(value) if value == 0 or abs(value) >= 1e-3 else f"{_digits(1e6 * value)} µs"
+    """Give seconds with four digits, without an exponent."""
+    return _digits(value) if abs(value) >= 1e-3 else np.format_float_positional(value, 4, fractional=False, trim="-")
 
 
 _FORMS: tuple[tuple[str | tuple[str, ...], Callable[[float], str]], ...] = (
