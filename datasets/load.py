@@ -30,6 +30,8 @@ class LoadedMatrix:
     csr: Csr
     kind: MatrixKind
     """``real`` only with its own values; a real matrix with seeded values is a ``pattern``."""
+    source_kind: MatrixKind
+    """Kind of what the source has: ``real`` with values of its own, whichever values the sweep asks for."""
     spec: MatrixSpec
 
 
@@ -84,7 +86,7 @@ def _ready(source: Source, spec: MatrixSpec, raw: RawMatrix, seed: int) -> Loade
     if raw.values is not None and not stored:
         csr = replace(csr, values=seeded_values(csr.nnz, seed))
     kind = MatrixKind.PATTERN if raw.kind is MatrixKind.REAL and not stored else raw.kind
-    return LoadedMatrix(csr.transposed() if spec.orientation is Orientation.TRANSPOSED else csr, kind, spec)
+    return LoadedMatrix(csr.transposed() if spec.orientation is Orientation.TRANSPOSED else csr, kind, raw.kind, spec)
 
 
 def seeded_values(nnz: int, seed: int) -> NDArray[np.float32]:

@@ -34,8 +34,8 @@ class Statistics:
     used_cols: int
     bandwidth: int
     """Largest |i - k| of a non-zero."""
-    self_loops: int
-    """Non-zeros on the diagonal."""
+    self_loops: int | None
+    """Non-zeros on the diagonal; None where the matrix is not square."""
     symmetric: bool
     """The pattern is square and its own transpose."""
     block_fill_8: float
@@ -61,7 +61,7 @@ def statistics(matrix: Csr) -> Statistics:
         empty_rows=int(np.count_nonzero(lengths == 0)),
         used_cols=matrix.used_cols,
         bandwidth=bandwidth,
-        self_loops=self_loops,
+        self_loops=self_loops if matrix.num_rows == matrix.num_cols else None,
         symmetric=_symmetric(matrix),
         block_fill_8=_block_fill(matrix, 8),
         block_fill_32=_block_fill(matrix, 32),

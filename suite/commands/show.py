@@ -42,10 +42,10 @@ def show_matrix(matrix: str, arguments: Sequence[str], out: Path, as_json: bool)
     with working(screen, spec.id):
         loaded = load_matrix(spec, Cache.default(), seed=0)
         csr = loaded.csr
-        known: dict[str, Any] = {"kind": str(loaded.kind), **asdict(statistics(csr))}
+        known: dict[str, Any] = {"kind": str(loaded.source_kind), **asdict(statistics(csr))}
         counts = spy_counts(csr.shape, csr.indptr, csr.indices)
         lengths = csr.row_lengths, np.bincount(csr.indices, minlength=csr.num_cols)
-        facts = [(name.replace("_", " "), _text(value)) for name, value in known.items()]
+        facts = [(name.replace("_", " "), _text(value)) for name, value in known.items() if value is not None]
         place = out / path_component("-".join(filter(None, spec.id.split("/"))))
         page = write_site(matrix_report(spec.id, facts, csr.shape, counts, lengths), place)
     if as_json:

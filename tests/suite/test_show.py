@@ -53,4 +53,7 @@ def test_the_command_prints_statistics_and_writes_a_page(file, monkeypatch, capf
     assert (answer["statistics"]["num_rows"], answer["statistics"]["nnz"]) == (40, 120)
     page = Path(answer["page"])
     assert page.is_relative_to(tmp_path / "out")
-    assert "gini row" in page.read_text()
+    text = page.read_text()
+    assert "gini row" in text
+    assert answer["statistics"]["kind"] == "real"  # the file has values, though runs take seeded ones
+    assert answer["statistics"]["self_loops"] is None and "self loops" not in text  # not a square matrix
