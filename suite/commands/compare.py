@@ -135,13 +135,19 @@ def _row(change: Change) -> dict[str, Any]:
         "verdict": str(change.verdict),
         "quantity": change.quantity,
         "case": change.case_id,
-        "before": f"{change.before:,.4g}" if tested else "",
-        "after": f"{change.after:,.4g}" if tested else "",
+        "before": _in_unit(change.quantity, change.before) if tested else "",
+        "after": _in_unit(change.quantity, change.after) if tested else "",
         "ratio": f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]" if tested else "",
         "p": f"{change.adjusted_p:.2g}" if tested else "",
         "threshold": _percent(change.threshold) if tested else "",
         "note": change.note,
     }
+
+
+def _in_unit(quantity: str, value: float) -> str:
+    from spmark.report.regressions.observe import SPEEDUP, TIME
+
+    return f"{value:,.4g}" + {TIME: " us", SPEEDUP: "×"}.get(quantity, " s")
 
 
 def _summary(comparison: Comparison) -> list[dict[str, Any]]:

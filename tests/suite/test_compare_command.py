@@ -75,6 +75,10 @@ def test_a_planted_tenth_exits_with_1_and_names_the_case(folder):
     shown = invoke("compare", folder(2), folder(3, factor=1.1))
     assert "1 regressions" in shown.output
     assert "regressed" in shown.output
+    (row,) = (
+        line for line in shown.output.splitlines() if "regressed" in line and CASE[:10] in line and " time " in line
+    )
+    assert row.count(" us") == 2
 
 
 def test_least_is_a_limit(folder):
