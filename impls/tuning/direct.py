@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Problem
 from spmark.impls.kernels.direct_spmm import DIRECT, direct_axes, direct_deep, direct_starts, is_offered
 from spmark.impls.tuning.race import ConfigTime
@@ -15,9 +16,10 @@ from spmark.impls.tuning.strategies import Times, along, both_ways, exhaustive
 def direct_space(problem: Problem) -> Space:
     """Give the space that the walk of `search_direct` stays in."""
     axes, deep = direct_axes(problem), direct_deep(problem)
-    starts = [{**DIRECT, **schedule} for schedule in direct_starts(problem)]
+    starts: list[Config] = [{**DIRECT, **schedule} for schedule in direct_starts(problem)]
     seen: dict[str, list[Any]] = {}
-    for config in (*starts, *deep, *({name: value} for name, values in axes.items() for value in values)):
+    single: list[Config] = [{name: value} for name, values in axes.items() for value in values]
+    for config in (*starts, *map(dict, deep), *single):
         for name, value in config.items():
             seen.setdefault(name, []).append(value)
     return Space(tuple(Axis.of(name, dict.fromkeys(values)) for name, values in seen.items()), _has_kernel(problem))

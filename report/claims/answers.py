@@ -160,7 +160,7 @@ def answer(
         lacking,
         measure.differs,
     ]
-    sources = rows["speedup_from"].value_counts() if measure.statistic in _SPEEDUPS else {}
+    sources: Mapping[Any, int] = dict(rows["speedup_from"].value_counts()) if measure.statistic in _SPEEDUPS else {}
     pays_nowhere = measure.statistic in _SPEEDUPS and rows[_VALUE].max() <= _ALIKE
     remarks = [
         measure.nowhere if pays_nowhere else "",

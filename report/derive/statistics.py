@@ -217,7 +217,7 @@ def geometric_mean(ratios: ArrayLike, clusters: ArrayLike | None = None, seed: i
     if logs.size == 0:
         return NOTHING
     groups = np.arange(logs.size) if clusters is None else pd.factorize(np.asarray(clusters, object))[0]
-    sums, counts = np.bincount(groups, logs), np.bincount(groups)
+    sums, counts = np.bincount(groups, logs).astype(np.float64), np.bincount(groups)
     mean = float(np.exp(logs.mean()))
     if sums.size < 2:
         return Interval(mean, nan, nan)

@@ -211,7 +211,8 @@ def test_what_one_measurement_answers_counts_as_its_first_claim() -> None:
     )  # fmt: skip
     assert groups(published) == {
         "on-one-gpu": "on-one-gpu", "on-another-gpu": "on-one-gpu", "other-matrix": "other-matrix",
-        "other-width": "other-width", "other-baseline": "other-baseline", "in-the-abstract": "never-run", "in-the-text": "never-run",
+        "other-width": "other-width", "other-baseline": "other-baseline",
+        "in-the-abstract": "never-run", "in-the-text": "never-run",
         "alone": "alone",
     }  # fmt: skip
 
