@@ -155,3 +155,10 @@ def test_both_sides_of_a_ratio_are_of_one_sweep_whatever_stands_beside_it(record
     assert answer(claim, held(own), MATRICES).least.value == pytest.approx(1.5)
     # A later sweep on another day has one side alone.
     assert answer(claim, held(own, ("later", {"pick": 5.0})), MATRICES).least.value == pytest.approx(1.5)
+
+
+def test_matrices_of_one_pattern_answer_once(records_of):
+    held = records_of([("pick", name, 5, us, 8.0) for name, us in (("a", 1.0), ("same", 1.0), ("b", 4.0))])
+    held.frame.loc[held.frame["plain"].str.endswith("/same"), "pattern"] = held.frame["pattern"].iloc[0]
+    found = answer(claim_of(Statistic.GEOMEAN_SPEEDUP, "pick", "cusparse_best"), held, MATRICES)
+    assert (found.least.value, found.cases) == (pytest.approx(4.0), 2)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from spmark.impls.core.record import Status
+from spmark.impls.core.record import Baseline, Status
 from spmark.report.derive.cases import derive
 from spmark.report.derive.means import common_kinds, mean_speedups, mean_speedups_by_kind, over_matrices
 from spmark.report.derive.statistics import geometric_mean
@@ -114,3 +114,14 @@ def test_an_interval_is_over_matrices_where_there_are_several():
     rows = pd.DataFrame({"matrix": ["a", "a", "b", "b"], "ratio": [1.0, 2.0, 4.0, np.nan]})
     assert over_matrices(rows, "ratio") == geometric_mean([1.0, 2.0, 4.0], ["a", "a", "b"])
     assert over_matrices(rows[:2], "ratio") == geometric_mean([1.0, 2.0])
+
+
+def test_matrices_of_one_pattern_count_once(records, write):
+    turn = Baseline(implementation="cusparse_best", config={}, samples_us=[8.0])
+    rows = [
+        records.measurement(matrix=name, matrix_hash=64 * pattern, samples_us=[time_us], baseline=turn)
+        for name, pattern, time_us in (("a", "1", 1.0), ("same", "1", 1.0), ("b", "2", 4.0))
+    ]
+    derived = derive(load_records([write(rows)]), "cusparse_best")
+    mean = mean_speedups(derived).set_index("label").loc["gespmm"]
+    assert (mean["speedup"], mean["cases"], mean["problems"]) == (pytest.approx((8 * 2) ** 0.5), 2, 2)
