@@ -13,6 +13,7 @@ from math import inf
 
 import pandas as pd
 
+from spmark.report.derive.cases import PROBLEM
 from spmark.report.derive.remember import remembered
 
 ALL = "all"
@@ -78,6 +79,14 @@ def panels_of(frame: pd.DataFrame) -> list[tuple[tuple[str, str], pd.DataFrame]]
 def rivals_of(derived: pd.DataFrame) -> pd.DataFrame:
     """Give the rows that are not the baseline's own."""
     return derived[~derived["is_baseline"]]
+
+
+@remembered
+def beside_baseline(rivals: pd.DataFrame, baseline: str, column: str) -> pd.DataFrame:
+    """Give the rows that have a ratio to the baseline, and the baseline's own, whose ratio is 1."""
+    known = rivals[rivals[column].notna()]
+    own = known.drop_duplicates(list(PROBLEM)).assign(label=baseline, **{column: 1.0})
+    return pd.concat([known, own], ignore_index=True)
 
 
 @remembered

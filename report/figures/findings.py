@@ -148,14 +148,6 @@ def too_few(labels: Sequence[str], where: str = "") -> str:
 
 
 @remembered
-def beside_baseline(rivals: pd.DataFrame, baseline: str, column: str) -> pd.DataFrame:
-    """Give the rows that have a ratio to the baseline, and the baseline's own, whose ratio is 1."""
-    known = rivals[rivals[column].notna()]
-    own = known.drop_duplicates(["op", "dtype", *CASE]).assign(label=baseline, **{column: 1.0})
-    return pd.concat([known, own], ignore_index=True)
-
-
-@remembered
 def most_matrices(cases: pd.DataFrame, column: str) -> Finding:
     """Say in one sentence on how many matrices each label has the greatest mean, and by how much."""
     told: list[str] = []

@@ -9,11 +9,11 @@ import pandas as pd
 
 from spmark.impls.core.record import Status
 from spmark.report.derive.cases import beside
-from spmark.report.derive.groups import MOST_POOLED, groups_of, in_panel_order, panels_of
+from spmark.report.derive.groups import MOST_POOLED, beside_baseline, groups_of, in_panel_order, panels_of
 from spmark.report.derive.remember import remembered
 from spmark.report.derive.statistics import mean_of
 from spmark.report.figures.bars import by_group, said_ratio, titled_panels, without_bars
-from spmark.report.figures.findings import beside_baseline, leading
+from spmark.report.figures.findings import leading
 from spmark.report.figures.panels import ratio_axis, sorted_curves, stacked, titled
 from spmark.report.figures.plot import Plot, looks_of, not_drawn
 from spmark.report.figures.style import WIDTH_IN, in_style

@@ -20,6 +20,7 @@ from spmark.report.derive.groups import (
     ALL,
     MOST_GROUPS,
     MOST_POOLED,
+    beside_baseline,
     by_size,
     groups_of,
     in_panel_order,
@@ -29,7 +30,7 @@ from spmark.report.derive.groups import (
 from spmark.report.derive.means import MOSTLY, common_kinds, kinds, mean_speedups, mean_speedups_by_kind
 from spmark.report.derive.remember import remembered
 from spmark.report.figures.bars import by_group, said_ratio, titled_panels, without_bars
-from spmark.report.figures.findings import at_widths, beside_baseline, counted, leading, most_matrices
+from spmark.report.figures.findings import at_widths, counted, leading, most_matrices
 from spmark.report.figures.names import broken, short_names
 from spmark.report.figures.panels import (
     MOST_SPANNED,

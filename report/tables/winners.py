@@ -14,7 +14,7 @@ import pandas as pd
 
 from spmark.impls.core.record import MatrixKind
 from spmark.report.derive.cases import PROBLEM
-from spmark.report.derive.groups import groups_of, in_panel_order
+from spmark.report.derive.groups import beside_baseline, groups_of, in_panel_order, rivals_of
 from spmark.report.derive.statistics import mean_of
 from spmark.report.tables.cells import number
 from spmark.report.tables.table import Table
@@ -57,13 +57,15 @@ def place_of(row: Mapping[Any, Any]) -> WinnerPlace:
     return WinnerPlace(row["implementation"], number("speedup", row["speedup"]), row["next"] if close else "", told)
 
 
-def winners(derived: pd.DataFrame) -> pd.DataFrame:
+def winners(derived: pd.DataFrame, baseline: str) -> pd.DataFrame:
     """Give the fastest implementation of every matrix and J.
 
     Parameters
     ----------
     derived : DataFrame
         As `spmark.report.derive.cases.derive` gives it.
+    baseline : str
+        What the speed-ups are over. It is at 1 wherever another one has a speed-up, whatever became of its own record.
 
     Returns
     -------
@@ -77,14 +79,19 @@ def winners(derived: pd.DataFrame) -> pd.DataFrame:
         others are there; so is each J with one implementation alone.
     """
     tried = derived.groupby(["op", "dtype", "matrix"])["implementation"].transform("nunique")
-    rows = derived[derived["speedup"].notna() & (tried >= min(_RIVALS, tried.max()))]
+    rows = beside_baseline(rivals_of(derived[tried >= min(_RIVALS, tried.max())]), baseline, "speedup")
+    named = derived.loc[derived["is_baseline"], "implementation"]
+    rows.loc[rows["label"] == baseline, "implementation"] = named.iloc[0] if len(named) else baseline
     rows = rows[rows.groupby(list(PROBLEM))["implementation"].transform("nunique") > 1]
     if rows.empty:
         return pd.DataFrame(columns=list(COLUMNS))
     ranked = rows.sort_values(["speedup", "label"], ascending=[False, True], kind="stable")
     ranked = ranked.drop_duplicates([*PROBLEM, "implementation"])
     group, order = groups_of(derived)
-    ranked = ranked.assign(group=group.reindex(ranked.index), first=~ranked.duplicated(list(PROBLEM)))
+    ranked = ranked.assign(
+        group=ranked["matrix"].map(dict(zip(derived["matrix"], group, strict=True))),
+        first=~ranked.duplicated(list(PROBLEM)),
+    )
     ranked = ranked.assign(place=ranked["group"].map({name: place for place, name in enumerate(order)}))
     made = in_panel_order(_standing(ranked).sort_values(["place", "width"], kind="stable"))
     return made.assign(matrix=made["place"].map(dict(enumerate(order))))[list(COLUMNS)]
@@ -105,11 +112,12 @@ def winner_map(derived: pd.DataFrame, baseline: str, systems: Collection[str] = 
     """
     note = (
         f"The fastest implementation for each matrix and J, with its speed-up over {baseline}, which is 1× itself. A "
-        f"name behind ≈ is that of the second, where it is at most {100 * CLOSE:.0f} % slower: another run may swap "
-        "the two. Point at a place for the second and for the number of implementations. Matrices on which fewer than "
+        "speed-up is over the baseline's time in the same run, taken in turn with the case: absolute times of two runs "
+        "may have another ratio where the machine was busy. A name behind ≈ is that of the second, where it is at most "
+        f"{100 * CLOSE:.0f} % slower: another run may swap the two. Point at a place for the second and for the number of implementations. Matrices on which fewer than "
         f"{_RIVALS} implementations were tried are left out where others are there. "
     )
-    found = winners(derived)
+    found = winners(derived, baseline)
     kept = _with_systems(found, derived, systems)
     if len(kept) < len(found):
         rows = len(found[_ROW].drop_duplicates()) - len(kept[_ROW].drop_duplicates())

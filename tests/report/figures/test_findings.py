@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from spmark.report.derive.groups import beside_baseline
 from spmark.report.figures.findings import (
     NO_LEAD,
     Finding,
     at_widths,
-    beside_baseline,
     lead_of,
     leading,
     most_matrices,
