@@ -133,12 +133,12 @@ clean: ## delete what was made, but .venv and results
 	@touch $@
 
 # A driver that was replaced since asks for the other CuPy. Compiling all modules takes half of an install, and most are
-# never imported: Python compiles those that are, unless it may not keep what it compiled.
+# never imported: Python compiles those that are.
 define install
 	@echo '$(WHY_$(EXTRA))'
 	@echo 'installing spmark$(1) into .venv'
 	@$(if $(OTHER_CUPY_$(EXTRA)),$(BIN)/python -m pip uninstall --quiet --yes $(OTHER_CUPY_$(EXTRA)),:)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(PYTHONDONTWRITEBYTECODE),,--no-compile) --editable '.$(1)'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.$(1)'
 	@touch $@
 endef
 
