@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -202,6 +203,24 @@ def test_a_product_has_either_all_old_or_all_new_values(name: str) -> None:
         writer.join()
     assert {one.size for one in seen} == {1}
     assert {float(one[0]) for one in seen} <= {50.0, 100.0}
+
+
+def test_no_other_values_come_between_an_update_and_its_product(a: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    op, dense = spmark.compile(a, width=6, use="scipy_cpu", device="cpu"), np.ones((25, 6), np.float32)
+    ones, updated = np.ones(a.nnz, np.float32), threading.Event()
+    expected, update = op.compute_with(ones, dense), type(op).update_values
+
+    def slow(self: Any, values: Any) -> None:
+        update(self, values)
+        updated.set()
+        time.sleep(0.1)
+
+    monkeypatch.setattr(type(op), "update_values", slow)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(op.compute_with, ones, dense)
+        updated.wait()
+        op.compute_with(2 * ones, dense)
+        np.testing.assert_array_equal(first.result(), expected)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

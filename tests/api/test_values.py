@@ -74,8 +74,11 @@ def test_factors_of_sddmm(name: str, device: str, scaled: bool, a: Any, xy: Any,
     close(op(*xy), sddmm_of(with_values(a, values), *xy, scaled))
 
 
-def test_other_widths_get_the_new_values_whenever_they_are_planned(a: Any, b: np.ndarray, close: Any) -> None:
-    op = spmark.compile(a, width=[6, 2], use="scipy_cpu", device="cpu")
+@pytest.mark.parametrize("name", ["scipy_cpu", "blas_cpu"])
+def test_other_widths_get_the_new_values_whenever_they_are_planned(
+    name: str, a: Any, b: np.ndarray, close: Any
+) -> None:
+    op = spmark.compile(a, width=[6, 2], use=name, device="cpu")
     for seed, width in ((1, 3), (2, 4), (3, 3)):
         values = fresh(a, seed)
         op.update_values(values)

@@ -9,7 +9,7 @@ import pytest
 from problems import matrices, random_csr
 
 from spmark.impls.core.errors import BuildError
-from spmark.impls.lo_spmm.kernel import Tile, TileSchedule, UnrolledKernel, make_tiles, steps
+from spmark.impls.lo_spmm.kernel import Ending, Tile, TileSchedule, UnrolledKernel, make_tiles, steps
 from spmark.impls.lo_spmm.reorder import deal_rows
 
 
@@ -97,6 +97,7 @@ def test_digest_sees_everything() -> None:
         UnrolledKernel(tiles, dispatch, 32, TileSchedule(2)),
         UnrolledKernel((other, *tiles[1:]), dispatch, 32, TileSchedule()),
         UnrolledKernel((fuller, *tiles[1:]), dispatch, 32, TileSchedule()),
+        UnrolledKernel(tiles, dispatch, 32, TileSchedule(), ending=Ending(relu=True)),
     ]
     assert len({kernel.digest for kernel in kernels}) == len(kernels)
     assert UnrolledKernel(tiles_of("under_32_rows", 4), dispatch, 32, TileSchedule()).digest == kernels[0].digest
