@@ -6,13 +6,37 @@ or a checkout on Windows, may hold text files in their place: setuptools would s
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile
 
 from setuptools import build_meta
 
 FOLDERS = ("impls", "datasets", "suite", "report")
 """Sub-packages of ``spmark`` that stand at the top of the checkout."""
+
+
+FINDER = "_spmark_beside_its_checkout"
+FINDER_CODE = '''"""Finds spmark beside a checkout of that name, which Python takes for a package without code."""
+
+import sys
+from importlib.machinery import PathFinder
+
+
+class Finder:
+    """Comes first, and passes on whatever is found but such a folder."""
+
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name != "spmark" or (found := PathFinder.find_spec(name)) is None or found.origin is not None:
+            return None
+        later = (one for one in sys.meta_path if one not in (Finder, PathFinder))
+        return next((spec for one in later if (spec := one.find_spec(name, path, target)) is not None), None)
+
+
+sys.meta_path.insert(0, Finder)
+'''
 
 
 class MissingPackagesError(RuntimeError):
@@ -42,10 +66,24 @@ def build_sdist(*args: Any, **kwargs: Any) -> str:
     return build_meta.build_sdist(*args, **kwargs)
 
 
-def build_editable(*args: Any, **kwargs: Any) -> str:
-    """Build the wheel of an editable install (PEP 660)."""
+def build_editable(wheel_directory: str, *args: Any, **kwargs: Any) -> str:
+    """Build the wheel of an editable install (PEP 660), whose packages are found beside the checkout, too."""
     _check_links()
-    return build_meta.build_editable(*args, **kwargs)
+    name: str = build_meta.build_editable(wheel_directory, *args, **kwargs)
+    _add_to_wheel(Path(wheel_directory) / name, {f"{FINDER}.py": FINDER_CODE, f"{FINDER}.pth": f"import {FINDER}\n"})
+    return name
+
+
+def _add_to_wheel(path: Path, files: Mapping[str, str]) -> None:
+    with ZipFile(path) as wheel:
+        held = {info: wheel.read(info) for info in wheel.infolist()}
+    with ZipFile(path, "w", ZIP_DEFLATED) as wheel:
+        for info, content in held.items():
+            is_list = info.filename.endswith(".dist-info/RECORD")
+            more = "".join(f"{name},,\n" for name in files) if is_list else ""
+            wheel.writestr(info, content + more.encode())
+        for name, text in files.items():
+            wheel.writestr(name, text)
 
 
 get_requires_for_build_wheel = build_meta.get_requires_for_build_wheel

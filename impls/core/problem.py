@@ -369,10 +369,12 @@ def checked_width(given: Any) -> int:
     Raises
     ------
     ProblemError
-        It is no integer of at least 1.
+        It is no integer of at least 1 and below 2^31.
     """
     if isinstance(given, bool) or not isinstance(given, int | np.integer) or given < 1:
         raise ProblemError(f"expected a width J of at least 1, found {given!r}")
+    if given >= 1 << 31:
+        raise ProblemError(f"expected a width J below 2^31, found {given!r}")
     return int(given)
 
 

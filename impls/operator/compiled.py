@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -79,8 +79,15 @@ class CompiledOperator:
 
     @property
     def pattern(self) -> Csr:
-        """A's pattern: SDDMM's result and `update_values` follow its order. Its values may be out of date."""
-        return self._matrix.pattern
+        """A's pattern: SDDMM's result and `update_values` follow its order. Its values may be out of date.
+
+        Its arrays cannot be written: a width that is planned later would follow the change, and others would not.
+        """
+        kept = self._matrix.pattern
+        views = {name: getattr(kept, name).view() for name in ("indptr", "indices", "values")}
+        for view in views.values():
+            view.flags.writeable = False
+        return replace(kept, **views)
 
     def is_deterministic(self, width: int) -> bool:
         """Tell whether two runs at a planned width give the same bits.

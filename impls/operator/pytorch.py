@@ -17,6 +17,7 @@ from spmark.impls.operator.api import compile as compile_operator
 from spmark.impls.operator.arrays import refuse_nested
 from spmark.impls.operator.choose import loaded, widths_of
 from spmark.impls.operator.compiled import CompiledOperator
+from spmark.impls.operator.elements import ElementType
 from spmark.impls.operator.matrices import OwnedMatrix, loses_gradient
 from spmark.impls.operator.torchops import register, sddmm, sddmm_out, spmm, spmm_out
 from spmark.impls.table import create
@@ -101,6 +102,22 @@ class SparseMatrix:
         """Give the matrix itself, which never changes: copies of a module share it."""
         return self
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let a matrix travel with a module that is saved: arrays and arguments, no plans."""
+        pattern = self._matrix.pattern
+        arrays = (pattern.shape, pattern.indptr, pattern.indices, self._matrix.values)
+        return _restored, (*arrays, str(self._matrix.dtype), self._use, self._budget_s, self._place)
+
+    def to_dtype(self, dtype: torch.dtype) -> SparseMatrix:
+        """Give the matrix with values of another type; nothing is planned yet."""
+        name = str(dtype).removeprefix("torch.")
+        return SparseMatrix(self._matrix, dtype=name, use=self._use, budget_s=self._budget_s, device=self._place)
+
+    @property
+    def digest(self) -> str:
+        """Hexadecimal digest of the pattern."""
+        return self._matrix.pattern.hash
+
     def plan(self, width: int | Sequence[int], *, backward: bool = False, given_values: bool = False) -> None:
         """Plan products of some widths now.
 
@@ -177,6 +194,8 @@ class SparseMatrix:
             As `spmm`.
         """
         x, y = self._in_type(x, y)
+        if values is not None and tuple(values.shape) != (self.nnz,):
+            raise OperandError(f"expected values of shape ({self.nnz},), found {tuple(values.shape)}")
         if out is None:
             found = sddmm(x, y, self.handle)
             return found if values is None else found * values
@@ -286,6 +305,13 @@ class SparseMatrix:
         return self._copies[name, device]
 
 
+def _restored(  # noqa: PLR0917
+    shape: tuple[int, int], indptr: Any, indices: Any, values: Any, dtype: str, use: Any, budget_s: Any, device: Any
+) -> SparseMatrix:
+    matrix = OwnedMatrix.checked(shape, indptr, indices, values, ElementType(dtype))
+    return SparseMatrix(matrix, use=use, budget_s=budget_s, device=device)
+
+
 def names_with(use: str | Sequence[str], op: Op) -> str | list[str]:
     """Give the names of ``use`` that have an operator, or ``"auto"`` where none has it."""
     names = loaded(use)
@@ -340,7 +366,8 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc]
     Attributes
     ----------
     values : Parameter
-        (nnz,), in the order of `SparseMatrix.values`. The state of the module holds it, and not the pattern.
+        (nnz,), in the order of `SparseMatrix.values`. The state of the module holds it, and a digest of the pattern:
+        values of another pattern are refused.
     bias : Parameter or None
         (out,).
     """
@@ -352,6 +379,28 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc]
         self.values = torch.nn.Parameter(self.matrix.values)
         rows = self.matrix.shape[0]
         self.bias = torch.nn.Parameter(torch.zeros(rows, dtype=self.matrix.dtype)) if bias else None
+
+    def _apply(self, fn: Any, recurse: bool = True) -> SparseLinear:
+        """Let the matrix follow `half`, `double` and the like."""
+        super()._apply(fn, recurse)
+        if self.values.dtype is not self.matrix.dtype:
+            self.matrix = self.matrix.to_dtype(self.values.dtype)
+        return self
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        destination[prefix + "pattern"] = torch.tensor(list(bytes.fromhex(self.matrix.digest)), dtype=torch.uint8)
+
+    def _load_from_state_dict(  # noqa: PLR0917
+        self, state_dict: Any, prefix: str, metadata: Any, strict: bool, missing: Any, unexpected: Any, errors: Any
+    ) -> None:
+        found = state_dict.pop(prefix + "pattern", None)  # states of older versions lack it
+        digest = None if found is None else bytes(found.tolist()).hex()
+        if digest not in (None, self.matrix.digest):
+            told = f"expected values of the pattern {self.matrix.digest[:16]}, found those of {digest[:16]}"
+            errors.append(f"{prefix}pattern: {told}: make the layer of the matrix that was saved")
+            return
+        super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, unexpected, errors)
 
     def forward(self, x: Tensor) -> Tensor:
         """Give ``x W^T + bias``, (..., out), for x (..., in)."""

@@ -83,9 +83,12 @@ def path_of(given: Any) -> Path:
         The argument is no path.
     """
     try:
-        return Path(given)
+        path = Path(given)
     except TypeError as error:
         raise BuildError(f"expected the path of a compiled operator's file, found {given!r}: pass a text") from error
+    if "\0" in str(path):
+        raise BuildError(f"expected the path of a compiled operator's file, found {given!r}, which no file can have")
+    return path
 
 
 def write(path: Path, matrix: OwnedMatrix, asked: Asked, choices: Mapping[int, ChosenPlan]) -> None:

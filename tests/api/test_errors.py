@@ -49,6 +49,7 @@ def test_matrices(given: Any, error: type[Exception], message: str) -> None:
         ({"width": 0}, ProblemError, "expected a width J of at least 1, found 0"),
         ({"width": []}, ProblemError, "expected a width J of at least 1, found none"),
         ({"width": "8"}, ProblemError, "expected a width J of at least 1, found '8'"),
+        ({"width": 2**62}, ProblemError, r"expected a width J below 2\^31, found 4611686018427387904"),
         (
             {"dtype": "int32"},
             ProblemError,

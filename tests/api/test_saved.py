@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -103,13 +104,13 @@ def test_missing_and_foreign_files_are_refused(tmp_path: Path) -> None:
         spmark.load(tmp_path)
 
 
-@pytest.mark.parametrize("given", [None, 3])
+@pytest.mark.parametrize("given", [None, 3, "a\0b"])
 def test_what_is_no_path_is_refused(given: Any, a: Any) -> None:
     with pytest.raises(
-        BuildError, match=f"expected the path of a compiled operator's file, found {given}: pass a text"
+        BuildError, match=rf"expected the path of a compiled operator's file, found {re.escape(repr(given))}"
     ):
         spmark.load(given)
-    with pytest.raises(BuildError, match=f"found {given}: pass a text"):
+    with pytest.raises(BuildError, match="expected the path of a compiled operator's file, found "):
         spmark.compile(a, width=6, use="scipy_cpu", device="cpu").save(given)
 
 

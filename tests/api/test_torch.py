@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -492,10 +493,49 @@ def test_a_sparse_layer_learns_and_is_copied(small: Any) -> None:
         losses.append(float(loss.detach()))
     assert losses[-1] < 0.05 * losses[0]
     assert not torch.equal(twin.values, layer.values)
-    assert set(layer.state_dict()) == {"values", "bias"}
+    assert set(layer.state_dict()) == {"values", "bias", "pattern"}
     twin.load_state_dict(layer.state_dict())
     assert torch.equal(twin(x), layer(x))
     assert SparseLinear(small, bias=False, **HOW).bias is None
+
+
+def test_a_sparse_layer_takes_no_values_of_another_pattern(small: Any) -> None:
+    turned = SparseLinear(sparse.csr_array(small.toarray()[::-1]), **HOW)
+    before, state = turned.values.detach().clone(), SparseLinear(small, **HOW).state_dict()
+    with pytest.raises(RuntimeError, match=r"pattern: expected values of the pattern [0-9a-f]+, found those of"):
+        turned.load_state_dict(state)
+    assert torch.equal(turned.values, before)
+    del state["pattern"]
+    SparseLinear(small, **HOW).load_state_dict(state)
+
+
+@pytest.mark.parametrize("kind", ["half", "bfloat16", "float", "double"])
+def test_a_sparse_layer_changes_its_type_as_others_do(kind: str, small: Any) -> None:
+    layer, x = SparseLinear(small, **HOW), drawn(4, 5, grad=False)
+    expected = layer(x)
+    found = getattr(layer, kind)()(getattr(x, kind)())
+    assert found.dtype is layer.values.dtype is layer.bias.dtype
+    assert torch.allclose(found.double(), expected, rtol=0.05, atol=0.05)
+    found.sum().backward()
+    assert layer.values.grad.dtype is layer.values.dtype
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_a_sparse_layer_is_saved_whole(dtype: torch.dtype, small: Any, tmp_path: Path) -> None:
+    layer, x = SparseLinear(small, **HOW).to(dtype), drawn(4, 5, grad=False).to(dtype)
+    torch.save(layer, tmp_path / "layer.pt")
+    again = torch.load(tmp_path / "layer.pt", weights_only=False)
+    assert torch.equal(again(x), layer(x))
+    assert again.matrix.digest == layer.matrix.digest
+
+
+@pytest.mark.parametrize("shape", [(1,), (3, -1)])
+def test_factors_of_another_shape_are_refused(shape: tuple[int, ...], small: Any) -> None:
+    matrix = SparseMatrix(small, **HOW)
+    values = torch.ones(matrix.nnz, dtype=torch.float64)
+    wrong = values[:1] if shape == (1,) else values.expand(3, -1)
+    with pytest.raises(OperandError, match=r"expected values of shape \(\d+,\), found"):
+        matrix.sddmm(drawn(7, 2, grad=False), drawn(5, 2, grad=False), wrong)
 
 
 def test_the_values_are_a_copy(matrix: Any, small: Any) -> None:

@@ -88,6 +88,13 @@ def test_other_widths_get_the_new_values_whenever_they_are_planned(
     assert op.widths == (6, 2, 3, 4)
 
 
+def test_the_pattern_cannot_be_written(a: Any) -> None:
+    op = spmark.compile(a, width=6, use="scipy_cpu", device="cpu")
+    for array in (op.pattern.indptr, op.pattern.indices, op.pattern.values):
+        with pytest.raises(ValueError, match="read-only"):
+            array[:1] = 0
+
+
 def test_the_caller_keeps_the_array_of_values(a: Any, b: np.ndarray) -> None:
     op = spmark.compile(a, width=6, use="scipy_cpu", device="cpu")
     values = fresh(a, 1)
