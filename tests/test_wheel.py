@@ -87,6 +87,21 @@ def committed() -> set[str]:
     return {f"spmark/{name.as_posix()}" for name in names if name.suffix in (".py", *DATA) or name.name == "py.typed"}
 
 
+def test_an_editable_install_is_found_beside_its_checkout(sources: Path, tmp_path: Path) -> None:
+    """There, the checkout is a folder called spmark without code of its own."""
+    (tmp_path / "spmark").mkdir()
+    into = tmp_path / "wheel"
+    into.mkdir()
+    program = f"import sys; sys.path.insert(0, 'scripts'); import build_backend as b; b.build_editable({str(into)!r})"
+    subprocess.run([sys.executable, "-c", program], cwd=sources, check=True, capture_output=True)
+    (wheel,) = into.glob("*.whl")
+    shutil.unpack_archive(wheel, tmp_path / "site", "zip")
+    asked = f"import site; site.addsitedir({str(tmp_path / 'site')!r}); import spmark; print(spmark.__file__)"
+    found = subprocess.run([sys.executable, "-IS", "-c", f"import sys; sys.path.insert(0, ''); {asked}"], cwd=tmp_path,
+                           check=True, capture_output=True, text=True)  # fmt: skip
+    assert found.stdout.strip() == str(sources / "spmark/__init__.py")
+
+
 def test_a_clone_builds(tmp_path: Path) -> None:
     git("clone", "--quiet", "--depth", "1", f"file://{ROOT}", str(tmp_path / "clone"))
     assert not committed() - contents(build_wheel(tmp_path / "clone", tmp_path))

@@ -115,7 +115,8 @@ def winner_map(derived: pd.DataFrame, baseline: str, systems: Collection[str] = 
         "speed-up is over the baseline's time in the same run, taken in turn with the case: absolute times of two runs "
         "may have another ratio where the machine was busy. A name behind ≈ is that of the second, where it is at most "
         f"{100 * CLOSE:.0f} % slower: another run may swap the two. Point at a place for the second and for the number "
-        f"of implementations. Matrices on which fewer than {_RIVALS} implementations were tried are left out where others are there. "
+        f"of implementations. Matrices on which fewer than {_RIVALS} implementations were tried are left out where "
+        "others are there. "
     )
     found = winners(derived, baseline)
     kept = _with_systems(found, derived, systems)
