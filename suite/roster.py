@@ -12,6 +12,7 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.extras import how_to_install
 from spmark.impls.core.interfaces import Implementation
 from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.core.record import RUNS_ON
 from spmark.impls.table import IMPLEMENTATIONS, create
 
 EXTRAS = {"cupy": "gpu", "cupyx": "gpu", "dgl": "dgl", "torch": "dgl"}
@@ -133,7 +134,7 @@ def other_product(ops: Iterable[Op], op: Op) -> str:
 
 def _ruled_out(made: Implementation, kind: DeviceKind, op: Op) -> str | None:
     if kind not in made.devices:
-        return f"runs on {_words(made.devices)}, found a {kind} device"
+        return f"{RUNS_ON}{_words(made.devices)}, found a {kind} device"
     if op not in made.ops:
         return other_product(made.ops, op)
     return None

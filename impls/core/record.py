@@ -63,6 +63,10 @@ class Flush(StrEnum):
     """The same, then another buffer as large as the cache is read, so that no written line is left."""
 
 
+RUNS_ON = "runs on "
+"""How the reason of an unsupported case begins that another kind of device could run."""
+
+
 class MatrixKind(StrEnum):
     """Where a matrix comes from: with its own values, a real pattern, a formula or a stand-in for a named matrix."""
 

@@ -49,6 +49,13 @@ def draw_all(
         yield replace(drawing, caption=drawing.caption + left_out)
 
 
+def draw_first(derived: pd.DataFrame, baseline: str, also: AbstractSet[Form] = frozenset()) -> Iterator[Drawing]:
+    """Give the figure that a first page begins with: speed-ups on each matrix, where there are any."""
+    if derived.loc[~derived["is_baseline"], "speedup"].notna().any():
+        (drawing,) = _drawn([partial(speedup_per_matrix, with_results(derived), baseline)], also)
+        yield replace(drawing, name=f"overview-{drawing.name}")
+
+
 def draw_searches(
     seen: pd.DataFrame, derived: pd.DataFrame, also: AbstractSet[Form] = frozenset()
 ) -> Iterator[Drawing]:

@@ -21,17 +21,19 @@ from spmark.report.derive.cases import baseline_names, choose_baseline, derive, 
 from spmark.report.derive.kept import Derivation, derived, digest_of_texts
 from spmark.report.derive.shares import joined, shares_of
 from spmark.report.derive.transfers import Moved
-from spmark.report.figures.plot import Form
+from spmark.report.figures.all import draw_first
+from spmark.report.figures.plot import Drawing, Form
 from spmark.report.load.candidates import COLUMNS
 from spmark.report.load.each import each
 from spmark.report.load.records import current
 from spmark.report.page.claims import begin_answers
 from spmark.report.page.content import NO_RECORDS, Coverage, ListedSweep, PaperPage, Report, Section, SweepPage
-from spmark.report.page.facts import MEASURED, UNSEEN, facts_of, versions_of
+from spmark.report.page.facts import MEASURED, UNSEEN, doubtful, facts_of, versions_of, without_result
 from spmark.report.page.made import ReportFolder, all_anew, looked_up
 from spmark.report.page.sections import begin_sections, named
 from spmark.report.page.sweepcases import SweepCases, found_in
 from spmark.report.tables.systems import systems_table
+from spmark.report.tables.table import Table
 from spmark.report.tables.winners import winner_map
 
 _log = logging.getLogger(__name__)
@@ -128,7 +130,7 @@ def compose(
     # Where every page is new, helpers draw while this process waits for the claims and looks over all records.
     drawing = partial(begin_sections, of_sweeps, seen=seen, wanted=baseline, pool=pool, also=also)
     sections = drawing(frozenset()) if anew else None
-    overviews = [_overview_of(kept[kept["device"] == device], of_sweeps, baseline) for device in of_devices]
+    overviews = [_overview_of(kept[kept["device"] == device], of_sweeps, baseline, also) for device in of_devices]
     cards = [answers() for answers in answering]
     overviews = [
         replace(of, blocks=[*of.blocks, *named(answered, path_component(of.device))])
@@ -204,7 +206,9 @@ def _of_paper(frame: pd.DataFrame, paper: PaperPage) -> tuple[pd.DataFrame, list
     return frame, [f"No record here is of a sweep of {paper.name} ({known}): all records are shown."]
 
 
-def _overview_of(kept: pd.DataFrame, of_sweeps: Sequence[SweepCases], wanted: str | None) -> Section:
+def _overview_of(
+    kept: pd.DataFrame, of_sweeps: Sequence[SweepCases], wanted: str | None, also: AbstractSet[Form]
+) -> Section:
     """Give the section of the device of ``kept`` on the landing page, of the sweeps with the device's baseline."""
     device, baseline = str(kept["device"].iloc[0]), choose_baseline(kept, wanted)
     pooled = [of.own for of in of_sweeps if of.device == device and of.baseline == baseline]
@@ -212,11 +216,11 @@ def _overview_of(kept: pd.DataFrame, of_sweeps: Sequence[SweepCases], wanted: st
     pooled = pooled or [derive(kept.reset_index(drop=True), baseline)]
     every = current(pd.concat(pooled, ignore_index=True))
     once = each_problem_once(every)
-    return _overview(once, baseline, len(every) - len(once))
+    return _overview(once, baseline, len(every) - len(once), also)
 
 
-def _overview(pooled: pd.DataFrame, baseline: str | None, again: int) -> Section:
-    """Give the section of one device on the landing page, of its newest records of all sweeps.
+def _overview(pooled: pd.DataFrame, baseline: str | None, again: int, also: AbstractSet[Form]) -> Section:
+    """Give the section of one device on the landing page, of its newest records of all sweeps: a figure comes first.
 
     ``again`` is the number of cases of problems that other cases of their label stand for, which ``pooled`` lacks.
     """
@@ -224,13 +228,15 @@ def _overview(pooled: pd.DataFrame, baseline: str | None, again: int) -> Section
     systems = {
         of.paper: of.title.partition(":")[0] for of in sorted(map(load_published, PAPERS), key=lambda p: p.place)
     }
-    means = [systems_table(pooled, baseline, systems), winner_map(pooled, baseline, systems)] if baseline else []
+    means: list[Drawing | Table] = []
+    if baseline:
+        means += [*draw_first(pooled, baseline, also), systems_table(pooled, baseline, systems)]
+        means.append(winner_map(pooled, baseline, systems))
     facts = facts_of(pooled, kind, baseline)
-    notices = (
-        [f"{again:,} cases are left out: a problem counts once for each label, and equal patterns are one problem."]
-        if again
-        else []
-    )
+    notices = [*without_result(pooled), *doubtful(pooled)]
+    if again:
+        told = "a problem counts once for each label, and equal patterns are one problem."
+        notices.append(f"{again:,} cases are left out: {told}")
     return Section(device, MEASURED[kind], facts, notices, named(means, path_component(device)))
 
 

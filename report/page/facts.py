@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pandas as pd
 
 from spmark.impls.core.devicespec import DeviceKind
-from spmark.impls.core.record import Environment, Flush, Status
+from spmark.impls.core.record import RUNS_ON, Environment, Flush, Status
 from spmark.report.tables.terms import config_text, explained
 
 Facts = list[tuple[str, str]]
@@ -36,6 +36,11 @@ UNSEEN = (
     "what other sweeps here saw of the same cases."
 )
 """A notice whose first line stands alone until a reader asks for more, like any notice of several lines."""
+_DOUBTS = {
+    "busy machine": "ran on a busy machine", "throttled": "on a throttled device",
+    "wide interval": "have a wide interval",
+}  # fmt: skip
+"""Of the flags that `spmark.report.derive.cases.derive` gives, in words."""
 _FLUSHED = {Flush.WRITE: "", Flush.READ: "after the buffer was written, another as large as the cache is read"}
 
 
@@ -55,16 +60,7 @@ def notices_of(derived: pd.DataFrame, baseline: str | None, wanted: str | None, 
     sweep : str
         The sweep whose page has the notices.
     """
-    failed = Counter(derived.loc[derived["status"] != Status.OK.value, "status"])
-    notices = []
-    if failed.total() == len(derived):
-        notices.append("No case has a result: all of them failed, for the reasons below.")
-    elif failed:
-        counts = ", ".join(f"{count:,} {status}" for status, count in sorted(failed.items()))
-        notices.append(
-            f"{failed.total():,} of {len(derived):,} cases have no result ({counts}); each is listed among the "
-            "failures."
-        )
+    notices = without_result(derived)
     if wanted and baseline != wanted:
         notices.append(f"No record here is of the baseline {wanted}: speed-ups are over {baseline or 'nothing'}.")
     if baseline is None:
@@ -76,12 +72,7 @@ def notices_of(derived: pd.DataFrame, baseline: str | None, wanted: str | None, 
             "case: they carry the drift between two moments."
         )
     notices += _refused(derived)
-    flagged = int((derived["flags"] != "").sum())
-    if flagged:
-        notices.append(
-            f"{flagged:,} of {len(derived):,} cases ran on a throttled device or a busy machine, or have a wide "
-            "interval; they are listed among the cases."
-        )
+    notices += doubtful(derived)
     versions = derived.groupby("implementation")["implementation_version"].nunique()
     mixed = sorted(str(name) for name in versions[versions > 1].index)
     if mixed:
@@ -98,6 +89,45 @@ def notices_of(derived: pd.DataFrame, baseline: str | None, wanted: str | None, 
             f"{older:,} rows of older versions of the code or the protocol, or of another flush, are left out."
         )
     return notices
+
+
+def without_result(derived: pd.DataFrame) -> list[str]:
+    """Count the cases without a result; those that another kind of device could run stand apart, with their reasons."""
+    failed = derived[derived["status"] != Status.OK.value]
+    elsewhere = failed["reason"].str.startswith(RUNS_ON) & (failed["status"] == Status.UNSUPPORTED.value)
+    counts = Counter(failed.loc[~elsewhere, "status"])
+    notices = []
+    if len(failed) == len(derived):
+        notices.append("No case has a result: all of them failed, for the reasons below.")
+    elif counts:
+        each = ", ".join(f"{count:,} {status}" for status, count in sorted(counts.items()))
+        notices.append(
+            f"{counts.total():,} of {len(derived):,} cases have no result ({each}); each is listed among its sweep's "
+            "failures."
+        )
+    if elsewhere.any():
+        rows = failed[elsewhere]
+        device = "another device" if DeviceKind.CUDA.value in set(rows["device_kind"]) else "a GPU"
+        reasons = "; ".join(
+            f"{', '.join(sorted(set(of['label'])))}: {reason} ({len(of):,})" for reason, of in rows.groupby("reason")
+        )
+        count = rows["implementation"].nunique()
+        of_these = f"{count} implementation{'s' if count > 1 else ''}"
+        notices.append(f"{len(rows):,} cases of {of_these} need {device} and did not run.\n{reasons}.")
+    return notices
+
+
+def doubtful(derived: pd.DataFrame) -> list[str]:
+    """Count the cases whose times may be off, by reason."""
+    flagged = derived["flags"][derived["flags"] != ""]
+    if flagged.empty:
+        return []
+    told = ", ".join(
+        f"{int(flagged.str.contains(flag).sum()):,} {words}"
+        for flag, words in _DOUBTS.items()
+        if flagged.str.contains(flag).any()
+    )
+    return [f"Times of {len(flagged):,} of {len(derived):,} cases may be off: {told}. Lists of cases mark them."]
 
 
 def _refused(derived: pd.DataFrame) -> list[str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pandas as pd
+import pytest
 
+from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.record import Baseline, RefusedConfig, Status
 from spmark.report.page.facts import notices_of
 from spmark.report.page.site import write_report
@@ -17,7 +19,8 @@ def test_counts_of_notices_have_separators_of_thousands() -> None:
         {
             "status": [Status.OK.value] * 300 + [Status.TIMEOUT.value] * (rows - 300),
             "speedup_from": "record",
-            "flags": "busy",
+            "flags": "busy machine (others take 3 of 4 cores)",
+            "reason": "",
             "implementation": "gespmm",
             "implementation_version": "1",
             "matrix_hash": "",
@@ -29,9 +32,28 @@ def test_counts_of_notices_have_separators_of_thousands() -> None:
     failed, lent, flagged, elsewhere, older = notices_of(derived, "cusparse", None, 1234, "mine")
     assert failed.startswith("2,016 of 2,316 cases have no result (2,016 timeout)")
     assert lent.startswith("2,316 speed-ups")
-    assert flagged.startswith("2,316 of 2,316 cases ran")
+    assert flagged.startswith("Times of 2,316 of 2,316 cases may be off: 2,316 ran on a busy machine.")
     assert elsewhere == "1,316 of these cases were measured with other sweeps that list them: yours (1,316)."
     assert older.startswith("1,234 rows")
+
+
+@pytest.mark.parametrize(("kind", "device"), [(DeviceKind.CPU, "a GPU"), (DeviceKind.CUDA, "another device")])
+def test_cases_of_another_device_are_one_folded_line_on_the_first_page(records, write, tmp_path, kind, device):
+    spec = records.device_spec(kind=kind)
+    lacking = {
+        "cublas": f"runs on cuda, found a {kind} device", "gespmm": "runs on cuda and host-simt, found another device",
+        "dgl": "dgl is not installed",
+    }  # fmt: skip
+    rows = [
+        records.measurement(implementation=name, width=width, device_kind=kind, status=Status.UNSUPPORTED, reason=why)
+        for name, why in lacking.items()
+        for width in (32, 64)
+    ]
+    rows.append(records.measurement(implementation="scipy_cpu", device_kind=kind, samples_us=[1.0] * 8))
+    index = write_report([write(rows, spec)], tmp_path / "out")
+    for page in (index.read_text(), index.parent.joinpath(SWEEP).read_text()):
+        assert f"<summary>4 cases of 2 implementations need {device} and did not run.</summary>gespmm: runs on" in page
+        assert "2 of 7 cases have no result (2 unsupported)" in page
 
 
 def test_variants_that_a_baseline_lacked_are_named(records, write, tmp_path):
