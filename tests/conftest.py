@@ -44,7 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if "SPMARK_CACHE" not in os.environ:
         cache = getattr(config, "cache", None)
         os.environ["SPMARK_CACHE"] = str(cache.mkdir("spmark")) if cache else tempfile.mkdtemp(prefix="spmark-")
-    settings.register_profile("few", max_examples=25, deadline=None)
+    settings.register_profile("few", max_examples=80, deadline=None)
     settings.register_profile("many", max_examples=200, deadline=None)
     settings.load_profile("many" if os.environ.get("CI") else "few")
     # A test that asks for an empty cache of its own need not compile every loop again.
