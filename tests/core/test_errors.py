@@ -2,14 +2,7 @@ from __future__ import annotations
 
 import pickle
 
-from spmark.impls.core import errors
-from spmark.impls.core.errors import BuildError, CompileError, SpmarkError
-
-
-def test_every_error_is_ours() -> None:
-    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
-    assert len(kinds) >= 9
-    assert all(issubclass(kind, SpmarkError) for kind in kinds)
+from spmark.impls.core.errors import BuildError, CompileError
 
 
 def test_compile_error_survives_the_way_back_from_a_worker() -> None:

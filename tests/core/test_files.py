@@ -59,17 +59,6 @@ def test_a_cache_that_others_may_write_to_is_not_used(
         assert cache_root().stat().st_mode & 0o777 == 0o700
 
 
-def test_a_missing_cache_is_made_for_its_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPMARK_CACHE", str(tmp_path / "a" / "b"))
-    assert cache_root().stat().st_mode & 0o777 == 0o700
-
-
-def test_others_may_read_it(tmp_path: Path) -> None:
-    with whole(tmp_path / "file") as part:
-        part.write_bytes(content())
-    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o644
-
-
 def test_a_sealed_entry_is_read_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "cache" / "entry"
     for text in (content(), b"", b"\n\n", b"a\nb"):

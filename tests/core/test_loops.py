@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from shutil import copytree, ignore_patterns
 
-import numba
-import numpy as np
 import pytest
 
 from spmark.impls.core import loops as module
@@ -129,14 +127,6 @@ def test_loops_are_kept_in_the_projects_cache_and_the_users_where_they_were(tree
     assert list(tree.folder.glob("numbas/spmark/loops/*/*.nbc"))
 
 
-def test_a_loop_of_another_tree_is_not_kept(tree: Tree) -> None:
-    """What lies outside of `impls` is not covered by the folder's name."""
-    outside = tree.folder / "outside.py"
-    outside.write_text(TINY["tiny_loops.py"])
-    assert tree.run("from outside import answer; print(answer(10))") == "41"
-    assert not tree.kept()
-
-
 @pytest.mark.full
 def test_a_damaged_file_is_compiled_again(tree: Tree) -> None:
     tree.run()
@@ -153,32 +143,6 @@ def test_a_cache_that_cannot_be_written_costs_time_alone(tree: Tree) -> None:
     assert tree.run(NUMBA_CACHE_LOCATOR_CLASSES="numba.core.caching.InTreeCacheLocator") == "41"
     assert not list(tree.folder.rglob("*.nb*"))
     assert tree.run(NUMBA_DISABLE_JIT="1", program=ASK.partition(", *")[0] + ")") == "41"
-
-
-@pytest.mark.full
-def test_processes_share_a_fresh_folder(tree: Tree) -> None:
-    pipe = subprocess.PIPE
-    children = [subprocess.Popen(tree.command(ASK), env=tree.environment({}), stdout=pipe, text=True) for _ in range(4)]
-    assert {child.communicate()[0].split()[0] for child in children} == {"41"}
-    assert tree.run() == "41 1"
-    assert sorted(path.suffix for path in tree.kept("*")) == [".nbc", ".nbi"]
-
-
-def test_the_folders_name_covers_compiler_library_cpu_and_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = {module._key()}
-    for where, name, value in (
-        (numba, "__version__", "0.0"),
-        (module.llvmlite, "__version__", "0.0"),
-        (np, "__version__", "0.0"),
-        (module.binding, "get_host_cpu_name", lambda: "z80"),
-    ):
-        monkeypatch.setattr(where, name, value)
-        names.add(module._key())
-    monkeypatch.setenv("NUMBA_OPT", "0")
-    names.add(module._key())
-    assert len(names) == 6
-    monkeypatch.setenv("NUMBA_NUM_THREADS", "1")
-    assert module._key() in names
 
 
 def test_folders_that_were_not_used_for_long_go(tree: Tree) -> None:

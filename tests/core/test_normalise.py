@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spmark.impls.core.normalise import cpp_code, normalised, python_code
+from spmark.impls.core.normalise import cpp_code, python_code
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("impls", "datasets", "suite", "report", "tests")
@@ -123,13 +123,3 @@ def test_cuda_of_the_project_loses_comments_alone() -> None:
         assert re.sub(r"\s", "", cpp_code(text)) == re.sub(r"\\\n|\s", "", plain), path
         looked_at += 1
     assert looked_at > 30
-
-
-def test_data_count_by_their_bytes(tmp_path: Path) -> None:
-    for name, content in (("a.json", b'{"#": 1}  '), ("b.npz", b"\xff\x00# c")):
-        (tmp_path / name).write_bytes(content)
-        assert normalised(tmp_path / name) == content
-    (tmp_path / "c.py").write_bytes(b"x = 1 # \xff\n")
-    assert normalised(tmp_path / "c.py") == b"x = 1"
-    (tmp_path / "d.cuh").write_bytes(b"int a; // b")
-    assert normalised(tmp_path / "d.cuh") == b"int a;"

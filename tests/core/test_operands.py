@@ -69,14 +69,6 @@ def test_layout() -> None:
     assert "strides of (-32, 4) bytes" in refused([b[::-1], out])
 
 
-def test_axes_of_length_one_and_empty_arrays_are_contiguous() -> None:
-    facts = ArrayFacts((1, 8), np.dtype("float32"), (999, 4), 0, True, "cuda")
-    assert facts.contiguous
-    assert ArrayFacts((5, 1), np.dtype("float32"), (4, 999), 0, True, "cuda").contiguous
-    assert ArrayFacts((5, 0), np.dtype("float32"), (1, 1), 0, True, "cuda").contiguous
-    assert not ArrayFacts((5, 2), np.dtype("float32"), (12, 4), 0, True, "cuda").contiguous
-
-
 def test_alignment() -> None:
     b, out = good()
     raw = np.zeros(b.nbytes + 64, np.uint8)
@@ -149,17 +141,6 @@ def test_gpu_arrays_are_held_to_the_same_rules() -> None:
     assert "multiple of 4 bytes, found 0x200001" in refused([on_gpu((10, 8), at=0x200001), out])
     assert "memory of its own" in refused([on_gpu((10, 8), at=(1 << 20) + 100), out])
     assert "read-only" in refused([on_gpu((10, 8), at=1 << 21), on_gpu((6, 8), data=(1 << 20, True))])
-
-
-@pytest.mark.parametrize("op", Op)
-def test_staging_passes_float32_through(op: Op) -> None:
-    problem = Problem(op, matrices()["under_32_rows"], 5)
-    staging = HostStaging(problem)
-    arrays = [np.zeros(shape, np.float32) for shape in (*problem.operand_shapes, problem.out_shape)]
-    entered = staging.enter(arrays[:-1], arrays[-1])
-    assert all(one is other for one, other in zip(entered, arrays, strict=True))
-    staging.leave(arrays[-1])
-    assert staging.nbytes == 0
 
 
 def test_staging_widens_and_rounds_once() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from spmark.datasets.sweep import MatrixSpec
 from spmark.impls import outside
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import DatasetError, SweepError
-from spmark.impls.core.fileclass import is_file_class, parse_file_class
 from spmark.impls.core.offers import offers
 from spmark.impls.table import IMPLEMENTATIONS, cost_models, create, file_of, implementation_names, name_of, package
 
@@ -39,24 +37,6 @@ def file(tmp_path: Path) -> Path:
     path = tmp_path / "mine.py"
     path.write_text(MINE)
     return path
-
-
-@pytest.mark.parametrize(
-    ("text", "is_one"),
-    [("./mine.py:Mine", True), ("mine.py:Mine", True), ("/a b/c.py:_D1", True), ("mine", False), ("mine.py", False),
-     ("mine:Mine", False), ("mine.py:1", False), ("a.py:B:C", False), (".py:A", False)],
-)  # fmt: skip
-def test_what_names_a_class_in_a_file(text: str, is_one: bool) -> None:
-    assert is_file_class(text) is is_one
-
-
-def test_a_path_begins_at_the_folder_that_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert str(parse_file_class("sub/../mine.py:Mine")) == f"{tmp_path}/mine.py:Mine"
-    assert parse_file_class("./mine.py:Mine", Path("/there")).file == Path("/there/mine.py")
-    assert parse_file_class("~/mine.py:Mine", Path("/there")).file == Path.home() / "mine.py"
-    with pytest.raises(ValueError, match="expected a class in a file"):
-        parse_file_class("mine")
 
 
 def test_a_class_in_a_file_is_found_by_its_file_and_then_by_its_name(file: Path) -> None:
@@ -95,19 +75,6 @@ def test_the_version_follows_the_file_and_what_is_beside_it(file: Path) -> None:
     assert version() not in (first, with_kernel)
 
 
-def test_a_file_that_changes_under_a_process_has_a_version_of_its_own(file: Path) -> None:
-    create(name_of(f"{file}:Mine"))
-    before = implementation_version("mine")
-    file.write_text(MINE + "ONE = 1\n")
-    assert implementation_version("mine") != before
-    outside.LOADED.clear()
-    del sys.modules[outside.private_name(file)]
-    create(name_of(f"{file}:Mine"))
-    unchanged = implementation_version("mine")
-    os.utime(file)
-    assert implementation_version("mine") != unchanged, "old code and new code may be mixed"
-
-
 def test_a_package_imports_what_is_beside_and_all_of_it_counts(tmp_path: Path) -> None:
     folder = tmp_path / "kit"
     folder.mkdir()
@@ -139,12 +106,6 @@ def test_a_fault_beside_the_file_is_named_there(tmp_path: Path) -> None:
     assert name_of(f"{tmp_path}/mine.py:Mine") == "mine"
 
 
-@pytest.mark.parametrize("path", ["~nobody-of-this-name/mine", "nul\0", "long" * 2000])
-def test_a_path_that_no_file_can_have_is_refused(path: str) -> None:
-    with pytest.raises(SweepError, match=r"expected .* file, found .*mend the path"):
-        name_of(f"{path}.py:Mine")
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -168,11 +129,6 @@ def test_a_file_that_cannot_be_used_says_where_and_what_to_do(file: Path, text: 
     assert not outside.LOADED
     file.write_text(MINE)
     assert create(name_of(f"{file}:Mine")).name == "mine", "a mended file is read again"
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SweepError, match=f"{tmp_path}/none.py:Mine: expected a Python file, found none"):
-        name_of(f"{tmp_path}/none.py:Mine")
 
 
 @pytest.mark.parametrize("taken", ["rowsplit", "runtime"])

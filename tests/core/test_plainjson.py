@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from spmark.impls.core.plainjson import MAX_DEPTH, NoJsonError, parse_json, parse_model
 
@@ -58,10 +58,3 @@ def test_brackets_side_by_side_or_in_text_are_no_depth():
 def test_what_is_no_json_is_told(text):
     with pytest.raises(NoJsonError):
         parse_json(text)
-
-
-def test_json_of_another_kind_is_told_apart():
-    with pytest.raises(ValidationError, match="number"):
-        parse_model(Row, b'{"number": "many"}')
-    with pytest.raises(NoJsonError):
-        parse_model(Row, b'{"number": 1')

@@ -64,17 +64,6 @@ def test_checked_refuses_too_many_nonzeros() -> None:
         Csr.checked((1, 1), [0, 2**31], many, many)
 
 
-def test_checked_converts() -> None:
-    matrix = Csr.checked(**GOOD)
-    assert matrix.shape == (3, 4)
-    assert (matrix.indptr.dtype, matrix.indices.dtype, matrix.values.dtype) == (np.int32, np.int32, np.float32)
-    assert matrix.indptr.tolist() == GOOD["indptr"]
-    assert matrix.indices.tolist() == GOOD["indices"]
-    assert matrix.values.tolist() == GOOD["values"]
-    assert matrix.nnz == 5
-    assert matrix.nbytes == 4 * (4 + 5 + 5)
-
-
 def test_checked_allows_a_fall_between_rows_and_no_nonzeros() -> None:
     assert Csr.checked((2, 9), [0, 1, 2], [8, 0], [1.0, 2.0]).nnz == 2
     assert Csr.checked((2, 9), [0, 0, 0], np.zeros(0, int), []).nnz == 0
@@ -129,36 +118,12 @@ def test_hash_is_of_shape_and_pattern() -> None:
     assert matrix.hash == hashlib.sha256(b"3x4" + b"".join(arrays)).hexdigest()
 
 
-def test_problem_shapes() -> None:
-    matrix = matrices()["wide"]
-    spmm, sddmm = Problem(Op.SPMM, matrix, 5), Problem(Op.SDDMM, matrix, 5)
-    assert spmm.operand_shapes == ((700, 5),)
-    assert spmm.out_shape == (3, 5)
-    assert sddmm.operand_shapes == ((3, 5), (700, 5))
-    assert sddmm.out_shape == (matrix.nnz,)
-
-
 def test_problem_rounds_values_to_its_dtype() -> None:
     matrix = matrices()["wide"]
     assert Problem(Op.SPMM, matrix, 5).values is matrix.values
     half = Problem(Op.SPMM, matrix, 5, DType.FLOAT16).values
     assert half.dtype == np.float16
     np.testing.assert_array_equal(half, matrix.values.astype(np.float16))
-
-
-@pytest.mark.parametrize("width", [0, -3])
-def test_problem_refuses_width(width: int) -> None:
-    with pytest.raises(ValueError, match=f"width J of at least 1, found {width}"):
-        Problem(Op.SPMM, matrices()["wide"], width)
-
-
-def test_problem_refuses_scaled_spmm() -> None:
-    with pytest.raises(ValueError, match="scaled only with sddmm"):
-        Problem(Op.SPMM, matrices()["wide"], 4, scaled=True)
-
-
-def test_dtypes() -> None:
-    assert [(d.numpy, d.itemsize) for d in DType] == [(np.float32, 4), (np.float16, 2)]
 
 
 @pytest.mark.parametrize("kind", ["csr", "csc", "coo", "bsr", "dok", "lil"])
@@ -180,11 +145,6 @@ def test_a_scipy_matrix_is_put_in_order_and_left_as_it_was() -> None:
     assert (matrix.indptr.tolist(), matrix.indices.tolist()) == ([0, 2, 3], [0, 2, 1])
     assert matrix.values.tolist() == [2.0, 5.0, 8.0]
     assert given.indices.tolist() == [2, 0, 2, 1]
-
-
-def test_duplicates_of_a_narrow_type_are_added_up_without_overflow() -> None:
-    given = sparse.coo_array((np.array([127, 127], np.int8), ([0, 0], [1, 1])), shape=(2, 2))
-    assert Csr.of(given).values.tolist() == [254.0]
 
 
 def test_a_value_beyond_float32_is_told_as_it_was() -> None:
@@ -249,7 +209,6 @@ def test_a_dtype_may_be_given_in_any_of_the_usual_ways(dtype: Any) -> None:
     ("arguments", "words"),
     [
         ({"op": "spmv"}, "expected an operator out of spmm, sddmm, found 'spmv'"),
-        ({"op": 3}, "expected an operator out of spmm, sddmm, found 3"),
         ({"op": np.zeros(2)}, "expected an operator"),
         (
             {"matrix": np.eye(3)},
@@ -260,27 +219,18 @@ def test_a_dtype_may_be_given_in_any_of_the_usual_ways(dtype: Any) -> None:
         ({"matrix": sparse.csr_array(np.eye(3) * 1j)}, "expected real values, found complex128"),
         ({"matrix": sparse.csr_array((0, 3))}, "expected at least one row and one column, found shape 0 x 3"),
         ({"dtype": "float64"}, "expected a dtype out of float32, float16, found 'float64'"),
-        ({"dtype": "foat32"}, "expected a dtype out of float32, float16, found 'foat32'"),
         ({"dtype": None}, "expected a dtype out of float32, float16, found None"),
-        ({"dtype": object()}, "expected a dtype out of float32, float16, found <object"),
-        ({"dtype": "a,,b"}, "expected a dtype out of float32, float16, found 'a,,b'"),
         ({"width": "64"}, "expected a width J of at least 1, found '64'"),
         ({"width": 6.4}, "expected a width J of at least 1, found 6.4"),
         ({"width": True}, "expected a width J of at least 1, found True"),
+        ({"width": -3}, "expected a width J of at least 1, found -3"),
+        ({"scaled": True}, "scaled only with sddmm"),
     ],
 )
 def test_anything_else_is_an_error_of_ours(arguments: dict[str, Any], words: str) -> None:
     good = {"op": Op.SPMM, "matrix": matrices()["wide"], "width": 4, "dtype": DType.FLOAT32}
     with pytest.raises(SpmarkError, match=words):
         Problem(**{**good, **arguments})
-
-
-@pytest.mark.parametrize(
-    "change", [{"shape": 3}, {"shape": (3, "x")}, {"indices": [[1, 2], [3]]}, {"shape": None}, {"indptr": object()}]
-)
-def test_what_is_no_array_is_an_error_of_ours(change: dict[str, Any]) -> None:
-    with pytest.raises(MatrixError, match="expected"):
-        Csr.checked(**{**GOOD, **change})
 
 
 @pytest.mark.parametrize("rows", [[], [3], [4, 0, 4, 2], [4, 3, 2, 1, 0]], ids=str)

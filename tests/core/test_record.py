@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.record import FINAL, Environment, Measurement, Orientation, Status
+from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.record import Measurement, Status
 
 FACTS: dict[str, Any] = {
     "case_id": "spmm/dgl/ppi/J32/float32/cusparse/seed0",
@@ -51,35 +51,9 @@ def test_host_simt_never_carries_samples() -> None:
         Measurement(**facts, status=Status.OK, samples_us=[1.0])
 
 
-def test_only_these_statuses_are_final() -> None:
-    assert {Status.OK, Status.UNSUPPORTED} == FINAL
-
-
 @pytest.mark.parametrize(
     "change", [{"speedup": 2.0}, {"status": "fine"}, {"dtype": "float64"}, {"schema_version": 2}, {"width": "wide"}]
 )
 def test_foreign_fields_and_values_are_refused(change: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match=next(iter(change))):
         Measurement(**{**FACTS, "status": "ok", "samples_us": [1.0], **change})
-
-
-def test_matrix_id_names_the_transpose() -> None:
-    row = Measurement(**FACTS, status=Status.OK, samples_us=[1.0])
-    assert row.matrix_id == "dgl/ppi"
-    assert row.model_copy(update={"orientation": Orientation.TRANSPOSED}).matrix_id == "dgl/ppi@AT"
-
-
-def test_rows_are_frozen_and_know_when_they_started() -> None:
-    row = Measurement(**FACTS, status=Status.OK, samples_us=[1.0])
-    assert row.started_at.utcoffset() is not None
-    with pytest.raises(ValidationError, match="frozen"):
-        row.width = 64  # type: ignore[misc]
-
-
-def test_environment_digest_changes_with_any_field(cpu: DeviceSpec) -> None:
-    facts: dict[str, Any] = {"device": cpu, "packages": {"numpy": "2.4"}, "cpu": "x", "cores": 2, "memory_bytes": 1}
-    base = Environment(**facts, system="Linux")
-    assert len(base.digest) == 16
-    assert base.digest == Environment(**facts, system="Linux").digest
-    assert base.digest != Environment(**facts, system="Darwin").digest
-    assert base.digest != Environment(**(facts | {"packages": {"numpy": "2.5"}}), system="Linux").digest

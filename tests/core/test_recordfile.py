@@ -6,16 +6,14 @@ import fcntl
 import gzip
 import logging
 import lzma
-import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
-from pydantic import BaseModel, model_validator
+from pydantic import BaseModel
 
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.recordfile import FolderLock, RecordFile, read_rows, row_files
@@ -50,15 +48,6 @@ try:
         number += 1
 except RecordError as error:
     print(number, error)
-"""
-LOCK_FULL = """
-import resource, signal
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
-try:
-    FolderLock(path)
-except RecordError as error:
-    print(error)
 """
 HOLD = """
 import time
@@ -153,19 +142,6 @@ def test_line_of_another_kind_is_an_error(tmp_path: Path) -> None:
         numbers(path)
 
 
-def test_a_fault_of_the_parser_names_the_line(tmp_path: Path) -> None:
-    class Odd(BaseModel):
-        @model_validator(mode="before")
-        @classmethod
-        def fails(cls, data: Any) -> Any:
-            raise RecursionError(data)
-
-    path = tmp_path / "rows.jsonl"
-    path.write_text("\n{}\n")
-    with pytest.raises(RecordError, match=r"rows.jsonl:2: expected a Odd, found parts that are nested too deeply"):
-        list(read_rows(path, Odd))
-
-
 def test_missing_and_unwritable(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match=r"none\.jsonl: cannot be read"):
         numbers(tmp_path / "none.jsonl")
@@ -212,15 +188,6 @@ def test_full_disk(tmp_path: Path) -> None:
     assert numbers(path) == list(range(int(count)))
 
 
-def test_two_locks(tmp_path: Path) -> None:
-    with (
-        FolderLock(tmp_path),
-        pytest.raises(RecordError, match=rf"found another \(process {os.getpid()} since .* UTC\).*--out"),
-    ):
-        FolderLock(tmp_path)
-    FolderLock(tmp_path).release()
-
-
 def test_a_file_system_without_locks_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def flock(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
@@ -230,18 +197,11 @@ def test_a_file_system_without_locks_says_what_to_do(tmp_path: Path, monkeypatch
         FolderLock(tmp_path)
 
 
-def test_a_lock_on_a_full_disk_is_an_error_of_records(tmp_path: Path) -> None:
-    process = start(LOCK_FULL, tmp_path)
-    output, _ = process.communicate(timeout=60)
-    assert process.returncode == 0
-    assert output == f"{tmp_path}: cannot be locked: File too large; name a folder on another file system with --out\n"
-
-
 def test_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
     process = start(HOLD, tmp_path)
     assert process.stdout is not None
     process.stdout.readline()
-    with pytest.raises(RecordError, match=f"process {process.pid} "):
+    with pytest.raises(RecordError, match=rf"found another \(process {process.pid} since .* UTC\).*--out"):
         FolderLock(tmp_path)
     process.kill()
     process.wait()

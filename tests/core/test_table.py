@@ -38,23 +38,12 @@ def test_how_a_build_is_measured_is_no_tunable() -> None:
         create("lo_spmm", {"anew": "no"})
 
 
-def test_package_is_the_folder() -> None:
-    assert package("cusparse_best") == "cusparse"
-    assert package("scipy_cpu") == "scipy_cpu"
-
-
 @pytest.mark.parametrize("ask", [create, package, platform_of])
 def test_unknown_name_lists_the_known_and_the_nearest(ask: Callable[[str], Any]) -> None:
     with pytest.raises(SweepError, match=r"out of cusparse, .*, found 'cusprase' \(did you mean cusparse\?\)"):
         ask("cusprase")
     with pytest.raises(SweepError, match=r"found 'zzz'$"):
         ask("zzz")
-
-
-def test_an_implementation_of_no_platform_is_told_so() -> None:
-    assert platform_of("sparsetir_bsr").name == "cuda"
-    with pytest.raises(SweepError, match="gespmm: expected a platform that has its configs, found none"):
-        platform_of("gespmm")
 
 
 def test_unknown_tunable_lists_the_known() -> None:
@@ -66,11 +55,6 @@ def test_unknown_tunable_lists_the_known() -> None:
 def test_illegal_value_names_the_tunable(name: str, config: dict[str, int]) -> None:
     with pytest.raises(SweepError, match=rf"implementation {name}: expected {next(iter(config))} .*found"):
         create(name, config)
-
-
-def test_a_value_of_another_type_names_the_default() -> None:
-    with pytest.raises(SweepError, match=r"numba_cpu: expected values like .*threads.*\d.*, found .*threads.*x"):
-        create("numba_cpu", {"threads": "x"})
 
 
 @pytest.mark.parametrize(
@@ -118,16 +102,6 @@ def test_every_cost_model_is_found_by_its_name(name: str, model: str) -> None:
     made = cost_model(create(name), model, find("host-simt"))
     assert made.unit in (None, "s")
     assert callable(made.score)
-
-
-def test_what_predicts_says_so() -> None:
-    assert {name: [*cost_models(name)] for name in IMPLEMENTATIONS if cost_models(name)} == {
-        "sparsetir": ["rule", "dash"],
-        "liteform": ["cost", "forests"],
-        "stile": ["prices"],
-        "lo_spmm": ["estimate", "rank", "proxies"],
-        "taco_cpu": ["dash"],
-    }
 
 
 def test_a_cost_model_that_is_not_there_lists_those_that_are() -> None:

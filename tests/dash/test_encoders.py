@@ -41,14 +41,6 @@ def test_principal_components_keep_all_distances_of_few_numbers():
     np.testing.assert_allclose(latent.mean(0), 0, atol=1e-6)
 
 
-def test_principal_components_of_many_numbers_are_the_first_64():
-    rows = np.random.default_rng(0).normal(size=(200, 80)).astype(np.float32)
-    found = fit(EncoderKind.PCA, rows)
-    assert found.encode(rows).shape == (200, 64)
-    values = np.linalg.svd(rows - rows.mean(0), compute_uv=False)
-    assert found.error == pytest.approx(np.square(values[64:]).sum() / rows.size, rel=1e-4)
-
-
 def test_augmentation_copies_into_the_platform_s_slots():
     slots = {"cpu": CPU_OWN.size, "tiles": TILE_OWN.size}
     found = augmented("tiles", slots).encode(ROWS)
@@ -57,16 +49,7 @@ def test_augmentation_copies_into_the_platform_s_slots():
     assert not augmented("cpu", slots).encode(CPU_OWN.every())[:, CPU_OWN.size :].any()
 
 
-def test_no_encoder_gives_zeros():
-    assert not fit(EncoderKind.NONE, ROWS).encode(ROWS).any()
-
-
 @pytest.mark.parametrize("kind", [EncoderKind.PCA, EncoderKind.NONE])
 def test_weights_by_name_give_the_encoder_back(kind):
     found = fit(kind, ROWS)
     np.testing.assert_array_equal(encoder_from(found.tensors()).encode(ROWS), found.encode(ROWS))
-
-
-def test_augmentation_is_made_and_not_fitted():
-    with pytest.raises(ValueError, match=r"use encoders\.augmented"):
-        fit(EncoderKind.AUGMENTED, ROWS)

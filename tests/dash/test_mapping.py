@@ -9,8 +9,6 @@ from spmark.impls.dash.mapping import (
     COMMON_SIZE,
     CPU_LOOPS,
     CUDA_LOOPS,
-    LOOPS,
-    CommonConfig,
     of_cpu,
     of_cuda,
     of_loops,
@@ -46,25 +44,6 @@ def test_the_vector_is_the_permutation_and_the_logarithms():
     expected[49:] = 4, 0, 3, 0
     np.testing.assert_array_equal(found, [expected])
     assert (found.dtype, found.shape) == (np.float32, (1, 53))
-
-
-def test_rows_of_the_permutation_are_places_and_columns_are_loops():
-    order = ("k3", *LOOPS[:-1])
-    square = vectors([CommonConfig((1, 1, 1, 1), order)])[0, :49].reshape(7, 7)
-    for place, loop in enumerate(order):
-        assert square[place].tolist() == [float(one == loop) for one in LOOPS]
-
-
-def test_platforms_meet_where_their_loops_do():
-    cpu = of_cpu((4, 1, 32), ("i1", "i2", "j1", "j2", "k1", "k2"))
-    cuda = of_cuda((4, 1, 32, 1), ("i1", "i2", "j", "k1", "k2", "k3"))
-    assert cpu == cuda
-
-
-def test_vectors_are_rows():
-    one, other = of_cpu((1, 2, 4), CPU_LOOPS), of_cuda((8, 4, 2, 1), CUDA_LOOPS)
-    np.testing.assert_array_equal(vectors([one, other]), np.concatenate([vectors([one]), vectors([other])]))
-    assert vectors([]).shape == (0, 53)
 
 
 @pytest.mark.parametrize(

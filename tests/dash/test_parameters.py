@@ -28,12 +28,6 @@ def test_numbers_are_scaled_logarithms_and_all_else_is_one_hot():
     assert OWN.size == 8
 
 
-def test_every_combination_is_there_once():
-    every = OWN.every()
-    assert every.shape == (3 * 3 * 2 * 2, 8)
-    assert len(np.unique(every, axis=0)) == len(every)
-
-
 @pytest.mark.parametrize("config", [{"chunk": 5}, {}])
 def test_a_value_that_the_axis_lacks_is_refused(config):
     full = {"chunk": 1, "format": "dense", "bypass": True, "lanes": 8, "vector": 4}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spmark.impls.dash.network import Network, NetworkSpec
-from spmark.impls.dash.predictor import SEQUENCES, PredictorKind, build, embed_configs, rank
+from spmark.impls.dash.predictor import PredictorKind, build, embed_configs, rank
 from spmark.impls.dash.withtorch import seeded
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra dash)")
@@ -14,16 +14,6 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra das
 def inputs(count: int = 5, latent: int = 64):
     with seeded(7):
         return torch.randn(128), torch.randn(count, 53), torch.randn(count, latent)
-
-
-@pytest.mark.parametrize(
-    ("kind", "sizes"), [(PredictorKind.MLP256, (256, 128, 64, 1)), (PredictorKind.MLP192, (192, 128, 64, 1))]
-)
-def test_the_mlps_have_the_sizes_of_the_table(kind, sizes):
-    layers = build(kind, 64)
-    linear = [layer for layer in layers["head"] if isinstance(layer, torch.nn.Linear)]
-    assert (linear[0].in_features, *(layer.out_features for layer in linear)) == sizes
-    assert (layers["mapper"][0].in_features, layers["mapper"][0].out_features) == (53, 64)
 
 
 @pytest.mark.parametrize("kind", PredictorKind)
@@ -42,36 +32,6 @@ def test_a_config_s_score_depends_on_itself_and_on_the_matrix(kind):
     torch.testing.assert_close(alone, scores[2:3])
     with torch.no_grad():
         assert not torch.equal(rank(kind, layers, -matrix, configs), scores)
-
-
-def test_the_192_adds_y_and_z():
-    layers = build(PredictorKind.MLP192, 64)
-    _, common, latent = inputs()
-    found = embed_configs(PredictorKind.MLP192, layers, common, latent)
-    torch.testing.assert_close(found, layers["mapper"](common) + latent)
-
-
-@pytest.mark.parametrize("kind", PredictorKind)
-def test_every_input_has_a_gradient(kind):
-    with seeded(2):
-        layers = build(kind, 64)
-    given = [one.requires_grad_() for one in inputs()]
-    rank(kind, layers, given[0], embed_configs(kind, layers, given[1], given[2])).sum().backward()
-    assert all(one.grad.abs().sum() > 0 for one in given)
-
-
-@pytest.mark.parametrize("kind", [PredictorKind.MLP192, *SEQUENCES])
-def test_a_latent_of_another_length_is_refused_where_it_does_not_fit(kind):
-    with pytest.raises(ValueError, match=f"expected z of 64 numbers for the predictor {kind}, found 10"):
-        build(kind, 10)
-
-
-def test_the_ablation_of_the_mapper_sees_no_common_vector():
-    network = Network(NetworkSpec(mapped=False), seed=1)
-    matrix, common, latent = inputs()
-    with torch.no_grad():
-        scores = [network.rank(matrix, network.embed_configs(one, latent)) for one in (common, -common)]
-    assert torch.equal(*scores)
 
 
 def test_a_seed_decides_the_bits_of_new_weights_and_of_nothing_else():

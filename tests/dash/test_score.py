@@ -47,10 +47,6 @@ def test_a_search_of_few_configs_finds_the_lowest_scores(scores):
     np.testing.assert_array_equal(walk.found, np.argsort(scores.score(problem_of(5), CONFIGS))[:4])
 
 
-def test_matrices_have_scores_of_their_own(scores):
-    assert not np.array_equal(scores.score(problem_of(5), CONFIGS), scores.score(problem_of(7), CONFIGS))
-
-
 def test_a_config_of_another_platform_is_refused(scores):
     with pytest.raises(ValueError, match="expected chunk, "):
         scores.score(problem_of(5), [CONFIGS[0] | {"chunk": 3}])

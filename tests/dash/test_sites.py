@@ -64,31 +64,6 @@ def test_large_grids_give_the_same_sites(monkeypatch):
         np.testing.assert_array_equal(getattr(dense, name), getattr(sorted_out, name))
 
 
-def test_the_order_of_non_zeros_changes_nothing():
-    matrix = random_csr(5, (60, 60), 0.1)
-    order = np.random.default_rng(0).permutation(matrix.nnz)
-    rows, cols = matrix.rows_of_entries()[order], matrix.indices[order]
-    shuffled = Csr.of(sparse.coo_array((matrix.values[order], (rows, cols)), shape=matrix.shape))
-    for name in ("rows", "cols", "features"):
-        np.testing.assert_array_equal(getattr(down_sample(matrix, 64), name), getattr(down_sample(shuffled, 64), name))
-
-
-def test_a_band_stays_a_band():
-    band = Csr.of(sparse.diags_array([np.ones(4096)] * 3, offsets=[-1, 0, 1], shape=(4096, 4096)).tocsr())
-    found = down_sample(band, max_side=64)
-    assert found.cell == (64, 64)
-    assert np.abs(found.rows - found.cols).max() == 1
-    assert (found.features[found.rows == found.cols, 1] > 0.6).all(), "three non-zeros of a row are one piece"
-
-
-def test_without_limits_every_non_zero_is_a_site():
-    matrix = random_csr(6, (300, 200), 0.05)
-    found = down_sample(matrix, matrix.nnz, max(matrix.shape))
-    assert (found.cell, len(found.rows)) == ((1, 1), matrix.nnz)
-    np.testing.assert_array_equal(found.cols, matrix.indices)
-    assert (found.features[:, 0] == 1).all()
-
-
 @pytest.mark.parametrize("shape", [(1, 1), (7, 3), (1000, 1)])
 def test_an_empty_matrix_has_no_sites(shape):
     empty = Csr.of(sparse.csr_array(shape, dtype=np.float32))

@@ -10,16 +10,6 @@ from spmark.impls.dash.waco import NeighbourGraph, Transfer, slot_numbers, waco_
 POINTS = np.random.default_rng(0).normal(size=(300, 8)).astype(np.float32)
 
 
-def reached(graph: NeighbourGraph) -> int:
-    seen, ends = {0}, [0]
-    while ends:
-        for other in graph.links[ends.pop()].tolist():
-            if other not in seen:
-                seen.add(other)
-                ends.append(other)
-    return len(seen)
-
-
 def test_links_are_the_nearest_both_ways_and_the_ring():
     graph = NeighbourGraph.of(POINTS, links=4, seed=1)
     distances = np.linalg.norm(POINTS[:, None].astype(float) - POINTS[None], axis=2)
@@ -31,11 +21,6 @@ def test_links_are_the_nearest_both_ways_and_the_ring():
         assert len(set(links.tolist()) - wanted) <= 2, "beside these, the two neighbours on the ring"
         assert config not in links
         assert all(config in graph.links[other] for other in links)
-
-
-def test_far_groups_are_linked():
-    apart = np.concatenate([POINTS[:50], POINTS[:50] + 1000])
-    assert reached(NeighbourGraph.of(apart, links=3)) == 100
 
 
 def cost_of(points: np.ndarray):
@@ -50,35 +35,6 @@ def test_a_walk_finds_the_best_without_asking_for_all():
     assert 5 < walk.asked < 250
 
 
-def test_no_config_is_asked_for_twice():
-    costs, asked = cost_of(POINTS), []
-
-    def cost(which):
-        asked.extend(which.tolist())
-        return costs[which]
-
-    walk = NeighbourGraph.of(POINTS, links=8).walk(cost, count=1, beam=30)
-    assert len(asked) == len(set(asked)) == walk.asked
-
-
-def test_a_beam_of_all_configs_asks_for_all():
-    costs = np.random.default_rng(3).random(300)
-    walk = NeighbourGraph.of(POINTS, links=2).walk(lambda which: costs[which], count=300, beam=300)
-    assert walk.asked == 300
-    np.testing.assert_array_equal(walk.found, np.argsort(costs))
-
-
-@pytest.mark.parametrize("size", [1, 2])
-def test_few_configs(size):
-    walk = NeighbourGraph.of(POINTS[:size]).walk(lambda which: which.astype(float), count=5)
-    assert walk.found == tuple(range(size))
-
-
-def test_no_config_is_refused():
-    with pytest.raises(ValueError, match="expected at least one embedding"):
-        NeighbourGraph.of(POINTS[:0])
-
-
 @pytest.mark.parametrize(("transfer", "slots"), [(Transfer.MAPPED, (3, 2)), (Transfer.AUGMENTED, (56, 55))])
 def test_slots_hold_what_the_way_of_transfer_does_not_share(transfer, slots):
     spec, found = waco_spec(transfer, {"cpu": 3, "tiles": 2})
@@ -91,12 +47,3 @@ def test_slots_hold_what_the_way_of_transfer_does_not_share(transfer, slots):
     assert not latent[:, : slots[0]].any()
     np.testing.assert_array_equal(latent[:, -2:], own)
     assert (latent == 1).sum() == (0 if spec.mapped else 4 * 53)
-
-
-def test_plain_numbers_of_all_platforms_stand_in_the_same_places():
-    spec, found = waco_spec(Transfer.PLAIN, {"cpu": 3, "tiles": 2})
-    assert (found, spec.latent, spec.mapped) == ({"cpu": 56, "tiles": 55}, 56, False)
-    for platform, size in found.items():
-        numbers = np.arange(1.0, size + 1, dtype=np.float32)[None]
-        latent = waco_encoder(Transfer.PLAIN, platform, found).encode(numbers)
-        np.testing.assert_array_equal(latent, np.pad(numbers, ((0, 0), (0, 56 - size))))

@@ -26,13 +26,6 @@ def test_more_choices_are_chosen_by_time_and_ties_by_order(count, chosen_s):
     assert found.speedup == pytest.approx(4.4 / chosen_s)
 
 
-def test_noise_alone_gives_no_share_below_one():
-    rng = np.random.default_rng(0)
-    halves = [Halves(*rng.normal(1, 0.05, (2, 100)), default=0) for _ in range(400)]
-    gains = [half.judge(rng.random(100), 1) for half in halves]
-    assert overall(gains).share == pytest.approx(1, abs=0.01)
-
-
 def test_means_over_matrices():
     gains = [Gain(2.0, 4.0), Gain(8.0, 9.0)]
     assert overall(gains).speedup == pytest.approx(4)

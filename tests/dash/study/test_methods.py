@@ -14,7 +14,6 @@ from spmark.impls.core.contracts import TransferJob
 from spmark.impls.core.errors import DatasetError, SweepError
 from spmark.impls.core.problem import Op
 from spmark.impls.dash.study.commands import TransferTraining
-from spmark.impls.dash.study.methods import MODELS
 from spmark.impls.dash.weights import ModelCard
 
 pytestmark = pytest.mark.full
@@ -45,11 +44,6 @@ def test_a_model_is_trained_by_name(tmp_path: Path, model: str) -> None:
     assert card.spec.encoder == {"waco_fa": "augmented", "encoder_fa": "augmented"}.get(model, "autoencoder")
 
 
-def test_the_first_model_is_the_method_s_own(tmp_path: Path) -> None:
-    assert next(iter(MODELS)) == TransferTraining.models[0] == "dash"
-    assert trained(tmp_path).spec == MODELS["dash"].spec
-
-
 def featuriser_of(path: Path) -> dict[str, np.ndarray]:
     from safetensors.numpy import load_file
 
@@ -64,13 +58,6 @@ def test_a_featuriser_of_the_same_matrices_is_taken_over_and_frozen(tmp_path: Pa
     before, after = featuriser_of(given), featuriser_of(tmp_path / "model")
     assert before.keys() == after.keys()
     assert all(np.array_equal(one, after[name]) for name, one in before.items())
-
-
-def test_a_featuriser_that_may_know_held_out_matrices_is_refused(tmp_path: Path) -> None:
-    given = tmp_path / "given"
-    trained(tmp_path, target=(), out=given, source_matrices=1)
-    with pytest.raises(DatasetError, match="learnt from the 2 source matrices alone, found one that learnt from 1 "):
-        trained(tmp_path, featuriser=given)
 
 
 def test_what_cannot_be_trained_is_refused(tmp_path: Path) -> None:

@@ -6,15 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from dash_fakes import CPU, TILE_OWN, TILE_SPACE, TILES, common_tiles, problem_of, samples_of
+from dash_fakes import CPU, TILE_SPACE, TILES, samples_of
 
-from spmark.impls.core.errors import DatasetError
-from spmark.impls.dash.encoders import EncoderKind, fit
-from spmark.impls.dash.network import Network, NetworkSpec
-from spmark.impls.dash.score import DashScores
-from spmark.impls.dash.study.rankers import BestOnTarget, ModelScores, RandomConfigs, TreeRanker
+from spmark.impls.dash.study.rankers import BestOnTarget, RandomConfigs, TreeRanker
 from spmark.impls.dash.study.samples import SampleSet
-from spmark.impls.dash.weights import ModelCard, TrainedModel
 from spmark.impls.study.orders import kendall
 
 pytestmark = pytest.mark.full
@@ -52,11 +47,6 @@ def test_the_best_on_the_target_is_by_a_mean_of_logarithms_and_else_by_the_neare
     assert found[1] == 0, "a config that was measured stands before those that are only near it"
 
 
-def test_the_best_of_no_sample_is_refused():
-    with pytest.raises(DatasetError, match="expected samples of the target platform, found none"):
-        BestOnTarget(SampleSet(TILES, ()))
-
-
 @pytest.mark.parametrize("with_source", [False, True])
 def test_lightgbm_learns_the_order(with_source):
     pytest.importorskip("lightgbm", reason="LightGBM is not installed (extra train)")
@@ -66,18 +56,3 @@ def test_lightgbm_learns_the_order(with_source):
     assert kendall(found, HELD.seconds) > 0.5
     np.testing.assert_array_equal(found, TreeRanker(TRAINED, source).score(HELD))
     np.testing.assert_array_equal(found, ranker.score(replace(HELD, seconds=HELD.seconds[::-1])))
-
-
-def test_no_sample_is_refused():
-    pytest.importorskip("lightgbm", reason="LightGBM is not installed (extra train)")
-    with pytest.raises(DatasetError, match="expected samples to train LightGBM on, found none"):
-        TreeRanker(SampleSet(TILES, ()))
-
-
-def test_a_model_scores_samples_as_it_scores_configs():
-    pytest.importorskip("torch", reason="PyTorch is not installed (extra dash)")
-    spec = NetworkSpec(encoder=EncoderKind.PCA)
-    card = ModelCard(subject=TILES, spec=spec, trained_on=(), seed=0)
-    model = TrainedModel(card, Network(spec, 1), fit(EncoderKind.PCA, TILE_OWN.every()))
-    expected = DashScores(model, common_tiles, TILE_OWN.vectors).score(problem_of(41), CONFIGS)
-    np.testing.assert_allclose(ModelScores(model).score(HELD), expected, rtol=1e-6)

@@ -11,24 +11,12 @@ from dash_fakes import CPU, CPU_OWN, CPU_SPACE, TILES, common_cpu, problem_of, s
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.dash.sites import MAX_SIDE, MAX_SITES
 from spmark.impls.dash.study.samples import MatrixSamples, SampleSet, check_samples
-from spmark.impls.dash.waco import Transfer
 
 pytestmark = pytest.mark.full
 
 CONFIGS = list(CPU_SPACE.configs())[:3]
 COMMON = [common_cpu(config) for config in CONFIGS]
 OWN = CPU_OWN.vectors(CONFIGS)
-
-
-def test_counts_and_the_card():
-    samples = samples_of(CPU, [1, 2], count=7)
-    assert samples.count == 14
-    assert samples.card.model_dump() == {
-        "platform": "cpu",
-        "matrices": 2,
-        "samples": 14,
-        "sha256": samples.digest,
-    }
 
 
 @pytest.mark.parametrize(
@@ -42,12 +30,6 @@ def test_counts_and_the_card():
 def test_what_does_not_belong_together_is_refused(seconds, message):
     with pytest.raises(DatasetError, match=message):
         MatrixSamples.of("made/1", problem_of(1), COMMON, OWN, np.array(seconds))
-
-
-def test_limits_reach_the_sites():
-    one = MatrixSamples.of("made/1", problem_of(1), COMMON, OWN, np.ones(3), limits=(10, 8))
-    assert len(one.sites.rows) <= 10
-    assert max(one.sites.grid) <= 8
 
 
 def test_the_digest_sees_every_change():
@@ -66,13 +48,6 @@ def test_the_digest_sees_every_change():
     digests = {samples.digest, *(one.digest for one in changed)}
     assert len(digests) == len(changed) + 1
     assert samples_of(CPU, [1, 2]).digest == samples.digest
-
-
-def test_waco_s_slots_take_the_common_vector_along():
-    samples = samples_of(CPU, [1])
-    (one,), (whole,) = samples.matrices, samples.for_waco(Transfer.AUGMENTED).matrices
-    np.testing.assert_array_equal(whole.own, np.concatenate([one.common, one.own], axis=1))
-    np.testing.assert_array_equal(samples.for_waco(Transfer.MAPPED).matrices[0].own, one.own)
 
 
 def test_vectors_of_another_length_and_sites_of_other_limits_are_refused():

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from dash_fakes import CPU, CPU_OWN, TILE_OWN, TILES, samples_of
 
 from spmark.impls.core.errors import BuildError, DatasetError
-from spmark.impls.dash import weights
 from spmark.impls.dash.encoders import EncoderKind, augmented, fit
 from spmark.impls.dash.featuriser import Featuriser
-from spmark.impls.dash.network import Network, NetworkSpec
-from spmark.impls.dash.predictor import PredictorKind
-from spmark.impls.dash.study import training
-from spmark.impls.dash.study.embeddings import Embeddings
+from spmark.impls.dash.network import NetworkSpec
 from spmark.impls.dash.study.samples import SampleSet
-from spmark.impls.dash.study.training import OutOfTime, Session, TrainingSettings, fine_tune, pretrain, retargeted
+from spmark.impls.dash.study.training import Session, TrainingSettings, fine_tune, pretrain
 from spmark.impls.dash.waco import Transfer, waco_encoder, waco_spec
 
 pytestmark = pytest.mark.full
@@ -67,13 +61,6 @@ def test_a_seed_decides_every_bit(encoders, source):
     assert len(curve) == 2
 
 
-def test_held_out_samples_change_no_weight(encoders, source):
-    watched, _ = pretrain(
-        SPEC, encoders["cpu"], SOURCE, TrainingSettings(epochs=2), Session(held_out=samples_of(CPU, [30]))
-    )
-    assert same(watched, source)
-
-
 @pytest.mark.parametrize("spec", [SPEC, BLIND], ids=["dash", "blind"])
 def test_a_killed_training_goes_on_to_the_same_bits(encoders, spec, tmp_path):
     path = tmp_path / "training.safetensors"
@@ -88,16 +75,6 @@ def test_a_killed_training_goes_on_to_the_same_bits(encoders, spec, tmp_path):
     assert [line.split(":")[0] for line in told[2:]] == ["epoch 3 of 4", "epoch 4 of 4"]
 
 
-def test_no_epoch_begins_when_the_time_is_up(encoders, tmp_path):
-    open_end, over = Session(checkpoint=tmp_path / "one"), Session(checkpoint=tmp_path / "one", ends=0.0)
-    straight, _ = pretrain(BLIND, encoders["cpu"], SOURCE, TrainingSettings(epochs=3))
-    pretrain(BLIND, encoders["cpu"], SOURCE, TrainingSettings(epochs=1), open_end)
-    with pytest.raises(OutOfTime):
-        pretrain(BLIND, encoders["cpu"], SOURCE, TrainingSettings(epochs=3), over)
-    model, _ = pretrain(BLIND, encoders["cpu"], SOURCE, TrainingSettings(epochs=3), open_end)
-    assert same(model, straight)
-
-
 @pytest.mark.parametrize("change", ["seed", "samples", "held out"])
 def test_a_checkpoint_of_another_training_is_refused(encoders, change, tmp_path):
     path = tmp_path / "training.safetensors"
@@ -107,13 +84,6 @@ def test_a_checkpoint_of_another_training_is_refused(encoders, change, tmp_path)
     held = samples_of(CPU, [30]) if change == "held out" else None
     with pytest.raises(BuildError, match=r"expected the checkpoint of this training, .* found that of another"):
         pretrain(BLIND, encoders["cpu"], samples, settings, Session(checkpoint=path, held_out=held))
-
-
-def test_a_damaged_checkpoint_is_refused(encoders, tmp_path):
-    path = tmp_path / "training.safetensors"
-    path.write_bytes(b"no tensors")
-    with pytest.raises(BuildError, match="expected a safetensors file"):
-        pretrain(BLIND, encoders["cpu"], SOURCE, TrainingSettings(epochs=1), Session(checkpoint=path))
 
 
 def test_fine_tuning_leaves_the_featuriser_and_the_source_s_model_as_they_are(encoders, source):
@@ -127,51 +97,6 @@ def test_fine_tuning_leaves_the_featuriser_and_the_source_s_model_as_they_are(en
     assert tuned.card.subject == TILES
     assert [card.platform for card in tuned.card.trained_on] == ["cpu", "tiles"]
     assert {"torch", "safetensors", "numpy"} == tuned.card.made_with.keys()
-
-
-def test_batches_of_a_matrix_are_steps(encoders, source):
-    settings = TrainingSettings(epochs=3, batch=8)
-    tuned, curve = fine_tune(source, encoders["tiles"], TARGET, settings)
-    again, _ = fine_tune(source, encoders["tiles"], TARGET, settings)
-    whole, whole_curve = fine_tune(source, encoders["tiles"], TARGET, TrainingSettings(epochs=3))
-    assert same(tuned, again)
-    assert not same(tuned, whole)
-    # Several steps a matrix learn faster than one, from the same samples.
-    assert curve[-1].prl < whole_curve[-1].prl
-
-
-def test_every_config_is_in_one_batch(encoders, source, monkeypatch):
-    seen, step = [], training._step
-
-    def watched(network, optimizer, batch, margin):
-        assert (batch.seconds[batch.pairs.slower] > batch.seconds[batch.pairs.faster]).all()
-        seen.append(batch.seconds)
-        return step(network, optimizer, batch, margin)
-
-    monkeypatch.setattr(training, "_step", watched)
-    fine_tune(source, encoders["tiles"], TARGET, TrainingSettings(epochs=1, batch=7))
-    assert max(map(len, seen)) == 7
-    expected = np.concatenate([one.seconds for one in TARGET.matrices])
-    assert np.array_equal(np.sort(np.concatenate(seen)), np.sort(expected))
-
-
-def test_zero_shot_is_the_source_s_network_with_the_target_s_encoder(encoders, source):
-    found = retargeted(source, encoders["tiles"], TARGET)
-    assert found.card.subject == TILES
-    assert found.network is source.network
-    assert found.encoder is encoders["tiles"]
-
-
-def test_a_trained_model_comes_back_from_its_file(source, tmp_path):
-    source.save(tmp_path / "cpu.safetensors")
-    assert same(weights.load(tmp_path / "cpu.safetensors", CPU), source)
-
-
-@pytest.mark.parametrize("predictor", PredictorKind)
-def test_every_predictor_trains(encoders, predictor):
-    spec = BLIND.model_copy(update={"predictor": predictor})
-    _, curve = pretrain(spec, encoders["cpu"], SOURCE, TrainingSettings(epochs=15, rate=1e-3))
-    assert curve[-1].prl < curve[0].prl
 
 
 @pytest.mark.parametrize("transfer", Transfer)
@@ -199,43 +124,3 @@ def test_samples_without_a_pair_are_refused(encoders):
         pretrain(BLIND.model_copy(update={"max_sites": 9}), encoders["cpu"], SOURCE, TrainingSettings(epochs=1))
     with pytest.raises(DatasetError, match="expected vectors of 53 and"):
         pretrain(BLIND, encoders["tiles"], SOURCE, TrainingSettings(epochs=1))
-
-
-def test_the_order_of_samples_changes_the_loss_by_no_more_than_rounding(encoders):
-    order = np.random.default_rng(0).permutation(12)
-    turned = tuple(
-        replace(one, common=one.common[order], own=one.own[order], seconds=one.seconds[order])
-        for one in SOURCE.matrices
-    )
-    _, curve = pretrain(SPEC, encoders["cpu"], SOURCE, TrainingSettings(epochs=1))
-    _, other = pretrain(SPEC, encoders["cpu"], SampleSet(CPU, turned), TrainingSettings(epochs=1))
-    assert other[0].prl == pytest.approx(curve[0].prl, rel=1e-5)
-    assert other[0].opa == pytest.approx(curve[0].opa)
-
-
-def test_a_given_featuriser_is_taken_over_and_stays(encoders, source):
-    other = TrainingSettings(epochs=2, seed=9)
-    found, _ = pretrain(SPEC, encoders["cpu"], SOURCE, other, Session(featuriser_of=source))
-    assert found.card.trained_on == (SOURCE.card, SOURCE.card), "the featuriser's samples are named, too"
-    before, after = source.tensors(), found.tensors()
-    for name, array in after.items():
-        if name.startswith("network."):
-            assert np.array_equal(before[name], array) == name.startswith("network.featuriser."), name
-    with pytest.raises(ValueError, match="expected a featuriser of kind, sites and side"):
-        pretrain(BLIND, encoders["cpu"], SOURCE, other, Session(featuriser_of=source))
-
-
-def test_embeddings_are_made_once_for_all_trainings_with_one_featuriser(encoders, source, monkeypatch):
-    shared, embed, asked = Embeddings(), Network.embed, []
-    monkeypatch.setattr(Network, "embed", lambda self, pattern: asked.append(pattern) or embed(self, pattern))
-    alone, _ = fine_tune(source, encoders["tiles"], TARGET, TrainingSettings(epochs=1), Session(held_out=HELD))
-    assert len(asked) == 6
-    for _ in range(2):
-        session = Session(held_out=HELD, embeddings=shared)
-        tuned, curve = fine_tune(source, encoders["tiles"], TARGET, TrainingSettings(epochs=1), session)
-        assert same(tuned, alone)
-        assert curve[0].seconds > sum(shared.by(tuned.network)(one).seconds for one in TARGET.matrices)
-    assert len(asked) == 12
-    other = Network(SPEC, seed=5)
-    shared.by(other)(TARGET.matrices[0])
-    assert len(asked) == 13, "another featuriser sees the matrix anew"
