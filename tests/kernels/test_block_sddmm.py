@@ -9,7 +9,7 @@ from tables import TableTarget, every_instance, table_target
 
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.formats.bsr import BsrFormat
-from spmark.impls.kernels.block_sddmm import BLOCK_SDDMM, UNIT, BlockSddmmPlan, row_runs, strip_tasks
+from spmark.impls.kernels.block_sddmm import BLOCK_SDDMM, BlockSddmmPlan
 from spmark.impls.runtime.host.target import HostTarget
 from spmark.impls.runtime.template import Instance
 
@@ -70,42 +70,3 @@ def test_a_long_row_and_every_cut(block: int, units: int, target: TableTarget) -
 def test_one_column_and_no_columns_left_over(width: int, target: TableTarget) -> None:
     check(Problem(Op.SDDMM, random_csr(40, 1, [1, 0, 1, 1] * 10), width, DType.FLOAT16), 16, target)
     check(Problem(Op.SDDMM, random_csr(1, 40, [25]), width, DType.FLOAT16, True), 32, target)
-
-
-@pytest.mark.parametrize("block", [16, 32])
-def test_row_runs_find_every_non_zero(block: int) -> None:
-    held = BsrFormat.from_csr(PARTIAL, block, block)
-    starts, masks = row_runs(held)
-    bits = (masks[:, None] >> np.arange(block, dtype=np.uint32)) & 1
-    position = starts[:, None] + np.cumsum(bits, axis=1) - bits
-    assert bits.sum() == PARTIAL.nnz
-    np.testing.assert_array_equal(position.reshape(-1)[held.positions], np.arange(PARTIAL.nnz))
-    assert bits.reshape(-1)[held.positions].all()
-
-
-@pytest.mark.parametrize("together", [1, 4])
-@pytest.mark.parametrize("units", [1, 2, 7])
-@pytest.mark.parametrize("block", [16, 32])
-def test_tasks_take_every_block_once_for_each_strip(block: int, units: int, together: int) -> None:
-    held = BsrFormat.from_csr(PARTIAL, block, block)
-    seen = []
-    for row, first, end, before, *columns in strip_tasks(held, units, together).tolist():
-        assert 0 < end - first <= units * UNIT // block
-        assert before == (first - held.indptr[row // block]) * block
-        ahead = held.indices[first : min(end, first + 2 * UNIT // block)].tolist()
-        assert columns[: len(ahead)] == ahead
-        assert not any(columns[len(ahead) :])
-        seen += [(row, b) for b in range(first, end)]
-    expected = [
-        (row, b)
-        for row in range(0, PARTIAL.num_rows, 16)
-        for b in range(held.indptr[row // block], held.indptr[row // block + 1])
-    ]
-    assert sorted(seen) == expected
-
-
-def test_pieces_of_neighbouring_strips_stand_together() -> None:
-    held = BsrFormat.from_csr(random_csr(128, 256, [256] * 128), 16, 16)
-    tasks = strip_tasks(held, 4, 4)
-    assert tasks[:6, 0].tolist() == [0, 16, 32, 48, 0, 16]
-    assert tasks[:6, 3].tolist() == [0, 0, 0, 0, 128, 128]

@@ -104,11 +104,3 @@ def test_parts_of_one_body_are_refused(target: TableTarget) -> None:
     parts = decompose(MATRIX, [Buckets(32, fold=False), Buckets(8)])
     with pytest.raises(BuildError, match="at most one part for each body, found ell_buckets, ell_buckets"):
         ComposedPlan(problem, target, parts, {}, vector=8, lanes=8)
-
-
-def test_accounts(target: TableTarget) -> None:
-    plan = multiply(MATRIX, [BlockRule(16, 0.3), Buckets(4)], 8, target, 8, 8)
-    assert set(plan.phases_s) == {"convert", "upload", "compile"}
-    parts = decompose(MATRIX, [BlockRule(16, 0.3), Buckets(4)])
-    assert plan.stored == sum(part.held.stored for part in parts)
-    assert plan.device_bytes > 2 * plan.stored

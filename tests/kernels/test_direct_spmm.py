@@ -9,10 +9,8 @@ import pytest
 from problems import dense_operands, matrices, random_csr, run_checked
 from tables import TableTarget, every_instance, table_target
 
-from spmark.impls.core.errors import SpmarkError
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.kernels.direct_spmm import (
-    ROWS,
     SPMM_DIRECT,
     UNSPLIT,
     DirectPlan,
@@ -20,10 +18,6 @@ from spmark.impls.kernels.direct_spmm import (
     direct_deep,
     direct_instance,
     direct_starts,
-    direct_tiles,
-    lengths_to_split,
-    rows_of_blocks,
-    usual_length,
 )
 from spmark.impls.runtime.template import C_TYPES, Instance
 
@@ -71,20 +65,6 @@ def test_awkward_matrices(name: str, dtype: DType, target: TableTarget) -> None:
             run_checked(DirectPlan(problem, target, {}, longest=longest, **tile, **SCHEDULE), problem)
 
 
-@pytest.mark.parametrize("rows", ROWS)
-def test_a_group_of_a_long_row_leaves_all_of_its_rows_to_blocks(rows: int) -> None:
-    wanted = []
-    for first in range(0, MATRIX.num_rows, rows):
-        group = list(range(first, min(first + rows, MATRIX.num_rows)))
-        if any(MATRIX.row_lengths[row] > 32 for row in group):
-            wanted += group
-    found = rows_of_blocks(MATRIX, rows, 32)
-    assert sorted(found.tolist()) == wanted
-    assert (np.diff(MATRIX.row_lengths[found]) <= 0).all(), "the longest begin first"
-    assert found.dtype == np.int32
-    assert rows_of_blocks(MATRIX, rows, 130).size == 0
-
-
 def test_what_a_plan_holds_is_csr_and_the_list_of_long_rows(target: TableTarget) -> None:
     problem = Problem(Op.SPMM, MATRIX, 8)
     tile = {"vector": 4, "lanes": 4, **SCHEDULE}
@@ -94,18 +74,6 @@ def test_what_a_plan_holds_is_csr_and_the_list_of_long_rows(target: TableTarget)
     assert split.device_bytes == plain.device_bytes + 4 * int(np.count_nonzero(MATRIX.row_lengths > 64))
     assert all(one is other for one, other in zip(split.arrays, plain.arrays, strict=True))
     assert split.config == {**plain.config, "longest": 64}
-
-
-def test_operands_that_a_vector_does_not_fit_are_refused(target: TableTarget) -> None:
-    problem = Problem(Op.SPMM, MATRIX, 8)
-    plan = DirectPlan(problem, target, {}, vector=4, lanes=4, **SCHEDULE)
-    (dense,) = dense_operands(problem)
-    held = np.empty(dense.size + 4, np.float32)
-    aligned = -held.ctypes.data // 4 % 4
-    moved = held[(aligned + 1) % 4 :][: dense.size].reshape(dense.shape)
-    moved[:] = dense
-    with pytest.raises(SpmarkError, match="align"):
-        plan.run([moved], np.empty(problem.out_shape, np.float32))
 
 
 def test_sums_beyond_float16_become_infinity(target: TableTarget) -> None:
@@ -154,40 +122,3 @@ def test_schedules_are_few_and_legal(width: int, dtype: DType) -> None:
             assert width % one["vector"] == 0
             filled = one["vector"] * one["vectors"] * one["lanes"]
             assert filled <= width or (one["vectors"], one["lanes"]) == (1, 4)
-
-
-def test_many_rows_of_b_are_on_their_way_where_rows_are_long_enough() -> None:
-    def depths(mean: int, width: int) -> list[tuple[int, int, int]]:
-        problem = Problem(Op.SPMM, random_csr(40, 500, [mean] * 40), width)
-        return [(one["lanes"], one["parts"], one["unroll"]) for one in direct_deep(problem)]
-
-    assert depths(20, 32) == [(4, 8, 4), (4, 4, 4), (8, 1, 8), (8, 4, 4), (8, 2, 4)]
-    assert depths(20, 128) == [(16, 1, 8), (16, 2, 4), (32, 1, 8)]
-    assert depths(3, 128) == depths(20, 33) == []
-
-
-def test_tiles_cover_the_row_first() -> None:
-    found = [(one["lanes"], one["vectors"]) for one in direct_tiles(128, DType.FLOAT32)]
-    assert found == [(32, 1), (16, 2), (16, 1), (8, 2), (8, 1), (4, 2), (4, 1)]
-    assert direct_tiles(6, DType.FLOAT16)[0] == {"vector": 1, "vectors": 1, "lanes": 4}
-
-
-def test_short_rows_may_share_a_group_and_long_ones_are_split_at_two_lengths() -> None:
-    def offered(lengths: list[int], name: str) -> set[int]:
-        problem = Problem(Op.SPMM, random_csr(40, 900, lengths), 128)
-        return {direct_starts(problem)[0][name], *direct_axes(problem)[name]}
-
-    assert offered([5] * 40, "rows") == {1, 2, 4}
-    assert offered([40] * 40, "rows") == {1}
-    assert offered([40] * 40, "longest") == {UNSPLIT}
-    # The mean is 61.5; 8 means are less than the longest row.
-    assert offered([40] * 39 + [900], "longest") == {92, 123, 184, 246, 369, 492, UNSPLIT}
-    assert lengths_to_split(random_csr(2, 900, [1, 10])) == (8, UNSPLIT)
-    assert usual_length(random_csr(40, 900, [40] * 39 + [900])) == 246
-    assert usual_length(random_csr(40, 900, [40] * 40)) == UNSPLIT
-
-
-def test_empty_rows_make_no_row_long() -> None:
-    few_filled = random_csr(40, 900, [0] * 30 + [10] * 9 + [50])
-    assert usual_length(few_filled) == UNSPLIT  # four times 14, where 3.5 is the mean of all rows
-    assert lengths_to_split(few_filled) == (21, 28, 42, UNSPLIT)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -11,16 +10,12 @@ from numpy.typing import NDArray
 from problems import dense_operands, random_csr
 from tables import TableTarget, table_target
 
-from spmark.impls.core.errors import BuildError
 from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.core.tolerance import tolerance
-from spmark.impls.formats.decompose import decompose
 from spmark.impls.formats.hyb import HybFormat
-from spmark.impls.formats.rules import BlockRule, Buckets, Remainder
 from spmark.impls.kernels import shared_rows
-from spmark.impls.kernels.composed import ComposedPlan
-from spmark.impls.kernels.ell_buckets import NEVER, SPMM_ELL_BUCKETS, EllBucketsPlan, block_ranges
+from spmark.impls.kernels.ell_buckets import NEVER, SPMM_ELL_BUCKETS, EllBucketsPlan
 from spmark.impls.kernels.zeroing import RowZeroing
 from spmark.impls.runtime.target import Kernel
 from spmark.impls.runtime.template import C_TYPES
@@ -101,20 +96,6 @@ def test_widths_between_the_powers_of_two(
     plan.run(operands, out)
     assert reference(problem, operands).max_error(out) <= tolerance(problem)
     assert plan.deterministic == (max_width >= 200)
-
-
-@pytest.mark.parametrize(("width", "team", "spread"), [(24, 2, False), (48, 2, True), (48, 4, False), (96, 4, True)])
-def test_a_row_is_spread_where_every_group_has_whole_units(width: int, team: int, spread: bool) -> None:
-    held = HybFormat.from_csr(random_csr(9, 200, [width] * 9), 1, 128, thirds=True)
-    ranges = block_ranges(held, 4 * team, 64, team=team, spread=16)
-    assert set(ranges[:, 3].tolist()) == {width + (1 << 25) * spread}
-
-
-def test_a_bucket_as_wide_as_a_mark_is_refused() -> None:
-    held = HybFormat.from_csr(random_csr(1, 9, [9]), 1, 16)
-    wide = replace(held, buckets=(replace(held.buckets[0], width=NEVER),))
-    with pytest.raises(BuildError, match="narrower than 16,777,216 elements, found one of 16,777,216"):
-        block_ranges(wide, 4, 64)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -214,16 +195,3 @@ def test_only_rows_that_are_added_into_are_cleared(
     workspace = [(DType.FLOAT32, list(range(len(shared))))] if shared else []
     assert cleared.lists == [(DType.FLOAT32, shared), (DType.FLOAT16, []), *workspace]
     assert len(shared) < matrix.num_rows / 2
-
-
-def test_a_composition_clears_only_empty_rows_and_its_workspace(
-    target: TableTarget, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    matrix = random_csr(64, 64, [64] * 16 + [3] * 20 + [0] * 20 + [9] * 8)
-    cleared = Cleared(monkeypatch)
-    problem = Problem(Op.SPMM, matrix, 8, DType.FLOAT16)
-    for rules, shared in (([BlockRule(16, 0.5), Buckets(8)], 8), ([BlockRule(16, 0.5), Remainder()], 0)):
-        cleared.lists.clear()
-        ComposedPlan(problem, target, decompose(matrix, rules), {}, vector=8, lanes=8)
-        workspace = [(DType.FLOAT32, list(range(shared)))] if shared else []
-        assert cleared.lists == [(DType.FLOAT16, list(range(36, 56))), *workspace]

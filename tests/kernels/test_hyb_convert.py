@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from problems import matrices, random_csr, run_checked
+from problems import matrices, random_csr
 
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.formats.hyb import HybFormat
-from spmark.impls.formats.pieces import partition_columns
-from spmark.impls.kernels.ell_buckets import EllBucketsPlan
-from spmark.impls.kernels.hyb_convert import HybConverter, spans
+from spmark.impls.kernels.hyb_convert import HybConverter
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.target import open_target
 
@@ -45,48 +43,6 @@ def test_the_same_bits_as_the_host(matrix: Csr, dtype: DType) -> None:
     np.testing.assert_array_equal(indices, expected.indices)
     assert converter.device_bytes == matrix.nnz * (4 + dtype.itemsize)
     assert set(converter.phases_s) == {"compile", "upload", "convert"}
-
-
-def test_pieces_are_cut_once_for_all_widths(monkeypatch: pytest.MonkeyPatch) -> None:
-    cut = []
-
-    def counted(matrix: Csr, partitions: int) -> object:
-        cut.append(partitions)
-        return partition_columns(matrix, partitions)
-
-    monkeypatch.setattr("spmark.impls.kernels.hyb_convert.partition_columns", counted)
-    matrix = special_csr()
-    converter = HybConverter(Problem(Op.SPMM, matrix, 8), open_target(find("host-simt")))
-    for partitions, max_width in ((2, 8), (2, 16), (1, 8), (1, 4), (2, 8)):
-        converter.convert(partitions, max_width)
-    assert cut == [2, 1, 2]
-
-
-@pytest.mark.parametrize("form", FORMS, ids=str)
-def test_spans_cover_every_element_once(form: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spmark.impls.kernels.hyb_convert._SPAN", 64)
-    layout = HybFormat.from_csr(special_csr(), *form)
-    covered = [
-        (first + row, base * 8 + row * width, width)
-        for first, rows, base, width in spans(layout).tolist()
-        for row in range(rows)
-    ]
-    expected = [
-        (bucket.first + row, bucket.base + row * bucket.width, bucket.width)
-        for bucket in layout.buckets
-        for row in range(bucket.count)
-    ]
-    assert covered == expected
-
-
-@pytest.mark.parametrize("dtype", list(DType))
-def test_a_plan_takes_what_was_converted(dtype: DType) -> None:
-    problem = Problem(Op.SPMM, matrices()["empty_rows"], 20, dtype)
-    target = open_target(find("host-simt"))
-    layout, arrays = HybConverter(problem, target).convert(2, 4)
-    held = HybFormat.from_layout(problem.matrix, layout)
-    plan = EllBucketsPlan(problem, target, held, {}, vector=4, lanes=8, work=16, threads=128, arrays=arrays)
-    run_checked(plan, problem)
 
 
 def test_illegal_forms_are_refused() -> None:

@@ -11,7 +11,7 @@ from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.core.tolerance import tolerance
 from spmark.impls.formats.srbcrs import SrBcrsFormat
-from spmark.impls.kernels.panel_spmm import SPMM_PANELS, PanelSpmmPlan, panel_heads, transposed_pieces
+from spmark.impls.kernels.panel_spmm import SPMM_PANELS, PanelSpmmPlan
 from spmark.impls.runtime.template import Instance
 
 RANDOM = np.random.default_rng(6)
@@ -41,22 +41,6 @@ def test_every_instance(instance: Instance, name: str, target: TableTarget) -> N
         assert reference(problem, operands).max_error(out) <= tolerance(problem)
         assert plan.config == {"tile": tile, "turned": turned}
         assert (plan.stored, plan.deterministic) == (held.stored, True)
-
-
-def test_pieces_are_what_lanes_hold() -> None:
-    values = RANDOM.standard_normal((3, 8, 16)).astype(np.float32)
-    pieces = transposed_pieces(values)
-    for lane in range(32):
-        g, t = lane // 4, lane % 4
-        # Registers of the second operand: columns (of A) 2t and 2t + 1, then those plus 8, of row g.
-        expected = values[2, g, [2 * t, 2 * t + 1, 2 * t + 8, 2 * t + 9]]
-        np.testing.assert_array_equal(pieces[2, lane], expected.astype(np.float16))
-
-
-def test_heads_put_long_panels_first() -> None:
-    indptr = np.array([0, 2, 2, 7, 10], np.int32)
-    assert panel_heads(indptr, turned=False).tolist() == [[2, 2, 5, 0], [3, 7, 3, 0], [0, 0, 2, 0], [1, 2, 0, 0]]
-    assert panel_heads(indptr, turned=True)[:, 3].tolist() == [0, 1, 0, 0]
 
 
 def test_other_groups_are_refused(target: TableTarget) -> None:

@@ -10,7 +10,7 @@ import pytest
 from problems import dense_operands, random_csr, run_checked
 from tables import TableTarget, every_instance, table_target
 
-from spmark.impls.core.errors import BuildError, OperandError
+from spmark.impls.core.errors import BuildError
 from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.core.tolerance import tolerance
@@ -106,13 +106,6 @@ def test_tiles_hold_a_row_and_have_a_kernel(width: int, dtype: DType) -> None:
         assert is_offered(width, dtype, {**tile, "searched": False})
 
 
-def test_common_widths_have_tiles_and_a_wide_row_has_none() -> None:
-    for dtype in DType:
-        for width in (32, 128, 512):
-            assert 2 <= len(run_tiles(width, dtype)) <= 12
-        assert run_tiles(4096, dtype) == []
-
-
 def test_the_schedule_says_which_kernel(target: TableTarget) -> None:
     problem = Problem(Op.SDDMM, MATRIX, 32)
     csr = {"vector": 4, "lanes": 8, "batch": 4, "searched": False}
@@ -136,18 +129,6 @@ def test_what_does_not_fit_is_refused(width: int, changed: dict[str, int], words
     schedule = {"vector": 4, "vectors": 1, "lanes": 8, "batch": 4, "parts": 1, "early": False, "searched": False}
     with pytest.raises(BuildError, match=words):
         SddmmRunsPlan(Problem(Op.SDDMM, MATRIX, width), target, {}, **{**schedule, "run": 8, **changed})
-
-
-def test_misaligned_operands_are_refused(target: TableTarget) -> None:
-    problem = Problem(Op.SDDMM, MATRIX, 32)
-    (tile, *_) = run_tiles(32, DType.FLOAT32)
-    plan = SddmmRunsPlan(problem, target, {}, **tile, searched=False, run=8)
-    left, right = dense_operands(problem)
-    shifted = np.empty(right.size + 5, np.float32)[1:]
-    shifted = shifted[(-shifted.ctypes.data // 4) % 4 + 1 :][: right.size].reshape(right.shape)
-    shifted[:] = right
-    with pytest.raises(OperandError, match="multiple of 16 bytes"):
-        plan.run((left, shifted), np.empty(problem.out_shape, np.float32))
 
 
 @pytest.mark.gpu

@@ -13,7 +13,7 @@ from spmark.impls.core.operators import Reference, reference
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.core.tolerance import tolerance
 from spmark.impls.formats.tiles import TileFormat
-from spmark.impls.kernels.tile_float import SPMM_TILES_FLOAT, split_pieces
+from spmark.impls.kernels.tile_float import SPMM_TILES_FLOAT
 from spmark.impls.kernels.tile_spmm import TileSpmmPlan
 from spmark.impls.kernels.tile_tasks import ALONE, MOST
 from spmark.impls.runtime.template import Instance
@@ -75,16 +75,6 @@ def test_long_sums_are_as_accurate_as_float32(target: TableTarget) -> None:
 def test_extremes(matrix: Csr, target: TableTarget) -> None:
     for share in (1.0, 0.5):
         multiply(matrix, share, 32, target)
-
-
-def test_lanes_hold_each_element_once() -> None:
-    values = np.arange(512, dtype=np.float32).reshape(2, 16, 16)
-    pieces = split_pieces(values)
-    for half in range(2):
-        for lane in range(32):
-            g, t = divmod(lane, 4)
-            found = [values[1, g + 8 * side, 8 * half + 2 * t + k] for side in range(2) for k in range(2)]
-            assert pieces[1, half, lane].tolist() == found
 
 
 def test_refuses(target: TableTarget) -> None:

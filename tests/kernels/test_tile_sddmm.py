@@ -15,7 +15,7 @@ from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.core.tolerance import tolerance
 from spmark.impls.formats.tiles import BLOCK, RUN, Selection, TileFormat
-from spmark.impls.kernels.tile_sddmm import SDDMM_TILES, TileSddmmPlan, strip_tasks
+from spmark.impls.kernels.tile_sddmm import SDDMM_TILES, TileSddmmPlan
 from spmark.impls.runtime.template import Instance
 
 target = table_target(SDDMM_TILES)
@@ -88,13 +88,6 @@ def test_an_order_of_tiles_is_another_and_spares_positions(target: TableTarget) 
     swapped = in_tiles.order.copy()
     swapped[[3, 90]] = swapped[[90, 3]]
     assert truth.max_error(truth.select(problem, out, swapped)) > 0.01
-
-
-def test_tasks_cut_panels() -> None:
-    indptr = np.array([0, 1, 9, 12], np.int32)
-    tasks = strip_tasks(indptr, 4)
-    assert tasks[:, :3].tolist() == [[0, 0, 1], [1, 1, 5], [1, 5, 9], [2, 9, 12]]
-    assert strip_tasks(indptr, 8)[3, 0] == -1
 
 
 def test_refuses(target: TableTarget) -> None:

@@ -15,7 +15,7 @@ from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.core.tolerance import tolerance
 from spmark.impls.formats.tiles import BLOCK, ELL, RUN, Selection, TileFormat
 from spmark.impls.kernels.tile_spmm import AHEAD, HEIGHTS, SPMM_TILES, TileSpmmPlan
-from spmark.impls.kernels.tile_tasks import ALONE, MOST, Panels, panel_tasks
+from spmark.impls.kernels.tile_tasks import ALONE, MOST, Panels
 from spmark.impls.runtime.template import Instance
 
 target = table_target(SPMM_TILES)
@@ -163,38 +163,6 @@ def test_who_brings_the_last_of_three_pieces_adds_up(
     matrix = random_csr(8, columns, [*[20] * 7, columns])
     plan = multiply(matrix, select(matrix, 1.0, height=8), 8, target, vector=8, lanes=8)
     assert plan.deterministic
-
-
-@pytest.mark.parametrize("alone", ALONE)
-def test_every_group_is_one_warps(alone: int) -> None:
-    counts = np.array([1, 4, 5, 16, 17, 4 * MOST, 4 * MOST + 1, 900, 2])
-    indptr = np.append(0, np.cumsum(counts)).astype(np.int32)
-    tasks, pieces = panel_tasks(indptr, alone)
-    assert tasks.shape[0] % 4 == 0
-    seen = np.zeros(indptr[-1], np.int64)
-    for panel, first, stop, shared in tasks:
-        if panel < 0:
-            assert first == stop
-            continue
-        assert indptr[panel] <= first <= stop <= indptr[panel + 1]
-        assert stop - first <= (MOST if shared else alone)
-        assert (shared > 0) == (counts[panel] > alone)
-        assert shared <= pieces[panel]
-        seen[first:stop] += 1
-    assert (seen == 1).all()
-    assert pieces.tolist() == np.maximum(1, -(-counts // (4 * MOST))).tolist()
-    blocks = tasks.reshape(-1, 4, 4)
-    together = blocks[blocks[:, 0, 3] > 0]
-    assert (together[:, :, 3] == together[:, :1, 3]).all()
-    assert (together[:, :, 0] == together[:, :1, 0]).all()
-
-
-def test_as_many_groups_ahead_as_there_is_room_for(target: TableTarget) -> None:
-    full = random_csr(32, 64, [20] * 32)
-    for width, (most, fewer) in ((24, AHEAD[4]), (64, AHEAD[8])):
-        for share, shallow, expected in ((1.0, False, most), (1.0, True, fewer), (0.5, True, most)):
-            plan = multiply(full, select(full, share), width, target, vector=8, lanes=8, shallow=shallow)
-            assert plan.config["ahead"] == expected
 
 
 def test_refuses(target: TableTarget) -> None:
