@@ -10,7 +10,7 @@ from cell_format import CellFormat
 from problems import matrices, random_csr
 
 from spmark.impls.core.problem import Csr
-from spmark.impls.liteform.cost import POWERS, BucketCounts, costs, count, power_of
+from spmark.impls.liteform.cost import POWERS, BucketCounts, costs, count
 
 RNG = np.random.default_rng(5)
 SAMPLES = {
@@ -57,15 +57,6 @@ def test_the_cost_is_the_count_of_loads_and_stores(name: str, partitions: int, b
         assert table[np.arange(partitions), powers].sum() == expected
 
 
-def test_caps_beyond_the_longest_row_cost_nothing_that_can_be_chosen() -> None:
-    counts = count(SAMPLES["empty_rows"], 1)
-    table = costs(counts, 8)
-    assert np.isfinite(table[0, : counts.widest[0] + 1]).all()
-    assert np.isinf(table[0, counts.widest[0] + 1 :]).all()
-    nothing = costs(count(matrices()["no_nonzeros"], 2), 8)
-    assert nothing[:, 0].tolist() == [0, 0]
-
-
 def slow_counts(matrix: Csr, partitions: int) -> BucketCounts:
     span = -(-matrix.num_cols // partitions)
     rows, slots, folded, bound, longer, split, split_slots = np.zeros((7, partitions, POWERS), np.int64)
@@ -103,38 +94,3 @@ def test_counts_are_those_of_a_slow_loop(name: str, partitions: int) -> None:
     found, expected = count(SAMPLES[name], partitions), slow_counts(SAMPLES[name], partitions)
     for field in FIELDS:
         assert np.array_equal(getattr(found, field), getattr(expected, field)), field
-
-
-def test_several_tasks_count_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    matrix = SAMPLES["long_rows"]
-    alone = count(matrix, 3)
-    monkeypatch.setattr("spmark.impls.liteform.cost._SHARE", 1000)
-    monkeypatch.setattr("spmark.impls.liteform.cost.cores", lambda: 5)
-    together = count(matrix, 3)
-    for field in FIELDS:
-        assert np.array_equal(getattr(alone, field), getattr(together, field)), field
-
-
-def test_without_columns_the_rest_is_the_same() -> None:
-    whole, part = count(SAMPLES["long_rows"], 3), count(SAMPLES["long_rows"], 3, columns=False)
-    for field in FIELDS:
-        if field.startswith("columns"):
-            assert getattr(part, field) is None
-        else:
-            assert np.array_equal(getattr(part, field), getattr(whole, field)), field
-    with pytest.raises(ValueError, match="count them with columns=True"):
-        costs(part, 32)
-
-
-def test_the_public_count_of_rows_is_an_upper_bound() -> None:
-    counts = count(SAMPLES["long_rows"], 2)
-    bounded, exact = costs(counts, 64, bound=True), costs(counts, 64)
-    finite = np.isfinite(exact)
-    assert (bounded[finite] >= exact[finite]).all()
-    assert (bounded[finite] > exact[finite]).any()
-
-
-@pytest.mark.parametrize("width", [0, 3, 2048])
-def test_illegal_widths_are_refused(width: int) -> None:
-    with pytest.raises(ValueError, match=f"found {width}"):
-        power_of(width)

@@ -7,7 +7,6 @@ import pytest
 from problems import random_csr
 
 from spmark.impls.core.problem import Csr, Op, Problem
-from spmark.impls.liteform.cost import costs, count
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.plan import LiteForm
 from spmark.impls.liteform.predictor import SHIPPED, find
@@ -16,17 +15,6 @@ from spmark.impls.table import cost_model
 
 RNG = np.random.default_rng(5)
 DEVICE = find_device("host-simt")
-LONG_ROWS = random_csr(30, 3000, RNG.integers(0, 2600, 30).tolist())
-
-
-def test_the_cost_is_the_sum_over_capped_partitions() -> None:
-    problem = Problem(Op.SPMM, LONG_ROWS, 16)
-    configs = [{"partitions": p, "max_width": w} for p in (1, 4) for w in (2, 64)]
-    scores = cost_model(LiteForm(), "cost", DEVICE).score(problem, [*configs, {"format": "csr"}])
-    counts = count(problem.matrix, 4)
-    assert scores[2] == costs(counts, 16)[np.arange(4), counts.widest.clip(max=1)].sum()
-    assert scores.shape == (5,)
-    assert np.isnan(scores).tolist() == [False] * 4 + [True]
 
 
 @pytest.mark.parametrize(
@@ -59,10 +47,3 @@ def test_votes_are_shared_among_formats_and_partitions() -> None:
     assert (scores[len(cells)] <= -0.5) == (not predictor.pays(features, 128))
     assert classes[int(np.argmin(scores[: len(cells)]))] == predictor.partitions.predict(features.partitions(128))
     assert scores[-1] == 0
-
-
-def test_outside_of_the_training_range_one_partition_is_certain() -> None:
-    problem = Problem(Op.SPMM, random_csr(7, 5, [1, 0, 0, 5, 2, 0, 1]), 3)
-    assert find(SHIPPED).outside(Features.of(problem.matrix), 3)
-    configs = [{"format": "cell", "partitions": 1}, {"partitions": 2}, {"format": "csr"}]
-    assert cost_model(LiteForm(), "forests", DEVICE).score(problem, configs).tolist() == [-1, 0, 0]

@@ -15,13 +15,12 @@ from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.core.tolerance import tolerance
 from spmark.impls.formats.nearness import near_order
-from spmark.impls.formats.tiles import BLOCK, TileFormat
+from spmark.impls.formats.tiles import TileFormat
 from spmark.impls.liteform import dense
 from spmark.impls.liteform import dense_plan as made
 from spmark.impls.liteform.composition import BucketOrder
-from spmark.impls.liteform.dense import LEAST_LOADS, MOST_READS, alone_of, pays, refusal, selection_of, windows_of
+from spmark.impls.liteform.dense import MOST_READS, pays, refusal, selection_of, windows_of
 from spmark.impls.liteform.plan import LiteForm
-from spmark.impls.liteform.stores import CellStores
 from spmark.impls.runtime.device import find as find_device
 
 RNG = np.random.default_rng(21)
@@ -62,14 +61,6 @@ def test_reads_are_those_of_a_slow_loop(name: str) -> None:
     assert windows_of(matrix).reads == min(each.reads for each in found)
 
 
-def test_many_tasks_count_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    matrix = random_csr(1000, 300, RNG.integers(0, 40, 1000).tolist())
-    expected = windows_of(matrix, BucketOrder.GIVEN).reads
-    monkeypatch.setattr(dense, "SHARE", 100)
-    monkeypatch.setattr(dense, "cores", lambda: 7)
-    assert windows_of(matrix, BucketOrder.GIVEN).reads == expected == slow_reads(matrix, np.arange(1000))
-
-
 @pytest.mark.parametrize("order", [BucketOrder.GIVEN, BucketOrder.GATHERED])
 @pytest.mark.parametrize("name", matrices())
 def test_tiles_are_the_matrix(name: str, order: BucketOrder) -> None:
@@ -106,13 +97,6 @@ def test_what_cannot_be_is_refused() -> None:
         LiteForm(dense="always", partitions=2)
     with pytest.raises(ValueError, match="expected alone to be one of"):
         LiteForm(alone=5)
-
-
-def test_without_a_gpu_nothing_is_measured() -> None:
-    plan = LiteForm(format="cell", partitions=1, dense="measured").build(
-        Problem(Op.SPMM, MIXED, 32, DType.FLOAT16), HOST
-    )
-    assert "reads" not in plan.config
 
 
 class MadeUpTimes:
@@ -171,13 +155,6 @@ def test_what_windows_read_says_whether_pieces_pay(num_rows: int, monkeypatch: p
     assert not pays(matrices()["no_nonzeros"], 32)
 
 
-def test_small_products_stay_in_buckets() -> None:
-    band = banded(400, 40)
-    least = LEAST_LOADS // band.nnz
-    assert not pays(band, least - 8)
-    assert pays(band, least + 8)
-
-
 def test_windows_that_the_sample_leaves_out_count() -> None:
     band = banded(16 * 63, 40)  # every second window is asked first
     rows = np.repeat(np.arange(63) % 2 == 0, 16)
@@ -218,32 +195,3 @@ def test_pieces_are_taken_where_they_are_expected_to_pay(monkeypatch: pytest.Mon
         assert "reads" not in LiteForm(**{"format": "cell", "partitions": 1, **pinned}).build(problem, HOST).config
     for other in (Problem(Op.SPMM, band, 32, DType.FLOAT32), Problem(Op.SPMM, MIXED, 32, DType.FLOAT16)):
         assert "reads" not in LiteForm(format="cell", partitions=1).build(other, HOST).config
-
-
-def test_windows_that_read_too_much_make_no_plan() -> None:
-    scattered = random_csr(100, 400, [4] * 100)
-    problem = Problem(Op.SPMM, scattered, 32, DType.FLOAT16)
-    with pytest.raises(BuildError, match=r"expected windows that read at most 0\.5 rows"):
-        made.dense_plan(problem, None, {}, BucketOrder.AUTO, 0.5)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("windows", "width", "taken"), [(1056, 32, 16), (1055, 32, 4), (528, 128, 16), (527, 128, 4), (1056, 40, 16)]
-)
-def test_windows_that_fill_a_gpu_have_a_warp_each(windows: int, width: int, taken: int) -> None:
-    assert alone_of(windows, width, 132) == taken
-
-
-def test_blocks_hold_whole_windows() -> None:
-    matrix = random_csr(50, 40, [*[3] * 16, *[0] * 20, *[2] * 14])
-    selection = selection_of(matrix, windows_of(matrix, BucketOrder.GIVEN))
-    assert (selection.kind == BLOCK).all()
-    assert selection.window.tolist() == [0, 2, 3]
-    assert set(selection.owner.tolist()) == {0, 1, 2}
-
-
-def test_stores_of_an_earlier_version_are_refused() -> None:
-    problem = Problem(Op.SPMM, MIXED, 32, DType.FLOAT16)
-    before = {"format": "cell", "max_widths": "8", "dense": 0.6}
-    with pytest.raises(BuildError, match="config of an earlier version"):
-        CellStores().stores(LiteForm(), problem, HOST, before)

@@ -42,11 +42,3 @@ def test_pieces_win_within_the_bounds_and_hardly_ever_beyond(times: pd.DataFrame
     assert gains[within].min() > 0.95
     assert gains[~within].max() < 1.15
     assert np.exp(np.log(gains[~within]).mean()) < 0.85
-
-
-def test_the_share_of_a_warp_is_near_the_best_of_both(times: pd.DataFrame) -> None:
-    least = times[[BY_FOUR, BY_SIXTEEN]].min(axis=1)
-    by_rule, by_four, by_sixteen = (
-        np.exp(np.log(times[name] / least).mean()) for name in ("chosen", BY_FOUR, BY_SIXTEEN)
-    )
-    assert by_rule < 1.02 < by_sixteen < by_four

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -11,17 +9,14 @@ import pytest
 from problems import banded, dense_operands, matrices, random_csr
 
 from spmark.datasets.sweep import Sweep
-from spmark.impls.core.interfaces import Built
 from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.core.tolerance import tolerance
-from spmark.impls.kernels.direct_spmm import usual_length, usual_schedule
-from spmark.impls.kernels.hyb_convert import HybConverter
+from spmark.impls.kernels.direct_spmm import usual_length
 from spmark.impls.liteform import dense
 from spmark.impls.liteform import plan as plan_module
 from spmark.impls.liteform.compose import Choice, StoredAs, choose, estimated_blocks, fixed_form
-from spmark.impls.liteform.composition import run_lengths
-from spmark.impls.liteform.cost import BucketCounts, count
+from spmark.impls.liteform.cost import count
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.plan import LiteForm
 from spmark.impls.liteform.predictor import SHIPPED, find
@@ -39,7 +34,6 @@ from spmark.impls.liteform.schedule import (
 from spmark.impls.liteform.search import search, table_of
 from spmark.impls.liteform.weights import Weights
 from spmark.impls.runtime.device import find as find_device
-from spmark.impls.runtime.target import open_target
 
 RNG = np.random.default_rng(4)
 MATRIX = random_csr(90, 130, [*RNG.integers(0, 20, 88), 120, 97])
@@ -130,14 +124,6 @@ def test_as_published_no_table_of_a_gpu_is_asked(sweep: str, model: str, monkeyp
     assert plan.config["format"] in {"cell", "csr"}
 
 
-def test_the_fallback_is_told_by_the_plan() -> None:
-    problem = Problem(Op.SPMM, matrices()["one_by_one"], 32)
-    plan = LiteForm().build(problem, find_device("host-simt"))
-    assert plan.config["format"] == "cell"
-    assert "outside" in plan.config["fallback"]
-    assert plan.config["model"] == SHIPPED
-
-
 def test_blocks_are_taken_where_they_are_smaller() -> None:
     full, thin = blocked(0.9), blocked(0.05)
     assert estimated_blocks(full) == 8
@@ -164,12 +150,6 @@ def test_illegal_tunables_are_refused(config: dict[str, Any], message: str) -> N
         LiteForm(**config)
 
 
-def test_blocks_in_float32_are_unsupported() -> None:
-    reason = LiteForm(format="bsr").unsupported(Problem(Op.SPMM, MATRIX, 32), find_device("host-simt"))
-    assert reason is not None
-    assert "float16" in reason
-
-
 @pytest.mark.parametrize("width", [1, 3, 20, 33, 64, 130, 512])
 @pytest.mark.parametrize("dtype", list(DType))
 def test_schedules_fit_their_width(width: int, dtype: DType) -> None:
@@ -179,35 +159,6 @@ def test_schedules_fit_their_width(width: int, dtype: DType) -> None:
     assert chosen.vector * dtype.itemsize <= 16
     assert isinstance(chosen, CellSchedule)
     assert chosen.work == 64
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    ("config", "dtype"),
-    [
-        ({"format": "cell", "partitions": 1}, DType.FLOAT32),
-        ({"format": "cell", "order": "gathered", "cost": "paper"}, DType.FLOAT32),
-        ({"format": "csr"}, DType.FLOAT32),
-        ({"format": "bsr"}, DType.FLOAT16),
-    ],
-    ids=str,
-)
-def test_phases_add_up_to_the_build(config: dict[str, Any], dtype: DType) -> None:
-    lengths = np.random.default_rng(5).integers(0, 30, 20_000).tolist()
-    problem = Problem(Op.SPMM, random_csr(20_000, 5_000, lengths), 32, dtype)
-    device, shares = find_device("host-simt"), []
-    for _ in range(4):
-        started = perf_counter()
-        plan = LiteForm(**config).build(problem, device)
-        elapsed = perf_counter() - started
-        shares.append(sum(plan.phases_s.values()) / elapsed)
-    # A first build imports, and the host's scheduler may take what no phase can know of.
-    assert 0.9 <= max(shares) <= 1.0, shares
-
-
-def test_lists_of_widths_are_written_short() -> None:
-    assert run_lengths([32, 32, 16, 32]) == "32x2,16,32"
-    assert run_lengths([8]) == "8"
 
 
 def test_a_gpu_s_table_decides_cost_schedule_and_order(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,19 +215,6 @@ def test_a_gpu_s_table_says_where_csr_is_faster(monkeypatch: pytest.MonkeyPatch)
     assert LiteForm(format="csr").build(problem, device).config["format"] == "csr"
 
 
-def test_a_pinned_csr_takes_the_table_s_schedule_however_slow_or_the_kernel_s_rule(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    problem, device = Problem(Op.SPMM, MATRIX, 32), find_device("host-simt")
-    with_table(monkeypatch, direct=(direct_entry(DirectSchedule(4, 2), 0.7),))
-    assert LiteForm().build(problem, device).config["format"] == "cell"
-    config = LiteForm(format="direct").build(problem, device).config
-    assert (config["lanes"], config["vectors"]) == (4, 2)
-    with_table(monkeypatch)
-    config = LiteForm(format="direct").build(problem, device).config
-    assert {name: config[name] for name in usual_schedule(problem)} == usual_schedule(problem)
-
-
 @pytest.mark.parametrize("said", [StoredAs.CSR, StoredAs.CELL])
 def test_a_row_longer_than_a_multiprocessor_s_share_is_for_cell(
     monkeypatch: pytest.MonkeyPatch, said: StoredAs
@@ -330,27 +268,3 @@ def test_dense_pieces_come_before_csr(said: StoredAs, monkeypatch: pytest.Monkey
     with_table(monkeypatch, direct=(direct_entry(DirectSchedule(8)),))
     assert LiteForm().build(problem, device).config["format"] == "cell"
     assert LiteForm(dense="never").build(problem, device).config["format"] == "direct"
-
-
-@pytest.mark.parametrize("partitions", [1, 5])
-def test_distinct_columns_of_large_matrices_are_counted_where_the_matrix_is(
-    monkeypatch: pytest.MonkeyPatch, partitions: int
-) -> None:
-    matrix = random_csr(60, 400, np.random.default_rng(3).integers(0, 300, 60).tolist())
-    problem, target = Problem(Op.SPMM, matrix, 32), open_target(find_device("host-simt"))
-    chosen = LiteForm(format="cell", partitions=partitions, cost="paper")
-    on_host = chosen.build(problem, find_device("host-simt")).config
-    monkeypatch.setattr(plan_module, "_MANY", 0)
-    own = Built()
-    found = plan_module._counted(matrix, partitions, HybConverter(problem, target), own, columns=True)
-    expected = count(matrix, partitions)
-    for field in fields(BucketCounts):
-        np.testing.assert_array_equal(getattr(found, field.name), getattr(expected, field.name), field.name)
-    assert set(own.phases_s) == {"compile", "search"}
-    assert chosen.build(problem, find_device("host-simt")).config == on_host
-    # With fewer non-zeros than rows and columns to send, the host counts.
-    asked: list[int] = []
-    monkeypatch.setattr(plan_module, "ColumnBits", lambda *_: asked.append(1))
-    few = random_csr(60, 400, [2] * 60)
-    plan_module._counted(few, 1, HybConverter(Problem(Op.SPMM, few, 32), target), Built(), columns=True)
-    assert not asked

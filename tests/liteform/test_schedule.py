@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from spmark.impls.core.problem import DType
-from spmark.impls.kernels.ell_buckets import NEVER
 from spmark.impls.liteform.schedule import CellSchedule, ScheduleEntry, ScheduleTable, nearest, schedule_for
 
 ALONE = CellSchedule(4, 8, 16)
@@ -43,10 +42,3 @@ def test_groups_share_wide_rows_where_one_would_end_after_all_others(
     table = ScheduleTable(device="gpu", entries=(entry(nnz, max_width), entry(nnz * 4, max_width, SHARED)))
     monkeypatch.setattr("spmark.impls.liteform.schedule.table_for", lambda _: table)
     assert schedule_for("gpu", 64, DType.FLOAT32, nnz=nnz, max_width=max_width) == expected
-
-
-def test_a_table_without_shared_rows_serves_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = ScheduleTable(device="gpu", entries=(entry(1000, 512),))
-    monkeypatch.setattr("spmark.impls.liteform.schedule.table_for", lambda _: table)
-    chosen = schedule_for("gpu", 64, DType.FLOAT32, nnz=1000, max_width=512)
-    assert (chosen, chosen.together) == (ALONE, NEVER)

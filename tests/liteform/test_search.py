@@ -9,8 +9,7 @@ import pytest
 from problems import random_csr
 
 from spmark.impls.liteform.cost import costs, count
-from spmark.impls.liteform.search import Method, search, table_of
-from spmark.impls.liteform.weights import Weights, weighed
+from spmark.impls.liteform.search import Method, search
 
 RNG = np.random.default_rng(8)
 MATRICES = [
@@ -44,21 +43,7 @@ def test_bisection_ends_where_the_next_cap_is_no_cheaper(matrix) -> None:
         assert power == top or line[power] <= line[power + 1]
 
 
-def test_bisection_can_miss_the_least_cost() -> None:
-    line = np.full((1, 11), np.inf)
-    line[0, :6] = [1, 9, 8, 7, 5, 6]
-    assert search(line, np.array([5])).powers.tolist() == [0]
-    assert search(line, np.array([5]), Method.BINARY).powers.tolist() == [4]
-
-
 def test_of_equal_costs_the_wider_cap_is_taken() -> None:
     line = np.full((1, 11), np.inf)
     line[0, :4] = [5, 2, 2, 3]
     assert search(line, np.array([3])).powers.tolist() == [2]
-
-
-def test_without_weights_the_cost_is_the_paper_s() -> None:
-    counts = count(MATRICES[0], 2)
-    assert np.array_equal(table_of(counts, 32), costs(counts, 32))
-    weights = Weights(2.0, 0.5, 10.0, 1.0, 100.0)
-    assert np.array_equal(table_of(counts, 32, weights=weights), weighed(counts, 32, weights))

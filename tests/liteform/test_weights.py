@@ -42,28 +42,3 @@ def test_the_weighed_cost_is_the_count(name: str, tail_in_last: bool, thirds: bo
     assert np.isinf(table[0, top + 1 :]).all()
     for power in range(top + 1):
         assert table[0, power] == counted(SAMPLES[name], 17, power, tail_in_last, thirds=thirds), power
-
-
-def test_what_a_row_of_45_costs_by_hand() -> None:
-    """Under 64 it is one store and 48 slots instead of 64; under 16 three added stores and 48 slots either way."""
-    matrix = random_csr(1, 60, [45])
-    weights = Weights(atomic=3.0, slot=0.5, chain=0.0, beyond=0.0, launch=100.0)
-    powers, between = (weighed(count(matrix, 1, thirds=thirds), 10, weights)[0] for thirds in (False, True))
-    assert (powers[6], between[6]) == (2 * 64 + 10 * (1 + 32), 2 * 48 + 10 * (1 + 24))
-    assert powers[4] == between[4] == 2 * 48 + 10 * (1 + 3 * 3 + 24) + 100
-    # Under 32 the rest of 13 fits 16.
-    assert powers[5] == between[5] == 2 * 48 + 10 * (1 + 3 * 2 + 24) + 100
-
-
-def test_with_several_partitions_every_store_is_added() -> None:
-    counts = count(SAMPLES["wide"], 4)
-    free = Weights(atomic=0.0, slot=0.0, chain=0.0, beyond=0.0, launch=0.0)
-    unit = Weights(atomic=1.0, slot=0.0, chain=0.0, beyond=0.0, launch=0.0)
-    # Under the widest caps nothing is folded: every piece is one store.
-    at_widest = np.arange(4), counts.widest
-    stores = weighed(counts, 8, unit)[at_widest] - weighed(counts, 8, free)[at_widest]
-    assert np.array_equal(stores, 8.0 * counts.rows.sum(1))
-
-
-def test_nothing_costs_nothing() -> None:
-    assert weighed(count(matrices()["no_nonzeros"], 2), 8, WEIGHTS)[:, 0].tolist() == [0, 0]

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import stat
 from pathlib import Path
 
 import numpy as np
 import pytest
 from compilers import needs_compilers
-from problems import matrices, random_csr
+from problems import random_csr
 
 from spmark.impls.core.errors import CompileError
 from spmark.impls.lo_spmm import assemble as module
 from spmark.impls.lo_spmm.assemble import assemble
 from spmark.impls.lo_spmm.constraints import estimate_registers, register_cap
-from spmark.impls.lo_spmm.kernel import Ending, TileSchedule, UnrolledKernel, make_tiles
-from spmark.impls.lo_spmm.proxies import make_proxy
+from spmark.impls.lo_spmm.kernel import TileSchedule, UnrolledKernel, make_tiles
 from spmark.impls.lo_spmm.reorder import deal_rows
 from spmark.impls.runtime.compile import cache_folder
 
@@ -72,29 +69,6 @@ def test_a_cap_that_is_too_low_is_raised() -> None:
     assert binary.registers > 32
 
 
-def test_a_proxy_is_assembled_like_any_kernel() -> None:
-    kernel = layer(4, 1, 8, density=0.5)
-    proxy = make_proxy(kernel.tiles * 3, 0.5, [1], width=512, schedule=kernel.schedule, least_instructions=0)
-    assert len(proxy.tiles) < proxy.dispatch.size == 6
-    assert assemble(proxy, "sm_90", register_cap(4, 1, 8), workers=1).spill_bytes == 0
-
-
-@pytest.mark.parametrize(("cpt", "biased"), [(1, False), (4, False), (4, True)])
-def test_constants_of_empty_rows_need_no_more_registers(cpt: int, biased: bool) -> None:
-    """Forty of them in a tile of eight rows: without a bias, what is stored is the register that is always zero."""
-    full, empty = random_csr(8, 60, [20] * 8), random_csr(48, 60, [20] * 8 + [0] * 40)
-    needed = []
-    for matrix in (full, empty):
-        tiles = make_tiles(matrix, matrix.values, [np.arange(8, dtype=np.int32)])
-        bias = np.linspace(-1, 1, matrix.num_rows, dtype=np.float32) if biased else None
-        schedule, dispatch = TileSchedule(cpt, 8), np.arange(len(tiles), dtype=np.int32)
-        kernel = UnrolledKernel(tiles, dispatch, 64, schedule, ending=Ending(bias))
-        binary = assemble(kernel, "sm_90", register_cap(8, cpt, 8), workers=1)
-        assert binary.spill_bytes == 0
-        needed.append(binary.registers)
-    assert needed[1] <= needed[0] + 2
-
-
 def test_a_second_time_comes_from_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     first = assemble(layer(4, 1, 4), "sm_90", 40, workers=1)
     monkeypatch.setattr(module, "_run", lambda *_: pytest.fail("a tool was started"))
@@ -138,26 +112,3 @@ def test_a_tool_that_fails_leaves_the_cache_as_it_was(
             assemble(layer(2, 1, 4), "sm_90", 40, workers=1)
     assert {path: path.read_bytes() for path in entries()} == before
     assert assemble(layer(2, 1, 4), "sm_90", 40, workers=1).registers
-
-
-def test_a_full_disk_leaves_the_cache_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    assemble(layer(4, 1, 4), "sm_90", 40, workers=1)
-    before = {path: path.read_bytes() for path in entries()}
-
-    def full(self: Path, text: str) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_text", full)
-        with pytest.raises(CompileError, match="No space left on device"):
-            assemble(layer(2, 1, 4), "sm_90", 40, workers=1)
-    assert {path: path.read_bytes() for path in entries()} == before
-    assert assemble(layer(2, 1, 4), "sm_90", 40, workers=1).registers
-
-
-@pytest.mark.parametrize("name", ["one_by_one", "fully_dense"])
-def test_corner_matrices(name: str) -> None:
-    matrix = matrices()[name]
-    tiles = make_tiles(matrix, matrix.values, deal_rows(matrix, 8))
-    kernel = UnrolledKernel(tiles, np.arange(len(tiles), dtype=np.int32), 33, TileSchedule(1, 8))
-    assert assemble(kernel, "sm_90", register_cap(8, 1, 8), workers=os.cpu_count()).spill_bytes == 0

@@ -14,9 +14,9 @@ from problems import dense_operands, matrices, random_csr
 from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.core.tolerance import tolerance
-from spmark.impls.lo_spmm.emit_cuda import cuda_source, literal
-from spmark.impls.lo_spmm.emit_ptx import entry_ptx, function_ptx, head
-from spmark.impls.lo_spmm.kernel import NAME, Ending, TileSchedule, UnrolledKernel, make_tiles
+from spmark.impls.lo_spmm.emit_cuda import literal
+from spmark.impls.lo_spmm.emit_ptx import entry_ptx, function_ptx
+from spmark.impls.lo_spmm.kernel import NAME, TileSchedule, UnrolledKernel, make_tiles
 from spmark.impls.lo_spmm.plan import LoSpmm
 from spmark.impls.lo_spmm.reorder import deal_rows
 from spmark.impls.runtime.device import find
@@ -78,52 +78,6 @@ def test_ptx_does_every_product_once(name: str, schedule: TileSchedule) -> None:
     assert not found
 
 
-@pytest.mark.parametrize("ending", [Ending(), Ending(np.array([0.5, -2, -0.5, 3, 1], np.float32), relu=True)], ids=str)
-def test_constants_are_stored_while_the_first_loads_are_on_their_way(ending: Ending) -> None:
-    """One tile of two rows, three that are empty: no sum, no product and one register is theirs."""
-    matrix = random_csr(5, 20, [0, 9, 0, 12, 0])
-    tiles = make_tiles(matrix, matrix.values, deal_rows(matrix, 8))
-    kernel = UnrolledKernel(tiles, np.zeros(1, np.int32), 8, TileSchedule(2, 4), ending=ending)
-    assert kernel.tile_rows == 2
-    lines = function_ptx(kernel, 0).splitlines()
-    stores = [at for at, line in enumerate(lines) if "%z, %z" in line]
-    loads = [at for at, line in enumerate(lines) if LOAD.search(line)]
-    assert loads[3] < stores[0]
-    assert stores[-1] < min(at for at, line in enumerate(lines) if FMA.search(line))
-    assert stores[-1] < loads[4]
-    held, found = np.float32(np.nan), []
-    for line in lines:
-        if constant := re.search(r"mov\.f32 %z, 0f([0-9A-F]{8});", line):
-            held = np.array(int(constant[1], 16), np.uint32).view(np.float32)[()]
-        elif "%z" in line and (store := STORE.search(line)):
-            found.append((int(store[1]) // 32, held))
-    assert found == [(0, ending.of_empty(0)), (2, ending.of_empty(2)), (4, ending.of_empty(4))]
-    assert [value for _, value in found] == ([0.5, 0, 1] if ending.relu else [0, 0, 0])
-    assert sum("mov.f32 %z" in line for line in lines) == (3 if ending.relu else 1)
-    assert sum(".reg .f32 %s<4>;" in line for line in lines) == 1
-
-
-def test_ptx_entry_reaches_the_function_of_every_block() -> None:
-    matrix = matrices()["under_32_rows"]
-    kernel = kernel_of(matrix, 2, 24, TileSchedule(2))
-    shared = UnrolledKernel(kernel.tiles, np.array([2, 0, 2, 1], np.int32), 24, kernel.schedule)
-    text = entry_ptx(shared, "sm_90")
-    assert ".branchtargets L2, L0, L2, L1;" in text
-    assert re.findall(r"C(\d):\n  call tile_(\d), \(%rd1, %rd2\);", text) == [("0", "0"), ("1", "1"), ("2", "2")]
-    assert "setp.ge.u32 %p, %r8, 24;" in text
-    assert "setp.ge.u32 %p, %r7, 4;" in text
-
-
-@pytest.mark.parametrize(("width", "asked"), [(24, True), (1 << 17, False)])
-def test_a_kernel_asks_for_its_code_and_for_a_small_operand(width: int, asked: bool) -> None:
-    kernel = kernel_of(matrices()["under_32_rows"], 2, width, TileSchedule(2))
-    text = entry_ptx(kernel, "sm_90")
-    assert len(re.findall(r"mov.u64 %rd4, tile_\d+;", text)) == len(kernel.tiles)
-    assert ("add.u64 %rd3, %rd1, %rd3;\n  prefetch.global.L2 [%rd3];" in text) == asked
-    cold = UnrolledKernel(kernel.tiles, kernel.dispatch, width, kernel.schedule, warm=False)
-    assert "prefetch" not in entry_ptx(cold, "sm_90")
-
-
 @pytest.mark.parametrize(
     ("arch", "followed", "begins"),
     [
@@ -150,22 +104,6 @@ def test_literals_of_ptx_keep_every_bit(value: np.float32) -> None:
     )
     ((*_, bits, _),) = FMA.findall(text)
     assert int(bits, 16) == value.view(np.uint32)
-
-
-@pytest.mark.parametrize(
-    ("arch", "version"),
-    [
-        ("sm_80", "7.0"),
-        ("sm_86", "7.1"),
-        ("sm_89", "7.8"),
-        ("sm_90", "7.8"),
-        ("sm_100", "8.6"),
-        ("sm_103", "8.8"),
-        ("sm_120", "8.7"),
-    ],
-)
-def test_ptx_asks_for_no_newer_language_than_it_needs(arch: str, version: str) -> None:
-    assert head(arch).splitlines() == [f".version {version}", f".target {arch}", ".address_size 64"]
 
 
 @pytest.mark.parametrize("value", AWKWARD)
@@ -226,10 +164,3 @@ def test_c_on_the_host(cpt: int, width: int, prefetch: int, cpl: int, together: 
     plan.run(operands, out)
     assert reference(problem, operands).max_error(out) <= tolerance(problem)
     assert plan.config["tile_width"] == 32 * cpt
-
-
-def test_c_says_what_the_paper_says() -> None:
-    kernel = kernel_of(matrices()["one_by_one"], 1, 8, TileSchedule(1))
-    text = cuda_source(kernel)
-    assert f"__launch_bounds__(threads, min_blocks)\n    {NAME}(" in text
-    assert text.count("__device__ void tile_") == 1

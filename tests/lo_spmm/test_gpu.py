@@ -11,11 +11,10 @@ import pytest
 from problems import random_csr
 
 from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.core.errors import BuildError, CompileError
+from spmark.impls.core.errors import CompileError
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.lo_spmm.constraints import Survivors
 from spmark.impls.lo_spmm.machine import Code, Emitter
-from spmark.impls.lo_spmm.proxies import LEAST_INSTRUCTIONS
 from spmark.impls.lo_spmm.reorder import Reordering
 from spmark.impls.lo_spmm.search import Pins, explore
 from spmark.impls.lo_spmm.space import TileSize
@@ -50,12 +49,6 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     monkeypatch.setattr(gpu, "make_code", make)
     monkeypatch.setattr(gpu, "_resized", lambda kernel, threads: kernel)
     return wanted
-
-
-def test_published_proxies_are_as_long_in_machine_code_as_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "is_assembled", lambda target, emitter: True)
-    ours, published = (kernels_of(True, as_published=as_published)._reduction for as_published in (False, True))
-    assert (ours.least_instructions, published.least_instructions) == (LEAST_INSTRUCTIONS, 0)
 
 
 @pytest.mark.parametrize("proxies", [False, True])
@@ -118,14 +111,3 @@ def test_what_cannot_be_made_is_made_once_and_told_by_each_of_its_candidates(
         with pytest.raises(CompileError, match="out of luck"):
             kernels.plan(config)
     assert tried == [8]
-
-
-def test_a_block_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
-    monkeypatch.setattr(gpu, "compile_many", lambda jobs, workers: None)
-    kernels = kernels_of(False)
-    monkeypatch.setattr(
-        gpu, "make_code", lambda kernel, target, emitter, blocks: Code(dict.fromkeys(blocks), 0, registers=255)
-    )
-    with pytest.raises(BuildError, match="expected at most 256 threads of 255 registers"):
-        kernels.plan(config_of(TileSize(8, 1024)))

@@ -79,14 +79,6 @@ def test_another_model_under_the_same_name_is_another_plan(tmp_path: Path) -> No
     assert len(paths) == 2
 
 
-def test_what_does_not_say_its_code_is_none() -> None:
-    cache = kept()
-    for more in ({}, {**CODE, "code_key": 5}, {**CODE, "size": {"tile_rows": 16}}):
-        cache.write(replace(KEPT, more=more))
-        assert cache.read() is not None
-        assert _read(cache) is None
-
-
 @pytest.mark.parametrize("damage", ["gone", "poisoned", "another's"])
 def test_a_plan_without_its_code_is_none(damage: str) -> None:
     cache = kept()

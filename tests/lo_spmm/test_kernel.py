@@ -60,22 +60,6 @@ def test_steps_load_before_use_and_keep_what_is_needed(prefetch: int, cpl: int) 
         assert entries == list(range(tile.nnz))
 
 
-def test_loads_run_ahead_as_far_as_registers_go() -> None:
-    tile = tiles_of("fully_dense", 16)[0]
-    ahead = [step.loads for step in steps(tile, TileSchedule(1, 8))]
-    assert ahead[0] == range(8)
-    assert ahead[1:4] == [range(8, 9), range(9, 10), range(10, 11)]
-
-
-def test_products_between_loads() -> None:
-    matrix = random_csr(4, 40, [40] * 4)
-    (tile,) = make_tiles(matrix, matrix.values, deal_rows(matrix, 4))
-    # Four products a column: with eight between loads every second column would bring one, until none is left ahead.
-    columns = [step.column for step in steps(tile, TileSchedule(1, 6, 8)) if step.loads and step.column]
-    assert columns[:4] == [2, 4, 6, 8]
-    assert max(np.diff([0, *columns])) <= 2
-
-
 @pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
 def test_weights_are_numbers(bad: float) -> None:
     matrix = random_csr(2, 4, [2, 1])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 from compilers import needs_compilers
@@ -15,7 +13,6 @@ from spmark.impls.core.problem import Op, Problem
 from spmark.impls.lo_spmm.assemble import assemble
 from spmark.impls.lo_spmm.constraints import register_cap
 from spmark.impls.lo_spmm.conv import ConvShape
-from spmark.impls.lo_spmm.emit_ptx import entry_ptx, function_ptx
 from spmark.impls.lo_spmm.kernel import Ending, TileSchedule, UnrolledKernel, make_tiles
 from spmark.impls.lo_spmm.layers import conv2d, fused_spmm
 from spmark.impls.lo_spmm.reorder import deal_rows
@@ -127,23 +124,6 @@ def conv_kernel(padding: int) -> UnrolledKernel:
     bias = np.linspace(-1, 1, 5, dtype=np.float32)
     dispatch = np.arange(len(tiles), dtype=np.int32)
     return UnrolledKernel(tiles, dispatch, conv.columns, TileSchedule(1, 4), conv=conv, ending=Ending(bias, relu=True))
-
-
-@pytest.mark.parametrize("padding", [0, 1])
-def test_ptx_of_a_convolution(padding: int) -> None:
-    kernel = conv_kernel(padding)
-    for number, tile in enumerate(kernel.tiles):
-        text = function_ptx(kernel, number)
-        offsets = [int(found) for found in re.findall(r"\[%rd1\+(\d+)\]", text)]
-        channel, tap = np.divmod(tile.cols, 9)
-        assert offsets == (4 * (channel * 56 + tap // 3 * 7 + tap % 3)).tolist()
-        guarded = [int(found) for found in re.findall(r"@%p(\d+) ld\.global", text)]
-        assert guarded == (tap.tolist() if padding else [])
-        starts = [int(bits, 16) for bits in re.findall(r"mov\.f32 %s\d+, 0f([0-9A-F]{8});", text)]
-        assert starts == kernel.ending.bias[tile.rows].view(np.uint32).tolist()  # type: ignore[index]
-        assert text.count("max.NaN.f32") == text.count("st.global") == tile.rows.size
-    area = {0: 3 * 3, 1: 4 * 4}[padding]
-    assert f"div.u32 %r10, %r8, {area};" in entry_ptx(kernel, "sm_90")
 
 
 @needs_compilers

@@ -53,13 +53,6 @@ def test_a_tile_that_does_not_fit_alone() -> None:
     check_fits(code(64), TileSize(16, 1024), TARGET)
 
 
-def test_blocks_that_were_compiled_by_themselves_have_registers_of_their_own() -> None:
-    each = Code({}, 0, 128, by_block={128: 128, 1024: 64})
-    check_fits(each, TileSize(16, 1024), TARGET)
-    check_fits(each, TileSize(16, 128), TARGET)
-    assert (each.registers_at(1024), each.registers_at(128), code(40).registers_at(7)) == (64, 128, 40)
-
-
 @needs_compilers
 @pytest.mark.parametrize(("threads", "cap"), [(32, 24), (64, 24), (256, 40), (1024, 64)])
 def test_launch_bounds_are_some_that_the_compiler_keeps(

@@ -11,9 +11,6 @@ import pytest
 from compilers import needs_compilers
 from problems import random_csr
 
-from spmark.datasets.cache import Cache
-from spmark.datasets.load import load_matrix
-from spmark.datasets.sweep import MatrixSpec
 from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.problem import Csr
 from spmark.impls.lo_spmm.assemble import assemble
@@ -24,10 +21,7 @@ from spmark.impls.lo_spmm.search import loads_in_flight
 from spmark.impls.runtime.toolchain import tool
 
 pytestmark = needs_compilers
-LEAST = 4
-"""Independent loads before the first use of any."""
 SECTION = re.compile(r"^\.text\.(tile_\d+):$(.*?)(?=^\s*\.section|\Z)", re.MULTILINE | re.DOTALL)
-LOAD = re.compile(r"LDG\.E\S*CONSTANT (R\d+), desc\[\S+\]\[(R\d+)\.64")
 PRODUCT = re.compile(r"FFMA\S* R\d+, .*? (-?[\d.]+(?:e[+-]?\d+)?), ")
 
 
@@ -56,27 +50,6 @@ def functions(matrix: Csr, rows: int, cpt: int, disassembler: Path, folder: Path
     found = {name: body.splitlines() for name, body in SECTION.findall(said)}
     assert len(found) == len(tiles)
     return found
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    ("layer", "rows", "cpt"),
-    [("resnet50_64x576@0.9", 16, 1), ("mobilenetv2_576x96@0.9", 12, 2), ("shufflenetv2_232x232@0.9", 8, 4)],
-)
-def test_loads_are_on_their_way_before_the_first_is_used(
-    layer: str, rows: int, cpt: int, disassembler: Path, tmp_path: Path
-) -> None:
-    matrix = load_matrix(MatrixSpec(source="dnn_layers", name=layer), Cache.default(), 0).csr
-    for body in functions(matrix, rows, cpt, disassembler, tmp_path).values():
-        ahead = []
-        for line in body:
-            if PRODUCT.search(line):
-                break
-            if load := LOAD.search(line):
-                ahead.append(load.groups())
-        # From one address each, so that none waits for another, and to registers of their own.
-        assert len({target for target, _ in ahead}) >= LEAST
-        assert not {target for target, _ in ahead} & {base for _, base in ahead[:-1]}
 
 
 def test_machine_code_holds_every_weight_bit_for_bit(disassembler: Path, tmp_path: Path) -> None:

@@ -11,10 +11,7 @@ from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.core.tolerance import tolerance
-from spmark.impls.lo_spmm.emit_cuda import cuda_source
 from spmark.impls.lo_spmm.emit_ptx import entry_ptx, function_ptx
-from spmark.impls.lo_spmm.estimate import estimate, work_of
-from spmark.impls.lo_spmm.features import count_tiles
 from spmark.impls.lo_spmm.kernel import TileSchedule, UnrolledKernel, make_tiles
 from spmark.impls.lo_spmm.parts import PartSums, part_of_columns, split_tiles, tiles_of, workspace_bytes
 from spmark.impls.lo_spmm.plan import LoSpmm
@@ -71,20 +68,6 @@ def test_tiles_are_cut_by_column(split: int) -> None:
     assert found == dict(expected)
 
 
-@pytest.mark.parametrize("split", SPLITS)
-def test_counts_are_those_of_the_cut_tiles(split: int) -> None:
-    space = explore(FEW_ROWS, H200, Reordering.GREEDY, Pins(split=split))
-    dealt = space.dealt(16, split)
-    tiles = tiles_of(FEW_ROWS, dealt.rows, split)
-    assert dealt.nnz.tolist() == [tile.nnz for tile in tiles]
-    assert dealt.nnc.tolist() == [tile.nnc for tile in tiles]
-    part_of = part_of_columns(FEW_ROWS.matrix, split)
-    for mine, theirs in zip(
-        (dealt.nnz, dealt.nnc), count_tiles(FEW_ROWS.matrix, dealt.rows, part_of, split), strict=True
-    ):
-        np.testing.assert_array_equal(mine, theirs)
-
-
 @pytest.mark.parametrize("split", [2, 4])
 @pytest.mark.parametrize(("size", "width"), [(TileSize(4, 32), 70), (TileSize(2, 32, 2, 3), 70)], ids=str)
 def test_ptx(split: int, size: TileSize, width: int) -> None:
@@ -99,19 +82,6 @@ def test_ptx(split: int, size: TileSize, width: int) -> None:
     machine = Machine(entry_ptx(kernel, "sm_90") + functions, operands[0], partial)
     machine.launch(grid_of(size, len(tiles), width), size.block_threads, size.threads)
     assert reference(problem, operands).max_error(partial.sum(0, dtype=np.float32)) <= tolerance(problem)
-
-
-def test_only_a_kernel_that_is_followed_lets_the_next_begin_early() -> None:
-    tiles = make_tiles(MATRIX, MATRIX.values, deal_rows(MATRIX, 4))
-    alone, before = (
-        UnrolledKernel(tiles, np.arange(len(tiles), dtype=np.int32), 8, TileSchedule(), followed=followed)
-        for followed in (False, True)
-    )
-    assert "griddepcontrol.launch_dependents;" in entry_ptx(before, "sm_90")
-    assert "griddepcontrol" not in entry_ptx(before, "sm_89") + entry_ptx(alone, "sm_90")
-    assert "let_next_grid_begin();" in cuda_source(before)
-    assert "let_next_grid_begin();" not in cuda_source(alone)
-    assert alone.digest != before.digest
 
 
 @pytest.mark.one_in(6)
@@ -155,22 +125,6 @@ def test_few_rows_are_split_where_nothing_says_otherwise() -> None:
     many = Problem(Op.SPMM, random_csr(600, 200, [20] * 600), 8192)
     wide = explore(many, H200, Reordering.NONE, Pins(tile_rows=8, threads=128, split=0))
     assert {size.split for size in wide.survivors.sizes} == {1}
-
-
-def test_the_estimate_weighs_shorter_chains_against_the_sum() -> None:
-    space = explore(FEW_ROWS, H200, Reordering.GREEDY, Pins(16, 128, 1, 1, split=0))
-
-    def parts(split: int) -> dict[str, float]:
-        dealt, size = space.dealt(16, split), TileSize(16, 128, split=split)
-        counts = dealt.nnz, dealt.nnc
-        return vars(estimate(work_of(size, FEW_ROWS.matrix.shape, 256, counts, prefetch=16, device=H200), H200))
-
-    whole, cut = parts(1), parts(4)
-    assert whole["sums"] == 0 < cut["sums"]
-    assert cut["chain"] < whole["chain"] / 3
-    assert space.cycles(TileSize(16, 128, split=4)) == pytest.approx(
-        sum(value**2.58 for name, value in cut.items() if name != "sums") ** (1 / 2.58) + cut["sums"]
-    )
 
 
 def test_what_cannot_be_split_says_why() -> None:

@@ -8,7 +8,7 @@ from problems import random_csr
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.lo_spmm.emit_ptx import function_ptx
-from spmark.impls.lo_spmm.kernel import Tile, TileSchedule, UnrolledKernel, make_tiles
+from spmark.impls.lo_spmm.kernel import Tile, TileSchedule, make_tiles
 from spmark.impls.lo_spmm.proxies import (
     active_blocks,
     active_tiles,
@@ -33,24 +33,12 @@ def test_clusters_part_what_is_far_apart() -> None:
     assert cluster_tiles(nnc, nnz, 6).tolist() == list(range(6))
 
 
-def test_tiles_alike_are_as_many_clusters_as_asked_for() -> None:
-    same = np.full(40, 12)
-    assert np.unique(cluster_tiles(same, same, 30)).size == 30
-
-
 @pytest.mark.parametrize(
     ("blocks", "threads", "registers", "expected"),
     [(132 * 40, 256, 40, 6), (132 * 40, 32, 24, 32), (132 * 3, 256, 40, 3), (5, 256, 40, 1), (132 * 9, 1024, 32, 2)],
 )
 def test_active_blocks_keep_to_every_bound(blocks: int, threads: int, registers: int, expected: int) -> None:
     assert active_blocks(blocks, threads, registers, SPEC) == expected
-
-
-@pytest.mark.parametrize("blocks", [1, 2, 3, 6, 16, 32])
-def test_shared_memory_lets_so_many_blocks_in(blocks: int) -> None:
-    taken = shared_for(blocks, SPEC) + 1024
-    assert SPEC.shared_bytes_per_sm // taken == blocks
-    assert shared_for(blocks, SPEC) <= SPEC.shared_bytes_per_block
 
 
 def test_arguments_of_a_launch() -> None:
@@ -66,30 +54,6 @@ def test_arguments_of_a_launch() -> None:
     assert launch.shared_bytes == shared_for(1, SPEC)
     assert launch_for(stacked, **facts, own_registers=60).shared_bytes == 0
     assert active_tiles(stacked, 192, 1000, 62, SPEC) == 5
-
-
-def test_loops_are_cut_by_the_paper_s_rule() -> None:
-    assert loop_length(2000, 0.5) == 600
-    assert loop_length(100, 0.5) == 100
-    assert loop_length(2000, 0.9) == 2000
-    assert loop_length(0.2, 0.9) == 1
-
-
-def test_a_kernel_with_few_instructions_is_its_own_proxy() -> None:
-    matrix = random_csr(64, 100, [10] * 64)
-    tiles = make_tiles(matrix, matrix.values, deal_rows(matrix, 8))
-    proxy = make_proxy(tiles, 0.9, [1], width=64, schedule=TileSchedule(2))
-    assert proxy.digest == UnrolledKernel(tiles, np.arange(8, dtype=np.int32), 64, TileSchedule(2)).digest
-
-
-def test_a_proxy_has_code_that_no_cache_holds() -> None:
-    matrix = random_csr(512, 1000, [100] * 512)
-    tiles = make_tiles(matrix, matrix.values, deal_rows(matrix, 4))
-    for cpt in (1, 2):
-        proxy = make_proxy(tiles, 0.9, [1], width=64, schedule=TileSchedule(cpt))
-        assert 28_000 < sum(tile.nnc + cpt * tile.nnz for tile in proxy.tiles) < 36_000
-        assert len(proxy.tiles) < len(tiles)
-        assert np.bincount(proxy.dispatch, minlength=len(proxy.tiles)).min() >= 1
 
 
 def test_a_proxy_keeps_the_ratio_of_its_cluster() -> None:
@@ -130,13 +94,6 @@ def test_a_shorter_proxy_keeps_the_same_columns_of_all_tiles(share: float) -> No
         assert _columns(shorter) == [(col, sums) for col, sums in _columns(tile) if col in kept]
         assert shorter.nnc == pytest.approx(tile.nnc * share, rel=0.25)
         assert shorter.values.size == shorter.nnz == shorter.starts[-1]
-
-
-def test_a_proxy_is_never_empty() -> None:
-    matrix = random_csr(8, 1000, [3] * 8)
-    tiles = make_tiles(matrix, matrix.values, deal_rows(matrix, 2))
-    proxy = make_proxy(tiles, 0.997, [1], width=64, schedule=TileSchedule(1), share=1e-6)
-    assert all(tile.nnc == 1 <= tile.nnz for tile in proxy.tiles)
 
 
 def _columns(tile: Tile) -> list[tuple[int, list[int]]]:

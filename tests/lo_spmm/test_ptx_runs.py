@@ -128,17 +128,3 @@ def test_the_last_pixel_of_the_largest_images() -> None:
     grid = grid_of(TileSize(1, 32), 1, conv.columns)
     Machine(entry_ptx(kernel, "sm_90") + function_ptx(kernel, 0), images, out).block((grid[0] - 1, 0), grid, 32, 32)
     np.testing.assert_array_equal(out[-1, 0, -1, -3:], images[-1, 0, -1, -3:] * kernel.tiles[0].values[0])
-
-
-def test_the_machine_knows_how_wide_a_register_is() -> None:
-    text = """.visible .entry k(.param .u64 b)
-{
-  mov.u32 %r1, %ctaid.x;
-  mul.lo.u32 %r1, %r1, 65536;
-  exit;
-}
-"""
-    machine = Machine(text, np.zeros(1, np.float32), np.zeros(1, np.float32))
-    machine.block((65535, 0), (1 << 20, 1), 1, 1)
-    with pytest.raises(AssertionError, match="does not fit 32 bits"):
-        machine.block((65536, 0), (1 << 20, 1), 1, 1)

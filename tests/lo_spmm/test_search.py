@@ -9,11 +9,8 @@ from problems import random_csr
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import OperandError
 from spmark.impls.core.problem import Csr, Op, Problem
-from spmark.impls.lo_spmm.estimate import Estimate, estimate, loads_ahead, work_of
-from spmark.impls.lo_spmm.features import FEATURES, candidate_features, count_tiles
-from spmark.impls.lo_spmm.kernel import make_tiles
 from spmark.impls.lo_spmm.plan import LoSpmm
-from spmark.impls.lo_spmm.reorder import Reordering, deal_rows
+from spmark.impls.lo_spmm.reorder import Reordering
 from spmark.impls.lo_spmm.search import Pins, explore
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.runtime.device import find, shipped_calibration
@@ -27,33 +24,6 @@ def problem() -> Problem:
     lengths = rng.binomial(200, 0.1, 600)
     lengths[::50] = 0
     return Problem(Op.SPMM, random_csr(600, 200, lengths.tolist()), 512)
-
-
-def test_counts_are_those_of_the_tiles(problem: Problem) -> None:
-    dealt = deal_rows(problem.matrix, 16)
-    nnz, nnc = count_tiles(problem.matrix, dealt)
-    tiles = make_tiles(problem.matrix, problem.values, dealt)
-    assert nnz.tolist() == [tile.nnz for tile in tiles]
-    assert nnc.tolist() == [tile.nnc for tile in tiles]
-
-
-def test_features(problem: Problem) -> None:
-    matrix = problem.matrix
-    nnz, nnc = count_tiles(matrix, deal_rows(matrix, 16))
-    found = dict(zip(FEATURES, candidate_features(matrix, 1000, TileSize(16, 128, 2, 3), nnz, nnc), strict=True))
-    assert found == {
-        "row_tiles": -(-np.count_nonzero(matrix.row_lengths) // 16),
-        "col_tiles": 4,
-        "blocks": 4 * nnz.size,
-        "sparsity": pytest.approx(1 - matrix.nnz / 120000),
-        "nnc_sum": nnc.sum(),
-        "nnz_max": nnz.max(),
-        "tile_rows": 16,
-        "tile_width": 256,
-        "K": 200,
-        "cpt": 2,
-        "tiles_per_block": 3,
-    }
 
 
 def test_pins_hold(problem: Problem) -> None:
@@ -71,49 +41,6 @@ def test_a_block_never_has_more_threads_than_it_may() -> None:
     assert max(size.block_threads for size in space.survivors.sizes) <= 1024
     with pytest.raises(ValueError, match="tiles_per_block whose threads are at most 1024"):
         explore(tiny, H200, Reordering.NONE, Pins(tiles_per_block=40))
-
-
-def test_loads_in_flight_follow_the_columns_of_a_thread() -> None:
-    assert [Pins().depth(*pair) for pair in ((8, 1), (12, 1), (8, 2), (2, 4))] == [32, 16, 8, 8]
-    assert Pins(prefetch=5).depth(8, 2) == 5
-
-
-def cycles(size: TileSize, width: int, counts: tuple[np.ndarray, np.ndarray]) -> Estimate:
-    return estimate(work_of(size, (600, 200), width, counts, prefetch=16, device=H200), H200)
-
-
-def test_the_estimate_knows_what_sharing_saves(problem: Problem) -> None:
-    counts = count_tiles(problem.matrix, deal_rows(problem.matrix, 16))
-    alone, together = cycles(TileSize(16, 128), 8192, counts), cycles(TileSize(16, 128, 1, 4), 8192, counts)
-    assert together.data < alone.data
-    narrow, wide = cycles(TileSize(16, 64), 512, counts), cycles(TileSize(16, 512), 512, counts)
-    assert narrow.code > wide.code
-    vectors = cycles(TileSize(16, 128, 4), 512, counts)
-    assert vectors.chain > narrow.chain
-    assert max(vars(vectors).values()) <= vectors.cycles <= sum(vars(vectors).values())
-
-
-def test_the_estimate_knows_how_far_loads_run_ahead(problem: Problem) -> None:
-    """What is asked for bounds it; between the sizes that were looked at the nearest stands for a tile."""
-    assert [loads_ahead(rows, 1, 16) for rows in (12, 13, 16, 128)] == [9.1, 9.1, 5.4, 16]
-    assert loads_ahead(32, 1, 1) == loads_ahead(2, 4, 1) == 1
-    assert loads_ahead(200, 4, 8) == loads_ahead(32, 4, 8)
-    counts = count_tiles(problem.matrix, deal_rows(problem.matrix, 16))
-    few, many = (work_of(TileSize(16, 128), (600, 200), 512, counts, prefetch=depth, device=H200) for depth in (2, 4))
-    assert few.latencies == 2 * many.latencies
-
-
-def test_the_estimate_counts_the_stores_of_empty_rows(problem: Problem) -> None:
-    counts = count_tiles(problem.matrix, deal_rows(problem.matrix, 16))
-    tiles = counts[0].size
-
-    def chain(empty: int, split: int = 1) -> float:
-        size = TileSize(16, 512, split=split)
-        return work_of(size, (600, 200), 512, counts, prefetch=8, device=H200, empty_rows=empty).chain
-
-    assert chain(5 * tiles) - chain(0) == pytest.approx(5)
-    assert chain(5 * tiles, 2) == chain(0, 2)
-    assert explore(problem, H200, Reordering.GREEDY, Pins()).empty_rows == 12
 
 
 @pytest.mark.parametrize(

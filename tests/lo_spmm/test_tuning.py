@@ -119,19 +119,6 @@ def test_the_fastest_are_measured_again_before_one_is_taken(space: TileSpace, mo
     assert len(again) == FINALISTS
 
 
-def test_who_is_not_measured_again_is_not_taken(space: TileSpace) -> None:
-    """All that are measured again were lucky: what was not is faster than these by its few samples, and still left."""
-    first = Device()
-    choose(space, Chooser.EXHAUSTIVE, first.race)
-    lucky = [size for size in first.sizes if 5 < time_us(size) < 9][:FINALISTS]
-    least_us = min(map(time_us, first.sizes))
-    assert 0.1 * max(map(time_us, lucky)) < least_us < min(map(time_us, lucky))
-    device = Device(lucky=lucky)
-    found = choose(space, Chooser.EXHAUSTIVE, device.race)
-    assert set(device.finalists) == set(lucky)
-    assert found.size in lucky
-
-
 @pytest.mark.parametrize("mode", [Chooser.EXHAUSTIVE, Chooser.LO_SPMM, Chooser.PAPER])
 def test_every_candidate_is_run_and_the_fastest_taken(space: TileSpace, mode: Chooser) -> None:
     device = Device()
@@ -180,22 +167,6 @@ def test_near_runs_all_launches_of_a_few_kernels(space: TileSpace) -> None:
     assert found.size == min(of_them, key=time_us)
 
 
-def test_near_assembles_one_kernel_less_where_code_is_large(space: TileSpace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spmark.impls.lo_spmm.tuning.MANY_PRODUCTS", space.problem.matrix.nnz - 1)
-    device = Device()
-    choose(space, Chooser.NEAR, device.race)
-    assert len({kernel_of(size) for size in device.sizes}) == KERNELS - 1
-
-
-def test_near_counts_each_number_of_parts_as_a_kernel(space: TileSpace) -> None:
-    device = Device()
-    few = Problem(Op.SPMM, random_csr(96, 2000, [200] * 96), 256)
-    found = choose(explore(few, H200, Reordering.GREEDY, Pins(split=0)), Chooser.NEAR, device.race)
-    assert len({(size.tile_rows, size.cpt, size.split) for size in device.sizes}) == KERNELS == len(device.groups)
-    assert min(size.split for size in device.sizes) == 1 < max(size.split for size in device.sizes)
-    assert found.dealt.nnz.size == found.size.split * len(found.dealt.rows)
-
-
 def test_a_sample_is_of_whole_kernels_with_all_columns_of_a_thread(space: TileSpace) -> None:
     device = Device()
     found = choose(space, Chooser.SAMPLED, device.race)
@@ -226,8 +197,3 @@ def test_what_cannot_be_built_has_a_reason_and_does_not_win(space: TileSpace) ->
     assert {"out of luck" in one.reason for one in found.record.seen if one.config["tile_rows"] == 12} == {True}
     with pytest.raises(BuildError, match="out of luck"):
         choose(space, Chooser.EXHAUSTIVE, Device(broken=-1).race)
-
-
-def test_one_candidate_needs_no_device(space: TileSpace) -> None:
-    alone = explore(space.problem, H200, Reordering.NONE, Pins(8, 64, 1, 1))
-    assert choose(alone, Chooser.EXHAUSTIVE).size == TileSize(8, 64, 1, 1)

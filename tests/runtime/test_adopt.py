@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from spmark.impls.core.errors import OperandError
-from spmark.impls.core.operands import ArrayFacts
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
@@ -55,15 +54,6 @@ def test_a_view_keeps_the_tensor_alive() -> None:
     del found
     gc.collect()
     assert alive() is None
-
-
-def test_the_check_reads_a_view_s_facts() -> None:
-    whole = torch.zeros(6, 8)
-    assert ArrayFacts.of(view_of(whole, np.dtype(np.float32), 1)) == ArrayFacts(
-        (6, 8), np.dtype(np.float32), None, whole.data_ptr(), True, "cuda:1"
-    )
-    turned = ArrayFacts.of(view_of(whole.T, np.dtype(np.float32), 0))
-    assert (turned.strides, turned.contiguous) == ((4, 32), False)
 
 
 class OnGpu(torch.Tensor):

@@ -7,20 +7,18 @@ import subprocess
 import sys
 from pathlib import Path
 from queue import SimpleQueue
-from time import perf_counter, sleep
+from time import sleep
 
 import pytest
 from compilers import needs_compilers
 
 from spmark.impls.core.errors import BuildError, CompileError, DeviceError
-from spmark.impls.core.files import write_sealed
 from spmark.impls.runtime import compile as compiler
 from spmark.impls.runtime import compile_pool
 from spmark.impls.runtime.compile import (
     assemble,
     cache_folder,
     compile_kernel,
-    included_headers,
     kept_binary,
     kept_source,
 )
@@ -98,25 +96,6 @@ def test_a_damaged_cache_entry_is_made_again(source: Path, monkeypatch: pytest.M
     assert calls == ["scale<64>"]
 
 
-@pytest.mark.parametrize(
-    "head",
-    [
-        b"[" * 100_000,
-        b"[]",
-        b"{}",
-        b'{"symbol": 1, "registers": 1, "spill_bytes": 0, "shared_bytes": 0}',
-        b'{"symbol": "k", "registers": null, "spill_bytes": 0, "shared_bytes": 0}',
-        b'{"symbol": "k", "registers": 1, "spill_bytes": 0, "shared_bytes": 0, "more": 1}',
-    ],
-)
-def test_an_entry_that_says_something_else_counts_as_absent(head: bytes, tmp_path: Path) -> None:
-    path = tmp_path / "entry"
-    write_sealed(path, head + b"\ncubin")
-    assert compiler._read(path) is None
-    write_sealed(path, b'{"symbol": "k", "registers": 1, "spill_bytes": 0, "shared_bytes": 0}\ncubin')
-    assert compiler._read(path) == compiler.Binary(b"cubin", "k", 1, 0, 0)
-
-
 @pytest.mark.parametrize("key", ["../x", "/elsewhere/x", "ab/cd", "", "AB", "a" * 10 + "\0"])
 def test_a_key_is_no_path(key: str) -> None:
     with pytest.raises(BuildError, match="expected the key of a compiled kernel in hexadecimal digits, found"):
@@ -159,42 +138,6 @@ def test_a_pool_does_not_run_the_callers_main_module_again(source: Path, tmp_pat
     assert done.stdout.split() == ["once", "2"], done.stderr
 
 
-def test_a_pool_asks_the_same_processes_again_and_replaces_those_that_ended(
-    source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(compile_pool, "_WAITING", SimpleQueue())
-    first = range(32, 544, 32)  # as many as take longer than a process needs to start
-    compile_many([(source, f"scale<{each}>", "sm_90") for each in first], workers=2)
-    worker = compile_pool._WAITING.get(timeout=60)
-    compile_pool._WAITING.put(worker)
-    compile_many([(source, f"scale<{each}>", "sm_90") for each in range(544, 672, 32)], workers=2)
-    assert compile_pool._WAITING.get(timeout=60) is worker
-    compile_pool._WAITING.put(worker)
-    worker._process.kill()
-    worker._process.wait()
-    again = compile_many([(source, f"scale<{each}>", "sm_90") for each in range(672, 1024, 32)], workers=2)
-    assert [re.search(r"ILi(\d+)E", binary.symbol)[1] for binary in again] == [
-        str(each) for each in range(672, 1024, 32)
-    ]
-    assert compile_pool._WAITING.get(timeout=60) is not worker
-
-
-def test_a_few_kernels_wait_for_no_process(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compile_pool, "_COMMAND", (sys.executable, "-c", "import time; time.sleep(60)"))
-    monkeypatch.setattr(compile_pool, "_WAITING", SimpleQueue())
-    jobs = [(source, f"scale<{each}>", "sm_90") for each in (32, 64, 96)]
-    started = perf_counter()
-    assert len(compile_many(jobs, workers=3)) == 3
-    assert perf_counter() - started < 30
-
-
-def test_a_pool_that_cannot_start_says_what_was_printed(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compile_pool, "_COMMAND", (sys.executable, "-c", "raise SystemExit('no compiler')"))
-    monkeypatch.setattr(compile_pool, "_WAITING", SimpleQueue())
-    with pytest.raises(DeviceError, match="exit code 1\nno compiler"):
-        compile_many([(source, f"scale<{each}>", "sm_90") for each in range(224, 832, 32)], workers=2)
-
-
 _NONSENSE = "print('ready', flush=True); input(); print('[', flush=True); input()"
 _HALF_AN_ANSWER = (
     "import os; print('ready', flush=True); input(); print('{\"cubin\": \"AA', end='', flush=True); os._exit(9)"
@@ -232,12 +175,6 @@ def test_nvcc_and_nvrtc_agree_on_the_kernel(source: Path) -> None:
     assert ours.registers == theirs.registers
 
 
-def test_nvcc_failures_are_compile_errors_too(source: Path) -> None:
-    source.write_text(SOURCE.replace("kScale", "kMissing"))
-    with pytest.raises(CompileError, match="kMissing"):
-        compile_kernel(source, "scale<64>", "sm_90", "nvcc")
-
-
 PTX = """.version 9.0
 .target sm_80
 .address_size 64
@@ -265,33 +202,6 @@ def test_ptx_that_ptxas_refuses_is_a_compile_error(source: Path) -> None:
         assemble(PTX.replace("mov.u32", "mov.nothing"), "sm_90", "bad.ptx")
     with pytest.raises(CompileError, match="entry"):
         assemble("// empty", "sm_90")
-
-
-def test_headers_are_followed_and_the_toolkits_are_not(source: Path) -> None:
-    assert [p.name for p in included_headers(source)[0]] == ["inner.cuh", "scale.cuh"]
-
-
-def test_headers_are_walked_again_only_where_one_has_changed(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[Path] = []
-    walk = compiler.included_headers
-
-    def counted(path: Path) -> tuple[list[Path], tuple[Path, ...]]:
-        calls.append(path)
-        return walk(path)
-
-    monkeypatch.setattr(compiler, "included_headers", counted)
-    first = compiler._key(source, ("words",))
-    assert compiler._key(source, ("words",)) == first
-    assert calls == [source]
-    header = source.parent / "scale.cuh"
-    text = header.read_text()
-    header.write_text(text + "// changed\n")
-    assert compiler._key(source, ("words",)) != first
-    header.unlink()
-    assert compiler._key(source, ("words",)) != first
-    header.write_text(text)
-    assert compiler._key(source, ("words",)) == first
-    assert calls == [source] * 4
 
 
 @pytest.mark.parametrize("damage", ["", "__global__ void lo_spmm() {}"])

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 from compilers import needs_compilers
 
-from spmark.impls.core.errors import BuildError, CompileError
+from spmark.impls.core.errors import BuildError
 from spmark.impls.runtime.compile import compile_kernel
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.fusion import Body, FusedLaunch, FusedTemplate, Share
 from spmark.impls.runtime.target import Target, open_target
-from spmark.impls.runtime.template import KernelTemplate
 
 SOURCE = Path(__file__).parent / "kernels" / "fused.cu"
 BODIES = (Body("first", ("int32",)), Body("second", ("int32",)), Body("third", ("float32",)))
@@ -45,13 +44,6 @@ def test_every_block_runs_once_as_its_body(target: Target) -> None:
     assert last.tolist() == [12 + 7 + 10 - 1]
 
 
-@pytest.mark.parametrize("name", ["first", "second"])
-def test_a_body_may_be_alone(name: str, target: Target) -> None:
-    shares = {name: share(2, 3)}
-    run(target, shares)
-    assert np.all(shares[name].arrays[0] == {"first": 131, "second": 62}[name])
-
-
 def test_a_share_of_nothing_launches_nothing(target: Target) -> None:
     shares = {"first": share(0, 4), "second": share(3, 0)}
     assert run(target, shares).tolist() == [-1]
@@ -76,15 +68,3 @@ def test_a_fused_kernel_compiles_like_any_other() -> None:
 def test_what_does_not_fit_is_refused(shares: dict[str, Share], words: str, target: Target) -> None:
     with pytest.raises(BuildError, match=words):
         FusedLaunch(target, INSTANCE, shares)
-
-
-def test_a_template_without_bodies_is_refused(target: Target) -> None:
-    plain = KernelTemplate(SOURCE, "mark", {"threads": (32,)})
-    with pytest.raises(BuildError, match="expected a FusedTemplate"):
-        FusedLaunch(target, plain.instance(threads=32), {})
-
-
-def test_a_kernel_that_does_not_compile_says_so(target: Target) -> None:
-    missing = FusedTemplate(SOURCE, "missing", {"threads": (32,)}, bodies=BODIES)
-    with pytest.raises(CompileError, match="missing"):
-        FusedLaunch(target, missing.instance(threads=32), {"first": share(1, 1)})

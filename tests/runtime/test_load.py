@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from types import SimpleNamespace
 
 import pytest
@@ -76,14 +75,3 @@ def test_moments_and_systems_without_accounts_say_nothing(machine):
 )
 def test_from_when_on_a_machine_is_busy(cores, free, busy):
     assert Load(cores, free).busy is busy
-
-
-def test_the_real_accounts_see_work_of_this_process_as_its_own():
-    meter = LoadMeter()
-    ends = time.monotonic() + 0.4
-    while time.monotonic() < ends:
-        sum(range(1000))
-    load = meter.read()
-    assert load.free_cores is not None
-    assert 0 <= load.free_cores <= load.cores
-    assert load.load_average is not None

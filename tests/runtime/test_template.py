@@ -24,13 +24,6 @@ def test_the_table_is_every_legal_combination() -> None:
     assert not any("float, 8" in e for e in expressions)
 
 
-def test_an_instance_is_asked_for_by_name() -> None:
-    instance = TEMPLATE.instance(threads=64, scaled=False, T="half", vector=8)
-    assert instance.expression == "kernel<half, 8, false, 64>"
-    assert instance.threads == 64
-    assert instance in list(TEMPLATE.instances())
-
-
 @pytest.mark.parametrize(
     ("values", "words"),
     [

@@ -50,12 +50,6 @@ def test_statuses_become_errors_with_the_librarys_words() -> None:
 
 
 @pytest.mark.usefixtures("compiled")
-def test_the_numbers_are_one_and_zero() -> None:
-    library = open_library(SIGNATURES)
-    assert [pointer._obj.value for pointer in (library.one, library.zero)] == [1.0, 0.0]
-
-
-@pytest.mark.usefixtures("compiled")
 def test_a_library_without_a_function_does_not_fit() -> None:
     with pytest.raises(DeviceError, match=r"expected mine, found none that fits .*missing"):
         open_library({**SIGNATURES, "missing": (c_int,)})

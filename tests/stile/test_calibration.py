@@ -11,34 +11,12 @@ from problems import random_csr
 from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.runtime.device import host_simt
-from spmark.impls.stile.calibration import Calibration, calibration_for, published_a100
+from spmark.impls.stile.calibration import Calibration, published_a100
 from spmark.impls.stile.levels import make_level
-from spmark.impls.stile.space import SearchMode, parts_of, shapes_of, widest_bucket
+from spmark.impls.stile.space import SearchMode, shapes_of, widest_bucket
 from spmark.impls.stile.windows import Tiled
 
 A100 = published_a100()
-
-
-def test_the_published_table() -> None:
-    spmm = Calibration.of(A100, Op.SPMM, DType.FLOAT16)
-    assert [block.cols for block in spmm.blocks] == list(range(16, 161, 16))
-    assert spmm.blocks[0].atomic_ms / spmm.blocks[0].plain_ms == pytest.approx(3.1, abs=0.01)
-    assert spmm.blocks[-1].atomic_ms / spmm.blocks[-1].plain_ms == pytest.approx(1.72, abs=0.01)
-    assert (spmm.device, spmm.num_sms) == ("nvidia-a100-sxm4-80gb", 108)
-    assert {b.part for b in Calibration.of(A100, Op.SDDMM, DType.FLOAT16).blocks} == {16, 32, 64}
-
-
-def test_the_h200_that_ships() -> None:
-    for op in Op:
-        for dtype in DType:
-            found, label = calibration_for("nvidia-h200", op, dtype)
-            assert (found.device, label, found.num_sms) == ("nvidia-h200", "nvidia-h200", 132)
-            assert bool(found.blocks) == (op is Op.SPMM or dtype is DType.FLOAT16)
-    spmm, _ = calibration_for("nvidia-h200", Op.SPMM, DType.FLOAT16)
-    assert {(block.rows, block.part) for block in spmm.blocks} == {(16, 32), (16, 64), (8, 32), (8, 64)}
-    for rows in (16, 8):
-        cols = [block.cols for block in spmm.blocks if (block.rows, block.part) == (rows, 64)]
-        assert cols == list(range(16, 161, 16))
 
 
 def test_what_is_written_is_read_back() -> None:
@@ -82,14 +60,6 @@ def test_one_dimensional_tiles_by_table_3() -> None:
         roof = max(moved, 2 * 32 * 100 / calibration.line.peak)
         assert level.plain_ms[tile] == pytest.approx(calibration.line.a * roof + calibration.line.b)
         assert level.average[tile] >= shapes.cheapest_ms
-
-
-def test_parts_of_j() -> None:
-    sddmm = Calibration.of(A100, Op.SDDMM, DType.FLOAT16)
-    assert [parts_of(sddmm, width, SearchMode.CODE) for width in (8, 16, 40, 512)] == [(16,), (16,), (32,), (64,)]
-    assert parts_of(sddmm, 8, SearchMode.PAPER) == (16, 32, 64)
-    halves = shapes_of(sddmm, 128, 64, 1000, SearchMode.CODE)
-    assert halves.single_ms[0, 0] == pytest.approx(2 * 0.00048046)
 
 
 @pytest.mark.parametrize(

@@ -14,16 +14,10 @@ from spmark.impls.core.errors import DeviceError, UnsupportedError
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime.device import find
 from spmark.impls.stile.calibration import Calibration, Line, calibration_for, published_a100, shipped
-from spmark.impls.stile.levels import make_level
 from spmark.impls.stile.net import FEATURES, Net
 from spmark.impls.stile.plan import Stile
-from spmark.impls.stile.prices import cheapest_ms, ell_price, features, run_price
-from spmark.impls.stile.search import search
-from spmark.impls.stile.space import Formats, SearchMode, shapes_of
 from spmark.impls.stile.study import fitting, samples
 from spmark.impls.stile.study.fitting import HELD_OUT, Agreement, Fitted, Measured, fitted, tiles_name
-from spmark.impls.stile.study.training import train
-from spmark.impls.stile.windows import Tiled
 
 A100 = published_a100()
 PEAK = 40.0
@@ -90,17 +84,6 @@ def test_tiles_it_has_not_seen_are_predicted_better_than_by_a_line(spmm: Fitted,
     assert len(sddmm.learned.nets) == 1
 
 
-def test_what_does_not_change_is_no_reason_to_divide_by_zero() -> None:
-    rng = np.random.default_rng(1)
-    x = np.concatenate([rng.uniform(0, 4, (30, 1)), np.full((30, FEATURES - 1), 5.0)], axis=1)
-    net = train(x, np.exp(x[:, 0] - 8))
-    np.testing.assert_allclose(np.log(net.milliseconds(x)), x[:, 0] - 8, atol=0.1)
-
-
-def test_training_is_repeatable(spmm: Fitted) -> None:
-    assert spmm_fitted().learned.nets == spmm.learned.nets
-
-
 def test_what_is_written_is_read_back(spmm: Fitted, sddmm: Fitted) -> None:
     for found in (spmm, sddmm):
         spec = A100.model_copy(update={"tables": found.tables()})
@@ -139,75 +122,6 @@ def test_the_h200s_own_tiles(op: Op, dtype: DType) -> None:
     assert learned.rmse < ours.rmse
 
 
-@pytest.mark.usefixtures("line_alone")
-@pytest.mark.parametrize("read_bytes", [32.0, 128.0])
-def test_what_a_read_costs_at_least_is_fitted(read_bytes: float) -> None:
-    tiles = Measured.of((tile.tile, 1.0, 1.0) for tile in samples.ell_tiles(samples.SPMM_PARTS))
-    roofs = [tiles.roof_bytes(Op.SPMM, DType.FLOAT16, PEAK, atomic, read_bytes) for atomic in (False, True)]
-    made = replace(tiles, plain_ms=2e-8 * roofs[0] + 1e-4, atomic_ms=3e-8 * roofs[1] + 1e-4)
-    calibration = replace(Calibration.of(A100, Op.SPMM, DType.FLOAT16), line=Line(0, 0, 0, 1, PEAK))
-    found = fitted(calibration, made)
-    assert found.calibration.line.read_bytes == read_bytes
-    kept = Calibration.of(A100.model_copy(update={"tables": found.tables()}), Op.SPMM, DType.FLOAT16)
-    assert kept.line == found.calibration.line
-
-
-@pytest.mark.usefixtures("line_alone")
-@pytest.mark.parametrize("share", [1.0, 1 / 16, 1 / 64])
-def test_the_peak_is_what_the_kernel_reaches(share: float) -> None:
-    """Times that follow a roofline with less arithmetic than the device has are fitted by that one."""
-    tiles = Measured.of((tile.tile, 1.0, 1.0) for tile in samples.ell_tiles(samples.SPMM_PARTS))
-    roofs = [tiles.roof_bytes(Op.SPMM, DType.FLOAT16, share * PEAK, atomic) for atomic in (False, True)]
-    made = replace(tiles, plain_ms=2e-8 * roofs[0] + 1e-4, atomic_ms=3e-8 * roofs[1] + 1e-4)
-    calibration = replace(Calibration.of(A100, Op.SPMM, DType.FLOAT16), line=Line(0, 0, 0, 1, PEAK))
-    found = fitted(calibration, made)
-    assert found.agreement.pearson > 0.999
-    assert found.calibration.line.peak == pytest.approx(share * PEAK) or share == 1.0
-
-
-def test_a_level_costs_what_the_networks_say(spmm: Fitted) -> None:
-    lengths = np.random.default_rng(2).integers(0, 30, 60).tolist()
-    matrix = random_csr(60, 80, lengths)
-    calibration = spmm.learned
-    shapes = shapes_of(calibration, 64, 32, 10**6, SearchMode.CODE)
-    level = make_level(Tiled.of(matrix, matrix.row_lengths.astype(np.int32)), shapes, True, 0)
-    for tile, (first, stop) in enumerate(zip(level.first, level.stop, strict=True)):
-        columns = np.unique(matrix.indices[level.items[first:stop]]).size
-        width, height = (int(of[level.shape[tile]]) for of in (shapes.price.width, shapes.price.height))
-        moved = [max((256 + (columns + height * n) * 32) * 2, 2 * 256 * 32 / PEAK) for n in (1, 2)]
-        plain, atomic = (
-            float(net.milliseconds(features(height, width, height, columns, 32, roof))[0])
-            for net, roof in zip(calibration.nets, moved, strict=True)
-        )
-        assert level.plain_ms[tile] == pytest.approx(plain)
-        assert level.atomic_ms[tile] == pytest.approx(max(plain, atomic))
-        assert level.average[tile] >= shapes.cheapest_ms
-
-
-def test_nothing_is_cheaper_than_the_bound(spmm: Fitted, sddmm: Fitted) -> None:
-    for price in (ell_price(spmm.learned, 32, 8), run_price(sddmm.learned, 64), run_price(sddmm.calibration, 64)):
-        bound = cheapest_ms(price)
-        averages = []
-        for shape, (height, width) in enumerate(zip(price.height.tolist(), price.width.tolist(), strict=True)):
-            table = price.plain_ms[shape]
-            for rows in [height] if table.shape[0] == 1 else range(1, table.shape[0]):
-                for columns in range(1, table.shape[1]):
-                    held = min(height * width, rows * min(columns, width))
-                    averages.append(table[min(rows, table.shape[0] - 1), columns] / held)
-        assert bound == pytest.approx(min(averages))
-
-
-@pytest.mark.parametrize("op", Op)
-def test_a_search_takes_it(op: Op, spmm: Fitted, sddmm: Fitted) -> None:
-    matrix = random_csr(90, 120, np.random.default_rng(3).integers(0, 60, 90).tolist())
-    found = spmm if op is Op.SPMM else sddmm
-    plans = [search(matrix, one, 64) for one in (found.calibration, found.learned)]
-    assert plans[0].predicted_of[Formats.OTHER] != plans[1].predicted_of[Formats.OTHER]
-    for plan in plans:
-        assert plan.finished
-        assert plan.selection.owner.size == matrix.nnz
-
-
 def test_a_plan_names_it(tmp_path: Path, spmm: Fitted) -> None:
     path = tmp_path / "own.json"
     A100.model_copy(update={"name": "own", "tables": spmm.tables()}).save(path)
@@ -241,10 +155,3 @@ def test_what_is_no_network_is_refused(change, what: str, spmm: Fitted) -> None:
     spec = A100.model_copy(update={"tables": {**spmm.tables(), name: change(spmm.tables()[name])}})
     with pytest.raises(DeviceError, match=what):
         Calibration.of(spec, Op.SPMM, DType.FLOAT16, net=True)
-
-
-def test_times_must_be_of_the_tiles() -> None:
-    with pytest.raises(ValueError, match="times above zero"):
-        train(np.ones((3, FEATURES)), np.array([1.0, 0.0, 2.0]))
-    with pytest.raises(ValueError, match="times above zero"):
-        train(np.ones((3, FEATURES)), np.ones(2))

@@ -26,7 +26,7 @@ from spmark.impls.kernels.direct_spmm import DIRECT, DirectPlan, direct_starts, 
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.target import open_target
 from spmark.impls.stile.calibration import PUBLISHED, BlockCost, Calibration, calibration_for, published_a100
-from spmark.impls.stile.forms import Wanted, forms_of, out_of_order
+from spmark.impls.stile.forms import Wanted, forms_of
 from spmark.impls.stile.greedy import Rules
 from spmark.impls.stile.plan import Stile
 from spmark.impls.stile.search import search
@@ -60,18 +60,6 @@ def test_thirds_store_less_and_are_named() -> None:
     assert (thirds.config["thirds"], "thirds" in powers.config) == (True, False)
     assert thirds.stored < powers.stored
     assert "thirds" not in run(Problem(Op.SDDMM, problem.matrix, 32), Stile(thirds=True)).config
-
-
-def test_what_a_plan_says() -> None:
-    matrix = banded()
-    plan = run(Problem(Op.SPMM, matrix, 64, DType.FLOAT16), Stile())
-    assert plan.config["formats"] in {"mixed", "blocks"}
-    assert plan.config["calibration"] == f"{PUBLISHED}, not this GPU's"
-    assert set(plan.phases_s) == {"compile", "search", "convert", "upload"}
-    assert plan.search.candidates == 1
-    assert plan.search.seen[0].predicted == pytest.approx(plan.config["predicted_us"] * 1e-6, abs=1e-9)
-    assert plan.stored >= matrix.nnz
-    assert plan.device_bytes > 2 * plan.stored
 
 
 @pytest.mark.parametrize(
@@ -143,23 +131,6 @@ def test_blocks_of_float32_where_they_are_calibrated(formats: str, tmp_path: Pat
         Stile(formats="blocks").build(problem, HOST)
 
 
-@pytest.mark.full
-def test_blocks_alone_in_two_orders_of_rows() -> None:
-    problem = Problem(Op.SPMM, banded(1024, 32), 32, DType.FLOAT16)
-    one, two = (run(problem, Stile(formats="blocks", rearrange=on)) for on in (False, True))
-    assert two.config["predicted_us"] < 0.8 * one.config["predicted_us"]
-    assert two.stored < 0.5 * one.stored
-    assert two.deterministic  # although rows are the sum of two pieces
-    assert run(Problem(Op.SDDMM, banded(1024, 32), 32, DType.FLOAT16), Stile(formats="blocks")).deterministic
-
-
-def test_the_format_may_be_searched_for_another_width() -> None:
-    problem = Problem(Op.SDDMM, banded(), 128, DType.FLOAT16)
-    fixed, own = (Stile(searched_width=width).build(problem, HOST) for width in (16, 0))
-    assert fixed.config["part"] == 16
-    assert own.config["part"] == 64
-
-
 @pytest.mark.parametrize(
     ("config", "what"),
     [
@@ -211,20 +182,6 @@ def test_what_blocks_leave_is_searched_in_another_order_of_rows(device: str, ban
     assert better.predicted_of[Formats.MIXED] < 0.9 * plain.predicted_of[Formats.MIXED]
     held = TileFormat.from_csr(matrix, better.selection)
     np.testing.assert_array_equal(held.to_csr().values, matrix.values)
-
-
-def test_an_order_of_rows_and_back() -> None:
-    rng = np.random.default_rng(3)
-    matrix = random_csr(90, 60, rng.integers(0, 20, 90).tolist())
-    order = rng.permutation(90).astype(np.int32)
-    moved, at = matrix.of_rows(order)
-    for new, old in enumerate(order):
-        a, b = slice(*moved.indptr[new : new + 2]), slice(*matrix.indptr[old : old + 2])
-        np.testing.assert_array_equal(moved.indices[a], matrix.indices[b])
-        np.testing.assert_array_equal(moved.values[a], matrix.values[b])
-    calibration, _ = calibration_for("", Op.SPMM, DType.FLOAT16)
-    selection = out_of_order(search(moved, calibration, 32).selection, order, at)
-    np.testing.assert_array_equal(TileFormat.from_csr(matrix, selection).to_csr().values, matrix.values)
 
 
 class MadeUpTimes:
@@ -347,19 +304,6 @@ def test_runs_of_sddmm_are_searched_where_there_are_no_blocks(monkeypatch: pytes
     assert (plan.config["formats"], plan.config["order"], plan.config["run"]) == ("other", "csr", 16)
     assert {one.config["formats"] for one in told.seen if "run" in one.config} == {"other"}
     assert len({one.config["formats"] for one in told.seen}) > 1
-
-
-@pytest.mark.usefixtures("nothing_compiled")
-def test_luck_does_not_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fastest plans are timed once more, in alternation: these times decide."""
-    monkeypatch.setattr(MadeUpTimes, "lucky", True)
-    problem = Problem(Op.SPMM, banded(), 64, DType.FLOAT16)
-    calibration, _ = calibration_for("", Op.SPMM, DType.FLOAT16)
-    forms = forms_of(problem, calibration, 64, [Wanted(Rules(formats=Formats.OTHER))], float("inf"))
-    plan, told = fastest(problem, open_target(HOST), forms, {}, 1)
-    assert plan.config["work"] == 64
-    first = min((c for c in told.seen if c.samples_us), key=lambda candidate: candidate.samples_us[0])
-    assert first.config["work"] == 16
 
 
 @pytest.mark.full

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from itertools import combinations
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from stile_reference import Slow, labels
 
 from spmark.impls.core.problem import Csr, DType, Op
 from spmark.impls.formats.tiles import BLOCK, ELL, RUN, TileFormat
-from spmark.impls.kernels.tile_tasks import Panels
 from spmark.impls.stile.calibration import Calibration, published_a100
 from spmark.impls.stile.greedy import Event, Greedy, Rules
 from spmark.impls.stile.mixture import Ground
@@ -73,12 +71,6 @@ def test_every_nonzero_has_one_tile(matrix: Csr, how: Rules, calibration: Calibr
     check(matrix, search(matrix, calibration, width, how), calibration.op is Op.SPMM)
 
 
-@pytest.mark.parametrize("name", matrices())
-@pytest.mark.parametrize("calibration", [SPMM, SDDMM], ids=["spmm", "sddmm"])
-def test_tiny_matrices(name: str, calibration: Calibration) -> None:
-    check(matrices()[name], search(matrices()[name], calibration, 64), calibration.op is Op.SPMM)
-
-
 @pytest.mark.parametrize("calibration", [SPMM, TWO_HEIGHTS], ids=["one_height", "two_heights"])
 @pytest.mark.parametrize("withdraw", [True, False])
 @pytest.mark.parametrize("seed", range(4))
@@ -92,36 +84,6 @@ def test_picks_are_those_of_a_literal_algorithm_2(seed: int, withdraw: bool, cal
     assert [step.average_ms for step in picked.trace] == pytest.approx(slow.averages, rel=1e-9)
     expected = np.array([slow.owner[at] for at in range(matrix.nnz)])
     np.testing.assert_array_equal(labels(picked.owner), labels(expected))
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_cost_of_one_level_is_within_the_bound_of_the_best_cover(seed: int) -> None:
-    matrix = mixed_matrix(np.random.default_rng(50 + seed), 16, 24)
-    shapes = shapes_of(SPMM, 32, 32, matrix.nnz, SearchMode.CODE)
-    how = Rules(SearchMode.PAPER, max_levels=1)
-    picked = Greedy(Tiled.of(matrix, matrix.row_lengths.astype(np.int32)), shapes, True, how, lambda: False).run()
-    slow = Slow(matrix, shapes, picked.order.tolist())
-    candidates = _first_level(slow)
-    best = min(
-        sum(cost for _, cost in some)
-        for count in range(1, 4)
-        for some in combinations(candidates, count)
-        if len(set().union(*(items for items, _ in some))) == matrix.nnz
-    )
-    assert picked.spent_ms <= best * 1.2 * (1 + math.log(matrix.nnz)) + 1e-12
-
-
-def _first_level(slow: Slow) -> list[tuple[frozenset[int], float]]:
-    """List block candidates of the first level."""
-    found = []
-    for h, _, rows in slow.windows:
-        items = slow.of_rows(rows)
-        found.append((frozenset(items), slow.whole_ms(h, rows)))
-        groups = slow.condensed(items)
-        for s, cost in enumerate(slow.shapes.single_ms[h]):
-            for q in range(max(1, len(groups) - s)):
-                found.append((frozenset(at for g in groups[q : q + s + 1] for at in g), float(cost)))
-    return found
 
 
 def test_a_window_replaces_what_was_picked_in_it() -> None:
@@ -138,20 +100,6 @@ def test_a_window_replaces_what_was_picked_in_it() -> None:
     assert found.predicted_ms < without.predicted_ms
 
 
-def test_a_withdraw_is_never_worse_on_average_than_the_best_other_candidate() -> None:
-    for seed in range(10):
-        matrix = mixed_matrix(np.random.default_rng(seed), 60, 80)
-        shapes = shapes_of(SPMM, 32, 32, matrix.nnz, SearchMode.PAPER)
-        slow = Slow(matrix, shapes, list(range(60)))
-        while len(slow.owner) < matrix.nnz:
-            block, light = slow.best_block(), slow.best_light()
-            ordinary = Slow(matrix, shapes, slow.order, False, owner=dict(slow.owner)).best_block()
-            assert block[0] <= ordinary[0]
-            average, items, cost = block if block[0] <= light[0] else light
-            assert average <= light[0]
-            slow.pick(items, cost)
-
-
 @pytest.mark.parametrize("calibration", [SPMM, SDDMM], ids=["spmm", "sddmm"])
 @pytest.mark.parametrize("formats", Formats)
 @pytest.mark.parametrize("mode", SearchMode)
@@ -164,52 +112,12 @@ def test_out_of_time_still_gives_a_whole_plan(mode: SearchMode, formats: Formats
     assert search(matrix, calibration, 64, Rules(mode, formats)).finished
 
 
-def test_the_same_matrix_gives_the_same_plan() -> None:
-    matrix = mixed_matrix(np.random.default_rng(2), 500, 700)
-    one, other = search(matrix, SPMM, 128), search(matrix, SPMM, 128)
-    np.testing.assert_array_equal(one.selection.owner, other.selection.owner)
-    assert one.trace == other.trace
-
-
-def test_atomic_tiles_are_those_that_share_a_row() -> None:
-    matrix = mixed_matrix(np.random.default_rng(4), 200, 300)
-    held = TileFormat.from_csr(matrix, search(matrix, SPMM, 32, Rules(SearchMode.PAPER)).selection)
-    writers = np.zeros(matrix.num_rows, np.int64)
-    for part in held.blocks.values():
-        for panel in part.rows:
-            np.add.at(writers, panel[panel >= 0], 1)
-    if held.ell:
-        np.add.at(writers, held.ell.rows[held.ell.rows >= 0], 1)
-    use = Panels.of([*held.blocks.values()], 4).use(matrix.num_rows, held.ell.rows if held.ell else None)
-    np.testing.assert_array_equal(use.shared, np.flatnonzero(writers > 1))
-    np.testing.assert_array_equal(use.empty, np.flatnonzero(matrix.row_lengths == 0))
-
-
-def test_widths_share_a_format_and_its_cost_grows_with_the_parts() -> None:
-    matrix = mixed_matrix(np.random.default_rng(5), 200, 300)
-    narrow, wide = search(matrix, SPMM, 32), search(matrix, SPMM, 100)
-    np.testing.assert_array_equal(narrow.selection.owner, wide.selection.owner)
-    assert wide.predicted_ms == pytest.approx(4 * narrow.predicted_ms)
-
-
-def test_levels_are_limited() -> None:
-    matrix = random_csr(400, 500, np.minimum(np.random.default_rng(1).zipf(1.4, 400), 500).tolist())
-    for limit in (1, 2, 10):
-        assert search(matrix, SPMM, 32, Rules(SearchMode.PAPER, max_levels=limit, slack=0.0)).levels <= limit
-
-
 def test_blocks_that_were_not_measured_are_no_candidates() -> None:
     single = Calibration.of(published_a100(), Op.SPMM, DType.FLOAT32)
     matrix = matrices()["empty_rows"]
     assert search(matrix, single, 32).formats is Formats.OTHER
     with pytest.raises(ValueError, match="expected costs of block tiles"):
         search(matrix, single, 32, Rules(formats=Formats.BLOCKS))
-
-
-@pytest.mark.parametrize(("wrong", "what"), [({"slack": -0.1}, "slack"), ({"max_levels": 0}, "level")])
-def test_rules_refuse(wrong: dict[str, float], what: str) -> None:
-    with pytest.raises(ValueError, match=what):
-        Rules(**wrong)
 
 
 @pytest.mark.parametrize("calibration", [SPMM, SDDMM], ids=["spmm", "sddmm"])

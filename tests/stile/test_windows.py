@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import threading
-from itertools import pairwise
 
 import numpy as np
-import pytest
 from problems import random_csr
 from stile_calibrations import SPMM
 
-from spmark.impls.formats import threads
 from spmark.impls.stile.space import SearchMode, shapes_of
 from spmark.impls.stile.windows import Once, Tiled, begin, make_groups, order_of, row_order
 
@@ -40,13 +37,6 @@ def test_a_value_is_made_once_by_whoever_comes_first() -> None:
     assert once.get("b", lambda: 3) == 3
 
 
-def test_what_fails_fails_for_all() -> None:
-    once = Once()
-    for _ in range(2):
-        with pytest.raises(ValueError, match="wrong"):
-            once.get("a", lambda: int("wrong"))
-
-
 def test_searches_begin_with_the_same_and_change_their_own() -> None:
     first = tiled()
     shapes = shapes_of(SPMM, 32, 32, first.matrix.nnz, SearchMode.CODE)
@@ -68,16 +58,3 @@ def test_searches_begin_with_the_same_and_change_their_own() -> None:
     np.testing.assert_array_equal(fresh.paid_ms, 0)
     np.testing.assert_array_equal(fresh_groups.left, make_groups(second, alone).left)
     assert fresh_groups.members is groups.members  # which nothing changes
-
-
-def test_rows_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert tiled().row_shares() == [(0, 200)]
-    for module in ("spmark.impls.stile.windows", "spmark.impls.formats.threads"):
-        monkeypatch.setattr(f"{module}.SHARE", 100)
-    monkeypatch.setattr(threads, "cores", lambda: 8)
-    for count in (1, 3, 8):
-        shares = tiled(count).row_shares()
-        assert len(shares) == count
-        assert shares[0][0] == 0
-        assert shares[-1][1] == 200
-        assert all(one[1] == other[0] for one, other in pairwise(shares))

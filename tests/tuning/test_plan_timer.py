@@ -106,19 +106,6 @@ def test_plans_are_timed_in_an_order_drawn_for_each_round(timer: Any, monkeypatc
     assert len(set(rounds)) > 15
 
 
-@pytest.mark.parametrize(("slow_us", "samples"), [(49_999.0, 9), (50_000.0, 2)])
-def test_a_slow_plan_has_few_samples(slow_us: float, samples: int, timer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The first run of a plan may take long for other reasons.
-    given = iter([[[1e6], [7.0]], [[slow_us], [6.0]]])
-
-    def batch(self: Any, runs: Sequence[Any], rounds: int, cold: bool) -> Any:
-        return np.array([np.full(rounds, 5.0)] * len(runs)) if rounds > 2 else np.hstack([*given])
-
-    monkeypatch.setattr(type(timer._stopwatch), "batch", batch)
-    plan = Product(PROBLEM, "")
-    assert [len(each) for each in timer.times_us([plan, plan], 9)] == [samples] * 2
-
-
 def test_plans_are_timed_in_alternation(timer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Stopwatch, "state", lambda self: (0.0, []), raising=False)
     order: list[int] = []
@@ -139,10 +126,3 @@ def test_a_race_on_the_host_checks_and_times_plans(monkeypatch: pytest.MonkeyPat
     assert all(time > 0 for each in times for time in each)
     with pytest.raises(BuildError, match="wrong result: "):
         timer.check(Product(PROBLEM, "leaves an empty row"))
-
-
-def test_slow_runs_on_the_host_have_two_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spmark.impls.tuning.timer._HOST_S", 0.0)
-    device = find("cpu")
-    plan = ScipyCpu().build(PROBLEM, device)
-    assert [len(each) for each in HostTimer(PROBLEM, device).times_us([plan, plan], 5)] == [2, 2]

@@ -74,23 +74,6 @@ def test_configs_of_the_gpu_are_plans(problem: Problem) -> None:
         build_plan(problem, device, dict(config))
 
 
-def test_loops_of_the_gpu_by_hand() -> None:
-    cuda = find_platform("cuda")
-    hyb = {"c": 4, "max_width": 8, "order": "row", "work": 32, "vector": 4, "vectors": 2, "lanes": 16}
-    common = cuda.common(hyb)
-    assert (common.splits, common.innermost) == ((8 * 4, 4, 32), 4)
-    assert common.order == ("k1", "j", "i1", "i2", "k2", "k3")
-    direct = {"format": "direct", "vector": 4, "vectors": 1, "lanes": 8, "parts": 2, "unroll": 4, "rows": 2}
-    assert cuda.common(direct).splits == (8 * 2, 1, 8)
-    assert cuda.common(direct).order == ("k1", "i1", "i2", "k2", "j", "k3")
-    assert cuda.own({**direct, "longest": 9}) == {
-        "max_width": 0, "order": "none", "work": 0, "parts": 2, "unroll": 4, "splits_rows": True, "vectors": 1
-    }  # fmt: skip
-    runs = {"vector": 4, "vectors": 1, "lanes": 8, "batch": 4, "parts": 2, "early": False, "searched": True, "run": 16}
-    assert cuda.common(runs).splits == (16 * 16, 1, 8)
-    assert cuda.own(runs)["run"] == 16
-
-
 def test_an_unknown_platform_is_refused_with_the_known_ones() -> None:
     with pytest.raises(SweepError, match="a platform out of cpu, cuda, spade_sim, found 'gpu'"):
         find_platform("gpu")

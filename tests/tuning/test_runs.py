@@ -54,9 +54,3 @@ def test_rows_are_not_searched_across_many_empty_rows(empty: int, searched: bool
     race, timer = made_up_race(lambda config: 10.0 + 5 * (config["parts"] - 1))
     search_runs(Problem(Op.SDDMM, random_csr(len(lengths), 40, lengths), 128), race, {})
     assert any(one["searched"] for one in timer.asked) == searched
-
-
-def test_a_width_without_tiles_has_no_candidates() -> None:
-    race, timer = made_up_race(lambda config: 10.0)
-    search_runs(Problem(Op.SDDMM, random_csr(8, 8, [2] * 8), 3), race, {})
-    assert timer.asked == []

@@ -61,14 +61,3 @@ def test_a_sample_is_legal_without_repetition_and_the_same_for_one_seed() -> Non
     assert drawn == legal.sample(7, 3)[:2], "a longer draw begins as a shorter one"
     everything = legal.sample(7, 100)
     assert sorted(map(key_of, everything)) == sorted(map(key_of, legal.configs()))
-
-
-@pytest.mark.parametrize("legal", [lambda config: True, lambda config: config["vector"] * config["work"] <= 32])
-def test_every_legal_config_is_drawn_as_often_as_any_other(legal) -> None:
-    space = Space(SPACE.axes, legal)
-    configs, draws = [key_of(config) for config in space.configs()], 1200
-    counts = {name: 0 for name in configs}
-    for seed in range(draws):
-        counts[key_of(space.sample(seed, 1)[0])] += 1
-    expected = draws / len(configs)
-    assert all(abs(count - expected) < 5 * expected**0.5 for count in counts.values()), counts

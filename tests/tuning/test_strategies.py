@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import product
 from typing import Any
 
-from problems import random_csr
 from races import made_up_race
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Config
-from spmark.impls.core.problem import Op, Problem
 from spmark.impls.tuning.space import Axis, Space
 from spmark.impls.tuning.strategies import Walk, along, exhaustive, first_built
-
-PROBLEM = Problem(Op.SPMM, random_csr(8, 8, [2] * 8), 4)
 
 
 def test_exhaustive_asks_for_everything_and_gives_the_first_of_equals() -> None:
@@ -72,48 +67,3 @@ def test_a_walk_finds_the_best_of_axes_that_hide_each_other() -> None:
     Walk(race).walk(SPACE, {"fixed": 7})
     assert race.finish()[0] == {"fixed": 7, "x": 3, "y": 2, "z": 3}
     assert len(timer.asked) < len(list(SPACE.configs()))
-
-
-def test_a_later_walk_begins_with_what_the_first_came_to_and_passes_over_what_was_far() -> None:
-    def cost(config: dict[str, Any]) -> float:
-        return 10.0 * (1 + (config["x"] != 2) + (config["y"] != 3)) + config["form"]
-
-    race, timer = made_up_race(cost)
-    walk = Walk(race)
-    walk.walk(SPACE, {"form": 0})
-    first = len(timer.asked)
-    walk.walk(SPACE, {"form": 1})
-    second = timer.asked[first:]
-    assert {"form": 1, "x": 2, "y": 3, "z": 1} in second
-    assert not [config for config in second[2:] if config["x"] == 3], "x = 3 was far behind"
-    assert len(second) < first
-
-
-def test_a_hopeless_walk_is_given_up() -> None:
-    race, timer = made_up_race(lambda config: 10.0 if config["form"] == 0 else 100.0)
-    Walk(race).walk(SPACE, {"form": 0})
-    before = len(timer.asked)
-    Walk(race).walk(SPACE, {"form": 1})
-    hopeless = timer.asked[before:]
-    assert {config["z"] for config in hopeless} == {1}, "the third axis is not gone along"
-
-
-def test_what_ties_is_walked_on_from() -> None:
-    """By x alone two values tie; which is better shows along y, and only from the second of them."""
-
-    def cost(config: dict[str, Any]) -> float:
-        return 50.0 if (config["x"], config["y"]) == (2, 3) else 100.0
-
-    race, _ = made_up_race(cost)
-    Walk(race).walk(SPACE, {})
-    config, _ = race.finish()
-    assert (config["x"], config["y"]) == (2, 3)
-
-
-def test_every_start_of_separable_costs_leads_to_the_best() -> None:
-    for best in product((1, 2, 3), repeat=3):
-        race, _ = made_up_race(
-            lambda config, best=best: 10.0 + sum(a != b for a, b in zip(config.values(), best, strict=True))
-        )
-        Walk(race).walk(SPACE, {})
-        assert tuple(race.finish()[0].values()) == best

@@ -68,11 +68,6 @@ def test_a_walk_ends_at_the_fastest() -> None:
     assert asked[0] == {"form": 0, "spread": NEVER, "together": NEVER, "lanes": 16, "work": 32, "by_row": False}
 
 
-def test_nothing_is_asked_twice() -> None:
-    (asked,) = walked(plain({"work": 8, "by_row": True}), noise=0.03)
-    assert len({str(schedule) for schedule in asked}) == len(asked) <= 40
-
-
 @pytest.mark.parametrize("seed", range(12))
 def test_what_a_long_row_hides_is_found_through_noise(seed: int) -> None:
     (asked,) = walked(hidden, noise=0.025, seed=seed)

@@ -49,22 +49,6 @@ def test_csr_is_taken_where_rows_are_alike(
     assert table.direct_for(asked, 32, DType.FLOAT32, 0.5) == fastest
 
 
-def test_one_lucky_time_far_away_decides_nothing() -> None:
-    entries = fitted_direct([trials(1 << 18, 4.0, 0.2)])
-    assert entries
-    assert all(abs(entry.nnz.bit_length() - 19) <= 2 for entry in entries if entry.loss <= 0)
-    assert all(entry.spread < 1.6 for entry in entries if entry.loss <= 0)
-
-
-def test_j_comes_before_all_else() -> None:
-    near = fitted_direct([trials(1 << 14, 4.0, 3.0, 128)]) + fitted_direct([trials(1 << 21, 60.0, 0.1, 32)])
-    table = ScheduleTable(device="gpu", entries=(), direct=tuple(near))
-    asked = features(1 << 14, 4.0, 3.0)
-    assert table.direct_for(asked, 128, DType.FLOAT32) is None
-    assert table.direct_for(asked, 32, DType.FLOAT32) == WIDE
-    assert ScheduleTable(device="gpu", entries=()).direct_for(asked, 32, DType.FLOAT32) is None
-
-
 @pytest.mark.parametrize("mean", [1, 10, 60])
 @pytest.mark.parametrize("dtype", list(DType))
 def test_every_candidate_has_a_kernel_at_every_j(dtype: DType, mean: int) -> None:

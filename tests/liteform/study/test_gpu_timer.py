@@ -17,10 +17,8 @@ from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.liteform.compose import StoredAs
 from spmark.impls.liteform.cost import count
 from spmark.impls.liteform.features import Features
-from spmark.impls.liteform.schedule import Gathering, ScheduleTable, direct_candidates
-from spmark.impls.liteform.weights import Weights
+from spmark.impls.liteform.schedule import ScheduleTable, direct_candidates
 from spmark.impls.runtime.device import shipped_calibration
-from spmark.impls.tuning.race import FIRST, MORE
 
 gpu = pytest.importorskip("spmark.impls.liteform.study.gpu", reason="needs CuPy")
 DEVICE = DeviceSpec.model_validate_json(Path(shipped_calibration("nvidia-h200")).read_text())
@@ -97,29 +95,6 @@ def test_a_config_is_timed_at_every_j_and_checked_at_one(monkeypatch: pytest.Mon
         timer.fixed(StoredAs.BSR, 32)
 
 
-def test_rows_are_gathered_as_a_plan_would(monkeypatch: pytest.MonkeyPatch) -> None:
-    weights = Weights(1.0, 0.1, 1.0, 1.0, 1.0)
-    table = ScheduleTable(device="nvidia-h200", entries=(), weights=weights, gathering=Gathering(64, 0, 10.0, weights))
-    with_table(monkeypatch, table)
-    seen: list[tuple[int, bool]] = []
-    real = gpu.EllBucketsPlan
-
-    def watched(problem: Problem, *given: Any, **named: Any) -> Any:
-        seen.append((problem.width, named.get("positions") is not None))
-        return real(problem, *given, **named)
-
-    monkeypatch.setattr(gpu, "EllBucketsPlan", watched)
-    gpu.GpuTimer(MATRIX, DEVICE, DType.FLOAT32, (32, 64)).cell(1, 8)
-    assert seen == [(32, False), (64, True)]
-
-
-def test_what_is_clearly_slower_gets_few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_table(monkeypatch, None)
-    timer = gpu.GpuTimer(MATRIX, DEVICE, DType.FLOAT32, (32,))
-    counts = [len(timer.cell(1, width)[32]) for width in (8, 1024)]
-    assert counts == [FIRST + MORE, FIRST]
-
-
 def test_schedules_are_timed_with_what_a_table_is_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
     with_table(monkeypatch, None)
     row = gpu.ScheduleTimer(MATRIX, DEVICE, DType.FLOAT32, 64).row("made/up")
@@ -143,20 +118,6 @@ def test_schedules_are_timed_with_what_a_table_is_made_of(monkeypatch: pytest.Mo
     assert trials.features == Features.of(MATRIX)
 
 
-def test_labels_have_the_widths_that_a_plan_would(monkeypatch: pytest.MonkeyPatch) -> None:
-    stored = {}
-    for thirds in (False, True):
-        with_table(monkeypatch, ScheduleTable(device="nvidia-h200", entries=(), thirds=thirds))
-        FakePlanTimer.checked = []
-        timer = gpu.GpuTimer(MATRIX, DEVICE, DType.FLOAT32, (32,))
-        timer.prepare([(1, 64)])
-        timer.cell(1, 64)
-        stored[thirds] = FakePlanTimer.checked
-        timer.cell(1, 32)
-        assert FakePlanTimer.checked == stored[thirds], "checked once at a J"
-    assert stored[True][0][1] < stored[False][0][1]
-
-
 def test_a_schedule_with_a_wrong_result_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     with_table(monkeypatch, None)
 
@@ -168,40 +129,3 @@ def test_a_schedule_with_a_wrong_result_is_left_out(monkeypatch: pytest.MonkeyPa
     row = gpu.ScheduleTimer(MATRIX, DEVICE, DType.FLOAT32, 64).row("made/up")
     assert row.timed
     assert 8 not in {timed.schedule.lanes for timed in row.timed}
-
-
-def test_where_no_schedule_can_be_timed_the_matrix_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_table(monkeypatch, None)
-
-    def check(timer: FakePlanTimer, plan: Any) -> None:
-        raise BuildError("wrong result")
-
-    monkeypatch.setattr(FakePlanTimer, "check", check)
-    with pytest.raises(BuildError, match="made/up: expected a schedule"):
-        gpu.ScheduleTimer(MATRIX, DEVICE, DType.FLOAT32, 64).row("made/up")
-
-
-def test_every_kernel_is_compiled_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    target = FakeTarget(DEVICE)
-    monkeypatch.setattr(gpu, "open_target", lambda _: target)
-    gpu.compile_schedules(DEVICE, [DType.FLOAT32], [32, 512], None)
-    assert len(target.loaded) == len({one.expression for one in target.loaded}) > 4
-
-
-def test_the_climb_begins_at_the_width_of_least_cost(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_table(monkeypatch, None)
-    assert 1 <= gpu.start_width(MATRIX, DEVICE) <= 128
-
-
-def test_every_kernel_of_a_schedule_is_compiled_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    loaded: list[str] = []
-    monkeypatch.setattr(FakeTarget, "load", lambda _, some: loaded.extend(one.expression for one in some) or fake(some))
-    gpu.compile_schedules(DEVICE, list(DType), (32, 512), None)
-    ahead = set(loaded)
-    assert len(ahead) == len(loaded)
-    loaded.clear()
-    for dtype in DType:
-        gpu.ScheduleTimer(MATRIX, DEVICE, dtype, 512).row("made/up")
-    timed = {one for one in loaded if one.startswith(("spmm_ell_buckets", "spmm_direct"))}
-    assert timed
-    assert timed <= ahead

@@ -15,24 +15,21 @@ from problems import random_csr
 from spmark.impls.core.errors import BuildError, DatasetError, RecordError, UnsupportedError
 from spmark.impls.core.problem import Csr, DType
 from spmark.impls.liteform.compose import StoredAs
-from spmark.impls.liteform.features import Features
-from spmark.impls.liteform.study.climb import Point, climb, neighbours, published_start
+from spmark.impls.liteform.study.climb import Point, climb
 from spmark.impls.liteform.study.labelled import LabelTable
 from spmark.impls.liteform.study.labels import (
     MAX_SAMPLES,
     About,
     MatrixLabels,
-    TriedConfig,
     measure,
 )
-from spmark.impls.liteform.study.measured import partition_regret, read_labels, table_of
-from spmark.impls.liteform.study.shards import Skipped, by_dtype, measured_before, skipped_before
+from spmark.impls.liteform.study.measured import read_labels, table_of
+from spmark.impls.liteform.study.shards import by_dtype, measured_before
 from spmark.impls.study.shards import append_rows
 
 pytestmark = pytest.mark.full
 
 MATRIX = random_csr(60, 300, np.random.default_rng(0).integers(1, 200, 60).tolist())
-TRIED = TriedConfig(partitions=1, max_width=8, samples_us={32: [3.0], 128: [4.0]})
 ABOUT = About("made/up", "synthetic", "fake-gpu", "0" * 16)
 
 
@@ -87,27 +84,6 @@ def test_the_climb_finds_the_bottom_and_asks_once() -> None:
     assert len(asked) == len(set(asked)) == len(seen) < 8 * 11
 
 
-def test_a_slower_neighbour_is_not_followed() -> None:
-    # Behind a wall of slower configs everything would be faster.
-    seen = climb(Point(0, 0), Point(0, 10), lambda point: {0: 5.0, 1: 9.0}.get(point.width, 1.0))
-    assert set(seen) == {(0, 0), (0, 1)}
-    assert set(climb(Point(0, 0), Point(3, 3), lambda _: inf)) == {(0, 0), (0, 1), (1, 0), (1, 1)}
-
-
-def test_neighbours_stay_inside() -> None:
-    assert len(neighbours(Point(2, 2), Point(7, 10))) == 8
-    assert sorted(neighbours(Point(0, 10), Point(7, 10))) == [(0, 9), (1, 9), (1, 10)]
-
-
-def test_where_the_climb_begins() -> None:
-    def start(mean: float) -> Point:
-        return published_start(Features(10, 10, 10, mean, 0, 9, 1.0))
-
-    assert start(1.0) == (0, 0)
-    assert start(33.0) == (0, 1)
-    assert start(492.0) == (0, 4)
-
-
 def test_a_config_is_built_once_for_all_widths() -> None:
     timer = FakeTimer()
     row = made(timer)
@@ -131,27 +107,6 @@ def test_what_fails_is_kept_with_its_reason_and_never_chosen(tmp_path: Path) -> 
     assert labels.max_width.tolist() == [16, 32]
 
 
-def test_exhaustive_tries_everything() -> None:
-    row = made(FakeTimer(), exhaustive=True)
-    # The longest row has less than 256 non-zeros: wider buckets would be the same format again.
-    assert len(row.tried) == 8 * 9
-    assert row.exhaustive
-
-
-def test_the_climb_begins_where_it_is_told() -> None:
-    timer = FakeTimer()
-    row = made(timer, start_width=64)
-    assert timer.built[0] == (1, 64)
-    assert {(t.partitions, t.max_width) for t in row.tried} >= {(2, 16), (4, 64)}
-    assert made(FakeTimer(), start_width=1024).tried[0].max_width == 256
-
-
-def test_the_time_limit_ends_the_climb() -> None:
-    row = made(FakeTimer(), limit_s=0.0)
-    assert not row.complete
-    assert len(row.tried) == 1
-
-
 def test_labels_become_a_table(tmp_path: Path) -> None:
     path = tmp_path / "shard-01-of-01.jsonl"
     row = made(FakeTimer())
@@ -163,26 +118,6 @@ def test_labels_become_a_table(tmp_path: Path) -> None:
     assert labels.cell_us.tolist() == [10, 40]
     assert labels.speedup.tolist() == [5, 5]
     assert labels.nnz.tolist() == [MATRIX.nnz] * 2
-
-
-def test_blocks_count_as_a_fixed_format_where_there_are_any(tmp_path: Path) -> None:
-    class Blocks(FakeTimer):
-        def fixed(self, form: StoredAs, width: int) -> list[float]:
-            return [8.0] if form is StoredAs.BSR else [50.0]
-
-    path = tmp_path / "labels.jsonl"
-    row = made(Blocks())
-    append_rows(path, by_dtype([("made/up", MATRIX)], [DType.FLOAT32]), lambda *_: row, inf)
-    assert read(path).speedup.tolist() == [0.8, 0.2]
-    assert read(path, both=False).speedup.tolist() == [5, 1.25]
-
-
-def test_regret_of_the_partitions_by_hand() -> None:
-    row = made(FakeTimer(), exhaustive=True)
-    assert partition_regret([row], lambda _, width: {32: 2, 128: 4}[width]) == pytest.approx(0)
-    # One partition instead of two takes twice as long at J = 32, one instead of four three times at J = 128.
-    assert partition_regret([row], lambda *_: 1) == pytest.approx(np.sqrt(2 * 3) - 1)
-    assert np.isnan(partition_regret([], lambda *_: 1))
 
 
 def test_a_shard_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -211,51 +146,6 @@ def test_a_shard_goes_on_where_it_was(tmp_path: Path) -> None:
     assert go_on(todo, inf) == 0
 
 
-def test_what_cannot_be_labelled_is_told_with_the_reason(tmp_path: Path) -> None:
-    row = made(FakeTimer())
-    told: list[tuple[tuple[str, DType], str]] = []
-
-    def make(key: tuple[str, DType], matrix: Csr) -> MatrixLabels:
-        name, dtype = key
-        if name == "made/broken":
-            raise DatasetError("broken")
-        return row.model_copy(update={"matrix": name, "dtype": dtype})
-
-    todo = [("made/up", MATRIX), ("made/none", "no such file"), ("made/broken", MATRIX)]
-    path = tmp_path / "labels.jsonl"
-    for ends, made_rows in ((inf, 1), (-inf, 0)):
-        things = by_dtype(todo, [DType.FLOAT32])
-        assert append_rows(path, things, make, ends, lambda *one: told.append(one)) == made_rows
-    assert told == [(("made/none", DType.FLOAT32), "no such file"), (("made/broken", DType.FLOAT32), "broken")]
-    assert len(told) == 2, "what there was no time for may still be labelled"
-
-
-def test_only_the_same_version_on_the_same_device_skips_again(tmp_path: Path) -> None:
-    path = tmp_path / "skipped.ndjson"
-    assert skipped_before(path, "fake-gpu", "1") == set()
-    rows = [
-        Skipped(matrix="a", device=device, dtype=DType.FLOAT16, width=32, reason="why", implementation_version=version)
-        for device, version in (("fake-gpu", "1"), ("other-gpu", "2"))
-    ]
-    path.write_text("".join(row.model_dump_json() + "\n" for row in rows))
-    assert skipped_before(path, "fake-gpu", "1") == {("a", DType.FLOAT16, 32)}
-    assert skipped_before(path, "fake-gpu", "2") == set()
-
-
-@pytest.mark.parametrize("first", [0, 1])
-def test_a_matrix_in_two_shards_counts_once(tmp_path: Path, first: int) -> None:
-    every, climbed = made(FakeTimer(), exhaustive=True), made(FakeTimer())
-    paths = [tmp_path / "shard-01-of-01.jsonl", tmp_path / "shard-01-of-02.jsonl"]
-    for path, row in zip(paths, (every, climbed) if first else (climbed, every), strict=True):
-        other = row.model_copy(update={"dtype": DType.FLOAT16})
-        for one in (row, other):
-            append_rows(path, by_dtype([("made/up", MATRIX)], [one.dtype]), lambda *_, one=one: one, inf)
-    rows = read_labels(paths)
-    assert [(row.dtype, row.exhaustive) for row in rows] == [(DType.FLOAT32, True), (DType.FLOAT16, True)]
-    assert measured_before(paths, "fake-gpu", "0" * 16) == {("made/up", "float32"), ("made/up", "float16")}
-    assert table_of(rows).size == 4
-
-
 def test_a_shard_of_another_device_is_not_gone_on_with(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "labels.jsonl"
     assert measured_before([], "fake-gpu", "") == set()
@@ -266,22 +156,6 @@ def test_a_shard_of_another_device_is_not_gone_on_with(tmp_path: Path, caplog: p
     assert not caplog.records
     assert measured_before([path], "fake-gpu", "1" * 16) == {("made/up", "float32")}
     assert "1 of 1 labels were measured by another version" in caplog.text
-
-
-def test_a_shard_that_was_cut_off_goes_on(tmp_path: Path) -> None:
-    path = tmp_path / "labels.jsonl"
-    names = ["made/0", "made/1"]
-    by_name = {name: made(FakeTimer()).model_copy(update={"matrix": name}) for name in names}
-
-    def go_on() -> int:
-        todo = [(name, MATRIX) for name in names]
-        have = measured_before(there(path), "fake-gpu", "0" * 16)
-        return append_rows(path, by_dtype(todo, [DType.FLOAT32], have), lambda key, _: by_name[key[0]], inf)
-
-    assert go_on() == 2
-    path.write_bytes(path.read_bytes()[:-40])
-    assert go_on() == 1
-    assert sorted(read(path).matrix) == [f"{name} float32" for name in names for _ in (32, 128)]
 
 
 @pytest.mark.parametrize(
@@ -301,28 +175,6 @@ def test_a_line_that_means_nothing_is_refused(tmp_path: Path, change: dict, mess
     with pytest.raises(RecordError, match=message) as caught:
         read(path)
     assert f"{path}:1" in str(caught.value)
-
-
-def test_a_width_without_times_of_csr_is_left_out(tmp_path: Path) -> None:
-    path = tmp_path / "labels.jsonl"
-    for fixed_us in ({"csr": {128: [9.0]}}, {"csr": {32: [], 128: [9.0]}, "bsr": {32: [1.0]}}):
-        row = made(FakeTimer()).model_copy(update={"fixed_us": fixed_us, "tried": (TRIED,)})
-        path.unlink(missing_ok=True)
-        append_rows(path, by_dtype([("made/up", MATRIX)], [DType.FLOAT32]), lambda *_, row=row: row, inf)
-        assert read(path).width.tolist() == [128]
-
-
-def test_of_configs_that_noise_cannot_tell_apart_the_fewest_partitions_are_learned(tmp_path: Path) -> None:
-    class Level(FakeTimer):
-        def cell(self, partitions: int, max_width: int) -> Mapping[int, list[float]]:
-            time_us = {(8, 32): 10.0, (2, 16): 10.2, (1, 16): 10.9}.get((partitions, max_width), 20.0)
-            return {width: [share * time_us for share in (0.96, 0.98, 1.0, 1.02, 1.04)] for width in (32, 128)}
-
-    path = tmp_path / "labels.jsonl"
-    row = made(Level(), exhaustive=True)
-    append_rows(path, by_dtype([("made/up", MATRIX)], [DType.FLOAT32]), lambda *_: row, inf)
-    labels = read(path)
-    assert (labels.partitions[0], labels.max_width[0], labels.cell_us[0]) == (2, 16, 10)
 
 
 def test_a_file_without_labels_is_refused(tmp_path: Path) -> None:

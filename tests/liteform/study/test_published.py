@@ -8,7 +8,7 @@ from label_fakes import HEADER, published_csv
 
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.liteform.features import PARTITIONS, SELECTION, Features
-from spmark.impls.liteform.study.labelled import disjoint_split, drawn_split, read_published
+from spmark.impls.liteform.study.labelled import disjoint_split, read_published
 from spmark.impls.liteform.study.models import balanced_accuracy, cosine, cosine_by_matrix, similarity
 from spmark.impls.liteform.study.published import (
     FEW_ROWS,
@@ -16,11 +16,9 @@ from spmark.impls.liteform.study.published import (
     SLOW,
     Split,
     Task,
-    learning_curves,
     overhead_ratios,
     score_models,
     selected_as_published,
-    selection_regret,
     speed_ratios,
 )
 
@@ -55,24 +53,11 @@ def test_broken_labels_are_refused(text: str, message: str) -> None:
         read_published(text, "labels.csv")
 
 
-def test_the_public_split_draws_with_replacement() -> None:
-    train, test = drawn_split(2279, np.random.default_rng(0))
-    assert test.size < 456, "456 draws, some of them twice"
-    assert sorted([*train, *test]) == list(range(2279))
-
-
 def test_the_honest_split_keeps_a_matrix_on_one_side() -> None:
     train, test = disjoint_split(LABELS.matrix, np.random.default_rng(0))
     assert not set(LABELS.matrix[train]) & set(LABELS.matrix[test])
     assert train.size + test.size == LABELS.size
     assert len(set(LABELS.matrix[train])) == 64
-
-
-def test_the_honest_split_keeps_the_dtypes_of_a_matrix_on_one_side() -> None:
-    names = np.array([f"source/{n} {dtype}" for n in range(10) for dtype in ("float16", "float32")])
-    train, test = disjoint_split(names, np.random.default_rng(1))
-    assert (train.size, test.size) == (16, 4)
-    assert not set(train // 2) & set(test // 2)
 
 
 def test_metrics_by_hand() -> None:
@@ -82,16 +67,6 @@ def test_metrics_by_hand() -> None:
     assert cosine(truth, predicted) == pytest.approx((1 + 1 + 2 + 8) / np.sqrt(19 * 10))
     by_matrix = cosine_by_matrix(np.array(["a", "a", "b", "b"]), truth, predicted)
     assert by_matrix == pytest.approx((1 + 10 / np.sqrt(17 * 8)) / 2)
-
-
-def test_regret_by_hand() -> None:
-    text = "\n".join(
-        [HEADER, *(f"m{i},9,9,9,1,1,1,1,32,1,1,1,{c},{n},1.2" for i, (c, n) in enumerate([(1, 2), (4, 2)]))]
-    )
-    rows = read_published(text, "x")
-    assert selection_regret(rows, np.array([True, False])) == pytest.approx(0)
-    assert selection_regret(rows, np.array([False, True])) == pytest.approx(1)
-    assert selection_regret(rows, np.array([True, True])) == pytest.approx(np.sqrt(2) - 1)
 
 
 def test_every_model_is_scored_or_says_why_not() -> None:
@@ -116,14 +91,6 @@ def test_every_model_is_scored_or_says_why_not() -> None:
     assert all(str(FEW_ROWS) in s.note for s in slow)
 
 
-def test_learning_curves_grow() -> None:
-    points = [s for s in learning_curves(LABELS, 2, lambda _: None) if s.metric == "accuracy"]
-    assert len(points) == 2 * 2 * 10
-    sizes = [s.train_rows for s in points if s.task is Task.SELECTION and s.split is Split.DISJOINT]
-    assert sizes == sorted(sizes)
-    assert sizes[-1] == 64
-
-
 def test_published_ratios_by_hand() -> None:
     head = "name,feat_size,num_rows,num_cols,Oracle(ms),LiteForm(ms)\n"
     text = head + "a,32,2000,2000,4,1\na,64,2000,2000,1,1\nb,32,5000,2500,1,4\nsmall,32,1999,9000,1,9\nblank,32,,,1,9\n"
@@ -140,12 +107,3 @@ def test_published_ratios_by_hand() -> None:
         overhead_ratios(head.replace("time_select", "time_chosen"), "x")
     with pytest.raises(DatasetError, match="found none of at least 2000 rows"):
         overhead_ratios(head + "small,32,1999,9000,1,1,1,1\n", "x")
-
-
-def test_the_selection_drops_the_slowest() -> None:
-    head = "name,feat_size,num_rows,num_cols,Oracle(ms),LiteForm(ms)\n"
-    lines = [f"m{i},32,2000,2000,{0.1 if i < 20 else 1},1" for i in range(50)]
-    found = speed_ratios(head + "\n".join(lines), "x")
-    kept, draws = selected_as_published(found, draws=5)
-    assert kept == 30 + 7
-    assert draws == pytest.approx([0.1 ** (7 / 37)] * 5)

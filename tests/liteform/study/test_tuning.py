@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -12,19 +11,15 @@ from problems import random_csr
 
 from spmark.impls.core.errors import BuildError, DatasetError
 from spmark.impls.core.problem import DType
-from spmark.impls.kernels.ell_buckets import NEVER
 from spmark.impls.liteform.cost import count
 from spmark.impls.liteform.schedule import (
     CellSchedule,
     Gathering,
     ScheduleEntry,
     ScheduleTable,
-    candidates,
     nearest,
     read_table,
-    schedule_for,
     table_for,
-    tiles,
 )
 from spmark.impls.liteform.study.schedule_fit import Trials, fitted_entries
 from spmark.impls.liteform.study.tuning import (
@@ -32,7 +27,6 @@ from spmark.impls.liteform.study.tuning import (
     ScheduleRow,
     TimedSchedule,
     fitted_gathering,
-    fitted_thirds,
     fitted_weights,
     make_table,
 )
@@ -40,7 +34,6 @@ from spmark.impls.liteform.weights import Weights, weighed
 
 pytestmark = pytest.mark.full
 
-RNG = np.random.default_rng(21)
 SMALL, LARGE = CellSchedule(4, 8, 16), CellSchedule(4, 8, 64)
 SCHEDULES = [CellSchedule(4, lanes, work) for lanes in (8, 16) for work in (8, 16, 32, 64)]
 
@@ -62,13 +55,6 @@ def test_each_size_gets_its_schedule() -> None:
 
     assert chosen(5000) == SMALL
     assert chosen(2**22) == LARGE
-
-
-def test_what_was_tried_once_does_not_beat_what_was_good_everywhere() -> None:
-    rare = CellSchedule(2, 16, 8)
-    rows = [trials(nnz, SMALL) for nnz in (4000, 6000, 9000)]
-    lucky = replace(rows[0], times_us={**rows[0].times_us, rare: 9.99})
-    assert {entry.schedule for entry in fitted_entries([lucky, *rows[1:]])} == {SMALL}
 
 
 def row(seed: int, weights: Weights, width: int = 64, gain: float | None = None, **how) -> ScheduleRow:
@@ -112,32 +98,6 @@ def test_weights_are_found_that_choose_the_fastest_widths() -> None:
     assert np.mean(losses) < 0.01, losses
 
 
-@pytest.mark.parametrize("gain", [0.9, 1.1])
-def test_thirds_are_taken_where_formats_with_them_were_faster(gain: float) -> None:
-    truth = Weights(2.0, 0.2, 10.0, 3.0, 1000.0)
-    rows = [row(seed, truth) for seed in range(3)]
-    both = [
-        one.model_copy(
-            update={
-                "timed": (
-                    *one.timed,
-                    *(
-                        timed.model_copy(update={"thirds": True, "time_us": gain * timed.time_us})
-                        for timed in one.timed
-                        if timed.max_width > 16
-                    ),
-                )
-            }
-        )
-        for one in rows
-    ]
-    assert fitted_thirds(both) is (gain < 1)
-    assert make_table(both).thirds is (gain < 1)
-    assert not fitted_thirds(rows), "widths that were not tried are not taken"
-    least, least_with = both[0].by_width(gathered=False, tail_in_last=False), both[0].by_width(False, False, True)
-    assert least_with == {width: us * (gain if width > 16 else 1) for width, us in least.items()}
-
-
 def test_rows_are_gathered_where_that_was_faster() -> None:
     truth = Weights(2.0, 0.2, 10.0, 3.0, 1000.0)
     rows = [
@@ -155,23 +115,6 @@ def test_rows_are_gathered_where_that_was_faster() -> None:
     assert taken == [False, True, True, False]
     assert fitted_gathering(rows[:1]) is None
     assert fitted_gathering([row(1, truth)]) is None
-
-
-def test_gathering_is_not_decided_by_one_time_that_is_off_nor_done_for_next_to_nothing() -> None:
-    truth = Weights(2.0, 0.2, 10.0, 3.0, 1000.0)
-    one_is_off = [row(1, truth, 32, gain=0.3), *(row(seed, truth, 32, gain=1.04) for seed in range(2, 6))]
-    assert fitted_gathering(one_is_off) is None, "even the sum of the logarithms says otherwise"
-    assert fitted_gathering([row(seed, truth, 256, gain=0.995) for seed in range(3)]) is None
-    assert fitted_gathering([row(seed, truth, 256, gain=0.98) for seed in range(3)]) is not None
-
-
-def test_rows_of_b_count_by_their_bytes_when_gathering_is_decided() -> None:
-    truth = Weights(2.0, 0.2, 10.0, 3.0, 1000.0)
-    half = [row(seed, truth, 256, gain=0.8).model_copy(update={"dtype": DType.FLOAT16}) for seed in range(2)]
-    rule = fitted_gathering([*half, row(3, truth, 64, gain=1.2)])
-    assert rule is not None
-    assert rule.least_width == 128
-    assert all(rule.asks(one.nnz, one.width, one.dtype) for one in half)
 
 
 def test_a_table_goes_through_a_file(tmp_path: Path) -> None:
@@ -206,44 +149,3 @@ def test_rows_of_several_devices_make_no_table() -> None:
         make_table([])
     with pytest.raises(DatasetError, match="found gpu, other"):
         make_table([row(1, truth), row(2, truth, device="other")])
-
-
-def test_no_ops_are_one_schedule() -> None:
-    busy = CellSchedule(4, 8, 32, spread=64, together=256, by_row=True)
-    assert busy.canonical(32) == CellSchedule(4, 8, 32)
-    assert busy.canonical(64) == CellSchedule(4, 8, 32, spread=64)
-    assert busy.canonical(512) == CellSchedule(4, 8, 32, spread=64, together=256)
-
-
-@pytest.mark.parametrize("dtype", list(DType))
-@pytest.mark.parametrize("width", [1, 3, 20, 32, 64, 130, 512])
-def test_candidates_are_legal_and_different(width: int, dtype: DType) -> None:
-    for loads, max_width in product((10**5, 10**7, 10**9), (8, 64, 512)):
-        found = list(candidates(width, dtype, loads, max_width))
-        assert found
-        assert len(set(found)) == len(found)
-        for one in found:
-            assert width % one.vector == 0
-            assert one.vector * dtype.itemsize <= 16
-            assert one.spread in range(max_width + 1) or one.spread == NEVER
-    assert set(tiles(width, dtype)) <= set(tiles(width, dtype, small=True))
-
-
-def test_the_table_that_ships_knows_every_published_width(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = table_for("nvidia-h200")
-    assert isinstance(table, ScheduleTable)
-    known = {(dtype.value, width) for dtype in DType for width in (32, 64, 128, 256, 512)}
-    assert {(entry.dtype, entry.width) for entry in table.entries} == known
-    assert {(entry.dtype, entry.width) for entry in table.direct} == known
-    assert table.weights is not None
-    assert table.gathering is not None
-    for width in (32, 48, 512):
-        found = schedule_for("nvidia-h200", width, DType.FLOAT32, nnz=10**6, max_width=64)
-        assert width % found.vector == 0
-    # Without entries in float16 those of rows of B of as many bytes are taken.
-    single_only = table.model_copy(update={"entries": [one for one in table.entries if one.dtype == "float32"]})
-    monkeypatch.setattr("spmark.impls.liteform.schedule.table_for", lambda device: single_only)
-    single = schedule_for("nvidia-h200", 64, DType.FLOAT32, nnz=10**6, max_width=64)
-    half = schedule_for("nvidia-h200", 128, DType.FLOAT16, nnz=10**6, max_width=64)
-    assert half == replace(single, vector=2 * single.vector)
-    assert schedule_for("nvidia-h200", 3, DType.FLOAT16, nnz=10**6, max_width=64).vector == 1

@@ -4,29 +4,21 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from problems import random_csr
 from rank_fakes import estimated_race
 
-from spmark.impls.core.contracts import LabelJob
 from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.core.errors import CompileError, DatasetError
-from spmark.impls.lo_spmm.estimate import Work
+from spmark.impls.core.errors import DatasetError
 from spmark.impls.lo_spmm.features import FEATURES
 from spmark.impls.lo_spmm.rank import RankCard, RankModel
 from spmark.impls.lo_spmm.reorder import Reordering
 from spmark.impls.lo_spmm.search import Pins, TileSpace, explore
 from spmark.impls.lo_spmm.study import labels
-from spmark.impls.lo_spmm.study.commands import _layers
 from spmark.impls.lo_spmm.study.labels import (
-    KERNELS,
-    LAUNCHES,
     Key,
     TileLabels,
-    drawn,
     label_all,
     measure,
     read_labels,
@@ -46,72 +38,6 @@ def space_of(key: Key) -> TileSpace:
 
 def keys(*seeds: int) -> list[Key]:
     return [("", seed) for seed in seeds]
-
-
-def test_problems_keep_to_the_ranges_and_differ() -> None:
-    problems = [synthetic(seed) for seed in range(40)]
-    assert len({problem.matrix.hash for problem in problems}) == 40
-    assert synthetic(3).matrix.hash == problems[3].matrix.hash
-    for problem in problems:
-        assert all(64 <= side <= 2048 for side in problem.matrix.shape)
-        assert 508 <= problem.width <= 50_176
-        assert problem.width % 4 == 0
-        assert problem.matrix.nnz <= 50_000
-        assert 0.5 <= problem.matrix.values.min() < problem.matrix.values.max() <= 1
-
-
-def test_drawn_candidates_share_kernels() -> None:
-    space = space_of(("", 1))
-    groups = drawn(space, 1)
-    assert 1 <= len(groups) <= KERNELS
-    for sizes in groups:
-        assert len({(size.tile_rows, size.cpt) for size in sizes}) == 1
-        assert len(set(sizes)) == len(sizes) <= LAUNCHES
-        assert set(sizes) <= set(space.survivors.sizes)
-    assert groups == drawn(space, 1)
-
-
-def test_what_cannot_be_built_is_told() -> None:
-    space = space_of(("", 1))
-    broken = drawn(space, 1)[0][0].tile_rows
-    row = measure(("", 1), space, estimated_race(space, broken=broken))
-    assert {one.reason for one in row.tried if one.tile_rows == broken} == {"broken"}
-    assert all(one.samples_us for one in row.tried if one.tile_rows != broken)
-    assert all(len(one.features) == len(FEATURES) for one in row.tried)
-
-
-def test_pruned_layers_are_measured_in_parts_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(labels, "assemble", lambda *_, **__: None)
-    layer = random_csr(256, 1024, [20] * 256)
-    rows = []
-    for width in (128, 512):
-        space = labels.prepare(("made/up", width), H200, {"made/up": layer})
-        rows.append(measure(("made/up", width), space, estimated_race(space)))
-    assert [row.key for row in rows] == [("made/up", 128), ("made/up", 512)]
-    assert all(row.matrix_hash == layer.hash for row in rows)
-    tried = [one for row in rows for one in row.tried]
-    assert max(one.split for one in tried) > 1
-    for one in tried:
-        work = Work(*one.work)
-        assert (work.sum_bytes > 0) is (one.split > 1)
-        assert min(one.work[:-1]) > 0
-
-
-def test_missing_and_large_layers_are_told_and_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    small, large = (SimpleNamespace(csr=random_csr(64, 4096, [each] * 64), kind="real") for each in (8, 4000))
-    found = [("a", small), ("b", "no such file"), ("c", large)]
-    job = LabelJob(H200, tmp_path, (1, 1), 0.0, names=("a", "b", "c"), load=lambda names: iter(found))
-    assert list(_layers(job)) == ["a"]
-    assert "b cannot be measured: no such file" in caplog.text
-    assert "c is not measured: 256000 non-zeros are more than 150000" in caplog.text
-
-
-def test_what_cannot_be_assembled_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*arguments: object, **facts: object) -> None:
-        raise CompileError("lo_spmm", "ptxas", "out of luck")
-
-    monkeypatch.setattr(labels, "assemble", fail)
-    assert labels.prepare(("", 1), H200, {}).survivors.sizes
 
 
 def test_labels_go_on_where_they_were(tmp_path: Path) -> None:
@@ -170,8 +96,3 @@ def test_trees_predict_what_lightgbm_does() -> None:
     card = RankCard(gpu="fake", labels_sha256="0", groups=1, candidates=1, ranges={})
     scores = RankModel(card=card, trees=take_over(booster)).score(samples)
     np.testing.assert_allclose(-scores, booster.predict(samples, raw_score=True), rtol=1e-12)
-
-
-def test_too_few_labels() -> None:
-    with pytest.raises(DatasetError, match="at least 20 problems"):
-        train(rows_of(2), RankCard(gpu="fake", labels_sha256="0", groups=0, candidates=0, ranges={}))

@@ -71,21 +71,6 @@ def test_who_asks_for_some_of_an_executables_instances_gets_it(source, cache):
     assert fill(again, "fill<9>") == 4.5
 
 
-def test_a_source_is_preprocessed_again_only_where_it_or_a_header_has_changed(source, cache, monkeypatch):
-    preprocessed = []
-    run = host_compile.run_gcc
-    monkeypatch.setattr(
-        host_compile, "run_gcc", lambda command, *args: preprocessed.append("-E" in command) or run(command, *args)
-    )
-    for name in ("fill<3>", "fill<3>", "fill<13>"):
-        compile_host(source, [name], [source.parent], cache)
-    assert sum(preprocessed) == 1
-    header = source.parent / "factor.cuh"
-    header.write_text(header.read_text().replace("0.5", "0.125"))
-    assert fill(compile_host(source, ["fill<3>"], [source.parent], cache), "fill<3>") == 0.375
-    assert sum(preprocessed) == 2
-
-
 @pytest.mark.full
 def test_threads_and_processes_that_want_the_same_compile_it_once(source, cache, monkeypatch):
     compiled = []
@@ -194,30 +179,3 @@ def test_static_shared_variables(declaration, type_, alignment):
     assert text.count("\n") == declaration.count("\n")
     assert f"alignof(s_shared_type){alignment}}}" in text
     assert text.startswith("typedef ")
-
-
-@pytest.mark.parametrize(
-    "declaration",
-    [
-        "extern __shared__ unsigned char s[];",
-        "extern __shared__ __attribute__((aligned(16))) unsigned char s[];",
-        "alignas(16) extern __shared__ unsigned char s[];",
-    ],
-)
-def test_dynamic_shared_memory(declaration):
-    text = rewrite(f"{{ {declaration} }}")
-    assert text == "{ unsigned char* const s = static_cast<unsigned char*>(::simt::dynamic_shared()); }"
-
-
-def test_noinline_of_cuda_is_no_macro_since_headers_of_gcc_have_the_word():
-    header = "__attribute__((__noinline__)) int f(); __attribute__((__cold__, __noinline__)) int g();"
-    text = rewrite(f"{header} static __noinline__ int h();")
-    assert text == f"{header} static __attribute__((noinline)) int h();"
-
-
-@pytest.mark.parametrize(
-    "declaration", ["__shared__ int a[2], b[2];", "__shared__ int a = 3;", "__shared__ float *a, *b;"]
-)
-def test_other_declarations_are_refused_with_their_place(declaration):
-    with pytest.raises(ValueError, match=r"a\.cuh:41: expected one shared variable"):
-        rewrite(f'# 40 "a.cuh"\nint x;\n{declaration}\n')

@@ -18,13 +18,9 @@ if cuda_include() is None:
 
 ARCHITECTURES = (80, 90, 100)
 SOURCE = """
-#include <spmark/async.cuh>
 #include <spmark/atomic.cuh>
 #include <spmark/half.cuh>
-#include <spmark/ldmatrix.cuh>
-#include <spmark/mma.cuh>
 #include <spmark/vec.cuh>
-#include <spmark/warp.cuh>
 using namespace spmark;
 
 template <typename T, int n> __global__ void ordinary(const T* in, T* out) {
@@ -40,32 +36,6 @@ template <typename T, int n> __global__ void streaming(const T* in, T* out) {
   store_streaming<n>(out + n * threadIdx.x, load_streaming<n>(in + n * threadIdx.x));
 }
 template <int n> __global__ void add(const float* in, float* out) { atomic_add<n>(out + threadIdx.x, load<n>(in)); }
-__global__ void staged(const float* in, float* out, int64_t size) {
-  __shared__ alignas(16) float tile[128];
-  copy_async<16>(tile + 4 * threadIdx.x, in, size > 0);
-  copy_async<8>(tile, in);
-  copy_async<4>(tile, in);
-  commit_async();
-  wait_async<1>();
-  __syncthreads();
-  out[threadIdx.x] = warp_sum<8>(tile[threadIdx.x]) + warp_max<32>(tile[threadIdx.x + 1]);
-}
-__global__ void multiply(const float* in, float* out) {
-  float d[4] = {};
-  const unsigned a[4] = {to_tf32(in[0]), to_tf32(in[1]), to_tf32(in[2]), to_tf32(in[3])};
-  const unsigned b[2] = {to_tf32(in[4]), to_tf32(in[5])};
-  mma_m16n8k16(d, a, b);
-  mma_m16n8k8(d, a, b);
-  for (int i = 0; i < 4; ++i) out[4 * threadIdx.x + i] = d[i];
-}
-__global__ void fragments(const half* in, unsigned* out) {
-  __shared__ alignas(16) half staged[32][8];
-  store(staged[threadIdx.x], load<8>(in + 8 * threadIdx.x));
-  unsigned rows[4], columns[4];
-  load_matrices<false>(rows, staged[threadIdx.x]);
-  load_matrices<true>(columns, staged[threadIdx.x]);
-  for (int i = 0; i < 4; ++i) out[4 * threadIdx.x + i] = rows[i] ^ columns[i];
-}
 """
 VECTORS = [
     ("float", 1, 4),
@@ -95,7 +65,7 @@ def compiled_program(text: str, names: Iterable[str], architecture: int) -> Any:
 def ptx(architecture: int) -> dict[str, Counter[str]]:
     """Instructions of each kernel, by its name expression."""
     names = [f"{kind}<{t}, {n}>" for kind in ("ordinary", "read_only", "where", "streaming") for t, n, _ in VECTORS]
-    names += [f"add<{n}>" for n in (1, 2, 4)] + ["staged", "multiply", "fragments"]
+    names += [f"add<{n}>" for n in (1, 2, 4)]
     program = compiled_program(SOURCE, names, architecture)
     text = nvrtc.getPTX(program)
     text = text.decode() if isinstance(text, bytes) else text
@@ -142,34 +112,6 @@ def test_vector_atomics_from_sm_90_and_scalars_below(architecture, n):
         assert reductions == {"red.global.add.f32": n}
     else:
         assert reductions == {f"red.global.add.v{n}.f32": 1}
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_async_copies(architecture):
-    kernel = ptx(architecture)["staged"]
-    for name, count in [
-        ("cp.async.cg.shared.global", 1),
-        ("cp.async.ca.shared.global", 2),
-        ("cp.async.commit_group", 1),
-        ("cp.async.wait_group", 1),
-        ("shfl.sync.bfly.b32", 3 + 5),
-    ]:
-        assert kernel[name] == count
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_matrix_multiplies(architecture):
-    kernel = ptx(architecture)["multiply"]
-    assert kernel["mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"] == 1
-    assert kernel["mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"] == 1
-    assert kernel["cvt.rna.tf32.f32"] == 6
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_matrix_loads(architecture):
-    kernel = ptx(architecture)["fragments"]
-    assert kernel["ldmatrix.sync.aligned.m8n8.x4.shared.b16"] == 1
-    assert kernel["ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16"] == 1
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

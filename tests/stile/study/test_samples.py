@@ -59,23 +59,3 @@ def test_copies_of_block_tiles(shared: bool, height: int) -> None:
     assert set(np.bincount(blocks.rows.reshape(-1))) == {2 if shared else 1}
     assert np.diff(blocks.indptr).tolist() == [3] * COPIES
     assert np.unique(blocks.indices).size == blocks.indices.size == held.shape[1]
-
-
-def test_copies_of_sddmm_tiles() -> None:
-    matrix, held = samples.sddmm_block_copies(COPIES)
-    back = held.to_csr()
-    np.testing.assert_array_equal(back.indptr, matrix.indptr)
-    np.testing.assert_array_equal(back.indices, matrix.indices)
-    Csr.checked(matrix.shape, matrix.indptr, matrix.indices, matrix.values)
-    assert matrix.nnz == COPIES * 16 * samples.SDDMM_FILLED
-
-
-def test_copies_of_runs() -> None:
-    for tile in samples.run_tiles():
-        matrix = samples.run_copies(tile, COPIES)
-        Csr.checked(matrix.shape, matrix.indptr, matrix.indices, matrix.values)
-        assert tile.pattern.size == 32
-        assert matrix.nnz == 32 * COPIES
-        assert matrix.num_cols == tile.columns * COPIES
-        moved = (tile.pattern.shape[0] + tile.columns) * 64 + 32
-        assert roof_bytes(tile.tile(64), Op.SDDMM, 1e9) == 2 * moved
