@@ -8,11 +8,22 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import DTypeLike, NDArray
+from problems import random_csr
 from sampling import covering
 
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.host.target import HostKernel, HostTarget
-from spmark.impls.runtime.template import Instance, KernelTemplate
+from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate
+
+DTYPES = {name: dtype for dtype, name in C_TYPES.items()}
+"""The dtype of each type of C++ that a table's `T` names."""
+AWKWARD = {
+    "ten_thousand_in_a_row": random_csr(20, 12_000, [0] * 4 + [3] * 3 + [10_000] + [0] * 11 + [3]),
+    "one_column": random_csr(70, 1, [int(i % 3 == 0) for i in range(70)]),
+    "one_row": random_csr(1, 70, [41]),
+    "nothing": random_csr(40, 30, [0] * 40),
+}
+"""Shapes that kernels stumble over."""
 
 
 def every_instance(*templates: KernelTemplate) -> pytest.MarkDecorator:

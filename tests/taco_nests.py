@@ -1,4 +1,4 @@
-"""Every nest of an operator, with a small config for each, and a few of them that meet every order of loops."""
+"""Every nest of an operator, with a small config for each."""
 
 from __future__ import annotations
 
@@ -23,13 +23,3 @@ def every_nest(op: Op) -> dict[Nest, Config]:
             if why_illegal(op, config) is None:
                 nests.setdefault(nest_of(op, config), config)
     return nests
-
-
-@cache
-def every_order(op: Op) -> dict[Nest, Config]:
-    """Give one nest of each order of loops, by turns with other formats."""
-    orders: dict[tuple[str, ...], list[Nest]] = {}
-    for nest in every_nest(op):
-        orders.setdefault(nest.loops, []).append(nest)
-    chosen = [nests[5 * turn % len(nests)] for turn, nests in enumerate(orders.values())]
-    return {nest: every_nest(op)[nest] for nest in chosen}

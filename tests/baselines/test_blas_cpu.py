@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from problems import problems
 
 from spmark.impls.blas_cpu.plan import BlasCpu
 from spmark.impls.core.problem import Csr, Op, Problem
@@ -19,11 +18,3 @@ def test_refuses_a_dense_form_beyond_the_limit(op: Op, what: str) -> None:
     assert "40000 x 40000 matrix takes 6,400,000,000 bytes" in reason
     assert "2,147,483,648" in reason
     assert BlasCpu(max_dense_bytes=4 * num * num).unsupported(Problem(op, matrix, 8), find("cpu")) is None
-
-
-def test_stores_the_whole_matrix() -> None:
-    problem = problems()["spmm-hub-J32-float32"]
-    plan = BlasCpu(max_dense_bytes=1 << 20).build(problem, find("cpu"))
-    assert plan.stored == 40 * 2500
-    assert plan.device_bytes == 4 * plan.stored
-    assert plan.config == {"max_dense_bytes": 1 << 20}

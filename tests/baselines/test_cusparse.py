@@ -9,14 +9,12 @@ import pytest
 from problems import dense_operands, matrices, random_csr
 
 from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.core.errors import BuildError
 from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.core.tolerance import tolerance
-from spmark.impls.cusparse import blocks
 from spmark.impls.cusparse.blocks import PADDING, blocked_ell, count_blocks, smallest
 from spmark.impls.cusparse.library import CusparseLibrary
-from spmark.impls.cusparse.plan import BLOCKS, GATHER, CuSparse, CuSparseBell, CuSparseBsr
+from spmark.impls.cusparse.plan import GATHER, CuSparse, CuSparseBell, CuSparseBsr
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.host.target import HostTarget
@@ -50,13 +48,6 @@ def test_blocked_ell_holds_the_matrix(name: str, block: int) -> None:
     np.testing.assert_array_equal(dense, expected)
 
 
-def test_a_matrix_that_pads_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    held = BsrFormat.from_csr(matrices()["one_dense_row"], 2, 2)
-    monkeypatch.setattr(blocks, "MAX_STORED", 100)
-    with pytest.raises(BuildError, match="blocked_ell"):
-        blocked_ell(held)
-
-
 def test_the_block_that_stores_least_is_taken_and_of_equals_the_first() -> None:
     scattered = random_csr(64, 64, [1] * 64)
     assert smallest(scattered, (32, 16)).block_shape == (16, 16)
@@ -82,15 +73,6 @@ def test_what_the_library_does_not_take_is_refused(implementation: object, probl
     assert words in reason
 
 
-def test_what_the_library_takes_is_not_refused() -> None:
-    matrix = matrices()["wide"]
-    assert CuSparseBell().unsupported(Problem(Op.SPMM, matrix, 33, DType.FLOAT16), HOST) is None
-    for width, block in ((48, 0), (32, 32), (20, 4)):
-        for scaled in (False, True):
-            assert CuSparseBsr(block).unsupported(Problem(Op.SDDMM, matrix, width, scaled=scaled), HOST) is None
-    assert BLOCKS == (16, 32)
-
-
 class Recorder(CusparseLibrary):
     """Keeps the arguments of calls in place of making them."""
 
@@ -107,15 +89,6 @@ def test_a_turned_matrix_is_the_same_memory_in_column_major_order() -> None:
     rows_columns_leading_order = [(call[2], call[3], call[4], call[-1]) for call in recorder.calls]
     assert rows_columns_leading_order == [(7, 5, 5, 2), (5, 7, 5, 1)], "cusparseOrder_t: 1 by columns, 2 by rows"
     assert len(descriptors) == 2
-
-
-def test_column_major_is_of_sddmm_and_not_the_default() -> None:
-    matrix = matrices()["wide"]
-    reason = CuSparse(column_major=True).unsupported(Problem(Op.SPMM, matrix, 32), HOST)
-    assert reason is not None
-    assert "expected sddmm" in reason
-    assert CuSparse(column_major=True).unsupported(Problem(Op.SDDMM, matrix, 32), HOST) is None
-    assert not CuSparse().column_major
 
 
 @pytest.mark.gpu

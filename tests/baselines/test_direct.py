@@ -7,7 +7,7 @@ from problems import random_csr, run_checked
 
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.direct.plan import Direct
-from spmark.impls.kernels.direct_spmm import SHORT, UNSPLIT, direct_instance
+from spmark.impls.kernels.direct_spmm import direct_instance
 from spmark.impls.runtime.device import find
 
 HOST = find("host-simt")
@@ -17,24 +17,6 @@ LONG_ROWS = random_csr(50, 900, [*[20] * 48, 900, 300])
 
 def chosen(width: int, dtype: DType = DType.FLOAT32, matrix=SHORT_ROWS, **pinned: int) -> dict[str, int]:
     return Direct(**pinned).schedule(Problem(Op.SPMM, matrix, width, dtype))
-
-
-def test_short_rows_have_two_loads_a_lane_and_two_rows_a_group() -> None:
-    assert chosen(32) == {"vector": 4, "vectors": 2, "lanes": 4, "parts": 1, "unroll": 4, "rows": 2, "longest": UNSPLIT}
-    assert chosen(512)["lanes"] == 16
-    assert chosen(128, DType.FLOAT16) | {"rows": 2} == chosen(64) | {"vector": 8}
-    assert chosen(16)["vectors"] == 1, "two loads of four lanes would not be filled"
-    assert chosen(32, matrix=random_csr(50, 60, [1] * 50))["rows"] == 4
-
-
-def test_longer_rows_have_one_load_a_lane_and_a_group_each() -> None:
-    found = chosen(512, matrix=LONG_ROWS)
-    assert found == {"vector": 4, "vectors": 1, "lanes": 32, "parts": 1, "unroll": 8, "rows": 1, "longest": 173}
-    found = chosen(32, matrix=LONG_ROWS)
-    assert (found["lanes"], found["parts"], found["unroll"]) == (8, 4, 4), "a small problem shares rows among parts"
-    assert chosen(32, matrix=LONG_ROWS)["lanes"] == 8
-    assert chosen(33, DType.FLOAT16, matrix=LONG_ROWS)["vector"] == 1
-    assert LONG_ROWS.nnz / LONG_ROWS.num_rows > SHORT
 
 
 @pytest.mark.parametrize("dtype", list(DType))

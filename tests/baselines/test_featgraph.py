@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pytest
 from problems import matrices, random_csr, run_checked
-from tables import TableTarget, every_instance, table_target
+from tables import DTYPES, TableTarget, every_instance, table_target
 
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.featgraph.plan import EDGE_SDDMM, WARP, EdgeSddmmPlan, FeatGraph
 from spmark.impls.runtime.device import find
-from spmark.impls.runtime.template import C_TYPES, Instance
+from spmark.impls.runtime.template import Instance
 
 MATRIX = random_csr(23, 97, [0, 1, 2, 3, 97, 7, 0, 33, 64, 5] * 2 + [1, 0, 9])
-DTYPES = {name: dtype for dtype, name in C_TYPES.items()}
 target = table_target(EDGE_SDDMM)
 
 

@@ -5,33 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from problems import dense_operands, random_csr
-from tables import TableTarget, every_instance, table_target
+from problems import random_csr, run_checked
+from tables import DTYPES, TableTarget, every_instance, table_target
 
 from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.core.operators import reference
-from spmark.impls.core.problem import DType, Op, Problem
-from spmark.impls.core.tolerance import tolerance
-from spmark.impls.gespmm.plan import GeSpmm, sddmm_vector_and_lanes
-from spmark.impls.kernels.csr_spmm import SPMM_CSR, CsrSpmmPlan, vector_and_lanes
+from spmark.impls.core.problem import Op, Problem
+from spmark.impls.gespmm.plan import GeSpmm
+from spmark.impls.kernels.csr_spmm import SPMM_CSR, CsrSpmmPlan
 from spmark.impls.kernels.sddmm import SDDMM_CSR, SddmmPlan
 from spmark.impls.runtime.device import shipped_calibration
-from spmark.impls.runtime.template import C_TYPES, Instance
+from spmark.impls.runtime.template import Instance
 
 # Up to four stages of 32 non-zeros a row: what is staged over must have been read.
 MATRIX = random_csr(23, 97, [0, 1, 2, 3, 97, 7, 0, 33, 64, 5] * 2 + [1, 0, 9])
-DTYPES = {name: dtype for dtype, name in C_TYPES.items()}
 spmm_target = table_target(SPMM_CSR)
 sddmm_target = table_target(SDDMM_CSR)
-
-
-def error_and_limit(plan: CsrSpmmPlan | SddmmPlan, problem: Problem) -> tuple[float, float]:
-    operands = dense_operands(problem)
-    out = np.full(problem.out_shape, np.nan, problem.dtype.numpy)
-    plan.run(operands, out)
-    return reference(problem, operands).max_error(out), tolerance(problem)
 
 
 @pytest.mark.one_in(3)
@@ -42,8 +31,7 @@ def test_every_spmm_instance(instance: Instance, spmm_target: TableTarget) -> No
     # A tile and a part of one: the last lanes have nothing to do.
     problem = Problem(Op.SPMM, MATRIX, vector * (lanes * coarsen + 3), DTYPES[str(values["T"])])
     plan = CsrSpmmPlan(problem, spmm_target, {}, vector=vector, lanes=lanes, coarsen=coarsen)
-    error, limit = error_and_limit(plan, problem)
-    assert error <= limit
+    run_checked(plan, problem)
 
 
 @pytest.mark.one_in(4)
@@ -57,19 +45,7 @@ def test_every_sddmm_instance(instance: Instance, sddmm_target: TableTarget) -> 
     for scaled in (False, True):
         problem = Problem(Op.SDDMM, MATRIX, width, DTYPES[str(values["T"])], scaled=scaled)
         plan = SddmmPlan(problem, sddmm_target, {}, **schedule, threads=threads)
-        error, limit = error_and_limit(plan, problem)
-        assert error <= limit
-
-
-@pytest.mark.parametrize("dtype", list(DType))
-@pytest.mark.parametrize("width", [*range(1, 70), 96, 100, 127, 128, 130, 256, 500, 512, 1000])
-def test_loads_are_aligned_in_every_row_and_in_the_table(width: int, dtype: DType) -> None:
-    for choose, template in ((vector_and_lanes, SPMM_CSR), (sddmm_vector_and_lanes, SDDMM_CSR)):
-        vector, lanes = choose(width, dtype)
-        assert width % vector == 0
-        assert vector * dtype.itemsize <= 16
-        assert vector in template.space["vector"]
-        assert lanes in template.space["lanes"]
+        run_checked(plan, problem)
 
 
 def h200() -> DeviceSpec:

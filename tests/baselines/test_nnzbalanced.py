@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
-from problems import matrices, random_csr, run_checked
-from tables import TableTarget, every_instance, table_target
+from problems import random_csr, run_checked
+from tables import DTYPES, TableTarget, every_instance, table_target
 
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.nnzbalanced.plan import (
@@ -16,17 +15,14 @@ from spmark.impls.nnzbalanced.plan import (
     NnzBalanced,
     NnzBalancedPlan,
     RowBalancedPlan,
-    shared_rows,
-    vector_of,
 )
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.plan import DevicePlan
-from spmark.impls.runtime.template import C_TYPES, Instance
+from spmark.impls.runtime.template import Instance
 
 # Spans of 32 begin in a row, with one, and lie inside of one; rows are empty at both ends and between.
 MATRIX = random_csr(25, 97, [0, 1, 2, 3, 7, 8, 11, 0, 15, 16, 17, 31, 33, 63, 64, 65, 96, 97, 0, 5, 1, 1, 4, 12, 0])
 EVEN = random_csr(16, 40, [8] * 16)
-DTYPES = {name: dtype for dtype, name in C_TYPES.items()}
 HOST = find("host-simt")
 TABLES = (ROWS_SEQUENTIAL, ROWS_PARALLEL, SPANS_SEQUENTIAL, SPANS_PARALLEL)
 target = table_target(*TABLES)
@@ -61,16 +57,6 @@ def test_several_trips_and_a_second_run(matrix: Csr, reduction: str, dtype: DTyp
         run_checked(plan, problem)
 
 
-@pytest.mark.parametrize("span", [32, 64])
-@pytest.mark.parametrize("name", list(matrices()))
-def test_rows_in_several_spans_are_shared(name: str, span: int) -> None:
-    matrix = matrices()[name]
-    rows = matrix.rows_of_entries()
-    spans = np.arange(matrix.nnz) // span
-    wanted = [row for row in range(matrix.num_rows) if len(set(spans[rows == row].tolist())) > 1]
-    assert shared_rows(matrix, span).tolist() == wanted
-
-
 def test_only_shared_and_empty_rows_are_cleared_and_only_sharing_is_random() -> None:
     alone = NnzBalanced(balance="nnz", reduction="sequential").build(Problem(Op.SPMM, EVEN, 8), HOST)
     assert alone.deterministic
@@ -97,19 +83,6 @@ def test_the_rule(matrix: Csr, width: int, dtype: DType, expected: tuple[str, st
     assert ("parallel" if parallel else "sequential", "nnz" if by_nnz else "rows") == expected
     plan = NnzBalanced().build(problem, HOST)
     assert (plan.config["reduction"], plan.config["balance"]) == expected
-
-
-def test_what_is_pinned_is_taken() -> None:
-    plan = NnzBalanced(reduction="parallel", balance="nnz", span=96).build(Problem(Op.SPMM, EVEN, 64), HOST)
-    assert plan.config == {"reduction": "parallel", "balance": "nnz", "span": 96, "vector": 4}
-
-
-@pytest.mark.parametrize("dtype", list(DType))
-@pytest.mark.parametrize("width", [1, 2, 3, 20, 33, 64, 130, 512])
-def test_loads_are_aligned_in_every_row(width: int, dtype: DType) -> None:
-    vector = vector_of(width, dtype)
-    assert width % vector == 0
-    assert vector * dtype.itemsize <= 16
 
 
 def test_widths_beyond_the_grid_are_refused() -> None:

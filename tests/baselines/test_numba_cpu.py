@@ -35,15 +35,3 @@ def test_kernels_compile_when_they_are_built_and_never_in_a_run(name: str) -> No
     operands = dense_operands(problem)
     plan.run(operands, np.empty(problem.out_shape, np.float32))
     assert len(kernel.signatures) == before
-
-
-def test_number_of_threads_does_not_change_the_result() -> None:
-    problem = problems()["spmm-hub-J32-float32"]
-    operands = dense_operands(problem)
-    results = []
-    for threads in {1, NumbaCpu().threads}:
-        out = np.full(problem.out_shape, np.nan, np.float32)
-        NumbaCpu(threads=threads).build(problem, find("cpu")).run(operands, out)
-        results.append(out)
-    for out in results:
-        np.testing.assert_array_equal(out, results[0])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from problems import dense_operands, matrices, random_csr, run_checked
-from tables import TableTarget, every_instance, table_target
+from problems import dense_operands, random_csr, run_checked
+from tables import DTYPES, TableTarget, every_instance, table_target
 
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.rowsplit.plan import (
@@ -15,16 +15,12 @@ from spmark.impls.rowsplit.plan import (
     RowSplit,
     RowSplitSddmm,
     RowSplitSpmm,
-    longest_first,
-    strips_of,
-    vector_of,
 )
 from spmark.impls.runtime.device import find
-from spmark.impls.runtime.template import C_TYPES, Instance
+from spmark.impls.runtime.template import Instance
 
 # Rows that start at every offset from a boundary of 16 bytes; stages that end in a row, with it, and long after it.
 MATRIX = random_csr(25, 97, [0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 96, 97, 0, 5, 1, 1, 4, 40, 12, 0])
-DTYPES = {name: dtype for dtype, name in C_TYPES.items()}
 HOST = find("host-simt")
 spmm_target = table_target(SPMM)
 sddmm_target = table_target(SDDMM)
@@ -72,32 +68,6 @@ def test_what_stands_in_other_rows_of_b_does_not_reach_a_result(spmm_target: Tab
     RowSplitSpmm(problem, spmm_target, index="int32", vector=1, lanes=8, tiles=1, depth=32).run((dense,), out)
     assert np.isnan(out[0]).all()
     np.testing.assert_allclose(out[1], dense[5] + dense[6], rtol=1e-6)
-
-
-@pytest.mark.parametrize("strip", [8, 16])
-@pytest.mark.parametrize("name", list(matrices()))
-def test_strips_cover_every_non_zero_once_longest_first(name: str, strip: int) -> None:
-    matrix = matrices()[name]
-    strips = strips_of(matrix, strip)
-    covered = [(row, p) for row, first, count, _ in strips.tolist() for p in range(first, first + count)]
-    assert sorted(covered) == list(zip(matrix.rows_of_entries().tolist(), range(matrix.nnz), strict=True))
-    assert ((strips[:, 2] >= 1) & (strips[:, 2] <= strip)).all()
-    assert (np.diff(strips[:, 2]) <= 0).all()
-
-
-def test_rows_are_sorted_by_length_and_stay_in_order_where_it_is_equal() -> None:
-    assert longest_first(np.array([2, 0, 5, 2, 5], np.int32)).tolist() == [2, 4, 0, 3, 1]
-
-
-@pytest.mark.parametrize("dtype", list(DType))
-@pytest.mark.parametrize("width", [*range(1, 70), 96, 100, 127, 128, 130, 256, 500, 512, 1000])
-def test_loads_are_aligned_in_every_row_and_in_the_table(width: int, dtype: DType) -> None:
-    vector = vector_of(width, dtype)
-    assert width % vector == 0
-    assert vector * dtype.itemsize <= 16
-    assert vector in SPMM.space["vector"]
-    problem = Problem(Op.SPMM, MATRIX, width, dtype)
-    assert RowSplit().unsupported(problem, HOST) is None
 
 
 @pytest.mark.parametrize(

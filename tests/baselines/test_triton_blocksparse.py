@@ -170,33 +170,6 @@ def test_programs_compile_without_a_gpu(arch: str, wide: bool, tmp_path: Any, mo
         assert compiled.scratch >= 0
 
 
-def test_positions_of_partial_blocks() -> None:
-    pytest.importorskip("cupy", reason="CuPy is not installed")
-    from spmark.impls.triton_blocksparse.gpu import row_ranks
-
-    matrix = matrices()["empty_rows"]
-    held = BsrFormat.from_csr(matrix, 16, 16)
-    starts, ranks = row_ranks(held)
-    p = np.repeat(starts, 16) + ranks
-    kept = ranks >= 0
-    assert np.count_nonzero(kept) == matrix.nnz
-    np.testing.assert_array_equal(p[held.positions], np.arange(matrix.nnz))
-
-
-def test_a_program_has_blocks_of_one_block_row() -> None:
-    pytest.importorskip("cupy", reason="CuPy is not installed")
-    from spmark.impls.triton_blocksparse.gpu import row_tasks
-
-    held = BsrFormat.from_csr(matrices()["hub"], 16, 16)
-    seen = [
-        block
-        for row, first in row_tasks(held, 3)
-        for block in range(first, min(first + 3, held.indptr[row + 1]))
-        if held.indptr[row] <= block
-    ]
-    assert seen == list(range(held.indices.size))
-
-
 @pytest.mark.parametrize("width", [1, 64, 100, 512])
 @pytest.mark.parametrize("op", Op)
 @pytest.mark.parametrize("block", BLOCKS)

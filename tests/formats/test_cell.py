@@ -57,11 +57,3 @@ def test_partitions_have_widths_and_blocks_of_their_own() -> None:
     assert cell.block_elements == (16, 1)
     larger = CellFormat.from_csr(matrix, (16, 16), block_power=5)
     assert larger.block_elements == (32, 32)
-
-
-def test_illegal_widths_are_refused() -> None:
-    matrix = matrices()["empty_rows"]
-    with pytest.raises(ValueError, match="power of two, found 12"):
-        CellFormat.from_csr(matrix, (12,))
-    with pytest.raises(ValueError, match="at least one column partition"):
-        CellFormat.from_csr(matrix, ())

@@ -15,7 +15,7 @@ from problems import assert_same, random_csr
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import Csr
 from spmark.impls.formats.bsr import BsrFormat
-from spmark.impls.formats.decompose import Part, Rule, decompose, row_use, split
+from spmark.impls.formats.decompose import Part, Rule, decompose, row_use
 from spmark.impls.formats.hyb import HybFormat
 from spmark.impls.formats.rules import BlockRule, Buckets, Remainder
 
@@ -64,15 +64,6 @@ def test_shared_rows_are_those_of_several_pieces(matrix: Csr, rules: list[Rule])
                 assert np.all(np.isin(rows[rows >= 0], use.shared) == bucket.shared)
 
 
-def test_targets_say_whole_or_added() -> None:
-    use = row_use(6, [np.array([0, 2, 5], np.int32), np.array([2, 3, 5, 5], np.int32)])
-    assert use.shared.tolist() == [2, 5]
-    assert use.empty.tolist() == [1, 4]
-    rows = np.array([0, 2, 5, 3, 5], np.int32)
-    assert use.targets(rows, numbered=False).tolist() == [0, -3, -6, 3, -6]
-    assert use.targets(rows, numbered=True).tolist() == [0, -1, -2, 3, -2]
-
-
 @given(csrs(), st.integers(1, 9), st.sampled_from([0.05, 0.5, 1.0]))
 def test_blocks_are_taken_by_their_density(matrix: Csr, size: int, density: float) -> None:
     taken = BlockRule(size, density).select(matrix)
@@ -105,16 +96,6 @@ def test_what_no_rule_takes_is_an_error_that_says_what_and_what_to_do() -> None:
     matrix = random_csr(4, 30, [0, 9, 2, 20])
     with pytest.raises(BuildError, match=r"all of 31 non-zeros, found 20 left, the first in row 3.*Remainder\(\)"):
         decompose(matrix, [Buckets(16, fold=False)])
-
-
-def test_split_gives_the_matrix_itself_where_nothing_is_split() -> None:
-    matrix = random_csr(4, 30, [0, 9, 2, 20])
-    taken, rest = split(matrix, np.ones(matrix.nnz, np.bool_))
-    assert taken is matrix
-    assert rest.nnz == 0
-    taken, rest = split(matrix, np.zeros(matrix.nnz, np.bool_))
-    assert rest is matrix
-    assert taken.row_lengths.tolist() == [0] * 4
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from problems import assert_same, matrices, random_csr
+from problems import matrices, random_csr
 from scipy import sparse
 
 from spmark.impls.core.problem import Csr
@@ -59,12 +59,6 @@ def test_it_is_a_permutation_and_always_the_same(name: str) -> None:
     assert np.array_equal(near_order(matrix).rows, order.rows)
 
 
-@pytest.mark.parametrize("lengths", [[0] * 7, [0, 3, 7, 1, 0, 2, 5], [7] * 7], ids=str)
-@pytest.mark.usefixtures("size")
-def test_any_square_matrix_has_one(lengths: list[int]) -> None:
-    assert sorted(near_order(random_csr(7, 7, lengths)).rows) == list(range(7))
-
-
 def test_cliques_stand_together() -> None:
     matrix, clique = cliques(12, 9, 3)
     changes = np.count_nonzero(np.diff(clique[near_order(matrix).rows]))
@@ -80,18 +74,6 @@ def test_hidden_communities_stand_together() -> None:
     # Numbered group by group there is little to find.
     tidy = communities(shuffled=False)
     assert distinct_share(tidy, near_order(tidy)) > 0.8 * distinct_share(tidy)
-
-
-def test_the_better_of_two_orders_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    ring = np.arange(600)
-    numbers = np.random.default_rng(5).permutation(600)
-    ends = np.stack([(ring - 1) % 600, (ring + 1) % 600, (ring + 2) % 600], 1)
-    indices = np.empty((600, 3), np.int64)
-    indices[numbers] = np.sort(numbers[ends], axis=1)
-    matrix = Csr.checked((600, 600), np.arange(601) * 3, indices.ravel(), RNG.uniform(0.5, 1, 1800))
-    better = distinct_share(matrix, near_order(matrix))
-    monkeypatch.setattr(nearness, "_SMALL", 0)
-    assert better < 0.9 * distinct_share(matrix, near_order(matrix)) < 0.9 * distinct_share(matrix)
 
 
 @pytest.mark.usefixtures("size")
@@ -137,15 +119,3 @@ def test_rows_of_a_bucket_stand_in_that_order() -> None:
     back = held.to_csr()
     assert np.array_equal(back.indices, matrix.indices)
     assert np.array_equal(back.values, matrix.values)
-
-
-@pytest.mark.parametrize("widths", [(16,), (4, 8, 2)], ids=str)
-def test_cell_in_another_order_is_the_same_matrix(widths: tuple[int, ...]) -> None:
-    matrix = communities(4, 30)
-    order = near_order(matrix)
-    layout = cell_layout(matrix, widths, order=order.rows)
-    assert_same(HybFormat.from_layout(matrix, layout).to_csr(), matrix)
-    assert layout.stored <= cell_layout(matrix, widths).stored
-    for bucket in layout.buckets:
-        rows = layout.rows[bucket.first : bucket.first + bucket.count]
-        assert (np.diff(order.positions[rows[rows >= 0]]) >= 0).all()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from importlib import import_module
 
 import numpy as np
@@ -14,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from problems import random_csr
 
-from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import Csr
 from spmark.impls.formats import hyb, threads
-from spmark.impls.formats.hyb import UNIT, HybFormat, lay_out, widths_up_to
+from spmark.impls.formats.hyb import UNIT, HybFormat, lay_out
 from spmark.impls.formats.pieces import partition_columns
 
 import_module("spmark.impls.formats.loops")  # compiled before hypothesis looks at the clock
@@ -106,43 +102,8 @@ def test_many_tasks_give_what_one_gives(form: tuple[int, int], monkeypatch: pyte
         np.testing.assert_array_equal(getattr(many, name), getattr(one, name), name)
 
 
-@given(csrs(), st.integers(1, 7), st.integers(1, 60))
-def test_shares_are_rising_multiples_that_cover_the_rows(matrix: Csr, unit: int, share: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(threads, "SHARE", share)
-        bounds = threads.equal_shares(matrix.indptr, unit)
-    assert (bounds[0], bounds[-1]) == (0, matrix.num_rows)
-    assert np.all(np.diff(bounds) > 0)
-    assert np.all(bounds[:-1] % unit == 0)
-
-
-def test_results_keep_the_order_of_their_tasks() -> None:
-    assert threads.run_all(lambda a, b: a - b, [(i, 1) for i in range(40)]) == list(range(-1, 39))
-
-
 @pytest.mark.parametrize("ladder", [(), (3,), (4, 2), (2, 2), (0, 1), (8, 12, 16), (24,), (16, 24)])
 def test_widths_that_are_no_rising_powers_of_two_are_refused(ladder: tuple[int, ...]) -> None:
     pieces = partition_columns(random_csr(3, 4, [1, 2, 1]), 2)
     with pytest.raises(ValueError, match=r"rising powers of two.*partition 1"):
         lay_out(pieces, [(1, 2), ladder])
-
-
-def test_every_partition_has_widths_and_there_is_one() -> None:
-    matrix = random_csr(3, 4, [1, 2, 1])
-    with pytest.raises(ValueError, match="each of 2 column partitions, found 1"):
-        lay_out(partition_columns(matrix, 2), [widths_up_to(4)])
-    with pytest.raises(ValueError, match="at least one column partition, found 0"):
-        partition_columns(matrix, 0)
-
-
-def test_a_layout_that_stores_too_much_is_refused() -> None:
-    matrix = random_csr(3, 4, [1, 2, 1])
-    with pytest.raises(BuildError, match=r"hyb of width 1073741824.*found 3,221,225,472"):
-        lay_out(partition_columns(matrix), [(1 << 30,)])
-
-
-def test_loops_compile_where_nothing_can_be_cached() -> None:
-    program = "import spmark.impls.formats.loops as l; print(len(l.count_pieces.nopython_signatures))"
-    environment = {**os.environ, "NUMBA_CACHE_DIR": "/dev/null/nowhere"}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, timeout=120)
-    assert done.stdout.split() == ["1"], done.stderr

@@ -145,15 +145,6 @@ def test_srbcrs(matrix: Csr, t: int, g: int) -> None:
     assert held.stored == sum(-(-len(panel) // g) for panel in panels) * t * g
 
 
-@pytest.mark.parametrize("name", matrices())
-def test_tiny_matrices(name: str) -> None:
-    matrix = matrices()[name]
-    for held in (CsrFormat.from_csr(matrix), EllFormat.from_csr(matrix), BsrFormat.from_csr(matrix, 8, 3)):
-        assert_format(held, matrix)
-    for held in (DbsrFormat.from_csr(matrix, 8, 3), SrBcrsFormat.from_csr(matrix, 8, 3)):
-        assert_format(held, matrix)
-
-
 @pytest.mark.parametrize("chunk", [1, 7, 64])
 def test_bsr_in_chunks_is_bsr_in_one(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for matrix in matrices().values():
@@ -163,13 +154,6 @@ def test_bsr_in_chunks_is_bsr_in_one(chunk: int, monkeypatch: pytest.MonkeyPatch
         monkeypatch.undo()
         for name, array in whole.arrays().items():
             np.testing.assert_array_equal(pieces.arrays()[name], array, name)
-
-
-def test_block_larger_than_the_matrix() -> None:
-    matrix = matrices()["under_32_rows"]
-    held = BsrFormat.from_csr(matrix, 64, 128)
-    assert held.blocks.shape == (1, 64, 128)
-    assert_same(held.to_csr(), matrix)
 
 
 def test_ell_refuses_what_padding_would_multiply(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,12 +167,6 @@ def test_ell_refuses_what_padding_would_multiply(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(limits, "MAX_STORED", 100)
     with pytest.raises(BuildError, match="at most 100 stored elements, found 480"):
         EllFormat.from_csr(matrices()["fully_dense"], row_slots=30)
-
-
-def test_ell_refuses_rows_that_do_not_fit() -> None:
-    matrix = matrices()["hub"]
-    with pytest.raises(ValueError, match=r"longest row, 2000 \(row 17\), found 1999"):
-        EllFormat.from_csr(matrix, row_slots=1999)
 
 
 def test_bsr_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,13 +185,6 @@ def test_srbcrs_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_STORED", 400)
     with pytest.raises(BuildError, match=r"srbcrs\(8, 64\) of a 7 x 47 matrix.*at most 400 .*found 512"):
         SrBcrsFormat.from_csr(matrix, 8, 64)
-
-
-def test_padding_of_srbcrs_is_below_its_bound() -> None:
-    """A stored tile has a non-zero, so without what fills last groups one element in t at least is none of padding."""
-    matrix = random_csr(64, 200, np.random.default_rng(3).integers(0, 40, 64).tolist())
-    held = SrBcrsFormat.from_csr(matrix, 8, 1)
-    assert matrix.nnz <= held.stored <= 8 * matrix.nnz
 
 
 def test_wide_block_columns_do_not_overflow() -> None:

@@ -12,8 +12,7 @@ from problems import assert_same, random_csr
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import Csr
-from spmark.impls.formats import limits, threads, tile_layout
-from spmark.impls.formats.threads import with_scratch
+from spmark.impls.formats import limits
 from spmark.impls.formats.tiles import BLOCK, ELL, GROUP, RUN, Selection, TileFormat
 
 
@@ -155,37 +154,6 @@ def test_ell_rows_of_at_most_three_quarters_of_a_tile_stand_in_buckets_of_that_w
         if row >= 0
     }
     assert [found[row] for row in range(10)] == [24, 24, 32, 32, 24, 16, 64, 48, 64, 48]
-
-
-def test_the_widest_ell_rows_keep_a_power_of_two() -> None:
-    lengths = [24_577, 24_576, 49_152]
-    matrix = random_csr(3, 50_000, lengths)
-    selection = Selection(
-        np.repeat(np.array([0, 0, 1], np.int32), lengths),
-        np.full(2, ELL, np.int8),
-        np.full(2, 8, np.int32),
-        np.array([32_768, 65_536], np.int32),
-        np.full(2, -1, np.int32),
-        np.empty((0, 1), np.int32),
-    )
-    held = TileFormat.from_csr(matrix, selection, thirds=True)
-    assert_same(held.to_csr(), matrix)
-    assert held.ell is not None
-    assert {bucket.width for bucket in held.ell.buckets} == {24_576, 32_768, 65_536}
-
-
-def test_tasks_share_the_room_for_scratch() -> None:
-    assert [with_scratch(16, nbytes) for nbytes in (0, 1 << 26, 1 << 27, 1 << 30, 1 << 40)] == [16, 16, 8, 1, 1]
-    assert with_scratch(0, 0) == 1
-
-
-def test_little_scratch_lays_tiles_out_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tile_layout, "SHARE", 8)
-    matrix = random_csr(40, 40, [8] * 40)
-    selection = drawn_selection(matrix, 3)
-    held = TileFormat.from_csr(matrix, selection)
-    monkeypatch.setattr(threads, "MAX_SCRATCH", 1)
-    assert_same(TileFormat.from_csr(matrix, selection).to_csr(), held.to_csr())
 
 
 def test_refuses(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from problems import dense_operands, random_csr, run_checked
-from tables import TableTarget, every_instance, table_target
+from tables import AWKWARD, TableTarget, every_instance, table_target
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.operators import reference
@@ -48,14 +48,6 @@ def test_every_instance(instance: Instance, target: TableTarget) -> None:
         plan = check(problem, target, held, tile=tile, depth=depth, turned=turned, parts=parts)
         assert plan.config == {"tile": tile, "depth": depth, "turned": turned, "parts": parts}
         assert plan.deterministic
-
-
-AWKWARD = {
-    "ten_thousand_in_a_row": random_csr(20, 12_000, [3] * 7 + [10_000] + [0] * 12),
-    "one_column": random_csr(70, 1, [int(i % 3 == 0) for i in range(70)]),
-    "one_row": random_csr(1, 70, [40]),
-    "nothing": random_csr(40, 30, [0] * 40),
-}
 
 
 @pytest.mark.one_in(3)

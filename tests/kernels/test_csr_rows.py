@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from problems import matrices, random_csr, run_checked
-from tables import TableTarget, every_instance, table_target
+from problems import matrices, run_checked
+from tables import AWKWARD, DTYPES, TableTarget, every_instance, table_target
 
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.kernels.csr_rows import SPMM_CSR_ROWS, CsrRowsPlan
-from spmark.impls.runtime.template import C_TYPES, Instance
+from spmark.impls.runtime.template import Instance
 
-DTYPES = {name: dtype for dtype, name in C_TYPES.items()}
-MATRICES = {
-    **matrices(),
-    "ten_thousand_in_a_row": random_csr(20, 12_000, [3] * 7 + [10_000] + [0] * 12),
-    "one_column": random_csr(70, 1, [int(i % 3 == 0) for i in range(70)]),
-}
+MATRICES = {**matrices(), **AWKWARD}
 target = table_target(SPMM_CSR_ROWS)
 
 

@@ -6,8 +6,8 @@ from itertools import product
 
 import numpy as np
 import pytest
-from problems import dense_operands, matrices, random_csr, run_checked
-from tables import TableTarget, every_instance, table_target
+from problems import dense_operands, random_csr, run_checked
+from tables import AWKWARD, DTYPES, TableTarget, every_instance, table_target
 
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.kernels.direct_spmm import (
@@ -19,19 +19,12 @@ from spmark.impls.kernels.direct_spmm import (
     direct_instance,
     direct_starts,
 )
-from spmark.impls.runtime.template import C_TYPES, Instance
+from spmark.impls.runtime.template import Instance
 
 # Empty rows at both ends and side by side; rows of one less than a chunk, of a chunk and of one more, and of several.
 MATRIX = random_csr(
     30, 200, [0, 0, 1, 2, 3, 4, 5, 0, 0, 0, 7, 8, 9, 15, 16, 17, 90, 31, 32, 33, 1, 1, 64, 2, 130, *[0] * 5]
 )
-AWKWARD = {
-    **matrices(),
-    "one_row_of_all": random_csr(40, 900, [*[0] * 20, 900, *[0] * 19]),
-    "one_column": random_csr(70, 1, [int(i % 3 == 0) for i in range(70)]),
-    "one_row": random_csr(1, 70, [40]),
-}
-DTYPES = {name: dtype for dtype, name in C_TYPES.items()}
 SCHEDULE = {"vectors": 1, "unroll": 4, "threads": 128}
 target = table_target(SPMM_DIRECT)
 

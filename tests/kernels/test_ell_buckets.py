@@ -7,12 +7,10 @@ from itertools import product
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from problems import dense_operands, random_csr
-from tables import TableTarget, table_target
+from problems import dense_operands, random_csr, run_checked
+from tables import AWKWARD, TableTarget, table_target
 
-from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import Csr, DType, Op, Problem
-from spmark.impls.core.tolerance import tolerance
 from spmark.impls.formats.hyb import HybFormat
 from spmark.impls.kernels import shared_rows
 from spmark.impls.kernels.ell_buckets import NEVER, SPMM_ELL_BUCKETS, EllBucketsPlan
@@ -20,13 +18,7 @@ from spmark.impls.kernels.zeroing import RowZeroing
 from spmark.impls.runtime.target import Kernel
 from spmark.impls.runtime.template import C_TYPES
 
-AWKWARD = {
-    "ten_thousand_in_a_row": random_csr(20, 12_000, [3] * 7 + [10_000] + [0] * 12),
-    "one_column": random_csr(70, 1, [int(i % 3 == 0) for i in range(70)]),
-    "one_row": random_csr(1, 70, [40]),
-    "wide": random_csr(9, 500, [0, 500, 3, 0, 64, 65, 1, 0, 0]),
-    "nothing": random_csr(40, 30, [0] * 40),
-}
+MATRICES = {**AWKWARD, "wide": random_csr(9, 500, [0, 500, 3, 0, 64, 65, 1, 0, 0])}
 FORMS = {"folded": (1, 32), "partitions": (4, 64), "in_one_piece": (1, 1 << 14)}
 WAYS = {
     "a_group": {"spread": NEVER, "together": NEVER},
@@ -43,20 +35,17 @@ target = table_target(SPMM_ELL_BUCKETS)
     ("name", "form", "way"),
     [
         pytest.param(*case, marks=[pytest.mark.full] if case == SLOWEST else [])
-        for case in product(AWKWARD, FORMS, WAYS)
+        for case in product(MATRICES, FORMS, WAYS)
     ],
 )
 def test_awkward_matrices(name: str, form: str, way: str, target: TableTarget) -> None:
-    matrix = AWKWARD[name]
+    matrix = MATRICES[name]
     held = HybFormat.from_csr(matrix, *FORMS[form])
     for width, vector, dtype in ((1, 1, DType.FLOAT32), (33, 1, DType.FLOAT16), (36, 4, DType.FLOAT32)):
         problem = Problem(Op.SPMM, matrix, width, dtype)
         plan = EllBucketsPlan(problem, target, held, {}, vector=vector, lanes=8, work=16, **WAYS[way])
-        operands = dense_operands(problem)
         for _ in range(2):  # a workspace that was used is cleared again
-            out = np.full(problem.out_shape, np.nan, dtype.numpy)
-            plan.run(operands, out)
-            assert reference(problem, operands).max_error(out) <= tolerance(problem)
+            run_checked(plan, problem)
         assert plan.deterministic == (not shared_by_loop(matrix, *FORMS[form]))
 
 
@@ -91,10 +80,7 @@ def test_widths_between_the_powers_of_two(
     problem = Problem(Op.SPMM, THIRDS, 5 * vector, dtype)
     schedule = {"vector": vector, "vectors": vectors, "lanes": lanes, "work": 64, **THIRD_WAYS[way]}
     plan = EllBucketsPlan(problem, target, held, {}, **schedule)
-    operands = dense_operands(problem)
-    out = np.full(problem.out_shape, np.nan, dtype.numpy)
-    plan.run(operands, out)
-    assert reference(problem, operands).max_error(out) <= tolerance(problem)
+    run_checked(plan, problem)
     assert plan.deterministic == (max_width >= 200)
 
 
@@ -133,10 +119,7 @@ def test_a_group_that_ends_before_its_neighbours_adds_nothing_more(
     problem = Problem(Op.SPMM, matrix, 4 * lanes, dtype)
     held = HybFormat.from_csr(matrix, 1, 8)
     plan = EllBucketsPlan(problem, target, held, {}, vector=4, lanes=lanes, work=64)
-    operands = dense_operands(problem)
-    out = np.full(problem.out_shape, np.nan, dtype.numpy)
-    plan.run(operands, out)
-    assert reference(problem, operands).max_error(out) <= tolerance(problem)
+    run_checked(plan, problem)
 
 
 def shared_by_loop(matrix: Csr, partitions: int, max_width: int) -> list[int]:
@@ -175,7 +158,7 @@ def test_all_kernels_of_a_plan_are_compiled_in_one_call(
     asked: list[list[str]] = []
     load = target.load
     monkeypatch.setattr(target, "load", lambda given: (asked.append([i.template.name for i in given]), load(given))[1])
-    problem = Problem(Op.SPMM, AWKWARD["wide"], 8, dtype)
+    problem = Problem(Op.SPMM, MATRICES["wide"], 8, dtype)
     EllBucketsPlan(problem, target, HybFormat.from_csr(problem.matrix, 1, 4), {}, vector=4, lanes=8, work=16)
     workspace = ["zero_rows", "round_shared_rows"] if dtype is DType.FLOAT16 else []
     assert asked == [["spmm_ell_buckets", "zero_rows", *workspace]]
@@ -185,7 +168,7 @@ def test_all_kernels_of_a_plan_are_compiled_in_one_call(
 def test_only_rows_that_are_added_into_are_cleared(
     form: tuple[int, int], target: TableTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    matrix = AWKWARD["wide"]
+    matrix = MATRICES["wide"]
     shared = shared_by_loop(matrix, *form)
     held = HybFormat.from_csr(matrix, *form)
     cleared = Cleared(monkeypatch)

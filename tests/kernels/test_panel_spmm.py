@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from problems import dense_operands, random_csr
-from tables import TableTarget, every_instance, table_target
+from problems import random_csr, run_checked
+from tables import AWKWARD, TableTarget, every_instance, table_target
 
-from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import DType, Op, Problem
-from spmark.impls.core.tolerance import tolerance
 from spmark.impls.formats.srbcrs import SrBcrsFormat
 from spmark.impls.kernels.panel_spmm import SPMM_PANELS, PanelSpmmPlan
 from spmark.impls.runtime.template import Instance
@@ -17,10 +15,7 @@ from spmark.impls.runtime.template import Instance
 RANDOM = np.random.default_rng(6)
 MATRICES = {
     "mixed": random_csr(75, 131, [*RANDOM.integers(0, 40, 30), *[0] * 20, 131, *RANDOM.integers(0, 5, 24)]),
-    "ten_thousand_in_a_row": random_csr(20, 12_000, [3] * 7 + [10_000] + [0] * 12),
-    "one_column": random_csr(70, 1, [int(i % 3 == 0) for i in range(70)]),
-    "one_row": random_csr(1, 70, [40]),
-    "nothing": random_csr(40, 30, [0] * 40),
+    **AWKWARD,
 }
 target = table_target(SPMM_PANELS)
 
@@ -33,12 +28,9 @@ def test_every_instance(instance: Instance, name: str, target: TableTarget) -> N
     width = tile + 8 if instance.values["vector"] == 8 else tile + 3
     problem = Problem(Op.SPMM, matrix, width, DType.FLOAT16)
     held = SrBcrsFormat.from_csr(matrix, 8, 16)
-    operands = dense_operands(problem)
     for turned in (False, True):
         plan = PanelSpmmPlan(problem, target, held, {}, tile=tile, turned=turned)
-        out = np.full(problem.out_shape, np.nan, np.float16)
-        plan.run(operands, out)
-        assert reference(problem, operands).max_error(out) <= tolerance(problem)
+        run_checked(plan, problem)
         assert plan.config == {"tile": tile, "turned": turned}
         assert (plan.stored, plan.deterministic) == (held.stored, True)
 

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from problems import random_csr, run_checked
-from tables import TableTarget, table_target
+from problems import run_checked
+from tables import AWKWARD, TableTarget, table_target
 
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.kernels.sddmm import SDDMM_CSR, SddmmPlan
 
-AWKWARD = {
-    "ten_thousand_in_a_row": random_csr(20, 12_000, [0] * 7 + [10_000] + [0] * 11 + [3]),
-    "one_column": random_csr(70, 1, [int(i % 3 == 0) for i in range(70)]),
-    "one_row": random_csr(1, 70, [41]),
-    "nothing": random_csr(40, 30, [0] * 40),
-}
 target = table_target(SDDMM_CSR)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from problems import dense_operands, random_csr, run_checked
-from tables import TableTarget, every_instance, table_target
+from tables import AWKWARD, DTYPES, TableTarget, every_instance, table_target
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.operators import reference
@@ -18,17 +18,10 @@ from spmark.impls.kernels.sddmm import SddmmPlan
 from spmark.impls.kernels.sddmm_runs import SDDMM_RUNS, SddmmRunsPlan, is_offered, run_tiles, sddmm_plan
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.target import open_target
-from spmark.impls.runtime.template import C_TYPES, Instance
+from spmark.impls.runtime.template import Instance
 
 # Rows that begin within a batch, with it and long after it; none of 2, 4 and 8 divides the number of non-zeros.
 MATRIX = random_csr(23, 97, [0, 1, 2, 3, 97, 7, 0, 33, 64, 5] * 2 + [1, 0, 10])
-AWKWARD = {
-    "ten_thousand_in_a_row": random_csr(20, 12_000, [0] * 7 + [10_000] + [0] * 11 + [3]),
-    "one_column": random_csr(70, 1, [int(i % 3 == 0) for i in range(70)]),
-    "one_row": random_csr(1, 70, [41]),
-    "nothing": random_csr(40, 30, [0] * 40),
-}
-DTYPES = {name: dtype for dtype, name in C_TYPES.items()}
 SCHEDULE = ("vector", "vectors", "lanes", "batch", "parts", "early", "searched")
 target = table_target(SDDMM_RUNS)
 

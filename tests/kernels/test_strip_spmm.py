@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from problems import random_csr, run_checked
-from tables import TableTarget
+from tables import AWKWARD, TableTarget
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import Csr, DType, Op, Problem
@@ -16,10 +16,7 @@ RANDOM = np.random.default_rng(11)
 MATRICES = {
     # Nothing divides by a block; some block rows are empty, others have more blocks than a warp has lanes.
     "mixed": random_csr(133, 717, [*RANDOM.integers(0, 40, 60), *[0] * 40, 717, *RANDOM.integers(0, 9, 32)]),
-    "ten_thousand_in_a_row": random_csr(20, 12_000, [3] * 7 + [10_000] + [0] * 12),
-    "one_column": random_csr(70, 1, [int(i % 3 == 0) for i in range(70)]),
-    "one_row": random_csr(1, 70, [40]),
-    "nothing": random_csr(40, 30, [0] * 40),
+    **AWKWARD,
 }
 
 

@@ -8,12 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from problems import assert_same, banded, dense_operands, matrices, random_csr
+from problems import assert_same, banded, matrices, random_csr, run_checked
 
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import Csr, DType, Op, Problem
-from spmark.impls.core.tolerance import tolerance
 from spmark.impls.formats.nearness import near_order
 from spmark.impls.formats.tiles import TileFormat
 from spmark.impls.liteform import dense
@@ -77,10 +75,7 @@ def test_tiles_are_the_matrix(name: str, order: BucketOrder) -> None:
 def test_the_plan_computes_the_product(matrix: Csr, width: int, alone: int) -> None:
     problem = Problem(Op.SPMM, matrix, width, DType.FLOAT16)
     plan = LiteForm(format="cell", dense="always", alone=alone).build(problem, HOST)
-    operands = dense_operands(problem)
-    out = np.full(problem.out_shape, np.nan, np.float16)
-    plan.run(operands, out)
-    assert reference(problem, operands).max_error(out) <= tolerance(problem)
+    run_checked(plan, problem)
     assert plan.config["reads"] == pytest.approx(windows_of(matrix).reads, abs=1e-4)
     assert plan.config["alone"] == (alone or 4)
     assert {"features", "select", "convert", "compile", "upload"} == set(plan.phases_s)
@@ -179,10 +174,7 @@ def test_pieces_are_taken_where_they_are_expected_to_pay(monkeypatch: pytest.Mon
     problem = Problem(Op.SPMM, band, 32, DType.FLOAT16)
     plan = LiteForm(format="cell", partitions=1).build(problem, HOST)
     assert plan.config["reads"] == pytest.approx(windows_of(band, BucketOrder.GIVEN).reads, abs=1e-4)
-    operands, out = dense_operands(problem), np.full(problem.out_shape, np.nan, np.float16)
-    plan.run(operands, out)
-    expected = reference(problem, operands)
-    assert expected.max_error(out) <= tolerance(problem)
+    run_checked(plan, problem)
     pins = (
         {"dense": "never"},
         {"order": "gathered"},

@@ -6,12 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from problems import banded, dense_operands, matrices, random_csr
+from problems import banded, matrices, random_csr, run_checked
 
 from spmark.datasets.sweep import Sweep
-from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import Csr, DType, Op, Problem
-from spmark.impls.core.tolerance import tolerance
 from spmark.impls.kernels.direct_spmm import usual_length
 from spmark.impls.liteform import dense
 from spmark.impls.liteform import plan as plan_module
@@ -74,10 +72,7 @@ def blocked(share: float) -> Csr:
 def test_every_format_computes_the_product(config: dict[str, Any], dtype: DType, width: int) -> None:
     problem = Problem(Op.SPMM, MATRIX, width, dtype)
     plan = LiteForm(**config).build(problem, find_device("host-simt"))
-    operands = dense_operands(problem)
-    out = np.full(problem.out_shape, np.nan, problem.dtype.numpy)
-    plan.run(operands, out)
-    assert reference(problem, operands).max_error(out) <= tolerance(problem)
+    run_checked(plan, problem)
     assert plan.config["format"] == config["format"]
     assert plan.stored >= MATRIX.nnz
     assert plan.phases_s["features"] > 0
@@ -116,10 +111,7 @@ def test_as_published_no_table_of_a_gpu_is_asked(sweep: str, model: str, monkeyp
     monkeypatch.setattr(plan_module, "table_for", lambda gpu: table_for("nvidia-h200"))
     problem = Problem(Op.SPMM, MATRIX, 36)
     plan = LiteForm(**config).build(problem, find_device("host-simt"))
-    operands = dense_operands(problem)
-    out = np.full(problem.out_shape, np.nan, problem.dtype.numpy)
-    plan.run(operands, out)
-    assert reference(problem, operands).max_error(out) <= tolerance(problem)
+    run_checked(plan, problem)
     assert (plan.config["model"], "thirds" in plan.config) == (model, False)
     assert plan.config["format"] in {"cell", "csr"}
 
@@ -206,9 +198,7 @@ def test_a_gpu_s_table_says_where_csr_is_faster(monkeypatch: pytest.MonkeyPatch)
     assert plan.config["longest"] == usual_length(MATRIX, 2.0)
     assert plan.stored == MATRIX.nnz
     assert plan.phases_s["features"] > 0
-    operands, out = dense_operands(problem), np.full(problem.out_shape, np.nan, np.float32)
-    plan.run(operands, out)
-    assert reference(problem, operands).max_error(out) <= tolerance(problem)
+    run_checked(plan, problem)
     assert LiteForm().compose(problem, device) is None
     for pinned in ({"cost": "paper"}, {"max_width": 8}, {"partitions": 2}, {"order": "given"}, {"thirds": False}):
         assert LiteForm(**pinned).build(problem, device).config["format"] != "direct", pinned

@@ -9,11 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from problems import dense_operands, matrices, random_csr
+from problems import matrices, random_csr, run_checked
 
-from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import Csr, Op, Problem
-from spmark.impls.core.tolerance import tolerance
 from spmark.impls.lo_spmm.emit_cuda import literal
 from spmark.impls.lo_spmm.emit_ptx import entry_ptx, function_ptx
 from spmark.impls.lo_spmm.kernel import NAME, TileSchedule, UnrolledKernel, make_tiles
@@ -138,12 +136,9 @@ def test_c_writes_empty_rows_by_the_one_launch(name: str, split: int, monkeypatc
     problem = Problem(Op.SPMM, random_csr(len(lengths), 20, lengths), 38)
     how = LoSpmm(tile_rows=2, threads=32, cpt=2, tiles_per_block=2, split=split)
     plan = how.build(problem, find("host-simt"))
-    operands = dense_operands(problem)
     for _ in range(2):
         launched.clear()
-        out = np.full(problem.out_shape, np.nan, np.float32)
-        plan.run(operands, out)
-        assert reference(problem, operands).max_error(out) <= tolerance(problem)
+        run_checked(plan, problem)
     expected = ["zero_rows"] if name == "all" else [NAME] if split == 1 else [NAME, "sum_parts"]
     assert launched == expected
 
@@ -159,8 +154,5 @@ def test_c_on_the_host(cpt: int, width: int, prefetch: int, cpl: int, together: 
     problem = Problem(Op.SPMM, Csr(matrix.shape, matrix.indptr, matrix.indices, values), width)
     how = LoSpmm(tile_rows=4, threads=32, cpt=cpt, tiles_per_block=together, prefetch=prefetch, cpl=cpl)
     plan = how.build(problem, find("host-simt"))
-    operands = dense_operands(problem)
-    out = np.full(problem.out_shape, np.nan, np.float32)
-    plan.run(operands, out)
-    assert reference(problem, operands).max_error(out) <= tolerance(problem)
+    run_checked(plan, problem)
     assert plan.config["tile_width"] == 32 * cpt

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from problems import dense_operands, matrices, random_csr
+from problems import dense_operands, matrices, random_csr, run_checked
 from ptx_machine import Machine
 
 from spmark.impls.core.devicespec import DeviceSpec
@@ -93,11 +93,8 @@ def test_on_the_host(split: int, rows: int, width: int) -> None:
     problem = Problem(Op.SPMM, random_csr(rows, 30, lengths), width)
     plan = LoSpmm(tile_rows=4, threads=32, cpt=1, tiles_per_block=2, split=split).build(problem, find("host-simt"))
     assert plan.config["split"] == split
-    operands = dense_operands(problem)
     for _ in range(2):
-        out = np.full(problem.out_shape, np.nan, np.float32)
-        plan.run(operands, out)
-        assert reference(problem, operands).max_error(out) <= tolerance(problem)
+        run_checked(plan, problem)
     assert plan.device_bytes >= workspace_bytes(problem, split) == (split > 1) * split * rows * width * 4
 
 

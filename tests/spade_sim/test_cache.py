@@ -48,13 +48,3 @@ def test_what_skips_the_cache_always_misses_and_pushes_nothing_out(skips: int) -
     assert counts[:, mine, 0].sum() == np.count_nonzero(kinds == skips)
     rest = [kind for kind in range(loops.KINDS) if kind not in mine]
     assert np.array_equal(counts[:, rest], others[:, rest])
-
-
-def test_a_store_past_the_cache_is_written_at_once() -> None:
-    stores = np.array([[4, 4, 2], [loops.STORES] * 3, [0, 0, 1]], np.int32)
-    cache = LruCache(8, 9, (loops.SPARSE, loops.COLUMNS))
-    assert cache.answer(stores, np.zeros((2, loops.KINDS, 2), np.int64)) == 3
-    assert cache.dirty == 0
-    kept = LruCache(8, 9, ALL)
-    assert kept.answer(stores, np.zeros((2, loops.KINDS, 2), np.int64)) == 0
-    assert kept.dirty == 2

@@ -109,13 +109,6 @@ def test_sddmm_of_a_dense_tile_moves_every_operand_once() -> None:
     assert (found.hits, found.misses) == (384 - 24, 24 + 16)
 
 
-def test_dram_bounds_all_pes_together() -> None:
-    problem = of(Op.SPMM, drawn())
-    machine = replace(SMALL, dram_bytes_per_s=SMALL.clock_hz * 0.01)
-    found = simulate(problem, CONFIG, machine)
-    assert found.cycles == pytest.approx(sum(found.dram_bytes.values()) / 0.01)
-
-
 @pytest.mark.parametrize("op", Op)
 def test_without_a_cache_every_load_misses(op: Op) -> None:
     matrix = drawn()
@@ -135,11 +128,6 @@ def test_without_a_cache_sums_come_and_go_for_every_row_of_a_tile() -> None:
     assert found.dram_bytes["C"] == (2 * len(pairs) - filled + empty) * 64
 
 
-def test_a_slice_that_fills_no_line_moves_the_whole_line() -> None:
-    found = simulate(of(Op.SPMM, matrices()["one_by_one"], 3), {**WHOLE, "d_split": 3}, ENDLESS)
-    assert found.dram_bytes["B"] == found.dram_bytes["C"] == 64
-
-
 def test_d_is_read_again_for_every_slice_but_the_first() -> None:
     matrix = drawn()
     for barrier, slices in product((False, True), (1, 2, 4)):
@@ -153,13 +141,6 @@ def test_a_barrier_costs_what_the_machine_says() -> None:
     config = {**CONFIG, "barrier": True}
     free, costly = (simulate(problem, config, replace(SMALL, barrier_cycles=cycles)) for cycles in (0, 1000))
     assert costly.cycles - free.cycles == pytest.approx(1000 * (2 * 7 - 1))  # 53 columns in tiles of 8, two slices
-
-
-def test_the_busiest_pe_has_its_share() -> None:
-    even = of(Op.SPMM, random_csr(12, 40, [5] * 12))
-    assert simulate(even, {**CONFIG, "p_row": 4}, SMALL).busiest_share == 1 / 3
-    assert simulate(even, {**CONFIG, "p_row": 6}, SMALL).busiest_share == 1 / 2
-    assert simulate(even, WHOLE, SMALL).busiest_share == 1
 
 
 # What must not change.
@@ -191,14 +172,6 @@ def test_an_endless_cache_reads_and_writes_every_segment_once_under_every_config
             segments = 32 // config["d_split"] * max(64, config["d_split"] * 4)
             found = simulate(problem, {**config, "bypass": "none"}, ENDLESS).dram_bytes
             assert (found[names[0]], found[names[1]]) == (matrix.used_cols * segments, of_rows * segments)
-
-
-def test_no_config_moves_less_than_every_operand_once() -> None:
-    problem = of(Op.SPMM, drawn(5))
-    least = {"B": problem.matrix.used_cols * 128, "C": problem.matrix.num_rows * 128}
-    for config in configs_of(problem):
-        found = simulate(problem, config, SMALL).dram_bytes
-        assert all(found[name] >= number for name, number in least.items())
 
 
 @pytest.mark.parametrize("op", Op)
@@ -238,31 +211,12 @@ def test_the_result_is_that_of_the_pattern_alone() -> None:
         assert Simulator(of(Op.SPMM, matrix), SMALL).run(config) == first
 
 
-def test_the_order_of_nonzeros_inside_a_row_counts_only_where_the_cache_is_short() -> None:
-    matrix = drawn(9)
-    other_names = np.random.default_rng(0).permutation(matrix.num_cols)
-    rows, columns = matrix.rows_of_entries(), other_names[matrix.indices]
-    order = np.lexsort((columns, rows))
-    renamed = Csr.checked(matrix.shape, matrix.indptr, columns[order], matrix.values[order])
-    config = {**CONFIG, "p_col": 64}
-    for op in Op:
-        alone = replace(ENDLESS, pes=1)  # which of several PEs misses first depends on the order
-        assert simulate(of(op, renamed), config, alone) == simulate(of(op, matrix), config, alone)
-        assert simulate(of(op, renamed), config, SMALL) != simulate(of(op, matrix), config, SMALL)
-
-
 def test_a_matrix_without_nonzeros_has_only_rows_to_clear() -> None:
     found = simulate(of(Op.SPMM, matrices()["no_nonzeros"]), CONFIG, SMALL)
     assert found.dram_bytes == {"A": 0, "B": 0, "C": 5 * 32 * 4}
     assert found.cycles == pytest.approx(5 * 32 * 4 / 50)
     assert (found.hits, found.misses, found.flops, found.busiest_share) == (0, 0, 0, 1 / 3)
     assert simulate(of(Op.SDDMM, matrices()["no_nonzeros"]), CONFIG, SMALL).cycles == 0
-
-
-def test_one_row_keeps_one_pe_busy() -> None:
-    found = simulate(of(Op.SPMM, random_csr(1, 50, [50])), CONFIG, ENDLESS)
-    assert found.busiest_share == 1
-    assert (found.hits, found.misses) == (2 * 6, 2 * 50)  # the sum comes back for each of 7 tiles but the first
 
 
 # What is refused.

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from problems import random_csr
 
-from spmark.impls.core.problem import Csr, Op, Problem
-from spmark.impls.spade_sim.simulate import simulate
+from spmark.impls.core.problem import Op, Problem
 from spmark.impls.spade_sim.space import common, default, space
 from spmark.impls.tuning.platform import CommonLoops
 from spmark.impls.tuning.space import key_of
@@ -36,30 +35,9 @@ def test_the_space_has_as_many_configs_as_the_shape_tells_apart(shape: tuple[int
     assert default(problem) in configs
 
 
-def test_values_beyond_the_matrix_appear_once() -> None:
-    configs = list(space(sized(33, 9000)).configs())
-    assert {config["p_row"] for config in configs} == {8, 32, 128}
-    assert {config["p_col"] for config in configs} == {1 << 10, 1 << 13, 1 << 16}
-    assert {config["d_split"] for config in configs} == {32, 64, 128}
-    assert not any(config["barrier"] for config in configs if config["p_col"] == 1 << 16)
-
-
 def test_the_digest_is_that_of_the_configs() -> None:
     assert space(sized(33, 9000)).digest == space(sized(100, 60_000)).digest == "fca9869b4388c1f8"
     assert space(sized(33, 9000, 64)).digest != "fca9869b4388c1f8"
-
-
-def test_the_default_has_whole_rows_and_leaves_the_matrix_as_it_is() -> None:
-    assert default(sized(1000, 9000)) == {
-        "p_row": 128,
-        "p_col": 1 << 16,
-        "d_split": 128,
-        "barrier": False,
-        "bypass": "sparse",
-        "reorder": False,
-    }
-    assert default(sized(20, 9000, 33))["p_row"] == 32
-    assert default(sized(20, 9000, 33))["d_split"] == 33
 
 
 @pytest.mark.parametrize(
@@ -69,10 +47,3 @@ def test_the_default_has_whole_rows_and_leaves_the_matrix_as_it_is() -> None:
 def test_what_is_common_follows_the_papers_formula(barrier: bool, order: tuple[str, ...]) -> None:
     config = {"p_row": 32, "p_col": 1024, "d_split": 64, "barrier": barrier, "bypass": "none", "reorder": True}
     assert common(config) == CommonLoops((32, 1024, 64), order)
-
-
-def test_every_config_of_a_space_can_be_simulated() -> None:
-    matrix = random_csr(300, 2000, [4] * 300)
-    for op in Op:
-        problem = Problem(op, Csr(matrix.shape, matrix.indptr, matrix.indices, matrix.values), 8)
-        assert all(simulate(problem, config).cycles > 0 for config in space(problem).configs())

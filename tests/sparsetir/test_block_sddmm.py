@@ -40,7 +40,3 @@ def test_blocks_that_are_not_square_or_too_large_are_refused(rows: int, cols: in
     assert (reason is None) == fits, reason
     if not fits:
         assert f"square blocks of 16 or 32 for SDDMM, found {rows} x {cols}" in str(reason)
-
-
-def test_float32_is_refused() -> None:
-    assert "float16" in str(SparseTirBsr().unsupported(problem(dtype=DType.FLOAT32), find("host-simt")))

@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from problems import dense_operands, random_csr
+from problems import random_csr, run_checked
 from races import made_up_race
 
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import DType, Op, Problem
-from spmark.impls.core.tolerance import tolerance
 from spmark.impls.formats import limits
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.kernels.block_spmm import block_instance
@@ -25,7 +23,6 @@ from spmark.impls.sparsetir.block_search import (
     ROWS,
     Candidates,
     block_space,
-    middle,
     panel_space,
     run_through,
     shape_of,
@@ -65,15 +62,6 @@ def test_every_config_of_the_space_has_a_kernel(width: int) -> None:
         else:
             block_instance(width, config["t"], config["tile"], config["depth"], gathered=True)
             assert config["g"] % config["depth"] == 0
-
-
-def test_open_space_has_no_block_wider_than_high_and_small_ones_first() -> None:
-    space = block_space(problem_of(512))
-    shapes = [(c["block_rows"], c["block_cols"]) for c in space]
-    assert all(rows >= cols for rows, cols in shapes)
-    assert shapes[0] == (16, 16)
-    assert shapes[-1] == (128, 128)
-    assert len({str(c) for c in space}) == len(space)
 
 
 def test_the_space_is_measured_and_the_best_few_with_turned_starts() -> None:
@@ -145,27 +133,8 @@ def test_blocks_are_refused_where_both_of_their_sides_are_made_of_a_refused_one(
         assert candidates.plan(space[shape]).stored > 0
 
 
-def test_a_format_is_uploaded_once() -> None:
-    problem = problem_of(136)
-    candidates = Candidates(problem, open_target(HOST), SparseTirBsr().convert)
-    first, second = (candidates.plan(config) for config in block_space(problem, 32, 32))
-    assert all(one is other for one, other in zip(first.arrays, second.arrays, strict=True))
-    assert second.device_bytes < first.device_bytes
-
-
-@pytest.mark.parametrize("kind", IMPLEMENTATIONS)
-def test_without_a_device_the_papers_config_is_built(kind: type[Any]) -> None:
-    problem = problem_of(40)
-    plan = kind().build(problem, HOST)
-    form, _ = shape_of(plan.config)
-    assert form == ({"t": 8, "g": 16} if kind is SparseTirSrBcrs else {"block_rows": 32, "block_cols": 32})
-    assert set(plan.phases_s) == {"convert", "compile", "upload"}
-    assert plan.stored > MATRIX.nnz
-
-
 def test_pinned_config_is_what_is_built() -> None:
     problem = problem_of(16)
-    operands = dense_operands(problem)
     for made, form in (
         (SparseTirBsr(block_rows=64, block_cols=32), {"block_rows": 64, "block_cols": 32}),
         (SparseTirDbsr(block_rows=16), {"block_rows": 16, "block_cols": 16}),
@@ -173,9 +142,7 @@ def test_pinned_config_is_what_is_built() -> None:
     ):
         plan = made.build(problem, HOST)
         assert shape_of(plan.config)[0] == form
-        out = np.full(problem.out_shape, np.nan, np.float16)
-        plan.run(operands, out)
-        assert reference(problem, operands).max_error(out) <= tolerance(problem)
+        run_checked(plan, problem)
 
 
 @pytest.mark.parametrize("kind", IMPLEMENTATIONS)
@@ -192,8 +159,3 @@ def test_illegal_tunables_are_refused() -> None:
                 kind(block_rows=rows, block_cols=cols)
     with pytest.raises(ValueError, match=r"expected t out of \[8, 16, 32, 64\].*found 12"):
         SparseTirSrBcrs(t=12)
-
-
-def test_middle_is_the_first_where_the_papers_is_pinned_away() -> None:
-    space = block_space(problem_of(64), 128, 64)
-    assert middle(space) == space[0]

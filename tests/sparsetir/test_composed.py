@@ -9,7 +9,6 @@ from problems import random_csr, run_checked
 from spmark.impls.core.errors import SweepError
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime.device import find
-from spmark.impls.sparsetir.composed import SparseTirComposed
 from spmark.impls.sparsetir.nohyb import SparseTirNoHyb
 from spmark.impls.table import create
 
@@ -22,11 +21,6 @@ def test_the_papers_schedule(width: int, coarsen: int) -> None:
     plan = SparseTirNoHyb().build(Problem(Op.SPMM, MATRIX, width), HOST)
     assert plan.config == {"coarsen": coarsen}
     assert plan.search is None
-
-
-def test_widths_beyond_the_grid_are_refused() -> None:
-    reason = SparseTirNoHyb().unsupported(Problem(Op.SPMM, MATRIX, 65535 * 64 + 1), HOST)
-    assert reason == "expected J of at most 4,194,240, found 4,194,241"
 
 
 def test_a_sweep_pins_the_composition() -> None:
@@ -48,8 +42,3 @@ def test_a_sweep_pins_the_composition() -> None:
 def test_illegal_tunables_are_refused(config: dict[str, object], words: str) -> None:
     with pytest.raises(SweepError, match=words):
         create("sparsetir_composed", config)
-
-
-def test_float32_is_refused_with_the_reason() -> None:
-    reason = SparseTirComposed().unsupported(Problem(Op.SPMM, MATRIX, 24), HOST)
-    assert reason == "expected float16 for the matrix unit, found float32"

@@ -23,9 +23,3 @@ def test_configs_of_csr_have_no_score_and_leave_the_others_theirs() -> None:
     configs = [{"format": "direct", "vector": 4, "lanes": 8, "longest": 256}, {"c": 1, "max_width": 8}]
     scores = cost_model(SparseTir(), "rule", find("host-simt")).score(problem, configs)
     np.testing.assert_array_equal(scores, [np.nan, 1])
-
-
-def test_configs_of_sddmm_have_no_score() -> None:
-    problem = Problem(Op.SDDMM, random_csr(10, 10, [3] * 10), 32)
-    scores = cost_model(SparseTir(), "rule", find("host-simt")).score(problem, [{"vector": 4, "lanes": 8}])
-    assert np.isnan(scores).all()

@@ -14,7 +14,7 @@ from spmark.datasets.load import load_matrix
 from spmark.datasets.sweep import MatrixSpec
 from spmark.impls.core.problem import Csr
 from spmark.impls.core.record import Orientation
-from spmark.impls.formats.hyb import UNIT, Bucket, HybFormat, slots_of, widths_up_to
+from spmark.impls.formats.hyb import Bucket, HybFormat, slots_of, widths_up_to
 
 SHAPES = [(1, 1), (1, 4), (1, 32), (2, 8), (5, 16), (16, 2)]
 
@@ -25,36 +25,6 @@ SHAPES = [(1, 1), (1, 4), (1, 32), (2, 8), (5, 16), (16, 2)]
 def test_round_trip(matrix: Csr, form: tuple[int, int], tail_in_last: bool) -> None:
     held = HybFormat.from_csr(matrix, *form, tail_in_last)
     assert_same(held.to_csr(), matrix)
-
-
-@pytest.mark.parametrize("form", SHAPES, ids=str)
-@pytest.mark.parametrize("matrix", matrices().values(), ids=matrices())
-def test_layout(matrix: Csr, form: tuple[int, int]) -> None:
-    partitions, max_width = form
-    held = HybFormat.from_csr(matrix, partitions, max_width)
-    width = -(-matrix.num_cols // partitions)
-    base = first = 0
-    for bucket in held.buckets:
-        assert (bucket.base, bucket.first) == (base, first)
-        assert bucket.width <= max_width
-        elements = slice(base, base + bucket.count * bucket.width)
-        rows = held.rows[first : first + bucket.count]
-        lengths = held.lengths[first : first + bucket.count]
-        assert bucket.base % UNIT == 0
-        assert bucket.count * bucket.width % UNIT == 0
-        real = rows >= 0
-        assert np.all(np.diff(rows[real]) >= 0), "rows stand in their original order"
-        assert np.all(lengths[real] > bucket.width // 2)
-        assert np.all(lengths[~real] == 0)
-        columns = held.indices[elements].reshape(-1, bucket.width)
-        padded = np.arange(bucket.width) >= lengths[:, None]
-        assert np.all(columns[~padded] // width == bucket.partition)
-        assert np.all(columns[padded] == -1)
-        assert np.all(held.values[elements].reshape(padded.shape)[padded] == 0)
-        pieces = np.array([np.sum(held.rows == row) for row in rows[real]])
-        assert np.all((pieces > 1) == bucket.shared)
-        base, first = elements.stop, first + bucket.count
-    assert held.stored == base
 
 
 @pytest.mark.parametrize("width", [0, 3, 33])
@@ -91,24 +61,10 @@ def span_of(held: HybFormat, bucket: Bucket) -> NDArray[np.int32]:
     return held.rows[bucket.first : bucket.first + bucket.count]
 
 
-def test_rows_of_45_store_48_slots_instead_of_64() -> None:
-    matrix = random_csr(40, 60, [45] * 40)
-    stored = {thirds: HybFormat.from_csr(matrix, 1, 64, thirds=thirds).stored for thirds in (False, True)}
-    assert stored == {False: 40 * 64, True: 40 * 48}
-    lengths = matrix.row_lengths
-    assert {thirds: slots_of(lengths, widths_up_to(64, thirds)) for thirds in stored} == stored
-
-
 @pytest.mark.parametrize(("partitions", "max_width"), [(1, 32), (2, 64), (3, 128)])
 @pytest.mark.parametrize("matrix", matrices().values(), ids=matrices())
 def test_round_trip_with_widths_between(matrix: Csr, partitions: int, max_width: int) -> None:
     assert_same(HybFormat.from_csr(matrix, partitions, max_width, thirds=True).to_csr(), matrix)
-
-
-def test_widths_between_are_whole_units_that_the_kernel_divides_by() -> None:
-    assert widths_up_to(64, thirds=True) == (1, 2, 4, 8, 16, 24, 32, 48, 64)
-    assert widths_up_to(16, thirds=True) == widths_up_to(16)
-    assert set(widths_up_to(1 << 20, thirds=True)) - set(widths_up_to(1 << 20)) == {24 << k for k in range(11)}
 
 
 TABLE_1 = [

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import pytest
 from problems import random_csr, run_checked
-from tables import TableTarget, every_instance, table_target
+from tables import DTYPES, TableTarget, every_instance, table_target
 
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.hyb import HybFormat
 from spmark.impls.kernels.direct_spmm import DIRECT, DirectPlan, direct_starts
-from spmark.impls.kernels.ell_buckets import NEVER, SPMM_ELL_BUCKETS, EllBucketsPlan, block_ranges
+from spmark.impls.kernels.ell_buckets import NEVER, SPMM_ELL_BUCKETS, EllBucketsPlan
 from spmark.impls.runtime.device import find
-from spmark.impls.runtime.template import C_TYPES, Instance
+from spmark.impls.runtime.template import Instance
 from spmark.impls.sparsetir.form import Forms
 from spmark.impls.sparsetir.paper import paper_space
-from spmark.impls.sparsetir.plan import SparseTir, build_plan
+from spmark.impls.sparsetir.plan import SparseTir
 
 MATRIX = random_csr(29, 41, [0, 1, 2, 3, 41, 7, 0, 12, 30, 5, 8, 9] * 2 + [1, 0, 9, 16, 17])
-DTYPES = {name: dtype for dtype, name in C_TYPES.items()}
 target = table_target(SPMM_ELL_BUCKETS)
 
 
@@ -34,24 +33,6 @@ def test_every_instance(instance: Instance, form: tuple[int, int], target: Table
         schedule = {"work": 16, "by_row": by_row, "spread": spread, "together": together}
         plan = EllBucketsPlan(problem, target, held, {}, **tile, **schedule)
         run_checked(plan, problem)
-
-
-@pytest.mark.parametrize("work", [8, 16, 100])
-@pytest.mark.parametrize("groups", [4, 16])
-def test_block_ranges_cover_every_unit_once(groups: int, work: int) -> None:
-    held = HybFormat.from_csr(MATRIX, 2, 16)
-    covered = []
-    for first, units, base, slots in block_ranges(held, groups, work):
-        width = abs(int(slots))
-        per_unit = max(1, 8 // width)
-        covered += [(int(first) + u * per_unit, int(base) * 8 + u * max(width, 8)) for u in range(units)]
-        assert units * max(width, 8) <= max(groups * work, groups * max(width, 8))
-    expected = []
-    for bucket in held.buckets:
-        per_unit = max(1, 8 // bucket.width)
-        for row in range(0, bucket.count, per_unit):
-            expected.append((bucket.first + row, bucket.base + row * bucket.width))
-    assert sorted(covered) == sorted(expected)
 
 
 def test_pinned_config_is_what_is_built() -> None:
@@ -73,32 +54,10 @@ def test_thirds_are_named_where_they_are_pinned_alone() -> None:
     run_checked(plans[True], problem)
 
 
-def test_rows_in_one_piece_are_deterministic_and_need_no_zeroing_but_the_empty_ones() -> None:
-    plan = SparseTir(c=1, k=6).build(Problem(Op.SPMM, MATRIX, 32), find("host-simt"))
-    assert plan.deterministic
-
-
 @pytest.mark.parametrize(("c", "k"), [(-1, 3), (1, 21), (1, -3)])
 def test_illegal_tunables_are_refused(c: int, k: int) -> None:
     with pytest.raises(ValueError, match=r"expected [ck] of"):
         SparseTir(c=c, k=k)
-
-
-def test_widths_beyond_the_grid_are_refused() -> None:
-    assert "expected J of at most" in str(
-        SparseTir().unsupported(Problem(Op.SPMM, MATRIX, 9 * 65535), find("host-simt"))
-    )
-    assert SparseTir().unsupported(Problem(Op.SPMM, MATRIX, 4096, DType.FLOAT16), find("host-simt")) is None
-
-
-def test_a_config_of_csr_is_built_from_the_matrix_as_it_comes() -> None:
-    problem = Problem(Op.SPMM, MATRIX, 32)
-    config = {**DIRECT, **direct_starts(problem)[0]}
-    plan = build_plan(problem, find("host-simt"), config)
-    run_checked(plan, problem)
-    assert plan.config == config
-    assert plan.stored == MATRIX.nnz
-    assert plan.phases_s.keys() == {"compile", "convert", "upload"}
 
 
 def test_plans_of_csr_share_the_matrix_and_leave_hyb_its_own(target: TableTarget) -> None:

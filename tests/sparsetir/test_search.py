@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 from zlib import crc32
 
-import numpy as np
 import pytest
 from problems import random_csr
 from races import made_up_race
 
 from spmark.impls.core.interfaces import Config
-from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.core.problem import Op, Problem
 from spmark.impls.kernels.direct_spmm import DIRECT, direct_starts, is_direct
 from spmark.impls.kernels.ell_buckets import NEVER
 from spmark.impls.kernels.sddmm import sddmm_instance
@@ -136,20 +135,6 @@ def test_the_papers_rule(lengths: list[int], width: int) -> None:
     assert rule_width(Problem(Op.SPMM, random_csr(8, 20, lengths), 32)) == width
 
 
-def test_the_papers_rule_has_a_greatest_width() -> None:
-    nnz = (1 << 21) + 1
-    row = Csr((1, nnz), np.array([0, nnz], np.int32), np.arange(nnz, dtype=np.int32), np.ones(nnz, np.float32))
-    assert rule_width(Problem(Op.SPMM, row, 1)) == 1 << 20
-
-
-@pytest.mark.parametrize("width", [1, 3, 6, 32, 100, 128, 512])
-@pytest.mark.parametrize("dtype", list(DType))
-def test_tiles_divide_and_fit(width: int, dtype: DType) -> None:
-    found = tiles(Problem(Op.SPMM, PROBLEM.matrix, width, dtype))
-    assert found
-    assert all(width % vector == 0 and vector * dtype.itemsize <= 16 for vector, _ in found)
-
-
 def searched_sddmm(problem: Problem, cost: Any) -> tuple[Config, list[Config]]:
     race, timer = made_up_race(cost)
     search_sddmm(problem, race)
@@ -172,20 +157,6 @@ def test_rows_are_stored_where_many_rows_are_empty() -> None:
     _, asked = searched_sddmm(Problem(Op.SDDMM, random_csr(len(lengths), 64, lengths), 64), lambda config: 10.0)
     assert asked
     assert not any(one["searched"] for one in asked)
-
-
-@pytest.mark.parametrize(("width", "dtype"), [(32, DType.FLOAT32), (128, DType.FLOAT32), (512, DType.FLOAT16)])
-def test_a_search_of_sddmm_costs_at_most_twice_the_papers(width: int, dtype: DType) -> None:
-    problem = Problem(Op.SDDMM, PROBLEM.matrix, width, dtype)
-    _, asked = searched_sddmm(problem, lambda config: 10.0)
-    paper = sum("run" not in one for one in asked)
-    assert paper < len(asked) <= 2 * paper
-
-
-def test_a_width_without_tiles_of_runs_has_the_papers_space_alone() -> None:
-    _, asked = searched_sddmm(Problem(Op.SDDMM, PROBLEM.matrix, 3), lambda config: 10.0)
-    assert asked
-    assert not any("run" in one for one in asked)
 
 
 @pytest.mark.parametrize(("width", "columns"), [(32, {1}), (64, {1, 2})])

@@ -12,10 +12,8 @@ import pytest
 from problems import random_csr
 from races import MadeUpTimer
 
-from spmark.datasets.sweep import expand
-from spmark.datasets.sweepfile import read_sweep
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import BuildError, CompileError, SpmarkError
+from spmark.impls.core.errors import BuildError, CompileError
 from spmark.impls.core.interfaces import Built, Config
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.kernels.block_spmm import block_instance
@@ -25,7 +23,6 @@ from spmark.impls.runtime.template import Instance
 from spmark.impls.sparsetir import block_search, blocks, plan
 from spmark.impls.sparsetir.blocks import SparseTirDbsr
 from spmark.impls.sparsetir.plan import SparseTir
-from spmark.impls.table import create
 from spmark.impls.tuning.race import Race
 
 MATRIX = random_csr(70, 90, [i % 12 for i in range(70)])
@@ -95,30 +92,6 @@ def test_what_was_found_is_kept_with_its_cost(asked: list[Config], monkeypatch: 
     assert len(asked) == 2 * paid, "other code is searched anew"
 
 
-SWEEP = """
-schema: 1
-name: pinned
-title: one format, whatever the matrix
-ops: [spmm]
-matrices:
-  - { source: patterns, name: band_4096 }
-widths: [32]
-dtypes: [float32]
-implementations: [cusparse_best, { name: sparsetir, config: { c: 1, k: 7 }, label: "hyb(1, 7)" }]
-baseline: { cuda: cusparse_best }
-"""
-
-
-def test_a_sweep_pins_c_and_k(asked: list[Config], tmp_path: Path) -> None:
-    (tmp_path / "pinned.yaml").write_text(SWEEP)
-    cases = expand(read_sweep(tmp_path / "pinned.yaml"), DeviceKind.CUDA)
-    (case,) = (one for one in cases if one.implementation == "sparsetir")
-    built = create(case.implementation, dict(case.config)).build(HYB, GPU)
-    assert {(config["c"], config["max_width"]) for config in asked} == {(1, 128)}
-    assert len(asked) > 1, "the schedule is searched all the same"
-    assert (built.config["c"], built.config["max_width"]) == (1, 128)
-
-
 class Compiler:
     """A target on which some kernels do not compile, and what was asked of it."""
 
@@ -173,12 +146,6 @@ def test_blocks_that_do_not_compile_are_passed_over(compiler: Compiler, monkeypa
     reasons = {one.config["block_rows"]: one.reason.split("\n")[-1] for one in built.search.seen}
     assert reasons == {16: "no room", 32: "ptxas died", 64: "wrong result", 96: "", 128: ""}
     assert built.config["block_rows"] == 96
-
-
-def test_where_nothing_compiles_the_reasons_are_told(compiler: Compiler) -> None:
-    compiler.fails = lambda instance: True
-    with pytest.raises(SpmarkError, match=r"found none: (.|\n)*ptxas died"):
-        SparseTirDbsr().build(BLOCKS, GPU)
 
 
 def test_the_papers_mode_measures_its_space_alone(asked: list[Config]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from problems import dense_operands, matrices, random_csr
+from problems import dense_operands, matrices, random_csr, run_checked
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
@@ -47,10 +47,7 @@ def banded(size: int = 160, period: int = 16, band: int = 16) -> Csr:
 
 def run(problem: Problem, implementation: Stile) -> Any:
     plan = implementation.build(problem, HOST)
-    operands = dense_operands(problem)
-    out = np.full(problem.out_shape, np.nan, problem.dtype.numpy)
-    plan.run(operands, out)
-    assert reference(problem, operands).max_error(out) <= tolerance(problem)
+    run_checked(plan, problem)
     return plan
 
 

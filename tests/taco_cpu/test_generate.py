@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from problems import dense_operands, random_csr
-from taco_nests import every_nest, every_order
+from taco_nests import every_nest
 from taco_sanitized import compile_nests, run_nests
 
 from spmark.impls.core.operators import reference
@@ -61,46 +61,10 @@ def check_nests(op: Op, nests: Sequence[Nest], folder: Path) -> None:
             assert error <= tolerance(problem), (nest.name, config, problem.matrix.shape, problem.width)
 
 
-@pytest.mark.parametrize("op", Op)
-def test_every_order_gives_the_result_under_sanitizers(op: Op, tmp_path: Path) -> None:
-    nests = list(every_order(op))
-    assert {nest.loops for nest in nests} == {nest.loops for nest in every_nest(op)}
-    check_nests(op, nests, tmp_path)
-
-
 @pytest.mark.full
 @pytest.mark.parametrize(("op", "start"), [(op, start) for op in Op for start in range(0, len(every_nest(op)), BATCH)])
 def test_every_nest_gives_the_result_under_sanitizers(op: Op, start: int, tmp_path: Path) -> None:
     check_nests(op, list(every_nest(op))[start : start + BATCH], tmp_path)
-
-
-def test_the_default_reads_as_csr() -> None:
-    text = generate(nest_of(Op.SPMM, CSR))
-    body = text[text.index("#pragma") :]
-    assert (
-        body
-        == """\
-#pragma omp parallel for num_threads(threads) schedule(dynamic, chunk)
-    for (int64_t i1 = 0; i1 < extent_i1; ++i1) {
-        const int64_t p_i1 = i1;
-        const int64_t i = i1;
-        memset(out + i * width, 0, width * sizeof(float));
-        for (int64_t p_k1 = pos_k1[p_i1]; p_k1 < pos_k1[p_i1 + 1]; ++p_k1) {
-            const int64_t k1 = crd_k1[p_k1];
-            const int64_t k = k1;
-            const float value = values[p_k1];
-            const float *const b = dense + k * width;
-            float *const c = out + i * width;
-            #pragma omp simd
-            for (int64_t j1 = 0; j1 < extent_j1; ++j1) {
-                const int64_t j = j1;
-                c[j] += value * b[j];
-            }
-        }
-    }
-}
-"""
-    )
 
 
 @pytest.mark.parametrize("op", Op)

@@ -11,13 +11,11 @@ from spmark.impls.core.problem import Op
 from spmark.impls.taco_cpu.space import (
     CSR,
     LOOPS,
-    common,
     digest_of,
     nest_of,
     space_of,
     why_illegal,
 )
-from spmark.impls.tuning.platform import CommonLoops
 
 SPLIT: dict[str, Any] = {**CSR, "isplit": 4, "ksplit": 8, "jsplit": 16}
 
@@ -36,13 +34,6 @@ def test_orders_are_those_of_a_filter_written_out() -> None:
                 expected.add(" ".join(loops))
         assert legal_orders(op, SPLIT) == expected
         assert len(expected) == {Op.SPMM: 20, Op.SDDMM: 30}[op]
-
-
-@pytest.mark.parametrize("op", Op)
-def test_short_vectors_keep_j_together(op: Op) -> None:
-    orders = legal_orders(op, {**SPLIT, "jsplit": 4})
-    assert len(orders) == 6
-    assert all(order.endswith(" j1 j0") for order in orders)
 
 
 @pytest.mark.parametrize(
@@ -88,38 +79,5 @@ def test_a_sample_holds_legal_configs_that_are_programs_of_their_own(op: Op) -> 
     assert why_illegal(op, CSR) is None
 
 
-@pytest.mark.parametrize("op", Op)
-def test_rules_ask_of_splits_only_what_the_digest_covers(op: Op) -> None:
-    space = space_of(op)
-    for config in space.sample(5, 200):
-        kind = {"isplit": min(config["isplit"], 2), "ksplit": min(config["ksplit"], 2), "chunk": 1}
-        kind["jsplit"] = next(split for split in (8, 2, 1) if config["jsplit"] >= split)
-        assert why_illegal(op, {**config, **kind}) is None
-
-
 def test_the_digest_is_the_same_in_every_process_and_version() -> None:
     assert {op: digest_of(op) for op in Op} == {Op.SPMM: "4e43bfaf5355cfd0", Op.SDDMM: "a09504ad6b190d7e"}
-
-
-def test_a_nest_leaves_out_loops_of_one_iteration() -> None:
-    csr = nest_of(Op.SPMM, CSR)
-    assert csr.loops == ("i1", "k1", "j1")
-    assert csr.levels == ("i1", "k1")
-    assert csr.compressed == {"k1"}
-    assert csr.name == "spmm_i1u_k1c_j1"
-    full = nest_of(Op.SDDMM, {**SPLIT, "order": "j1 k1 i1 k0 i0 j0", "formats": "UCCU"})
-    assert full.levels == ("k1", "i1", "k0", "i0")
-    assert full.compressed == {"i0", "k1"}
-    assert full.name == "sddmm_j1_k1c_i1u_k0u_i0c_j0"
-
-
-def test_threads_share_rows_in_spmm_and_the_outer_loop_over_a_in_sddmm() -> None:
-    config = {**SPLIT, "order": "k1 i1 i0 k0 j1 j0"}
-    assert nest_of(Op.SPMM, config).parallel == "i1"
-    assert nest_of(Op.SDDMM, config).parallel == "k1"
-    assert nest_of(Op.SDDMM, SPLIT).parallel == "i1"
-
-
-def test_what_platforms_have_in_common() -> None:
-    config = {**SPLIT, "order": "i1 k1 j1 i0 k0 j0"}
-    assert common(config) == CommonLoops((4, 8, 16), ("i1", "j1", "k1", "i2", "j2", "k2"))

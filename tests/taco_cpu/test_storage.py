@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from problems import assert_same, matrices, random_csr
+from problems import assert_same, random_csr
 from taco_nests import every_nest
 
 from spmark.impls.core.errors import BuildError
@@ -74,21 +74,6 @@ def test_a_matrix_comes_back_and_stands_where_a_walk_puts_it(matrix: Csr, case: 
     assert all(array.dtype in (np.int32, np.float32) and array.flags.c_contiguous for array in arrays.values())
 
 
-@pytest.mark.parametrize("name", matrices())
-def test_tiny_matrices(name: str) -> None:
-    matrix = matrices()[name]
-    for nest, config in NESTS[::37]:
-        assert_same(stored(matrix, nest, (config["isplit"], config["ksplit"])).to_csr(), matrix)
-
-
-def test_the_default_is_csr_itself() -> None:
-    matrix = matrices()["hub"]
-    arrays = stored(matrix, nest_of(Op.SPMM, CSR), (1, 1)).arrays()
-    assert list(arrays) == ["pos_k1", "crd_k1", "values", "entries"]
-    for name, expected in (("pos_k1", matrix.indptr), ("crd_k1", matrix.indices), ("values", matrix.values)):
-        np.testing.assert_array_equal(arrays[name], expected)
-
-
 def test_an_uncompressed_level_beyond_the_cap_is_refused_before_it_is_allocated() -> None:
     matrix = random_csr(5000, 3000, [1] * 5000)
     dense = nest_of(Op.SPMM, {**CSR, "formats": "UUUU"})
@@ -102,9 +87,3 @@ def test_an_uncompressed_level_beyond_the_cap_is_refused_before_it_is_allocated(
     assert tracemalloc.get_traced_memory()[1] < 4_000_000
     tracemalloc.stop()
     assert stored(matrix, dense, (1, 1), 60_000_000).stored == 15_000_000
-
-
-def test_csr_is_never_refused() -> None:
-    matrix = matrices()["tall"]
-    held = stored(matrix, nest_of(Op.SPMM, CSR), (1, 1), 0)
-    assert held.stored == matrix.nnz

@@ -45,7 +45,6 @@ FAULTS = (
     "traps",
     "writes_to_its_input",
     "takes_int",
-    "takes_half",
     "reads_uninitialised_local",
     "overflows_its_stack",
 )

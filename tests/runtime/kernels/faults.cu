@@ -167,5 +167,3 @@ __global__ void overflows_its_stack(const int* depth, float* out) {
   };
   out[threadIdx.x] = Recursion::down(depth, 0);
 }
-
-__global__ void takes_half(const half* in) { (void)in; }
