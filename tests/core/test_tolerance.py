@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from problems import dense_operands, problems, random_csr
+from problems import dense_operands, random_csr
 
 from spmark.impls.core.operators import random_values, reference
 from spmark.impls.core.problem import Csr, DType, Op, Problem
@@ -140,11 +140,6 @@ def test_declared_half_sums_do_not_hide_a_dropped_term() -> None:
     problem, (dense,) = one_row(100, DType.FLOAT16)
     exact = problem.values[1:].astype(np.float64) @ dense[1:]
     assert reference(problem, [dense]).max_error(exact[None].astype(np.float16)) > tolerance(problem, half_sums=True)
-
-
-def test_half_sums_change_nothing_for_float32() -> None:
-    problem = problems()["spmm-hub-J32-float32"]
-    assert tolerance(problem, half_sums=True) == tolerance(problem)
 
 
 def test_wrong_scaling_is_caught() -> None:

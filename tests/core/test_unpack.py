@@ -38,13 +38,6 @@ def test_a_whole_archive_is_read(kind, level, caplog):
 
 
 @KINDS
-def test_archives_one_after_the_other_are_one(kind, caplog):
-    packed = b"".join(PACKED[kind](line) for line in LINES)
-    assert read(packed, kind) == LINES
-    assert not caplog.records
-
-
-@KINDS
 def test_a_line_goes_on_in_the_next_archive(kind):
     text = b"".join(LINES)
     packed = b"".join(PACKED[kind](text[at : at + 333]) for at in range(0, len(text), 333))

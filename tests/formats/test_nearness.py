@@ -9,8 +9,6 @@ from scipy import sparse
 
 from spmark.impls.core.problem import Csr
 from spmark.impls.formats import nearness
-from spmark.impls.formats.cell import cell_layout
-from spmark.impls.formats.hyb import HybFormat
 from spmark.impls.formats.nearness import WINDOW, distinct_share, near_order
 
 RNG = np.random.default_rng(12)
@@ -106,16 +104,3 @@ def test_the_share_is_that_of_a_slow_count() -> None:
         distinct, total = distinct + len(set(columns)), total + len(columns)
     assert distinct_share(matrix, near_order(matrix)) == distinct / total
     assert distinct_share(matrices()["no_nonzeros"]) == 1.0
-
-
-def test_rows_of_a_bucket_stand_in_that_order() -> None:
-    matrix, _ = cliques(5, 6, 8)
-    order = near_order(matrix)
-    positions = order.positions
-    held = HybFormat.from_layout(matrix, cell_layout(matrix, [8], False, order.rows))
-    for bucket in held.buckets:
-        rows = held.rows[bucket.first : bucket.first + bucket.count]
-        assert np.all(np.diff(positions[rows[rows >= 0]]) > 0)
-    back = held.to_csr()
-    assert np.array_equal(back.indices, matrix.indices)
-    assert np.array_equal(back.values, matrix.values)

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable
 from dataclasses import asdict
-from math import inf
-from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,9 +10,7 @@ from problems import random_csr
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import DeviceError
-from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Op, Problem
-from spmark.impls.lo_spmm import cost_models
 from spmark.impls.lo_spmm.plan import LoSpmm
 from spmark.impls.lo_spmm.rank import SHIPPED, find
 from spmark.impls.lo_spmm.reorder import Reordering
@@ -26,7 +19,6 @@ from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.runtime.device import find as find_device
 from spmark.impls.runtime.device import shipped_calibration
 from spmark.impls.table import cost_model
-from spmark.impls.tuning.race import ConfigTime
 
 H200 = DeviceSpec.load(shipped_calibration("nvidia-h200"))
 PROBLEM = Problem(Op.SPMM, random_csr(300, 120, np.random.default_rng(7).binomial(120, 0.15, 300).tolist()), 512)
@@ -56,20 +48,3 @@ def test_ranks_are_those_of_the_shipped_trees() -> None:
 def test_proxies_are_refused_without_a_gpu() -> None:
     with pytest.raises(DeviceError, match="host-simt: expected a GPU, on which proxies run"):
         cost_model(LoSpmm(), "proxies", find_device("host-simt")).score(PROBLEM, CONFIGS)
-
-
-def test_proxies_are_timed_by_the_race(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Proxies:
-        def time_all(self, configs: Iterable[Config]) -> list[ConfigTime]:
-            return [ConfigTime(config, inf if config["cpt"] == 4 else float(config["threads"])) for config in configs]
-
-    def open_race(*given: Any, proxies: bool, **options: Any) -> Proxies:
-        assert proxies
-        return Proxies()
-
-    fake: Any = ModuleType("gpu")
-    fake.open_race = open_race
-    monkeypatch.setitem(sys.modules, "spmark.impls.lo_spmm.gpu", fake)
-    monkeypatch.setattr(cost_models, "open_target", lambda device: None)
-    scores = cost_model(LoSpmm(), "proxies", H200).score(PROBLEM, [*CONFIGS, CONFIGS[0]])
-    assert scores == pytest.approx([64e-6, 128e-6, 32e-6, np.nan, 64e-6], nan_ok=True)

@@ -25,7 +25,6 @@ from spmark.impls.lo_spmm.tuning import (
     RANKED,
     SAMPLED,
     Chooser,
-    by_kernel,
     choose,
     config_of,
     kernel_of,
@@ -133,13 +132,6 @@ def test_every_candidate_is_run_and_the_fastest_taken(space: TileSpace, mode: Ch
     assert found.record.measured == len(compared)
     assert (found.record.compiled, found.record.cores) == (7, cores())
     assert found.dealt is space.dealt(12)
-
-
-def test_candidates_of_a_kernel_take_turns_and_the_most_promising_come_first(space: TileSpace) -> None:
-    device = Device()
-    choose(space, Chooser.EXHAUSTIVE, device.race)
-    assert device.groups == by_kernel(sorted(space.survivors.sizes, key=space.cycles))
-    assert all(len(set(map(kernel_of, turn))) == 1 for turn in device.groups)
 
 
 @pytest.mark.parametrize("mode", [Chooser.EC_SPMM, Chooser.LO_SPMM_RANK, Chooser.PAPER_RANK])

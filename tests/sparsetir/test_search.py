@@ -152,13 +152,6 @@ def test_the_whole_space_of_sddmm_is_measured() -> None:
     assert len(paper) == len(tiles(problem, (8, 16, 32))) * 4
 
 
-def test_rows_are_stored_where_many_rows_are_empty() -> None:
-    lengths = [6] * 64 + [0] * 2000 + [6] * 64
-    _, asked = searched_sddmm(Problem(Op.SDDMM, random_csr(len(lengths), 64, lengths), 64), lambda config: 10.0)
-    assert asked
-    assert not any(one["searched"] for one in asked)
-
-
 @pytest.mark.parametrize(("width", "columns"), [(32, {1}), (64, {1, 2})])
 def test_the_papers_search_measures_every_c_with_its_rule_for_k(width: int, columns: set[int]) -> None:
     problem = Problem(Op.SPMM, PROBLEM.matrix, width)

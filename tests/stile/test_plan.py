@@ -288,21 +288,6 @@ def test_csr_as_it_comes_competes_only_where_nothing_pins_a_format(monkeypatch: 
     assert asked == [True, True, False, False, False, False, False]
 
 
-@pytest.mark.usefixtures("nothing_compiled")
-def test_runs_of_sddmm_are_searched_where_there_are_no_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    def cost(self: MadeUpTimes, config: Any) -> float:
-        return 10.0 + abs(config.get("run", 64) - 16)
-
-    monkeypatch.setattr(MadeUpTimes, "cost", cost)
-    problem = Problem(Op.SDDMM, banded(), 128, DType.FLOAT16)
-    calibration, _ = calibration_for("", Op.SDDMM, DType.FLOAT16)
-    forms = forms_of(problem, calibration, 128, [Wanted(Rules()), Wanted(Rules(formats=Formats.OTHER))], float("inf"))
-    plan, told = fastest(problem, open_target(HOST), forms, {}, 1)
-    assert (plan.config["formats"], plan.config["order"], plan.config["run"]) == ("other", "csr", 16)
-    assert {one.config["formats"] for one in told.seen if "run" in one.config} == {"other"}
-    assert len({one.config["formats"] for one in told.seen}) > 1
-
-
 @pytest.mark.full
 def test_a_kept_mixture_has_its_levels_and_no_rival() -> None:
     problem = Problem(Op.SPMM, banded(1024, 32), 32, DType.FLOAT16)

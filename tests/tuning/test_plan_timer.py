@@ -97,15 +97,6 @@ def acting(number: int, order: list[int], monkeypatch: pytest.MonkeyPatch) -> Pr
     return plan
 
 
-def test_plans_are_timed_in_an_order_drawn_for_each_round(timer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    order: list[int] = []
-    times = timer.times_us([acting(number, order, monkeypatch) for number in range(5)], 20)
-    assert [len(each) for each in times] == [20] * 5
-    rounds = [tuple(order[at : at + 5]) for at in range(len(order) - 100, len(order), 5)]
-    assert all(sorted(one) == [0, 1, 2, 3, 4] for one in rounds)
-    assert len(set(rounds)) > 15
-
-
 def test_plans_are_timed_in_alternation(timer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Stopwatch, "state", lambda self: (0.0, []), raising=False)
     order: list[int] = []

@@ -17,7 +17,6 @@ from spmark.impls.runtime.gcc import find_gcc, gcc_missing
 from spmark.impls.runtime.host import compile as host_compile
 from spmark.impls.runtime.host.compile import compile_host
 from spmark.impls.runtime.host.launch import launch_host
-from spmark.impls.runtime.host.rewrite import rewrite
 
 SOURCE = (
     "#include <factor.cuh>\ntemplate <int n> __global__ void fill(float* out) { out[threadIdx.x] = n * kFactor; }\n"
@@ -154,28 +153,3 @@ def test_a_compiler_that_does_not_work_is_told_with_what_it_printed(tmp_path, mo
     with pytest.raises(DeviceError, match=rf"expected the g\+\+ at {tmp_path}/g\+\+ to work, .* found {found}"):
         find_gcc()
     assert "put another g++ before it on PATH" in str(gcc_missing())
-
-
-@pytest.mark.parametrize(
-    ("declaration", "type_", "alignment"),
-    [
-        ("__shared__ float s[32];", "float s_shared_type[32]", ""),
-        ("__shared__ Vec<float, 4> s[2][n + 1];", "Vec<float, 4> s_shared_type[2][n + 1]", ""),
-        ("__shared__ alignas(16) half s[8];", "half s_shared_type[8]", ", static_cast<size_t>(16)"),
-        ("alignas(16) __shared__ half s[8];", "half s_shared_type[8]", ", static_cast<size_t>(16)"),
-        (
-            "__shared__ alignas(sizeof(half) * (n)) half s;",
-            "half s_shared_type",
-            ", static_cast<size_t>(sizeof(half) * (n))",
-        ),
-        ("__shared__ __attribute__((aligned(32))) int s;", "int s_shared_type", ", static_cast<size_t>(32)"),
-        ("__shared__\n  unsigned long s\n [4];", "unsigned long s_shared_type[4]", ""),
-    ],
-)
-def test_static_shared_variables(declaration, type_, alignment):
-    text = rewrite(declaration)
-    assert f"typedef {type_};" in text
-    assert "s_shared_type& s = " in text
-    assert text.count("\n") == declaration.count("\n")
-    assert f"alignof(s_shared_type){alignment}}}" in text
-    assert text.startswith("typedef ")
