@@ -87,6 +87,8 @@ def test_rules_take_turns_and_name_their_kernels() -> None:
     assert blocks.held.stored == 256
     assert buckets.rows.tolist() == [20, 7]
     assert rest.rows.tolist() == [3]
+    assert isinstance(buckets.held, HybFormat)
+    assert [bucket.shared for bucket in buckets.held.buckets] == [True, False], "row 20 is a block's, too"
     use = row_use(40, [part.rows for part in (blocks, buckets, rest)])
     assert use.shared.tolist() == [20]
     assert use.empty.size == 40 - 18
