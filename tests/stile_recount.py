@@ -47,10 +47,12 @@ class Recounted(Greedy):
 
     homes: dict[int, set[int]]
     """Windows that each tile lay in alone when it was picked."""
+    ties: int
+    """Picks of a block while another tile cost as little."""
 
     def __init__(self, *given):
         super().__init__(*given)
-        self.homes = {}
+        self.homes, self.ties = {}, 0
 
     def _pick_blocks(self, average, window, whole, slack, event):
         if event is not Event.REST:
@@ -61,6 +63,7 @@ class Recounted(Greedy):
             lights = self._lights()
             if self._asks_lights(average):
                 assert average <= min(lights.values(), default=math.inf)
+                self.ties += average == min(lights.values(), default=math.inf)
         first_new = int(self._chosen.tally[0])
         super()._pick_blocks(average, window, whole, slack, event)
         self._check_reach(average, window, whole, slack, first_new)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -74,6 +75,20 @@ def test_every_account_is_right_after_every_pick(
 ) -> None:
     for seed in range(2):
         search(mixed(seed, *shape), CALIBRATIONS[calibration], rules, *costs)
+
+
+def test_the_matrices_call_for_every_kind_of_pick() -> None:
+    picked: Counter[Event] = Counter()
+    withdrawn = ties = 0
+    for costs in COSTS.values():
+        for shape in SHAPES:
+            run = search(mixed(0, *shape), SPMM, Rules(SearchMode.CODE), *costs)
+            picked.update({step.event: step.picked for step in run._trace})
+            withdrawn += sum(step.withdrawn for step in run._trace)
+            ties += run.ties
+    assert picked.keys() == {Event.BEFOREHAND, Event.BLOCK, Event.WINDOW, Event.OTHER}
+    assert withdrawn > 10
+    assert ties > 0
 
 
 def test_windows_that_give_back_more_than_they_cost_are_taken_together() -> None:
