@@ -15,7 +15,7 @@ from spmark.impls.runtime.device import shipped_calibration
 from spmark.impls.table import IMPLEMENTATIONS, create
 from spmark.suite.benchmarks import tracked
 from spmark.suite.measure import track
-from spmark.suite.track import FORMATS, Tracked
+from spmark.suite.track import Tracked
 
 KEY = ("spmm", "gespmm", "planetoid/cora", "128", "float32")
 ARGS = ("gespmm", "planetoid/cora", 128, "float32")
@@ -100,17 +100,6 @@ def test_an_implementation_that_a_commit_does_not_know_is_na() -> None:
     assert "found 'not_yet_there'" in answer["reason"]
     held = {("spmm", "stile", "rmat/rmat_13", "128", "float32"): answer}
     assert isnan(tracked.LiveSpmm().track_time(held, "stile", "rmat/rmat_13", 128, "float32"))
-
-
-def test_half_plans_are_those_of_float16() -> None:
-    held = {("spmm", "sparsetir_bsr", "rmat/rmat_13", "128", "float16"): Tracked(status="ok", stored=7).model_dump()}
-    arguments = ("spmm", "sparsetir_bsr", "rmat/rmat_13")
-    assert tracked.LiveHalfPlans().track_stored(held, *arguments) == 7
-    assert isnan(tracked.LivePlans().track_stored(held, *arguments))
-
-
-def test_what_is_converted_exists() -> None:
-    assert {name for name, _ in tracked.CONVERSIONS.values()} <= set(FORMATS)
 
 
 def test_samples_come_as_samples_and_one_as_a_value() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from spmark.impls.core.errors import DatasetError, UnsupportedError
-from spmark.impls.study.rows import Row, digest_of, one_device, reason_of, untrained
+from spmark.impls.core.errors import DatasetError
+from spmark.impls.study.rows import Row, digest_of, one_device
 
 
 def test_rows_are_of_one_device() -> None:
@@ -32,11 +32,3 @@ def test_the_digest_is_of_all_files_in_their_order(tmp_path: Path) -> None:
         path.write_text(path.name)
     assert digest_of(paths) == hashlib.sha256(b"ab").hexdigest()
     assert digest_of(paths[::-1]) == hashlib.sha256(b"ba").hexdigest()
-
-
-def test_errors_say_something() -> None:
-    assert reason_of(ValueError("why")) == "why"
-    assert reason_of(MemoryError()) == "MemoryError"
-    error = untrained("LightGBM", ImportError("no such module"))
-    assert isinstance(error, UnsupportedError)
-    assert "expected LightGBM for training, found none (no such module)" in str(error)

@@ -13,7 +13,7 @@ pytest.importorskip("asv", reason="airspeed velocity is not installed (extra asv
 
 from asv.config import Config  # type: ignore[import-untyped]
 
-from spmark.suite.asv.environment import WheelEnvironment, _specifier
+from spmark.suite.asv.environment import WheelEnvironment
 
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 ROOT = Path(__file__).parents[2]
@@ -51,18 +51,9 @@ def test_a_commit_leaves_no_machine_code_to_the_next(made):
     assert made.check_presence()
 
 
-def test_what_was_made_otherwise_is_made_again(made):
-    made._requirements = {"numpy": "1.26.4"}
-    assert not made.check_presence()
-
-
 def test_only_this_python_can_lend():
     assert WheelEnvironment.matches(HERE)
     assert not WheelEnvironment.matches("2.7")
-
-
-def test_versions_of_the_matrix_become_specifiers():
-    assert [_specifier(value) for value in ("", "1.26.4", ">=2")] == ["", "==1.26.4", ">=2"]
 
 
 def test_the_configuration_names_the_suite_and_the_plugin():

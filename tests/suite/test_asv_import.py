@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.problem import DType, Op
-from spmark.impls.core.record import CandidateRow, Environment, EnvironmentRow, Flush, Measurement, Status
+from spmark.impls.core.record import CandidateRow, Environment, EnvironmentRow, Measurement, Status
 from spmark.impls.core.recordfile import RecordFile
 from spmark.report.load.records import load_records
 from spmark.suite import cli
@@ -216,28 +216,6 @@ def test_build_costs_are_read_at_the_dtype_that_they_are_followed_at(tmp_path, c
     assert len(rows) == 8
 
 
-def test_the_suites_stubs_read_what_was_imported(tmp_path, repository, commit, rows, monkeypatch):
-    import_records([write(tmp_path / "in", *rows)], tmp_path / ".asv" / "results", repository)
-    monkeypatch.setenv("SPMARK_ASV_IMPORTED", str(tmp_path / ".asv" / "imported" / "test-gpu-cuda13"))
-    monkeypatch.setenv("ASV_COMMIT", commit)
-    answers = tracked.SweptSpmm().setup_cache()
-    value = tracked.SweptSpmm().track_time(answers, "gespmm", "planetoid/cora", 32, "float32")
-    assert value["samples"] == pytest.approx([us * 1e-6 for us in rows[1][1].samples_us])
-    monkeypatch.setenv("ASV_COMMIT", "b" * 40)
-    assert tracked.SweptSpmm().setup_cache() == {}
-
-
-def test_benchmarks_are_listed_beside_those_that_are_there(tmp_path, repository, rows):
-    results = tmp_path / "results"
-    results.mkdir()
-    (results / "benchmarks.json").write_text(json.dumps({"mine.track": {"name": "mine.track"}, "version": 2}))
-    import_records([write(tmp_path / "in", *rows)], results, repository)
-    listed = json.loads((results / "benchmarks.json").read_text())
-    assert {"mine.track", "version", "tracked.SweptSpmm.track_time", "tracked.SweptPlans.track_regret"} <= set(listed)
-    assert listed["tracked.SweptSpmm.track_time"]["unit"] == "seconds"
-    assert listed["tracked.SweptSpmm.track_time"]["params"][2] == ["32", "128", "512"]
-
-
 @pytest.mark.parametrize(
     ("name", "message"), [("", "found none"), ("a" * 40, "has the commit"), ("{}+", "with changes")]
 )
@@ -260,12 +238,6 @@ def test_records_of_another_protocol_are_refused(tmp_path, repository, commit, r
     assert not (tmp_path / "results").exists()
     ended = CliRunner().invoke(cli.app, ["asv-import", str(folder), "--results", str(tmp_path / "results")])
     assert isinstance(ended.exception, RecordError)
-
-
-def test_records_of_another_flush_are_refused(tmp_path, repository, rows):
-    folder = write(tmp_path / "in", rows[0], [row.model_copy(update={"flush": Flush.READ}) for row in rows[1]])
-    with pytest.raises(RecordError, match="and of flush write, found 10 cases of flush read"):
-        import_records([folder], tmp_path / "results", repository)
 
 
 def test_of_mixed_protocols_what_can_be_compared_is_imported(tmp_path, repository, commit, rows, monkeypatch):

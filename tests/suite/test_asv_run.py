@@ -16,11 +16,9 @@ from typer.testing import CliRunner
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import SweepError
-from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime.device import find, shipped_calibration
 from spmark.impls.table import IMPLEMENTATIONS, create
-from spmark.suite import cli, roster
-from spmark.suite.asv import pick as picking
+from spmark.suite import cli
 from spmark.suite.asv.pick import live, pick, shown
 from spmark.suite.benchmarks.tracked import REFUSED
 from spmark.suite.commands import asv_run
@@ -103,14 +101,6 @@ def test_what_is_not_installed_is_said_with_the_remedy(h200, monkeypatch) -> Non
     assert "triton_blocksparse" in pick(h200).left_out["install the extra for Triton"]
 
 
-def test_builds_on_the_host_have_no_other_phases_and_no_search(small_matrix) -> None:
-    device = find("cpu")
-    for name, op in product(CPU_ONLY, Op):
-        plan = create(name).build(Problem(op, small_matrix, 8, DType.FLOAT32), device)
-        assert set(plan.phases_s) <= set(picking._HOST_PHASES)
-        assert plan.search is None
-
-
 def test_airspeed_velocity_selects_these_and_keeps_every_parameter() -> None:
     benchmarks = pytest.importorskip("asv.benchmarks", reason="airspeed velocity is not installed (extra asv)")
     config = pytest.importorskip("asv.config")
@@ -153,12 +143,6 @@ def test_rows_are_told_in_tables_as_airspeed_velocity_prints_them(name) -> None:
     left = list(shown([f"[50.00%] ··· {name}   ok", *table], picked))
     assert sum("7.25" in line for line in left) == len(picked.combinations[name])
     assert len(left) < len(table)
-
-
-def test_a_missing_module_is_a_reason(monkeypatch) -> None:
-    monkeypatch.setattr(roster, "create", lambda name, config: __import__("no_such_module"))
-    reason = roster.refused("gespmm", Op.SPMM, 8, DType.FLOAT32, find("cpu"))
-    assert reason == "needs the package no_such_module, which is not installed"
 
 
 @pytest.fixture
@@ -206,13 +190,6 @@ def test_the_command_says_one_line_and_hands_everything_else_on(checkout, tmp_pa
     assert command[5:9] == [f"--machine={name}", "--python=same", "--quick", "HEAD^!"]
     assert all(argument.startswith(r"--bench=^tracked\.LiveConversions\.") for argument in command[9:])
     assert name in json.loads((tmp_path / ".asv-machine.json").read_text())
-
-
-def test_a_machine_that_is_named_is_not_registered(checkout, tmp_path) -> None:
-    result, (command,) = checkout("--machine", "other")
-    assert result.exit_code == 0, result.output
-    assert command[5:7] == ["--machine", "other"]
-    assert not (tmp_path / ".asv-machine.json").exists()
 
 
 def test_a_failure_of_asv_is_one_of_the_command(checkout) -> None:

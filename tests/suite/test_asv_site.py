@@ -37,14 +37,6 @@ def test_each_machine_has_its_own_baseline(page):
     assert "No record names a baseline" not in text
 
 
-@pytest.mark.full
-def test_what_result_files_do_not_know_is_not_drawn(page):
-    """They keep no size of a matrix and no rates of a device."""
-    drawn = {path.name for path in (page / "figures").glob("*.svg")}
-    assert {"test-gpu-speedup-per-matrix.svg", "test-cpu-speedup-per-matrix.svg"} <= drawn
-    assert not [name for name in drawn if "over-size" in name or "roofline" in name]
-
-
 def test_without_a_result_there_is_no_page(tmp_path):
     (tmp_path / "results").mkdir()
     assert not add_speedups(tmp_path / "results", tmp_path / "html")

@@ -110,12 +110,6 @@ def test_wrong_usage_is_one_message_and_code_2(invoke, sweep, arguments, words):
     assert "Traceback" not in err
 
 
-def test_a_missing_sweep_is_code_2(invoke):
-    code, _, err = invoke("run", "quickstrat")
-    assert code == 2
-    assert "did you mean quickstart" in err
-
-
 def test_a_missing_device_is_code_3(invoke, sweep, monkeypatch):
     def find(name):
         raise DeviceError("expected a usable NVIDIA GPU, found none: no driver")
@@ -131,12 +125,6 @@ def test_a_locked_folder_is_code_4(invoke, sweep, tmp_path):
         code, _, err = invoke("run", sweep)
     assert code == 4
     assert "only run that writes here" in err
-
-
-def test_report_of_nothing_is_code_4(invoke, tmp_path):
-    code, _, err = invoke("report", tmp_path / "nowhere")
-    assert code == 4
-    assert "nowhere" in err
 
 
 def test_an_interrupted_run_is_code_130(invoke, sweep, monkeypatch):

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
-from spmark.datasets.sweep import MatrixSpec, Sweep, expand
-from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import DatasetError, RecordError
-from spmark.impls.core.interfaces import Config
-from spmark.impls.core.problem import Csr, Op, Problem
+from spmark.datasets.sweep import MatrixSpec
+from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.problem import Csr, Op
 from spmark.impls.core.recordfile import read_rows
 from spmark.impls.spade_sim.platform import SpadePlatform
 from spmark.impls.study.collected import CollectedRow, SampledConfig, read_collected
 from spmark.impls.table import find_platform
-from spmark.impls.tuning.platform import ConfigSamples
 from spmark.suite import cli
-from spmark.suite.cli_options import ExitCode
-from spmark.suite.commands import collect
 
 SWEEP = """
 schema: 1
@@ -92,15 +85,6 @@ def test_a_row_says_what_was_measured_where(sweep: Path, tmp_path: Path, monkeyp
     assert len(read_collected([tmp_path / "spade_sim" / "tiny-01-of-01.jsonl"], Op.SPMM)) == 2
 
 
-def test_what_cannot_be_measured_is_kept_with_its_reason(
-    sweep: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = list(read_rows(collected(sweep, tmp_path, monkeypatch), CollectedRow))
-    broken = [row for row in rows if row.matrix == "patterns/strided_x"]
-    assert len(broken) == 2
-    assert all("strided_x" in row.reason and not row.configs for row in broken)
-
-
 def test_shards_are_parts_of_the_whole(sweep: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = list(read_rows(collected(sweep, tmp_path / "whole", monkeypatch), CollectedRow))
     parts: list[CollectedRow] = []
@@ -108,13 +92,6 @@ def test_shards_are_parts_of_the_whole(sweep: Path, tmp_path: Path, monkeypatch:
         file = collected(sweep, tmp_path / str(number), monkeypatch, "--shard", f"{number}/2")
         parts += read_rows(file, CollectedRow)
     assert sorted(row.model_dump_json() for row in parts) == sorted(row.model_dump_json() for row in whole)
-
-
-def test_no_problem_begins_after_the_budget(sweep: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collect, "seconds", lambda _: -1.0)
-    arguments = ("collect", "--platform", "spade_sim", "--sweep", sweep, "--out", tmp_path)
-    assert spmark(*arguments, monkeypatch=monkeypatch) == ExitCode.FAILURES
-    assert not list(read_rows(next((tmp_path / "spade_sim").iterdir()), CollectedRow))
 
 
 @pytest.mark.full
@@ -134,15 +111,6 @@ def matrix(name: str = "logsparse_64") -> Csr:
     return load_matrix(MatrixSpec(source="patterns", name=name), Cache.default(), 0).csr
 
 
-def test_rows_of_another_origin_are_not_gone_on_with(
-    sweep: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    collected(sweep, tmp_path, monkeypatch)
-    request: dict[str, Any] = {"platform": "spade_sim", "sweep": str(sweep), "overrides": (), "budget": "1m"}
-    with pytest.raises(RecordError, match=r"expected rows of .*'wanted': 5.*found .*'wanted': 6.*--out"):
-        collect.collect_samples(collect.CollectRequest(**request, configs=5, shard="1/1", out=tmp_path, as_json=False))
-
-
 def test_samples_of_several_platforms_or_machines_are_refused(
     sweep: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,42 +124,8 @@ def test_samples_of_several_platforms_or_machines_are_refused(
         read_rows_of(file, "patterns/logsparse_64").problem(matrix("logsparse_65"))
 
 
-def test_shards_may_have_other_cores_but_as_many(sweep: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = collected(sweep, tmp_path, monkeypatch)
-    (first, *others) = read_rows(file, CollectedRow)
-
-    def with_cores(*cores: tuple[int, ...]) -> list[CollectedRow]:
-        rows = [first.model_copy(update={"cores": some}) for some in cores]
-        file.write_text("".join(row.model_dump_json() + "\n" for row in rows))
-        return read_collected([file])
-
-    assert others
-    assert len(with_cores((0, 1), (4, 5))) == 2
-    with pytest.raises(DatasetError, match="of one platform and machine"):
-        with_cores((0, 1), (4, 5, 6))
-
-
 def read_rows_of(file: Path, name: str) -> CollectedRow:
     return next(row for row in read_rows(file, CollectedRow) if row.matrix == name)
-
-
-def test_others_are_drawn_for_configs_that_cannot_be_built() -> None:
-    class Picky(SpadePlatform):
-        def measure(
-            self, problem: Problem, configs: Sequence[Config], device: DeviceSpec | None
-        ) -> list[ConfigSamples]:
-            return [
-                ConfigSamples((), "bypassed") if one["bypass"] == "none" else ConfigSamples((1.0,)) for one in configs
-            ]
-
-    (case, *_) = expand(
-        Sweep.load("smoke", ["matrices=[patterns/logsparse_64]", "ops=[spmm]", "widths=[8]"]), DeviceKind.CPU
-    )
-    configs = collect.Collector(Picky(), None, 20).row(case, case).configs
-    assert sum(not one.reason for one in configs) == 21
-    assert {one.config["bypass"] for one in configs if one.reason} == {"none"}
-    every = collect.Collector(Picky(), None, 10_000).row(case, case).configs
-    assert len(every) == len({str(one.config) for one in every}) > 21
 
 
 def test_halves_alternate() -> None:

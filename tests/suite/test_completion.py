@@ -9,11 +9,7 @@ import sys
 import pytest
 from outside_code import MINE, nothing_loaded, write_distribution
 
-from spmark.datasets.sources.table import SOURCES
-from spmark.datasets.sweepfile import packaged_sweeps
-from spmark.impls.table import IMPLEMENTATIONS
 from spmark.suite import completion
-from spmark.suite.reproduce import packaged_papers
 
 pytestmark = pytest.mark.usefixtures(nothing_loaded.__name__)
 SCRIPT = """
@@ -48,13 +44,6 @@ def here(tmp_path, monkeypatch):
         (tmp_path / name).write_text("")
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def test_every_name_is_offered():
-    assert completion.sweeps("") == [*packaged_sweeps(), "folder/", "own.yaml"]
-    assert completion.papers("") == [*packaged_papers(), "all", "folder/", "own.yaml"]
-    assert completion.implementations("") == list(IMPLEMENTATIONS)
-    assert completion.matrices("") == [*(f"{name}/" for name in SOURCES), "folder/", "mine.mtx", "mine.mtx.gz"]
 
 
 @pytest.mark.parametrize(

@@ -34,24 +34,6 @@ def test_what_a_source_does_not_state_is_imported(fakes):
     assert read_card("fake_missing").about == lacking
 
 
-@pytest.mark.parametrize(
-    ("value", "members"),
-    [
-        ("frozenset(Op)", ["sddmm", "spmm"]),
-        ("frozenset({Op.SPMM})", ["spmm"]),
-        ("frozenset({DeviceKind.CUDA, DeviceKind.CPU})", ["cpu", "cuda"]),
-        ("frozenset({Op.SPMM, OTHER})", []),
-        ("frozenset({Op.NONE})", []),
-        ("set(Op)", []),
-        ("OPS", []),
-    ],
-)
-def test_what_is_read_from_an_expression(value, members):
-    import ast
-
-    assert cards._members(ast.parse(value, mode="eval").body) == members
-
-
 @pytest.mark.full
 @pytest.mark.parametrize("what", ["implementations", "sweeps", "devices", "datasets"])
 def test_a_list_answers_within_a_second_and_imports_nothing_heavy(what):

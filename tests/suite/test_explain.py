@@ -111,24 +111,12 @@ def test_a_label_names_a_variant(folder):
         invoke("_mixture")
 
 
-def test_a_folder_without_records_is_named(tmp_path):
-    with pytest.raises(RecordError, match="expected"):
-        invoke("stile", "--results", str(tmp_path))
-
-
 def test_another_pattern_is_refused(folder):
     change(folder, matrix_hash="0" * 64)
     with pytest.raises(
         RecordError, match=r"with the pattern 000000000000 of the record, found .* another matrix today"
     ):
         invoke("stile")
-
-
-def test_another_count_is_said(folder):
-    change(folder, stored=10**6)
-    answer = json.loads(invoke("/sparsetir/", "--json").stdout)
-    assert "The recorded plan stored 1,000,000 elements, and today's code stores" in answer["notices"][0]
-    assert "The recorded plan stored 1,000,000 elements" in Path(answer["page"]).read_text()
 
 
 @pytest.mark.parametrize("config", [{"c": "many", "max_width": 4}, {"c": 1, "max_width": 3}, {"c": -1, "max_width": 4}])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import subprocess
@@ -26,22 +25,6 @@ def test_helpers_are_other_processes(two_cores):
         assert list(pool.map(abs, (-1, 2, -3))) == [1, 2, 3]
         assert pool.submit(os.getpid).result() != os.getpid()
         assert pool.submit(signal.getsignal, signal.SIGINT).result() == signal.SIG_IGN
-
-
-def test_one_core_has_no_helpers(monkeypatch):
-    monkeypatch.setattr(module, "allowed_cores", lambda: [0])
-    with helpers() as pool:
-        assert pool is None
-
-
-@pytest.mark.parametrize("cores", [[0], [0, 1]])
-def test_cycles_are_collected_rarely_and_afterwards_as_before(monkeypatch, cores):
-    monkeypatch.setattr(module, "allowed_cores", lambda: cores)
-    before = gc.get_threshold()
-    with helpers() as pool:
-        assert gc.get_threshold()[0] > 10 * before[0]
-        assert pool is None or pool.submit(gc.get_threshold).result() == gc.get_threshold()
-    assert gc.get_threshold() == before
 
 
 @pytest.mark.parametrize("at_once", [True, False])

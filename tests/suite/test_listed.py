@@ -18,12 +18,3 @@ def test_a_packaged_sweep_says_its_title_first_comment_and_cases() -> None:
     assert quickstart.about.startswith("Real inputs of the papers that need no download: attention masks")
     for kind in (DeviceKind.CPU, DeviceKind.CUDA):
         assert quickstart.labels == {case.case_id: case.label for case in expand(sweep, kind)}
-
-
-def test_a_comment_of_several_lines_is_one_text_and_other_names_are_unknown() -> None:
-    listed = PackagedSweeps()
-    about = listed["dash_source"].about
-    assert "#" not in about and "\n" not in about and "  " not in about
-    assert about.endswith(".")
-    assert listed["smoke"].about == ""
-    assert listed.get("mine") is None

@@ -211,14 +211,6 @@ def test_what_goes_wrong_is_a_row_and_the_next_case_is_right(bench: Bench, do: s
     assert ask(bench).status is Status.OK
 
 
-def test_a_problem_that_an_implementation_refuses_is_a_row_that_says_why(bench: Bench) -> None:
-    row = ask(bench, width=7)
-    assert row.status is Status.UNSUPPORTED
-    assert row.reason == "it does not like 7"
-    assert row.problem.nnz > 0
-    assert row.phases_s == {}
-
-
 def test_a_switch_of_a_config_says_how_a_build_is_measured(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -342,17 +334,6 @@ def test_a_check_beyond_the_host_s_memory_is_a_row(bench: Bench, monkeypatch: py
     assert row.status is Status.OUT_OF_MEMORY
     assert row.reason.startswith("checking the result takes ")
     assert row.reason.endswith(" bytes of the host, 1,000 are free")
-
-
-def test_cases_of_a_problem_share_its_operands_and_reference(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[int] = []
-    real: Callable[..., Any] = measure.reference
-    monkeypatch.setattr(measure, "reference", lambda *a: made.append(1) or real(*a))
-    for do in ("right", "slow", "right"):
-        assert ask(bench, do).status is Status.OK
-    assert len(made) == 1
-    ask(bench, width=16)
-    assert len(made) == 2
 
 
 def test_kernels_on_the_host_are_checked_and_not_timed() -> None:

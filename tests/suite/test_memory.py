@@ -45,12 +45,3 @@ def system(tmp_path):
 )
 def test_the_count_of_the_nearest_group(system, files, count):
     assert oom_kills(system(files)) == count
-
-
-def test_a_group_goes_before_the_machine(system):
-    files = {
-        "proc/self/cgroup": "0::/a\n",
-        "sys/fs/cgroup/a/memory.events": "oom_kill 1\n",
-        "proc/vmstat": "oom_kill 50\n",
-    }
-    assert oom_kills(system(files)) == 1

@@ -13,11 +13,10 @@ from scipy.io import mmwrite
 
 from spmark.datasets.sweep import expand
 from spmark.impls.core.devicespec import DeviceKind
-from spmark.impls.core.errors import SweepError
 from spmark.impls.core.record import Measurement
 from spmark.impls.core.recordfile import read_rows
 from spmark.impls.table import AUTO, BASELINES
-from spmark.suite.onematrix import OneMatrix, one_matrix
+from spmark.suite.onematrix import OneMatrix
 from spmark.suite.provenance import RUNS, RunRow, is_run
 
 pytestmark = pytest.mark.usefixtures(nothing_loaded.__name__)
@@ -128,16 +127,3 @@ def test_a_matrix_that_cannot_be_read_ends_the_command(invoke, tmp_path, content
     assert message in err.replace("\n", " ")
     assert not list((tmp_path / "results").rglob("records.jsonl"))
     assert invoke("run", "--matrix", "bad.mtx", "--width", 8, "--device", "cpu", "--dry-run")[0] == 0
-
-
-def test_a_folder_in_place_of_a_matrix_is_called_a_folder(invoke, tmp_path):
-    (tmp_path / "a.mtx").mkdir()
-    code, _, err = invoke("run", "--matrix", "a.mtx", "--width", 8, "--device", "cpu")
-    assert code == 2
-    assert f"expected a file at {tmp_path}/a.mtx, found a folder" in err.replace("\n", "")
-
-
-def test_a_sweep_needs_no_matrix():
-    assert one_matrix("quickstart", None) is None
-    with pytest.raises(SweepError, match="neither"):
-        one_matrix(None, None)

@@ -121,20 +121,6 @@ def test_a_kernel_that_kills_its_process_has_a_record(own, invoke):
     assert json.loads(out)["statuses"] == {"ok": 1, "run_error": 1}, "the runner lives"
 
 
-def test_two_sweeps_that_name_one_file_share_its_class(own, tmp_path):
-    other = tmp_path / "other.yaml"
-    other.write_text(SWEEP.replace("./mine.py:Mine", "{name: own/../own/mine.py:Mine, label: again}"))
-    first, second = (with_files(Sweep.load(path)) for path in (own, other))
-    assert [entry.name for entry in second.implementations] == ["scipy_cpu", "mine"]
-    assert [entry.label for entry in second.implementations] == ["scipy_cpu", "again"]
-    assert first.implementations[1].name == "mine"
-    assert list(outside.LOADED) == ["mine"]
-    (tmp_path / "mine.py").write_text(MINE)
-    other.write_text(SWEEP)
-    with pytest.raises(SweepError, match=r"a name of the file .*own/mine.py, too: give the class of the file"):
-        with_files(Sweep.load(other))
-
-
 def test_one_file_twice_is_refused(own):
     own.write_text(SWEEP.replace("[scipy_cpu, ./mine.py:Mine]", "[scipy_cpu, ./mine.py:Mine, mine.py:Mine]"))
     with pytest.raises(SweepError, match="own: implementations: labels: expected each once, found mine more than once"):

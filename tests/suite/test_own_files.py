@@ -77,12 +77,6 @@ def test_a_path_of_the_command_line_begins_where_the_command_is_given(write, mon
     assert case_of(path, "matrices=[here.npz]").matrix.file == tmp_path / "here.npz"
 
 
-def test_a_matrix_in_a_word(write):
-    spec = case_of(write("matrices: [planetoid/cora@AT]")).matrix
-    assert (spec.id, spec.file, spec.folder) == ("planetoid/cora@AT", None, "")
-    assert case_of(write("matrices: [sub/deep.mtx.gz]")).matrix.source == "matrix_market"
-
-
 @pytest.mark.parametrize(
     ("matrices", "words"),
     [
@@ -142,21 +136,6 @@ def test_a_sweep_of_files_runs_from_any_folder(write, tmp_path):
     (case,) = json.loads(ended.stdout)["cases"]
     assert case["status"] == "ok", case["reason"]
     assert case["case"] == "spmm/npz/a.npz/J8/float32/scipy_cpu/seed0"
-
-
-def test_the_home_of_an_unknown_user_is_a_file_that_is_not_there(invoke, tmp_path, monkeypatch):
-    missing = f"expected a file at {tmp_path}/~nobody-of-this-name/x.mtx, found none"
-    rest = {
-        "show": (),
-        "tune": ("--width", 8, "--device", "cpu"),
-        "run": ("--width", 8, "--device", "cpu", "--dry-run"),
-    }
-    for command, options in rest.items():
-        matrix = ("--matrix",) * (command == "run")
-        code, _, err = invoke(command, *matrix, "~nobody-of-this-name/x.mtx", *options)
-        assert (code, missing in err.replace("\n", "")) == (2, True), (command, err)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert matrix_spec("~/x.mtx", ()).file == tmp_path / "x.mtx"
 
 
 def test_show_says_that_a_file_is_not_there(invoke, tmp_path):
@@ -221,10 +200,6 @@ def test_a_method_that_does_not_exist_is_told_those_that_do(invoke, command):
     assert ("did you mean lo_spmm" in err) is (command[1] == "lo_smm")
 
 
-def test_a_method_without_published_labels_is_not_denied(invoke):
-    assert "expected a method with published labels out of liteform" in invoke("train", "lo_spmm", "--reproduce")[2]
-
-
 @pytest.mark.parametrize(
     ("command", "expected"), [("run", 2), ("show", 2), ("report", 4), ("provenance", 4), ("compare", 4)]
 )
@@ -234,9 +209,3 @@ def test_a_name_that_no_file_can_have_is_one_message(invoke, command, expected):
     assert code == expected, "as where the file is missing"
     assert "spmark: " in err
     assert "Traceback" not in err
-
-
-def test_an_include_that_no_file_can_have_is_named(write):
-    sweep = write(f"matrices: [{{include: {'x' * 5000}}}]\n")
-    with pytest.raises(SweepError, match=r"expected a file of matrices at .*x, found none"):
-        Sweep.load(sweep)

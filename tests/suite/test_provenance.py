@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from datetime import timedelta
 from functools import partial
 from math import inf, nan
@@ -175,12 +174,6 @@ def test_published_records_without_a_command_line_are_rebuilt_from_their_cases(t
     assert wanted <= {case.case_id for case in expand(made, "cuda")}
 
 
-def test_packaged_sweeps_keep_their_name_and_options():
-    assert command_line(Options(sweep="smoke")) == ("spmark", "run", "smoke")
-    words = command_line(Options(sweep="/some/where/my.yaml", limit=3, retry=("timeout",), warm=True))
-    assert words == ("spmark", "run", "my.yaml", "--retry", "timeout", "--limit", "3", "--warm")
-
-
 def test_every_option_of_a_run_is_on_record_but_what_changes_no_measurement():
     run = typer.main.get_command(cli.app).commands["run"]
     taken = {name for parameter in run.params for name in parameter.opts if name.startswith("--")}
@@ -192,14 +185,6 @@ def test_every_option_of_a_run_is_on_record_but_what_changes_no_measurement():
     assert taken - {*command_line(full)} - in_the_sweep == {"--dry-run", "--out", "--strict", "--json"}
     assert is_run(command_line(full))
     assert command_line(full.model_copy(update={"sweep": ""})) == (), "Python called"
-
-
-@pytest.mark.parametrize("asked", [{"half_width": 0.2}, {"max_seconds": 3.0}, {"graph_below_us": 0.0}])
-def test_options_that_the_command_line_lacks_leave_no_words(asked):
-    assert command_line(Options(sweep="smoke", **asked)) == ()
-    (name,) = asked
-    same = Options.model_fields[name].default
-    assert command_line(Options(sweep="smoke", **{name: same})) == ("spmark", "run", "smoke")
 
 
 @pytest.mark.parametrize(
@@ -227,11 +212,6 @@ def test_a_sweep_survives_as_data(name):
 def test_no_records_say_so(tmp_path):
     with pytest.raises(RecordError, match="expected records, found none"):
         read_batches(tmp_path)
-
-
-def test_reading_provenance_imports_no_gpu_library():
-    program = "import sys, spmark.suite.recipe; print(*sorted({'cupy', 'torch', 'dgl'} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout.strip() == ""
 
 
 def test_the_load_of_the_machine_is_told_where_records_have_it(fakes, tmp_path):

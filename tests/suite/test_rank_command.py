@@ -61,12 +61,6 @@ def test_from_kernels_to_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.usefixtures("fake_gpu")
-def test_what_is_left_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(label, "seconds", lambda text: 0.0)
-    assert spmark(monkeypatch, "label", "lo_spmm", "--out", str(tmp_path)) == 1
-
-
-@pytest.mark.usefixtures("fake_gpu")
 def test_proxies_are_compared_layer_by_layer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

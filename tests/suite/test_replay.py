@@ -6,7 +6,6 @@ import gzip
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,6 @@ from spmark.impls.table import cost_model, create
 from spmark.suite import cli
 from spmark.suite.provenance import RUNS, RunRow
 from spmark.suite.replay import RANDOM, RECORDED, Replayed, judged, replay
-from spmark.suite.t4 import t4
 
 H200 = DeviceSpec.load(shipped_calibration("nvidia-h200"))
 ENVIRONMENT = Environment(device=H200, packages={}, cpu="c", cores=2, memory_bytes=1, system="s")
@@ -93,12 +91,6 @@ def test_what_searches_predicted_is_replayed(write: Callable[..., Path], packed:
     assert scores.tolist() == [10, 9, 8, 7]
     assert one.times_us.tolist() == [8, 9, 10, 11]
     assert [row.config for row in one.measured] == SIZES
-
-
-def test_of_a_config_that_was_measured_again_the_newer_row_counts(write: Callable[..., Path]) -> None:
-    folder = write((record(), [*SEEN, (SIZES[0], 1.5, [3.0])]))
-    ((one, scores),) = replay([folder], RECORDED).scored
-    assert (scores[0], one.times_us[0], len(scores)) == (1.5, 3, 4)
 
 
 def test_of_a_case_that_was_searched_again_the_last_search_counts(write: Callable[..., Path]) -> None:
@@ -200,12 +192,6 @@ def test_what_cannot_be_replayed_is_counted_with_its_reason(write: Callable[...,
     assert any("configs that estimate can score" in detail for detail in details.values())
 
 
-def test_a_search_that_predicted_nothing_is_left_out(write: Callable[..., Path]) -> None:
-    folder = write((record(), [(config, None, samples) for config, _, samples in SEEN]))
-    (left,) = replay([folder], RECORDED).left_out
-    assert left.reason == "its search predicted nothing"
-
-
 def test_an_unknown_model_and_a_filter_that_leaves_nothing_are_refused(write: Callable[..., Path]) -> None:
     folder = write((record(), SEEN))
     with pytest.raises(SweepError, match="expected a cost model out of estimate, proxies, random, rank, recorded"):
@@ -242,12 +228,6 @@ def test_judgements_are_a_row_for_each_problem(write: Callable[..., Path]) -> No
     assert judged(Replayed()).empty
 
 
-def test_filters_keep_cases(write: Callable[..., Path]) -> None:
-    folder = write((record(), SEEN), (record(width=128), SEEN))
-    ((one, _),) = replay([folder], RECORDED, only=["width=128"]).scored
-    assert one.record.width == 128
-
-
 def invoke(*words: object) -> Any:
     return CliRunner().invoke(cli.app, ["replay", *map(str, words)])
 
@@ -265,12 +245,6 @@ def test_the_command_shows_a_table_and_what_is_left_out(
     assert "fewer than two of its configs were measured" in ended.output
 
 
-def test_records_without_searches_are_told(write: Callable[..., Path]) -> None:
-    ended = invoke(write((record(), [])))
-    assert ended.exit_code == 0, ended.output
-    assert "no search of these records has measured a config: there is nothing to replay" in ended.output
-
-
 def test_the_command_answers_in_json(write: Callable[..., Path]) -> None:
     ended = invoke(write((record(), SEEN), (record(width=16), SEEN[:1])), "--model", "random", "--seed", 3, "--json")
     told = json.loads(ended.stdout)
@@ -279,12 +253,6 @@ def test_the_command_answers_in_json(write: Callable[..., Path]) -> None:
     assert told["cases"][0].keys() >= {"regret", "tuned_regret", "kendall", "top_1", "candidates", "source"}
     assert [(row["implementation"], row["cases"]) for row in told["summary"]] == [("lo_spmm", 1)]
     assert told["left_out"][0]["reason"] == "fewer than two of its configs were measured"
-
-
-def test_what_no_order_can_be_told_of_is_null_in_json(write: Callable[..., Path]) -> None:
-    ended = invoke(write((record(), [(size, float(place), [8.0]) for place, size in enumerate(SIZES)])), "--json")
-    (case,) = json.loads(ended.stdout, parse_constant=pytest.fail)["cases"]
-    assert (case["kendall"], case["regret"]) == (None, 0)
 
 
 @pytest.mark.full
@@ -323,41 +291,3 @@ def test_t4_says_what_was_measured_and_what_failed(write: Callable[..., Path], t
     assert (failed["invalidity"], failed["correctness"], failed["times"]["runtimes"]) == ("correctness", 0, [])
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({"schema_version": "1", "results": []}, SCHEMA, jsonschema.Draft202012Validator)
-
-
-@pytest.mark.parametrize(
-    ("reason", "word"),
-    [
-        ("wrong result: far off", "correctness"),
-        ("a.cu: f<4> does not compile\nerror", "compile"),
-        ("expected at most 268,435,456 stored elements, found 422,861,824", "constraints"),
-    ],
-)
-def test_t4_has_a_word_for_a_failure(write: Callable[..., Path], reason: str, word: str) -> None:
-    ((one, scores),) = replay([write((record(), SEEN))], RECORDED).scored
-    failed = one.measured[0].model_copy(update={"samples_us": [], "reason": reason})
-    told = t4(Replayed([(replace(one, failed=[failed]), scores)]))["results"]
-    assert told[-1]["invalidity"] == word
-    assert told[-1]["measurements"][0] == {"name": "reason", "value": reason, "unit": ""}
-
-
-def test_t4_holds_configs_that_nothing_predicts(write: Callable[..., Path]) -> None:
-    found = replay([write((record(), [(config, None, samples) for config, _, samples in SEEN]))], RECORDED)
-    assert not found.scored
-    told = t4(found)["results"]
-    assert [one["configuration"] for one in told] == SIZES
-    assert {one["name"] for result in told for one in result["measurements"]} == {"time", "case", "device"}
-
-
-def test_t4_has_no_word_for_a_number_without_end(write: Callable[..., Path], tmp_path: Path) -> None:
-    folder = write((record(), SEEN))
-    side = folder / "candidates.jsonl"
-    side.write_text(side.read_text().replace('"threads":32', '"threads":1e999', 1))
-    ended = invoke(folder, "--export", "t4", tmp_path / "x")
-    assert isinstance(ended.exception, RecordError)
-
-
-def test_another_format_is_refused(write: Callable[..., Path], tmp_path: Path) -> None:
-    ended = invoke(write((record(), SEEN)), "--export", "csv", tmp_path / "x")
-    assert isinstance(ended.exception, SweepError)
-    assert "expected the format t4, found 'csv'" in str(ended.exception)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import numpy as np
 import pytest
 from dash_fakes import keep_model
@@ -18,13 +14,11 @@ from typer.testing import CliRunner
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
 from spmark.datasets.sweep import MatrixSpec
-from spmark.impls.core.errors import DatasetError, SweepError
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.study.collected import CollectedRow, SampledConfig
 from spmark.impls.table import PLATFORMS, cost_model, find_platform
 from spmark.suite import cli
-from spmark.suite.collected import holds_samples
-from spmark.suite.replay import RANDOM, RECORDED, replay
+from spmark.suite.replay import replay
 
 SPEC = {"source": "rmat", "name": "small", "args": {"scale": 6, "edge_factor": 4}}
 MATRIX = load_matrix(MatrixSpec.model_validate(SPEC), Cache.default(), 0).csr
@@ -72,34 +66,6 @@ def test_a_platform_s_model_is_judged_on_its_samples(platform: str, tmp_path: Pa
         assert (one.case.implementation, one.machine) == (platform, "somewhere")
 
 
-@pytest.mark.parametrize(("kind", "pack"), [("bz2", bz2.compress), ("gz", gzip.compress)])
-def test_a_folder_of_archives_holds_samples(kind: str, pack: Callable[[bytes], bytes], tmp_path: Path) -> None:
-    plain = write(tmp_path / "plain" / "a.jsonl", row("cpu"))
-    packed = tmp_path / "packed" / f"a.jsonl.{kind}"
-    packed.parent.mkdir()
-    packed.write_bytes(pack(plain.read_bytes()))
-    assert holds_samples(packed.parent)
-    assert not holds_samples(tmp_path / "nowhere")
-    ((one, _),) = replay([packed.parent], RANDOM).scored
-    assert one.times_us.tolist() == [11.0, 12.0, 13.0, 14.0, 15.0, 16.0]
-
-
-def test_without_a_model_the_reason_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spmark.impls.dash.finding.SHIPPED", tmp_path / "none")
-    (left,) = replay([write(tmp_path / "a.jsonl", row("spade_sim"))], "dash").left_out
-    assert left.reason == "the model refuses it"
-    assert "a model of spmm on spade_sim at " in left.detail
-
-
-def test_a_random_order_is_the_floor_and_nothing_was_predicted(tmp_path: Path) -> None:
-    file = write(tmp_path / "a.jsonl", row("cuda"))
-    assert len(replay([file], RANDOM).scored) == 1
-    (left,) = replay([file], RECORDED).left_out
-    assert left.reason == "its search predicted nothing"
-    with pytest.raises(SweepError, match="expected a cost model out of dash, random, recorded for these records"):
-        replay([file], "rule")
-
-
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("changes", "reason"),
@@ -119,14 +85,6 @@ def test_samples_that_cannot_be_replayed_are_left_out(changes: dict[str, Any], r
     assert len(found.scored) == 1
 
 
-def test_samples_of_several_machines_stand_in_paths_of_their_own(tmp_path: Path) -> None:
-    other = row("cuda", machine="elsewhere")
-    files = [write(tmp_path / name / "a.jsonl", one) for name, one in (("here", row("cuda")), ("there", other))]
-    assert [one.machine for one, _ in replay(files, RANDOM).scored] == ["somewhere", "elsewhere"]
-    with pytest.raises(DatasetError, match="one platform and machine"):
-        replay([tmp_path], RANDOM)
-
-
 def test_the_command_says_what_the_times_are(tmp_path: Path) -> None:
     file = write(tmp_path / "a.jsonl", row("spade_sim"))
     words = ["replay", str(file), "--model", "random"]
@@ -136,16 +94,3 @@ def test_the_command_says_what_the_times_are(tmp_path: Path) -> None:
     told = json.loads(CliRunner().invoke(cli.app, [*words, "--json"]).stdout)
     assert told["notes"] == {"spade_sim": "SPADE-like, simulated; not the published simulator"}
     assert [(case["implementation"], case["candidates"]) for case in told["cases"]] == [("spade_sim", 6)]
-
-
-def test_t4_names_the_machine(tmp_path: Path) -> None:
-    out = tmp_path / "t4.json"
-    file = write(tmp_path / "a.jsonl", row("spade_sim", machine="simulated"))
-    ended = CliRunner().invoke(cli.app, ["replay", str(file), "--model", "random", "--export", "t4", str(out)])
-    assert ended.exit_code == 0, ended.output
-    told = json.loads(out.read_text())
-    schema = json.loads((Path(__file__).parent / "t4_results.json").read_text())
-    jsonschema.validate(told, schema, jsonschema.Draft202012Validator)
-    assert len(told["results"]) == 7
-    assert {"name": "device", "value": "simulated", "unit": ""} in told["results"][0]["measurements"]
-    assert told["results"][-1]["invalidity"] == "correctness"

@@ -149,13 +149,6 @@ def test_problems_that_are_left_come_before_training(asked: Log, reproduce: Call
 
 
 @pytest.mark.full
-def test_nothing_begins_when_the_time_is_up(asked: Log, reproduce: Callable[..., Any]) -> None:
-    ended = reproduce("--json", "--budget", "1s")
-    assert json.loads(ended.stdout)["studies"][0]["left"] == 1
-    assert not asked.collected
-
-
-@pytest.mark.full
 def test_a_study_that_cannot_go_on_says_why_and_cases_run(asked: Log, reproduce: Callable[..., Any]) -> None:
     asked.fails = True
     ended = reproduce("--json")
@@ -163,11 +156,6 @@ def test_a_study_that_cannot_go_on_says_why_and_cases_run(asked: Log, reproduce:
     assert answer["studies"][0]["why"] == "expected 8 matrices, found 3"
     assert "the study of spade_sim cannot go on: expected 8 matrices, found 3" in ended.stderr
     assert answer["steps"][0]["left"] == 0
-
-
-def test_a_dry_run_collects_nothing(asked: Log, reproduce: Callable[..., Any], tmp_path: Path) -> None:
-    assert json.loads(reproduce("--dry-run", "--json").stdout)["studies"] == []
-    assert not asked.collected and not (tmp_path / "results").exists()
 
 
 def test_the_packaged_study_has_the_matrices_that_it_asks_for() -> None:

@@ -98,11 +98,6 @@ def test_retry_runs_the_endings_that_it_names(run, fakes):
     assert [row.matrix for row in run(cases, retry=(Status.OK, Status.RUN_ERROR)).rows] == ["good", "bad"]
 
 
-def test_a_failure_that_succeeds_later_is_final(run, fakes, tmp_path):
-    flaky = fakes.case("flaky", "segfault", mark=str(tmp_path / "mark"))
-    assert [[row.status for row in run([flaky]).rows] for _ in range(3)] == [[Status.RUN_ERROR], [Status.OK], []]
-
-
 @pytest.mark.full
 def test_a_case_that_somebody_kills_is_tried_until_it_has_ended_by_itself(run, fakes, monkeypatch):
     monkeypatch.setattr(worker, "oom_kills", lambda: 0)
@@ -222,19 +217,6 @@ def test_a_wrong_name_stops_before_anything_runs(run, fakes, tmp_path, implement
     with pytest.raises(SweepError, match=words):
         run([fakes.case(), fakes.case(implementation=implementation)])
     assert not (tmp_path / "r").exists()
-
-
-def test_a_wrong_config_stops_before_anything_runs(run, fakes, tmp_path):
-    case = fakes.case()
-    with pytest.raises(SweepError, match="tunables"):
-        run([case, type(case)(**{**vars(case), "config": {"tile": 3}})])
-    assert not (tmp_path / "r").exists()
-
-
-def test_limit_counts_cases_that_run(run, fakes):
-    cases = [fakes.case(implementation="fake_gpu")] + [fakes.case(f"m{n}") for n in range(5)]
-    assert [row.matrix for row in run(cases, limit=2).rows] == ["m", "m0", "m1"]
-    assert [row.matrix for row in run(cases, limit=2).rows] == ["m2", "m3"]
 
 
 def test_a_dead_device_stops_the_run_and_keeps_the_records(run, fakes, monkeypatch, tmp_path):

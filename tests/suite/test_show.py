@@ -23,14 +23,6 @@ def file(tmp_path):
     return tmp_path / "mine.npz"
 
 
-def test_a_file_and_a_name_and_the_transpose(file):
-    assert matrix_spec(str(file), ()).source == "npz"
-    assert matrix_spec("planetoid/cora", ()).id == "planetoid/cora"
-    spec = matrix_spec(f"{file}@AT", ())
-    assert (spec.source, spec.name, str(spec.orientation)) == ("npz", str(file), "AT")
-    assert matrix_spec("rmat/a", ["scale=5", "name=x"]).args == {"scale": 5, "name": "x"}
-
-
 @pytest.mark.parametrize(
     ("matrix", "arguments", "message"),
     [

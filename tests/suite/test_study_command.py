@@ -50,14 +50,6 @@ def test_a_study_goes_on_until_nothing_is_left(
     assert told.samples.keys() == {f"{kind}/{kind}/rows.jsonl" for kind in ("source", "target", "evaluation")}
 
 
-def test_what_is_left_makes_the_command_fail(
-    options: list[object], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "lightgbm", None)
-    assert run(*options, "--methods", "lightgbm", monkeypatch=monkeypatch) == ExitCode.FAILURES
-    assert "lightgbm is left out" in " ".join(capsys.readouterr().out.split())
-
-
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -75,12 +67,6 @@ def test_what_no_study_can_do_is_refused(
 ) -> None:
     assert run(*options, *more, monkeypatch=monkeypatch) not in {ExitCode.OK, ExitCode.FAILURES}
     assert message in " ".join(capsys.readouterr().err.split())
-
-
-def test_a_folder_of_samples_holds_compressed_files_too(tmp_path: Path) -> None:
-    for name in ("b.jsonl.gz", "a.jsonl", "notes.txt"):
-        (tmp_path / name).touch()
-    assert [path.name for path in transfer.labels_in(tmp_path)] == ["a.jsonl", "b.jsonl.gz"]
 
 
 def test_a_folder_without_samples_says_what_writes_them(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from spmark.datasets.cache import Cache
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import (
     BuildError,
@@ -18,7 +17,6 @@ from spmark.impls.core.errors import (
     UnsupportedError,
 )
 from spmark.impls.core.record import PROTOCOL_VERSION
-from spmark.impls.runtime import device as runtime_device
 from spmark.impls.scipy_cpu.plan import ScipyCpu
 from spmark.suite import measure
 from spmark.suite import track as tracking
@@ -72,19 +70,6 @@ def test_a_search_for_an_absent_gpu_has_times_and_a_prediction(op):
     assert 0 < found["predicted_s"] < 1e-3
     assert (unknown["status"], single["status"]) == ("unsupported", "ok")
     assert "liteform_h200, found 'stile_z80'" in unknown["reason"]
-
-
-def test_liteform_composes_for_a_gpu_that_is_not_there():
-    case = {
-        "what": "search", "search": "liteform_h200", "op": "spmm", "source": "patterns", "matrix": "logsparse_64",
-        "width": 32, "dtype": "float16", "samples": 3,
-    }  # fmt: skip
-    found, other = ask(case, {**case, "op": "sddmm"})
-    assert found["status"] == "ok"
-    assert len(found["samples_s"]) == 3
-    assert 0 < found["predicted_s"] < 1e-3
-    assert other["status"] == "unsupported"
-    assert "expected spmm" in other["reason"]
 
 
 def test_a_build_for_a_gpu_that_is_not_there_chooses_what_the_implementation_chooses(monkeypatch):
@@ -201,21 +186,3 @@ def test_a_repeated_build_that_fails_leaves_what_was_measured(monkeypatch, caplo
     assert len(answer["cpu_s"]) == builds - 1
     assert len(answer["phases_s"]["convert"]) == max(builds - 1, 1)
     assert f"scipy_cpu: build {builds + 1} failed: {told}" in caplog.text
-
-
-def test_the_matrix_is_loaded_once_for_questions_in_a_row(monkeypatch):
-    loaded = []
-    monkeypatch.setattr(tracking, "load_matrix", lambda *args: loaded.append(args) or original(*args))
-    ask(CONVERT, {**CONVERT, "format": "bsr"}, {**CONVERT, "matrix": "logsparse_32"})
-    assert [args[0].name for args in loaded] == ["logsparse_64", "logsparse_32"]
-
-
-original = tracking.load_matrix
-
-
-def test_no_gpu_is_an_answer(monkeypatch):
-    monkeypatch.setattr(tracking, "find", runtime_device.find)
-    monkeypatch.setattr(runtime_device, "cuda_missing", lambda: "none in this test")
-    (answer,) = tracking.answer_all([RUN], "cuda", Cache.default())
-    assert answer["status"] == "unsupported"
-    assert "none in this test" in answer["reason"]

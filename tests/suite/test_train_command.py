@@ -9,22 +9,20 @@ import sys
 from math import inf
 from pathlib import Path
 
-import numpy as np
 import pytest
 from label_fakes import published_csv
 
 from spmark.datasets.cache import Cache
-from spmark.impls.core.contracts import LabelJob
 from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.core.errors import BuildError, DeviceError, SweepError
+from spmark.impls.core.errors import BuildError, SweepError
 from spmark.impls.core.problem import Csr, DType
 from spmark.impls.core.recordfile import read_rows
 from spmark.impls.liteform.compose import StoredAs
 from spmark.impls.liteform.cost import count
-from spmark.impls.liteform.features import SELECTION, SELECTION_BY_WIDTH
+from spmark.impls.liteform.features import SELECTION_BY_WIDTH
 from spmark.impls.liteform.predictor import find
 from spmark.impls.liteform.schedule import CellSchedule, read_table
-from spmark.impls.liteform.study.commands import LABELS, OVERHEADS, SPEEDS, spread_out
+from spmark.impls.liteform.study.commands import LABELS, OVERHEADS, SPEEDS
 from spmark.impls.liteform.study.labelled import read_published
 from spmark.impls.liteform.study.labels import MatrixLabels, TriedConfig
 from spmark.impls.liteform.study.measured import read_labels
@@ -34,7 +32,7 @@ from spmark.impls.runtime.device import shipped_calibration
 from spmark.impls.study.shards import append_rows
 from spmark.suite import cli
 from spmark.suite.commands import label, train
-from spmark.suite.commands.label import LabelRequest, loaded, matrices_of, measure_labels, parsed_shard
+from spmark.suite.commands.label import LabelRequest, measure_labels
 
 pytestmark = pytest.mark.full
 
@@ -101,24 +99,6 @@ def test_a_model_is_trained_on_measured_labels(monkeypatch, tmp_path: Path, caps
     assert find(str(out)).selection.predict(sample) in (0, 1)
 
 
-def test_a_model_is_trained_by_the_papers_features(monkeypatch, tmp_path: Path, capsys) -> None:
-    labels, out = measured(tmp_path / "shard.jsonl"), tmp_path / "model.npz"
-    arguments = ("--labels", str(labels), "--as-published", "--out", str(out), "--json")
-    assert spmark(monkeypatch, "train", "liteform", *arguments) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["held_out"] == {}
-    assert told["card"]["made_with"]["command"] == "spmark train liteform --labels shard.jsonl --as-published"
-    # One row a matrix, without J.
-    assert (told["card"]["rows"]["selection"], told["card"]["features"]["selection"]) == (40, list(SELECTION))
-    assert not find(str(out)).by_width
-
-
-def test_the_rank_model_has_one_way_of_training(monkeypatch, tmp_path: Path, capsys) -> None:
-    labels = measured(tmp_path / "shard.jsonl")
-    assert spmark(monkeypatch, "train", "lo_spmm", "--labels", str(labels), "--as-published") != 0
-    assert "expected no --as-published" in capsys.readouterr().err
-
-
 def test_labels_of_two_gpus_are_not_mixed(monkeypatch, tmp_path: Path, capsys) -> None:
     measured(tmp_path / "labels" / "a.jsonl")
     measured(tmp_path / "labels" / "b.jsonl", "other-gpu")
@@ -138,22 +118,12 @@ def test_the_study_is_written_with_its_page(monkeypatch, tables: None, tmp_path:
     assert (tmp_path / "index.html").is_file()
 
 
-def test_an_unknown_method_is_refused(monkeypatch, capsys) -> None:
-    assert spmark(monkeypatch, "train", "stile") == 2
-    assert "expected a method with predictors out of liteform, lo_spmm, found 'stile'" in capsys.readouterr().err
-
-
 def request(**changes) -> LabelRequest:
     fields = {
         "method": "liteform", "patterns": ("seeded/mesh_0*",), "dtypes": (), "exhaustive": 0, "budget": "1s",
         "shard": "1/1", "instead": "", "device": "cpu", "out": Path("nowhere"), "as_json": True,
     }  # fmt: skip
     return LabelRequest(**(fields | changes))
-
-
-def test_labels_need_a_gpu() -> None:
-    with pytest.raises(DeviceError, match="expected a GPU to measure labels on"):
-        measure_labels(request())
 
 
 @pytest.mark.parametrize(
@@ -169,36 +139,6 @@ def test_labels_need_a_gpu() -> None:
 def test_wrong_requests_are_refused(changes, message: str) -> None:
     with pytest.raises(SweepError, match=message):
         measure_labels(request(**changes))
-
-
-def test_what_is_tried_exhaustively_is_spread_over_the_list() -> None:
-    assert spread_out([str(n) for n in range(100)], 4) == {"0", "25", "50", "75"}
-    assert spread_out(["a", "b"], 40) == {"a", "b"}
-    assert spread_out(["a"], 0) == set()
-
-
-def test_shards_cover_everything_once() -> None:
-    names = list(matrices_of(("seeded/*",), Cache()))
-    device = DeviceSpec.load(shipped_calibration("nvidia-h200"))
-    jobs = [LabelJob(device, Path("nowhere"), parsed_shard(f"{n}/7"), inf) for n in range(1, 8)]
-    parts = [list(job.own(names)) for job in jobs]
-    assert [job.part for job in jobs[:2]] == ["01-of-07", "02-of-07"]
-    assert sorted(name for part in parts for name in part) == sorted(names)
-    assert np.ptp([len(part) for part in parts]) <= 1
-
-
-def test_a_list_that_ships_stands_for_its_matrices() -> None:
-    names = list(matrices_of(("tuning_graphs", "seeded/mesh_0[01]"), Cache()))
-    assert names[0] == "mirror/ACTIVSg2000"
-    assert names[-2:] == ["seeded/mesh_00", "seeded/mesh_01"]
-
-
-def test_matrices_are_loaded_ahead_and_what_cannot_be_says_why() -> None:
-    names = ["seeded/mesh_03", "seeded/no_such", "seeded/banded_03"]
-    found = dict(loaded(names, Cache()))
-    assert list(found) == names
-    assert isinstance(found["seeded/no_such"], str)
-    assert [found[name].csr.num_rows > 2000 for name in (names[0], names[2])] == [True, True]  # type: ignore[union-attr]
 
 
 class FakeScheduleTimer:

@@ -13,11 +13,10 @@ import numpy as np
 import pytest
 from problems import random_csr
 
-from spmark.impls.core.errors import BuildError, DatasetError, SweepError
+from spmark.impls.core.errors import BuildError, DatasetError
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.core.recordfile import read_rows
-from spmark.impls.dash.cost_models import TransferredScores
 from spmark.impls.dash.parameters import OwnParameters
 from spmark.impls.dash.study.commands import CurvePoint
 from spmark.impls.dash.weights import Subject, load
@@ -113,11 +112,6 @@ def test_samples_become_a_model_with_card_curves_and_checkpoints(
     assert out.read_bytes() == before
 
 
-def test_without_a_target_the_model_is_the_source_s(samples: Path) -> None:
-    transfer.train_transfer(request(samples, target=[], held_out=[], epochs=1))
-    assert [point.phase for point in read_rows(samples / "model.curves.jsonl", CurvePoint)] == ["pre-training"]
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -132,19 +126,6 @@ def test_samples_that_would_mislead_are_refused(samples: Path, changes: dict[str
     folders = {key: [samples / one for one in value] for key, value in changes.items() if isinstance(value, list)}
     with pytest.raises(DatasetError, match=message):
         transfer.train_transfer(request(samples, **{**changes, **folders}))
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"source": []}, "expected --source with samples"),
-        ({"op": "spgemm"}, "--op: expected one of spmm, sddmm, found 'spgemm'"),
-        ({"method": "dish"}, "a method with transfer out of dash, found 'dish'"),
-    ],
-)
-def test_what_no_model_can_be_trained_from_is_refused(tmp_path: Path, changes: dict[str, object], message: str) -> None:
-    with pytest.raises(SweepError, match=message):
-        transfer.train_transfer(request(tmp_path, **changes))
 
 
 def test_a_kept_model_scores_the_configs_of_the_implementation(
@@ -164,8 +145,3 @@ def test_a_kept_model_scores_the_configs_of_the_implementation(
     assert np.isnan(scores[5:]).all()
     more = [{**config, "threads": 2} for config in configs]
     np.testing.assert_array_equal(model.score(problem, more), scores[:5])
-
-
-def test_an_implementation_without_a_platform_has_no_such_model() -> None:
-    with pytest.raises(SweepError, match="scipy_cpu: expected a platform that has its configs"):
-        TransferredScores(create("scipy_cpu"), find("cpu"))

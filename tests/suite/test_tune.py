@@ -117,14 +117,6 @@ def test_what_cannot_be_used_is_explained(files, invoke, words, kind, message):
         invoke(*words, "--width", 32)
 
 
-@pytest.mark.parametrize(("width", "words"), [(0, "greater than or equal to 1"), (2**31, "less than or equal to")])
-def test_a_width_that_no_matrix_has_is_wrong_usage(files, invoke, width, words):
-    ended = invoke("mine.npz", "--width", width, "--device", "cpu")
-    assert ended.exit_code == 2
-    assert "--width" in ended.output
-    assert words in " ".join(ended.output.split())
-
-
 def test_who_cannot_be_foreseen_is_left_out_with_the_reason(files, invoke):
     words = ("--use", "cublas", "--use", "lo_spmm", "--use", "stile", "--dtype", "float16", "--json")
     answer = json.loads(invoke("mine.npz", "--width", 32, *words).stdout)

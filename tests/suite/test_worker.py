@@ -19,7 +19,6 @@ import suite_fakes
 
 from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.record import Status
-from spmark.suite import tether
 from spmark.suite import worker as worker_module
 from spmark.suite.wire import Request, Setup
 from spmark.suite.worker import Interrupted, Worker
@@ -131,25 +130,12 @@ def test_after_waiting_a_case_has_its_limit_again(start, fakes):
     assert row.reason == "expected an end within 1 s, found none while placing: killed"
 
 
-@pytest.mark.full
-def test_a_canary_that_hangs_after_a_case_that_ended_while_it_waited_has_a_limit(start, fakes):
-    row = start(start_limit_s=3.0).measure(fakes.case(do="wait_and_poison")).row
-    assert "canary kernel did not finish" in row.reason
-
-
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
 def test_numbers_that_json_does_not_know_reach_the_child(value):
     case = replace(suite_fakes.case(), config={"budget_s": value}, time_limit_s=math.inf)
     asked = Request.model_validate_json(Request(case=case).model_dump_json()).case
     assert (asked.case_id, asked.time_limit_s) == (case.case_id, math.inf)
     assert repr(asked.config) == repr(case.config)
-
-
-def test_a_request_that_makes_no_sense_ends_the_child(start, fakes):
-    worker = start()
-    worker.measure(fakes.case())
-    worker._child.connection.send_bytes(b"{]")
-    assert worker._child.process.wait(10) == -signal.SIGKILL
 
 
 def test_what_a_dead_child_started_dies_with_it(start, fakes):
@@ -252,11 +238,6 @@ def test_a_child_that_is_stopped_while_it_is_loaded_dies_with_its_runner(fakes, 
     runner.kill()
     runner.wait()
     assert gone(child.pid)
-
-
-def test_a_child_whose_runner_died_before_it_was_tied_ends_itself():
-    ended = subprocess.run([sys.executable, "-P", tether.__file__, "0", "1"], capture_output=True, timeout=20)
-    assert ended.returncode == 87
 
 
 def test_without_the_kernel_a_thread_looks_for_the_runner(monkeypatch):
