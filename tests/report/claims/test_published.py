@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from functools import cache
-from pathlib import Path
 
 import pytest
 
 from spmark.datasets.sources.table import SOURCES
-from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.interfaces import PHASES
-from spmark.impls.table import IMPLEMENTATIONS, create
 from spmark.report.claims.published import FACTS, PAPERS, RATIOS, Claim, Published, Statistic, load_published, parse
-from spmark.report.load.records import load_records
 
 pytestmark = pytest.mark.full
 
-REFERENCE = Path(__file__).parents[3] / "report" / "reference" / "h200"
 TABLES = {
     "stile": {"table4": (12, 3), "table5": (12, 2), "table6": (8, 3), "table7": (8, 12)},
     "sparsetir": {"table1": (7, 3), "table2": (5, 4)},
@@ -114,12 +107,6 @@ def test_matrices_are_of_sources_that_exist(published: Published) -> None:
         assert all(pattern == "*" or pattern.split("/")[0] in SOURCES for pattern in patterns), name
 
 
-def test_ids_are_unique_and_numbers_are_many() -> None:
-    claims = [(paper, claim.id) for paper in PAPERS for claim in load_published(paper).claims]
-    assert len(set(claims)) == len(claims)
-    assert len(claims) >= 150
-
-
 def test_raw_times_give_the_published_means() -> None:
     """The bars of LiteForm's figure 6 follow from its raw times: a cell that was copied wrongly would show."""
     values = {claim.id: claim.value for claim in load_published("liteform").claims}
@@ -137,45 +124,6 @@ def test_raw_times_give_the_published_means() -> None:
 def _number(value: object) -> float:
     assert isinstance(value, float)
     return value
-
-
-FALSE_TODAY = [
-    "Triton's block-sparse product is not among the implementations",
-    "dgSPARSE is not among the implementations; ours is another kernel",
-    "DGL's plans do not say what memory the operator holds",
-    "records do not hold the number of levels",
-]
-"""Reasons that were true before the implementation, or the key of the config, was there."""
-
-
-@pytest.fixture(scope="module")
-def families() -> set[str]:
-    """Give the first words of the names of what runs on a GPU."""
-    return {name.split("_")[0] for name in IMPLEMENTATIONS if DeviceKind.CUDA in create(name).devices}
-
-
-@cache
-def kept_keys(paper: str) -> frozenset[str]:
-    """Give the first words of the keys that configs of the paper's own plans have in published records."""
-    folders = {file.parent for file in REFERENCE.glob(f"{paper}_*/records.jsonl*")}
-    configs = load_records(sorted(folders)).query("implementation == @paper")["config"]
-    return frozenset(key.split("_")[0] for config in configs if config for key in config)
-
-
-def is_false(reason: str, paper: str, families: set[str]) -> bool:
-    """Tell whether a reason for no answer names an implementation that there is, or a fact that records hold."""
-    words = set(re.findall(r"[a-z]+", reason.lower()))
-    return bool(words & families or (reason.startswith("records do not hold") and words & kept_keys(paper)))
-
-
-def test_no_reason_for_no_answer_is_false(published: Published, families: set[str]) -> None:
-    reasons = {claim.id: claim.measure.none for claim in published.claims if claim.measure.none}
-    assert {name: reason for name, reason in reasons.items() if is_false(reason, published.paper, families)} == {}
-
-
-@pytest.mark.parametrize("reason", FALSE_TODAY)
-def test_a_reason_that_time_has_made_false_is_seen(reason: str, families: set[str]) -> None:
-    assert is_false(reason, "stile", families)
 
 
 CLAIM = """

@@ -198,13 +198,6 @@ def test_no_speedup_is_taken_from_a_cpu(cards: Callable[..., pd.DataFrame], case
     assert table.loc["figure8-s.cora.liteform", "ours"] == "1 s"
 
 
-def test_two_devices_have_a_row_each(write: Callable[..., Path], case: Callable[..., Any]) -> None:
-    rows = [case("cusparse", width=32), case("cusparse", width=32, device="other-gpu")]
-    table = scorecard(load_records([write(rows)]), ["liteform"])
-    assert table.groupby("claim").size().eq(2).all()
-    assert list(table["device"].unique()) == ["test-gpu", "other-gpu"]
-
-
 def test_the_published_records_answer_with_their_own_medians() -> None:
     frame = load_records([REFERENCE / "graphs_spmm"])
     table = scorecard(frame, ["liteform"]).set_index("claim")

@@ -42,8 +42,3 @@ def test_pools_stand_behind_single_matrices_by_sparsity():
     groups, order = groups_of(frame_of([*layers, "ogb/arxiv"]))
     assert order == ["ogb/arxiv", "dnn_layers 70 %", "dnn_layers 90 %", "dnn_layers 98 %"]
     assert groups.value_counts()["dnn_layers 70 %"] == 6
-
-
-def test_pools_of_a_way_of_pruning_stand_behind_those_of_their_source():
-    layers = [f"bert/l{i}@0.93{way}" for i in range(10) for way in ("_half_empty", "")]
-    assert groups_of(frame_of(layers))[1] == ["bert 93 %", "bert half empty 93 %"]

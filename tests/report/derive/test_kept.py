@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from spmark.report.derive import kept
-from spmark.report.derive.cases import choose_baseline, derive
+from spmark.report.derive.cases import derive
 from spmark.report.load.records import current, load_records
 from spmark.report.load.texts import python_texts
 
@@ -41,12 +41,6 @@ def test_the_second_time_is_read_and_equal(frame, derivations, baseline):
     assert derivations == [baseline]
 
 
-def test_another_baseline_is_derived(frame, derivations):
-    kept.derived(frame, choose_baseline(frame))
-    kept.derived(frame, None)
-    assert len(derivations) == 2
-
-
 @pytest.mark.parametrize("content", [b"", b"no archive"])
 def test_a_damaged_entry_is_derived_anew(frame, derivations, monkeypatch, content):
     kept.derived(frame, None)
@@ -65,8 +59,3 @@ def test_a_digest_changes_with_every_value(frame):
         digests.add(kept.digest_of(changed))
     assert len(digests) == 2 + 6
     assert kept.digest_of(frame.copy()) in digests
-
-
-def test_a_digest_of_texts_tells_where_a_text_ends():
-    assert kept.digest_of_texts(["a", "b"]) != kept.digest_of_texts(["ab"])
-    assert kept.digest_of_texts(["a", "b"]) == kept.digest_of_texts(["a", "b"])

@@ -26,15 +26,6 @@ def test_figures_are_the_papers_and_have_their_names() -> None:
     assert methods.table == f"{methods.subject}_table2"
 
 
-def test_lines_can_be_told_apart() -> None:
-    methods = known_methods()
-    drawn = {methods.subject, *methods.baselines, "scratch", "zero_shot"}
-    looks = {(methods.methods[name].colour, methods.methods[name].marker) for name in drawn}
-    assert len(looks) == len(drawn)
-    assert methods.title("unheard_of") == "unheard_of"
-    assert methods.place("unheard_of") == len(methods.methods)
-
-
 def test_an_unknown_method_is_refused() -> None:
     data = known_methods().model_dump()
     with pytest.raises(ValidationError, match="found nobody"):

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from spmark.report.derive import statistics
 from spmark.report.derive.statistics import (
     FEWEST_SAMPLES,
     Interval,
@@ -21,7 +20,6 @@ from spmark.report.derive.statistics import (
     median_rank,
     over_seeds,
     ratio_interval,
-    ratio_intervals,
 )
 
 
@@ -172,18 +170,6 @@ def test_a_tail_of_just_the_error_rate_is_allowed(count, tail, rank):
     assert stats.binom(count, 0.5).cdf(rank - 1) == pytest.approx(tail, rel=1e-12)
     assert median_rank(count, 1 - 2 * tail) == rank
     assert median_rank(count, 1 - 1.99 * tail) == rank - 1
-
-
-def test_intervals_of_many_pairs_are_those_of_each_and_draw_once_a_length():
-    rng = np.random.default_rng(0)
-    pairs = [(rng.random(size) + 1, rng.random(size) + 1) for _ in range(3) for size in range(10, 30)]
-    pairs += [(rng.random(7), rng.random(9)), ([], [1.0]), ([2.0], [1.0])]
-    expected = [ratio_interval(*pair) for pair in pairs]
-    statistics._ends_of_ratio.cache_clear()
-    statistics._one_draw.cache_clear()
-    # NaN is equal to nothing, and is written alike.
-    assert list(map(repr, ratio_intervals(*zip(*pairs, strict=True)))) == list(map(repr, expected))
-    assert statistics._one_draw.cache_info().misses == 20
 
 
 @pytest.mark.parametrize("size", [6, 7])

@@ -99,15 +99,6 @@ def test_the_rule_is_asked_for_where_it_has_a_meaning(moved: Any) -> None:
     assert ruled == {"spmm, cpu to cuda (test-gpu)"}
 
 
-def test_panels_are_named_and_simulated_times_are_called_so(moved: Any) -> None:
-    found = moved(*moved_fakes.study())
-    assert [title for title, _ in panels_of(found.gains)] == [
-        "spmm, cpu to cuda (test-gpu)", "sddmm, cpu to cuda (test-gpu)",
-        "spmm, cpu to spade_sim (simulated)", "sddmm, cpu to spade_sim (simulated)",
-    ]  # fmt: skip
-    assert set(found.gains.loc[found.gains["simulated"], "note"]) == {moved_fakes.SIMULATED}
-
-
 def test_sizes_that_most_methods_share_are_the_headline(moved: Any) -> None:
     found = moved(*moved_fakes.study(("cuda",), (Op.SPMM,)))
     shown = found.gains[found.gains["headline"]].set_index("method")[["source_matrices", "target_matrices"]]
@@ -146,12 +137,6 @@ def test_means_are_over_common_matrices_and_who_has_few_is_left_out(moved: Any) 
     assert row_of(found, "dash")["top1_speedup"] == pytest.approx(np.exp(0.9 * gains.mean()))
 
 
-def test_an_optimum_without_gain_has_whole_shares(moved: Any) -> None:
-    row = row_of(moved(*moved_fakes.results({"dash": (0.9, 8, 5)}, gain=0.0)), "dash")
-    assert row["optimum_speedup"] == row["top1_share"] == pytest.approx(1.0)
-    assert row["ape_share"] == pytest.approx(0.0)
-
-
 def test_curves_are_means_over_the_subjects_seeds(moved: Any) -> None:
     found = moved(*moved_fakes.results(), *moved_fakes.curves(), *moved_fakes.curves(target="spade_sim")).curves
     assert len(found) == 2 * 4 * 6
@@ -159,8 +144,3 @@ def test_curves_are_means_over_the_subjects_seeds(moved: Any) -> None:
     assert last.loc["opa", "value"] == pytest.approx(0.83)
     assert last.loc["opa", "value_low"] < 0.83 < last.loc["opa", "value_high"]
     assert last.loc["held_prl", "value"] == pytest.approx(0.3)
-
-
-def test_nothing_gives_empty_frames(moved: Any) -> None:
-    found = moved()
-    assert found.gains.empty and found.compared.empty and found.matrices.empty and found.curves.empty

@@ -10,24 +10,15 @@ from xml.etree import ElementTree
 
 import pytest
 from drawn_bars import bars_of
-from figure_texts import assert_readable
 from matplotlib import image
 
-from spmark.impls.core.problem import DType, Op
+from spmark.impls.core.problem import DType
 from spmark.report.derive.cases import derive
 from spmark.report.derive.groups import MOST_GROUPS
-from spmark.report.figures import all as figures
 from spmark.report.figures.all import draw_all
 from spmark.report.figures.plot import Form
 from spmark.report.figures.speedups import speedup_per_matrix
-from spmark.report.figures.style import COLUMN_IN, WIDTH_IN
 from spmark.report.load.records import load_records
-
-GRAPHS = (
-    "planetoid/cora", "planetoid/citeseer", "planetoid/pubmed", "dgl/ppi", "ogb/arxiv", "snap/web-NotreDame",
-    "twin/ogbn-proteins", "twin/reddit",
-)  # fmt: skip
-LAYERS = tuple(f"dnn_layers/bert-intermediate-dense-{i}-sparsity-0.{i}" for i in range(1, 10))
 
 
 @pytest.fixture
@@ -54,13 +45,6 @@ def test_what_is_drawn(derived_of):
     assert [drawing.name for drawing in draw_all(derived, None)] == ["roofline", "search-time", "overhead-by-phase"]
 
 
-def test_matrices_of_unknown_size_are_not_drawn_over_it(derived_of):
-    """As those of airspeed velocity's result files."""
-    names = [drawing.name for drawing in draw_all(derived_of().assign(nnz=float("nan")), "cusparse_best")]
-    assert "speedup-per-matrix" in names
-    assert "speedup-over-size" not in names
-
-
 @pytest.mark.full
 def test_bytes_are_images_and_repeat(derived_of):
     derived = derived_of(widths=(32,))
@@ -82,37 +66,6 @@ def test_many_matrices_become_curves(derived_of):
     assert "sorted" in drawings["speedup-per-matrix"].caption
     assert "Geometric-mean" in drawings["speedup-per-width-spmm-float32"].caption
     assert "pattern: 17 matrices" in drawings["speedup-per-width-spmm-float32"].csv
-
-
-def test_many_layers_have_one_bar_for_each_sparsity(derived_of):
-    layers = [f"dnn_layers/l{i}_8x8@{sparsity}" for i in range(6) for sparsity in ("0.7", "0.9", "0.95")]
-    plot = speedup_per_matrix(derived_of(matrices=[*layers, "ogb/arxiv"], widths=(32,), samples=8), "cusparse_best")
-    groups = list(dict.fromkeys(plot.data["group"]))
-    assert groups == ["ogb/arxiv", "dnn_layers 70 %", "dnn_layers 90 %", "dnn_layers 95 %", "all"]
-    assert set(plot.data.loc[plot.data["group"].str.startswith("dnn"), "problems"]) == {6}
-    ticks = [label.get_text() for label in plot.figure.axes[0].get_xticklabels()]
-    assert [tick.split("\n")[0] for tick in ticks] == [
-        "arxiv",
-        "dnn_layers 70 %",
-        "dnn_layers 90 %",
-        "dnn_layers 95 %",
-        "all",
-    ]
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    ("matrices", "width_in"),
-    [(GRAPHS, WIDTH_IN), (GRAPHS, COLUMN_IN), (LAYERS, WIDTH_IN), (GRAPHS[:1], COLUMN_IN)],
-    ids=["graphs", "graphs-narrow", "layers", "one-narrow"],
-)
-def test_no_text_runs_into_other_text(derived_of, matrices, width_in):
-    names = ("cusparse_best", "cusparse", "cublas", "gespmm", "sparsetir", "stile")
-    derived = derived_of(matrices=matrices, implementations=names, ops=(Op.SPMM, Op.SDDMM), samples=8)
-    drawn = [plot(width_in).figure for plot in figures._plots(derived, "cusparse_best")]
-    assert len(drawn) == (8 if len(matrices) > 1 else 7)
-    for figure in drawn:
-        assert_readable(figure)
 
 
 def test_drawing_needs_no_global_state():

@@ -31,20 +31,7 @@ def test_a_label_lacks_bars_in_the_panel_where_it_has_none():
     assert said(whole) == ""
 
 
-def test_what_panels_share_is_told_once():
-    panels = [bars(dtype, x=[1, nan], y=[1, nan], z=[1, 1]) for dtype in ("float32", "float16")]
-    assert said(*panels) == " No bar for lack of results: x and y on b."
-    assert said(*panels, bars("float64", z=[1, 1])) == (
-        " No bar for lack of results: x and y on b in spmm, float32; on b in spmm, float16."
-    )
-
-
 def test_a_label_that_never_ran_on_a_group_lacks_its_bar():
     few = bars("float32", x=[1, None], y=[1, 1])
     assert said(few) == ""
     assert said(few, labels=("x", "y")) == " No bar for lack of results: x on b."
-
-
-def test_many_groups_are_counted():
-    many = bars("float32", x=[1, nan, nan, nan, nan], y=[1, 1, 1, 1, 1])
-    assert said(many) == " No bar for lack of results: x on 4 of 5 groups."

@@ -11,7 +11,7 @@ from problems import matrices, random_csr
 from spmark.impls.core.stores import Held, StoreKind, Stores
 from spmark.report.figures.composition import composition, shares_of, store_colours, store_counts
 from spmark.report.figures.spy import spy_counts
-from spmark.report.figures.style import COLUMN_IN, LEAST_CONTRAST, WIDTH_IN, contrast
+from spmark.report.figures.style import COLUMN_IN, WIDTH_IN
 
 SECONDS = (2.0, 1.0, 0.5, 0.5)
 
@@ -72,26 +72,6 @@ def test_the_image_shows_the_store_of_most_non_zeros():
     block, row, _ = (to_rgb(colour) for colour in store_colours(stores.parts))
     assert np.allclose(image[0], [row, row], atol=1 / 255)
     assert np.allclose(image[1], [block, block], atol=1 / 255)
-
-
-def test_an_empty_matrix_has_a_white_picture():
-    matrix = matrices()["no_nonzeros"]
-    stores = Stores.of(0, [])
-    counts = store_counts(matrix.shape, matrix.indptr, matrix.indices, stores)
-    assert counts.shape == (5, 4, 0)
-    plot = composition("mine", stores, counts, matrix.shape)
-    assert plot.data.empty
-    assert np.asarray(plot.figure.axes[1].images[0].get_array()).min() == 1
-
-
-def test_each_store_has_a_colour_of_its_own():
-    names = [(StoreKind.BUCKET, f"bucket of {1 << power}") for power in range(11)]
-    names += [(StoreKind.BLOCK, str(size)) for size in (8, 16, 32)] + [(StoreKind.ROW, "r"), (StoreKind.LITERAL, "l")]
-    stores = Stores.of(16, [Held(kind, name, 1, np.array([at])) for at, (kind, name) in enumerate(names)])
-    colours = store_colours(stores.parts)
-    assert len(set(colours)) == len(names)
-    assert min(np.linalg.norm(np.subtract(to_rgb(a), to_rgb(b))) for a in colours for b in colours if a != b) > 0.04
-    assert min(map(contrast, colours)) >= LEAST_CONTRAST
 
 
 def test_what_no_model_prices_has_no_bar_of_time():

@@ -46,10 +46,6 @@ def derived(records, write):
     return derive(load_records([write(rows)]), None)
 
 
-def test_only_pinned_widths_of_several_are_priced(derived) -> None:
-    assert set(priced(derived)["matrix"]) == {"ogb/small", "ogb/large"}
-
-
 def test_the_least_by_cost_and_by_time(derived) -> None:
     ends = least(priced(derived)).set_index("matrix")
     assert ends.loc["ogb/small", ["by_cost", "by_time", "steps"]].tolist() == [16, 32, -1]

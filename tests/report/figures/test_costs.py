@@ -6,17 +6,8 @@ from math import inf
 
 import numpy as np
 import pandas as pd
-import pytest
 
-from spmark.report.figures.costs import _most_paid_off, break_even, paid_off, search_time, searched
-
-
-def test_search_times_leave_uploading_out(derived):
-    assert set(searched(derived)["label"]) == {"sparsetir"}
-    data = search_time(derived).data
-    assert len(data) == 3
-    assert data["spent_s"].tolist() == pytest.approx([1.01] * 3)
-    assert sorted(data["median_us"]) == [2, 10, 10]
+from spmark.report.figures.costs import _most_paid_off, break_even, paid_off
 
 
 def test_break_even_counts(derived):

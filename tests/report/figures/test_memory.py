@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
-import pandas as pd
 import pytest
 
 from spmark.impls.core.record import ProblemFacts
@@ -41,18 +38,3 @@ def test_bars_are_geometric_means_over_widths(records, write):
     data = memory_per_matrix(derived_of(records, write), "cusparse_best").data.set_index("group")
     assert data.loc["ogb/a", ["memory_ratio", "least", "greatest", "cases"]].tolist() == [1.0, 0.5, 2.0, 2]
     assert data.loc["ogb/b", "memory_ratio"] == pytest.approx(1.5)
-
-
-def test_a_label_without_a_bar_is_told(records, write):
-    derived = derived_of(records, write)
-    other = derived[(derived["label"] == "stile") & (derived["matrix"] == "ogb/a")].assign(label="stile_other")
-    plot = memory_per_matrix(pd.concat([derived, other], ignore_index=True), "cusparse_best")
-    assert plot.caption.endswith(" No bar for lack of results: stile_other on ogb/b.")
-
-
-def test_many_layers_have_one_bar(records, write):
-    plot = memory_per_matrix(derived_of(records, write, extra=17), "cusparse_best")
-    data = plot.data.set_index("group")
-    assert data.loc["ogb 90 %", "cases"] == 17
-    assert data.loc["ogb 90 %", "memory_ratio"] == pytest.approx(math.factorial(17) ** (1 / 17))
-    assert "all layers of a sparsity" in plot.caption

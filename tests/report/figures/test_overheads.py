@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spmark.report.derive.cases import derive
-from spmark.report.figures.overheads import MOST_PANELS, TOTAL, built, overhead_by_phase
+from spmark.report.figures.overheads import TOTAL, built, overhead_by_phase
 from spmark.report.load.records import load_records
 
 PHASES = {32: {"features": 0.1, "search": 2.0, "convert": 1.0}, 64: {"features": 0.3, "search": 4.0, "upload": 0.5}}
@@ -31,11 +31,6 @@ def test_phases_are_medians_over_widths_and_their_sum_is_there(records, write):
     assert data.loc["convert", "seconds"] == pytest.approx(0.5)
     assert data.loc[TOTAL, "seconds"] == pytest.approx((3.1 + 4.8) / 2)
     assert "select" not in data.index
-
-
-def test_pinned_configs_give_way_where_there_are_too_many(records, write):
-    labels = [f"width {i}" for i in range(MOST_PANELS)] + ["liteform"]
-    assert set(built(made(records, write, labels, pinned=MOST_PANELS))["label"]) == {"liteform"}
 
 
 def test_every_phase_is_drawn_in_readable_units(records, write):

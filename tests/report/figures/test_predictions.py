@@ -27,10 +27,6 @@ def test_agreement_by_hand(seen):
     assert row["bias_ratio"] == pytest.approx(np.exp(np.log(x / y).mean()))
 
 
-def test_two_plans_have_no_correlation(seen):
-    assert agreement(predicted(seen[seen["matrix"] == "ogb/c"])).empty
-
-
 def test_predicted_times_are_drawn_with_their_agreement(seen):
     plot = predicted_times(seen, seen)
     assert "7 plans of 3 cases" in plot.finding
@@ -62,8 +58,3 @@ def test_single_tiles_are_those_of_the_plans_operator_and_dtype(seen):
     x, y = np.array(pairs).T
     assert f"{np.corrcoef(x, y)[0, 1]:.3f} over 3 tiles" in plot.finding
     assert plot.data["measured_us"].tolist() == [1.1, 1.9, 4.4]
-
-
-def test_a_calibration_without_single_tiles_has_no_figure(seen):
-    assert tiles_held_out(seen, [agreement_of("spmm", "float32", [])]).empty
-    assert tiles_held_out(seen, []).empty

@@ -8,15 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from figure_texts import apart, assert_readable
-from matplotlib.figure import Figure
+from figure_texts import assert_readable
 
 from spmark.impls.core.problem import DType
 from spmark.impls.core.record import Baseline, MatrixKind, ProblemFacts, SearchFacts, Status
 from spmark.report.derive.cases import derive
 from spmark.report.figures import all as figures
-from spmark.report.figures.layout import OnePass
-from spmark.report.figures.names import name_groups
 from spmark.report.figures.plot import MOST_SERIES
 from spmark.report.figures.style import COLUMN_IN, LOOKS, WIDTH_IN
 from spmark.report.load.records import load_records
@@ -103,16 +100,6 @@ def test_texts_stay_apart_and_on_the_canvas(derived_of, matrices, labels):
     assert names == KINDS | several | variants
 
 
-def test_slanted_names_stay_below_their_axis():
-    figure = Figure(figsize=(WIDTH_IN, 2), layout=OnePass(1.0))
-    ax = figure.subplots()
-    names = [f"unbreakable{place}" for place in range(12)]
-    name_groups(ax, names, ["n = 5"] * 12, 0.45)
-    ax.set_xlim(-0.5, 11.5)
-    assert {label.get_rotation() for label in ax.get_xticklabels()} == {28}
-    assert_readable(figure)
-
-
 def test_labels_beyond_the_limit_are_named_and_kept_in_the_numbers(derived_of):
     for draw in figures._plots(derived_of(1, 40), BASELINE):
         plot = draw(WIDTH_IN)
@@ -124,33 +111,3 @@ def test_labels_beyond_the_limit_are_named_and_kept_in_the_numbers(derived_of):
         assert left_out and all(label in plot.caption for label in left_out)
         assert plot.caption.index("max_width_64") < plot.caption.index("max_width_1024")
         assert all(not label.startswith("sparsetir_") or label in plot.finding for label in shown)
-
-
-def test_what_runs_into_each_other_is_found():
-    square = np.array([(0, 0), (10, 0), (10, 10), (0, 10)], float)
-    turned = np.array([(15, 5), (22, 12), (15, 19), (8, 12)], float)
-    assert apart(square, square + 9)
-    assert not apart(square, square + 5)
-    assert apart(square, turned + 3)
-    assert not apart(square, turned - 4)
-    figure = Figure()
-    ax = figure.subplots()
-    ax.text(0.5, 0.5, "one text")
-    ax.text(0.5, 0.51, "another text")
-    with pytest.raises(AssertionError, match="runs into"):
-        assert_readable(figure)
-    for whisker in (False, True):
-        covered = Figure()
-        ax = covered.subplots()
-        if whisker:
-            ax.plot([0.55, 0.55], [0.2, 0.9])
-        else:
-            ax.scatter([0.55], [0.51])
-        ax.set(xlim=(0, 1), ylim=(0, 1))
-        ax.text(0.5, 0.5, "a text on data")
-        with pytest.raises(AssertionError, match="'a text on data' lies on a marker or a whisker"):
-            assert_readable(covered)
-    beyond = Figure()
-    beyond.subplots().text(0.99, 0.5, "a text that leaves the canvas at its right edge")
-    with pytest.raises(AssertionError, match="leaves the canvas"):
-        assert_readable(beyond)

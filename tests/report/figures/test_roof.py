@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
-from itertools import cycle, islice
 
 import pandas as pd
 import pytest
 from drawn_bars import bars_of
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from spmark.impls.core.problem import DType, Op
 from spmark.report.derive.cases import derive
-from spmark.report.derive.roof import Bound, frozen_times, under_roof
-from spmark.report.figures import roof
 from spmark.report.figures.all import draw_all
 from spmark.report.figures.plot import render
 from spmark.report.figures.roof import frozen_roof, has_roof, measured_roof, roof_table
-from spmark.report.figures.style import COLUMN_IN, in_style
 from spmark.report.load.records import load_records
 
 
@@ -64,26 +59,6 @@ def test_other_gpus_have_the_measured_roof_alone(derived_of):
     assert "frozen-roof" not in names
 
 
-def test_the_caption_says_that_nobody_measured_the_launch(derived_of):
-    left_out = "Nobody measured the launch and the first loads here"
-    assert left_out in measured_roof(derived_of()).caption
-    plot = measured_roof(derived_of(cold_launch_s=2e-6, l2_gather_bytes_per_s={64: 4e12, 2048: 8e12}))
-    assert left_out not in plot.caption
-    assert set(plot.data["bound"]) <= {Bound.LAUNCH, Bound.BYTES, Bound.GATHER, Bound.FLOPS}
-
-
-def test_the_bounds_are_explained_within_the_narrowest_page(derived_of):
-    derived = derived_of()
-    cases = under_roof(derived, frozen_times(derived))
-    every = [bound.value for bound in islice(cycle(Bound), len(cases))]
-    plot = in_style(roof._drawn)("all", "", cases.assign(bound=every), derived, COLUMN_IN)
-    canvas = FigureCanvasAgg(plot.figure)
-    canvas.draw()
-    title = plot.figure.legends[0].get_title().get_window_extent(canvas.get_renderer())
-    assert 0 <= title.x0 <= title.x1 <= plot.figure.bbox.x1
-    assert all(bound in plot.caption for bound in Bound)
-
-
 def test_without_rates_there_is_no_roof(derived_of):
     derived = derived_of("other-gpu", copy_bytes_per_s=0.0, fma_flops_per_s=0.0, l2_gather_bytes_per_s={})
     assert not has_roof(derived, "measured")
@@ -95,23 +70,6 @@ def test_without_the_rate_of_gathering_there_is_no_measured_roof(derived_of):
     derived = derived_of(l2_gather_bytes_per_s={})
     assert (has_roof(derived, "frozen"), has_roof(derived, "measured")) == (True, False)
     assert set(roof_table(derived).frame["roof"]) == {"frozen"}
-
-
-def test_no_label_is_nearest_where_many_cases_pass_the_roof(derived_of):
-    """Shares of 1 do not tell who is faster."""
-    derived = derived_of()
-    cases = under_roof(derived, frozen_times(derived))
-    near = cases[(cases["op"] == "spmm") & (cases["dtype"] == "float32")]
-    near = near.assign(passes=False, share=near["label"].map({"gespmm": 0.9, "sparsetir": 0.6}))
-    assert "comes nearest to the roof with" in roof._nearest(near).text
-    near.loc[near["label"] == "gespmm", "passes"] = True
-    many = int(near["passes"].sum())
-    assert roof._nearest(near).text == (
-        f"spmm, float32: {many} of {len(near)} cases pass the roof, so that shares name no leader; gespmm has "
-        f"the most, {many} of {many}."
-    )
-    assert roof._nearest(near).labels == ("gespmm",)
-    assert roof._nearest(near.assign(passes=True)).text.endswith("cases pass the roof, so that shares name no leader.")
 
 
 def test_shares_of_the_floor(derived):

@@ -10,7 +10,6 @@ import pytest
 
 from spmark.impls.core.record import Baseline
 from spmark.report.derive.cases import derive
-from spmark.report.derive.groups import MOST_GROUPS
 from spmark.report.figures.speedups import speedup_over_size, speedup_per_matrix, speedup_per_width
 from spmark.report.load.records import load_records
 from spmark.report.tables.summary import short_table
@@ -48,22 +47,6 @@ def test_what_mixes_no_kinds_has_no_bar_of_all_kinds(derived):
     assert {"all pattern", "all twin"} <= set(plot.data["group"])
     assert "kinds mixed" not in plot.caption
     assert "and over all kinds mixed" in speedup_per_matrix(derived, "cusparse_best").caption
-
-
-def test_curves_are_called_so_and_their_means_are_told(records, write):
-    matrices = [f"rmat/m{i}" for i in range(MOST_GROUPS + 1)]
-    derived = derive(load_records([write(records.sweep(matrices=matrices, widths=(32,), samples=8))]), "cusparse_best")
-    plot = speedup_per_matrix(derived, "cusparse_best")
-    assert plot.heading == "Speed-up over cusparse_best, over all matrices, sorted"
-    best = plot.data[plot.data["group"] == "all"].sort_values("speedup").iloc[-1]
-    said = f"Means, spmm, float32, over 16 common cases: {best['label']} {best['speedup']:.2f}×, "
-    assert said in plot.caption
-
-
-def test_a_label_without_any_bar_is_in_the_caption_and_not_in_the_legend(derived):
-    plot = speedup_per_matrix(derived[derived["matrix"] == "ogb/small"], "cusparse_best")
-    assert [text.get_text() for text in plot.figure.legends[0].get_texts()] == ["gespmm"]
-    assert "No bar for lack of results: sparsetir on" in plot.caption
 
 
 def test_bars_of_cases_with_wide_intervals_are_marked_and_the_mark_is_explained(records, write):

@@ -56,13 +56,3 @@ def test_texts_stay_apart(shape, width_in):
     assert_readable(plot.figure)
     row, column = (f"The longest {one} has 70,000 non-zeros, the median one" for one in ("row", "column"))
     assert plot.finding == f"{row} 2. {column} 3."
-
-
-def test_lengths_are_counted_in_doubling_bins():
-    rows, cols = np.array([0, 0, 1, 2, 3, 4, 7, 8]), np.array([5, 5, 5])
-    data = degree_histogram(rows, cols).data
-    found = {(of, low, high): count for of, low, high, count in data.itertuples(index=False) if count}
-    assert found == {
-        ("rows", 0, 0): 2, ("rows", 1, 1): 1, ("rows", 2, 3): 2, ("rows", 4, 7): 2, ("rows", 8, 15): 1,
-        ("columns", 4, 7): 3,
-    }  # fmt: skip

@@ -77,12 +77,6 @@ def test_many_configs_of_one_implementation_are_sorted_by_their_numbers_and_told
     assert len({(look.marker, look.hatch) for look in shown.values()}) == len(widths)
 
 
-def test_contrast_is_that_of_the_web():
-    assert contrast("#ffffff") == 1
-    assert contrast("#000000") == pytest.approx(21)
-    assert contrast("#ffffff", "#777777") == pytest.approx(4.48, abs=0.01)
-
-
 def test_no_colour_fades_into_the_figure():
     many = [(f"{name}{i}", name) for name in [*LOOKS, *(f"new{j}" for j in range(6))] for i in range(9)]
     colours = {label: look.colour for label, look in looks(many).items()}

@@ -43,11 +43,6 @@ def test_a_whole_study_fills_every_figure(moved: Any) -> None:
     assert undrawn(whole) == []
 
 
-def test_a_study_of_one_method_fills_few(moved: Any) -> None:
-    few = moved(*moved_fakes.results({"dash": (0.9, 8, 5)}))
-    assert set(FIGURES) - set(undrawn(few)) == {"dash_fig5_per_matrix"}
-
-
 def test_bars_are_the_methods_and_the_baselines(moved: Any) -> None:
     data = bars_of(moved(*moved_fakes.results(noise=0)), figure("ablation"))
     found = values(data)

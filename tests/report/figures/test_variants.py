@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 
 import pytest
-from drawn_bars import bars_of
 
 from spmark.impls.core.record import Baseline
 from spmark.report.derive.cases import derive
-from spmark.report.figures.style import LOOKS
-from spmark.report.figures.variants import MOST_VARIANTS, drawable, variant_cases, variant_ratios, variants
+from spmark.report.figures.variants import drawable, variant_cases, variants
 from spmark.report.load.records import load_records
 
 # Label, matrix: (time, time of the interleaved baseline, seconds of the search).
@@ -63,34 +61,6 @@ def test_without_a_label_of_its_name_the_first_run_counts(records, write):
     assert found[["label", "over"]].to_numpy().tolist() == [["as it is", "reordered"]]
 
 
-def test_bars_show_the_means(records, write):
-    plot = variant_ratios(derived_of(records, write), "search_ratio")
-    assert plot.name == "variant-searches"
-    assert set(plot.data["label"]) == {"stile_levels_1"}
-    assert "that of stile" in plot.caption
-
-
-def test_configs_keep_the_looks_of_other_figures(records, write):
-    """The first label, which other figures draw in the implementation's own colour, has no bar here."""
-    plot = variant_ratios(derived_of(records, write), "time_ratio")
-    drawn = {bar.colour for bar in bars_of(plot.figure.axes[0])}
-    assert drawn
-    assert LOOKS["stile"].colour not in drawn
-    assert "No bar for lack of results: stile_blocks on ogb/b." in plot.caption
-
-
 def test_what_has_no_variants_is_not_drawn(records, write):
     one = {key: value for key, value in CASES.items() if key[0] in ("stile", "gespmm")}
     assert not drawable(derived_of(records, write, one), "time_ratio")
-
-
-def test_too_many_variants_are_in_the_table_only(records, write):
-    many = {(f"stile_{i}", "a"): (1.0 + i, 2.0, 1.0) for i in range(MOST_VARIANTS + 2)}
-    derived = derived_of(records, write, many)
-    assert not drawable(derived, "time_ratio")
-    assert len(variants(derived)) == 2 * (MOST_VARIANTS + 1)
-
-
-def test_no_records_have_no_variants(records, write):
-    derived = derived_of(records, write, {("gespmm", "a"): (1.0, 2.0, 0.0)})
-    assert variants(derived).empty

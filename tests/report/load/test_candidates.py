@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import math
 
 import pytest
@@ -11,9 +10,8 @@ from pandas.testing import assert_frame_equal
 from spmark.impls.core.record import CandidateRow
 from spmark.impls.core.recordfile import RecordFile
 from spmark.report.derive.cases import derive
-from spmark.report.load.candidates import load_candidates, measured, measured_each
+from spmark.report.load.candidates import load_candidates, measured
 from spmark.report.load.records import load_records
-from spmark.report.load.texts import python_texts
 
 
 def test_the_newer_row_of_a_config_counts(searched_folder):
@@ -37,15 +35,6 @@ def test_of_records_only_what_can_be_used_is_read(searched_folder, seen):
         lambda config: config["formats"]
     ).to_list() == ["mixed", "blocks"]
     assert load_candidates([searched_folder], records.iloc[:0]).empty
-
-
-@python_texts()
-def test_several_sweeps_are_searched_at_once(searched_folder):
-    derived, candidates = derive(load_records([searched_folder]), None), load_candidates([searched_folder])
-    some, none = derived[derived["matrix"] != "ogb/a"], derived.iloc[:0]
-    for sweep, found in zip((some, derived, none), measured_each([some, derived, none], candidates), strict=True):
-        assert_frame_equal(found, measured(sweep, candidates))
-    assert_frame_equal(measured_each([derived], candidates)[0], measured(derived, candidates))
 
 
 def test_candidates_of_a_name_that_stands_for_two_patterns_belong_to_neither(records, write):
@@ -77,16 +66,6 @@ def test_a_newer_row_without_times_replaces_an_older_one(key, records, write):
     with RecordFile(place / "searched_again" / "candidates.jsonl") as file:
         file.append(CandidateRow(**about, config={"b": key, "a": 1}, samples_us=[4.0]))
     assert load_candidates([place], load_records([place]))["seen_us"].to_list() == [3.0, 4.0], "of the later folder"
-
-
-def test_the_collector_is_left_as_it_was(searched_folder):
-    for was in (True, False):
-        (gc.enable if was else gc.disable)()
-        try:
-            load_candidates([searched_folder])
-            assert gc.isenabled() is was
-        finally:
-            gc.enable()
 
 
 def test_no_side_file_is_no_candidate(records, write):

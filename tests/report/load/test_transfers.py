@@ -11,7 +11,7 @@ import pytest
 
 from spmark.impls.core.errors import RecordError
 from spmark.report.load.records import load_records, record_files
-from spmark.report.load.transfers import digest_of_transfers, load_transfers
+from spmark.report.load.transfers import load_transfers
 
 
 @pytest.fixture
@@ -36,13 +36,6 @@ def test_an_archive_and_a_named_file_are_read(folder: Path, tmp_path: Path) -> N
     assert load_transfers([packed.parent]).results.equals(load_transfers([plain]).results)
 
 
-def test_a_digest_tells_other_facts(folder: Path) -> None:
-    before = digest_of_transfers([folder.parent])
-    assert digest_of_transfers([folder / "transfers.jsonl"]) == before
-    moved_fakes.write(folder, moved_fakes.results(seeds=(0, 1), matrices=2))
-    assert digest_of_transfers([folder.parent]) != before
-
-
 def test_the_later_result_counts(folder: Path) -> None:
     moved_fakes.write(
         folder, [moved_fakes.run(), *moved_fakes.results({"dash": (1.0, 8, 5)}, seeds=(0,), matrices=2, noise=0)]
@@ -57,12 +50,6 @@ def test_the_later_result_counts(folder: Path) -> None:
 def test_facts_are_no_records(folder: Path) -> None:
     assert record_files([folder, folder / "transfers.jsonl"]) == []
     assert load_records([folder]).empty
-
-
-def test_unknown_scores_are_nan(tmp_path: Path) -> None:
-    (result,) = moved_fakes.results({"dash": (0.5, 8, 5)}, seeds=(0,), matrices=1)
-    folder = moved_fakes.write(tmp_path, [result.model_copy(update={"opa": None, "tau": None})])
-    assert load_transfers([folder]).results[["opa", "tau"]].isna().all(axis=None)
 
 
 def test_impossible_times_and_torn_lines_are_passed_over(folder: Path, caplog: pytest.LogCaptureFixture) -> None:

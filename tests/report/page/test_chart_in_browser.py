@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from browser import Page, browser, needs_chromium
 
-from spmark.report.figures.style import LOOKS, looks
+from spmark.report.figures.style import looks
 from spmark.report.page.content import Report, Section, SweepPage
 from spmark.report.page.points import Points
 from spmark.report.page.site import write_site
@@ -62,15 +62,6 @@ def test_every_config_of_an_implementation_has_a_marker_or_a_fill_of_its_own(pag
     assert all("1" in icon for icon in icons)
 
 
-def test_every_marker_of_a_look_is_known(page: Page, tmp_path: Path) -> None:
-    open_chart(page, tmp_path, [("gespmm", "gespmm")], [("some/matrix", 32)], [[0, 0, 10.0, None]])
-    configs = [look for name in LOOKS for look in looks((f"{name} {number}", name) for number in range(40)).values()]
-    asked = {look.marker for look in (*LOOKS.values(), *configs)}, {look.hatch for look in (*LOOKS.values(), *configs)}
-    known = page.script("[Object.keys(MARKERS), Object.keys(FILLS)]")
-    assert asked[0] <= set(known[0])
-    assert asked[1] == set(known[1])
-
-
 @pytest.mark.parametrize(("low", "high"), [(6.0, 95.0), (7.0, 9.0), (20.0, 20.0), (7.0, 150_000.0)])
 def test_every_line_of_an_axis_has_a_round_label(page: Page, tmp_path: Path, low: float, high: float) -> None:
     points = [[0, 0, low, 1.5], [0, 1, high, 0.3]]
@@ -104,12 +95,3 @@ def test_points_at_the_right_edge_are_whole(page: Page, tmp_path: Path, width: i
     for side in (-1, 1):
         taken = f"{CHART}.ctx.getImageData({round(x + side * (0.85 * radius - 1))}, {round(y)}, 1, 1).data"
         assert page.script(f"[...{taken}]")[:3] == pytest.approx([0x4D] * 3, abs=30)
-
-
-def test_a_chart_is_white_in_the_dark_scheme_too(page: Page, tmp_path: Path) -> None:
-    page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
-    open_chart(page, tmp_path, [("gespmm", "gespmm")], [("some/matrix", 32)], [[0, 0, 10.0, None]])
-    for name in (".canvas", ".legend"):
-        style = f"getComputedStyle(document.querySelector('{name}'))"
-        assert page.script(f"[{style}.backgroundColor, {style}.color]") == ["rgb(255, 255, 255)", "rgb(22, 24, 29)"]
-    assert page.script("getComputedStyle(document.body).backgroundColor") == "rgb(22, 24, 29)"

@@ -54,13 +54,6 @@ def test_absolute_times_stand_above_the_figures(site: Path) -> None:
 
 
 @pytest.mark.full
-def test_a_page_of_one_table_has_no_list(site: Path) -> None:
-    page = (site / SWEEP / "failures.html").read_text()
-    assert page.count("<h3 id=") == 1
-    assert not OF_LIST.findall(page)
-
-
-@pytest.mark.full
 def test_the_list_leads_to_each_device(records: ModuleType, write: Callable[..., Path], tmp_path: Path) -> None:
     rows = records.sweep(samples=8)
     other = write([row.model_copy(update={"device": "other-gpu"}) for row in rows], records.device_spec("other-gpu"))

@@ -7,7 +7,6 @@ from itertools import islice
 
 import pytest
 
-from spmark.report.derive import kept
 from spmark.report.page import sections
 from spmark.report.page.made import MADE, read_made
 from spmark.report.page.site import write_report
@@ -92,15 +91,6 @@ def test_other_code_draws_all_anew(two, tmp_path, drawn, monkeypatch):
     assert len(drawn) == 2
 
 
-def test_what_searches_saw_counts(two, tmp_path, drawn):
-    write_report([two], tmp_path / "out")
-    folder = next(two.rglob("records.jsonl")).parent
-    (folder / "candidates.jsonl").write_text("")
-    drawn.clear()
-    write_report([two], tmp_path / "out")
-    assert len(drawn) == 1
-
-
 def test_a_sweep_that_is_left_out_has_no_page(two, tmp_path):
     write_report([two], tmp_path / "out")
     first = next(path.parent for path in two.rglob("records.jsonl"))
@@ -120,22 +110,3 @@ def test_a_damaged_list_of_what_was_made_draws_all_anew(two, tmp_path, drawn, ca
     assert bytes_of(write_report([two], tmp_path / "out")) == before
     assert len(drawn) == 2
     assert "all pages are made anew" in caplog.text
-
-
-def test_the_code_s_digest_sees_every_file_that_pages_are_made_of(tmp_path, monkeypatch):
-    (tmp_path / "spmark.report").mkdir()
-    (tmp_path / "spmark.impls.core").mkdir()
-    monkeypatch.setattr(kept, "files", lambda name: tmp_path / name)
-    told = set()
-    for name in (
-        "spmark.report/a.py",
-        "spmark.report/b.yaml",
-        "spmark.impls.core/c.py",
-        "spmark.report/reference/tiles/d",
-    ):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("x")
-        told.add(kept.code.__wrapped__())
-    (tmp_path / "spmark.report/reference/records").write_text("x")
-    assert kept.code.__wrapped__() in told
-    assert len(told) == 4

@@ -17,11 +17,10 @@ from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.record import PROTOCOL_VERSION, Flush, Status
 from spmark.report.figures.plot import Form
 from spmark.report.load.records import load_records
-from spmark.report.page import sections, site
+from spmark.report.page import site
 from spmark.report.page.content import ListedSweep, PaperPage
 from spmark.report.page.site import report_of, write_report, write_site
 from spmark.report.tables.summary import short_table
-from spmark.report.tables.table import Chapter, Table
 
 SWEEP = "sweeps/graphs_spmm"
 HOSTILE = "ptxas fatal: <script>alert('x')</script> | `y` & 5 < 6\nsecond line </td></table> $title"
@@ -191,43 +190,6 @@ def test_helpers_change_no_byte(records, searched_folder, tmp_path, monkeypatch)
     assert names[0] == names[1]
     for name in names[0]:
         assert (alone.parent / name).read_bytes() == (helped.parent / name).read_bytes(), name
-
-
-def test_no_process_starts_for_the_claims_of_a_landing_page(records, write, tmp_path):
-    class Refusing(Executor):
-        def submit(self, task, /, *args, **kwargs):
-            raise AssertionError(task)
-
-    whole_report = report_of([write(records.sweep(matrices=["s/m"], widths=(32,)))])
-    claims = Table("claims", "Claims", "", pd.DataFrame({"claim": range(site.WORTH_HELPERS)}), Chapter.SCORECARD)
-    whole_report.sections[0].blocks.append(claims)
-    page = write_site(whole_report, tmp_path / "out", Refusing())
-    assert (page.parent / "scorecard.html").is_file()
-
-
-@pytest.mark.full
-def test_several_processes_may_draw_one_sweep(report, tmp_path, monkeypatch):
-    folder, _, index = report
-    monkeypatch.setattr(sections, "allowed_cores", lambda: range(3))
-    monkeypatch.setattr(site, "WORTH_HELPERS", 1)
-    drawn = []
-
-    class Watching(Counting):
-        def submit(self, task, /, *args, **kwargs):
-            if getattr(args[0], "func", None) is sections._drawn:
-                drawn.append(args[0].args[-1])
-            return super().submit(task, *args, **kwargs)
-
-    pool = Watching()
-    write_site(report_of([folder], out=tmp_path / "out", pool=pool), tmp_path / "out", pool)
-    assert drawn == [slice(place, None, 3) for place in range(3)]
-    files = [path for path in index.parent.rglob("*") if path.is_file() and path.name != "made.json"]
-    assert all(path.read_bytes() == (tmp_path / "out" / path.relative_to(index.parent)).read_bytes() for path in files)
-
-
-def test_what_is_more_than_a_cores_part_is_drawn_by_several():
-    counts = [list(map(len, sections._shares([600, 300, 100], cores))) for cores in (1, 2, 8)]
-    assert counts == [[1, 1, 1], [1, 1, 1], [5, 2, 1]]
 
 
 @pytest.mark.full

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
 from dataclasses import replace
-from io import BytesIO
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from browser import browser, needs_chromium
-from matplotlib.image import imread
 
 from spmark.impls.core.record import Status
 from spmark.report.claims.published import PAPERS
@@ -259,35 +253,3 @@ def test_verdict_and_both_numbers_of_a_claim_are_seen_without_scrolling(tmp_path
     assert list(totals)[:2] == ["paper", "kind"]
     assert max(totals.values()) < 1200
     assert max(claims[name] for name in ("verdict", "ours", "published", "what")) < 1200
-
-
-def taken(site, out):
-    """Run the script that takes pictures, and give them by name."""
-    command = [sys.executable, ROOT / "scripts" / "screenshots.py", site, out]
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "tests")}
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
-    assert ended.returncode == 0, ended.stderr
-    return {path.name: path.read_bytes() for path in out.iterdir()}
-
-
-def test_pictures_are_taken_of_every_page_at_both_widths_in_both_schemes(site, tmp_path):
-    small = tmp_path / "site"
-    shutil.copytree(site / "sweeps", small / "sweeps", ignore=lambda _, names: {"index.html"} & set(names))
-    pictures = taken(small, tmp_path / "out")
-    assert len(pictures) == 2 * 2 * 2
-    for name, data in pictures.items():
-        assert data.startswith(b"\x89PNG")
-        assert int.from_bytes(data[16:20], "big") == (400 if "-400-" in name else 1400)
-    assert pictures["sweeps-graphs_spmm-cases-400-dark.png"] != pictures["sweeps-graphs_spmm-cases-400-light.png"]
-
-
-def test_a_tall_page_is_taken_in_pieces_down_to_its_end(tmp_path):
-    (tmp_path / "site").mkdir()
-    bands = "".join(f'<div style="height: 5000px; background: {colour}"></div>' for colour in ("#f00", "#0f0", "#00f"))
-    (tmp_path / "site" / "tall.html").write_text(f'<!doctype html><body style="margin: 0">{bands}')
-    pictures = taken(tmp_path / "site", tmp_path / "out")
-    assert len(pictures) == 2 * 2 * 3
-    for name in (f"tall-{width}-{scheme}" for width in (1400, 400) for scheme in ("light", "dark")):
-        pieces = [imread(BytesIO(pictures[f"{name}{ending}.png"])) for ending in ("", "-2", "-3")]
-        column = [tuple(pixel[:3].round().astype(int)) for piece in pieces for pixel in piece[:, 0]]
-        assert column == [(1, 0, 0)] * 5000 + [(0, 1, 0)] * 5000 + [(0, 0, 1)] * 5000

@@ -65,10 +65,6 @@ def test_a_sweep_that_shares_searches_with_one_without_candidates_says_so(record
     assert "Searches of 1 of these cases also ran in sweeps" in told["shared"]
 
 
-def test_pages_with_candidates_say_nothing(results: Path, searched_folder: Path, tmp_path: Path) -> None:
-    assert not dict(texts(write_report([searched_folder], tmp_path / "site")))
-
-
 @pytest.mark.full
 def test_records_of_no_manifest_say_nothing(results: Path, tmp_path: Path) -> None:
     (results / "candidates.json").unlink()

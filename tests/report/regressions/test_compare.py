@@ -18,10 +18,8 @@ from spmark.report.regressions.sides import read_side, side_of
 from spmark.report.regressions.spreadmodel import (
     SpreadModel,
     Trend,
-    default_spread,
     fit_frame,
     fit_spread,
-    known_spread,
     read_spread,
     shipped_spread,
     write_spread,
@@ -51,14 +49,6 @@ def fitted(repeated):
 def sides(frame, runs, factor=1.0):
     slower = frame.assign(samples_us=[factor * samples for samples in frame["samples_us"]])
     return [side_of(slower[slower["run"] == run], f"run {run}") for run in runs]
-
-
-def test_without_models_those_that_ship_are_taken(repeated):
-    before, after = sides(repeated, (0, 1))
-    shipped = shipped_spread("nvidia-h200")
-    assert before.device == "nvidia-h200"
-    assert compare(before, after) == compare(before, after, (shipped, shipped))
-    assert known_spread("test-gpu") == default_spread("test-gpu")
 
 
 def verdicts(pairs, model):
@@ -298,16 +288,3 @@ def test_a_model_is_read_as_it_was_written(fitted, tmp_path):
     (tmp_path / "m.json").write_text('{"device": "x"}')
     with pytest.raises(RecordError, match="trends"):
         read_spread(tmp_path / "m.json")
-
-
-def test_too_few_repeats_give_no_model(records, tmp_path):
-    with pytest.raises(RecordError, match="at least 8 cases"):
-        fit_spread([records.write_records(tmp_path, rows_of(records, 0))])
-
-
-def test_a_default_says_that_it_learned_nothing():
-    model = default_spread("test-gpu")
-    assert shipped_spread("test-gpu") is None
-    for quantity in ("time", "speedup", "phase search"):
-        for kind in ("cuda", "cpu", "host-simt"):
-            assert model.trend(quantity, kind)[1] is False

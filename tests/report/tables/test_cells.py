@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from spmark.report.tables.cells import cell, heading, shown
+from spmark.report.tables.cells import cell, shown
 
 
 @pytest.mark.parametrize(
@@ -45,11 +45,3 @@ def test_intervals_stand_in_their_column():
     assert columns == ["x", "speedup"]
     assert [[c.text for c in row] for row in rows] == [["a", "2.00× [1.50×, 2.50×]"], ["", ""]]
     assert [row[1].number for row in rows] == [2.0, None]
-
-
-def test_headings():
-    assert heading("width") == "J"
-    assert heading("search_s") == "search (s)"
-    assert heading("search_candidates") == "search candidates"
-    # Other configs of one implementation do not count among the others, so that several may have a high share.
-    assert heading("fastest_share") == "faster than every other implementation"

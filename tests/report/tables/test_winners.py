@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from spmark.impls.core.problem import DType, Op
-from spmark.impls.core.record import Baseline, MatrixKind
+from spmark.impls.core.record import Baseline
 from spmark.report.derive.cases import derive
 from spmark.report.derive.groups import MOST_GROUPS
 from spmark.report.load.records import load_records
@@ -95,14 +95,6 @@ def test_a_second_that_is_as_fast_stands_beside_the_winner(
     assert place.told == f"Second: gespmm, {10 / second_us:.3g}×. 3 implementations have a time here."
 
 
-def test_a_pool_says_on_how_many_matrices_its_winner_is_fastest(found: Callable[..., pd.DataFrame]) -> None:
-    times = {(f"dnn/layer{number}@0.9", "stile"): 5.0 for number in range(MOST_GROUPS + 1)}
-    times |= {(matrix, "gespmm"): 8.0 for matrix, _ in list(times)} | {("dnn/layer0@0.9", "gespmm"): 0.1}
-    assert (
-        f"Fastest on {MOST_GROUPS} of {MOST_GROUPS + 1} matrices." in place_of(found(times).to_dict("records")[0]).told
-    )
-
-
 def test_rows_without_a_system_are_left_out_and_counted(derived_of: Callable[..., pd.DataFrame]) -> None:
     libraries = {("twin/b", label): us for label, us in (("gespmm", 6.0), ("cublas", 7.0), ("cusparse_best", 10.0))}
     derived = derived_of(
@@ -112,14 +104,6 @@ def test_rows_without_a_system_are_left_out_and_counted(derived_of: Callable[...
     assert list(block.frame["matrix"]) == ["s/a"]
     assert "Rows left out in which none of the systems has a record: 1." in block.note
     assert "A twin is" not in block.note
-
-
-def test_where_no_row_has_a_system_libraries_alone_are_shown(derived_of: Callable[..., pd.DataFrame]) -> None:
-    times = {("twin/b", label): us for label, us in (("gespmm", 6.0), ("cublas", 7.0), ("cusparse_best", 10.0))}
-    block = winner_map(derived_of(times, matrix_kind=MatrixKind.TWIN), "cusparse_best", ["stile"])
-    assert list(block.frame["matrix"]) == ["twin/b"]
-    assert "Rows left out" not in block.note
-    assert "A twin is a seeded stand-in" in block.note
 
 
 def test_panels_and_matrices_stand_in_the_order_of_figures(records: ModuleType, write: Callable[..., Path]) -> None:
