@@ -53,19 +53,6 @@ def test_suite_and_report_name_no_implementation() -> None:
     assert not MAY_NAME.keys() - named.keys(), "these name no implementation any more: take them out of MAY_NAME"
 
 
-def test_a_name_is_seen_wherever_it_stands() -> None:
-    source = '''
-"""Of stile."""
-from spmark.impls.stile.study import gpu
-import spmark.impls.liteform.plan as plan
-def search(lo_spmm_rank: int) -> None:
-    """Like liteform."""
-    dgl.run(cublas=1)
-    return f"{x} gespmm", "stiles"
-'''
-    assert [line for line, text in said(ast.parse(source)) if NAMES.search(text)] == [3, 4, 5, 7, 7, 8]
-
-
 @pytest.mark.parametrize(("contract", "name"), [(contract, name) for contract, by in CONTRACTS.items() for name in by])
 def test_a_contract_is_found_by_name(contract: str, name: str) -> None:
     assert name in IMPLEMENTATIONS or not (ROOT / "impls" / name / "plan.py").exists()

@@ -115,8 +115,3 @@ def test_files_that_are_published_have_to_be_here(script: ModuleType, reference:
     (reference / NAMES[1]).unlink()
     with pytest.raises(SystemExit, match=f"expected {NAMES[1]}, found none: run `spmark fetch candidates`"):
         packed(script, reference)
-
-
-def test_a_folder_without_candidates(script: ModuleType, tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match=r"expected candidates\.jsonl, found none"):
-        packed(script, tmp_path / "report" / "reference")

@@ -6,9 +6,6 @@ import bz2
 import gzip
 import json
 import lzma
-import subprocess
-import zlib
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -20,17 +17,11 @@ from scripts_by_name import load_script
 from spmark.datasets.sweep import Sweep, expand
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.frozen import Frozen
-from spmark.impls.core.record import Measurement
 from spmark.impls.core.recordfile import read_rows
-from spmark.impls.core.sixdigits import six_digits
-from spmark.impls.core.transferfacts import read_transfers
 from spmark.impls.core.unpack import unpacked
-from spmark.suite.rows import _NOISY
 from spmark.suite.selection import select
 
 pytestmark = pytest.mark.full
-
-REFERENCE = Path(__file__).parents[1] / "report/reference/h200"
 
 
 class Run(Frozen):
@@ -42,26 +33,6 @@ class Run(Frozen):
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
     return load_script("reference")
-
-
-def test_cores_are_dealt_out(script: ModuleType) -> None:
-    crew = script.workers(["2", "5"], range(9))
-    assert [(one.gpu, sorted(one.cores)) for one in crew] == [("2", [0, 1, 2, 3]), ("5", [4, 5, 6, 7])]
-    crew = script.workers(["2", "5"], range(9), each=2)
-    assert [one.gpu for one in crew] == ["2", "5", "2", "5"]
-    assert [sorted(one.cores) for one in crew] == [[0, 1], [2, 3], [4, 5], [6, 7]]
-
-
-@pytest.mark.parametrize(("gpus", "cores"), [([], range(4)), (["0", "1"], range(1))])
-def test_a_worker_needs_a_gpu_and_a_core(script: ModuleType, gpus: list[str], cores: range) -> None:
-    with pytest.raises(SystemExit, match="expected a GPU and a core for each"):
-        script.workers(gpus, cores)
-
-
-def test_a_task_runs_its_matrices(script: ModuleType) -> None:
-    assert script.Task("smoke", ("a", "b"), 3).command(Path("out"), ["op=spmm"]) == [
-        *("run", "smoke", "--device", "cuda", "--only", "matrix=a,b", "--only", "op=spmm", "--out", "out/smoke-003")
-    ]
 
 
 def test_workers_take_turns_and_a_limit_leaves_the_rest(
@@ -163,17 +134,6 @@ def test_nothing_is_put_behind_damage(
     assert file.read_bytes() == content
 
 
-@pytest.mark.parametrize("kind", [".bz2", ".gz", ".xz"])
-def test_lines_behind_padding_are_known(script: ModuleType, tmp_path: Path, kind: str) -> None:
-    file = tmp_path / "into" / "sweep" / f"records.jsonl{kind}"
-    file.parent.mkdir(parents=True)
-    pack = script._PACKERS[kind]
-    file.write_bytes(pack(b'{"run": 0}\n') + b"\0" * 20_000 + pack(b'{"run": 1}\n') + b"\0" * 8)
-    content = file.read_bytes()
-    assert script.join([shard(tmp_path)], tmp_path / "into") == [f"{file.parent}: 2 records of 1 shards"]
-    assert file.read_bytes() == content
-
-
 def test_a_sweep_is_not_split_over_two_files(script: ModuleType, tmp_path: Path) -> None:
     into = tmp_path / "into" / "sweep"
     into.mkdir(parents=True)
@@ -211,12 +171,6 @@ def test_a_torn_line_does_not_spoil_the_next(script: ModuleType, tmp_path: Path)
     script.join([tmp_path / "run"], tmp_path / "into")
     assert gzip.decompress((into / "records.jsonl.gz").read_bytes()) == b'{"run": 0}\n{"run": 1}\n'
     assert (into / "runs.jsonl").read_bytes() == b'{"began": 0}\n{"began": 1}\n'
-
-
-def test_tasks_are_the_matrices_of_a_sweep(script: ModuleType) -> None:
-    assert script._tasks(["smoke"])[0].sweep == "smoke"
-    assert len(script._tasks(["judging_graphs"])) == 35
-    assert [len(task.matrices) for task in script._tasks(["judging_graphs"], 16)] == [16, 16, 3]
 
 
 @pytest.mark.parametrize(("sweep", "together"), [("smoke", 1), ("stile_fig7_spmm", 1), ("lo_spmm_fig9_icache", 4)])
@@ -259,43 +213,3 @@ def test_missing_cases_are_those_that_no_sweep_has_records_of(script: ModuleType
     first = [sizes.get(task.matrices[0], 0) for task in tasks]
     assert first == sorted(first)
     assert max(first) > 0
-
-
-@pytest.mark.full
-def test_a_whole_collection_anew_is_less_than_ten_megabytes(script: ModuleType) -> None:
-    """The newest record of each published case and all else that stands in git, as new code would write it."""
-    sizes: Counter[str] = Counter()
-    for path in REFERENCE.glob("*/records.jsonl*"):
-        rows = {(row.case_id, row.matrix_hash): row for row in read_rows(path, Measurement)}
-        lines = b"".join(rounded(row).model_dump_json().encode() + b"\n" for row in rows.values())
-        sizes["records"] += packed_size(script, "records.jsonl", lines)
-    for path in REFERENCE.glob("*/transfers.jsonl*"):
-        facts = [json.loads(fact.model_dump_json()) for fact in read_transfers([path])]
-        lines = b"".join(json.dumps(six_digits(fact), separators=(",", ":")).encode() + b"\n" for fact in facts)
-        sizes["studies"] += packed_size(script, "transfers.jsonl", lines)
-    for path in tracked("*/candidates.jsonl*"):
-        sizes["candidates"] += packed_size(script, "candidates.jsonl", unpacked(path))
-    for path in tracked("*/*.jsonl"):
-        sizes["plain"] += len(zlib.compress(path.read_bytes()))  # as git does
-    sizes["pictures"] = sum(path.stat().st_size for path in tracked("*/*.png"))
-    assert all(sizes[part] for part in ("records", "studies", "candidates", "plain", "pictures")), sizes
-    assert sizes.total() < 10_000_000, sizes
-
-
-def rounded(row: Measurement) -> Measurement:
-    """Give a record as one is made today."""
-    noisy = {name: six_digits(getattr(row, name)) for name in _NOISY if getattr(row, name) is not None}
-    if row.search:
-        seconds = {name: six_digits(getattr(row.search, name)) for name in ("compile_s", "run_s")}
-        noisy["search"] = row.search.model_copy(update=seconds)
-    return row.model_copy(update=noisy)
-
-
-def packed_size(script: ModuleType, name: str, lines: bytes) -> int:
-    return len(script._PACKERS[script._NEW[name]](lines))
-
-
-def tracked(pattern: str) -> list[Path]:
-    """List files that git has, and not those that were fetched."""
-    listed = subprocess.run(["git", "ls-files", "."], cwd=REFERENCE, check=True, capture_output=True, text=True).stdout
-    return [path for path in map(REFERENCE.joinpath, listed.split()) if path.match(pattern)]

@@ -104,26 +104,6 @@ class Event:
         return made
 
 
-def test_the_default_stream_is_marked_where_another_one_waits() -> None:
-    pytest.importorskip("cupy", reason="CuPy is not installed")
-    from spmark.impls.operator.gpu import CudaStreams
-
-    streams, event = CudaStreams.__new__(CudaStreams), Event()
-    streams._event, streams._unmarked = event, None
-    for ptr in (0, 0):
-        streams.mark(event.stream(ptr))
-    assert not event.seen
-    streams.wait(event.stream(7))
-    assert event.seen == [("record", 0), ("wait", 7)]
-    streams.mark(event.stream(7))
-    streams.wait(event.stream(0))
-    assert event.seen[2:] == [("record", 7), ("wait", 0)]
-    streams.mark(event.stream(0))
-    streams.mark(event.stream(9))
-    streams.wait(event.stream(0))
-    assert event.seen[4:] == [("record", 9), ("wait", 0)], "no older mark takes its place"
-
-
 def test_a_capture_refuses_what_would_be_planned(a: Any, b: np.ndarray) -> None:
     op = spmark.compile(a, width=6, use="scipy_cpu", device="cpu")
     expected, other = op(b), np.ascontiguousarray(b[:, :5])

@@ -122,20 +122,6 @@ def test_a_plan_that_says_nothing_is_built_again_and_one_that_does_is_not(
     assert "scipy_cpu" not in built
 
 
-def test_a_plan_that_scatters_values_is_built_twice_at_the_first_update_alone(
-    a: Any, b: np.ndarray, close: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    built: list[str] = []
-    build = module.build
-    monkeypatch.setattr(module, "build", lambda *args: built.append(args[2]) or build(*args))
-    op = spmark.compile(a, width=6, use="sparsetir", device="host-simt")
-    for seed in (1, 2):
-        values = fresh(a, seed)
-        op.update_values(values)
-        close(op(b), with_values(a, values) @ b.astype(np.float64))
-        assert built == ["sparsetir"]
-
-
 class Scattered(Built):
     """A plan that keeps values in a drawn order with padding between them."""
 

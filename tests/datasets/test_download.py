@@ -7,7 +7,6 @@ import socket
 
 import pytest
 
-from spmark.datasets import download as module
 from spmark.datasets.cache import Cache
 from spmark.datasets.download import download
 from spmark.impls.core.errors import DatasetError
@@ -92,12 +91,6 @@ def test_wrong_checksum(server, tmp_path):
     with pytest.raises(DatasetError, match=f"expected sha256 {DIGEST}, found {found}"):
         fetch(server, tmp_path / "f")
     assert not list(tmp_path.iterdir()) or not (tmp_path / "f").exists()
-
-
-def test_no_server(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "ATTEMPTS", 2)
-    with pytest.raises(DatasetError, match="2 attempts failed"):
-        download("http://127.0.0.1:9/file", tmp_path / "f", pause_s=0.01)
 
 
 def test_full_disk(server, tmp_path):
