@@ -110,9 +110,7 @@ def test_the_plain_kernels_serve_what_no_implementation_takes(a: Any) -> None:
 def test_one_that_refuses_makes_room_for_the_next(a: Any) -> None:
     names = ["sparsetir_bsr", "direct"]
     assert "J = 6: direct" in spmark.compile(a, width=6, use=names, device="host-simt").explain()
-    with pytest.raises(
-        BuildError, match=r"expected one of sparsetir_bsr, sparsetir_srbcrs to take .* found none: spars"
-    ):
+    with pytest.raises(BuildError, match=r"expected one of sparsetir_bsr, sparsetir_srbcrs to take .* found none"):
         spmark.compile(a, width=6, use=["sparsetir_bsr", "sparsetir_srbcrs"], device="host-simt")
 
 

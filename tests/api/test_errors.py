@@ -53,16 +53,12 @@ def test_matrices(given: Any, error: type[Exception], message: str) -> None:
         (
             {"dtype": "int32"},
             ProblemError,
-            "expected a dtype out of float16, bfloat16, float32, float64, found 'int32'",
+            "dtype out of float16, bfloat16, float32, float64, found 'int32'",
         ),
         ({"dtype": "flaot32"}, ProblemError, r"found 'flaot32' \(did you mean float32\?\)"),
         ({"values": "fixed"}, ProblemError, "expected values out of variable, constant, found 'fixed'"),
         ({"other_width": "no"}, ProblemError, "expected other_width out of plan, raise, found 'no'"),
-        (
-            {"values": np.array(["variable", "x"])},
-            ProblemError,
-            "expected values out of variable, constant, found array",
-        ),
+        ({"values": np.array(["variable", "x"])}, ProblemError, "expected values out of variable, constant, found"),
         ({"other_width": ["plan"]}, ProblemError, r"expected other_width out of plan, raise, found \['plan'\]"),
         ({"use": np.array(["scipy_cpu", "x"])}, ProblemError, "expected use out of auto, .*, found .*'x'"),
         ({"scaled": True}, ProblemError, "expected scaled only with sddmm"),
@@ -71,21 +67,9 @@ def test_matrices(given: Any, error: type[Exception], message: str) -> None:
         ({"use": []}, ProblemError, "expected use to name at least one implementation, found none"),
         ({"use": ["scipy_cpu", 3]}, ProblemError, "expected use out of .* found 3"),
         ({"use": "nowhere.py:Mine"}, ProblemError, r"use: .*nowhere\.py"),
-        (
-            {"use": "direct"},
-            ProblemError,
-            "use='direct': expected an implementation for cpu, found one for cuda, host-s",
-        ),
-        (
-            {"use": "direct", "op": "sddmm"},
-            ProblemError,
-            "use='direct': expected sddmm, found an implementation of spmm",
-        ),
-        (
-            {"use": None},
-            ProblemError,
-            "use: expected a name of an implementation, or several, found None: leave use out",
-        ),
+        ({"use": "direct"}, ProblemError, "use='direct': expected an implementation for cpu, found one for cuda, host"),
+        ({"use": "direct", "op": "sddmm"}, ProblemError, "use='direct': expected sddmm, found an implementation of"),
+        ({"use": None}, ProblemError, "use: expected a name of an implementation, or several, found None: leave use"),
         ({"use": 3}, ProblemError, "use: expected a name of an implementation, or several, found 3"),
         ({"budget_s": "3"}, ProblemError, "expected budget_s of at least 0 seconds, or None for no limit, found '3'"),
         ({"budget_s": -1}, ProblemError, "expected budget_s of at least 0 seconds, .* found -1"),
@@ -123,10 +107,7 @@ def test_the_only_implementation_says_why_it_refuses(a: Any) -> None:
         (lambda b: b[:, 0], r"expected shape \(25, J\), found \(25,\)"),
         (lambda b: b[:, :0], r"expected shape \(25, J\), found \(25, 0\); .* at least 1"),
         (lambda b: b[None], r"expected shape \(25, J\), found \(1, 25, 6\)"),
-        (
-            lambda b: b.tolist(),
-            "expected a dense array of NumPy, CuPy or PyTorch, found a builtins.list: numpy.asarray",
-        ),
+        (lambda b: b.tolist(), "expected a dense array of NumPy, CuPy or PyTorch, found a builtins.list: numpy"),
         (lambda b: None, "expected a dense array .* found a builtins.NoneType: pass one"),
         (lambda b: np.ma.masked_array(b, b > 0), r"expected a plain array, found a masked one: pass array.filled\(0\)"),
         (sparse.csr_array, r"expected a dense array .* found a scipy.sparse.*: its toarray\(\) makes one"),
@@ -187,9 +168,7 @@ def test_a_result_that_overlaps_an_operand_is_refused(a: Any) -> None:
 def test_libraries_are_not_mixed(op: Any, b: np.ndarray, torch: Any) -> None:
     with pytest.raises(OperandError, match="result out: expected an array of the operands' library and device"):
         op(b, out=torch.empty(40, 6))
-    with pytest.raises(
-        OperandError, match=r"result out: expected .* library and device, found <class 'numpy.ndarray'>"
-    ):
+    with pytest.raises(OperandError, match=r"result out: expected .* library and device, found <class 'numpy"):
         op(torch.tensor(b), out=np.empty((40, 6), np.float32))
     with pytest.raises(OperandError, match=r"expected a dense tensor, found layout torch.sparse_coo"):
         op(torch.tensor(b).to_sparse())
@@ -244,9 +223,7 @@ def test_another_width_is_planned_or_refused_as_asked(op: Any, fixed: Any, b: np
     wide = np.ascontiguousarray(np.hstack([b, b]))
     np.testing.assert_allclose(op(wide), np.hstack([op(b)] * 2), rtol=1e-5, atol=1e-5)
     assert op.widths == (6, 12)
-    with pytest.raises(
-        ProblemError, match="expected J out of the widths that were compiled, 6, found 12: compile with"
-    ):
+    with pytest.raises(ProblemError, match="expected J out of the widths that were compiled, 6, found 12: compile"):
         fixed(wide)
 
 

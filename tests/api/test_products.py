@@ -175,9 +175,7 @@ def test_a_gradient_is_not_lost_without_a_word(a: Any, b: np.ndarray, torch: Any
     op = spmark.compile(a, width=6, use="scipy_cpu", device="cpu")
     dense = torch.tensor(b, requires_grad=True)
     for _ in range(2):
-        with pytest.raises(
-            ValueError, match=r"operand B .*: expected a tensor without a gradient, .* pass tensor.detach"
-        ):
+        with pytest.raises(ValueError, match=r"operand B .*: expected a tensor without a gradient, .* pass"):
             op(dense)
         with torch.no_grad():
             np.testing.assert_array_equal(op(dense).numpy(), op(b))

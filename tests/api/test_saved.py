@@ -116,17 +116,13 @@ def test_what_is_no_path_is_refused(given: Any, a: Any) -> None:
 
 def test_another_format_is_named(path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"format 1\n", b"format 0\n", 1))
-    with pytest.raises(
-        BuildError, match=r"expected format 1, found format '0': compile the operator and save it again"
-    ):
+    with pytest.raises(BuildError, match="expected format 1, found format '0': compile the operator and save it"):
         spmark.load(path)
 
 
 def test_other_code_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(saved, "implementation_version", lambda name: "another")
-    with pytest.raises(
-        BuildError, match=r"expected the plan of scipy_cpu to be of this code, .* found one of other code"
-    ):
+    with pytest.raises(BuildError, match=r"expected the plan of scipy_cpu to be of this code, .* found one of"):
         spmark.load(path)
 
 
@@ -147,11 +143,7 @@ def test_other_code_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             "expected the plan of an implementation that this process knows, found x: ",
         ),
         ({"names": []}, BuildError, "expected a compiled operator, found something else"),
-        (
-            {"names": ["direct"]},
-            BuildError,
-            r"mine.op: use='direct': expected an implementation for cpu, .*: compile the",
-        ),
+        ({"names": ["direct"]}, BuildError, "mine.op: use='direct': expected an implementation for cpu, .*: compile"),
         ({"more": 1}, BuildError, "expected a compiled operator, found something else"),
     ],
 )
@@ -186,9 +178,7 @@ def test_a_file_imports_no_code_and_names_what_is_missing(path: Path, a: Any, tm
     trap = tmp_path / "trap.py"
     trap.write_text("raise SystemExit('imported')")
     for name in (own, f"{trap}:MyKernel"):
-        with pytest.raises(
-            BuildError, match="expected a choice among implementations that this process knows, found /"
-        ):
+        with pytest.raises(BuildError, match="expected a choice among implementations that this process knows, found"):
             spmark.load(changed(path, names=[name])).plan(3)
     for name in (own, f"{trap}:MyKernel"):
         with pytest.raises(BuildError, match="expected the plan of an implementation that this process knows, found"):

@@ -110,9 +110,7 @@ def test_a_capture_refuses_what_would_be_planned(a: Any, b: np.ndarray) -> None:
     streams = Recorded(captures={id(b)})
     streams.current = lambda arrays: Stream(id(b))  # type: ignore[method-assign]
     op._turns = Turns(streams)
-    with pytest.raises(
-        BuildError, match=r"expected a planned width \(6\) while a stream captures a graph, found J = 5"
-    ):
+    with pytest.raises(BuildError, match=r"expected a planned width \(6\) while a stream captures a graph, found J ="):
         op(other)
     with pytest.raises(BuildError, match="update_values: expected values on the GPU, and an earlier update"):
         op.update_values(a.data)

@@ -129,9 +129,7 @@ def test_without_a_network_there_is_one_attempt_and_one_short_line(monkeypatch, 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     for variable in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.delenv(variable, raising=False)
-    with pytest.raises(
-        DatasetError, match=r"the name data\.example cannot be resolved \(Name or service not known\)"
-    ) as told:
+    with pytest.raises(DatasetError, match=r"the name data\.example cannot be resolved \(Name or service not") as told:
         download("https://data.example/archive.zip", tmp_path / "f")
     assert len(asked) == 1
     assert "SPMARK_MIRROR" in str(told.value)

@@ -250,12 +250,7 @@ def test_nothing_stays_in_the_folder_for_temporary_files(tmp_path, monkeypatch):
     [
         ("symmetric", "4 5 1", "2 1 1.5", "m.mtx:2: expected a square matrix, being symmetric, found 4 x 5"),
         ("hermitian", "5 4 1", "2 1 1.5", "expected a square matrix, being hermitian, found 5 x 4"),
-        (
-            "skew-symmetric",
-            "4 4 1",
-            "3 3 1.5",
-            "expected no diagonal in a skew-symmetric matrix, found row and .* 3",
-        ),
+        ("skew-symmetric", "4 4 1", "3 3 1.5", "expected no diagonal in a skew-symmetric matrix, found row and .* 3"),
     ],
 )
 def test_a_symmetry_that_cannot_be_is_refused(tmp_path, symmetry, sizes, entry, message):

@@ -131,9 +131,7 @@ def test_a_path_on_the_command_line_begins_at_the_current_folder(own):
     given = Sweep.load(own, ["implementations=[scipy_cpu, own/mine.py:Mine]"])
     assert with_files(given).implementations[1].name == "mine"
     own.write_text(SWEEP.replace("./mine.py:Mine", "{name: ./mine.py:Mine, folder: /}"))
-    with pytest.raises(
-        SweepError, match=r"implementations.1: folder: unknown key; a relative path begins at the folder"
-    ):
+    with pytest.raises(SweepError, match=r"implementations.1: folder: unknown key; a relative path begins at"):
         Sweep.load(own)
 
 

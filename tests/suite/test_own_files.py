@@ -80,10 +80,7 @@ def test_a_path_of_the_command_line_begins_where_the_command_is_given(write, mon
 @pytest.mark.parametrize(
     ("matrices", "words"),
     [
-        (
-            "matrices: [cora]",
-            r"matrices\.0: expected a matrix as source/name, or a file .* found 'cora'.*in full, a matrix is",
-        ),
+        ("matrices: [cora]", r"matrices\.0: expected a matrix as source/name, or a file .* found 'cora'.*in full, a"),
         ("matrices: [planetoit/cora]", "did you mean planetoid"),
         ("matrices: [3]", r"matrices\.0: expected \{source: planetoid, name: cora\}, or in a word .*, found 3"),
         ("matrices: a.npz", "matrices: expected a list of matrices, each .* found 'a.npz'"),
