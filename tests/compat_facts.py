@@ -135,12 +135,7 @@ def _words(seed: int, count: int) -> NDArray[np.uint64]:
 def predictions(number: int) -> dict[str, Any]:
     """Give what the shipped models say of one matrix; real numbers to their last bit."""
     matrix = matrix_of(number)
-    return {
-        "matrix": matrix.hash[:16],
-        **dict(_liteform(matrix)),
-        **dict(_lo_spmm(matrix)),
-        **dict(_stile(matrix)),
-    }
+    return {"matrix": matrix.hash[:16], **dict(_liteform(matrix)), **dict(_lo_spmm(matrix)), **dict(_stile(matrix))}
 
 
 def _liteform(matrix: Csr) -> Iterator[tuple[str, Any]]:

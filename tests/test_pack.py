@@ -75,10 +75,7 @@ def test_the_manifest_names_archive_files_and_commit(script: ModuleType, referen
     asset = packed(script, reference, "--url", "https://example.org/o/spmark/", "--tag", "records-1")
     archive = tmp_path / "out" / asset.archive
     assert asset.url == f"https://example.org/o/spmark/releases/download/records-1/{asset.archive}"
-    assert (asset.bytes, asset.sha256) == (
-        archive.stat().st_size,
-        hashlib.sha256(archive.read_bytes()).hexdigest(),
-    )
+    assert (asset.bytes, asset.sha256) == (archive.stat().st_size, hashlib.sha256(archive.read_bytes()).hexdigest())
     assert {one.path: one.sha256 for one in asset.files} == {
         name: hashlib.sha256(content).hexdigest() for name, content in FILES.items()
     }

@@ -50,11 +50,7 @@ def test_matrices(given: Any, error: type[Exception], message: str) -> None:
         ({"width": []}, ProblemError, "expected a width J of at least 1, found none"),
         ({"width": "8"}, ProblemError, "expected a width J of at least 1, found '8'"),
         ({"width": 2**62}, ProblemError, r"expected a width J below 2\^31, found 4611686018427387904"),
-        (
-            {"dtype": "int32"},
-            ProblemError,
-            "dtype out of float16, bfloat16, float32, float64, found 'int32'",
-        ),
+        ({"dtype": "int32"}, ProblemError, "dtype out of float16, bfloat16, float32, float64, found 'int32'"),
         ({"dtype": "flaot32"}, ProblemError, r"found 'flaot32' \(did you mean float32\?\)"),
         ({"values": "fixed"}, ProblemError, "expected values out of variable, constant, found 'fixed'"),
         ({"other_width": "no"}, ProblemError, "expected other_width out of plan, raise, found 'no'"),

@@ -241,11 +241,7 @@ TARGETS = (
     Target("manifest", manifest, lambda: [MANIFEST]),
     Target("sweep", sweep, lambda: [SWEEP]),
     Target("sweep_list", sweep_list, lambda: [LIST]),
-    Target(
-        "ogb",
-        partial(archive, "arxiv.zip", Ogb().read),
-        lambda: [zipped(ogb_members(b"0,3\n3,1\n0,2\n", b"5\n"))],
-    ),
+    Target("ogb", partial(archive, "arxiv.zip", Ogb().read), lambda: [zipped(ogb_members(b"0,3\n3,1\n0,2\n", b"5\n"))]),
     Target("ogb_content", ogb_content, lambda: [b"0,3\n3,1\n0,2\n|5\n"]),
     Target(
         "dgl", partial(archive, "ppi.zip", DglGraphs().read), lambda: [zipped({"train_graph.json": dgl_seeds()[0]})]

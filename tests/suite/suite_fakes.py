@@ -133,13 +133,7 @@ def rmat_case(implementation, scale, width):
 
 def environment(driver="", device=CPU):
     return Environment(
-        device=device,
-        driver=driver,
-        packages={"spmark": "0"},
-        cpu="fake",
-        cores=2,
-        memory_bytes=1 << 30,
-        system="test",
+        device=device, driver=driver, packages={"spmark": "0"}, cpu="fake", cores=2, memory_bytes=1 << 30, system="test"
     )
 
 
@@ -208,10 +202,6 @@ class FakeBench:
         self._on_phase(WAITING)
         self._on_phase("placing")
         time.sleep(1000)
-
-    def _wait_and_poison(self):
-        self._on_phase(WAITING)
-        self._sticky_hang()
 
     def _slow(self):
         time.sleep(0.1)

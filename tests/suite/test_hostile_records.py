@@ -52,11 +52,7 @@ def hostile_environment(commit: str, **changes):
 @pytest.mark.parametrize("name", OUT)
 @pytest.mark.parametrize("field", ["device", "cuda", "python"])
 def test_an_import_writes_into_its_results_alone(tmp_path, repository, commit, name, field):
-    changes = {
-        "device": {"device_name": name},
-        "cuda": {"cuda": name},
-        "python": {"packages": {"python": name}},
-    }[field]
+    changes = {"device": {"device_name": name}, "cuda": {"cuda": name}, "python": {"packages": {"python": name}}}[field]
     of = hostile_environment(commit, **changes)
     folder = write(tmp_path / "deep" / "in", of, [record(of, device=of.device.name)])
     before = everything(tmp_path)

@@ -114,8 +114,7 @@ def spoil_one(factor: float) -> Spoil:
 
 
 @pytest.mark.parametrize(
-    ("factor", "status"),
-    [(0.0, Status.OK), (0.5, Status.OK), (2.0, Status.WRONG_RESULT), (-5.0, Status.WRONG_RESULT)],
+    ("factor", "status"), [(0.0, Status.OK), (0.5, Status.OK), (2.0, Status.WRONG_RESULT), (-5.0, Status.WRONG_RESULT)]
 )
 def test_no_more_is_allowed_than_rounding_explains(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, factor: float, status: Status

@@ -184,11 +184,7 @@ def test_where_times_mean_nothing_no_warm_sample_is_made_up_for(fakes, kind, act
 
 
 def test_what_cannot_run_here_is_recorded_without_a_child(run, fakes):
-    cases = [
-        fakes.case(implementation="fake_gpu"),
-        fakes.case(implementation="fake_missing"),
-        fakes.case(op=Op.SDDMM),
-    ]
+    cases = [fakes.case(implementation="fake_gpu"), fakes.case(implementation="fake_missing"), fakes.case(op=Op.SDDMM)]
     summary = run(cases)
     assert [row.status for row in summary.rows] == [Status.UNSUPPORTED] * 3
     assert [row.reason for row in summary.rows] == [
@@ -210,8 +206,7 @@ def test_a_package_that_was_installed_since_is_noticed(run, fakes, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("implementation", "words"),
-    [("nope", "found 'nope'"), ("fake_gpuu", "did you mean fake_gpu")],
+    ("implementation", "words"), [("nope", "found 'nope'"), ("fake_gpuu", "did you mean fake_gpu")]
 )
 def test_a_wrong_name_stops_before_anything_runs(run, fakes, tmp_path, implementation, words):
     with pytest.raises(SweepError, match=words):
