@@ -165,7 +165,7 @@ def main(plan: dict[str, Any], reports: int) -> None:
     faulthandler.enable()
     logging.disable()
     warnings.simplefilter("ignore")
-    target = targets(plan["pattern"])[plan["target"]]
+    target = targets()[plan["target"]]
     seeds = list(target.seeds())
     runner = Runner(target, Path(plan["root"]))
     limit_memory()

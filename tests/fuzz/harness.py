@@ -96,9 +96,9 @@ class Tally:
     faults: list[Fault] = field(default_factory=list)
 
 
-def targets(pattern: str = "targets_*.py") -> dict[str, Target]:
+def targets() -> dict[str, Target]:
     """Find the targets of this folder's modules, by name."""
-    modules = [importlib.import_module(f"fuzz.{path.stem}") for path in sorted(FOLDER.glob(pattern))]
+    modules = [importlib.import_module(f"fuzz.{path.stem}") for path in sorted(FOLDER.glob("targets_*.py"))]
     return {target.name: target for module in modules for target in module.TARGETS}
 
 
@@ -109,15 +109,13 @@ def input_of(target: Target, seeds: Sequence[bytes], seed: int, number: int) -> 
     return mutated(Random(f"{target.name}/{seed}/{number}"), seeds)
 
 
-def fuzz(
-    name: str, *, inputs: int | None = None, seconds: float | None = None, seed: int = 0, pattern: str = "targets_*.py"
-) -> Tally:
+def fuzz(name: str, *, inputs: int | None = None, seconds: float | None = None, seed: int = 0) -> Tally:
     """Run a target until ``inputs`` are done or ``seconds`` are over, in as many children as it takes."""
     tally, began = Tally(name), time.monotonic()
     number: int | None = 0
     while number is not None and len(tally.faults) < MOST_FAULTS:
         left = None if seconds is None else max(seconds - (time.monotonic() - began), 0.0)
-        plan = {"target": name, "pattern": pattern, "seed": seed, "first": number, "inputs": inputs, "seconds": left}
+        plan = {"target": name, "seed": seed, "first": number, "inputs": inputs, "seconds": left}
         number = _one_child(tally, plan, number)
     tally.seconds = time.monotonic() - began
     return tally
