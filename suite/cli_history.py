@@ -80,24 +80,16 @@ def provenance(
     show_provenance(records, as_json)
 
 
-def asv_run(
-    context: typer.Context,
-    bench: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--bench", "-b", metavar="REGEX", help="Of these benchmarks alone, as asv run takes it. Repeatable."
-        ),
-    ] = None,
-) -> None:
-    """Measure the live set with airspeed velocity; every other option is one of asv run. Run it in the checkout.
+def asv_run(context: typer.Context) -> None:
+    """Run asv run under this machine's name; every option is one of asv run. Run it in the checkout.
 
     Benchmarks that cannot run on this machine are left out, and said in one line. Exits with 1 where asv run fails.
 
-    Example: [bold]spmark asv-run --python=same --quick[/bold]
+    Example: [bold]spmark asv-run --python=same --quick -b LiveConversions[/bold]
     """
     from spmark.suite.commands.asv_run import run_asv
 
-    raise typer.Exit(ExitCode.FAILURES if run_asv(context.args, bench or []) else ExitCode.OK)
+    raise typer.Exit(ExitCode.FAILURES if run_asv(context.args) else ExitCode.OK)
 
 
 def asv_import(

@@ -13,6 +13,7 @@ from time import perf_counter, process_time
 from typing import Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
+from scipy import sparse
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import LoadedMatrix, load_matrix
@@ -131,6 +132,8 @@ class Tracked(Frozen):
     """Seconds of the baseline, sample by sample beside the runs."""
     cpu_s: list[float] = []
     """Seconds that all threads computed in each build, conversion or search: other work disturbs them less."""
+    baseline_cpu_s: list[float] = []
+    """Those of SciPy's conversion of the matrix into CSC, beside each of these: what slows the machine slows both."""
     phases_s: dict[str, list[float]] = {}
     """Seconds of each phase, in every build."""
     stored: int = 0
@@ -197,18 +200,19 @@ class _Tracker:
         """Build again and again: the bench's own first build filled the caches of compiled kernels."""
         builds: list[dict[str, float]] = []
         cpu_s: list[float] = []
+        baseline_cpu_s: list[float] = []
         try:
             problem = Problem(question.op, self._csr(question), question.width, question.dtype)
+            baseline = _baseline(problem.matrix)
             started = perf_counter()
             while len(builds) < question.builds and perf_counter() - started < question.builds_max_s:
-                before = process_time()
-                builds.append(dict(implementation.build(problem, device).phases_s))
-                cpu_s.append(process_time() - before)
+                cpu_s.append(_computed(lambda: builds.append(dict(implementation.build(problem, device).phases_s))))
+                baseline_cpu_s.append(_computed(baseline))
         except Exception as error:  # the case was measured: its samples, and the builds so far, are an answer
             _log.warning("%s: build %d failed: %s", question.implementation, len(builds) + 2, _reason(error))
         phases = dict.fromkeys(name for build in builds for name in build)
         phases_s = {name: [build.get(name, 0.0) for build in builds] for name in phases}
-        return {"cpu_s": cpu_s, "phases_s": phases_s} if builds else {}
+        return {"cpu_s": cpu_s, "baseline_cpu_s": baseline_cpu_s, "phases_s": phases_s} if builds else {}
 
     def _convert(self, question: ConvertCase) -> Tracked:
         convert = FORMATS.get(question.format)
@@ -217,15 +221,15 @@ class _Tracker:
             return Tracked(status=Status.UNSUPPORTED, reason=reason)
         matrix = self._csr(question)
         stored = convert(matrix, **question.format_args).stored
-        samples, cpu_s = _timed(lambda: convert(matrix, **question.format_args), question)
-        return Tracked(status=Status.OK, samples_s=samples, cpu_s=cpu_s, stored=stored)
+        timed = _timed(lambda: convert(matrix, **question.format_args), matrix, question)
+        return Tracked(status=Status.OK, stored=stored, **timed)
 
     def _search(self, question: SearchCase) -> Tracked:
         search = search_for_absent(question.search)
         problem = Problem(question.op, self._csr(question), question.width, question.dtype)
         predicted_s = search(problem)
-        samples, cpu_s = _timed(lambda: search(problem), question)
-        return Tracked(status=Status.OK, samples_s=samples, cpu_s=cpu_s, predicted_s=predicted_s)
+        timed = _timed(lambda: search(problem), problem.matrix, question)
+        return Tracked(status=Status.OK, predicted_s=predicted_s, **timed)
 
 
 def _failed(error: Exception) -> Tracked:
@@ -240,17 +244,32 @@ def _reason(error: Exception) -> str:
     return str(error) if isinstance(error, SpmarkError | ValidationError) else f"{type(error).__name__}: {error}"
 
 
-def _timed(work: Callable[[], object], question: ConvertCase | SearchCase) -> tuple[list[float], list[float]]:
-    """Do work on the host again and again: seconds by the clock, and seconds that all threads computed."""
-    samples: list[float] = []
+def _timed(work: Callable[[], object], matrix: Csr, question: ConvertCase | SearchCase) -> dict[str, Any]:
+    """Do work on the host again and again: fields of the answer."""
+    samples_s: list[float] = []
     cpu_s: list[float] = []
-    started = perf_counter()
-    while len(samples) < question.samples and perf_counter() - started < question.max_s:
-        before, cpu_before = perf_counter(), process_time()
-        work()
-        samples.append(perf_counter() - before)
-        cpu_s.append(process_time() - cpu_before)
-    return samples, cpu_s
+    baseline_cpu_s: list[float] = []
+    baseline, started = _baseline(matrix), perf_counter()
+    while len(samples_s) < question.samples and perf_counter() - started < question.max_s:
+        before = perf_counter()
+        cpu_s.append(_computed(work))
+        samples_s.append(perf_counter() - before)
+        baseline_cpu_s.append(_computed(baseline))
+    return {"samples_s": samples_s, "cpu_s": cpu_s, "baseline_cpu_s": baseline_cpu_s}
+
+
+def _computed(work: Callable[[], object]) -> float:
+    """Do work, and give the seconds that all threads computed."""
+    before = process_time()
+    work()
+    return process_time() - before
+
+
+def _baseline(matrix: Csr) -> Callable[[], object]:
+    """Give host work on a matrix that no change of ours makes faster or slower."""
+    held = sparse.csr_array((matrix.values, matrix.indices, matrix.indptr), shape=matrix.shape)
+    held.tocsc()
+    return held.tocsc
 
 
 def of_record(row: Measurement, candidates: Sequence[CandidateRow]) -> Tracked:

@@ -59,13 +59,16 @@ class Benchmark:
             "version": self.owner.version,
         }
 
+    def value(self, answers: tracked.Answers, combination: Sequence[Any]) -> Any:
+        """Give the value of a combination: a number, samples, NaN for n/a, None for a failure."""
+        try:
+            return getattr(self.owner, self.method)(answers, *combination)
+        except RuntimeError:
+            return None
+
     def values(self, answers: tracked.Answers) -> Iterator[Any]:
-        """Give the value of every combination: a number, samples, NaN for n/a, None for a failure."""
-        for combination in product(*self.owner.params):
-            try:
-                yield getattr(self.owner, self.method)(answers, *combination)
-            except RuntimeError:
-                yield None
+        """Give the value of every combination, as `value` does."""
+        return (self.value(answers, combination) for combination in product(*self.owner.params))
 
 
 def swept() -> list[Benchmark]:

@@ -17,6 +17,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, ClassVar
 
+LIVE_KEYS, SWEPT_FOLDER = "SPMARK_LIVE_KEYS", "SPMARK_ASV_IMPORTED"
+"""Variables of the environment: what is asked of the live set, and the folder of imported answers."""
 PROTOCOL = 2
 """Of the measurements that are compared: a commit of another protocol is n/a."""
 VERSION = f"protocol-{PROTOCOL}"
@@ -48,16 +50,11 @@ BASELINE = {"cuda": "cusparse", "cpu": "scipy_cpu"}
 BUILT, HALF_BUILT = (128, "float32"), (128, "float16")
 """Width and dtype at which build costs are followed: of most, and of `HALF_LATER`."""
 
-LIVE: Mapping[str, Mapping[str, Any]] = {
-    "patterns/logsparse_4096": {},
-    "rmat/rmat_13": {"scale": 13, "edge_factor": 16},
-}
+_RMAT = {"scale": 13, "edge_factor": 16}
+LIVE: Mapping[str, Mapping[str, Any]] = {"patterns/logsparse_4096": {}, "rmat/rmat_13": _RMAT}
 """Matrices that need no network, and the arguments of their sources."""
 LIVE_WIDTHS = (32, 128)
-CONVERTED: Mapping[str, Mapping[str, Any]] = {
-    "patterns/strided_4096": {},
-    "rmat/rmat_13": {"scale": 13, "edge_factor": 16},
-}
+CONVERTED: Mapping[str, Mapping[str, Any]] = {"patterns/strided_4096": {}, "rmat/rmat_13": _RMAT}
 CONVERSIONS: Mapping[str, tuple[str, Mapping[str, int]]] = {
     "ell": ("ell", {}),
     "bsr_4x4": ("bsr", {"block_rows": 4, "block_cols": 4}),
@@ -67,10 +64,7 @@ SEARCHES = ("stile_a100", "liteform_h200", "liteform_build_h200")
 """Searches for a GPU that need not be there, on the host: of LiteForm, CELL alone, and all that a build chooses."""
 SDDMM_SEARCHES = ("stile_a100",)
 """Those that search for SDDMM, too."""
-SEARCHED: Mapping[str, Mapping[str, Any]] = {
-    "patterns/strided_4096": {},
-    "rmat/rmat_13": {"scale": 13, "edge_factor": 16},
-}
+SEARCHED: Mapping[str, Mapping[str, Any]] = {"patterns/strided_4096": {}, "rmat/rmat_13": _RMAT}
 SEARCHED_FOR = (128, "float16")
 """Width and dtype at which searches are followed."""
 SWEPT = (
@@ -86,11 +80,16 @@ Answers = Mapping[tuple[str, ...], Answer]
 """By op, implementation, matrix, width and dtype, by format and matrix, or by op, search and matrix."""
 
 
-class _Times:
-    """Seconds of one run from cold caches, every sample kept."""
+class _Followed:
+    """What every benchmark has."""
 
     version = VERSION
     timeout = 60
+
+
+class _Times(_Followed):
+    """Seconds of one run from cold caches, every sample kept."""
+
     param_names = ("implementation", "matrix", "width", "dtype")
     op: ClassVar[str]
 
@@ -102,19 +101,15 @@ class _Times:
     def track_ratio(self, answers: Answers, implementation: str, matrix: str, width: int, dtype: str) -> Any:
         """Give the time over the baseline's that was taken beside it: what slows the machine slows both."""
         answer = _found(answers, self.op, implementation, matrix, str(width), dtype)
-        if not answer or not answer["baseline_s"]:
-            return nan
-        return _samples([own / other for own, other in zip(answer["samples_s"], answer["baseline_s"], strict=True)])
+        return _ratios(answer, "samples_s", "baseline_s")
 
     track_time.unit = "seconds"  # type: ignore[attr-defined]
     track_ratio.unit = "ratio"  # type: ignore[attr-defined]
 
 
-class _Plans:
+class _Plans(_Followed):
     """What building leaves and costs."""
 
-    version = VERSION
-    timeout = 60
     param_names = ("op", "implementation", "matrix")
     built: ClassVar[tuple[int, str]] = BUILT
 
@@ -126,6 +121,10 @@ class _Plans:
         """Give the seconds that whole builds computed, which other work on the machine disturbs less."""
         answer = _built(answers, op, implementation, matrix, self.built)
         return _samples(answer["cpu_s"]) if answer else nan
+
+    def track_build_cpu_ratio(self, answers: Answers, op: str, implementation: str, matrix: str) -> Any:
+        """Give these seconds over those of SciPy's work beside each build."""
+        return _ratios(_built(answers, op, implementation, matrix, self.built), "cpu_s", "baseline_cpu_s")
 
     def track_search(self, answers: Answers, op: str, implementation: str, matrix: str) -> Any:
         """Give the seconds of features, selecting and searching; n/a for what chooses nothing."""
@@ -158,14 +157,12 @@ class _Plans:
     track_build.unit = track_build_cpu.unit = track_search.unit = "seconds"  # type: ignore[attr-defined]
     track_stored.unit = "elements"  # type: ignore[attr-defined]
     track_device_bytes.unit = "bytes"  # type: ignore[attr-defined]
-    track_regret.unit = "ratio"  # type: ignore[attr-defined]
+    track_regret.unit = track_build_cpu_ratio.unit = "ratio"  # type: ignore[attr-defined]
 
 
-class _Phases:
+class _Phases(_Followed):
     """What building costs, phase by phase."""
 
-    version = VERSION
-    timeout = 60
     param_names = ("op", "implementation", "matrix", "phase")
     built: ClassVar[tuple[int, str]] = BUILT
 
@@ -176,18 +173,33 @@ class _Phases:
     track_phase.unit = "seconds"  # type: ignore[attr-defined]
 
 
+class _OnHost(_Followed):
+    """Work on the host whatever the device is, done again and again."""
+
+    def track_time(self, answers: Answers, *key: str) -> Any:
+        """Give the seconds of a piece of work."""
+        answer = _found(answers, *key)
+        return _samples(answer["samples_s"]) if answer else nan
+
+    def track_cpu(self, answers: Answers, *key: str) -> Any:
+        """Give the seconds that a piece of work computed, which other work on the machine disturbs less."""
+        answer = _found(answers, *key)
+        return _samples(answer["cpu_s"]) if answer else nan
+
+    def track_cpu_ratio(self, answers: Answers, *key: str) -> Any:
+        """Give these seconds over those of SciPy's work beside each."""
+        return _ratios(_found(answers, *key), "cpu_s", "baseline_cpu_s")
+
+    track_time.unit = track_cpu.unit = "seconds"  # type: ignore[attr-defined]
+    track_cpu_ratio.unit = "ratio"  # type: ignore[attr-defined]
+
+
 class _Live:
-    """Measures the whole live set once, in one process, for all classes."""
+    """Measures all runs of the live set once, in one process, for all classes."""
 
     def setup_cache(self) -> Answers:
-        """Ask the installed commit; ``SPMARK_LIVE_ONLY`` (words such as ``numba_cpu,bsr_4x4``) asks less."""
-        only = set(filter(None, os.environ.get("SPMARK_LIVE_ONLY", "").split(",")))
-        asked = {key: question for key, question in questions() if not only or only & set(key)}
-        try:
-            from spmark.suite.measure import track
-        except ImportError:
-            return {}  # a commit from before there was anything to ask
-        return dict(zip(asked, track(list(asked.values())), strict=True))
+        """Ask the installed commit; `LIVE_KEYS` in the environment asks less: keys of questions, as JSON."""
+        return _asked("run")
 
     setup_cache.timeout = 1800  # type: ignore[attr-defined]
 
@@ -196,11 +208,11 @@ class _Swept:
     """Reads what ``spmark asv-import`` kept in place of measuring, so that imported sweeps stay benchmarks."""
 
     def setup_cache(self) -> Answers:
-        """Read the answers of the commit under test from the folder ``SPMARK_ASV_IMPORTED``, one machine's.
+        """Read the answers of the commit under test from the folder that `SWEPT_FOLDER` names, one machine's.
 
         Without the variable everything is n/a: records of another machine must not be filed under this one.
         """
-        return _imported(os.environ.get("SPMARK_ASV_IMPORTED", ""), os.environ.get("ASV_COMMIT", ""))
+        return _imported(os.environ.get(SWEPT_FOLDER, ""), os.environ.get("ASV_COMMIT", ""))
 
     setup_cache.timeout = 300  # type: ignore[attr-defined]
 
@@ -245,57 +257,42 @@ class LiveHalfPhases(_Live, _Phases):
     params = (OPS, HALF_LATER, tuple(LIVE), PHASES)
 
 
-class LiveConversions(_Live):
-    """Composition of formats, on the host whatever the device is."""
+class LiveConversions(_OnHost):
+    """Composition of formats."""
 
-    version = VERSION
-    timeout = 60
     param_names = ("format", "matrix")
     params = (tuple(CONVERSIONS), tuple(CONVERTED))
 
-    def track_time(self, answers: Answers, format: str, matrix: str) -> Any:
-        """Give the seconds of a conversion from CSR."""
-        answer = _found(answers, format, matrix)
-        return _samples(answer["samples_s"]) if answer else nan
-
-    def track_cpu(self, answers: Answers, format: str, matrix: str) -> Any:
-        """Give the seconds that a conversion computed, which other work on the machine disturbs less."""
-        answer = _found(answers, format, matrix)
-        return _samples(answer["cpu_s"]) if answer else nan
+    def setup_cache(self) -> Answers:
+        """Measure conversions in a process of their own: what ran before would leave other memory to them."""
+        return _asked("convert")
 
     def track_stored(self, answers: Answers, format: str, matrix: str) -> float:
         """Give the elements that the format holds, padding included."""
         answer = _found(answers, format, matrix)
         return float(answer["stored"]) if answer else nan
 
-    track_time.unit = track_cpu.unit = "seconds"  # type: ignore[attr-defined]
+    setup_cache.timeout = 1800  # type: ignore[attr-defined]
     track_stored.unit = "elements"  # type: ignore[attr-defined]
 
 
-class LiveSearches(_Live):
+class LiveSearches(_OnHost):
     """Searches for a GPU that is not there: how long they take, and how good they think their plan is."""
 
-    version = VERSION
-    timeout = 60
     param_names = ("op", "search", "matrix")
     params = (OPS, SEARCHES, tuple(SEARCHED))
 
-    def track_time(self, answers: Answers, op: str, search: str, matrix: str) -> Any:
-        """Give the seconds of a search."""
-        answer = _found(answers, op, search, matrix)
-        return _samples(answer["samples_s"]) if answer else nan
-
-    def track_cpu(self, answers: Answers, op: str, search: str, matrix: str) -> Any:
-        """Give the seconds that a search computed, which other work on the machine disturbs less."""
-        answer = _found(answers, op, search, matrix)
-        return _samples(answer["cpu_s"]) if answer else nan
+    def setup_cache(self) -> Answers:
+        """Measure searches in a process of their own, too."""
+        return _asked("search")
 
     def track_predicted(self, answers: Answers, op: str, search: str, matrix: str) -> float:
         """Give the seconds that the cost model predicts for what was chosen."""
         answer = _found(answers, op, search, matrix)
         return float(answer["predicted_s"]) if answer and answer["predicted_s"] is not None else nan
 
-    track_time.unit = track_cpu.unit = track_predicted.unit = "seconds"  # type: ignore[attr-defined]
+    setup_cache.timeout = 1800  # type: ignore[attr-defined]
+    track_predicted.unit = "seconds"  # type: ignore[attr-defined]
 
 
 class SweptSpmm(_Swept, _Times):
@@ -347,6 +344,17 @@ def questions() -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
         yield (op, search, matrix), question | _matrix(matrix, SEARCHED[matrix])
 
 
+def _asked(what: str) -> Answers:
+    """Ask the installed commit one kind of question."""
+    only = set(map(tuple, json.loads(os.environ.get(LIVE_KEYS, "[]"))))
+    asked = {key: of for key, of in questions() if of["what"] == what and (not only or key in only)}
+    try:
+        from spmark.suite.measure import track
+    except ImportError:
+        return {}  # a commit from before there was anything to ask
+    return dict(zip(asked, track(list(asked.values())), strict=True))
+
+
 def _matrix(matrix_id: str, args: Mapping[str, Any]) -> dict[str, Any]:
     source, _, name = matrix_id.partition("/")
     return {"source": source, "matrix": name, "args": dict(args)}
@@ -372,6 +380,12 @@ def _found(answers: Answers, *key: str) -> Answer | None:
 
 def _built(answers: Answers, op: str, implementation: str, matrix: str, built: tuple[int, str]) -> Answer | None:
     return _found(answers, op, implementation, matrix, *map(str, built))
+
+
+def _ratios(answer: Answer | None, seconds: str, beside: str) -> Any:
+    """Give samples over the baseline's beside them; n/a of a commit that timed no baseline there."""
+    pairs = zip(answer[seconds], answer.get(beside, ()), strict=False) if answer else ()
+    return _samples([own / other for own, other in pairs])
 
 
 def _summed(answer: Answer | None, phases: tuple[str, ...]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import product
 from math import isnan
 
@@ -163,16 +164,21 @@ def test_every_parameter_of_the_live_set_is_asked_for() -> None:
 
 def test_a_search_has_times_and_a_prediction() -> None:
     key = ("spmm", "stile_a100", "patterns/strided_4096")
-    held = {key: Tracked(status="ok", samples_s=[1.0, 2.0], cpu_s=[0.5, 0.75], predicted_s=3e-5).model_dump()}
+    told = Tracked(status="ok", samples_s=[1.0, 2.0], cpu_s=[0.5, 0.75], baseline_cpu_s=[0.25, 0.25], predicted_s=3e-5)
+    held = {key: told.model_dump()}
     searches = tracked.LiveSearches()
     assert searches.track_time(held, *key)["samples"] == [1.0, 2.0]
     assert searches.track_cpu(held, *key)["samples"] == [0.5, 0.75]
+    assert searches.track_cpu_ratio(held, *key)["samples"] == [2.0, 3.0]
+    older = {key: {name: value for name, value in held[key].items() if name != "baseline_cpu_s"}}
+    assert isnan(searches.track_cpu_ratio(older, *key)), "commits from before the baseline"
     assert searches.track_predicted(held, *key) == 3e-5
     assert isnan(searches.track_predicted({}, *key))
 
 
 def test_less_can_be_asked(monkeypatch) -> None:
-    monkeypatch.setenv("SPMARK_LIVE_ONLY", "bsr_4x4")
+    keys = [["bsr_4x4", matrix] for matrix in tracked.CONVERTED] + [["spmm", "stile_a100", "rmat/rmat_13"]]
+    monkeypatch.setenv(tracked.LIVE_KEYS, json.dumps(keys))
     asked = []
 
     def track(cases):

@@ -66,7 +66,8 @@ def test_a_search_for_an_absent_gpu_has_times_and_a_prediction(op):
     }  # fmt: skip
     found, unknown, single = ask(case, {**case, "search": "stile_z80"}, {**case, "dtype": "float32"})
     assert found["status"] == "ok"
-    assert len(found["samples_s"]) == len(found["cpu_s"]) == 3
+    assert len(found["samples_s"]) == len(found["cpu_s"]) == len(found["baseline_cpu_s"]) == 3
+    assert min(found["baseline_cpu_s"]) > 0
     assert 0 < found["predicted_s"] < 1e-3
     assert (unknown["status"], single["status"]) == ("unsupported", "ok")
     assert "liteform_h200, found 'stile_z80'" in unknown["reason"]
@@ -183,6 +184,6 @@ def test_a_repeated_build_that_fails_leaves_what_was_measured(monkeypatch, caplo
     assert (answer["status"], answer["reason"]) == ("ok", "")
     assert len(answer["samples_s"]) >= 7
     assert answer["stored"] > 64
-    assert len(answer["cpu_s"]) == builds - 1
+    assert len(answer["cpu_s"]) == len(answer["baseline_cpu_s"]) == builds - 1
     assert len(answer["phases_s"]["convert"]) == max(builds - 1, 1)
     assert f"scipy_cpu: build {builds + 1} failed: {told}" in caplog.text
