@@ -187,12 +187,12 @@ def check_orders(plan: Plan, problem: Problem, place: Place) -> None:
 
 def check_offsets(how: Implementation, op: Op, place: Place) -> str | None:
     """Run on the host ring over rows whose offsets 32 bits do not hold; give the reason where that is refused."""
-    reason: str | None = None
+    reasons: list[str] = []
     for dtype in DType:
         problem = far_problem(op, dtype)
         plan = build_plan(how, problem, place)
         if isinstance(plan, str):
-            reason = plan
+            reasons.append(plan)
             continue
         with tempfile.TemporaryDirectory() as folder:
             operands, out = far_operands(problem, Path(folder) / "operand"), place.guarded(problem)[1]
@@ -205,8 +205,7 @@ def check_offsets(how: Implementation, op: Op, place: Place) -> str | None:
                     str(error).partition("\n")[0],
                     "compute offsets such as row * J in 64 bits",
                 ) from error
-        return None
-    return reason
+    return reasons[0] if len(reasons) == len(DType) else None
 
 
 def check_account(plan: Plan, problem: Problem) -> None:

@@ -90,7 +90,8 @@ def test_a_right_implementation_passes_on_every_device_that_is_here(invoke, tmp_
 @pytest.mark.parametrize(
     ("lines", "rule", "found", "remedy"),
     [
-        (["right(operands, out)", "out *= 0.5"], "result", "largest relative error of 0.5; the worst", "by hand"),
+        (["right(operands, out)", "out *= 0.5"], "result", "error of 0.5; the worst", "rounding does not explain it"),
+        (["right(operands, out)", "out[:] = out.astype('float16')"], "result", "the worst", "accumulate in float32"),
         (["right(operands, out)", "out[:1] = float('nan')"], "result", "left unwritten, or NaN, the first at", "empty"),
         (["right(operands, out)", "operands[0][:1] = 0"], "result", "another content", "buffer that the plan owns"),
         (["right(operands, out)", "held.append(0)", "out *= 1 + 1e-6 * (len(held) % 2)"], "result",
@@ -101,7 +102,7 @@ def test_a_right_implementation_passes_on_every_device_that_is_here(invoke, tmp_
         (["try:", "    right(operands, out)", "except Exception:", "    pass"], "refusal", "a run", "check_operands"),
         (["{}['a']"], "result", "KeyError: 'a' (mine.py:", "mend what raises it"),
     ],
-    ids=["wrong", "unwritten", "operand", "bits", "before", "past", "early", "unchecked", "exception"],
+    ids=["wrong", "halved", "unwritten", "operand", "bits", "before", "past", "early", "unchecked", "exception"],
 )  # fmt: skip
 def test_a_wrong_run_says_what_was_expected_and_what_to_do(invoke, tmp_path, lines, rule, found, remedy):
     code, answer, err = checked(invoke, tmp_path, running(*lines), "--device", "cpu")

@@ -141,6 +141,12 @@ def test_an_interrupted_run_is_code_130(invoke, sweep, monkeypatch):
     assert "3 cases to go: the same command goes on" in " ".join(out.split())
 
 
+def test_a_reason_is_shown_with_the_line_that_locates_a_fault():
+    reason = "spmm<64> on the host: exit code 3\nspmark: block 0\nspmark: fault: race on out, mine.cu:32\n#0 in main"
+    assert run_command._shortened(reason) == "spmm<64> on the host: exit code 3\nspmark: fault: race on out, mine.cu:32"
+    assert run_command._shortened("expected this,\nfound that") == "expected this,"
+
+
 def test_a_bug_keeps_its_traceback(monkeypatch, sweep):
     def broken(*arguments, **named):
         raise KeyError("bug")
