@@ -107,7 +107,7 @@ format: .venv/.dev-$(EXTRA) ## write Python and CUDA files in the project's styl
 types: .venv/.dev-$(EXTRA) ## check the package's types: mypy, strict
 	@$(BIN)/python -m mypy -p spmark
 
-types-all: types ## check tests, scripts and examples, too, as .ci/run does: basedpyright takes a minute
+types-all: types ## check tests, scripts and examples, too, before a release: basedpyright takes a minute
 	@$(BIN)/basedpyright
 
 wheel: .venv/.made ## build the wheel into dist

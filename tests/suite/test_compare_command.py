@@ -51,7 +51,7 @@ def folder(runs, tmp_path):
 
 
 def invoke(*arguments):
-    return CliRunner().invoke(cli.app, [*map(str, arguments)])
+    return CliRunner(env={"COLUMNS": "160"}).invoke(cli.app, [*map(str, arguments)])
 
 
 def test_the_same_code_exits_with_0_and_says_what_it_would_have_seen(folder):
