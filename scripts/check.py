@@ -18,8 +18,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SECONDS = ROOT / "tests/seconds.tsv"
-BUDGET_S = 60.0
-"""CPU seconds of tests that are chosen by the change: about half a minute on two cores."""
+BUDGET_S = 30.0
+"""CPU seconds of tests that are chosen by the change: about a quarter of a minute on two cores."""
 PACKAGES = ("datasets", "impls", "report", "suite")
 CODE = (".cu", ".cuh", ".cpp", ".hpp", ".h")
 
