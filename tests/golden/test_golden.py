@@ -1,4 +1,4 @@
-"""The pipeline makes of the same inputs what it made before: a change of a line of these files is a change for users."""
+"""The pipeline makes of the same inputs what it made before: a change of these lines is a change for users."""
 
 from __future__ import annotations
 
