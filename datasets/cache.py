@@ -17,7 +17,7 @@ import platformdirs
 from filelock import FileLock
 
 from spmark.datasets.download import MIRROR, download, file_digest
-from spmark.datasets.npzfile import read_npz, write_npz
+from spmark.datasets.readers.npz import read_npz, write_npz
 from spmark.datasets.source import Args, Facts, RawMatrix
 from spmark.impls.core.errors import DatasetError, SpmarkError
 from spmark.impls.core.files import whole

@@ -13,7 +13,7 @@ from spmark.datasets.ceiling import check_shape
 from spmark.datasets.mirror import find_in_mirror
 from spmark.datasets.source import Facts, RawMatrix, Source
 from spmark.datasets.sources.table import find_source
-from spmark.datasets.sweep import MatrixSpec
+from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.errors import DatasetError, MatrixError
 from spmark.impls.core.operators import random_values
 from spmark.impls.core.problem import Csr

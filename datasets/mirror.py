@@ -6,7 +6,7 @@ import csv
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from spmark.datasets.npzfile import read_npz
+from spmark.datasets.readers.npz import read_npz
 from spmark.datasets.source import Facts, RawMatrix, Source
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.files import is_file

@@ -10,8 +10,8 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from spmark.datasets.archive import FETCH_AGAIN, unpacked_gzip
 from spmark.datasets.cache import Cache
+from spmark.datasets.readers.archive import FETCH_AGAIN, unpacked_gzip
 from spmark.impls.core.choices import none_of
 from spmark.impls.core.contracts import PublishedTable
 from spmark.impls.core.errors import DatasetError

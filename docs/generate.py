@@ -20,11 +20,11 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from pydantic import BaseModel
 
-from spmark.datasets.sweep import ImplementationSpec, MatrixSpec, Sweep
-from spmark.datasets.sweepfile import packaged_sweeps
+from spmark.datasets.sweep.model import ImplementationSpec, MatrixSpec, Sweep
+from spmark.datasets.sweep.reading import packaged_sweeps
 from spmark.impls.core.record import CandidateRow, Environment, Measurement, ProblemFacts, SearchFacts
 from spmark.impls.table import IMPLEMENTATIONS, create
-from spmark.suite.cli import app
+from spmark.suite.cli.main import app
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"

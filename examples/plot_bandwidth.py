@@ -14,10 +14,10 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 import spmark
-from spmark.report.derive.cases import choose_baseline, derive
+from spmark.report.analysis.cases import choose_baseline, derive
 from spmark.report.figures.plot import looks_of
 from spmark.report.figures.style import in_style
-from spmark.report.load.records import current
+from spmark.report.records import current
 
 
 @in_style

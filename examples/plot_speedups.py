@@ -12,9 +12,9 @@ import argparse
 from pathlib import Path
 
 import spmark
-from spmark.report.derive.cases import choose_baseline, derive
+from spmark.report.analysis.cases import choose_baseline, derive
 from spmark.report.figures.speedups import speedup_per_matrix
-from spmark.report.load.records import current
+from spmark.report.records import current
 
 
 def main() -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from spmark.report.derive.replay import summary
-from spmark.suite.replay import judged, replay
+from spmark.report.analysis.replay import summary
+from spmark.suite.study.replay import judged, replay
 
 
 def main() -> None:

@@ -15,9 +15,9 @@ from pathlib import Path
 import pandas as pd
 
 import spmark
-from spmark.datasets.sweep import MatrixSpec, Sweep
+from spmark.datasets.sweep.model import MatrixSpec, Sweep
 from spmark.report.tables.summary import short_table
-from spmark.suite.runner import run
+from spmark.suite.run.runner import run
 
 SWEEP = Sweep(
     schema=1,

@@ -20,14 +20,14 @@ from typing import TypeVar
 import pandas as pd
 from scipy.stats import kendalltau
 
-from spmark.datasets.sweep import Sweep, expand
+from spmark.datasets.sweep.model import Sweep, expand
 from spmark.impls.core.devicespec import DeviceKind
-from spmark.report.derive.cases import PROBLEM, derive, spent_s
-from spmark.report.derive.means import over_matrices
-from spmark.report.derive.statistics import mean_of
-from spmark.report.load.candidates import load_candidates, measured
-from spmark.report.load.records import current, load_records
-from spmark.report.tables.peers import over_best_other
+from spmark.report.analysis.cases import PROBLEM, derive, spent_s
+from spmark.report.analysis.means import over_matrices
+from spmark.report.analysis.statistics import mean_of
+from spmark.report.candidates import load_candidates, measured
+from spmark.report.records import current, load_records
+from spmark.report.tables.best_other import over_best_other
 
 _Rows = TypeVar("_Rows", pd.DataFrame, "pd.Series[float]")
 ROOT = Path(__file__).parents[1]
@@ -186,7 +186,7 @@ def agreement(seen: pd.DataFrame, proxies: str, kernels: str) -> pd.DataFrame:
     Parameters
     ----------
     seen : DataFrame
-        As `spmark.report.load.candidates.measured` gives it. Candidates of one launch are one.
+        As `spmark.report.candidates.measured` gives it. Candidates of one launch are one.
     proxies, kernels : str
         Labels of the two searches.
 

@@ -58,7 +58,7 @@ _GRACE_S = 20
 _RUN = """
 import os, sys
 os.sched_setaffinity(0, map(int, sys.argv.pop(1).split(",")))
-from spmark.suite.cli import main
+from spmark.suite.cli.main import main
 main()
 """
 
@@ -115,7 +115,7 @@ class Worker:
 
 
 def workers(gpus: Sequence[str], cores: Iterable[int], each: int = 1) -> list[Worker]:
-    """Make ``each`` workers a GPU, which take turns on it (`spmark.suite.turns`), and deal the cores out evenly.
+    """Make ``each`` workers a GPU, which take turns on it (`spmark.suite.run.gpu_lock`), and deal the cores out evenly.
 
     Raises
     ------
@@ -213,7 +213,7 @@ def _check(target: Path, parts: Sequence[Path]) -> None:
     SystemExit
         A file has another one of its name beside it, or candidates that are published apart are not here.
     """
-    from spmark.report.load.asset import absence, absent_candidates
+    from spmark.report.asset import absence, absent_candidates
 
     for name in (*_COMPRESSED, *_PLAIN):
         _standing(target, name)
@@ -247,7 +247,7 @@ def pack(reference: Path, out: Path, url: str | None = None, tag: str | None = N
     SystemExit
         There are no candidates, or files that the manifest names are not here.
     """
-    from spmark.report.load.asset import CANDIDATES, FILES, MANIFEST, CandidateAsset, PublishedFile, read_asset
+    from spmark.report.asset import CANDIDATES, FILES, MANIFEST, CandidateAsset, PublishedFile, read_asset
 
     manifest = reference / MANIFEST
     before = read_asset(manifest) if manifest.exists() else None
@@ -352,7 +352,7 @@ def _say(line: str) -> None:
 
 
 def _tasks(sweeps: Sequence[str], together: int = 1) -> list[Task]:
-    from spmark.datasets.sweep import Sweep
+    from spmark.datasets.sweep.model import Sweep
 
     tasks = []
     for name in sweeps:
@@ -368,7 +368,7 @@ def missing(sweeps: Sequence[str], reference: Path, together: int = 1, *, same_c
     A case of several sweeps is measured for the first of them alone. Matrices without any record come first. With
     ``same_code``, records of other code answer nothing.
     """
-    from spmark.datasets.sweep import Sweep, expand
+    from spmark.datasets.sweep.model import Sweep, expand
     from spmark.impls.core.devicespec import DeviceKind
     from spmark.impls.core.digest import implementation_version
     from spmark.impls.table import IMPLEMENTATIONS, package
@@ -404,7 +404,7 @@ def missing(sweeps: Sequence[str], reference: Path, together: int = 1, *, same_c
 
 
 def _packed(reference: Path, archive: Path) -> str:
-    from spmark.report.load.asset import MANIFEST, read_asset
+    from spmark.report.asset import MANIFEST, read_asset
 
     asset = read_asset(reference / MANIFEST)
     lines = [f"{archive}: {len(asset.files)} files, {asset.bytes:,} bytes, for the release {asset.tag}"]

@@ -16,11 +16,11 @@ from typing import Any
 import pandas as pd
 
 from spmark.impls.core.record import MatrixKind
-from spmark.report.derive.cases import derive, spent_s
-from spmark.report.derive.means import mean_speedups
-from spmark.report.derive.statistics import mean_of
-from spmark.report.load.records import current, load_records
-from spmark.report.tables.peers import over_best_other
+from spmark.report.analysis.cases import derive, spent_s
+from spmark.report.analysis.means import mean_speedups
+from spmark.report.analysis.statistics import mean_of
+from spmark.report.records import current, load_records
+from spmark.report.tables.best_other import over_best_other
 
 ROOT = Path(__file__).parents[1]
 _RECORDS = ROOT / "report/reference/h200"

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from spmark.impls.operator.api import sddmm as sddmm
     from spmark.impls.operator.api import spmm as spmm
     from spmark.impls.operator.compiled import CompiledOperator as CompiledOperator
-    from spmark.report.load.records import load_records as load_records
+    from spmark.report.records import load_records as load_records
 
 __version__ = version("spmark")
 _PLACES = {
     "CompiledOperator": "spmark.impls.operator.compiled",
-    "load_records": "spmark.report.load.records",
+    "load_records": "spmark.report.records",
     **dict.fromkeys(("compile", "load", "sddmm", "spmm"), "spmark.impls.operator.api"),
 }
 __all__ = ["CompiledOperator", "__version__", "compile", "load", "load_records", "sddmm", "spmm"]

@@ -18,7 +18,7 @@ import psutil
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import LoadedMatrix, load_matrix
-from spmark.datasets.sweep import Case
+from spmark.datasets.sweep.model import Case
 from spmark.impls.core.devicespec import BUSY, DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError, KernelFault, SpmarkError, UnsupportedError
 from spmark.impls.core.interfaces import Implementation, KeepsPlans, Plan
@@ -40,10 +40,10 @@ from spmark.impls.runtime.load import LoadMeter
 from spmark.impls.runtime.timing import Run, Stopping, Stopwatch, take_samples
 from spmark.impls.table import create
 from spmark.impls.tuning.cache import empty_cache
-from spmark.suite.options import Options
-from spmark.suite.rows import Checked, Failed, Loaded, Part, Planned, Result, Timed, candidate_rows, make_row
-from spmark.suite.turns import turn, turn_file
-from spmark.suite.wire import WAITING
+from spmark.suite.plan.options import Options
+from spmark.suite.run.gpu_lock import turn, turn_file
+from spmark.suite.run.messages import WAITING
+from spmark.suite.run.rows import Checked, Failed, Loaded, Part, Planned, Result, Timed, candidate_rows, make_row
 
 _log = logging.getLogger(__name__)
 _STOPPING = {
@@ -316,17 +316,17 @@ def track(cases: Sequence[Mapping[str, Any]], device: str = "auto") -> list[dict
     Parameters
     ----------
     cases : sequence of mappings
-        JSON, by the models of `spmark.suite.track`. They may grow; what a key means never changes.
+        JSON, by the models of `spmark.suite.asv.track`. They may grow; what a key means never changes.
     device : str
         As `spmark.impls.runtime.device.find` takes it.
 
     Returns
     -------
     list of dict
-        One JSON answer (`spmark.suite.track.Tracked`) each, in order. What this commit does not know or cannot run has
-        the status ``unsupported``.
+        One JSON answer (`spmark.suite.asv.track.Tracked`) each, in order. What this commit does not know or cannot
+        run has the status ``unsupported``.
     """
-    from spmark.suite.track import answer_all
+    from spmark.suite.asv.track import answer_all
 
     return answer_all(cases, device)
 

@@ -1,6 +1,6 @@
 """Candidates of published records, brought to their places: out of a file, from a release, or out of git's history.
 
-The manifest says what goes where (`spmark.report.load.asset`). Each file is checked before it takes its place, and
+The manifest says what goes where (`spmark.report.asset`). Each file is checked before it takes its place, and
 takes it whole, so that a fetch that was stopped goes on with the files that are missing.
 """
 
@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from spmark.datasets.archive import unpacked_files
 from spmark.datasets.cache import Cache
 from spmark.datasets.download import file_digest
+from spmark.datasets.readers.archive import unpacked_files
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.files import is_file, whole
-from spmark.report.load.asset import FETCH, HOME, MANIFEST, CandidateAsset, PublishedFile, read_asset
+from spmark.report.asset import FETCH, HOME, MANIFEST, CandidateAsset, PublishedFile, read_asset
 
 _GIT_LIMIT_S = 300
 _log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from spmark.datasets.sweep import Case, ImplementationSpec, MatrixSpec, Sweep, SweepOp, expand
+from spmark.datasets.sweep.model import Case, ImplementationSpec, MatrixSpec, Sweep, SweepOp, expand
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import SpmarkError
 from spmark.impls.core.interfaces import CHOOSING_PHASES, Config
@@ -18,9 +18,9 @@ from spmark.impls.core.problem import DType, Problem
 from spmark.impls.core.record import Measurement, Status
 from spmark.impls.core.stores import Stores
 from spmark.impls.table import BASELINES, PAID_BACK, composition_of, create, forecast_of
-from spmark.report.derive.statistics import break_even, median_interval
+from spmark.report.analysis.statistics import break_even, median_interval
 from spmark.suite.measure import floor_s
-from spmark.suite.roster import make, other_product
+from spmark.suite.plan.refusals import make, other_product
 
 NOT_MEASURED = "not measured"
 

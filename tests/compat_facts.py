@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.datasets.sweep import Sweep, expand
-from spmark.datasets.sweepfile import packaged_sweeps
+from spmark.datasets.sweep.model import Sweep, expand
+from spmark.datasets.sweep.reading import packaged_sweeps
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.core.unpack import ARCHIVES, unpacked
-from spmark.report.load.asset import HOME, absence, absent_candidates
+from spmark.report.asset import HOME, absence, absent_candidates
 from spmark.suite import measure
 
 ROOT = Path(__file__).parents[1]

@@ -26,7 +26,7 @@ def main() -> None:
     """Draw the site, open its first page, and keep what begins with the table of systems."""
     with tempfile.TemporaryDirectory() as folder:
         site = Path(folder) / "site"
-        program = "from spmark.suite.cli import main; main()"
+        program = "from spmark.suite.cli.main import main; main()"
         subprocess.run([sys.executable, "-c", program, "report", *RECORDS, "--out", site], cwd=ROOT, check=True)
         with browser(Path(folder) / "profile", SIZE[0]) as page:
             page.open(site / "index.html")

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
-from spmark.datasets.sweep import Case, Sweep, expand
+from spmark.datasets.sweep.model import Case, Sweep, expand
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import RecordError, SpmarkError
 from spmark.impls.core.problem import Problem
@@ -29,7 +29,7 @@ from spmark.impls.core.record import CandidateRow, EnvironmentRow, Measurement, 
 from spmark.impls.core.recordfile import read_rows, row_files
 from spmark.impls.kernels.direct_spmm import is_direct
 from spmark.impls.table import create
-from spmark.report.load.asset import absence, absent_candidates
+from spmark.report.asset import absence, absent_candidates
 
 Seen = frozenset[tuple[Any, ...]]
 """What a search saw or chose: names and values of each candidate."""

@@ -32,14 +32,14 @@ KERNELS_MAY = (CORE, "spmark.impls.formats", "spmark.impls.runtime")
 TUNING_MAY = (*KERNELS_MAY, "spmark.impls.kernels")
 IMPL_MAY = (*TUNING_MAY, "spmark.impls.tuning", "spmark.impls.study")
 # What a folder of the report may import of the others.
+LOAD = ("records", "asvfile", "candidates", "transfers", "asset", "parallel", "searching", "texts")
 REPORT = {
-    "load": (),
-    "derive": (),
-    "tables": ("load", "derive"),
-    "figures": ("derive", "tables"),
-    "claims": ("load", "derive", "tables"),
-    "page": ("load", "derive", "tables", "figures", "claims"),
-    "regressions": ("load", "derive"),
+    **{one: LOAD for one in LOAD},
+    "analysis": LOAD,
+    "tables": (*LOAD, "analysis"),
+    "figures": ("analysis", "tables"),
+    "claims": (*LOAD, "analysis", "tables"),
+    "site": (*LOAD, "analysis", "tables", "figures", "claims"),
 }
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     CORE: (),

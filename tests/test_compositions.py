@@ -14,7 +14,7 @@ from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.core.stores import Held, StoreKind, Stores
 from spmark.impls.runtime.device import find, shipped
 from spmark.impls.table import COMPOSITIONS, FORECASTS, IMPLEMENTATIONS, composition_of, create, forecast_of
-from spmark.suite.cards import read_card
+from spmark.suite.cli.cards import read_card
 
 H200 = shipped("nvidia-h200")
 ON_HOST = {"cpu", "host-simt"}

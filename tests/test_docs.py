@@ -15,11 +15,11 @@ import typer
 import yaml
 from scripts_by_name import load_script
 
-from spmark.datasets.sweep import ImplementationSpec, MatrixSpec, Sweep
-from spmark.datasets.sweepfile import packaged_sweeps
+from spmark.datasets.sweep.model import ImplementationSpec, MatrixSpec, Sweep
+from spmark.datasets.sweep.reading import packaged_sweeps
 from spmark.impls.core.record import Measurement
 from spmark.impls.table import IMPLEMENTATIONS
-from spmark.suite.cli import app
+from spmark.suite.cli.main import app
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(file for file in (ROOT / "docs").rglob("*.md") if file.name != "questions.md")

@@ -13,7 +13,7 @@ import pytest
 from candidate_records import FILES, NAMES, held
 from scripts_by_name import load_script
 
-from spmark.report.load.asset import CandidateAsset, read_asset
+from spmark.report.asset import CandidateAsset, read_asset
 from spmark.suite.published import fetch_published
 
 pytestmark = pytest.mark.full

@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 from scripts_by_name import load_script
 
-from spmark.datasets.sweep import Sweep
+from spmark.datasets.sweep.model import Sweep
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.operator import api
 from spmark.impls.operator.choose import device_of
 from spmark.impls.runtime.device import shipped
+from spmark.report.analysis.cases import derive
+from spmark.report.analysis.means import mean_speedups
 from spmark.report.claims.published import PAPERS, load_published
 from spmark.report.claims.scorecard import scorecard
 from spmark.report.claims.verdicts import ClaimKind, Verdict, totals
-from spmark.report.derive.cases import derive
-from spmark.report.derive.means import mean_speedups
-from spmark.report.load.records import current, load_records
-from spmark.report.load.transfers import load_transfers
-from spmark.report.page.transfers import moved_of
+from spmark.report.records import current, load_records
+from spmark.report.site.transfers import moved_of
+from spmark.report.transfers import load_transfers
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

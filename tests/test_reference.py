@@ -14,12 +14,12 @@ import pytest
 from candidate_records import held, write_manifest
 from scripts_by_name import load_script
 
-from spmark.datasets.sweep import Sweep, expand
+from spmark.datasets.sweep.model import Sweep, expand
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.recordfile import read_rows
 from spmark.impls.core.unpack import unpacked
-from spmark.suite.selection import select
+from spmark.suite.plan.filters import select
 
 pytestmark = pytest.mark.full
 

@@ -13,8 +13,8 @@ from scripts_by_name import load_script
 
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime.device import find
-from spmark.report.derive.cases import derive
-from spmark.report.load.records import current, load_records
+from spmark.report.analysis.cases import derive
+from spmark.report.records import current, load_records
 
 pytestmark = pytest.mark.full
 

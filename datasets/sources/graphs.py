@@ -15,10 +15,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.datasets.archive import FETCH_AGAIN, unpacked_gzip, unpacked_member
 from spmark.datasets.cache import Cache
-from spmark.datasets.edgelist import read_integers
-from spmark.datasets.mtxfile import read_mtx
+from spmark.datasets.readers.archive import FETCH_AGAIN, unpacked_gzip, unpacked_member
+from spmark.datasets.readers.edge_list import read_integers
+from spmark.datasets.readers.matrix_market import read_mtx
 from spmark.datasets.source import Args, Facts, RawMatrix, Source, csr_from_edges, known, only
 from spmark.datasets.sources.planetoid import read_graph
 from spmark.impls.core.errors import DatasetError

@@ -19,14 +19,14 @@ import pandas as pd
 
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.record import MatrixKind, Status
+from spmark.report.analysis.cases import PROBLEM, beside, derive, each_problem_once, medians, spent_s
+from spmark.report.analysis.means import over_matrices
+from spmark.report.analysis.statistics import NOTHING, Interval
+from spmark.report.analysis.tiles import published_agreement
+from spmark.report.analysis.transfers import Moved
 from spmark.report.claims.published import FACTS, RANGES, TRANSFERS, Claim, Measure, Statistic
 from spmark.report.claims.study import published_study
 from spmark.report.claims.transfers import moved_number
-from spmark.report.derive.cases import PROBLEM, beside, derive, each_problem_once, medians, spent_s
-from spmark.report.derive.means import over_matrices
-from spmark.report.derive.statistics import NOTHING, Interval
-from spmark.report.derive.tiles import published_agreement
-from spmark.report.derive.transfers import Moved
 
 _SPEEDUPS = (Statistic.GEOMEAN_SPEEDUP, Statistic.SPEEDUP_RANGE, Statistic.MIN_SPEEDUP, Statistic.MAX_SPEEDUP)
 _TIMED = (*_SPEEDUPS, Statistic.MEDIAN_MS, Statistic.MEAN_LOSS, Statistic.TIME_SPREAD)
@@ -77,7 +77,7 @@ class Records:
     """Records of one device, and the columns derived from them so far."""
 
     frame: pd.DataFrame
-    """As `spmark.report.load.records.current` gives it, of one device, best with rows for each sweep."""
+    """As `spmark.report.records.current` gives it, of one device, best with rows for each sweep."""
     moved: Moved | None = None
     """Studies of moved models beside the records: what they say does not depend on the device."""
     labels: set[str] = field(init=False)

@@ -68,7 +68,7 @@ class Statistic(StrEnum):
     PADDED_SHARE = "padded_share"
     """Stored elements that are padding, in per cent of all stored ones."""
     TILES = "tiles"
-    """How well a calibrated cost model predicts single tiles: ``metric`` (`spmark.report.derive.tiles`)."""
+    """How well a calibrated cost model predicts single tiles: ``metric`` (`spmark.report.analysis.tiles`)."""
     PREDICTION = "prediction"
     """How well a predictor does: ``metric`` of ``model`` in the paper's study (`spmark.report.claims.study`)."""
     TRANSFER_SPEEDUP = "transfer_speedup"
@@ -252,7 +252,7 @@ class ClaimTable(Frozen):
 
 
 class StudyTexts(Frozen):
-    """What the page of a study says of the paper (`spmark.report.page.study`)."""
+    """What the page of a study says of the paper (`spmark.report.site.study`)."""
 
     speed: str = ""
     """What the published ratios of speeds compare."""

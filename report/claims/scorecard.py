@@ -12,11 +12,11 @@ from typing import Any
 import pandas as pd
 
 from spmark.impls.core.devicespec import DeviceKind
+from spmark.report.analysis.transfers import Moved
 from spmark.report.claims.answers import Answer, Records, answer
 from spmark.report.claims.published import PAPERS, Claim, Published, load_published
 from spmark.report.claims.verdicts import NEUTRAL, WITHIN, ClaimKind, Verdict, elsewhere, groups, judge, kind_of, totals
-from spmark.report.derive.transfers import Moved
-from spmark.report.load.records import current
+from spmark.report.records import current
 from spmark.report.tables.table import Table
 
 _SAME = 5e-4
@@ -39,7 +39,7 @@ def scorecard(frame: pd.DataFrame, papers: Sequence[str] = PAPERS, moved: Moved 
     Parameters
     ----------
     frame : DataFrame
-        As `spmark.report.load.records.load_records` gives it, best with rows for each sweep; may be of several
+        As `spmark.report.records.load_records` gives it, best with rows for each sweep; may be of several
         devices, or empty.
     papers : sequence of str
         Out of `PAPERS`.

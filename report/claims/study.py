@@ -19,7 +19,7 @@ from spmark.impls.core.errors import RecordError
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.guard import reading
 from spmark.impls.core.plainjson import parse_model
-from spmark.report.derive.statistics import NOTHING, Interval, mean_of
+from spmark.report.analysis.statistics import NOTHING, Interval, mean_of
 
 STUDY = "study.json"
 """Name of the file in its folder."""

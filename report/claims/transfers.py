@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import pandas as pd
 
+from spmark.report.analysis.statistics import Interval, geometric_mean
+from spmark.report.analysis.transfers import PANEL, SIZES, Moved, panels_of
 from spmark.report.claims.published import Claim, Measure, Statistic
-from spmark.report.derive.statistics import Interval, geometric_mean
-from spmark.report.derive.transfers import PANEL, SIZES, Moved, panels_of
 
 DEFAULT: Final = "default"
 """Stands for the platform's default config, which speed-ups are over."""

@@ -37,9 +37,9 @@ from typing import Final
 
 import pandas as pd
 
+from spmark.report.analysis.statistics import Interval
 from spmark.report.claims.answers import Answer
 from spmark.report.claims.published import FACTS, RATIOS, Claim, Published, Statistic
-from spmark.report.derive.statistics import Interval
 
 WITHIN: Final = 0.15
 """Relative difference up to which a number is reproduced, and half-width up to which an interval may say so."""

@@ -10,8 +10,8 @@ from functools import partial
 
 import pandas as pd
 
-from spmark.report.derive.groups import panels_of
-from spmark.report.derive.tiles import published_agreement
+from spmark.report.analysis.groups import panels_of
+from spmark.report.analysis.tiles import published_agreement
 from spmark.report.figures.costmodel import cost_model, priced
 from spmark.report.figures.costs import break_even, search_time, searched
 from spmark.report.figures.memory import memory_per_matrix, memory_ratios
@@ -34,7 +34,7 @@ def draw_all(
     Parameters
     ----------
     derived : DataFrame
-        As `spmark.report.derive.cases.derive` gives it.
+        As `spmark.report.analysis.cases.derive` gives it.
     baseline : str or None
         What the speed-ups are over, for captions and axes.
     also : set of Form
@@ -64,7 +64,7 @@ def draw_searches(
     Parameters
     ----------
     seen : DataFrame
-        What searches measured, as `spmark.report.load.candidates.measured` gives it.
+        What searches measured, as `spmark.report.candidates.measured` gives it.
     derived : DataFrame
         ``device, label, implementation`` of the page's cases `with_results`, for the looks of labels.
     also : set of Form

@@ -13,8 +13,8 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from spmark.report.derive.cases import WIDE_MARK
-from spmark.report.derive.groups import ALL, panels_of
+from spmark.report.analysis.cases import WIDE_MARK
+from spmark.report.analysis.groups import ALL, panels_of
 from spmark.report.figures.findings import counted
 from spmark.report.figures.names import name_groups, names_in, text_in
 from spmark.report.figures.panels import axes_in, column, ratio_axis, shown_ends, whiskers

@@ -11,8 +11,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from spmark.report.derive.remember import remembered
-from spmark.report.derive.statistics import mean_of
+from spmark.report.analysis.remember import remembered
+from spmark.report.analysis.statistics import mean_of
 from spmark.report.figures.names import broken
 from spmark.report.figures.panels import grid, panel_room_in, value_ticks
 from spmark.report.figures.plot import Plot
@@ -93,7 +93,7 @@ def cost_model(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
     Parameters
     ----------
     derived : DataFrame
-        As `spmark.report.derive.cases.derive` gives it; `priced` of it must not be empty.
+        As `spmark.report.analysis.cases.derive` gives it; `priced` of it must not be empty.
     width_in : float
         Width of the figure in inches.
     """

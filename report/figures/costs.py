@@ -15,9 +15,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 from numpy.typing import NDArray
 
-from spmark.report.derive.cases import SPENT_PHASES, spent_s
-from spmark.report.derive.groups import in_panel_order, panels_of
-from spmark.report.derive.remember import remembered
+from spmark.report.analysis.cases import SPENT_PHASES, spent_s
+from spmark.report.analysis.groups import in_panel_order, panels_of
+from spmark.report.analysis.remember import remembered
 from spmark.report.figures.findings import NO_LEAD, Finding, common_cases, leading, said_seconds, sentence, too_few
 from spmark.report.figures.panels import grid, line_style, log_ticks, said, scattered, titled
 from spmark.report.figures.plot import Plot, looks_of, not_drawn
@@ -40,7 +40,7 @@ def search_time(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
     Parameters
     ----------
     derived : DataFrame
-        As `spmark.report.derive.cases.derive` gives it; `searched` of it must not be empty.
+        As `spmark.report.analysis.cases.derive` gives it; `searched` of it must not be empty.
     width_in : float
         Width of the figure in inches.
     """
@@ -113,7 +113,7 @@ def break_even(derived: pd.DataFrame, baseline: str, width_in: float = WIDTH_IN)
     Parameters
     ----------
     derived : DataFrame
-        As `spmark.report.derive.cases.derive` gives it.
+        As `spmark.report.analysis.cases.derive` gives it.
     baseline : str
         What a plan pays off against.
     width_in : float

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from spmark.report.derive.groups import panels_of
-from spmark.report.derive.means import over_matrices
-from spmark.report.derive.remember import remembered
-from spmark.report.derive.statistics import Interval, mean_of
+from spmark.report.analysis.groups import panels_of
+from spmark.report.analysis.means import over_matrices
+from spmark.report.analysis.remember import remembered
+from spmark.report.analysis.statistics import Interval, mean_of
 
 CASE = ("matrix", "width", "seed")
 _RATIO = "ratio"

@@ -8,10 +8,10 @@ from __future__ import annotations
 import pandas as pd
 
 from spmark.impls.core.record import Status
-from spmark.report.derive.cases import beside
-from spmark.report.derive.groups import MOST_POOLED, beside_baseline, groups_of, in_panel_order, panels_of
-from spmark.report.derive.remember import remembered
-from spmark.report.derive.statistics import mean_of
+from spmark.report.analysis.cases import beside
+from spmark.report.analysis.groups import MOST_POOLED, beside_baseline, groups_of, in_panel_order, panels_of
+from spmark.report.analysis.remember import remembered
+from spmark.report.analysis.statistics import mean_of
 from spmark.report.figures.bars import by_group, said_ratio, titled_panels, without_bars
 from spmark.report.figures.findings import leading
 from spmark.report.figures.panels import ratio_axis, sorted_curves, stacked, titled
@@ -26,7 +26,7 @@ def memory_ratios(derived: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     derived : DataFrame
-        As `spmark.report.derive.cases.derive` gives it.
+        As `spmark.report.analysis.cases.derive` gives it.
 
     Returns
     -------
@@ -47,7 +47,7 @@ def memory_per_matrix(derived: pd.DataFrame, baseline: str, width_in: float = WI
     Parameters
     ----------
     derived : DataFrame
-        As `spmark.report.derive.cases.derive` gives it; `memory_ratios` of it must not be empty.
+        As `spmark.report.analysis.cases.derive` gives it; `memory_ratios` of it must not be empty.
     baseline : str
         For captions and axes.
     width_in : float

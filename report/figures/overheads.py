@@ -13,9 +13,9 @@ import pandas as pd
 from matplotlib.ticker import FuncFormatter
 
 from spmark.impls.core.interfaces import PHASES
-from spmark.report.derive.cases import spent_s
-from spmark.report.derive.groups import in_panel_order, panels_of
-from spmark.report.derive.remember import remembered
+from spmark.report.analysis.cases import spent_s
+from spmark.report.analysis.groups import in_panel_order, panels_of
+from spmark.report.analysis.remember import remembered
 from spmark.report.figures.findings import Finding, leading, said_seconds
 from spmark.report.figures.names import broken
 from spmark.report.figures.panels import grid, log_ticks, panel_room_in
@@ -45,7 +45,7 @@ def built(derived: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     derived : DataFrame
-        As `spmark.report.derive.cases.derive` gives it.
+        As `spmark.report.analysis.cases.derive` gives it.
 
     Returns
     -------
@@ -73,7 +73,7 @@ def overhead_by_phase(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot
     Parameters
     ----------
     derived : DataFrame
-        As `spmark.report.derive.cases.derive` gives it; `built` of it must not be empty.
+        As `spmark.report.analysis.cases.derive` gives it; `built` of it must not be empty.
     width_in : float
         Width of the figure in inches.
     """

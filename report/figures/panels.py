@@ -16,7 +16,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from numpy.typing import ArrayLike, NDArray
 
-from spmark.report.derive.groups import panels_of
+from spmark.report.analysis.groups import panels_of
 from spmark.report.figures.layout import OnePass
 from spmark.report.figures.names import broken, text_in
 from spmark.report.figures.style import COLUMN_IN, DASHES, DPI, WIDTH_IN, Look

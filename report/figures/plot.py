@@ -18,7 +18,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
-from spmark.report.derive.remember import remembering
+from spmark.report.analysis.remember import remembering
 from spmark.report.figures.ruler import RememberingSVG
 from spmark.report.figures.style import COLUMN_IN, WIDTH_IN, Look, by_numbers, in_style, looks
 from spmark.report.tables.spreadsheet import csv_of

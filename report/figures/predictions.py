@@ -14,10 +14,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from spmark.report.derive.groups import in_panel_order, panels_of
-from spmark.report.derive.remember import remembered
-from spmark.report.derive.statistics import mean_of
-from spmark.report.derive.tiles import TileAgreement
+from spmark.report.analysis.groups import in_panel_order, panels_of
+from spmark.report.analysis.remember import remembered
+from spmark.report.analysis.statistics import mean_of
+from spmark.report.analysis.tiles import TileAgreement
 from spmark.report.figures.panels import grid, log_ticks, scattered, titled
 from spmark.report.figures.plot import Plot, looks_of, not_drawn
 from spmark.report.figures.style import WIDTH_IN, Look, in_style
@@ -40,7 +40,7 @@ def predicted(seen: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     seen : DataFrame
-        As `spmark.report.load.candidates.measured` gives it.
+        As `spmark.report.candidates.measured` gives it.
 
     Returns
     -------
@@ -104,9 +104,9 @@ def predicted_times(seen: pd.DataFrame, derived: pd.DataFrame, width_in: float =
     Parameters
     ----------
     seen : DataFrame
-        As `spmark.report.load.candidates.measured` gives it; `predicted` of it must not be empty.
+        As `spmark.report.candidates.measured` gives it; `predicted` of it must not be empty.
     derived : DataFrame
-        The cases that searched, as `spmark.report.derive.cases.derive` gives them, for the looks of labels.
+        The cases that searched, as `spmark.report.analysis.cases.derive` gives them, for the looks of labels.
     width_in : float
         Width of the figure in inches.
     """
@@ -132,9 +132,9 @@ def tiles_held_out(seen: pd.DataFrame, agreements: Sequence[TileAgreement]) -> p
     Parameters
     ----------
     seen : DataFrame
-        As `spmark.report.load.candidates.measured` gives it, of the system that the calibration belongs to.
+        As `spmark.report.candidates.measured` gives it, of the system that the calibration belongs to.
     agreements : sequence of TileAgreement
-        As `spmark.report.derive.tiles.published_agreement` gives them.
+        As `spmark.report.analysis.tiles.published_agreement` gives them.
 
     Returns
     -------

@@ -7,8 +7,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
-from spmark.report.derive.groups import in_panel_order, panels_of
-from spmark.report.derive.roof import (
+from spmark.report.analysis.groups import in_panel_order, panels_of
+from spmark.report.analysis.roof import (
     FROZEN_BYTES_PER_S,
     FROZEN_DEVICE,
     FROZEN_GATHER_BYTES_PER_S,
@@ -60,7 +60,7 @@ def frozen_roof(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
     Parameters
     ----------
     derived : DataFrame
-        As `spmark.report.derive.cases.derive` gives it, of `FROZEN_DEVICE`.
+        As `spmark.report.analysis.cases.derive` gives it, of `FROZEN_DEVICE`.
     width_in : float
         Width of the figure in inches.
     """
@@ -80,7 +80,7 @@ def measured_roof(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
     Parameters
     ----------
     derived : DataFrame
-        As `spmark.report.derive.cases.derive` gives it, of any device with measured rates.
+        As `spmark.report.analysis.cases.derive` gives it, of any device with measured rates.
     width_in : float
         Width of the figure in inches.
     """

@@ -14,8 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from spmark.impls.core.record import MatrixKind
-from spmark.report.derive.groups import in_panel_order
-from spmark.report.derive.remember import remembered
+from spmark.report.analysis.groups import in_panel_order
+from spmark.report.analysis.remember import remembered
 from spmark.report.figures.findings import leading, said_seconds
 from spmark.report.figures.names import broken
 from spmark.report.figures.panels import grid, line_style, panel_room_in, said, value_ticks, whiskers
@@ -37,7 +37,7 @@ def series_of(derived: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     derived : DataFrame
-        As `spmark.report.derive.cases.derive` gives it.
+        As `spmark.report.analysis.cases.derive` gives it.
 
     Returns
     -------
@@ -86,7 +86,7 @@ def time_over_series(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
     Parameters
     ----------
     derived : DataFrame
-        As `spmark.report.derive.cases.derive` gives it; `series_of` of it must not be empty.
+        As `spmark.report.analysis.cases.derive` gives it; `series_of` of it must not be empty.
     width_in : float
         Width of the figure in inches.
     """

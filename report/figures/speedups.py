@@ -15,8 +15,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from spmark.impls.core.record import MatrixKind
-from spmark.report.derive.cases import WIDE_MARK, WIDE_SPEEDUP
-from spmark.report.derive.groups import (
+from spmark.report.analysis.cases import WIDE_MARK, WIDE_SPEEDUP
+from spmark.report.analysis.groups import (
     ALL,
     MOST_GROUPS,
     MOST_POOLED,
@@ -27,8 +27,8 @@ from spmark.report.derive.groups import (
     panels_of,
     rivals_of,
 )
-from spmark.report.derive.means import MOSTLY, common_kinds, kinds, mean_speedups, mean_speedups_by_kind
-from spmark.report.derive.remember import remembered
+from spmark.report.analysis.means import MOSTLY, common_kinds, kinds, mean_speedups, mean_speedups_by_kind
+from spmark.report.analysis.remember import remembered
 from spmark.report.figures.bars import by_group, said_ratio, titled_panels, without_bars
 from spmark.report.figures.findings import at_widths, counted, leading, most_matrices
 from spmark.report.figures.names import broken, short_names
@@ -70,7 +70,7 @@ def speedup_per_matrix(derived: pd.DataFrame, baseline: str, width_in: float = W
     Parameters
     ----------
     derived : DataFrame
-        As `spmark.report.derive.cases.derive` gives it.
+        As `spmark.report.analysis.cases.derive` gives it.
     baseline : str
         What the speed-ups are over, for captions and axes.
     width_in : float

@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 import pandas as pd
 
-from spmark.report.derive.methods import SAID, MovedFigure, known_methods
-from spmark.report.derive.transfers import Moved, panels_of
+from spmark.report.analysis.methods import SAID, MovedFigure, known_methods
+from spmark.report.analysis.transfers import Moved, panels_of
 from spmark.report.figures.findings import counted, sentence
 
 SCORES = {"opa": "OPA", "tau": "tau"}

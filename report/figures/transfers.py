@@ -16,9 +16,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from spmark.report.derive.methods import SAID, Choice, MovedFigure, known_methods
-from spmark.report.derive.statistics import mean_of
-from spmark.report.derive.transfers import MISSING, PANEL, Moved, panels_of
+from spmark.report.analysis.methods import SAID, Choice, MovedFigure, known_methods
+from spmark.report.analysis.statistics import mean_of
+from spmark.report.analysis.transfers import MISSING, PANEL, Moved, panels_of
 from spmark.report.figures.bars import grouped_bars, without_bars
 from spmark.report.figures.findings import sentence
 from spmark.report.figures.names import name_groups, names_in

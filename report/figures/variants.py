@@ -9,10 +9,10 @@ from typing import Any
 
 import pandas as pd
 
-from spmark.report.derive.cases import SPENT_PHASES, beside, spent_s
-from spmark.report.derive.groups import ALL, MOST_POOLED, groups_of, in_panel_order
-from spmark.report.derive.means import over_matrices
-from spmark.report.derive.remember import remembered
+from spmark.report.analysis.cases import SPENT_PHASES, beside, spent_s
+from spmark.report.analysis.groups import ALL, MOST_POOLED, groups_of, in_panel_order
+from spmark.report.analysis.means import over_matrices
+from spmark.report.analysis.remember import remembered
 from spmark.report.figures.bars import by_group, said_ratio, titled_panels, without_bars
 from spmark.report.figures.findings import CASE, leading
 from spmark.report.figures.plot import Plot, looks_of, not_drawn
@@ -37,7 +37,7 @@ def variant_cases(derived: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     derived : DataFrame
-        As `spmark.report.derive.cases.derive` gives it.
+        As `spmark.report.analysis.cases.derive` gives it.
 
     Returns
     -------
@@ -108,7 +108,7 @@ def variant_ratios(derived: pd.DataFrame, ratio: str, width_in: float = WIDTH_IN
     Parameters
     ----------
     derived : DataFrame
-        As `spmark.report.derive.cases.derive` gives it; `drawable` must hold for it.
+        As `spmark.report.analysis.cases.derive` gives it; `drawable` must hold for it.
     ratio : str
         Out of `RATIOS`.
     width_in : float

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from spmark.report.derive.remember import remembered
+from spmark.report.analysis.remember import remembered
 
 HEADINGS = {
     "width": "J", "median_us": "median (µs)", "warm_us": "warm (µs)", "graph_us": "graph (µs)",

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from spmark.report.derive.cases import PROBLEM, spent_s
-from spmark.report.derive.statistics import mean_of
+from spmark.report.analysis.cases import PROBLEM, spent_s
+from spmark.report.analysis.statistics import mean_of
 from spmark.report.tables.table import Chapter, Table
 
 _SAMPLED, _EXHAUSTIVE, _RANKED, _PUBLISHED = "sampled", "exhaustive", "_rank", "paper"
@@ -30,7 +30,7 @@ def extrapolated(derived: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     derived : DataFrame
-        As `spmark.report.derive.cases.derive` gives it.
+        As `spmark.report.analysis.cases.derive` gives it.
 
     Returns
     -------

@@ -9,7 +9,7 @@ import pandas as pd
 
 from spmark.impls.core.interfaces import CHOOSING_PHASES, PHASES
 from spmark.impls.core.record import Status
-from spmark.report.derive.means import mean_speedups, mean_speedups_by_kind
+from spmark.report.analysis.means import mean_speedups, mean_speedups_by_kind
 from spmark.report.tables.table import Chapter, Table, first_line
 from spmark.report.tables.terms import TWIN, config_text
 

@@ -8,9 +8,9 @@ from typing import Any
 import pandas as pd
 
 from spmark.impls.core.record import Status
-from spmark.report.derive.cases import WIDE_MARK, WIDE_SPEEDUP, choose_baseline, derive
-from spmark.report.derive.means import MOSTLY, mean_speedups
-from spmark.report.load.records import current
+from spmark.report.analysis.cases import WIDE_MARK, WIDE_SPEEDUP, choose_baseline, derive
+from spmark.report.analysis.means import MOSTLY, mean_speedups
+from spmark.report.records import current
 from spmark.report.tables.cells import cell
 
 WIDE_LEGEND = (
@@ -25,9 +25,9 @@ def short_table(frame: pd.DataFrame, baseline: str | None = None) -> list[dict[s
     Parameters
     ----------
     frame : DataFrame
-        As `spmark.report.load.records.load_records` gives it.
+        As `spmark.report.records.load_records` gives it.
     baseline : str, optional
-        Chosen as `spmark.report.derive.cases.choose_baseline` does.
+        Chosen as `spmark.report.analysis.cases.choose_baseline` does.
 
     Returns
     -------

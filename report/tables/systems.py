@@ -7,12 +7,12 @@ from math import nan
 
 import pandas as pd
 
-from spmark.report.derive.cases import PROBLEM
-from spmark.report.derive.groups import panels_of
-from spmark.report.derive.means import over_matrices
-from spmark.report.derive.statistics import NOTHING
+from spmark.report.analysis.cases import PROBLEM
+from spmark.report.analysis.groups import panels_of
+from spmark.report.analysis.means import over_matrices
+from spmark.report.analysis.statistics import NOTHING
+from spmark.report.tables.best_other import over_best_other
 from spmark.report.tables.cells import heading
-from spmark.report.tables.peers import over_best_other
 from spmark.report.tables.table import Table
 from spmark.report.tables.terms import explained
 
@@ -26,7 +26,7 @@ def systems_table(derived: pd.DataFrame, baseline: str, systems: Mapping[str, st
     Parameters
     ----------
     derived : DataFrame
-        As `spmark.report.derive.cases.derive` gives it.
+        As `spmark.report.analysis.cases.derive` gives it.
     baseline : str
         What the speed-ups are over, for heading and note.
     systems : mapping of str to str

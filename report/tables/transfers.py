@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from spmark.report.derive.methods import SAID, Methods
-from spmark.report.derive.transfers import PANEL, SIZES, Moved
+from spmark.report.analysis.methods import SAID, Methods
+from spmark.report.analysis.transfers import PANEL, SIZES, Moved
 from spmark.report.tables.table import Table
 
 _WHERE = ["op", "source", "target", "machine"]
@@ -80,7 +80,7 @@ def cost_table(costs: pd.DataFrame, methods: Methods) -> Table:
     Parameters
     ----------
     costs : DataFrame
-        As `spmark.report.load.transfers.load_transfers` gives it.
+        As `spmark.report.transfers.load_transfers` gives it.
     methods : Methods
     """
     keys = ["method", "op", "source", "target", "what", "matrices", "configs", "cores", "machine"]

@@ -13,9 +13,9 @@ from typing import Any
 import pandas as pd
 
 from spmark.impls.core.record import MatrixKind
-from spmark.report.derive.cases import PROBLEM
-from spmark.report.derive.groups import beside_baseline, groups_of, in_panel_order, rivals_of
-from spmark.report.derive.statistics import mean_of
+from spmark.report.analysis.cases import PROBLEM
+from spmark.report.analysis.groups import beside_baseline, groups_of, in_panel_order, rivals_of
+from spmark.report.analysis.statistics import mean_of
 from spmark.report.tables.cells import number
 from spmark.report.tables.table import Table
 from spmark.report.tables.terms import TWIN
@@ -63,7 +63,7 @@ def winners(derived: pd.DataFrame, baseline: str) -> pd.DataFrame:
     Parameters
     ----------
     derived : DataFrame
-        As `spmark.report.derive.cases.derive` gives it.
+        As `spmark.report.analysis.cases.derive` gives it.
     baseline : str
         What the speed-ups are over. It is at 1 wherever another one has a speed-up, whatever became of its own record.
 
@@ -103,7 +103,7 @@ def winner_map(derived: pd.DataFrame, baseline: str, systems: Collection[str] = 
     Parameters
     ----------
     derived : DataFrame
-        As `spmark.report.derive.cases.derive` gives it.
+        As `spmark.report.analysis.cases.derive` gives it.
     baseline : str
         What the speed-ups are over, for the note.
     systems : collection of str

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from spmark.report.derive.statistics import median_interval
+from spmark.report.analysis.statistics import median_interval
 from spmark.suite.benchmarks import tracked
 
 COLUMNS = (

@@ -20,12 +20,12 @@ from spmark.impls.core.plainjson import parse_json
 from spmark.impls.core.plausible import read_candidates, read_measurements
 from spmark.impls.core.record import CandidateRow, Environment, EnvironmentRow, Flush, Measurement
 from spmark.impls.core.recordfile import read_rows, row_files
-from spmark.report.load.asset import absence, absent_candidates
-from spmark.report.load.records import record_files
+from spmark.report.asset import absence, absent_candidates
+from spmark.report.records import record_files
 from spmark.suite.asv.history import COLUMNS, Benchmark, result_row, swept
 from spmark.suite.asv.machine import machine_keys
+from spmark.suite.asv.track import of_record
 from spmark.suite.benchmarks import tracked
-from spmark.suite.track import of_record
 
 _RESULT_VERSION, _MACHINE_VERSION, _BENCHMARKS_VERSION = 2, 1, 2
 _log = logging.getLogger(__name__)

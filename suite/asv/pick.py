@@ -19,9 +19,9 @@ from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.record import Status
 from spmark.impls.table import IMPLEMENTATIONS
 from spmark.suite.asv.history import Benchmark, benchmarks_of
+from spmark.suite.asv.track import Tracked
 from spmark.suite.benchmarks import tracked
-from spmark.suite.roster import ELSEWHERE, refused, runs_elsewhere
-from spmark.suite.track import Tracked
+from spmark.suite.plan.refusals import ELSEWHERE, refused, runs_elsewhere
 
 Key = tuple[str, ...]
 """Of a question, as `tracked.questions` gives it: op, implementation, matrix, width and dtype of a run."""

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from spmark.impls.core.errors import DatasetError, RecordError
 from spmark.impls.table import BASELINES
-from spmark.report.load.records import load_records
-from spmark.report.page.compose import compose
-from spmark.report.page.site import write_site
+from spmark.report.records import load_records
+from spmark.report.site.compose import compose
+from spmark.report.site.site import write_site
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ SWEPT = (
 SWEPT_WIDTHS = (32, 128, 512)
 
 Answer = Mapping[str, Any]
-"""As `spmark.suite.track.Tracked` dumps it."""
+"""As `spmark.suite.asv.track.Tracked` dumps it."""
 Answers = Mapping[tuple[str, ...], Answer]
 """By op, implementation, matrix, width and dtype, by format and matrix, or by op, search and matrix."""
 

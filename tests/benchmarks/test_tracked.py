@@ -14,9 +14,9 @@ from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.core.record import PROTOCOL_VERSION
 from spmark.impls.runtime.device import shipped_calibration
 from spmark.impls.table import IMPLEMENTATIONS, create
+from spmark.suite.asv.track import Tracked
 from spmark.suite.benchmarks import tracked
 from spmark.suite.measure import track
-from spmark.suite.track import Tracked
 
 KEY = ("spmm", "gespmm", "planetoid/cora", "128", "float32")
 ARGS = ("gespmm", "planetoid/cora", 128, "float32")

@@ -10,8 +10,8 @@ from compat_facts import case_ids, read
 
 from spmark.impls.core import renamed_cases
 from spmark.impls.core.record import CandidateRow, Measurement, Status
-from spmark.report.regressions.spreadmodel import Trend
-from spmark.suite.resume import History, Key
+from spmark.report.analysis.spreadmodel import Trend
+from spmark.suite.plan.resume import History, Key
 
 pytestmark = pytest.mark.full
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from compat_facts import FROZEN, ROOT, read
 
-from spmark.datasets.sweep import Sweep
+from spmark.datasets.sweep.model import Sweep
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.record import CandidateRow, EnvironmentRow, Measurement
 from spmark.impls.core.recordfile import read_rows
@@ -22,14 +22,14 @@ from spmark.impls.liteform.study import measured
 from spmark.impls.liteform.study.labels import MatrixLabels
 from spmark.impls.lo_spmm.rank import RankModel
 from spmark.impls.lo_spmm.study import labels as lo_labels
+from spmark.report.analysis.spreadmodel import read_spread
+from spmark.report.analysis.tiles import read_agreement
+from spmark.report.asset import FETCH, HOME, MANIFEST, read_asset
 from spmark.report.claims.published import load_published
 from spmark.report.claims.study import read_study
-from spmark.report.derive.tiles import read_agreement
-from spmark.report.load.asset import FETCH, HOME, MANIFEST, read_asset
-from spmark.report.load.records import current, load_records
-from spmark.report.regressions.spreadmodel import read_spread
-from spmark.suite.provenance import RunRow
-from spmark.suite.reproduce import read_papers
+from spmark.report.records import current, load_records
+from spmark.suite.plan.papers import read_papers
+from spmark.suite.run.provenance import RunRow
 
 pytestmark = pytest.mark.full
 

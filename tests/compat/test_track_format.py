@@ -8,7 +8,7 @@ import pytest
 from compat_facts import QUESTIONS, read, track_shapes
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.suite import track as tracking
+from spmark.suite.asv import track as tracking
 
 FROZEN = read("track.json")
 

@@ -13,7 +13,7 @@ from scipy import sparse
 import spmark
 from spmark.datasets.cache import Cache
 from spmark.datasets.sources.table import SOURCES, find_source, source_names
-from spmark.datasets.sweep import MatrixSpec
+from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls import outside
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import DatasetError, SweepError

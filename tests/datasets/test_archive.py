@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from archives import tarred, zipped
 
-from spmark.datasets.archive import unpacked_files
+from spmark.datasets.readers.archive import unpacked_files
 from spmark.impls.core.errors import DatasetError
 
 FILES = {"a/x": b"first" * 300, "b/x": b"second" * 4000, "c/x": b"third"}

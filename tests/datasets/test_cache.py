@@ -15,7 +15,7 @@ from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
 from spmark.datasets.source import RawMatrix
 from spmark.datasets.sources.table import find_source
-from spmark.datasets.sweep import MatrixSpec
+from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.record import MatrixKind
 

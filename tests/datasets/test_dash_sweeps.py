@@ -10,7 +10,7 @@ from scripts_by_name import load_script
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
-from spmark.datasets.sweep import MatrixSpec, Sweep
+from spmark.datasets.sweep.model import MatrixSpec, Sweep
 
 
 def family(spec: MatrixSpec) -> str:

@@ -11,7 +11,7 @@ import pytest
 from scripts_by_name import load_script
 
 from spmark.datasets.mirror import read_manifest
-from spmark.datasets.sweepfile import packaged_lists, packaged_sweeps, read_list, read_sweep
+from spmark.datasets.sweep.reading import packaged_lists, packaged_sweeps, read_list, read_sweep
 from spmark.impls.table import CONTRACTS, find_contract
 
 

@@ -17,9 +17,9 @@ from scipy import sparse
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix, seeded_values
-from spmark.datasets.mtxfile import read_mtx
+from spmark.datasets.readers.matrix_market import read_mtx
 from spmark.datasets.source import csr_from_edges
-from spmark.datasets.sweep import MatrixSpec
+from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.errors import DatasetError, MatrixError
 from spmark.impls.core.operators import random_values
 from spmark.impls.core.record import MatrixKind
@@ -339,7 +339,7 @@ from pathlib import Path
 import numba, scipy.sparse
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
-from spmark.datasets.sweep import MatrixSpec
+from spmark.datasets.sweep.model import MatrixSpec
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 before = peak()
 csr = load_matrix(MatrixSpec(source="twin", name="reddit_twin"), Cache(Path(sys.argv[1])), 0).csr

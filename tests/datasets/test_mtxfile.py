@@ -14,7 +14,7 @@ from archives import tarred, zipped
 from scipy import io as scipy_io
 from scipy import sparse
 
-from spmark.datasets.mtxfile import read_mtx
+from spmark.datasets.readers.matrix_market import read_mtx
 from spmark.impls.core.errors import DatasetError, MatrixError
 from spmark.impls.core.record import MatrixKind
 
@@ -102,7 +102,7 @@ def test_a_user_reads_what_scipy_wrote(tmp_path):
     scipy_io.mmwrite(tmp_path / "mine.mtx", drawn(500, 90, 80))
     code = (
         "from pathlib import Path\n"
-        "from spmark.datasets.mtxfile import read_mtx\n"
+        "from spmark.datasets.readers.matrix_market import read_mtx\n"
         "print(read_mtx(Path('mine.mtx')).facts.nnz)"
     )
     out = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)

@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from spmark.datasets.load import load_matrix
-from spmark.datasets.sweep import MatrixSpec
+from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.errors import DatasetError, MatrixError
 from spmark.impls.core.problem import Csr
 

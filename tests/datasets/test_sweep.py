@@ -11,8 +11,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spmark.datasets.sweep import MatrixSpec, Sweep, expand
-from spmark.datasets.sweepfile import packaged_sweeps
+from spmark.datasets.sweep.model import MatrixSpec, Sweep, expand
+from spmark.datasets.sweep.reading import packaged_sweeps
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import SweepError
 from spmark.impls.core.problem import DType, Op
@@ -253,7 +253,7 @@ def test_packaged(name, cases):
 
 def test_importing_is_light():
     code = (
-        "import sys, spmark.datasets.load, spmark.datasets.sweepfile; "
+        "import sys, spmark.datasets.load, spmark.datasets.sweep.reading; "
         "print(sorted({'cupy', 'torch', 'dgl', 'numba', 'pandas'} & set(sys.modules)))"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

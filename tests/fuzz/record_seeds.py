@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.record import CandidateRow, Environment, EnvironmentRow, Measurement, ProblemFacts
 from spmark.impls.core.recordfile import read_rows, row_files
-from spmark.suite.provenance import RunRow
+from spmark.suite.run.provenance import RunRow
 
 REFERENCE = Path(__file__).parents[2] / "report" / "reference"
 SEPARATOR = b"\n%%\n"

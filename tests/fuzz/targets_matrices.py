@@ -31,7 +31,7 @@ from spmark.datasets.source import RawMatrix
 from spmark.datasets.sources.graphs import DglGraphs, Ogb, Snap
 from spmark.datasets.sources.planetoid import read_graph
 from spmark.datasets.statistics import statistics
-from spmark.datasets.sweep import MatrixSpec, Sweep, expand
+from spmark.datasets.sweep.model import MatrixSpec, Sweep, expand
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.problem import Csr

@@ -27,18 +27,18 @@ from spmark.impls.runtime import compile as compiling
 from spmark.impls.runtime.device import find
 from spmark.impls.stile.calibration import Calibration
 from spmark.impls.tuning.cache import PlanCache
+from spmark.report.analysis.spreadmodel import read_spread
+from spmark.report.analysis.tiles import read_agreement
+from spmark.report.asset import read_asset
+from spmark.report.candidates import load_candidates
 from spmark.report.claims.published import PAPERS, parse
 from spmark.report.claims.study import published_study, read_study
-from spmark.report.derive.tiles import read_agreement
-from spmark.report.load.asset import read_asset
-from spmark.report.load.candidates import load_candidates
-from spmark.report.load.records import current, load_records
-from spmark.report.regressions.spreadmodel import read_spread
+from spmark.report.records import current, load_records
 from spmark.suite.asv.machine import register
-from spmark.suite.provenance import read_batches
-from spmark.suite.recipe import recipe
-from spmark.suite.reproduce import read_papers
-from spmark.suite.resume import History
+from spmark.suite.plan.papers import read_papers
+from spmark.suite.plan.resume import History
+from spmark.suite.run.provenance import read_batches
+from spmark.suite.run.recipe import recipe
 
 ROOT = FOLDER.parents[1]
 

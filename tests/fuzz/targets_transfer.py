@@ -16,7 +16,7 @@ from spmark.impls.core.problem import DType, Op
 from spmark.impls.dash import tensorfile, weights
 from spmark.impls.study.collected import CollectedRow, SampledConfig
 from spmark.impls.table import find_platform
-from spmark.suite.commands.replay import ReplayRequest, replay_records
+from spmark.suite.study.replay_command import ReplayRequest, replay_records
 
 
 def _model_file() -> bytes:

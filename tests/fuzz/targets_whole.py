@@ -18,12 +18,12 @@ from fuzz.harness import Target
 from fuzz.shaken import shaken
 
 from spmark.suite.asv.importer import import_records
-from spmark.suite.commands.asv_import import import_into_asv
-from spmark.suite.commands.compare import CompareRequest, compare_records
-from spmark.suite.commands.provenance import show_provenance
-from spmark.suite.commands.replay import ReplayRequest, replay_records
-from spmark.suite.commands.report import draw
-from spmark.suite.commands.spread import fit_model, show_spread
+from spmark.suite.cli.asv_import import import_into_asv
+from spmark.suite.cli.compare import CompareRequest, compare_records
+from spmark.suite.cli.provenance import show_provenance
+from spmark.suite.cli.report import draw
+from spmark.suite.cli.spread import fit_model, show_spread
+from spmark.suite.study.replay_command import ReplayRequest, replay_records
 
 
 class UnprintableError(Exception):
@@ -119,7 +119,7 @@ def _whole_result() -> list[bytes]:
 
 def _loaded_seeds() -> list[bytes]:
     """Load what draws before the watch begins: matplotlib makes a folder for its settings when it is imported."""
-    importlib.import_module("spmark.report.page.site")
+    importlib.import_module("spmark.report.site.site")
     return seeds.whole()
 
 

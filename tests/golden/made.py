@@ -54,7 +54,7 @@ def plans() -> str:
 
 def records(device: str, folder: Path) -> str:
     """Run the small sweep, kill the run after some records, go on, and give the records without their times."""
-    from spmark.report.load.records import load_every_run
+    from spmark.report.records import load_every_run
 
     words = command("run", "smoke", "--device", device, *RUNS[device], "--out", folder)
     killed_after = 7 if device == "cpu" else 2

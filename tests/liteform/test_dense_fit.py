@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from spmark.impls.liteform.dense import LEAST_LOADS, MOST_READS, alone_of
-from spmark.report.derive.cases import derive
-from spmark.report.load.records import current, load_records
+from spmark.report.analysis.cases import derive
+from spmark.report.records import current, load_records
 
 RECORDS = Path(__file__).parents[2] / "report/reference/h200/liteform_dense_fit"
 SMS = 132

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from problems import banded, matrices, random_csr, run_checked
 
-from spmark.datasets.sweep import Sweep
+from spmark.datasets.sweep.model import Sweep
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.kernels.direct_spmm import usual_length
 from spmark.impls.liteform import dense

@@ -10,7 +10,7 @@ from problems import random_csr
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
-from spmark.datasets.sweep import Sweep
+from spmark.datasets.sweep.model import Sweep
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.lo_spmm.kernel import Tile, TileSchedule, UnrolledKernel

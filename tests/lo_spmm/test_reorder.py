@@ -8,7 +8,7 @@ from problems import matrices, random_csr
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
-from spmark.datasets.sweep import MatrixSpec
+from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.problem import Csr
 from spmark.impls.lo_spmm.features import count_tiles
 from spmark.impls.lo_spmm.reorder import Reordering, deal_empty_rows, deal_rows

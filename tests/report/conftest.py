@@ -32,13 +32,13 @@ from spmark.impls.core.record import (
 )
 from spmark.impls.core.recordfile import RecordFile
 from spmark.impls.core.transferfacts import TransferFact
+from spmark.report.analysis.cases import derive
+from spmark.report.analysis.methods import known_methods
+from spmark.report.analysis.transfers import Moved, derive_moved
+from spmark.report.candidates import load_candidates, measured
 from spmark.report.claims.study import RatioRow, ScoreRow, Study, StudySource
-from spmark.report.derive.cases import derive
-from spmark.report.derive.methods import known_methods
-from spmark.report.derive.transfers import Moved, derive_moved
-from spmark.report.load.candidates import load_candidates, measured
-from spmark.report.load.records import load_records
-from spmark.report.load.transfers import load_transfers
+from spmark.report.records import load_records
+from spmark.report.transfers import load_transfers
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from spmark.report.derive.cases import PROBLEM, derive, spent_s
-from spmark.report.derive.statistics import mean_of
-from spmark.report.load.records import current, load_records
-from spmark.report.load.transfers import load_transfers
+from spmark.report.analysis.cases import PROBLEM, derive, spent_s
+from spmark.report.analysis.statistics import mean_of
+from spmark.report.records import current, load_records
+from spmark.report.transfers import load_transfers
 
 pytestmark = pytest.mark.full
 

@@ -10,7 +10,7 @@ import pytest
 from spmark.impls.core.problem import Op
 from spmark.impls.dash.study.judging import Halves
 from spmark.impls.study.collected import CollectedRow, read_collected
-from spmark.report.derive.statistics import mean_of
+from spmark.report.analysis.statistics import mean_of
 
 pytestmark = pytest.mark.full
 

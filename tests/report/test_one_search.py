@@ -11,7 +11,7 @@ import pytest
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.record import Measurement, Status
 from spmark.impls.core.recordfile import read_rows
-from spmark.report.derive.statistics import mean_of
+from spmark.report.analysis.statistics import mean_of
 
 pytestmark = pytest.mark.full
 

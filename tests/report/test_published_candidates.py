@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from spmark.datasets.download import file_digest
-from spmark.report.load.asset import CANDIDATES, MANIFEST, read_asset
-from spmark.report.load.records import record_files
+from spmark.report.asset import CANDIDATES, MANIFEST, read_asset
+from spmark.report.records import record_files
 
 pytestmark = pytest.mark.full
 

@@ -9,7 +9,7 @@ import pytest
 import spmark.report
 from spmark.impls.core.record import Measurement
 from spmark.impls.core.recordfile import read_rows
-from spmark.report.load.records import record_files
+from spmark.report.records import record_files
 
 pytestmark = pytest.mark.full
 

@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from spmark.impls.core.errors import RecordError
-from spmark.report.page import site
-from spmark.suite import helpers
-from spmark.suite.commands import report as command
+from spmark.report.site import site
+from spmark.suite.cli import helpers
+from spmark.suite.cli import report as command
 
 pytestmark = pytest.mark.full
 

@@ -11,7 +11,7 @@ from problems import assert_same, matrices, random_csr
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
-from spmark.datasets.sweep import MatrixSpec
+from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.problem import Csr
 from spmark.impls.core.record import Orientation
 from spmark.impls.formats.hyb import Bucket, HybFormat, slots_of, widths_up_to

@@ -15,7 +15,7 @@ from problems import dense_operands, matrices, random_csr, run_checked
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
-from spmark.datasets.sweep import MatrixSpec
+from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import BuildError, DeviceError, UnsupportedError
 from spmark.impls.core.operators import reference

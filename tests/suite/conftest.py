@@ -15,8 +15,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 import suite_fakes
 
 from spmark.impls.runtime import device
-from spmark.suite import cli
-from spmark.suite.commands import run as run_command
+from spmark.suite.cli import main as cli
+from spmark.suite.cli import run as run_command
 
 
 @pytest.fixture

@@ -15,16 +15,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from spmark.datasets.sweep import Case, MatrixSpec
+from spmark.datasets.sweep.model import Case, MatrixSpec
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError, KernelFault
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.record import CandidateRow, Environment, MatrixKind, ProblemFacts
 from spmark.impls.table import IMPLEMENTATIONS
-from spmark.suite import resume, rows, runner
-from spmark.suite.options import Options
-from spmark.suite.rows import Loaded, Result, Timed, make_row
-from spmark.suite.wire import WAITING
+from spmark.suite.plan import resume
+from spmark.suite.plan.options import Options
+from spmark.suite.run import rows, runner
+from spmark.suite.run.messages import WAITING
+from spmark.suite.run.rows import Loaded, Result, Timed, make_row
 
 FACTORY = "suite_fakes:open_bench"
 TABLE = {

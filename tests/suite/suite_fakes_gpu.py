@@ -6,7 +6,7 @@ import cupy
 import suite_fakes
 
 from spmark.impls.runtime.lab import canary, open_lab
-from spmark.suite.rows import Result, Timed, make_row
+from spmark.suite.run.rows import Result, Timed, make_row
 
 KERNELS = r"""
 extern "C" __global__ void segfault() { *reinterpret_cast<volatile int*>(16) = 1; }

@@ -16,12 +16,12 @@ from spmark.impls.core.errors import RecordError
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.record import CandidateRow, Environment, EnvironmentRow, Measurement, Status
 from spmark.impls.core.recordfile import RecordFile
-from spmark.report.load.records import load_records
-from spmark.suite import cli
+from spmark.report.records import load_records
 from spmark.suite.asv import machine
 from spmark.suite.asv.history import COLUMNS
 from spmark.suite.asv.importer import import_records
 from spmark.suite.benchmarks import tracked
+from spmark.suite.cli import main as cli
 
 GPU = DeviceSpec(
     name="test-gpu", kind=DeviceKind.CUDA, arch="sm_90", num_sms=4, l2_bytes=1 << 20, memory_bytes=1 << 30,

@@ -19,13 +19,14 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime.device import find, shipped_calibration
 from spmark.impls.table import IMPLEMENTATIONS, create
-from spmark.suite import cli, roster
 from spmark.suite.asv import pick as picking
 from spmark.suite.asv.history import swept
 from spmark.suite.asv.pick import live, pick
 from spmark.suite.benchmarks import tracked
 from spmark.suite.benchmarks.tracked import REFUSED
-from spmark.suite.commands import asv_run
+from spmark.suite.cli import asv_run
+from spmark.suite.cli import main as cli
+from spmark.suite.plan import refusals as roster
 
 CPU_ONLY = ("scipy_cpu", "numba_cpu", "blas_cpu", "taco_cpu")
 

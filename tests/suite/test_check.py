@@ -12,7 +12,7 @@ from spmark.impls.core.problem import Op
 from spmark.impls.runtime.device import find
 from spmark.impls.table import name_of
 from spmark.suite.conformance import NonconformingError, Place, check_offsets
-from spmark.suite.roster import make
+from spmark.suite.plan.refusals import make
 
 pytestmark = pytest.mark.usefixtures(nothing_loaded.__name__)
 EXAMPLE = Path(__file__).parents[2] / "examples" / "mykernel" / "mykernel.py"

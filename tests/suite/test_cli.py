@@ -20,9 +20,12 @@ from spmark.impls.core.recordfile import FolderLock, read_rows
 from spmark.impls.runtime import device
 from spmark.impls.stile.calibration import calibration_for, published_a100
 from spmark.impls.stile.study.fitting import Agreement
-from spmark.report.load import records as load
-from spmark.suite import cli, cli_options, roster, runner
-from spmark.suite.commands import run as run_command
+from spmark.report import records as load
+from spmark.suite.cli import main as cli
+from spmark.suite.cli import options as cli_options
+from spmark.suite.cli import run as run_command
+from spmark.suite.plan import refusals as roster
+from spmark.suite.run import runner
 
 
 def test_the_package_is_the_program() -> None:
@@ -158,7 +161,7 @@ def test_a_bug_keeps_its_traceback(monkeypatch, sweep):
 
 
 def test_debug_shows_where_an_error_came_from(sweep):
-    script = "import logging, sys; from spmark.suite.cli import main; main()"
+    script = "import logging, sys; from spmark.suite.cli.main import main; main()"
     command = [sys.executable, "-c", script, "--debug", "run", "nosuch"]
     ended = subprocess.run(command, capture_output=True, text=True)
     assert "Traceback" in ended.stderr
@@ -194,7 +197,7 @@ def test_statuses_of_the_help_are_those_of_the_records():
 
 def test_help_answers_at_once_and_imports_nothing_heavy():
     script = (
-        "import sys\nfrom spmark.suite.cli import main\ntry:\n    main()\nexcept SystemExit as ended:\n"
+        "import sys\nfrom spmark.suite.cli.main import main\ntry:\n    main()\nexcept SystemExit as ended:\n"
         "    heavy = {'numpy', 'pandas', 'matplotlib', 'numba', 'scipy', 'cupy', 'torch'} & set(sys.modules)\n"
         "    sys.exit(f'imported {heavy}' if heavy else ended.code)\n"
     )
@@ -209,7 +212,7 @@ def test_help_answers_at_once_and_imports_nothing_heavy():
 
 def test_listings_have_a_row_for_everything(invoke):
     from spmark.datasets.sources.table import SOURCES
-    from spmark.datasets.sweepfile import packaged_sweeps
+    from spmark.datasets.sweep.reading import packaged_sweeps
     from spmark.impls.table import IMPLEMENTATIONS
 
     def names(what, key):
@@ -309,7 +312,7 @@ def test_a_real_sweep_from_the_shell(tmp_path):
     (tmp_path / "cache" / "devices").mkdir(parents=True)
     cpu = device.find("cpu")
     cpu.save(tmp_path / "cache" / "devices" / f"{cpu.name}.json")  # as after a calibration, which takes seconds
-    command = [sys.executable, "-c", "from spmark.suite.cli import main; main()", "run", path, "--device", "cpu"]
+    command = [sys.executable, "-c", "from spmark.suite.cli.main import main; main()", "run", path, "--device", "cpu"]
     ended = subprocess.run([*command, "--json"], capture_output=True, text=True, cwd=tmp_path, env=environment)
     assert ended.returncode == 0, ended.stderr
     (case,) = json.loads(ended.stdout)["cases"]

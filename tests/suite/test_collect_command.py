@@ -10,14 +10,14 @@ import pytest
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
-from spmark.datasets.sweep import MatrixSpec
+from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.problem import Csr, Op
 from spmark.impls.core.recordfile import read_rows
 from spmark.impls.spade_sim.platform import SpadePlatform
 from spmark.impls.study.collected import CollectedRow, SampledConfig, read_collected
 from spmark.impls.table import find_platform
-from spmark.suite import cli
+from spmark.suite.cli import main as cli
 
 SWEEP = """
 schema: 1

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.record import EnvironmentRow, Measurement
 from spmark.impls.core.recordfile import RecordFile, read_rows
-from spmark.suite import cli
+from spmark.suite.cli import main as cli
 
 AA = Path(__file__).parents[2] / "report" / "reference" / "aa" / "nvidia-h200" / "graphs_spmm"
 CASE = "spmm/ogb/ogbn-arxiv/J128/float32/gespmm/seed0"

@@ -9,12 +9,12 @@ import sys
 import pytest
 from outside_code import MINE, nothing_loaded, write_distribution
 
-from spmark.suite import completion
+from spmark.suite.cli import completion
 
 pytestmark = pytest.mark.usefixtures(nothing_loaded.__name__)
 SCRIPT = """
 import sys
-from spmark.suite.cli import main
+from spmark.suite.cli.main import main
 try:
     main()
 except SystemExit as ended:

@@ -5,11 +5,11 @@ from dataclasses import replace
 from suite_fakes import case
 
 from spmark.datasets.source import Facts
-from spmark.datasets.sweep import MatrixSpec
+from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.record import Orientation, ProblemFacts
-from spmark.suite.estimate import known_facts, memory_bytes
-from spmark.suite.resume import History
+from spmark.suite.plan.memory import known_facts, memory_bytes
+from spmark.suite.plan.resume import History
 
 
 def test_memory_is_csr_operands_and_result():
@@ -35,6 +35,6 @@ def test_a_transpose_swaps_rows_and_columns(monkeypatch):
         def facts(self, name):
             return Facts(2, 3, 4)
 
-    monkeypatch.setattr("spmark.suite.estimate.find_source", lambda name: Source())
+    monkeypatch.setattr("spmark.suite.plan.memory.find_source", lambda name: Source())
     spec = MatrixSpec(source="npz", name="x", orientation=Orientation.TRANSPOSED)
     assert known_facts(spec, History()) == Facts(3, 2, 4)

@@ -12,10 +12,9 @@ from machine_speed import usual_seconds
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.runtime.device import find
 from spmark.impls.table import IMPLEMENTATIONS, create
-from spmark.suite import cards, usable
-from spmark.suite.cards import read_card
-from spmark.suite.commands import doctor
-from spmark.suite.commands.doctor import Check
+from spmark.suite.cli import cards, doctor, usable
+from spmark.suite.cli.cards import read_card
+from spmark.suite.cli.doctor import Check
 
 
 @pytest.mark.parametrize("name", IMPLEMENTATIONS)
@@ -39,7 +38,7 @@ def test_what_a_source_does_not_state_is_imported(fakes):
 def test_a_list_answers_within_a_second_and_imports_nothing_heavy(what):
     heavy = {"numba", "scipy", "matplotlib", "pandas", "cupy", "torch"} - ({"scipy"} if what == "datasets" else set())
     script = (
-        "import sys\nfrom spmark.suite.cli import main\ntry:\n    main()\nexcept SystemExit as ended:\n"
+        "import sys\nfrom spmark.suite.cli.main import main\ntry:\n    main()\nexcept SystemExit as ended:\n"
         f"    imported = {heavy!r} & set(sys.modules)\n"
         "    sys.exit(f'imported {imported}' if imported else ended.code)\n"
     )
@@ -55,7 +54,7 @@ def test_a_list_answers_within_a_second_and_imports_nothing_heavy(what):
 def test_the_first_examination_compiles_no_loop_and_takes_five_seconds(tmp_path):
     """With empty caches, as in a fresh clone: compiling every loop takes half a minute."""
     caches = {"NUMBA_CACHE_DIR": str(tmp_path / "numba"), "SPMARK_CACHE": str(tmp_path / "cache")}
-    script = "from spmark.suite.cli import main; main()"
+    script = "from spmark.suite.cli.main import main; main()"
     seconds, ended = usual_seconds([sys.executable, "-c", script, "doctor", "--json"], env=os.environ | caches)
     assert ended.returncode == 0, ended.stderr
     assert not list((tmp_path / "numba").rglob("*.nb?"))

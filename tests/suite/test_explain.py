@@ -10,17 +10,17 @@ from typer.testing import CliRunner
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
-from spmark.datasets.sweep import MatrixSpec
+from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.errors import BuildError, RecordError
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.core.record import Environment, EnvironmentRow, MatrixKind, ProblemFacts
 from spmark.impls.core.recordfile import RecordFile
 from spmark.impls.runtime.device import shipped
 from spmark.impls.table import create, forecast_of
-from spmark.suite import cli
-from spmark.suite.options import Options
-from spmark.suite.provenance import RUNS, RunRow
-from spmark.suite.rows import Loaded, Planned, Timed, make_row
+from spmark.suite.cli import main as cli
+from spmark.suite.plan.options import Options
+from spmark.suite.run.provenance import RUNS, RunRow
+from spmark.suite.run.rows import Loaded, Planned, Timed, make_row
 from spmark.suite.tuned import cases_of
 
 H200 = shipped("nvidia-h200")

@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from spmark.impls.core.errors import SpmarkError
-from spmark.suite import helpers as module
-from spmark.suite.helpers import helpers
+from spmark.suite.cli import helpers as module
+from spmark.suite.cli.helpers import helpers
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_helpers_are_other_processes(two_cores):
 def test_the_process_that_imports_for_all_starts_when_it_is_told(at_once):
     script = (
         "from multiprocessing import forkserver\n"
-        "from spmark.suite import helpers as module\n"
+        "from spmark.suite.cli import helpers as module\n"
         "module.allowed_cores = lambda: [0, 1]\n"
         f"with module.helpers('json', at_once={at_once}):\n"
         "    print(forkserver._forkserver._forkserver_pid is not None)\n"

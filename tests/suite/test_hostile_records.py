@@ -18,18 +18,18 @@ from typer.testing import CliRunner
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.record import Status
 from spmark.impls.core.recordfile import RecordFile
-from spmark.report.load.records import load_records
-from spmark.report.page.site import write_report
-from spmark.suite import cli
+from spmark.report.records import load_records
+from spmark.report.site.site import write_report
 from spmark.suite.asv.importer import import_records
-from spmark.suite.cli_options import ExitCode
-from spmark.suite.commands.console import console, say, table, working
-from spmark.suite.commands.progress import Bar, Stages
-from spmark.suite.logs import Printable
-from spmark.suite.options import Options
-from spmark.suite.provenance import RUNS, RunRow, command_line, is_run, read_batches
-from spmark.suite.recipe import recipe
-from spmark.suite.resume import record_folder
+from spmark.suite.cli import main as cli
+from spmark.suite.cli.console import console, say, table, working
+from spmark.suite.cli.logs import Printable
+from spmark.suite.cli.options import ExitCode
+from spmark.suite.cli.progress import Bar, Stages
+from spmark.suite.plan.options import Options
+from spmark.suite.plan.resume import record_folder
+from spmark.suite.run.provenance import RUNS, RunRow, command_line, is_run, read_batches
+from spmark.suite.run.recipe import recipe
 
 OUT = ("../../../evil", "/tmp/spmark-evil/x", "..", "a/../../evil", "evil\nname", "\x1b[2Jevil")
 ESCAPES = "\x1b]0;title\x07\x1b[2J\r\u202e"

@@ -18,7 +18,7 @@ import pytest
 from suite_fakes import rmat_case
 
 from spmark.datasets.cache import Cache
-from spmark.datasets.sweep import MatrixSpec
+from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError, KernelFault, UnsupportedError
 from spmark.impls.core.interfaces import Built, Candidate, Search
@@ -27,9 +27,10 @@ from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.core.record import Flush, MatrixKind, Measurement, RefusedConfig, Status
 from spmark.impls.runtime.device import find
 from spmark.impls.table import IMPLEMENTATIONS
-from spmark.suite import measure, rows
+from spmark.suite import measure
 from spmark.suite.measure import Bench, floor_s
-from spmark.suite.options import Options
+from spmark.suite.plan.options import Options
+from spmark.suite.run import rows
 
 DEVICE = find("cpu")
 QUICK = Options(max_seconds=0.02)
@@ -350,11 +351,11 @@ import resource, sys
 from dataclasses import replace
 import numpy as np
 from spmark.datasets.cache import Cache
-from spmark.datasets.sweep import Case, MatrixSpec
+from spmark.datasets.sweep.model import Case, MatrixSpec
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.runtime.device import find
 from spmark.suite.measure import Bench
-from spmark.suite.options import Options
+from spmark.suite.plan.options import Options
 
 matrix = MatrixSpec(source="twin", name="reddit_twin")
 case = Case(Op.SPMM, matrix, 32, DType.FLOAT32, False, "numba_cpu", {}, "numba_cpu", 0, 600.0, None)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from suite_fakes import rmat_case
 
 from spmark.datasets.cache import Cache
-from spmark.datasets.sweep import MatrixSpec
+from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.devicespec import BUSY, DeviceKind, DeviceSpec
 from spmark.impls.core.errors import KernelFault
 from spmark.impls.core.interfaces import Built
@@ -26,9 +26,10 @@ from spmark.impls.core.tolerance import tolerance
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.timing import Run, Stopwatch
 from spmark.impls.table import IMPLEMENTATIONS
-from spmark.suite import measure, rows
+from spmark.suite import measure
 from spmark.suite.measure import Bench
-from spmark.suite.options import Options
+from spmark.suite.plan.options import Options
+from spmark.suite.run import rows
 
 DEVICE = find("cpu").model_copy(update={"read_bytes_per_s": 0.0, "fma_flops_per_s": 0.0})  # no time is implausible
 QUICK = Options(max_seconds=0.02)

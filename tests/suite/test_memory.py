@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spmark.suite.memory import oom_kills
+from spmark.suite.run.oom import oom_kills
 
 V1 = "4:memory:/outer/inner\n3:cpu,cpuacct:/\n0::/\n"
 

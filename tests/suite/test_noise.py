@@ -10,8 +10,8 @@ import pytest
 from spmark.impls.core.load import Load
 from spmark.impls.runtime import device
 from spmark.impls.stile.calibration import published_a100
-from spmark.suite.commands import calibrate as calibrate_command
-from spmark.suite.commands import run as run_command
+from spmark.suite.cli import calibrate as calibrate_command
+from spmark.suite.cli import run as run_command
 
 BUSY, IDLE = Load(2, 0.4, 3.0), Load(2, 1.9, 0.1)
 

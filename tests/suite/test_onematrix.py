@@ -11,13 +11,13 @@ from outside_code import MINE, nothing_loaded
 from scipy import sparse
 from scipy.io import mmwrite
 
-from spmark.datasets.sweep import expand
+from spmark.datasets.sweep.model import expand
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.record import Measurement
 from spmark.impls.core.recordfile import read_rows
 from spmark.impls.table import AUTO, BASELINES
-from spmark.suite.onematrix import OneMatrix
-from spmark.suite.provenance import RUNS, RunRow, is_run
+from spmark.suite.plan.onematrix import OneMatrix
+from spmark.suite.run.provenance import RUNS, RunRow, is_run
 
 pytestmark = pytest.mark.usefixtures(nothing_loaded.__name__)
 

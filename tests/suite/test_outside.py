@@ -8,13 +8,13 @@ import sys
 import pytest
 from outside_code import HALVED, MINE, nothing_loaded, write_distribution
 
-from spmark.datasets.sweep import Sweep
+from spmark.datasets.sweep.model import Sweep
 from spmark.impls import outside
 from spmark.impls.core.errors import SweepError
 from spmark.impls.core.record import Measurement
 from spmark.impls.core.recordfile import read_rows
-from spmark.suite.outside import with_files
-from spmark.suite.provenance import RUNS, RunRow
+from spmark.suite.plan.plugins import with_files
+from spmark.suite.run.provenance import RUNS, RunRow
 
 pytestmark = pytest.mark.usefixtures(nothing_loaded.__name__)
 SWEEP = """

@@ -14,11 +14,11 @@ from scipy import sparse
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
-from spmark.datasets.sweep import Sweep, expand
+from spmark.datasets.sweep.model import Sweep, expand
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import DatasetError, SweepError
-from spmark.suite.commands.show import matrix_spec
-from spmark.suite.provenance import sweep_data, sweep_digest
+from spmark.suite.cli.show import matrix_spec
+from spmark.suite.run.provenance import sweep_data, sweep_digest
 
 REST = "schema: 1\nname: own\nops: [spmm]\nwidths: [8]\nimplementations: [scipy_cpu]\n"
 
@@ -120,7 +120,7 @@ def test_a_sweep_of_files_runs_from_any_folder(write, tmp_path):
     command = [
         sys.executable,
         "-c",
-        "from spmark.suite.cli import main; main()",
+        "from spmark.suite.cli.main import main; main()",
         "run",
         path,
         "--device",

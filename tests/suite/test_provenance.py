@@ -16,17 +16,18 @@ import yaml
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
-from spmark.datasets.sweep import Sweep, expand
+from spmark.datasets.sweep.model import Sweep, expand
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.record import EnvironmentRow, Measurement
 from spmark.impls.core.recordfile import RecordFile, read_rows
 from spmark.impls.runtime import device
-from spmark.report.load.records import load_every_run
-from spmark.suite import cli, environment
-from spmark.suite.commands import run as run_command
-from spmark.suite.options import Options
-from spmark.suite.provenance import RUNS, RunRow, command_line, is_run, read_batches, sweep_data, sweep_digest
-from spmark.suite.recipe import recipe
+from spmark.report.records import load_every_run
+from spmark.suite import environment
+from spmark.suite.cli import main as cli
+from spmark.suite.cli import run as run_command
+from spmark.suite.plan.options import Options
+from spmark.suite.run.provenance import RUNS, RunRow, command_line, is_run, read_batches, sweep_data, sweep_digest
+from spmark.suite.run.recipe import recipe
 
 REFERENCE = Path(__file__).parents[2] / "report" / "reference" / "h200"
 REPEATED = REFERENCE.parent / "aa" / "nvidia-h200-protocol-1"
@@ -119,7 +120,7 @@ def test_the_script_is_one_that_a_shell_takes(sweep, tmp_path):
 
 def test_uncommitted_changes_are_told_with_their_digest(fakes, tmp_path, monkeypatch):
     facts = fakes.environment().model_copy(update={"commit": "ab" * 20 + "+"})
-    monkeypatch.setattr("spmark.suite.runner.changes_digest", lambda: "0123456789abcdef")
+    monkeypatch.setattr("spmark.suite.run.runner.changes_digest", lambda: "0123456789abcdef")
     fakes.run_cases([fakes.case()], tmp_path, facts)
     ((batch,),) = read_batches(tmp_path).values()
     made = recipe(batch, "tiny")

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 from spmark.datasets.cache import Cache
 from spmark.impls.core.errors import DatasetError, RecordError
-from spmark.suite import cli
 from spmark.suite import published as module
+from spmark.suite.cli import main as cli
 from spmark.suite.published import fetch_published
 
 pytestmark = pytest.mark.full

@@ -5,11 +5,11 @@ from functools import partial
 import pytest
 from typer.testing import CliRunner
 
-import spmark.report.page.site  # noqa: F401 - before the fakes: pydantic looks through all modules, and one of them raises
+import spmark.report.site.site  # noqa: F401 - before the fakes: pydantic looks through all modules, and one of them raises
 from spmark.impls.runtime import device
-from spmark.suite import cli
-from spmark.suite.commands import quickstart
-from spmark.suite.commands import run as run_command
+from spmark.suite.cli import main as cli
+from spmark.suite.cli import quickstart
+from spmark.suite.cli import run as run_command
 
 SWEEP = """
 schema: 1

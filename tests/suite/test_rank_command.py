@@ -18,9 +18,9 @@ from spmark.impls.lo_spmm.study.commands import LAYERS
 from spmark.impls.lo_spmm.study.compared import Compared
 from spmark.impls.lo_spmm.study.labels import TileLabels
 from spmark.impls.runtime.device import shipped_calibration
-from spmark.suite import cli
-from spmark.suite.commands import label
-from spmark.suite.commands.label import LabelRequest, measure_labels
+from spmark.suite.cli import main as cli
+from spmark.suite.study import label
+from spmark.suite.study.label import LabelRequest, measure_labels
 
 pytestmark = pytest.mark.full
 

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
-from spmark.datasets.sweep import MatrixSpec
+from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import RecordError, SweepError
 from spmark.impls.core.problem import DType, Op, Problem
@@ -26,9 +26,9 @@ from spmark.impls.core.record import CandidateRow, Environment, EnvironmentRow, 
 from spmark.impls.core.recordfile import RecordFile
 from spmark.impls.runtime.device import shipped_calibration
 from spmark.impls.table import cost_model, create
-from spmark.suite import cli
-from spmark.suite.provenance import RUNS, RunRow
-from spmark.suite.replay import RANDOM, RECORDED, Replayed, judged, replay
+from spmark.suite.cli import main as cli
+from spmark.suite.run.provenance import RUNS, RunRow
+from spmark.suite.study.replay import RANDOM, RECORDED, Replayed, judged, replay
 
 H200 = DeviceSpec.load(shipped_calibration("nvidia-h200"))
 ENVIRONMENT = Environment(device=H200, packages={}, cpu="c", cores=2, memory_bytes=1, system="s")

@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
-from spmark.datasets.sweep import MatrixSpec
+from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.study.collected import CollectedRow, SampledConfig
 from spmark.impls.table import PLATFORMS, cost_model, find_platform
-from spmark.suite import cli
-from spmark.suite.replay import replay
+from spmark.suite.cli import main as cli
+from spmark.suite.study.replay import replay
 
 SPEC = {"source": "rmat", "name": "small", "args": {"scale": 6, "edge_factor": 4}}
 MATRIX = load_matrix(MatrixSpec.model_validate(SPEC), Cache.default(), 0).csr

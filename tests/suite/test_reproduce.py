@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import spmark.report.page.site  # noqa: F401 - before the fakes: pydantic looks through all modules, and one of them raises
+import spmark.report.site.site  # noqa: F401 - before the fakes: pydantic looks through all modules, and one of them raises
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import DeviceError, SweepError
 from spmark.impls.core.record import Measurement
 from spmark.impls.core.recordfile import read_rows
 from spmark.impls.runtime import device
-from spmark.suite import cli, reproduce
-from spmark.suite.commands import reproduce as command
-from spmark.suite.provenance import RunRow, command_line
+from spmark.suite.cli import main as cli
+from spmark.suite.cli import reproduce as command
+from spmark.suite.plan import papers as reproduce
+from spmark.suite.run.provenance import RunRow, command_line
 
 PAPERS = ("dash", "liteform", "lo_spmm", "sparsetir", "stile")
 SWEEP = """

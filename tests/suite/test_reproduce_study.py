@@ -13,16 +13,16 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-import spmark.report.page.site  # noqa: F401 - before the fakes: pydantic looks through all modules, and one of them raises
-from spmark.datasets.sweep import Sweep
+import spmark.report.site.site  # noqa: F401 - before the fakes: pydantic looks through all modules, and one of them raises
+from spmark.datasets.sweep.model import Sweep
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.runtime import device
-from spmark.suite import cli
-from spmark.suite.commands import paperstudy, transfer
-from spmark.suite.commands import reproduce as command
-from spmark.suite.commands.label import parsed_shard
-from spmark.suite.reproduce import read_papers, seconds
+from spmark.suite.cli import main as cli
+from spmark.suite.cli import reproduce as command
+from spmark.suite.plan.papers import read_papers, seconds
+from spmark.suite.study import paperstudy, transfer
+from spmark.suite.study.label import parsed_shard
 
 SWEEP = """
 schema: 1

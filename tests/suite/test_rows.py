@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from spmark.datasets.sweep import Sweep, expand
+from spmark.datasets.sweep.model import Sweep, expand
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.interfaces import Search
 from spmark.impls.core.record import MatrixKind, ProblemFacts
 from spmark.impls.runtime.device import shipped
-from spmark.suite.rows import Checked, Loaded, Planned, Timed, make_row
+from spmark.suite.run.rows import Checked, Loaded, Planned, Timed, make_row
 
 SAMPLES = [1234567.891, 22.624, 0.032]
 FACTS = ProblemFacts(num_rows=4, num_cols=4, nnz=100, longest_row=3, flops=512, compulsory_bytes=100)

@@ -17,18 +17,19 @@ import psutil
 import pytest
 import yaml
 
-from spmark.datasets.sweep import MatrixSpec
-from spmark.datasets.sweepfile import checked_sweep
+from spmark.datasets.sweep.model import MatrixSpec
+from spmark.datasets.sweep.reading import checked_sweep
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import DeviceError, RecordError, SweepError
 from spmark.impls.core.problem import Op
 from spmark.impls.core.record import CandidateRow, EnvironmentRow, Flush, Measurement, Status
 from spmark.impls.core.recordfile import FolderLock, read_rows
-from spmark.suite import resume, runner, worker
-from spmark.suite.agenda import make_agenda
-from spmark.suite.options import Options
-from spmark.suite.provenance import RUNS, RunRow
-from spmark.suite.runner import Watcher
+from spmark.suite.plan import resume
+from spmark.suite.plan.options import Options
+from spmark.suite.plan.todo import make_agenda
+from spmark.suite.run import runner, worker
+from spmark.suite.run.provenance import RUNS, RunRow
+from spmark.suite.run.runner import Watcher
 
 
 @pytest.fixture

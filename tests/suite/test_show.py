@@ -11,8 +11,8 @@ import pytest
 from scipy import sparse
 
 from spmark.impls.core.errors import DatasetError
-from spmark.suite import cli
-from spmark.suite.commands.show import matrix_spec
+from spmark.suite.cli import main as cli
+from spmark.suite.cli.show import matrix_spec
 
 
 @pytest.fixture

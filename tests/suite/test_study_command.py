@@ -11,9 +11,9 @@ from collected_fakes import load, row_of, write_rows
 
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.transferfacts import TransferRun, read_transfers
-from spmark.suite import cli
-from spmark.suite.cli_options import ExitCode
-from spmark.suite.commands import transfer
+from spmark.suite.cli import main as cli
+from spmark.suite.cli.options import ExitCode
+from spmark.suite.study import transfer
 
 
 def run(*arguments: object, monkeypatch: pytest.MonkeyPatch) -> int:

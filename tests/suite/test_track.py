@@ -19,7 +19,7 @@ from spmark.impls.core.errors import (
 from spmark.impls.core.record import PROTOCOL_VERSION
 from spmark.impls.scipy_cpu.plan import ScipyCpu
 from spmark.suite import measure
-from spmark.suite import track as tracking
+from spmark.suite.asv import track as tracking
 
 RUN = {
     "what": "run", "op": "spmm", "source": "patterns", "matrix": "logsparse_64", "width": 8, "dtype": "float32",

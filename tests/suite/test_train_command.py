@@ -30,9 +30,9 @@ from spmark.impls.liteform.study.shards import Skipped
 from spmark.impls.liteform.study.tuning import COUNTED, ScheduleRow, TimedSchedule
 from spmark.impls.runtime.device import shipped_calibration
 from spmark.impls.study.shards import append_rows
-from spmark.suite import cli
-from spmark.suite.commands import label, train
-from spmark.suite.commands.label import LabelRequest, measure_labels
+from spmark.suite.cli import main as cli
+from spmark.suite.study import label, train
+from spmark.suite.study.label import LabelRequest, measure_labels
 
 pytestmark = pytest.mark.full
 

@@ -24,9 +24,9 @@ from spmark.impls.runtime.device import find
 from spmark.impls.table import cost_model, create, find_platform
 from spmark.impls.tuning.platform import ConfigSamples, raced
 from spmark.impls.tuning.race import Race
-from spmark.suite import cli
-from spmark.suite.commands import transfer
-from spmark.suite.commands.transfer import TransferRequest
+from spmark.suite.cli import main as cli
+from spmark.suite.study import transfer
+from spmark.suite.study.transfer import TransferRequest
 
 pytestmark = pytest.mark.full
 

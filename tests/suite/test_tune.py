@@ -17,7 +17,7 @@ from scipy import io, sparse
 from test_noise import BUSY, Meter
 from typer.testing import CliRunner
 
-from spmark.datasets.sweep import MatrixSpec
+from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.errors import DatasetError, DeviceError, SpmarkError, SweepError
 from spmark.impls.core.interfaces import PHASES
 from spmark.impls.core.problem import DType, Op, Problem
@@ -25,9 +25,11 @@ from spmark.impls.core.record import MatrixKind, Measurement, ProblemFacts, Stat
 from spmark.impls.runtime import device as devices
 from spmark.impls.runtime.device import shipped
 from spmark.impls.table import FORECASTS
-from spmark.suite import cli, runner, tuned
-from spmark.suite.commands import tune
-from spmark.suite.rows import Failed, Loaded, Planned, Timed, make_row
+from spmark.suite import tuned
+from spmark.suite.cli import main as cli
+from spmark.suite.cli import tune
+from spmark.suite.run import runner
+from spmark.suite.run.rows import Failed, Loaded, Planned, Timed, make_row
 from spmark.suite.tuned import NOT_MEASURED, cases_of, foresee, label_of, measured, ranked
 
 H200 = shipped("nvidia-h200")

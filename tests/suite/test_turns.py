@@ -20,8 +20,8 @@ from spmark.impls.core.operators import reference
 from spmark.impls.runtime.device import find
 from spmark.suite import measure
 from spmark.suite.measure import Bench
-from spmark.suite.options import Options
-from spmark.suite.turns import turn, turn_file
+from spmark.suite.plan.options import Options
+from spmark.suite.run.gpu_lock import turn, turn_file
 
 CASE = rmat_case("scipy_cpu", 6, 8)
 

@@ -19,9 +19,9 @@ import suite_fakes
 
 from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.record import Status
-from spmark.suite import worker as worker_module
-from spmark.suite.wire import Request, Setup
-from spmark.suite.worker import Interrupted, Worker
+from spmark.suite.run import worker as worker_module
+from spmark.suite.run.messages import Request, Setup
+from spmark.suite.run.worker import Interrupted, Worker
 
 
 @pytest.fixture
@@ -243,7 +243,7 @@ def test_a_child_that_is_stopped_while_it_is_loaded_dies_with_its_runner(fakes, 
 def test_without_the_kernel_a_thread_looks_for_the_runner(monkeypatch):
     """What other systems do, tried on this one: a process whose parent has gone ends its session."""
     script = (
-        "import os, sys, time\nfrom spmark.suite import tether\nsys.platform = 'other'\ntether._LOOK_S = 0.1\n"
+        "import os, sys, time\nfrom spmark.suite.run import tether\nsys.platform = 'other'\ntether._LOOK_S = 0.1\n"
         "tether.tie(os.getppid())\nprint(os.getpid(), flush=True)\ntime.sleep(60)\n"
     )
     parent = (

@@ -6,8 +6,8 @@ import pytest
 
 from spmark.impls.core.record import Status
 from spmark.impls.runtime.device import cuda_missing, find
-from spmark.suite.wire import Setup
-from spmark.suite.worker import Worker
+from spmark.suite.run.messages import Setup
+from spmark.suite.run.worker import Worker
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(cuda_missing() is not None, reason=str(cuda_missing()))]
 

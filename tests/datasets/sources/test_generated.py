@@ -9,7 +9,7 @@ from spmark.datasets.load import load_matrix
 from spmark.datasets.source import Facts
 from spmark.datasets.sources.dnn_layers import SHAPES, DnnLayers
 from spmark.datasets.sources.twin import TWINS, Law, draw, row_lengths
-from spmark.datasets.sweep import MatrixSpec
+from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.problem import Csr
 from spmark.impls.core.record import MatrixKind

@@ -17,7 +17,7 @@ from spmark.datasets.source import Facts, RawMatrix
 from spmark.datasets.sources.graphs import DglGraphs, Ogb, Planetoid, Snap, SuiteSparse
 from spmark.datasets.sources.planetoid import read_graph
 from spmark.datasets.statistics import statistics
-from spmark.datasets.sweep import MatrixSpec
+from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.errors import DatasetError, MatrixError
 from spmark.impls.core.record import MatrixKind, Orientation
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spmark.datasets.sweepfile import packaged_lists, read_list
+from spmark.datasets.sweep.reading import packaged_lists, read_list
 from spmark.impls.core.contracts import TrainingJob
 from spmark.impls.liteform.predictor import find, load
 from spmark.impls.liteform.schedule import ScheduleTable, table_for

@@ -12,7 +12,7 @@ from spmark.impls.core.record import Baseline, MatrixKind, ProblemFacts
 from spmark.report.claims.answers import Records, answer
 from spmark.report.claims.published import RANGES, Claim, Conditions, Measure, Statistic
 from spmark.report.claims.verdicts import judge
-from spmark.report.load.records import current, load_records
+from spmark.report.records import current, load_records
 
 MATRICES = {"layers": ("dnn_layers/*",)}
 

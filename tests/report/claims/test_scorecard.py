@@ -18,7 +18,7 @@ from spmark.impls.core.record import MatrixKind, ProblemFacts, SearchFacts, Stat
 from spmark.report.claims.published import PAPERS, load_published
 from spmark.report.claims.scorecard import COLUMNS, scorecard, scorecard_tables
 from spmark.report.claims.verdicts import ClaimKind, Verdict
-from spmark.report.load.records import current, load_records
+from spmark.report.records import current, load_records
 
 WIDTHS = (32, 64, 128, 256, 512)
 REFERENCE = Path(__file__).parents[3] / "report" / "reference" / "h200"

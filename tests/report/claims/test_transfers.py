@@ -14,14 +14,14 @@ from spmark.impls.core.errors import RecordError
 from spmark.impls.core.problem import Op
 from spmark.impls.core.transferfacts import TransferFact
 from spmark.impls.table import PLATFORMS
+from spmark.report.analysis.methods import known_methods
+from spmark.report.analysis.transfers import derive_moved
 from spmark.report.claims.published import PAPERS, TRANSFERS, load_published, parse
 from spmark.report.claims.scorecard import scorecard, scorecard_tables
 from spmark.report.claims.transfers import DEFAULT, known_metric
 from spmark.report.claims.verdicts import Verdict
-from spmark.report.derive.methods import known_methods
-from spmark.report.derive.transfers import derive_moved
-from spmark.report.load.records import load_records
-from spmark.report.load.transfers import load_transfers
+from spmark.report.records import load_records
+from spmark.report.transfers import load_transfers
 
 GAINS = 0.4 * np.random.default_rng(7).uniform(0.5, 1.5, 6)
 MEAN_GAIN = float(GAINS.mean())

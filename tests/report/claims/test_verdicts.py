@@ -10,12 +10,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from spmark.report.analysis.statistics import Interval
 from spmark.report.claims.answers import Answer
 from spmark.report.claims.published import PAPERS, Claim, Published, load_published
 from spmark.report.claims.scorecard import scorecard
 from spmark.report.claims.verdicts import ClaimKind, Verdict, groups, judge, kind_of, totals
-from spmark.report.derive.statistics import Interval
-from spmark.report.load.records import load_records
+from spmark.report.records import load_records
 
 STAND_IN = ("a stand-in",)
 SCORES = ("accuracy", "precision", "recall", "f1")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from spmark.impls.core.record import Baseline, MatrixKind, ProblemFacts, Status
-from spmark.report.derive.cases import derive
-from spmark.report.load.records import load_records
+from spmark.report.analysis.cases import derive
+from spmark.report.records import load_records
 
 # Own time and baseline's time in microseconds by label, matrix and J; 0 is a timeout.
 TIMES = {

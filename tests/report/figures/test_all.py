@@ -13,12 +13,12 @@ from drawn_bars import bars_of
 from matplotlib import image
 
 from spmark.impls.core.problem import DType
-from spmark.report.derive.cases import derive
-from spmark.report.derive.groups import MOST_GROUPS
+from spmark.report.analysis.cases import derive
+from spmark.report.analysis.groups import MOST_GROUPS
 from spmark.report.figures.all import draw_all
 from spmark.report.figures.plot import Form
 from spmark.report.figures.speedups import speedup_per_matrix
-from spmark.report.load.records import load_records
+from spmark.report.records import load_records
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_many_matrices_become_curves(derived_of):
 
 
 def test_drawing_needs_no_global_state():
-    code = "import sys, spmark.report.page.site; sys.exit('matplotlib.pyplot' in sys.modules)"
+    code = "import sys, spmark.report.site.site; sys.exit('matplotlib.pyplot' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 

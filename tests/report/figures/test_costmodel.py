@@ -7,10 +7,10 @@ import pytest
 from figure_texts import assert_readable
 
 from spmark.impls.core.record import ProblemFacts
-from spmark.report.derive.cases import derive
+from spmark.report.analysis.cases import derive
 from spmark.report.figures.costmodel import cost_model, cost_model_table, least, priced
 from spmark.report.figures.style import COLUMN_IN, WIDTH_IN
-from spmark.report.load.records import load_records
+from spmark.report.records import load_records
 
 # Cost and time by matrix and width.
 CASES = {

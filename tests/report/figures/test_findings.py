@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from spmark.report.derive.groups import beside_baseline
+from spmark.report.analysis.groups import beside_baseline
 from spmark.report.figures.findings import (
     NO_LEAD,
     Finding,

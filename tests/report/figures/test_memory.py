@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from spmark.impls.core.record import ProblemFacts
-from spmark.report.derive.cases import derive
+from spmark.report.analysis.cases import derive
 from spmark.report.figures.memory import memory_per_matrix, memory_ratios
-from spmark.report.load.records import load_records
+from spmark.report.records import load_records
 
 # (matrix, width): bytes of the baseline and of stile.
 BYTES = {("a", 32): (100, 200), ("a", 64): (100, 50), ("b", 32): (1000, 1500), ("b", 64): (0, 1500)}

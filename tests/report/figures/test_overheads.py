@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from spmark.report.derive.cases import derive
+from spmark.report.analysis.cases import derive
 from spmark.report.figures.overheads import TOTAL, built, overhead_by_phase
-from spmark.report.load.records import load_records
+from spmark.report.records import load_records
 
 PHASES = {32: {"features": 0.1, "search": 2.0, "convert": 1.0}, 64: {"features": 0.3, "search": 4.0, "upload": 0.5}}
 

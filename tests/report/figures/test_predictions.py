@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from figure_texts import assert_readable
 
-from spmark.report.derive.tiles import TileAgreement
+from spmark.report.analysis.tiles import TileAgreement
 from spmark.report.figures.predictions import agreement, predicted, predicted_times, tile_times, tiles_held_out
 from spmark.report.figures.style import COLUMN_IN, WIDTH_IN
 

@@ -12,11 +12,11 @@ from figure_texts import assert_readable
 
 from spmark.impls.core.problem import DType
 from spmark.impls.core.record import Baseline, MatrixKind, ProblemFacts, SearchFacts, Status
-from spmark.report.derive.cases import derive
+from spmark.report.analysis.cases import derive
 from spmark.report.figures import all as figures
 from spmark.report.figures.plot import MOST_SERIES
 from spmark.report.figures.style import COLUMN_IN, LOOKS, WIDTH_IN
-from spmark.report.load.records import load_records
+from spmark.report.records import load_records
 
 pytestmark = pytest.mark.full
 

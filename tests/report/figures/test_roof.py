@@ -9,11 +9,11 @@ import pytest
 from drawn_bars import bars_of
 
 from spmark.impls.core.problem import DType, Op
-from spmark.report.derive.cases import derive
+from spmark.report.analysis.cases import derive
 from spmark.report.figures.all import draw_all
 from spmark.report.figures.plot import render
 from spmark.report.figures.roof import frozen_roof, has_roof, measured_roof, roof_table
-from spmark.report.load.records import load_records
+from spmark.report.records import load_records
 
 
 @pytest.fixture

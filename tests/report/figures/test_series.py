@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from spmark.impls.core.record import MatrixKind
-from spmark.report.derive.cases import derive
+from spmark.report.analysis.cases import derive
 from spmark.report.figures.series import series_of, time_over_series
-from spmark.report.load.records import load_records
+from spmark.report.records import load_records
 
 
 def derived_of(records, write, names, kind=MatrixKind.SYNTHETIC):

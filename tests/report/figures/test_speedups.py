@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from spmark.impls.core.record import Baseline
-from spmark.report.derive.cases import derive
+from spmark.report.analysis.cases import derive
 from spmark.report.figures.speedups import speedup_over_size, speedup_per_matrix, speedup_per_width
-from spmark.report.load.records import load_records
+from spmark.report.records import load_records
 from spmark.report.tables.summary import short_table
 
 

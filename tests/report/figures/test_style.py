@@ -9,7 +9,7 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from spmark.impls.table import IMPLEMENTATIONS
-from spmark.report.derive.methods import known_methods
+from spmark.report.analysis.methods import known_methods
 from spmark.report.figures.style import DASHES, LEAST_CONTRAST, LOOKS, contrast, looks
 
 GPU = (

@@ -11,7 +11,7 @@ import pytest
 from figure_texts import assert_readable
 
 from spmark.impls.core.problem import Op
-from spmark.report.derive.methods import MovedFigure, known_methods
+from spmark.report.analysis.methods import MovedFigure, known_methods
 from spmark.report.figures.style import COLUMN_IN, WIDTH_IN
 from spmark.report.figures.transfers import (
     bars_of,

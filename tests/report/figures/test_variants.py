@@ -7,9 +7,9 @@ import math
 import pytest
 
 from spmark.impls.core.record import Baseline
-from spmark.report.derive.cases import derive
+from spmark.report.analysis.cases import derive
 from spmark.report.figures.variants import drawable, variant_cases, variants
-from spmark.report.load.records import load_records
+from spmark.report.records import load_records
 
 # Label, matrix: (time, time of the interleaved baseline, seconds of the search).
 CASES = {

@@ -9,8 +9,8 @@ from types import ModuleType
 import pytest
 
 from spmark.impls.core.record import Measurement, SearchFacts
-from spmark.report.derive.cases import derive
-from spmark.report.load.records import current, load_records
+from spmark.report.analysis.cases import derive
+from spmark.report.records import current, load_records
 from spmark.report.tables.extrapolated import COLUMNS, extrapolated, extrapolated_table
 
 

@@ -7,8 +7,8 @@ from math import inf, nan
 import pytest
 
 from spmark.impls.core.record import Baseline, Status
-from spmark.report.derive.cases import derive
-from spmark.report.load.records import load_records
+from spmark.report.analysis.cases import derive
+from spmark.report.records import load_records
 from spmark.report.tables.cells import heading
 from spmark.report.tables.results import (
     break_even_table,

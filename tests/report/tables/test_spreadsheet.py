@@ -7,7 +7,7 @@ import io
 import pandas as pd
 import pytest
 
-from spmark.report.page.site import write_report
+from spmark.report.site.site import write_report
 from spmark.report.tables.spreadsheet import csv_of
 
 

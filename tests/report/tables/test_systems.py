@@ -10,8 +10,8 @@ from types import ModuleType
 import pytest
 
 from spmark.impls.core.record import Baseline
-from spmark.report.derive.cases import derive
-from spmark.report.load.records import load_records
+from spmark.report.analysis.cases import derive
+from spmark.report.records import load_records
 from spmark.report.tables.systems import systems_table
 from spmark.report.tables.table import Table
 

@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 
 from spmark.impls.core.problem import Op
-from spmark.report.derive.methods import known_methods
-from spmark.report.load.transfers import load_transfers
+from spmark.report.analysis.methods import known_methods
 from spmark.report.tables.cells import heading
 from spmark.report.tables.transfers import compared_table, cost_table, gain_table, size_table
+from spmark.report.transfers import load_transfers
 
 MEAN_GAIN = float((0.4 * np.random.default_rng(7).uniform(0.5, 1.5, 6)).mean())
 METHODS = known_methods()

@@ -12,9 +12,9 @@ import pytest
 
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.record import Baseline
-from spmark.report.derive.cases import derive
-from spmark.report.derive.groups import MOST_GROUPS
-from spmark.report.load.records import load_records
+from spmark.report.analysis.cases import derive
+from spmark.report.analysis.groups import MOST_GROUPS
+from spmark.report.records import load_records
 from spmark.report.tables.winners import COLUMNS, place_of, winner_map, winners
 
 BASE = Baseline(implementation="cusparse_best", config={}, samples_us=[10.0] * 8)

@@ -11,7 +11,7 @@ from scipy import stats
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.stile.calibration import Calibration
 from spmark.impls.stile.study.fitting import Agreement, Fitted, Measured, fit_line, tiles_name
-from spmark.report.derive.tiles import read_agreement
+from spmark.report.analysis.tiles import read_agreement
 
 ROOT = Path(__file__).parents[3]
 

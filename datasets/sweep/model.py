@@ -1,0 +1,249 @@
+"""What a sweep asks for: matrices, widths, dtypes and implementations, which together make its cases.
+
+A sweep is a YAML file, which `spmark.datasets.sweep.reading` reads; `expand` turns it into cases that the suite runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from spmark.datasets.sources.table import FILES, source_names
+from spmark.impls.core.choices import near, none_of
+from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.files import at_home
+from spmark.impls.core.frozen import Frozen
+from spmark.impls.core.problem import DType, Op
+from spmark.impls.core.record import Orientation
+
+SCHEMA: Final = 1
+SweepOp = Literal["spmm", "sddmm", "sddmm_scaled"]
+Scalar = bool | int | float | str
+Width = Annotated[int, Field(ge=1, lt=2**31, strict=True)]
+
+
+class _Written(Frozen):
+    model_config = ConfigDict(populate_by_name=True)
+
+
+class MatrixSpec(_Written):
+    """One matrix of a sweep: enough to load it anywhere."""
+
+    source: str
+    """A name out of `spmark.datasets.sources.table.source_names`."""
+    name: str = Field(min_length=1)
+    """The matrix within its source: a name that the source holds, a formula, or a path."""
+    args: dict[str, Scalar] = {}
+    """Parameters of generators and readers; each source's docstring lists its own."""
+    orientation: Orientation = Orientation.A
+    """``A`` as the source stores it, ``AT`` its transpose."""
+    values: Literal["seeded", "stored"] = "seeded"
+    """Random values from the sweep's seed, or the values of the file."""
+    widths: tuple[Width, ...] = ()
+    """Widths J of this matrix where a layer fixes them; where empty, the sweep's widths."""
+    folder: str = ""
+    """Where a relative path begins: reading a sweep fills in the folder of the sweep's file. Ids do not include it."""
+
+    @property
+    def file(self) -> Path | None:
+        """The file that is read, where the source is one of the user's own files."""
+        if self.source not in FILES.values():
+            return None
+        return Path(self.folder) / at_home(str(self.args.get("path", self.name)))
+
+    @property
+    def id(self) -> str:
+        """``source/name``, with ``@AT`` for the transpose."""
+        return f"{self.source}/{self.name}" + ("" if self.orientation is Orientation.A else f"@{self.orientation}")
+
+    @field_validator("source")
+    @classmethod
+    def _source_exists(cls, source: str) -> str:
+        if source not in (known := source_names()):
+            raise ValueError(none_of("a source", source, known))
+        return source
+
+
+class ImplementationSpec(_Written):
+    """An implementation of a sweep, with the tunables that it pins."""
+
+    name: str = Field(min_length=1)
+    """A name, or a class in a Python file, ``./mine.py:MyKernel``, which only running the sweep imports."""
+    config: dict[str, Any] = {}
+    label: str = ""
+    """The name in legends; by default the implementation's."""
+    folder: str = ""
+    """Where the path of a file begins: reading a sweep fills in the folder of the sweep's file."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bare_name(cls, data: Any) -> Any:
+        data = {"name": data} if isinstance(data, str) else data
+        return {**data, "label": data.get("label") or data.get("name", "")} if isinstance(data, dict) else data
+
+
+def operator_of(op: SweepOp) -> tuple[Op, bool]:
+    """Give the operator that a sweep's word means, and whether SDDMM is scaled by A's values."""
+    return Op(op.partition("_")[0]), op == "sddmm_scaled"
+
+
+def _one_per_kind(baseline: Any) -> Any:
+    return (
+        {kind.value: baseline for kind in (DeviceKind.CUDA, DeviceKind.CPU)} if isinstance(baseline, str) else baseline
+    )
+
+
+class Sweep(_Written):
+    """A YAML sweep, checked. Made by `Sweep.load`."""
+
+    schema_version: Literal[1] = Field(alias="schema")
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+    """Folder of the records."""
+    title: str = ""
+    paper: str = ""
+    """Whose figure this reproduces, if any."""
+    figure: str = ""
+    ops: tuple[SweepOp, ...] = Field(min_length=1)
+    matrices: tuple[MatrixSpec, ...] = Field(min_length=1)
+    widths: tuple[Width, ...] = ()
+    """Widths J of every matrix without widths of its own."""
+    dtypes: tuple[DType, ...] = Field(default=(DType.FLOAT32,), min_length=1)
+    implementations: tuple[ImplementationSpec, ...] = Field(min_length=1)
+    baseline: Annotated[dict[DeviceKind, str], BeforeValidator(_one_per_kind)] = {}
+    """Implementation measured beside every case, by device kind; in YAML also one name for all kinds."""
+    seed: int = Field(default=0, ge=0, lt=2**63)
+    time_limit_s: float = Field(default=600.0, gt=0, allow_inf_nan=False)
+    """A case that takes longer is killed."""
+
+    @classmethod
+    def load(cls, path: str | Path, overrides: Sequence[str] = ()) -> Sweep:
+        """Read a sweep file.
+
+        Parameters
+        ----------
+        path : str or Path
+            A YAML file, or the bare name of a packaged sweep such as ``quickstart``.
+        overrides : sequence of str
+            ``key=value``, applied last; the value is YAML and keys may be dotted (``baseline.cpu=scipy_cpu``).
+
+        Raises
+        ------
+        SweepError
+            Names the file, the key, what was expected, what was found and which known name may have been meant.
+        """
+        from spmark.datasets.sweep.reading import read_sweep
+
+        return read_sweep(path, overrides)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for key, items in (("ops", self.ops), ("widths", self.widths), ("dtypes", self.dtypes)):
+            _refuse_twice(key, [str(item) for item in items])
+        _refuse_twice("matrices", [matrix.id for matrix in self.matrices])
+        _refuse_twice("implementations: labels", [entry.label for entry in self.implementations])
+        _refuse_twice("implementations: name and config", [_config_key(entry) for entry in self.implementations])
+        names = {entry.name for entry in self.implementations}
+        borrowed = [one.label for one in self.implementations if one.label in names and one.label != one.name]
+        if borrowed:
+            raise ValueError(
+                f"implementations: expected labels that name no other implementation here, found {borrowed[0]!r}"
+            )
+        bare = [matrix.id for matrix in self.matrices if not matrix.widths and not self.widths]
+        if bare:
+            raise ValueError(f"widths: expected at least one width J (for {bare[0]}, which states none), found none")
+        plain = [entry.name for entry in self.implementations if not entry.config]
+        for kind, name in self.baseline.items():
+            if name not in plain:
+                raise ValueError(
+                    f"baseline.{kind}: expected one of the sweep's implementations without config "
+                    f"({', '.join(plain) or 'there is none'}), found {name!r}; list it there, or name one of "
+                    f"these{near(name, plain)}"
+                )
+        return self
+
+
+@dataclass(frozen=True)
+class Case:
+    """One cell of a sweep: an operator on a matrix at a width and dtype, by one implementation."""
+
+    op: Op
+    matrix: MatrixSpec
+    width: int
+    dtype: DType
+    scaled: bool
+    implementation: str
+    config: Mapping[str, Any]
+    label: str
+    seed: int
+    time_limit_s: float
+    baseline: str | None
+    """Implementation, with its default config, that is measured in the same process; None for no baseline."""
+
+    @property
+    def case_id(self) -> str:
+        """Readable key, such as ``spmm/ogb/ogbn-arxiv/J128/float32/cusparse_best/seed0``.
+
+        A digest of config, matrix arguments and values follows where any of these is not the default.
+        """
+        op = f"{self.op}-scaled" if self.scaled else str(self.op)
+        key = f"{op}/{self.matrix.id}/J{self.width}/{self.dtype}/{self.implementation}/seed{self.seed}"
+        if not self.config and not self.matrix.args and self.matrix.values == "seeded":
+            return key
+        rest = json.dumps([dict(self.config), self.matrix.args, self.matrix.values], sort_keys=True, default=str)
+        return f"{key}#{hashlib.sha256(rest.encode()).hexdigest()[:8]}"
+
+
+def expand(sweep: Sweep, device_kind: DeviceKind) -> list[Case]:
+    """List a sweep's cases on a kind of device.
+
+    Returns
+    -------
+    list of Case
+        By matrix, op, dtype, width, implementation, so that cases of one problem stand together, the baseline's own
+        case first. On a kind of device for which the sweep names no baseline, cases have none.
+    """
+    baseline = sweep.baseline.get(device_kind)
+    entries = sorted(sweep.implementations, key=lambda entry: bool(entry.config) or entry.name != baseline)
+    return [
+        Case(
+            op=op,
+            matrix=matrix,
+            width=width,
+            dtype=dtype,
+            scaled=scaled,
+            implementation=entry.name,
+            config=entry.config,
+            label=entry.label,
+            seed=sweep.seed,
+            time_limit_s=sweep.time_limit_s,
+            baseline=baseline,
+        )
+        for matrix, op, scaled, dtype, width in _problems(sweep)
+        for entry in entries
+    ]
+
+
+def _problems(sweep: Sweep) -> Iterator[tuple[MatrixSpec, Op, bool, DType, int]]:
+    for matrix in sweep.matrices:
+        for op in sweep.ops:
+            for dtype in sweep.dtypes:
+                for width in matrix.widths or sweep.widths:
+                    yield matrix, *operator_of(op), dtype, width
+
+
+def _config_key(entry: ImplementationSpec) -> str:
+    return f"{entry.name} {json.dumps(entry.config, sort_keys=True, default=str)}"
+
+
+def _refuse_twice(key: str, items: Sequence[str]) -> None:
+    seen: set[str] = set()
+    for item in items:
+        if item in seen:
+            raise ValueError(f"{key}: expected each once, found {item} more than once")
+        seen.add(item)

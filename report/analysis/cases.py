@@ -1,0 +1,234 @@
+"""Columns that follow from the facts of one device's records: medians, speed-ups, shares of floors, build costs.
+
+A speed-up is a ratio within one run: a row's own interleaved baseline samples are used where they are of the chosen
+baseline. Otherwise the baseline's own record of the same problem is used, if a like machine has measured it.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from math import isnan, nan
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.interfaces import CHOOSING_PHASES
+from spmark.impls.core.load import Load
+from spmark.impls.core.record import Environment, Status
+from spmark.report.analysis.statistics import Interval, break_even, floor_us, median_interval, ratio_intervals
+
+WIDE = 0.02
+"""Relative half-width from which a median's interval is flagged: twice what sampling aims at."""
+WIDE_SPEEDUP = 0.10
+"""Relative half-width from which the interval of a case's speed-up is wide: runs of one code may differ by as much."""
+WIDE_MARK = "~"
+"""Stands over a bar, and behind a number, whose cases have wide intervals."""
+SPENT_PHASES = (*CHOOSING_PHASES, "compile")
+"""What a search costs until its first run: uploading is left out, since every plan uploads."""
+PROBLEM = ("op", "dtype", "matrix", "width", "seed")
+"""Columns that rows must share to be compared."""
+Columns = dict[str, pd.Series]
+
+
+def choose_baseline(frame: pd.DataFrame, wanted: str | None = None) -> str | None:
+    """Give the baseline of one device's records.
+
+    Returns
+    -------
+    str or None
+        ``wanted`` where records are of it or name it; else the implementation that most rows name as their baseline
+        (the first by name of several); None where no row names any.
+    """
+    named = Counter(name for name in frame["baseline_implementation"] if name)
+    if wanted and (wanted in named or _is_baseline(frame, wanted).any()):
+        return wanted
+    return min(named, key=lambda name: (-named[name], name), default=None)
+
+
+def baseline_names(frame: pd.DataFrame) -> list[str]:
+    """List the names that can be a baseline: labels, implementations and baselines that rows name."""
+    names = set(frame["label"]) | set(frame["implementation"]) | set(frame["baseline_implementation"])
+    return sorted(names - {""})
+
+
+def derive(frame: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
+    """Add derived columns to the records of one device.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        As `spmark.report.records.current` gives it, of one device.
+    baseline : str or None
+        An implementation, or the label of one config; None leaves speed-ups and break-even counts unknown.
+
+    Returns
+    -------
+    DataFrame
+        The frame with further columns. Unknown numbers are NaN, and so is every time of a case that is not ok.
+
+        - ``matrix_kind``, also where a case was refused before its matrix was loaded, if another row of the matrix
+          has the kind.
+        - ``is_baseline``; ``median_us``, ``speedup`` and their ``_low`` and ``_high``; ``speedup_from``
+          (``interleaved``, ``common``, ``record``, ``itself`` or empty); ``baseline_us``; ``warm_us``, ``graph_us``,
+          ``samples``. ``common``: another baseline was interleaved with the case and with the baseline's record, whose
+          samples are scaled by its two medians, so that the drift between the two moments cancels; the interval leaves
+          out the spread of these two medians. ``record``: the baseline's record is of a like machine, with the same
+          driver and CUDA, and of a CPU with as many cores; a record of another machine counts as none.
+        - ``gflops_per_s``; ``bytes_share`` and ``flops_share`` (floor over median).
+        - ``wide``, whether the speed-up's interval reaches more than `WIDE_SPEEDUP` to either side; ``taken_cores``,
+          the host's cores that other processes took; ``flags``.
+        - ``padding``; ``build_s``, ``choosing_s``, ``break_even_runs``, ``break_even_runs_with_compile``.
+    """
+    itself = _is_baseline(frame, baseline) if baseline else pd.Series(False, frame.index)
+    nothing = pd.Series([np.empty(0)] * len(frame), frame.index, object)
+    samples = frame["samples_us"].where(frame["status"] == Status.OK.value, nothing)
+    count = samples.map(len).astype(int)
+    own, drift, alike = _own_record(frame, itself & (count > 0))
+    interleaved = (frame["baseline_implementation"] == baseline) & (frame["baseline_samples_us"].map(len) > 0)
+    sources = [count == 0, itself, interleaved, drift.notna(), alike]
+    source = pd.Series(np.select(sources, ["", "itself", "interleaved", "common", "record"], ""), frame.index, object)
+    scaled = (own["samples_us"] * drift).where(drift.notna(), own["samples_us"])
+    against = scaled.mask(interleaved, frame["baseline_samples_us"]).mask(itself, samples)
+    against = against.where(source != "", nothing)
+    median = _intervals("median_us", map(median_interval, samples), frame.index)
+    speedup = _intervals("speedup", ratio_intervals(against.mask(itself, nothing), samples), frame.index)
+    median_us, baseline_us = median["median_us"], medians(against)
+    shares = {
+        name: pd.Series(list(map(floor_us, frame[amount], frame[rate])), frame.index, float) / median_us
+        for name, amount, rate in (
+            ("bytes_share", "compulsory_bytes", "copy_bytes_per_s"), ("flops_share", "flops", "flops_per_s"),
+        )
+    }  # fmt: skip
+    loads = list(map(_load, frame["facts"], frame["free_cores"]))
+    return frame.assign(
+        is_baseline=itself,
+        matrix_kind=_known_kinds(frame),
+        samples=count,
+        **median,
+        warm_us=medians(frame["warm_samples_us"]),
+        graph_us=medians(frame["graph_samples_us"]),
+        baseline_us=baseline_us,
+        **(speedup | {"speedup": speedup["speedup"].mask(itself & (count > 0), 1.0)}),
+        speedup_from=source,
+        wide=_half_width(speedup, "speedup") > WIDE_SPEEDUP,
+        taken_cores=[load.taken_cores for load in loads],
+        gflops_per_s=frame["flops"] / median_us * 1e-3,
+        **shares,
+        padding=(frame["stored"] / frame["nnz"] - 1).where((frame["stored"] > 0) & (frame["nnz"] > 0)).astype(float),
+        **_building(frame["phases_s"], own["phases_s"].where(alike), median_us.mask(itself), baseline_us),
+        flags=list(map(_flags, frame["throttled"], _half_width(median, "median_us"), loads)),
+    )
+
+
+def _own_record(
+    frame: pd.DataFrame, of_baseline: pd.Series[bool]
+) -> tuple[pd.DataFrame, pd.Series[float], pd.Series[bool]]:
+    """Give what each row's problem has in the baseline's record, and how that record's machine compares.
+
+    The second is how much slower the machine was in the row: the median of the baseline that was interleaved with the
+    row over that with the record; NaN where the two are not of one implementation. The third tells whether the record
+    is of a machine like the row's.
+    """
+    columns = ("samples_us", "phases_s", "baseline_implementation", "baseline_samples_us", "machine")
+    frame = frame.assign(machine=list(map(_machine, frame["facts"], frame["environment"])))
+    own = beside(frame, frame[of_baseline], *columns)
+    alike = own["baseline_implementation"] == frame["baseline_implementation"]
+    here, there = (medians(rows.loc[alike, "baseline_samples_us"]) for rows in (frame, own))
+    return own, (here / there).reindex(frame.index), own["machine"] == frame["machine"]
+
+
+def _machine(facts: Environment | None, environment: str) -> str:
+    """Tell machines of one device apart where times on them may differ; by the environment where its facts are lost."""
+    if facts is None:
+        return environment
+    # The host's cores change no time of a kernel on a GPU, whose samples wait until the host has enqueued them.
+    cores = "" if facts.device.kind is DeviceKind.CUDA else f", {facts.cores} cores"
+    return f"driver {facts.driver}, CUDA {facts.cuda}{cores}"
+
+
+def beside(rows: pd.DataFrame, other: pd.DataFrame, *columns: str) -> pd.DataFrame:
+    """Give columns of the row of ``other`` that has the same problem, the last of several; NaN where none has."""
+    keys = list(PROBLEM)
+    last_rows = other.drop_duplicates(keys, keep="last")[[*keys, *columns]]
+    return rows[keys].merge(last_rows, on=keys, how="left").set_axis(rows.index)[list(columns)]
+
+
+def each_problem_once(frame: pd.DataFrame) -> pd.DataFrame:
+    """Give matrices of one pattern one name, and keep one row of each problem and label: the newest with a result.
+
+    Several sources have the same matrix, so that rows of several sweeps would count it twice and never meet. The name
+    is the one that most rows bear, the first by alphabet of several.
+    """
+    known = frame[frame["pattern"] != ""].groupby(["pattern", "matrix"], as_index=False).size()
+    known = known.sort_values(["size", "matrix"], ascending=[False, True])
+    known = known.assign(name=known.groupby("pattern")["matrix"].transform("first")).drop_duplicates("matrix")
+    names = dict(zip(known["matrix"], known["name"], strict=True))
+    matrix = frame["matrix"].map(lambda name: names.get(name, name))
+    solved = frame["status"] == Status.OK.value
+    named = frame.assign(matrix=matrix, solved=solved).sort_values(["solved", "started_at"], kind="stable")
+    named = named.drop(columns="solved")
+    return named.drop_duplicates([*PROBLEM, "label"], keep="last").sort_index()
+
+
+def spent_s(phases_s: pd.Series[Any], phases: Sequence[str] = SPENT_PHASES) -> pd.Series[float]:
+    """Give the seconds that plans spent in some phases; 0 where nothing is known."""
+    return phases_s.map(lambda spent: sum(spent.get(phase, 0.0) for phase in phases) if spent else 0.0).astype(float)
+
+
+def medians(samples_us: pd.Series[Any]) -> pd.Series[float]:
+    """Give the median of each row's samples; NaN where a row has none."""
+    return samples_us.map(lambda taken: statistics.median(taken.tolist()) if len(taken) else nan).astype(float)
+
+
+def _intervals(name: str, intervals: Iterable[Interval], index: pd.Index) -> Columns:
+    ends = [(interval.value, interval.low, interval.high) for interval in intervals]
+    frame = pd.DataFrame(ends, index, [name, f"{name}_low", f"{name}_high"], float)
+    return {str(column): frame[column] for column in frame}
+
+
+def _half_width(interval: Columns, name: str) -> pd.Series[float]:
+    return (interval[f"{name}_high"] - interval[f"{name}_low"]) / 2 / interval[name]
+
+
+def _building(phases_s: pd.Series, paid: pd.Series, run_us: pd.Series, baseline_us: pd.Series) -> Columns:
+    """Give what building cost, and after how many runs it has paid off against the baseline's own building."""
+    known, paid = phases_s.map(len) > 0, paid.map(lambda spent: spent if isinstance(spent, Mapping) else {})
+    choosing, compiling = spent_s(phases_s, CHOOSING_PHASES), spent_s(phases_s, ["compile"])
+    # The baseline's search for its fastest variant is not counted: counting it would let every rival pay off sooner.
+    base = spent_s(paid, CHOOSING_PHASES) - spent_s(paid, ["search"])
+    with_compile = (choosing + compiling, run_us, base + spent_s(paid, ["compile"]), baseline_us)
+    return {
+        "build_s": phases_s.map(lambda spent: sum(spent.values())).where(known).astype(float),
+        "choosing_s": choosing.where(known),
+        "break_even_runs": pd.Series(list(map(break_even, choosing, run_us, base, baseline_us)), run_us.index, float),
+        "break_even_runs_with_compile": pd.Series(list(map(break_even, *with_compile)), run_us.index, float),
+    }
+
+
+def _known_kinds(frame: pd.DataFrame) -> pd.Series[str]:
+    known = frame[frame["matrix_kind"] != ""].drop_duplicates("matrix").set_index("matrix")["matrix_kind"]
+    return frame["matrix_kind"].where(frame["matrix_kind"] != "", frame["matrix"].map(known).astype(object).fillna(""))
+
+
+def _is_baseline(frame: pd.DataFrame, name: str) -> pd.Series[bool]:
+    default = frame["requested"].map(len) == 0
+    return (frame["label"] == name) | ((frame["implementation"] == name) & default)
+
+
+def _load(facts: Environment | None, free_cores: float | None) -> Load:
+    """Give the recorded load of other processes."""
+    cores = facts.cores if facts else 0
+    return Load(cores, None if free_cores is None or isnan(free_cores) or not cores else float(free_cores))
+
+
+def _flags(throttled: Sequence[str], half_width: float, load: Load) -> str:
+    flags = [f"throttled ({', '.join(throttled)})"] if throttled else []
+    if half_width > WIDE:
+        flags.append(f"wide interval (±{half_width:.1%})")
+    if load.busy:
+        flags.append(f"busy machine ({load})")
+    return "; ".join(flags)

@@ -1,0 +1,256 @@
+"""Records of one or more runs as one data frame: facts only, one row per case, with the rates of their device.
+
+Files are read as the suite wrote them (`spmark.impls.core.recordfile`); lines that a crash cut off are passed over.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor
+from functools import partial
+from math import nan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from spmark.impls.core.errors import RecordError
+from spmark.impls.core.names import path_component
+from spmark.impls.core.plausible import plausible, read_measurements
+from spmark.impls.core.record import Environment, EnvironmentRow, Flush, Measurement
+from spmark.impls.core.recordfile import SUFFIXES, read_rows, row_files
+from spmark.impls.core.unpack import beginning
+from spmark.report.asvfile import is_result_file, read_result_file
+from spmark.report.parallel import each
+from spmark.report.searching import files_below, searching
+from spmark.report.texts import python_texts
+
+_log = logging.getLogger(__name__)
+Paths = str | Path | Iterable[str | Path]
+"""One file or folder, or several."""
+TRANSFERS = "transfers."
+"""How files of facts about moved models begin, which stand beside records (`spmark.report.transfers`)."""
+_SIDE_FILES = ("environments", "candidates", "runs.", TRANSFERS)
+_BEGINNING = 1 << 20
+"""Bytes of a file in which a line of a record begins, even where a crash has cut off the first lines."""
+_SIDE_FOLDERS = frozenset({"labels", "samples"})
+"""Folders beside records whose rows cost models learn from."""
+
+COLUMNS = (
+    "sweep", "case_id", "implementation_version", "protocol_version", "flush", "device", "device_kind", "op", "matrix",
+    "matrix_kind", "matrix_hash", "seed", "width", "dtype", "implementation", "label", "requested", "config", "status",
+    "reason", "samples_us", "warm_samples_us", "graph_samples_us", "baseline_implementation", "baseline_config",
+    "baseline_refused", "baseline_samples_us", "clocks_mhz", "throttled", "phases_s", "search", "max_rel_error",
+    "load_average", "free_cores", "stored", "device_bytes", "peak_device_bytes", "num_rows", "num_cols", "nnz",
+    "longest_row", "flops", "compulsory_bytes", "environment", "facts", "copy_bytes_per_s", "flops_per_s",
+    "started_at", "pattern",
+)  # fmt: skip
+"""Columns of a loaded frame.
+
+``matrix`` is the id (``source/name``, with the orientation and, where two patterns share an id, the start of the
+pattern's hash); ``op`` is ``sddmm-scaled`` for scaled SDDMM; samples are (n,) float64 arrays in the order taken;
+``baseline_refused`` is a tuple of `RefusedConfig`; ``facts`` is the `Environment`, or None where its row is missing,
+and the two rates are then NaN; ``pattern`` is ``matrix_hash``, or, where that is empty, the pattern that another run of
+the case has seen.
+"""
+_CASE = ["device", "case_id", "pattern"]
+"""Columns that tell cases apart: files of one name may hold several patterns."""
+_FACTS = ("num_rows", "num_cols", "nnz", "longest_row", "flops", "compulsory_bytes")
+_SAMPLES = ("samples_us", "warm_samples_us", "graph_samples_us")
+_COPIED = [name for name in COLUMNS if name in Measurement.model_fields]
+
+
+def load_records(paths: Paths, *, by_sweep: bool = False) -> pd.DataFrame:
+    """Read records into a frame of `COLUMNS`.
+
+    Parameters
+    ----------
+    paths : str, Path or several of these
+        Record files (``.jsonl``, also as ``.bz2``, ``.gz`` or ``.xz``) and result files of airspeed velocity
+        (`spmark.report.asvfile`), or folders that are searched for them at any depth; environments are read from
+        the folder of each record file.
+    by_sweep : bool
+        Whether a case that several sweeps have recorded keeps a row for each.
+
+    Returns
+    -------
+    DataFrame
+        One row per device, case, pattern, flush and version of the implementation: the newest, so that a failure gives
+        way to a later success. Ordered by first appearance of the device, then by time. Empty, with the same columns,
+        without records.
+
+    Raises
+    ------
+    RecordError
+        A path is missing, a file or folder cannot be read, or a complete line is not a record.
+    """
+    return begin_records(paths, by_sweep=by_sweep)()
+
+
+def begin_records(paths: Paths, pool: Executor | None = None, *, by_sweep: bool = False) -> Callable[[], pd.DataFrame]:
+    """Give what reads records as `load_records` does once it is called; a pool reads a file a process, and at once.
+
+    Raises
+    ------
+    RecordError
+        A path is missing or cannot be searched.
+    """
+    return partial(_newest, _begun(paths, pool), by_sweep=by_sweep)
+
+
+def load_every_run(paths: Paths) -> pd.DataFrame:
+    """Read records like `load_records`, but keep every run of a case, oldest first."""
+    return _every_run(_begun(paths))
+
+
+def _begun(paths: Paths, pool: Executor | None = None) -> Iterator[list[dict[str, Any]]]:
+    files = record_files(paths)
+    return each([partial(_read, file) for file in files], [file.stat().st_size for file in files], pool)
+
+
+@python_texts()
+def _newest(read: Iterable[list[dict[str, Any]]], *, by_sweep: bool) -> pd.DataFrame:
+    keys = [*_CASE, "implementation_version", "flush", *(["sweep"] if by_sweep else [])]
+    return _named_apart(_every_run(read).drop_duplicates(keys, keep="last", ignore_index=True))
+
+
+@python_texts()
+def _every_run(read: Iterable[list[dict[str, Any]]]) -> pd.DataFrame:
+    rows = [row for of_file in read for row in of_file]
+    frame = pd.DataFrame(rows, columns=list(COLUMNS)).sort_values("started_at", kind="stable", ignore_index=True)
+    return frame.assign(pattern=_pattern(frame))
+
+
+def current(frame: pd.DataFrame, *, by_sweep: bool = False) -> pd.DataFrame:
+    """Keep what a report compares: each device's newest protocol, one flush, and the newest version of each case.
+
+    Where a device has records of several flushes, those of the default are kept. ``by_sweep`` keeps a row for each
+    sweep that has recorded this version of a case.
+    """
+    newest = frame.groupby("device")["protocol_version"].transform("max")
+    kept = frame[frame["protocol_version"] == newest].sort_values("started_at", kind="stable")
+    default = kept["flush"] == Flush.WRITE.value
+    kept = kept[default | ~default.groupby(kept["device"]).transform("any")]
+    if by_sweep:
+        version = kept.groupby(_CASE)["implementation_version"].transform("last")
+        kept = kept[kept["implementation_version"] == version]
+    return kept.drop_duplicates([*_CASE, "sweep"] if by_sweep else _CASE, keep="last", ignore_index=True)
+
+
+def record_files(paths: Paths) -> list[Path]:
+    """List the record files among and under ``paths``, each once.
+
+    Raises
+    ------
+    RecordError
+        A path does not exist, is another kind of file or cannot be read, a folder under it cannot be listed, or the
+        argument holds something else.
+    """
+    files: dict[Path, None] = {}
+    try:
+        wanted = [Path(one) for one in ([paths] if isinstance(paths, str | Path) else paths)]
+    except TypeError as error:
+        raise RecordError(
+            f"expected a path of records, or several, found {paths!r}: pass a file or a folder"
+        ) from error
+    for path in wanted:
+        with searching(path):
+            if not path.exists():
+                raise RecordError(
+                    f"{path}: expected a record file or a folder of records, found none; run a sweep first"
+                )
+            inside = sorted(_record_files_in(path)) if path.is_dir() else _alone(path)
+            files.update(dict.fromkeys(p.resolve() for p in inside))
+    return list(files)
+
+
+def _record_files_in(folder: Path) -> Iterator[Path]:
+    return filter(_holds_records, files_below(folder, without=_SIDE_FOLDERS))
+
+
+def _alone(path: Path) -> list[Path]:
+    """Give a file that a person has named, whatever its name is, unless it holds another kind of facts."""
+    if path.name.startswith(TRANSFERS):
+        return []
+    try:
+        found = beginning(path, _BEGINNING)
+    except OSError:  # reading tells what is broken
+        found = b""
+    if found.strip() and b"\n{" not in b"\n" + found:
+        raise RecordError(
+            f"{path}: expected lines of records, found another kind of file; pass a folder or a records.jsonl that "
+            "spmark run has written"
+        )
+    return [path]
+
+
+def _holds_records(path: Path) -> bool:
+    if is_result_file(path):
+        return True
+    return path.is_file() and path.name.endswith(SUFFIXES) and not path.name.startswith(_SIDE_FILES)
+
+
+def _read(file: Path) -> list[dict[str, Any]]:
+    if file.suffix == ".json":
+        return [
+            _row(measurement, {}, file) | {"sweep": "asv"} for measurement in plausible(read_result_file(file), file)
+        ]
+    known: dict[str, Environment] = {}
+    for side in row_files(file.parent, "environments"):
+        known.update((row.digest, row.environment) for row in read_rows(side, EnvironmentRow))
+    rows = [_row(measurement, known, file) for measurement in read_measurements(file)]
+    unknown = {row["environment"] for row in rows if row["facts"] is None}
+    if unknown:
+        _log.warning("%s: no row in environments.jsonl for %s: no roofline", file, ", ".join(sorted(unknown)) or "''")
+    return rows
+
+
+def _row(measurement: Measurement, known: dict[str, Environment], file: Path) -> dict[str, Any]:
+    environment = known.get(measurement.environment)
+    baseline, problem, device = measurement.baseline, measurement.problem, environment and environment.device
+    row: dict[str, Any] = {name: getattr(measurement, name) for name in _COPIED}
+    row.update((name, np.array(getattr(measurement, name), np.float64)) for name in _SAMPLES)
+    row.update((name, float(getattr(problem, name)) if problem else nan) for name in _FACTS)
+    return row | {
+        "sweep": sweep_name(file, measurement.device),
+        "device_kind": measurement.device_kind.value,
+        "op": measurement.op.value + ("-scaled" if measurement.scaled else ""),
+        "matrix": measurement.matrix_id,
+        "matrix_kind": measurement.matrix_kind.value if measurement.matrix_kind else "",
+        "dtype": measurement.dtype.value,
+        "flush": measurement.flush.value,
+        "status": measurement.status.value,
+        "baseline_implementation": baseline.implementation if baseline else "",
+        "baseline_config": baseline.config if baseline else {},
+        "baseline_refused": tuple(baseline.refused) if baseline else (),
+        "baseline_samples_us": np.array(baseline.samples_us if baseline else [], np.float64),
+        "facts": environment,
+        "copy_bytes_per_s": device.copy_bytes_per_s if device else nan,
+        "flops_per_s": device.flops_per_s(measurement.dtype) if device else nan,
+    }
+
+
+def sweep_name(file: Path, device: str) -> str:
+    """Give the name of a record file's sweep, which the file's name or its folders say."""
+    stem = file.name.split(".", 1)[0]
+    if stem != "records":
+        return stem
+    return file.parent.parent.name if file.parent.name == path_component(device) else file.parent.name
+
+
+def _pattern(frame: pd.DataFrame) -> pd.Series:
+    """Give the pattern that each row counts for; a failure may have come before its matrix was loaded.
+
+    Such a row counts for the pattern of the next row of its case, or of the last one where no later row has a pattern.
+    """
+    groups = frame["matrix_hash"].where(frame["matrix_hash"] != "").groupby([frame["device"], frame["case_id"]])
+    return groups.bfill().fillna(groups.ffill()).fillna("")
+
+
+def _named_apart(frame: pd.DataFrame) -> pd.DataFrame:
+    patterns = frame[frame["pattern"] != ""].groupby("matrix")["pattern"].nunique()
+    shared = frame["matrix"].isin(patterns[patterns > 1].index) & (frame["pattern"] != "")
+    named = frame["matrix"] + " #" + frame["pattern"].str[:6]
+    return frame.assign(matrix=frame["matrix"].where(~shared, named))

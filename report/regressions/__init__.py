@@ -1,1 +1,0 @@
-"""Two sets of records beside each other: what became slower, and how far runs of one code lie apart."""

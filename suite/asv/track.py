@@ -1,0 +1,310 @@
+"""What regression tracking asks of a commit: plain questions in, plain facts out, in one process and one context.
+
+`spmark.suite.measure.track` is the entry. Both its questions and its answers are JSON, so that a commit can be asked by
+benchmarks that are younger than itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from time import perf_counter, process_time
+from typing import Any, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError
+from scipy import sparse
+
+from spmark.datasets.cache import Cache
+from spmark.datasets.load import LoadedMatrix, load_matrix
+from spmark.datasets.sweep.model import Case, MatrixSpec
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.errors import (
+    DatasetError,
+    DeviceError,
+    KernelFault,
+    MatrixError,
+    ProblemError,
+    SpmarkError,
+    SweepError,
+    UnsupportedError,
+)
+from spmark.impls.core.frozen import Frozen
+from spmark.impls.core.interfaces import Format, Implementation
+from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.core.record import PROTOCOL_VERSION, CandidateRow, Measurement, Status
+from spmark.impls.formats.bsr import BsrFormat
+from spmark.impls.formats.ell import EllFormat
+from spmark.impls.runtime.device import calibrated, find
+from spmark.impls.table import create, search_for_absent
+from spmark.suite.measure import Bench
+from spmark.suite.plan.refusals import refusal
+
+FORMATS: Mapping[str, Callable[..., Format]] = {"bsr": BsrFormat.from_csr, "ell": EllFormat.from_csr}
+"""Conversions that can be asked for, by name; a composition of formats could stand here, too."""
+
+
+_REFUSALS = (
+    ValidationError, SweepError, DatasetError, DeviceError, MatrixError, ProblemError, UnsupportedError
+)  # fmt: skip
+"""What says that this commit does not know, or cannot run, what is asked."""
+_ENDINGS: Mapping[type[Exception], Status] = {
+    **dict.fromkeys(_REFUSALS, Status.UNSUPPORTED),
+    KernelFault: Status.RUN_ERROR,
+    SpmarkError: Status.BUILD_ERROR,
+    MemoryError: Status.OUT_OF_MEMORY,
+    Exception: Status.RUN_ERROR,
+}
+"""How a question ends, by the exception raised: the first class that fits counts."""
+_log = logging.getLogger(__name__)
+_ENVIRONMENT = "tracked"
+_NEVER_S = 1e9
+
+
+class _OfMatrix(Frozen):
+    """What every question names."""
+
+    source: str
+    matrix: str
+    args: dict[str, Any] = {}
+    """Arguments of the source."""
+    seed: int = 0
+
+    @property
+    def matrix_spec(self) -> MatrixSpec:
+        """As a sweep would name it."""
+        return MatrixSpec(source=self.source, name=self.matrix, args=self.args)
+
+
+class _OnHost(_OfMatrix):
+    """Work on the host, done again and again."""
+
+    samples: int = 25
+    max_s: float = 1.5
+    """No further sample is started after so many seconds."""
+
+
+class RunCase(_OfMatrix):
+    """An implementation on a problem: its time, and what building it costs."""
+
+    what: Literal["run"]
+    op: Op
+    width: int = Field(gt=0)
+    dtype: DType
+    implementation: str
+    config: dict[str, Any] = {}
+    baseline: dict[DeviceKind, str] = {}
+    """What is timed in alternation, by kind of device."""
+    builds: int = 1
+    """Most builds that the phases are taken from, beside a first one that fills caches."""
+    builds_max_s: float = 1.0
+    """No further build is started after so many seconds."""
+
+
+class ConvertCase(_OnHost):
+    """A matrix into a format, on the host."""
+
+    what: Literal["convert"]
+    format: str
+    format_args: dict[str, int] = {}
+
+
+class SearchCase(_OnHost):
+    """A search for a calibrated GPU, on the host."""
+
+    what: Literal["search"]
+    search: str
+    op: Op
+    width: int = Field(gt=0)
+    dtype: DType
+
+
+class Tracked(Frozen):
+    """An answer; fields that do not apply are empty."""
+
+    protocol: int = PROTOCOL_VERSION
+    status: str
+    """As in records; ``unsupported`` also for what this commit does not know."""
+    reason: str = ""
+    samples_s: list[float] = []
+    """Seconds of one run, conversion or search."""
+    baseline_s: list[float] = []
+    """Seconds of the baseline, sample by sample beside the runs."""
+    cpu_s: list[float] = []
+    """Seconds that all threads computed in each build, conversion or search: other work disturbs them less."""
+    baseline_cpu_s: list[float] = []
+    """Those of SciPy's conversion of the matrix into CSC, beside each of these: what slows the machine slows both."""
+    phases_s: dict[str, list[float]] = {}
+    """Seconds of each phase, in every build."""
+    stored: int = 0
+    device_bytes: int = 0
+    predicted_s: float | None = None
+    """Seconds that a search without its device predicts for its choice; None where it predicts nothing."""
+    candidates: list[tuple[float | None, float]] = []
+    """What a search measured: predicted (or none) and median seconds, in the order of the search."""
+
+
+_QUESTION: TypeAdapter[RunCase | ConvertCase | SearchCase] = TypeAdapter(RunCase | ConvertCase | SearchCase)
+
+
+def answer_all(cases: Sequence[Mapping[str, Any]], device: str, cache: Cache | None = None) -> list[dict[str, Any]]:
+    """Answer every question, in order; see `spmark.suite.measure.track`."""
+    tracker = _Tracker(device, cache or Cache.default())
+    return [tracker.answer(case).model_dump(mode="json") for case in cases]
+
+
+class _Tracker:
+    """Keeps the device, and the matrix of the last question."""
+
+    def __init__(self, device: str, cache: Cache) -> None:
+        self._name, self._cache = device, cache
+        self._opened: tuple[DeviceSpec, Bench] | None = None
+        self._matrix: tuple[str, LoadedMatrix] | None = None
+
+    def answer(self, case: Mapping[str, Any]) -> Tracked:
+        try:
+            question = _QUESTION.validate_python(dict(case))
+        except ValidationError as error:
+            return Tracked(status=Status.UNSUPPORTED, reason=f"this commit does not understand the question: {error}")
+        try:
+            if isinstance(question, RunCase):
+                return self._run(question)
+            return self._convert(question) if isinstance(question, ConvertCase) else self._search(question)
+        except Exception as error:  # a fault of this commit costs the value of its question, not those of the others
+            return _failed(error)
+
+    def _bench(self) -> tuple[DeviceSpec, Bench]:
+        if self._opened is None:
+            device = calibrated(find(self._name))
+            self._opened = device, Bench(device, self._cache, _ENVIRONMENT)
+        return self._opened
+
+    def _csr(self, question: RunCase | ConvertCase | SearchCase) -> Csr:
+        key = f"{question.matrix_spec.model_dump_json()} {question.seed}"
+        if self._matrix is None or self._matrix[0] != key:
+            self._matrix = None
+            self._matrix = key, load_matrix(question.matrix_spec, self._cache, question.seed)
+        return self._matrix[1].csr
+
+    def _run(self, question: RunCase) -> Tracked:
+        device, bench = self._bench()
+        if reason := refusal(question.implementation, question.config, device.kind, question.op):
+            return Tracked(status=Status.UNSUPPORTED, reason=f"{question.implementation} {reason}")
+        implementation = create(question.implementation, question.config)
+        row, candidates = bench.measure(_case(question, device.kind))
+        told = of_record(row, candidates)
+        builds = self._builds(question, implementation, device) if row.status is Status.OK else {}
+        return told.model_copy(update=builds)
+
+    def _builds(self, question: RunCase, implementation: Implementation, device: DeviceSpec) -> dict[str, Any]:
+        """Build again and again: the bench's own first build filled the caches of compiled kernels."""
+        builds: list[dict[str, float]] = []
+        cpu_s: list[float] = []
+        baseline_cpu_s: list[float] = []
+        try:
+            problem = Problem(question.op, self._csr(question), question.width, question.dtype)
+            baseline = _baseline(problem.matrix)
+            started = perf_counter()
+            while len(builds) < question.builds and perf_counter() - started < question.builds_max_s:
+                cpu_s.append(_computed(lambda: builds.append(dict(implementation.build(problem, device).phases_s))))
+                baseline_cpu_s.append(_computed(baseline))
+        except Exception as error:  # the case was measured: its samples, and the builds so far, are an answer
+            _log.warning("%s: build %d failed: %s", question.implementation, len(builds) + 2, _reason(error))
+        phases = dict.fromkeys(name for build in builds for name in build)
+        phases_s = {name: [build.get(name, 0.0) for build in builds] for name in phases}
+        return {"cpu_s": cpu_s, "baseline_cpu_s": baseline_cpu_s, "phases_s": phases_s} if builds else {}
+
+    def _convert(self, question: ConvertCase) -> Tracked:
+        convert = FORMATS.get(question.format)
+        if convert is None:
+            reason = f"expected a format out of {', '.join(FORMATS)}, found {question.format!r}"
+            return Tracked(status=Status.UNSUPPORTED, reason=reason)
+        matrix = self._csr(question)
+        stored = convert(matrix, **question.format_args).stored
+        timed = _timed(lambda: convert(matrix, **question.format_args), matrix, question)
+        return Tracked(status=Status.OK, stored=stored, **timed)
+
+    def _search(self, question: SearchCase) -> Tracked:
+        search = search_for_absent(question.search)
+        problem = Problem(question.op, self._csr(question), question.width, question.dtype)
+        predicted_s = search(problem)
+        timed = _timed(lambda: search(problem), problem.matrix, question)
+        return Tracked(status=Status.OK, predicted_s=predicted_s, **timed)
+
+
+def _failed(error: Exception) -> Tracked:
+    """Give the answer to a question that an exception has ended."""
+    status = next(status for kind, status in _ENDINGS.items() if isinstance(error, kind))
+    return Tracked(status=status, reason=_reason(error))
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, MemoryError):
+        return str(error) or "memory ran out"
+    return str(error) if isinstance(error, SpmarkError | ValidationError) else f"{type(error).__name__}: {error}"
+
+
+def _timed(work: Callable[[], object], matrix: Csr, question: ConvertCase | SearchCase) -> dict[str, Any]:
+    """Do work on the host again and again: fields of the answer."""
+    samples_s: list[float] = []
+    cpu_s: list[float] = []
+    baseline_cpu_s: list[float] = []
+    baseline, started = _baseline(matrix), perf_counter()
+    while len(samples_s) < question.samples and perf_counter() - started < question.max_s:
+        before = perf_counter()
+        cpu_s.append(_computed(work))
+        samples_s.append(perf_counter() - before)
+        baseline_cpu_s.append(_computed(baseline))
+    return {"samples_s": samples_s, "cpu_s": cpu_s, "baseline_cpu_s": baseline_cpu_s}
+
+
+def _computed(work: Callable[[], object]) -> float:
+    """Do work, and give the seconds that all threads computed."""
+    before = process_time()
+    work()
+    return process_time() - before
+
+
+def _baseline(matrix: Csr) -> Callable[[], object]:
+    """Give host work on a matrix that no change of ours makes faster or slower."""
+    held = sparse.csr_array((matrix.values, matrix.indices, matrix.indptr), shape=matrix.shape)
+    held.tocsc()
+    return held.tocsc
+
+
+def of_record(row: Measurement, candidates: Sequence[CandidateRow]) -> Tracked:
+    """Give the answer that a record holds, with what its search saw."""
+    ok = row.status is Status.OK
+    # The baseline's samples say nothing unless there is one for each sample of the case.
+    paired = row.baseline is not None and len(row.baseline.samples_us) == len(row.samples_us)
+    return Tracked(
+        protocol=row.protocol_version,
+        status=row.status,
+        reason=row.reason,
+        samples_s=_seconds(row.samples_us) if ok else [],
+        baseline_s=_seconds(row.baseline.samples_us) if ok and row.baseline and paired else [],
+        phases_s={name: [seconds] for name, seconds in row.phases_s.items()} if ok else {},
+        stored=row.stored if ok else 0,
+        device_bytes=row.device_bytes if ok else 0,
+        candidates=[(c.predicted, median(c.samples_us) * 1e-6) for c in candidates if ok and c.samples_us],
+    )
+
+
+def _seconds(samples_us: Sequence[float]) -> list[float]:
+    return [us * 1e-6 for us in samples_us]
+
+
+def _case(question: RunCase, kind: DeviceKind) -> Case:
+    return Case(
+        op=question.op,
+        matrix=question.matrix_spec,
+        width=question.width,
+        dtype=question.dtype,
+        scaled=False,
+        implementation=question.implementation,
+        config=question.config,
+        label=question.implementation,
+        seed=question.seed,
+        time_limit_s=_NEVER_S,
+        baseline=question.baseline.get(kind),
+    )

@@ -1,0 +1,110 @@
+"""What runs and reports are doing: the progress bar of a run, and the stages of a report."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from typing import Self
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from spmark.datasets.sweep.model import Case
+from spmark.impls.core.load import Load
+from spmark.impls.core.names import printable
+from spmark.impls.core.record import FINAL, Measurement
+from spmark.impls.runtime.load import LoadMeter
+from spmark.suite.cli.console import say, working
+from spmark.suite.plan.todo import Agenda, Item
+from spmark.suite.run.runner import Watcher
+
+BUSY_S = 0.3
+"""Seconds for which a machine is watched before a run."""
+
+
+def warn_of_load(screen: Console, meter: LoadMeter) -> None:
+    """Say that other processes take the cores, before anything is measured."""
+    if (load := meter.read(BUSY_S)).busy:
+        say(screen, f"[yellow]This machine is busy: {load}. Times will be off.[/yellow]")
+
+
+def tell_load(screen: Console, loads: Sequence[Load], remedy: str) -> None:
+    """Say in how many cases other processes took the cores, and what to do about it."""
+    busy = [load for load in loads if load.busy]
+    if busy:
+        worst = max(busy, key=lambda load: load.taken_cores)
+        told = f"The machine was busy in {len(busy)} of {len(loads)} cases (at the worst, {worst}): {remedy}"
+        say(screen, f"[yellow]{told}[/yellow]")
+
+
+class Bar(Watcher):
+    """Draws a bar for the cases that run, and writes a line for every failure as it happens."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._progress = Progress(
+            SpinnerColumn(),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(compact=True),
+            TextColumn("{task.description}", markup=False),
+            TextColumn("{task.fields[phase]}", style="dim", markup=False),
+            console=console,
+        )
+        self._task = self._progress.add_task("", total=None, phase="")
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.update(self._task, description="", phase="")
+        self._progress.stop()
+
+    def begun(self, agenda: Agenda) -> None:
+        """Set the bar's length: what cannot run takes no time and is not counted."""
+        self._progress.update(self._task, total=agenda.count("run"))
+        reasons = Counter(item.skipped for item in agenda.items if item.skipped is not None)
+        for reason, count in reasons.most_common():
+            say(self._console, f"{count} of {len(agenda.items)} cases skipped: {escape(reason)}")
+
+    def entered(self, case: Case, phase: str) -> None:
+        """Show the case and its phase."""
+        self._progress.update(self._task, description=printable(case.case_id), phase=phase)
+
+    def recorded(self, item: Item, row: Measurement) -> None:
+        """Move the bar; show a failure."""
+        if item.action == "run":
+            self._progress.advance(self._task)
+        if row.status not in FINAL:
+            first = row.reason.splitlines()[0] if row.reason else ""
+            say(self._console, f"[red]{row.status}[/red] {escape(row.case_id)}: {escape(first)}")
+
+
+class Stages(logging.Handler):
+    """Shows the newest message of a logger on the last line of a terminal, until the work is done."""
+
+    def __init__(self, console: Console, logger: str) -> None:
+        super().__init__(logging.INFO)
+        self._status = working(console, "")
+        self._logger = logging.getLogger(logger)
+        self._level = self._logger.level
+
+    def __enter__(self) -> Self:
+        self._logger.addHandler(self)
+        self._logger.setLevel(min(self._logger.getEffectiveLevel(), logging.INFO))
+        self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._status.stop()
+        self._logger.setLevel(self._level)
+        self._logger.removeHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show a message of a stage; warnings go to standard error anyway."""
+        if record.levelno == logging.INFO:
+            self._status.update(Text(printable(record.getMessage())))

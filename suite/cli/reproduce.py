@@ -1,0 +1,195 @@
+"""``spmark reproduce``: from a paper's name to its records and its page, within a budget of time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.record import Environment
+from spmark.suite.cli.console import answer, complain, console, say, table
+from spmark.suite.cli.progress import Bar
+from spmark.suite.environment import collect
+from spmark.suite.plan.papers import (
+    BudgetSpentError,
+    Paper,
+    StepCases,
+    Timekeeper,
+    counts,
+    in_turns,
+    missing,
+    read_papers,
+    record_folders,
+    seconds,
+)
+from spmark.suite.plan.resume import RECORDS, record_folder
+from spmark.suite.run.runner import run_cases
+
+if TYPE_CHECKING:
+    from spmark.suite.study.paperstudy import StudyState
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """How it ended, for the exit code."""
+
+    missing: bool = False
+    """A paper could not run at all."""
+    interrupted: bool = False
+
+
+def reproduce_papers(name: str, budget: str, device: str, out: Path, *, dry_run: bool, as_json: bool) -> Reproduced:
+    """Run the papers' cases, most important first, until all are done or the time is up; draw a page for each.
+
+    Raises
+    ------
+    SpmarkError
+        The paper or the budget is invalid, or the device or the folder of records cannot be used.
+    """
+    from spmark.impls.runtime.device import find
+
+    ends = time.monotonic() + seconds(budget)
+    screen, papers, spec = console(as_json), read_papers(name), find(device)
+    absent = {paper.name: reasons for paper in papers if (reasons := missing(paper, spec.kind))}
+    for paper_name, reasons in absent.items():
+        complain(f"spmark: {paper_name} cannot run here: {'; '.join(reasons)}: spmark doctor says what is missing")
+    able = [paper for paper in papers if paper.name not in absent]
+    if not able:
+        if as_json:
+            answer({"missing": absent, "steps": [], "pages": {}, "interrupted": False})
+        return Reproduced(missing=True)
+    for paper in able:
+        say(screen, f"[bold]{escape(paper.title)}[/bold] ({escape(paper.citation)}) on {escape(spec.name)}")
+        if paper.left_out:
+            say(screen, f"compared without what does not exist yet: {', '.join(paper.left_out)}")
+    todo = in_turns(able, spec.kind)
+    environment = collect(spec if dry_run else _calibrated(spec, screen))
+    studies = {} if dry_run else _studies(able, spec, out, screen, ends=ends, as_json=as_json)
+    interrupted = False if dry_run else _run(todo, out, environment, screen, device=device, ends=ends)
+    rows = _rows(todo, out, environment)
+    pages = {} if dry_run else _pages(able, todo, out, environment, studies)
+    told = [{"paper": name, **asdict(one)} for name, states in studies.items() for one in states]
+    if as_json:
+        answer({"missing": absent, "steps": rows, "studies": told, "pages": pages, "interrupted": interrupted})
+    else:
+        screen.print(table("Most important first", rows, plain=True))
+    for page in pages.values():
+        say(screen, escape(str(page)))
+    if not dry_run and any(row["left"] for row in [*rows, *told]):
+        say(screen, "[yellow]Some cases are left: the same command goes on from here.[/yellow]")
+    return Reproduced(bool(absent), interrupted)
+
+
+def _studies(
+    papers: Sequence[Paper], spec: DeviceSpec, out: Path, screen: Console, *, ends: float, as_json: bool
+) -> dict[str, list[StudyState]]:
+    """Run the studies of papers that have one, each within half of its paper's share of the time."""
+    from spmark.suite.study.paperstudy import run_studies
+
+    studies = {}
+    now = time.monotonic()
+    share_s = (ends - now) / len(papers) / 2
+    for paper in papers:
+        if paper.study is None:
+            continue
+        targets = paper.study.able(spec.kind)
+        absent = [name for name in paper.study.targets if name not in targets]
+        say(screen, f"{paper.name}: collecting configs and training models for {', '.join(targets)}")
+        if absent:
+            say(screen, f"{paper.name}: this machine has no device for {', '.join(absent)}")
+        folder = out / "reproduce" / paper.name
+        studies[paper.name] = run_studies(paper.study, targets, folder, now + share_s, as_json)
+        for state in studies[paper.name]:
+            if state.why:
+                complain(f"spmark: {paper.name}: the study of {state.target} cannot go on: {state.why}")
+    return studies
+
+
+def _calibrated(spec: DeviceSpec, screen: Console) -> DeviceSpec:
+    """Give the device with rates measured on this very machine: once, then they are kept."""
+    from spmark.impls.core.errors import DeviceError
+    from spmark.impls.runtime.device import calibrate, calibrated, user_calibration
+
+    path = user_calibration(spec.name)
+    if not path.is_file():
+        say(screen, "measuring the device's bandwidth and rates first (once)")
+        fresh = calibrate(spec)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            fresh.save(path)
+        except OSError as error:
+            raise DeviceError(
+                f"{path}: the calibration cannot be kept: {error.strerror}; name another folder with SPMARK_CACHE"
+            ) from error
+    return calibrated(spec)
+
+
+def _run(
+    todo: Sequence[StepCases], out: Path, environment: Environment, screen: Console, *, device: str, ends: float
+) -> bool:
+    """Run step after step; tells whether the user interrupted."""
+    for step in todo:
+        if time.monotonic() >= ends:
+            break
+        say(screen, f"{step.paper.name}: {escape(step.step.shows)} ({step.sweep.name})")
+        folder = record_folder(out, step.sweep.name, environment.device.name)
+        try:
+            with Bar(screen) as bar:
+                summary = run_cases(
+                    step.cases, folder, environment, step.options(device), Timekeeper(bar, ends), sweep=step.sweep
+                )
+        except BudgetSpentError:
+            break
+        if summary.interrupted:
+            return True
+    return False
+
+
+def _rows(todo: Sequence[StepCases], out: Path, environment: Environment) -> list[dict[str, Any]]:
+    rows = []
+    for step in todo:
+        counted = counts(step, record_folder(out, step.sweep.name, environment.device.name), environment)
+        rows.append(
+            {
+                "paper": step.paper.name,
+                "shows": step.step.shows,
+                "sweep": step.sweep.name,
+                "cases": counted.cases,
+                "ok": counted.ok,
+                "no result": counted.without,
+                "left": counted.left,
+            }
+        )
+    return rows
+
+
+def _pages(
+    papers: Sequence[Paper],
+    todo: Sequence[StepCases],
+    out: Path,
+    environment: Environment,
+    studies: Mapping[str, Sequence[StudyState]],
+) -> dict[str, Path]:
+    """Draw each paper that has records, or facts of a study."""
+    from spmark.report.site.model import PaperPage
+    from spmark.report.site.site import write_report
+    from spmark.suite.cli.listed import PackagedSweeps
+
+    pages = {}
+    for paper in papers:
+        own = [step for step in todo if step.paper is paper]
+        folders = [
+            folder for folder in record_folders(own, out, environment.device.name) if (folder / RECORDS).exists()
+        ]
+        folders += [file for state in studies.get(paper.name, ()) for file in state.folder.glob("transfers.jsonl*")]
+        if folders:
+            narrowed = PaperPage(paper.name, frozenset(step.sweep.name for step in own))
+            page = out / "reproduce" / paper.name
+            pages[paper.name] = write_report(folders, page, title=paper.title, paper=narrowed, listed=PackagedSweeps())
+    return pages

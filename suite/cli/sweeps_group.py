@@ -1,0 +1,205 @@
+"""Commands that measure: ``quickstart``, ``fetch``, ``run`` and ``reproduce``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spmark.suite.cli import completion
+from spmark.suite.cli.options import (
+    EXIT_CODES,
+    DeviceName,
+    DeviceOption,
+    DTypeName,
+    ExitCode,
+    FlushName,
+    JsonOption,
+    OnlyOption,
+    OpName,
+    SetOption,
+    StatusName,
+)
+
+PANEL = "Measure"
+CANDIDATES = "candidates"
+"""What ``fetch`` takes in place of a sweep."""
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this file to the program."""
+    app.command("quickstart", rich_help_panel=PANEL)(quickstart)
+    app.command("fetch", rich_help_panel=PANEL)(fetch)
+    app.command("run", rich_help_panel=PANEL, epilog=EXIT_CODES)(run)
+    app.command("reproduce", rich_help_panel=PANEL, epilog=EXIT_CODES)(reproduce)
+
+
+def quickstart(
+    device: DeviceOption = DeviceName.AUTO,
+    out: Annotated[Path, typer.Option(help="Folder for the page; records go to OUT/results.")] = Path("out/quickstart"),
+) -> None:
+    """Run the small sweep and draw its page: minutes on a laptop, nothing to download.
+
+    Example: [bold]docker run --rm --volume "$PWD/data:/data" spmark:cpu quickstart[/bold]
+    """
+    from spmark.suite.cli.quickstart import run_quickstart
+
+    ended = run_quickstart(device.value, out)
+    raise typer.Exit(ExitCode.INTERRUPTED if ended.interrupted else ExitCode.OK)
+
+
+def fetch(
+    sweep: Annotated[
+        str,
+        typer.Argument(
+            metavar="SWEEP",
+            help="A sweep's YAML file, or the name of a packaged one; or [bold]candidates[/bold].",
+            autocompletion=completion.fetchable,
+        ),
+    ],
+    overrides: SetOption = None,
+    archive: Annotated[
+        Path | None, typer.Option("--from", metavar="FILE", help="Of candidates: the archive, on this machine.")
+    ] = None,
+    into: Annotated[
+        Path | None, typer.Option(help="Of candidates: the published records; report/reference by default.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Download or generate every matrix of a sweep, verify it and keep it in the cache.
+
+    [bold]candidates[/bold] is not a sweep: this word brings what the searches of the published records measured to its
+    place beside these records, out of a file, from the release, or out of the checkout's history without a network.
+
+    [bold]spmark fetch graphs_spmm[/bold]
+
+    [bold]spmark fetch candidates[/bold]
+    """
+    from spmark.suite.cli.fetch import fetch_candidates, fetch_matrices
+
+    if sweep == CANDIDATES:
+        if overrides:
+            raise typer.BadParameter("expected a sweep, found candidates, which have no keys", param_hint="--set")
+        fetch_candidates(into, archive, as_json)
+        return
+    if archive or into:
+        raise typer.BadParameter(f"expected {CANDIDATES}, found {sweep!r}", param_hint="--from, --into")
+    raise typer.Exit(ExitCode.USAGE if fetch_matrices(sweep, overrides or (), as_json) else ExitCode.OK)
+
+
+def run(
+    sweep: Annotated[
+        str | None,
+        typer.Argument(
+            help="A sweep's YAML file, or the name of a packaged one; or give --matrix.",
+            autocompletion=completion.sweeps,
+        ),
+    ] = None,
+    *,
+    matrix: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MATRIX",
+            autocompletion=completion.matrices,
+            help="Run one matrix without a sweep's file: a file (.mtx, .npz, .smtx), or SOURCE/NAME. The next four "
+            "options go with it.",
+        ),
+    ] = None,
+    widths: Annotated[list[int] | None, typer.Option("--width", min=1, help="J. Repeatable.")] = None,
+    ops: Annotated[list[OpName] | None, typer.Option("--op", help="spmm by default. Repeatable.")] = None,
+    dtypes: Annotated[list[DTypeName] | None, typer.Option("--dtype", help="float32 by default. Repeatable.")] = None,
+    implementations: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--implementation",
+            metavar="NAME",
+            autocompletion=completion.implementations,
+            help="A name, or a class in a file such as ./mine.py:MyKernel; by default those that compete on the "
+            "device. The device's baseline is always measured, too. Repeatable.",
+        ),
+    ] = None,
+    device: DeviceOption = DeviceName.AUTO,
+    only: OnlyOption = None,
+    limit: Annotated[int | None, typer.Option(min=0, help="Run at most this many cases.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be run or skipped, and why.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder of results; records go to OUT/SWEEP/DEVICE/.")] = Path("results"),
+    retry: Annotated[
+        list[StatusName] | None, typer.Option(help="Run recorded cases with this ending once more. Repeatable.")
+    ] = None,
+    warm: Annotated[bool, typer.Option("--warm", help="Time from a warm cache as well.")] = False,
+    flush: Annotated[
+        FlushName,
+        typer.Option(
+            help="How caches are emptied before each sample. write: a buffer is written, and a run with a large result "
+            "pays for storing it. read: then another buffer is read, which leaves nothing to store."
+        ),
+    ] = FlushName.WRITE,
+    overrides: SetOption = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if a case of this run failed.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a sweep: measure and check every case that has no record yet, in a child process.
+
+    Each record is on disk before the next case starts: after Ctrl-C, a crash or a reboot the same command goes on.
+    ok and unsupported are final; a failure is tried once more by the next run.
+
+    [bold]spmark run quickstart[/bold]
+
+    [bold]spmark run graphs_spmm --device cuda --only matrix=cora,pubmed --only width=128[/bold]
+
+    [bold]spmark run my.yaml --set widths=[32,64] --retry timeout --out /data/results[/bold]
+
+    [bold]spmark run --matrix mine.mtx --width 64 --implementation ./mine.py:MyKernel[/bold]
+    """
+    from spmark.impls.core.record import Flush, Status
+    from spmark.suite.cli.run import run_sweep
+    from spmark.suite.plan.onematrix import one_matrix
+    from spmark.suite.plan.options import Options
+
+    one = one_matrix(
+        sweep, matrix, widths=widths or (), ops=ops or (), dtypes=dtypes or (), implementations=implementations or ()
+    )
+    options = Options(
+        sweep=sweep or "",
+        device=device.value,
+        only=tuple(only or ()),
+        retry=tuple(Status(ending.value) for ending in retry or ()),
+        overrides=tuple(overrides or ()),
+        limit=limit,
+        warm=warm,
+        flush=Flush(flush.value),
+    )
+    ended = run_sweep(options, out, one, dry_run=dry_run, as_json=as_json)
+    if ended.interrupted:
+        raise typer.Exit(ExitCode.INTERRUPTED)
+    raise typer.Exit(ExitCode.FAILURES if strict and ended.failures else ExitCode.OK)
+
+
+def reproduce(
+    paper: Annotated[
+        str,
+        typer.Argument(
+            help="stile, sparsetir, liteform, lo_spmm, dash, all, or a YAML file.", autocompletion=completion.papers
+        ),
+    ],
+    *,
+    budget: Annotated[str, typer.Option(metavar="TIME", help="When to stop: 90s, 30m, 2h, 1h30m.")] = "30m",
+    device: DeviceOption = DeviceName.AUTO,
+    out: Annotated[Path, typer.Option(help="Folder of results; pages go to OUT/reproduce/PAPER.")] = Path("results"),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the steps and how far they are.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Reproduce a paper: calibrate, run its sweeps, most important cases first, and draw its page.
+
+    No case begins after the budget. The same command goes on where it stopped: records are those of [bold]run[/bold]. A
+    paper that cannot run is named with what it lacks, and the exit code is 3; of [bold]all[/bold], the others run.
+
+    Example: [bold]spmark reproduce liteform --budget 30m[/bold]
+    """
+    from spmark.suite.cli.reproduce import reproduce_papers
+
+    ended = reproduce_papers(paper, budget, device.value, out, dry_run=dry_run, as_json=as_json)
+    if ended.interrupted:
+        raise typer.Exit(ExitCode.INTERRUPTED)
+    raise typer.Exit(ExitCode.DEVICE if ended.missing else ExitCode.OK)

@@ -1,0 +1,148 @@
+"""Which implementations can run where, without loading a matrix or starting a device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from spmark.datasets.sweep.model import Case
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.extras import how_to_install
+from spmark.impls.core.interfaces import Implementation
+from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.core.record import RUNS_ON
+from spmark.impls.table import IMPLEMENTATIONS, create
+
+EXTRAS = {"cupy": "gpu", "cupyx": "gpu", "dgl": "dgl", "torch": "dgl"}
+"""The extra of spmark that installs a module."""
+ELSEWHERE: Mapping[DeviceKind, str] = {DeviceKind.CPU: "need a GPU", DeviceKind.CUDA: "run on the CPU alone"}
+"""What is said of implementations that run on the other kind of device alone (`runs_elsewhere`)."""
+_PRODUCTS: Mapping[Op, str] = {Op.SPMM: "SpMM", Op.SDDMM: "SDDMM"}
+
+
+def make(name: str, config: Mapping[str, Any]) -> Implementation | str:
+    """Make an implementation, or say why this machine cannot run it.
+
+    Raises
+    ------
+    SweepError
+        The name or the config is wrong: a mistake in the sweep and not in the machine.
+    """
+    try:
+        return create(name, config)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing == "spmark":
+            raise
+        hint = f": {how_to_install(EXTRAS[missing])}" if missing in EXTRAS else ""
+        return f"needs the package {missing}, which is not installed{hint}"
+    except (ImportError, OSError) as error:  # a library that an extension module wants is missing
+        return f"cannot be imported here: {error}"
+
+
+def refusal(name: str, config: Mapping[str, Any], kind: DeviceKind, op: Op) -> str | None:
+    """Say why an implementation can run nothing of ``op`` on a kind of device, or None.
+
+    Raises
+    ------
+    SweepError
+        The name or the config is wrong.
+    """
+    made = make(name, config)
+    return made if isinstance(made, str) else _ruled_out(made, kind, op)
+
+
+def refused(name: str, op: Op, width: int, dtype: DType, device: DeviceSpec) -> str | None:
+    """Say why an implementation computes not even a small problem of this kind on a device, or None.
+
+    Asking imports what the implementation is made on: seconds for some.
+    """
+    made = make(name, {})
+    if isinstance(made, str):
+        return made
+    return _ruled_out(made, device.kind, op) or made.unsupported(Problem(op, _small(), width, dtype), device)
+
+
+def refusals(cases: Iterable[Case], kind: DeviceKind) -> dict[str, str]:
+    """Give the reason by case id for every case that cannot run on a kind of device.
+
+    Raises
+    ------
+    SweepError
+        A case's implementation, its config or its baseline is unknown, before anything has run.
+    """
+    reasons: dict[str, str] = {}
+    known: dict[tuple[str, str, Op], str | None] = {}
+    for case in cases:
+        if case.baseline is not None and case.baseline not in IMPLEMENTATIONS:
+            create(case.baseline)
+        key = (case.implementation, repr(sorted(case.config.items())), case.op)
+        if key not in known:
+            known[key] = refusal(case.implementation, case.config, kind, case.op)
+        if reason := known[key]:
+            reasons[case.case_id] = reason
+    return reasons
+
+
+def runs_elsewhere(name: str, config: Mapping[str, Any], kind: DeviceKind) -> bool:
+    """Say whether an implementation is installed, and runs on other kinds of devices alone.
+
+    Raises
+    ------
+    SweepError
+        The name or the config is wrong.
+    """
+    made = make(name, config)
+    return not isinstance(made, str) and kind not in made.devices
+
+
+def usable(name: str, devices: Iterable[DeviceSpec]) -> tuple[list[str], str]:
+    """Find out on which of ``devices`` an implementation computes a small problem of any of its operators.
+
+    Asking imports what the implementation is made on: seconds for some.
+
+    Returns
+    -------
+    kinds : list of str
+        Of the devices, sorted.
+    reason : str
+        Why the implementation is usable on none of the devices; else empty.
+    """
+    made = make(name, {})
+    if isinstance(made, str):
+        return [], made
+    kinds, reasons = [], []
+    for device in devices:
+        if device.kind not in made.devices:
+            continue
+        answers = [
+            made.unsupported(Problem(op, _small(), 32, dtype), device) for op in sorted(made.ops) for dtype in DType
+        ]
+        if None in answers:
+            kinds.append(str(device.kind))
+        reasons += [reason for reason in answers if reason]
+    why = reasons[0] if reasons else f"runs on {_words(made.devices)}, and no such device is here"
+    return sorted(kinds), "" if kinds else why
+
+
+def other_product(ops: Iterable[Op], op: Op) -> str:
+    """Say that an implementation of ``ops`` does not compute ``op``."""
+    return f"supports {_words(_PRODUCTS[own] for own in ops)} alone; {_PRODUCTS[op]} was asked for"
+
+
+def _ruled_out(made: Implementation, kind: DeviceKind, op: Op) -> str | None:
+    if kind not in made.devices:
+        return f"{RUNS_ON}{_words(made.devices)}, found a {kind} device"
+    if op not in made.ops:
+        return other_product(made.ops, op)
+    return None
+
+
+def _small() -> Csr:
+    return Csr.checked((2, 3), np.array([0, 2, 3]), np.array([0, 2, 1]), np.array([0.5, -0.75, 0.625], np.float32))
+
+
+def _words(names: Iterable[str]) -> str:
+    return " and ".join(sorted(names))

@@ -1,0 +1,70 @@
+"""What the runner and its child process say to each other: JSON messages over one socket, after a setup in a file.
+
+JSON and not pickle, because a process that a kernel corrupted must not be able to make its parent execute anything.
+"""
+
+from __future__ import annotations
+
+from multiprocessing.connection import Connection
+from typing import Literal, TypeVar
+
+from pydantic import ConfigDict
+
+from spmark.datasets.sweep.model import Case
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.frozen import Frozen
+from spmark.impls.core.record import CandidateRow, Measurement
+from spmark.suite.plan.options import Options
+
+POISONED_EXIT = 86
+"""Exit code of a child whose device no longer computes after a case."""
+WAITING = "waiting"
+"""Phase of a case while another process measures on its device; these seconds do not count towards a time limit."""
+DEFAULT_FACTORY = "spmark.suite.run.worker_main:open_bench"
+
+
+MessageType = TypeVar("MessageType", bound=Frozen)
+
+
+class _Asked(Frozen):
+    model_config = ConfigDict(ser_json_inf_nan="constants")  # a config or a limit may be infinite
+
+
+class Setup(_Asked):
+    """What a child measures on: the whole of its standard input."""
+
+    device: DeviceSpec
+    environment: str
+    """Digest that its rows refer to."""
+    factory: str = DEFAULT_FACTORY
+    """``module:callable`` that makes the bench, called with this setup and a function that takes the phase's name."""
+    options: Options = Options()
+    files: tuple[str, ...] = ()
+    """Classes in files (``/folder/mine.py:MyKernel``) that the cases name, to be imported first."""
+
+
+class Request(_Asked):
+    """A case to measure, or None to end."""
+
+    case: Case | None
+
+
+class Reply(Frozen):
+    """A message of a child."""
+
+    kind: Literal["ready", "phase", "result", "refused"]
+    """``ready`` for the next case; ``refused``: the bench could not be made, or the device does not compute."""
+    text: str = ""
+    """Name of the phase, or why it was refused."""
+    row: Measurement | None = None
+    candidates: list[CandidateRow] = []
+
+
+def send(connection: Connection, message: Frozen) -> None:
+    """Send one message; raises OSError when the other side is gone."""
+    connection.send_bytes(message.model_dump_json().encode())
+
+
+def receive(connection: Connection, kind: type[MessageType]) -> MessageType:
+    """Receive one message; raises EOFError or OSError when the other side is gone, ValueError on any other bytes."""
+    return kind.model_validate_json(connection.recv_bytes())

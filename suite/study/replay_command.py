@@ -1,0 +1,126 @@
+"""``spmark replay``: how well a cost model orders the configs that recorded searches measured."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from math import isnan
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.markup import escape
+
+from spmark.impls.core.errors import RecordError, SweepError
+from spmark.impls.core.files import whole
+from spmark.impls.core.guard import reading
+from spmark.suite.cli.console import answer, console, say, table, working
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from spmark.suite.study.replay import Replayed
+    from spmark.suite.study.searched import LeftOut
+
+T4 = "t4"
+
+
+@dataclass(frozen=True)
+class ReplayRequest:
+    """What the command line asked for."""
+
+    results: Sequence[Path]
+    model: str
+    seed: int
+    only: Sequence[str]
+    export: tuple[str, Path] | None
+    """Format and file."""
+    as_json: bool
+
+
+def replay_records(request: ReplayRequest) -> None:
+    """Score, judge and print; write the export where one is asked for.
+
+    Raises
+    ------
+    RecordError
+        There are no records, a file cannot be read, or the export cannot be written.
+    DatasetError
+        Collected samples of several origins stand in one path.
+    SweepError
+        The model, a filter or the format of the export is unknown.
+    """
+    from spmark.report.analysis.replay import summary
+    from spmark.suite.study.replay import judged, replay
+
+    if request.export and request.export[0] != T4:
+        raise SweepError(f"--export {request.export[0]}: expected the format {T4}, found {request.export[0]!r}")
+    screen = console(request.as_json)
+    with working(screen, f"replaying {request.model}"):
+        replayed = replay(request.results, request.model, request.seed, request.only)
+    cases = judged(replayed)
+    groups = _rows(summary(cases)) if len(cases) else []
+    notes = {one.case.implementation: one.note for one, _ in replayed.scored if one.note}
+    if request.export:
+        _write(replayed, request.export[1])
+    if request.as_json:
+        told = {"model": request.model, "seed": request.seed, "summary": _plain(groups), "cases": _plain(_rows(cases))}
+        answer(told | {"notes": notes, "left_out": [asdict(one) for one in replayed.left_out]})
+        return
+    if groups:
+        screen.print(table(f"{request.model}: measured configs, as it orders them", list(map(_shown, groups))))
+    for platform, note in notes.items():
+        say(screen, escape(f"{platform}: {note}"))
+    if replayed.left_out:
+        screen.print(table("Cases that cannot be replayed", _counted(replayed.left_out), plain=True))
+    if not (groups or replayed.left_out):
+        say(screen, "no search of these records has measured a config: there is nothing to replay")
+    if request.export:
+        say(screen, escape(str(request.export[1])))
+
+
+def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    """Give a row of the summary as people read it."""
+    return {
+        "implementation": row["implementation"],
+        "source": row["source"],
+        "cases": row["cases"],
+        "configs": row["candidates"],
+        "regret, mean": f"{row['regret']:.1%}",
+        "median": f"{row['regret_median']:.1%}",
+        "tuned": f"{row['tuned_regret']:.1%}",
+        "by chance": f"{row['chance_regret']:.1%}",
+        "Kendall's tau": f"{row['kendall']:.2f}",
+        **{f"best in {size}": f"{row[f'top_{size}']:.0%}" for size in (1, 5, 10)},
+    }
+
+
+def _plain(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Give rows for JSON, which has no NaN."""
+    return [
+        {name: None if isinstance(value, float) and isnan(value) else value for name, value in row.items()}
+        for row in rows
+    ]
+
+
+def _counted(left_out: Sequence[LeftOut]) -> list[dict[str, Any]]:
+    counts = Counter(one.reason for one in left_out)
+    example = {one.reason: f"{one.case_id}: {one.detail}" if one.detail else one.case_id for one in left_out[::-1]}
+    return [{"cases": count, "reason": reason, "such as": example[reason]} for reason, count in counts.most_common()]
+
+
+def _write(replayed: Replayed, file: Path) -> None:
+    from spmark.suite.study.t4 import t4
+
+    with reading(file, "numbers that JSON has", RecordError):
+        text = json.dumps(t4(replayed), allow_nan=False)
+    try:
+        with whole(file) as part:
+            part.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise RecordError(f"{file}: cannot be written: {error.strerror}") from error

@@ -1,0 +1,102 @@
+"""Pages of studies of moved models: what a reader is told first, and what a page of one paper keeps."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import moved_fakes
+import pytest
+
+from spmark.impls.core.errors import RecordError
+from spmark.impls.core.problem import Op
+from spmark.impls.core.transferfacts import TransferFact
+from spmark.report.site.model import NO_RECORDS, PaperPage, Report
+from spmark.report.site.site import report_of, write_site
+from spmark.suite.cli.report import draw
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Any:
+    def make(*facts: TransferFact, paper: PaperPage | None = None) -> Report:
+        return report_of([moved_fakes.write(tmp_path / "study", facts)], paper=paper)
+
+    return make
+
+
+def few(**changes: Any) -> Any:
+    """Give results of the subject and its baselines alone."""
+    return moved_fakes.results({"dash": (0.9, 8, 5), **moved_fakes.BASELINES} | changes.pop("methods", {}), **changes)
+
+
+def test_the_first_sentence_says_where_the_subject_is_not_ahead(page: Any) -> None:
+    better = few(methods={"lightgbm": (0.99, 0, 5)}, op=Op.SDDMM, noise=0)
+    report = page(*few(noise=0), *better)
+    assert report.notices[0].startswith("DASH is not ahead of LightGBM, first choice: 0.9")
+    assert ", for sddmm, cpu to cuda (test-gpu). " in report.notices[0]
+    assert "not clearly" not in report.notices[0]
+    assert "with its interval over 6 matrices" in report.notices[0]
+    assert report.notices[-1] == "DASH is ahead of every baseline for spmm, cpu to cuda (test-gpu)."
+    assert NO_RECORDS not in report.notices
+
+
+def test_what_is_missing_comes_before_what_is_ahead(page: Any) -> None:
+    lacking = {name: of for name, of in moved_fakes.BASELINES.items() if name not in ("random5", "rule_ck")}
+    report = page(*moved_fakes.results({"dash": (0.9, 8, 5), **lacking}), *few(target="spade_sim"))
+    assert report.notices[0] == (
+        "Nothing is compared for spmm, cpu to cuda (test-gpu) without results of random configs, rule for c and k."
+    )
+    assert report.notices[1] == "DASH is ahead of every baseline for spmm, cpu to spade_sim (simulated)."
+
+
+def test_simulated_times_one_seed_and_no_gain_are_told(page: Any) -> None:
+    (section,) = page(*few(target="spade_sim", seeds=(0,), gain=0.001)).sections
+    text = " ".join(section.notices)
+    assert f"Nothing was measured on spade_sim: {moved_fakes.SIMULATED}." in text
+    assert "There is hardly anything to gain for spmm, cpu to spade_sim (simulated): the optimum is 1.001 times" in text
+    assert (
+        "One seed, and so no interval over seeds, for spmm, cpu to spade_sim (simulated): DASH, random configs" in text
+    )
+    assert "Without results to draw: dash_fig4_speedup, dash_fig6_training" in text
+
+
+def test_the_section_has_what_made_the_study(page: Any) -> None:
+    (section,) = page(moved_fakes.run(), *few(), *moved_fakes.costs()).sections
+    facts = dict(section.facts)
+    assert facts["Commands"] == "spmark study dash --source cpu.jsonl"
+    assert facts["Evaluation matrices"] == "6"
+    assert facts["Packages"] == "spmark 0.1, torch 2.9"
+    names = [block.name for block in section.blocks]
+    assert names == [
+        "dash_fig5_per_matrix", "moved-compared", "moved-gains", "dash_table2", "moved-costs", "verdicts", "claims"
+    ]  # fmt: skip
+
+
+def test_a_page_of_another_paper_leaves_studies_out(page: Any) -> None:
+    assert not page(*few(), paper=PaperPage("another")).sections
+    assert page(*few(), paper=PaperPage("dash")).sections
+
+
+def test_records_and_studies_share_a_page(records: Any, write: Any, tmp_path: Path) -> None:
+    folder = write(records.sweep(matrices=("ogb/arxiv",), widths=(32,), samples=8))
+    moved_fakes.write(folder, list(few()))
+    report = report_of([folder])
+    assert [section.device for section in report.sections] == ["test-gpu", "test-gpu", "moved cost models"]
+    assert not report.notices
+    assert report.sections[-1].notices[0].startswith("DASH is ahead")
+    landing = write_site(report, tmp_path / "site")
+    (page,) = (link for link in re.findall('href="(sweeps/[^"]*)"', landing.read_text()) if "moved" in link)
+    assert 'id="figure-dash_fig5_per_matrix"' in (landing.parent / page).read_text()
+    claims = next(block for block in report.sections[0].blocks if block.name.endswith("-claims"))
+    answered = claims.frame.set_index("claim")
+    assert answered.loc["gpu-spmm-top1", "verdict"] != "not run"
+
+
+def test_the_command_draws_a_study_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = moved_fakes.write(tmp_path / "study", list(few()))
+    draw([folder], tmp_path / "site", baseline=None, title=None, paper=None, as_json=False)
+    assert capsys.readouterr().out.startswith("DASH is ahead of every baseline")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(RecordError, match="expected records, found none"):
+        draw([tmp_path / "empty"], tmp_path / "site", baseline=None, title=None, paper=None, as_json=False)
