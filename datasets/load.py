@@ -12,12 +12,11 @@ from spmark.datasets.cache import Cache
 from spmark.datasets.ceiling import check_shape
 from spmark.datasets.mirror import find_in_mirror
 from spmark.datasets.source import Facts, RawMatrix, Source
-from spmark.datasets.sources.table import find_source
-from spmark.datasets.sweep.model import MatrixSpec
+from spmark.datasets.sources.table import find_source, own_file
 from spmark.impls.core.errors import DatasetError, MatrixError
 from spmark.impls.core.operators import random_values
 from spmark.impls.core.problem import Csr
-from spmark.impls.core.record import MatrixKind, Orientation
+from spmark.impls.core.record import MatrixKind, MatrixSource, Orientation
 
 _CHUNK = 1 << 20
 _log = logging.getLogger(__name__)
@@ -32,15 +31,15 @@ class LoadedMatrix:
     """``real`` only with its own values; a real matrix with seeded values is a ``pattern``."""
     source_kind: MatrixKind
     """Kind of what the source has: ``real`` with values of its own, whichever values the sweep asks for."""
-    spec: MatrixSpec
+    spec: MatrixSource
 
 
-def load_matrix(spec: MatrixSpec, cache: Cache, seed: int) -> LoadedMatrix:
+def load_matrix(spec: MatrixSource, cache: Cache, seed: int) -> LoadedMatrix:
     """Load a matrix as a sweep asks for it.
 
     Parameters
     ----------
-    spec : MatrixSpec
+    spec : MatrixSource
     cache : Cache
         For a source on the network the mirror comes first, then the files of the cache, then the network.
     seed : int
@@ -56,8 +55,8 @@ def load_matrix(spec: MatrixSpec, cache: Cache, seed: int) -> LoadedMatrix:
         The matrix is not a canonical CSR.
     """
     source = find_source(spec.source)
-    if spec.file is not None:
-        return _ready(source, spec, source.load(spec.name, {**spec.args, "path": str(spec.file)}, cache), seed)
+    if (file := own_file(spec)) is not None:
+        return _ready(source, spec, source.load(spec.name, {**spec.args, "path": str(file)}, cache), seed)
     if source.network and (mirrored := find_in_mirror(cache.mirror, source, spec.name)) is not None:
         return _ready(source, spec, mirrored, seed)
     stored = spec.values == "stored"
@@ -74,7 +73,7 @@ def load_matrix(spec: MatrixSpec, cache: Cache, seed: int) -> LoadedMatrix:
     return loaded
 
 
-def _ready(source: Source, spec: MatrixSpec, raw: RawMatrix, seed: int) -> LoadedMatrix:
+def _ready(source: Source, spec: MatrixSource, raw: RawMatrix, seed: int) -> LoadedMatrix:
     """Check a matrix, give it the values and the orientation that the sweep asks for."""
     _check_counts(source, spec.name, raw)
     stored = spec.values == "stored"

@@ -17,7 +17,7 @@ import pandas as pd
 import spmark
 from spmark.datasets.sweep.model import MatrixSpec, Sweep
 from spmark.report.tables.summary import short_table
-from spmark.suite.run.runner import run
+from spmark.suite.run.execute import execute
 
 SWEEP = Sweep(
     schema=1,
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", help="cpu, or cuda with implementations for GPUs")
     args = parser.parse_args()
 
-    summary = run(SWEEP, args.out, args.device)
+    summary = execute(SWEEP, args.device, out=args.out)
     print(f"{len(summary.rows)} cases measured, {summary.skipped} known, in {summary.folder}")
     print(pd.DataFrame(short_table(spmark.load_records(summary.folder))).to_string(index=False))
 

@@ -23,7 +23,7 @@ from spmark.impls.core.errors import RecordError
 from spmark.impls.core.guard import reading
 from spmark.impls.core.plainjson import parse_model
 from spmark.impls.core.problem import DType, Op
-from spmark.impls.core.record import Measurement, Orientation, Status
+from spmark.impls.core.record import CaseSpec, MatrixRef, Measurement, Orientation, Status
 
 MACHINE = "machine.json"
 _TIMES = re.compile(r"(?P<set>\w+)(?P<op>Spmm|Sddmm)\.track_time$")
@@ -144,24 +144,22 @@ def _measurements(file: _ResultFile, op: str, times: _Series, costs: _Costs) -> 
         seconds = samples or ([value] if value is not None else [])
         ok = value is not None
         yield Measurement(
-            protocol_version=int(version[1]) if version else 0,
-            case_id=f"{op}/{matrix_id}/J{width}/{dtype}/{implementation}/seed0",
-            implementation_version=f"commit-{file.commit_hash[:16]}",
-            op=Op(op),
-            matrix=matrix,
-            source=source,
-            orientation=Orientation(orientation or "A"),
-            seed=0,
-            width=width,
-            dtype=DType(dtype),
+            spec=CaseSpec(
+                op=Op(op),
+                matrix=MatrixRef(source=source, name=matrix, orientation=Orientation(orientation or "A")),
+                width=width,
+                dtype=DType(dtype),
+                implementation=implementation,
+                label=implementation,
+                seed=0,
+                implementation_version=f"commit-{file.commit_hash[:16]}",
+                protocol_version=int(version[1]) if version else 0,
+            ),
             device=gpu or machine,
             device_kind=DeviceKind.CUDA if gpu else DeviceKind.CPU,
-            implementation=implementation,
-            label=implementation,
             status=Status.OK if ok else Status.RUN_ERROR,
             reason="" if ok else _NO_REASON,
             samples_us=[second * 1e6 for second in seconds] if ok else [],
-            environment="",
             started_at=times.started_at,
             **(known if ok else {}),
         )

@@ -19,7 +19,7 @@ import pandas as pd
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.names import path_component
 from spmark.impls.core.plausible import plausible, read_measurements
-from spmark.impls.core.record import Environment, EnvironmentRow, Flush, Measurement
+from spmark.impls.core.record import CaseSpec, Environment, EnvironmentRow, Flush, Measurement
 from spmark.impls.core.recordfile import SUFFIXES, read_rows, row_files
 from spmark.impls.core.unpack import beginning
 from spmark.report.asvfile import is_result_file, read_result_file
@@ -60,6 +60,7 @@ _CASE = ["device", "case_id", "pattern"]
 _FACTS = ("num_rows", "num_cols", "nnz", "longest_row", "flops", "compulsory_bytes")
 _SAMPLES = ("samples_us", "warm_samples_us", "graph_samples_us")
 _COPIED = [name for name in COLUMNS if name in Measurement.model_fields]
+_OF_SPEC = [name for name in COLUMNS if name in CaseSpec.model_fields and name not in Measurement.model_fields]
 
 
 def load_records(paths: Paths, *, by_sweep: bool = False) -> pd.DataFrame:
@@ -210,17 +211,20 @@ def _read(file: Path) -> list[dict[str, Any]]:
 def _row(measurement: Measurement, known: dict[str, Environment], file: Path) -> dict[str, Any]:
     environment = known.get(measurement.environment)
     baseline, problem, device = measurement.baseline, measurement.problem, environment and environment.device
-    row: dict[str, Any] = {name: getattr(measurement, name) for name in _COPIED}
+    spec = measurement.spec
+    row: dict[str, Any] = {name: getattr(spec, name) for name in _OF_SPEC}
+    row |= {name: getattr(measurement, name) for name in _COPIED}
     row.update((name, np.array(getattr(measurement, name), np.float64)) for name in _SAMPLES)
     row.update((name, float(getattr(problem, name)) if problem else nan) for name in _FACTS)
     return row | {
         "sweep": sweep_name(file, measurement.device),
         "device_kind": measurement.device_kind.value,
-        "op": measurement.op.value + ("-scaled" if measurement.scaled else ""),
-        "matrix": measurement.matrix_id,
+        "op": spec.op.value + ("-scaled" if spec.scaled else ""),
+        "matrix": spec.matrix.id,
         "matrix_kind": measurement.matrix_kind.value if measurement.matrix_kind else "",
-        "dtype": measurement.dtype.value,
-        "flush": measurement.flush.value,
+        "requested": spec.config,
+        "dtype": spec.dtype.value,
+        "flush": spec.flush.value,
         "status": measurement.status.value,
         "baseline_implementation": baseline.implementation if baseline else "",
         "baseline_config": baseline.config if baseline else {},
@@ -228,7 +232,7 @@ def _row(measurement: Measurement, known: dict[str, Environment], file: Path) ->
         "baseline_samples_us": np.array(baseline.samples_us if baseline else [], np.float64),
         "facts": environment,
         "copy_bytes_per_s": device.copy_bytes_per_s if device else nan,
-        "flops_per_s": device.flops_per_s(measurement.dtype) if device else nan,
+        "flops_per_s": device.flops_per_s(spec.dtype) if device else nan,
     }
 
 

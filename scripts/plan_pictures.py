@@ -41,7 +41,7 @@ def picture(sweep: str, record: str) -> bytes:
     row, problem, _, stores = laid_out(record, [_RECORDS / sweep])
     matrix = problem.matrix
     counts = store_counts(matrix.shape, matrix.indptr, matrix.indices, stores)
-    return render(partial(composition, row.label, stores, counts, matrix.shape), {Form.PNG}).png
+    return render(partial(composition, row.spec.label, stores, counts, matrix.shape), {Form.PNG}).png
 
 
 if __name__ == "__main__":

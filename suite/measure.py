@@ -1,4 +1,4 @@
-"""One case from its recipe to its record: load, build, check, time.
+"""One case from its recipe to its outcome: load, build, check, time.
 
 A `Bench` stays on one device and keeps what cases of one problem share: matrix, operands, reference and the plan of the
 baseline.
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,6 @@ import psutil
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import LoadedMatrix, load_matrix
-from spmark.datasets.sweep.model import Case
 from spmark.impls.core.devicespec import BUSY, DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError, KernelFault, SpmarkError, UnsupportedError
 from spmark.impls.core.interfaces import Implementation, KeepsPlans, Plan
@@ -33,7 +32,17 @@ from spmark.impls.core.operators import (
     sampled_rows,
 )
 from spmark.impls.core.problem import Op, Problem
-from spmark.impls.core.record import Baseline, ProblemFacts, RefusedConfig, Status
+from spmark.impls.core.record import (
+    Baseline,
+    CaseSpec,
+    Outcome,
+    ProblemFacts,
+    RefusedConfig,
+    SearchFacts,
+    SeenConfig,
+    Status,
+)
+from spmark.impls.core.sixdigits import six_digits
 from spmark.impls.core.tolerance import why_wrong
 from spmark.impls.runtime.lab import Lab, canary, open_lab
 from spmark.impls.runtime.load import LoadMeter
@@ -42,8 +51,7 @@ from spmark.impls.table import create
 from spmark.impls.tuning.cache import empty_cache
 from spmark.suite.plan.options import Options
 from spmark.suite.run.gpu_lock import turn, turn_file
-from spmark.suite.run.messages import WAITING
-from spmark.suite.run.rows import Checked, Failed, Loaded, Part, Planned, Result, Timed, candidate_rows, make_row
+from spmark.suite.run.messages import WAITING, Result
 
 _log = logging.getLogger(__name__)
 _STOPPING = {
@@ -53,6 +61,8 @@ _STOPPING = {
 }
 _BELOW_FLOOR = {DeviceKind.CUDA: 0.95, DeviceKind.CPU: 0.5}
 """Share of the calibrated floor under which a time is implausible; a CPU's calibration is disturbed by other work."""
+_GRAPH_BELOW_US = 20.0
+"""Kernels faster than this are also replayed as a graph."""
 _GRAPH_REPLAYS = 15
 _MEMORY_SHARE = 0.9
 _CHECK_ARRAYS = 4
@@ -95,8 +105,6 @@ class Bench:
         Calibrated.
     cache : Cache
         Where matrices come from.
-    environment : str
-        Digest that the records name.
     options : Options, optional
     on_phase : callable, optional
         Told ``loading``, ``placing``, ``building``, ``checking`` and ``timing``; ``waiting`` while another process
@@ -112,11 +120,10 @@ class Bench:
         self,
         device: DeviceSpec,
         cache: Cache,
-        environment: str,
         options: Options | None = None,
         on_phase: Callable[[str], None] = lambda phase: None,
     ) -> None:
-        self._device, self._cache, self._environment = device, cache, environment
+        self._device, self._cache = device, cache
         self._options, self._on_phase = options or Options(), on_phase
         self._lab: Lab = open_lab(device, self._options.flush)
         self._turn_file = turn_file(device, self._lab)
@@ -127,63 +134,72 @@ class Bench:
         """Raise `KernelFault` when the device does not compute."""
         canary(self._lab)
 
-    def measure(self, case: Case) -> Result:
+    def measure(self, case: CaseSpec) -> Result:
         """Measure a case.
 
         Returns
         -------
         Result
-            The record's status says how the case ended: failures of building, running or checking are rows, too.
+            The outcome's status says how the case ended: failures of building, running or checking are outcomes, too.
         """
-        parts: tuple[Part, ...] = ()
+        facts: dict[str, Any] = {"status": Status.OK}
         try:
-            for part in self._steps(case):
-                parts += (part,)
+            self._measure(case, facts)
         except tuple(_ENDINGS) as error:
-            status = next(status for kind, status in _ENDINGS.items() if isinstance(error, kind))
-            parts += (Failed(status, str(error) or "memory ran out"),)
-        row = make_row(case, self._device, self._environment, *parts, flush=self._options.flush)
-        if row.status in (Status.WRONG_RESULT, Status.RUN_ERROR, Status.OUT_OF_MEMORY):
+            facts["status"] = next(status for kind, status in _ENDINGS.items() if isinstance(error, kind))
+            facts["reason"] = str(error) or "memory ran out"
+        if facts["status"] in (Status.WRONG_RESULT, Status.RUN_ERROR, Status.OUT_OF_MEMORY):
             self._forget()
-        plan = next((part for part in parts if isinstance(part, Planned)), None)
-        return Result(row, candidate_rows(row, plan.search if plan else None))
+        search = facts.get("search")
+        seen = [SeenConfig.model_validate(one) for one in (search.seen if search else ())]
+        if search:
+            rounded = {"compile_s": six_digits(search.compile_s), "run_s": six_digits(search.run_s)}
+            facts["search"] = SearchFacts.model_validate(search).model_copy(update=rounded)
+        return Result(Outcome(**facts), seen)
 
-    def _steps(self, case: Case) -> Iterator[Part]:
-        """Give the part that each step adds, one after the other; where a step raises, earlier parts are kept."""
+    def _measure(self, case: CaseSpec, facts: dict[str, Any]) -> None:
+        """Fill in the fields of an `Outcome` step by step; where a step raises, earlier facts are kept."""
         implementation = create(case.implementation, case.config)
         self._on_phase("loading")
         matrix = self._load(case)
         problem = Problem(case.op, matrix.csr, case.width, case.dtype, case.scaled)
-        yield Loaded(matrix.kind, matrix.csr.hash, _problem_facts(problem))
+        facts.update(matrix_kind=matrix.kind, matrix_hash=matrix.csr.hash, problem=_problem_facts(problem))
         self._refuse(implementation, problem)
         setting = self._set(case, problem)
         with turn(self._turn_file, lambda: self._on_phase(WAITING)):
-            yield from self._on_device(case, implementation, setting)
+            self._on_device(case, implementation, setting, facts)
 
-    def _on_device(self, case: Case, implementation: Implementation, setting: _Setting) -> Iterator[Part]:
-        """Give the parts of a case that need the device."""
+    def _on_device(
+        self, case: CaseSpec, implementation: Implementation, setting: _Setting, facts: dict[str, Any]
+    ) -> None:
         self._on_phase("placing")
         self._place(setting)
         with self._lab.peak() as peak:
             try:
                 self._on_phase("building")
                 plan = _build(implementation, setting.problem, self._device, case.config)
-                yield Planned(dict(plan.config), dict(plan.phases_s), plan.stored, plan.device_bytes, plan.search)
+                facts.update(
+                    config=dict(plan.config),
+                    phases_s=six_digits(dict(plan.phases_s)),
+                    stored=plan.stored,
+                    device_bytes=plan.device_bytes,
+                    search=plan.search,
+                )
                 self._on_phase("checking")
                 meter = LoadMeter()  # the samples of a fast kernel alone are too short to tell a load from
                 error = self._check(plan, setting)
             finally:
                 self._lab.release()
-        yield Checked(error, peak.bytes)
+        facts.update(max_rel_error=six_digits(error), peak_device_bytes=peak.bytes)
         if self._lab.stopwatch is None:
             return
         self._on_phase("timing")
-        timed = self._time(case, plan, setting, self._lab.stopwatch, meter)
-        yield timed
-        median_us, floor_us = float(np.median(timed.samples_us)), floor_s(setting.problem, self._device) * 1e6
+        facts.update(self._time(case, plan, setting, self._lab.stopwatch, meter))
+        median_us, floor_us = float(np.median(facts["samples_us"])), floor_s(setting.problem, self._device) * 1e6
         if median_us < _BELOW_FLOOR[self._device.kind] * floor_us:
             floor = f"{floor_us:.2f} us, the floor of bytes and flops by the rates of `spmark calibrate`"
-            yield Failed(Status.IMPLAUSIBLE, f"expected a median of at least {floor}, found {median_us:.2f} us")
+            facts["status"] = Status.IMPLAUSIBLE
+            facts["reason"] = f"expected a median of at least {floor}, found {median_us:.2f} us"
 
     def _refuse(self, implementation: Implementation, problem: Problem) -> None:
         """Raise where an implementation says that it cannot build a problem."""
@@ -191,7 +207,7 @@ class Bench:
         if reason is not None:
             raise UnsupportedError(reason)
 
-    def _load(self, case: Case) -> LoadedMatrix:
+    def _load(self, case: CaseSpec) -> LoadedMatrix:
         key = (case.matrix.model_dump_json(), case.seed)
         if self._matrix is None or self._matrix[0] != key:
             self._matrix = None
@@ -199,7 +215,7 @@ class Bench:
             self._matrix = key, load_matrix(case.matrix, self._cache, case.seed)
         return self._matrix[1]
 
-    def _set(self, case: Case, problem: Problem) -> _Setting:
+    def _set(self, case: CaseSpec, problem: Problem) -> _Setting:
         """Give the problem with its reference, computed on the host once for all cases of the problem."""
         key = (case.matrix.model_dump_json(), case.seed, case.op, case.width, case.dtype, case.scaled)
         if self._setting is None or self._setting.key != key:
@@ -257,31 +273,33 @@ class Bench:
                 raise _WrongResultError(f"expected operand {position} unchanged, found it overwritten")
         return error
 
-    def _time(self, case: Case, plan: Plan, setting: _Setting, stopwatch: Stopwatch, meter: LoadMeter) -> Timed:
+    def _time(
+        self, case: CaseSpec, plan: Plan, setting: _Setting, stopwatch: Stopwatch, meter: LoadMeter
+    ) -> dict[str, Any]:
+        """Sample the plan beside its baseline; gives fields of an `Outcome`."""
         run: Run = lambda: plan.run(setting.operands, setting.out)  # noqa: E731
         runs, baseline = [run], self._baseline(case, setting)
         if baseline is not None:
             runs.append(lambda: baseline.run(setting.operands, setting.out))
-        asked: dict[str, Any] = self._options.model_dump(include={"half_width", "max_seconds"}, exclude_none=True)
-        stopping = replace(_STOPPING[self._device.kind], **asked)
+        stopping = _STOPPING[self._device.kind]
         samples, load = take_samples(stopwatch, runs, stopping), meter.read()
         warm = take_samples(stopwatch, [run], stopping, cold=False).times_us[0] if self._options.warm else []
         graph: list[float] = []
-        if np.median(samples.times_us[0]) < self._options.graph_below_us:
+        if np.median(samples.times_us[0]) < _GRAPH_BELOW_US:
             with suppress(KernelFault):  # a library that cannot be captured has no time as a graph
                 graph = self._lab.graph_times_us(run, _GRAPH_REPLAYS)
-        return Timed(
-            samples_us=samples.times_us[0],
-            baseline=None if baseline is None else _told(str(case.baseline), baseline, samples.times_us[1]),
-            warm_samples_us=warm,
-            graph_samples_us=graph,
-            clocks_mhz=samples.clocks_mhz,
-            throttled=samples.throttled,
-            load_average=load.load_average,
-            free_cores=load.free_cores,
-        )
+        return {
+            "samples_us": samples.times_us[0],
+            "baseline": None if baseline is None else _told(str(case.baseline), baseline, samples.times_us[1]),
+            "warm_samples_us": warm,
+            "graph_samples_us": six_digits(graph),
+            "clocks_mhz": samples.clocks_mhz,
+            "throttled": samples.throttled,
+            "load_average": load.load_average,
+            "free_cores": load.free_cores,
+        }
 
-    def _baseline(self, case: Case, setting: _Setting) -> Plan | None:
+    def _baseline(self, case: CaseSpec, setting: _Setting) -> Plan | None:
         """Give the checked plan of the case's baseline, built once for the problem; None where there is none."""
         name = case.baseline
         if name is None or (name == case.implementation and not case.config):

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from spmark.datasets.sweep.model import Case, ImplementationSpec, MatrixSpec, Sweep, SweepOp, expand
+from spmark.datasets.sweep.model import ImplementationSpec, MatrixSpec, Sweep, SweepOp
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import SpmarkError
 from spmark.impls.core.interfaces import CHOOSING_PHASES, Config
@@ -122,9 +122,9 @@ def foresee(names: Sequence[str], problem: Problem, device: DeviceSpec, budget_s
             )
 
 
-def cases_of(  # noqa: PLR0917
+def sweep_of(  # noqa: PLR0917
     matrix: MatrixSpec, op: SweepOp, width: int, dtype: DType, names: Sequence[str], kind: DeviceKind, limit_s: float
-) -> tuple[Sweep, list[Case]]:
+) -> Sweep:
     """Give a sweep of one problem, the baseline and what building must pay back against among its implementations.
 
     Raises
@@ -140,7 +140,7 @@ def cases_of(  # noqa: PLR0917
         specs.append(ImplementationSpec(name=paid_back, config=dict(config), label=label_of(kind)))
     elif paid_back not in [spec.name for spec in specs]:
         specs.append(ImplementationSpec(name=paid_back, label=paid_back))
-    sweep = Sweep(
+    return Sweep(
         schema=1,
         name="tune",
         ops=(op,),
@@ -151,7 +151,6 @@ def cases_of(  # noqa: PLR0917
         baseline={kind: baseline},
         time_limit_s=limit_s,
     )
-    return sweep, expand(sweep, kind)
 
 
 def label_of(kind: DeviceKind) -> str:
@@ -170,14 +169,14 @@ def measured(records: Sequence[Measurement], device: DeviceSpec) -> list[Tuned]:
         With the one that building must pay back against, or without: break-even counts are then unknown.
     device : DeviceSpec
     """
-    timed = {one.label: one for one in records if one.status is Status.OK and one.samples_us}
+    timed = {one.spec.label: one for one in records if one.status is Status.OK and one.samples_us}
     against = timed.get(label_of(device.kind)) if device.kind.value in PAID_BACK else None
     return [_measured(one, device, against) for one in records]
 
 
 def _measured(record: Measurement, device: DeviceSpec, against: Measurement | None) -> Tuned:
     if record.status is not Status.OK:
-        return Tuned(record.label, f"{record.status} on {device.name}", reason=record.reason or str(record.status))
+        return Tuned(record.spec.label, f"{record.status} on {device.name}", reason=record.reason or str(record.status))
     time = median_interval(record.samples_us)
     nnz = record.problem.nnz if record.problem else 0
     runs = math.nan
@@ -186,7 +185,7 @@ def _measured(record: Measurement, device: DeviceSpec, against: Measurement | No
     padding = record.stored / nnz - 1 if nnz else 0.0
     about = f"measured on {device.name}" if record.samples_us else f"checked on {device.name}, which gives no times"
     return Tuned(
-        record.label, about, time.value, time.low, time.high, padding, _choosing_s(record), runs, record.config
+        record.spec.label, about, time.value, time.low, time.high, padding, _choosing_s(record), runs, record.config
     )
 
 
@@ -202,5 +201,5 @@ def stores_of(record: Measurement, problem: Problem, device: DeviceSpec) -> Stor
     SpmarkError
         Today's code has no such plan, or does not tell its stores; says which.
     """
-    how = create(record.implementation, record.requested)
-    return composition_of(record.implementation).stores(how, problem, device, record.config)
+    how = create(record.spec.implementation, record.spec.config)
+    return composition_of(record.spec.implementation).stores(how, problem, device, record.config)

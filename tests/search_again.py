@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
-from spmark.datasets.sweep.model import Case, Sweep, expand
+from spmark.datasets.sweep.model import Sweep, expand
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import RecordError, SpmarkError
 from spmark.impls.core.problem import Problem
-from spmark.impls.core.record import CandidateRow, EnvironmentRow, Measurement, Status
+from spmark.impls.core.record import CandidateRow, CaseSpec, EnvironmentRow, Measurement, Status
 from spmark.impls.core.recordfile import read_rows, row_files
 from spmark.impls.kernels.direct_spmm import is_direct
 from spmark.impls.table import create
@@ -68,7 +68,7 @@ def compare(folder: Path, every: int = 1, most_nnz: int = 10**9, only: str = "")
     newest = {
         row.case_id: row
         for row in sorted(read_rows(row_files(folder, "records")[0], Measurement), key=lambda row: row.started_at)
-        if row.implementation in searched and row.status is Status.OK and row.case_id in cases
+        if row.spec.implementation in searched and row.status is Status.OK and row.case_id in cases
         if row.problem is not None and row.problem.nnz <= most_nnz and only in row.case_id
     }
     records = [*newest.values()][::every]
@@ -86,17 +86,18 @@ def compare(folder: Path, every: int = 1, most_nnz: int = 10**9, only: str = "")
         assert matrix.hash == row.matrix_hash, f"{row.case_id}: another matrix"
         problem = Problem(case.op, matrix, case.width, case.dtype, case.scaled)
         started = perf_counter()
-        recorded, again = _SEARCHES[row.implementation](row, case, problem, devices[row.environment], candidates)
+        recorded, again = _SEARCHES[row.spec.implementation](row, case, problem, devices[row.environment], candidates)
         yield Found(row.case_id, recorded, again, perf_counter() - started)
 
 
 def _search_of(row: Measurement | CandidateRow) -> tuple[str, str, str]:
     """Name the search: a case may have records of several versions."""
-    return row.case_id, row.implementation_version, row.environment
+    version = row.spec.implementation_version if isinstance(row, Measurement) else row.implementation_version
+    return row.case_id, version, row.environment
 
 
 def _stile(
-    row: Measurement, case: Case, problem: Problem, device: DeviceSpec, candidates: Sequence[CandidateRow]
+    row: Measurement, case: CaseSpec, problem: Problem, device: DeviceSpec, candidates: Sequence[CandidateRow]
 ) -> tuple[Seen, Seen]:
     made: Any = create(case.implementation, case.config)
     calibration, _ = made.priced_by(problem, device)
@@ -110,7 +111,7 @@ def _stile(
 
 
 def _liteform(
-    row: Measurement, case: Case, problem: Problem, device: DeviceSpec, candidates: Sequence[CandidateRow]
+    row: Measurement, case: CaseSpec, problem: Problem, device: DeviceSpec, candidates: Sequence[CandidateRow]
 ) -> tuple[Seen, Seen]:
     made: Any = create(case.implementation, case.config)
     # Where dense pieces won on the device, buckets were composed before.
@@ -129,7 +130,7 @@ def _liteform(
 
 
 def _lo_spmm(
-    row: Measurement, case: Case, problem: Problem, device: DeviceSpec, candidates: Sequence[CandidateRow]
+    row: Measurement, case: CaseSpec, problem: Problem, device: DeviceSpec, candidates: Sequence[CandidateRow]
 ) -> tuple[Seen, Seen]:
     from spmark.impls.lo_spmm.rank import find
     from spmark.impls.lo_spmm.reorder import Reordering

@@ -241,7 +241,7 @@ def test_the_packaged_smoke_sweep_runs(installed: Installed) -> None:
     installed.spmark("run", "smoke", "--device", "cpu", *some, "--out", str(out))
     rows = records(out)
     assert rows
-    assert {row.implementation for row in rows} == {"scipy_cpu"}
+    assert {row.spec.implementation for row in rows} == {"scipy_cpu"}
     assert {row.status for row in rows} == {Status.OK}
 
 
@@ -262,9 +262,9 @@ def test_the_recipe_for_an_implementation_works(installed: Installed) -> None:
     out = installed.folder / "results"
     installed.spmark("run", "mine.yaml", "--device", "cpu", "--out", str(out))
     rows = records(out)
-    assert {row.implementation for row in rows} == {"rowwise_cpu", "scipy_cpu"}
+    assert {row.spec.implementation for row in rows} == {"rowwise_cpu", "scipy_cpu"}
     assert {row.status for row in rows} == {Status.OK}, [row.reason for row in rows]
-    assert all(row.samples_us and row.baseline for row in rows if row.implementation == "rowwise_cpu")
+    assert all(row.samples_us and row.baseline for row in rows if row.spec.implementation == "rowwise_cpu")
     report = installed.spmark("report", str(out), "--out", str(installed.folder / "page"))
     assert "rowwise_cpu" in (installed.folder / "page" / "index.html").read_text(), report.stdout
 

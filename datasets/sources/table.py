@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from spmark.impls.core.choices import none_of
 from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.files import at_home
 from spmark.impls.core.offers import SOURCE_GROUP, Offer, find_offer, offers
 
 if TYPE_CHECKING:
     from spmark.datasets.source import Source
+    from spmark.impls.core.record import MatrixSource
 
 SOURCES: Mapping[str, str] = {
     "planetoid": "spmark.datasets.sources.graphs:Planetoid",
@@ -50,6 +53,13 @@ FILES: Mapping[str, str] = {
 def file_ending(name: str) -> str:
     """Give the key of `FILES` that a file's name ends in, in capitals or not; empty for another ending."""
     return next((ending for ending in FILES if name.lower().endswith(ending)), "")
+
+
+def own_file(matrix: MatrixSource) -> Path | None:
+    """Give the file that a matrix is read from, where its source is one of the user's own files."""
+    if matrix.source not in FILES.values():
+        return None
+    return Path(matrix.folder) / at_home(str(matrix.args.get("path", matrix.name)))
 
 
 def source_names() -> list[str]:

@@ -5,22 +5,19 @@ A sweep is a YAML file, which `spmark.datasets.sweep.reading` reads; `expand` tu
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from spmark.datasets.sources.table import FILES, source_names
+from spmark.datasets.sources.table import source_names
 from spmark.impls.core.choices import near, none_of
 from spmark.impls.core.devicespec import DeviceKind
-from spmark.impls.core.files import at_home
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.problem import DType, Op
-from spmark.impls.core.record import Orientation
+from spmark.impls.core.record import CaseSpec, MatrixRef, MatrixSource
 
 SCHEMA: Final = 1
 SweepOp = Literal["spmm", "sddmm", "sddmm_scaled"]
@@ -32,35 +29,11 @@ class _Written(Frozen):
     model_config = ConfigDict(populate_by_name=True)
 
 
-class MatrixSpec(_Written):
-    """One matrix of a sweep: enough to load it anywhere."""
+class MatrixSpec(MatrixSource):
+    """One matrix of a sweep."""
 
-    source: str
-    """A name out of `spmark.datasets.sources.table.source_names`."""
-    name: str = Field(min_length=1)
-    """The matrix within its source: a name that the source holds, a formula, or a path."""
-    args: dict[str, Scalar] = {}
-    """Parameters of generators and readers; each source's docstring lists its own."""
-    orientation: Orientation = Orientation.A
-    """``A`` as the source stores it, ``AT`` its transpose."""
-    values: Literal["seeded", "stored"] = "seeded"
-    """Random values from the sweep's seed, or the values of the file."""
     widths: tuple[Width, ...] = ()
     """Widths J of this matrix where a layer fixes them; where empty, the sweep's widths."""
-    folder: str = ""
-    """Where a relative path begins: reading a sweep fills in the folder of the sweep's file. Ids do not include it."""
-
-    @property
-    def file(self) -> Path | None:
-        """The file that is read, where the source is one of the user's own files."""
-        if self.source not in FILES.values():
-            return None
-        return Path(self.folder) / at_home(str(self.args.get("path", self.name)))
-
-    @property
-    def id(self) -> str:
-        """``source/name``, with ``@AT`` for the transpose."""
-        return f"{self.source}/{self.name}" + ("" if self.orientation is Orientation.A else f"@{self.orientation}")
 
     @field_validator("source")
     @classmethod
@@ -168,50 +141,19 @@ class Sweep(_Written):
         return self
 
 
-@dataclass(frozen=True)
-class Case:
-    """One cell of a sweep: an operator on a matrix at a width and dtype, by one implementation."""
-
-    op: Op
-    matrix: MatrixSpec
-    width: int
-    dtype: DType
-    scaled: bool
-    implementation: str
-    config: Mapping[str, Any]
-    label: str
-    seed: int
-    time_limit_s: float
-    baseline: str | None
-    """Implementation, with its default config, that is measured in the same process; None for no baseline."""
-
-    @property
-    def case_id(self) -> str:
-        """Readable key, such as ``spmm/ogb/ogbn-arxiv/J128/float32/cusparse_best/seed0``.
-
-        A digest of config, matrix arguments and values follows where any of these is not the default.
-        """
-        op = f"{self.op}-scaled" if self.scaled else str(self.op)
-        key = f"{op}/{self.matrix.id}/J{self.width}/{self.dtype}/{self.implementation}/seed{self.seed}"
-        if not self.config and not self.matrix.args and self.matrix.values == "seeded":
-            return key
-        rest = json.dumps([dict(self.config), self.matrix.args, self.matrix.values], sort_keys=True, default=str)
-        return f"{key}#{hashlib.sha256(rest.encode()).hexdigest()[:8]}"
-
-
-def expand(sweep: Sweep, device_kind: DeviceKind) -> list[Case]:
+def expand(sweep: Sweep, device_kind: DeviceKind) -> list[CaseSpec]:
     """List a sweep's cases on a kind of device.
 
     Returns
     -------
-    list of Case
+    list of CaseSpec
         By matrix, op, dtype, width, implementation, so that cases of one problem stand together, the baseline's own
         case first. On a kind of device for which the sweep names no baseline, cases have none.
     """
     baseline = sweep.baseline.get(device_kind)
     entries = sorted(sweep.implementations, key=lambda entry: bool(entry.config) or entry.name != baseline)
     return [
-        Case(
+        CaseSpec(
             op=op,
             matrix=matrix,
             width=width,
@@ -229,12 +171,13 @@ def expand(sweep: Sweep, device_kind: DeviceKind) -> list[Case]:
     ]
 
 
-def _problems(sweep: Sweep) -> Iterator[tuple[MatrixSpec, Op, bool, DType, int]]:
+def _problems(sweep: Sweep) -> Iterator[tuple[MatrixRef, Op, bool, DType, int]]:
     for matrix in sweep.matrices:
+        ref = MatrixRef.model_validate(matrix.model_dump(exclude={"widths"}))
         for op in sweep.ops:
             for dtype in sweep.dtypes:
                 for width in matrix.widths or sweep.widths:
-                    yield matrix, *operator_of(op), dtype, width
+                    yield ref, *operator_of(op), dtype, width
 
 
 def _config_key(entry: ImplementationSpec) -> str:

@@ -36,8 +36,8 @@ def parse_json(text: bytes) -> Any:
         raise NoJsonError(str(error)) from error
 
 
-def parse_model(kind: type[Model], text: bytes) -> Model:
-    """Parse JSON in UTF-8 into a model.
+def parse_model(kind: type[Model], text: bytes, context: object = None) -> Model:
+    """Parse JSON in UTF-8 into a model, whose validators are handed the ``context``.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def parse_model(kind: type[Model], text: bytes) -> Model:
     """
     _check_depth(text)
     try:
-        return kind.model_validate_json(text)
+        return kind.model_validate_json(text, context=context)
     except ValidationError as error:
         if any(one["type"] == "json_invalid" and not one["loc"] for one in error.errors(include_url=False)):
             raise NoJsonError(str(error)) from error

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from functools import cache, partial
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
-from spmark.impls.core.record import CandidateRow, Measurement
-from spmark.impls.core.recordfile import read_rows
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from spmark.impls.core.record import CandidateRow, Matrices, MatrixSource, Measurement
+from spmark.impls.core.recordfile import RUNS, read_rows, row_files
 from spmark.impls.core.transferfacts import TransferFact, TransferResult, read_transfers
 
 _LEAST_US, _MOST_US = 1e-6, 1e13
@@ -22,9 +27,33 @@ _ONLY_SCORED = b'"samples_us":[]'
 _log = logging.getLogger(__name__)
 
 
+class _Matrix(MatrixSource):
+    model_config = ConfigDict(extra="ignore")
+
+
+class _Run(BaseModel):
+    sweep: Any = None
+
+
 def read_measurements(path: Path) -> Iterator[Measurement]:
-    """Read the records of a file, oldest first; see `spmark.impls.core.recordfile.read_rows`."""
-    return plausible(read_rows(path, Measurement), path)
+    """Read the records of a file, oldest first; see `spmark.impls.core.recordfile.read_rows`.
+
+    Records of schema version 1 lack the arguments of matrices, which the runs beside the file tell.
+    """
+    context = cache(partial(_matrices, path.parent))
+    return plausible(read_rows(path, Measurement, context=context), path)
+
+
+def _matrices(folder: Path) -> Matrices:
+    """Give the matrices of the sweeps of a folder's runs, by id."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for run in (run for file in row_files(folder, RUNS) for run in read_rows(file, _Run)):
+        told = run.sweep.get("matrices") if isinstance(run.sweep, dict) else None
+        for one in told if isinstance(told, list) else ():
+            with suppress(ValidationError):
+                matrix = _Matrix.model_validate(one)
+                found.setdefault(matrix.id, []).append(matrix.model_dump(include={"args", "values"}))
+    return found
 
 
 def plausible(rows: Iterable[Measurement], path: Path) -> Iterator[Measurement]:
@@ -70,7 +99,7 @@ def implausible(row: Measurement) -> str:
     if not all(0 <= clock <= _MOST_US for clock in row.clocks_mhz):
         return "expected clocks of at least 0 MHz, found others"
     sizes = row.problem.model_dump().values() if row.problem else ()
-    if min(row.stored, row.device_bytes, row.peak_device_bytes, *sizes) < 0 or row.width < 1:
+    if min(row.stored, row.device_bytes, row.peak_device_bytes, *sizes) < 0 or row.spec.width < 1:
         return "expected a width of at least 1 and sizes of at least 0, found others"
     return ""
 

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, NamedTuple, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec, Whole
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.problem import DType, Op
-from spmark.impls.core.renamed_cases import CaseId
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 PROTOCOL_VERSION = 2
 """Counts up when what is timed, or how, changes: results of two protocols are not compared."""
 
@@ -133,48 +143,125 @@ class Baseline(Frozen):
     """Configs that the baseline's search could not use: a baseline that lacks its fastest config flatters others."""
 
 
-class Measurement(Frozen):
-    """What happened when one implementation met one problem."""
+class MatrixSource(Frozen):
+    """A matrix as its source knows it: enough to load it anywhere."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
-    protocol_version: Whole = PROTOCOL_VERSION
-    case_id: CaseId
-    """Readable key of the case; with the versions and the device it decides what a resumed sweep skips."""
-    implementation_version: str
-    """Digest of the code in the implementation's folder and in core, formats, kernels, runtime and tuning."""
-    op: Op
-    matrix: str
-    """The matrix's name within its source."""
     source: str
-    """Where the matrix comes from; ``source/matrix`` is its id."""
+    """A name out of `spmark.datasets.sources.table.source_names`."""
+    name: str = Field(min_length=1)
+    """The matrix within its source: a name that the source holds, a formula, or a path."""
+    args: dict[str, bool | int | float | str] = {}
+    """Parameters of generators and readers; each source's docstring lists its own."""
     orientation: Orientation = Orientation.A
-    matrix_kind: MatrixKind | None = None
-    matrix_hash: str = ""
-    """SHA-256 of the pattern; empty where the matrix could not be loaded."""
+    """``A`` as the source stores it, ``AT`` its transpose."""
+    values: Literal["seeded", "stored"] = "seeded"
+    """Random values from the sweep's seed, or the values of the file."""
+    folder: str = ""
+    """Where a relative path begins on this machine. Ids and records leave it out."""
+
+    @property
+    def id(self) -> str:
+        """``source/name``, with ``@AT`` for the transpose."""
+        return f"{self.source}/{self.name}" + ("" if self.orientation is Orientation.A else f"@{self.orientation}")
+
+
+class MatrixRef(MatrixSource):
+    """The matrix of a case."""
+
     file_sha256: str = ""
     """SHA-256 of the user's own file that the matrix is read from; empty for other sources and unreadable files."""
-    seed: Whole
+    origin: str = ""
+    """Public address that the matrix comes from, where its source states one."""
+    aliases: tuple[str, ...] = ()
+    """Ids under which other sources hold the same pattern."""
+
+
+class Key(NamedTuple):
+    """What must be the same for an earlier record to count as a record of a case."""
+
+    case_id: str
+    file_sha256: str
+    implementation_version: str
+    protocol_version: int
+    flush: Flush
+    device: str
+    driver: str
+    cuda: str
+
+
+def _case_id(fields: Mapping[str, Any]) -> str:
+    op, matrix, config = fields["op"], fields["matrix"], fields["config"]
+    op = f"{op}-scaled" if fields["scaled"] else str(op)
+    key = f"{op}/{matrix.id}/J{fields['width']}/{fields['dtype']}/{fields['implementation']}/seed{fields['seed']}"
+    if not config and not matrix.args and matrix.values == "seeded":
+        return key
+    rest = json.dumps([config, matrix.args, matrix.values], sort_keys=True, default=str)
+    return f"{key}#{hashlib.sha256(rest.encode()).hexdigest()[:8]}"
+
+
+class CaseSpec(Frozen):
+    """One cell of a sweep: an operator on a matrix at a width and dtype by one implementation, and how it is measured.
+
+    `spmark.datasets.sweep.model.expand` makes it, and the plan of a run adds what this machine's code and files are.
+    """
+
+    model_config = ConfigDict(ser_json_inf_nan="constants")  # a config may be infinite, and reaches the child as it is
+
+    op: Op
+    matrix: MatrixRef
     width: Whole
     """J."""
     dtype: DType
     scaled: bool = False
-    problem: ProblemFacts | None = None
-    device: str
-    """Name of the device spec."""
-    device_kind: DeviceKind
+    """Whether SDDMM is scaled by A's values."""
     implementation: str
+    config: dict[str, Any] = {}
+    """Config that the sweep pinned."""
     label: str
     """The name in legends: the implementation's, or the sweep's name for this config."""
-    requested: dict[str, Any] = {}
-    """Config that the sweep pinned."""
-    config: dict[str, Any] = {}
-    """Config that the plan chose."""
+    seed: Whole
+    baseline: str | None = None
+    """Implementation, with its default config, that is measured in the same process; None for no baseline."""
+    time_limit_s: float | None = None
+    """A case that takes longer is killed; None for no limit."""
+    flush: Flush = Flush.WRITE
+    """How caches are emptied before each sample, or would have been where the case has none."""
+    implementation_version: str = ""
+    """Digest of the code in the implementation's folder and in core, formats, kernels, runtime and tuning."""
+    protocol_version: Whole = PROTOCOL_VERSION
+    case_id: str = Field(default_factory=_case_id)
+    """Readable key, such as ``spmm/ogb/ogbn-arxiv/J128/float32/cusparse_best/seed0``.
+
+    A digest of config, matrix arguments and values follows where any of these is not the default.
+    """
+
+    def key(self, environment: Environment) -> Key:
+        """Give the one key by which a resumed run finds the records of this case on a machine."""
+        return Key(
+            self.case_id,
+            self.matrix.file_sha256,
+            self.implementation_version,
+            self.protocol_version,
+            self.flush,
+            environment.device.name,
+            environment.driver,
+            environment.cuda,
+        )
+
+
+class Outcome(Frozen):
+    """What the process that measured a case tells of it."""
+
     status: Status
     reason: str = ""
     killed_from_outside: bool = False
     """Somebody ended the process by a signal, and memory had not run out: the case is not to blame."""
-    flush: Flush = Flush.WRITE
-    """How caches were emptied before each sample, or would have been where the case has none."""
+    matrix_kind: MatrixKind | None = None
+    matrix_hash: str = ""
+    """SHA-256 of the pattern; empty where the matrix could not be loaded."""
+    problem: ProblemFacts | None = None
+    config: dict[str, Any] = {}
+    """Config that the plan chose."""
     samples_us: list[float] = []
     """One launch each from a cold L2, in the order taken."""
     warm_samples_us: list[float] = []
@@ -200,9 +287,42 @@ class Measurement(Frozen):
     device_bytes: Whole = 0
     peak_device_bytes: Whole = 0
     """Most device memory in use by the process from the start of the build to the end of the check."""
+
+
+def _without_folder(spec: CaseSpec) -> dict[str, Any]:
+    return spec.model_dump(mode="json", exclude={"matrix": {"folder"}})
+
+
+class Measurement(Outcome):
+    """A record: the case, what came of it, and where. The runner alone makes it."""
+
+    schema_version: Literal[2] = SCHEMA_VERSION
+    spec: Annotated[CaseSpec, PlainSerializer(_without_folder)]
+    device: str
+    """Name of the device spec."""
+    device_kind: DeviceKind
     environment: str = ""
-    """Digest of a row in ``environments.jsonl``."""
+    """Digest of a row in ``environments.jsonl``; empty where it is not known."""
     started_at: Time = Field(default_factory=lambda: datetime.now(UTC))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_any_version(cls, data: Any, info: ValidationInfo) -> Any:
+        old = isinstance(data, dict) and "spec" not in data and data.get("schema_version", 1) == 1
+        return from_version_1(data, info.context or dict) if old else data
+
+    @classmethod
+    def of(cls, spec: CaseSpec, outcome: Outcome, environment: Environment) -> Self:
+        """Join a case, its outcome and the machine."""
+        device = environment.device
+        return cls(
+            spec=spec, device=device.name, device_kind=device.kind, environment=environment.digest, **dict(outcome)
+        )
+
+    @property
+    def case_id(self) -> str:
+        """Readable key of the case."""
+        return self.spec.case_id
 
     @model_validator(mode="after")
     def _status_says_which_fields_exist(self) -> Self:
@@ -218,10 +338,49 @@ class Measurement(Frozen):
             raise ValueError(f"expected a reason with status {self.status}")
         return self
 
-    @property
-    def matrix_id(self) -> str:
-        """``source/name``, with the orientation where it is the transpose."""
-        return f"{self.source}/{self.matrix}" + ("" if self.orientation is Orientation.A else f"@{self.orientation}")
+
+Matrices = Mapping[str, Sequence[Mapping[str, Any]]]
+"""Entries of sweeps by the id of their matrix."""
+_SPEC_1 = {
+    "case_id": "case_id", "implementation_version": "implementation_version", "protocol_version": "protocol_version",
+    "op": "op", "seed": "seed", "width": "width", "dtype": "dtype", "scaled": "scaled", "flush": "flush",
+    "implementation": "implementation", "label": "label", "requested": "config",
+}  # fmt: skip
+_MATRIX_1 = {"matrix": "name", "source": "source", "orientation": "orientation", "file_sha256": "file_sha256"}
+
+
+def from_version_1(data: dict[str, Any], matrices: Callable[[], Matrices] = dict) -> dict[str, Any]:
+    """Give a record of schema version 1 as one of version 2.
+
+    Version 1 held the case flat among the facts, without the arguments of the matrix's source.
+
+    Parameters
+    ----------
+    data : dict
+        An object of JSON.
+    matrices : callable, optional
+        Gives what the sweeps of the record's folder say of their matrices, by id. Where one of them has the record's
+        case id, its arguments are the record's.
+    """
+    facts = {key: value for key, value in data.items() if key not in {*_SPEC_1, *_MATRIX_1, "schema_version"}}
+    spec: dict[str, Any] = {new: data[old] for old, new in _SPEC_1.items() if old in data}
+    spec["matrix"] = {new: data[old] for old, new in _MATRIX_1.items() if old in data}
+    if isinstance(beside := data.get("baseline"), dict):
+        spec["baseline"] = beside.get("implementation")
+    # The digest at the end of an id is of a config, of arguments or of stored values.
+    if "#" in str(spec.get("case_id")):
+        with suppress(ValidationError):
+            spec["matrix"] |= _arguments(spec, matrices())
+    return facts | {"spec": spec}
+
+
+def _arguments(spec: dict[str, Any], matrices: Matrices) -> dict[str, Any]:
+    anew = {key: value for key, value in spec.items() if key != "case_id"}
+    for told in matrices.get(MatrixRef.model_validate(spec["matrix"]).id, ()):
+        arguments = {key: told[key] for key in ("args", "values") if key in told}
+        if CaseSpec.model_validate(anew | {"matrix": spec["matrix"] | arguments}).case_id == spec["case_id"]:
+            return arguments
+    return {}
 
 
 class Environment(Frozen):
@@ -252,13 +411,26 @@ class EnvironmentRow(Frozen):
     environment: Environment
 
 
-class CandidateRow(Frozen):
-    """A line of ``candidates.jsonl``: what a search knew of one config of one case."""
+class SeenConfig(Frozen):
+    """What a search knew of one config."""
 
-    case_id: CaseId
-    implementation_version: str
-    environment: str
+    model_config = ConfigDict(from_attributes=True)  # of `spmark.impls.core.interfaces.Candidate`
+
     config: dict[str, Any]
     predicted: float | None = None
     samples_us: list[float] = []
     reason: str = ""
+
+
+class CandidateRow(SeenConfig):
+    """A line of ``candidates.jsonl``: what a search knew of one config of one case."""
+
+    case_id: str
+    implementation_version: str
+    environment: str
+
+    @classmethod
+    def of(cls, row: Measurement, seen: SeenConfig) -> Self:
+        """Give the line for a config that the search of a record's plan saw."""
+        version = row.spec.implementation_version
+        return cls(case_id=row.case_id, implementation_version=version, environment=row.environment, **dict(seen))

@@ -23,6 +23,8 @@ from spmark.impls.core.plainjson import NoJsonError, parse_model
 from spmark.impls.core.unpack import ARCHIVES, unpacked_lines
 
 Row = TypeVar("Row", bound=BaseModel)
+RECORDS, ENVIRONMENTS, CANDIDATES, RUNS = "records.jsonl", "environments.jsonl", "candidates.jsonl", "runs.jsonl"
+"""Files of a folder of records."""
 SUFFIXES = (".jsonl", *(f".jsonl{archive}" for archive in ARCHIVES))
 """How names of files of rows end."""
 _log = logging.getLogger(__name__)
@@ -100,12 +102,12 @@ class RecordFile:
             ) from error
 
 
-def read_rows(path: Path, kind: type[Row], without: bytes | None = None) -> Iterator[Row]:
+def read_rows(path: Path, kind: type[Row], without: bytes | None = None, context: object = None) -> Iterator[Row]:
     """Read a file of rows, or an archive of one (`SUFFIXES`), oldest first.
 
     A line that is not complete JSON is passed over with a warning, and so is everything after the damage of an archive.
     The file stays as it is. Lines that hold the text ``without`` are passed over unread: to look for a text is cheaper
-    than to parse a line.
+    than to parse a line. Validators of ``kind`` are handed the ``context``.
 
     Raises
     ------
@@ -114,7 +116,9 @@ def read_rows(path: Path, kind: type[Row], without: bytes | None = None) -> Iter
     """
     try:
         with path.open("rb") as file:
-            yield from _rows(unpacked_lines(file, path) if path.suffix in ARCHIVES else file, path, kind, without)
+            yield from _rows(
+                unpacked_lines(file, path) if path.suffix in ARCHIVES else file, path, kind, without, context
+            )
     except OSError as error:
         raise RecordError(f"{path}: cannot be read: {error}") from error
 
@@ -124,12 +128,12 @@ def row_files(folder: Path, begins: str) -> list[Path]:
     return [file for file in sorted(folder.glob(f"{begins}*")) if file.name.endswith(SUFFIXES)]
 
 
-def _rows(lines: Iterable[bytes], path: Path, kind: type[Row], without: bytes | None) -> Iterator[Row]:
+def _rows(lines: Iterable[bytes], path: Path, kind: type[Row], without: bytes | None, context: object) -> Iterator[Row]:
     for number, line in enumerate(lines, 1):
         if not line.strip() or (without and without in line):
             continue
         try:
-            row = parse_model(kind, line)
+            row = parse_model(kind, line, context)
         except NoJsonError:
             _log.warning("%s:%d: passed over a line that was cut off (%d bytes)", path, number, len(line))
             continue

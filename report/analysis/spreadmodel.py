@@ -33,7 +33,6 @@ from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.guard import reading
 from spmark.impls.core.names import path_component
 from spmark.impls.core.plainjson import parse_model
-from spmark.impls.core.renamed_cases import CaseId
 from spmark.report.analysis.run_statistics import PHASE, SPEEDUP, TIME, observe
 from spmark.report.records import load_every_run
 
@@ -51,7 +50,7 @@ class Trend(Frozen):
     """Standard deviation in time that short durations have on top."""
     df: float = Field(gt=0)
     """How surely a case follows the trend, in degrees of freedom of a variance."""
-    known: dict[CaseId, tuple[float, int]] = {}
+    known: dict[str, tuple[float, int]] = {}
     """Of cases that were repeated: their variance over the trend's, errors within runs included, and its degrees of
     freedom."""
 

@@ -24,7 +24,7 @@ from spmark.report.asset import absence, absent_candidates
 from spmark.report.records import record_files
 from spmark.suite.asv.history import COLUMNS, Benchmark, result_row, swept
 from spmark.suite.asv.machine import machine_keys
-from spmark.suite.asv.track import of_record
+from spmark.suite.asv.track import of_outcome
 from spmark.suite.benchmarks import tracked
 
 _RESULT_VERSION, _MACHINE_VERSION, _BENCHMARKS_VERSION = 2, 1, 2
@@ -121,10 +121,10 @@ def _groups(paths: Sequence[Path]) -> list[_Group]:
                     f"{where}: expected a row {row.environment!r} ({row.case_id}), found none: no machine"
                 )
             group = groups.setdefault(row.environment, _Group(known[row.environment]))
-            if row.protocol_version != tracked.PROTOCOL:
-                group.others[row.case_id] = f"protocol {row.protocol_version}"
-            elif row.flush is not Flush.WRITE:
-                group.others[row.case_id] = f"flush {row.flush}"
+            if row.spec.protocol_version != tracked.PROTOCOL:
+                group.others[row.case_id] = f"protocol {row.spec.protocol_version}"
+            elif row.spec.flush is not Flush.WRITE:
+                group.others[row.case_id] = f"flush {row.spec.flush}"
             else:
                 group.rows[row.case_id] = row
         for seen in (row for side in row_files(path.parent, "candidates") for row in read_candidates(side)):
@@ -198,11 +198,12 @@ def _write(group: _Group, results: Path, commit: str, date_ms: int) -> Imported:
 def _answers(group: _Group) -> tuple[dict[tuple[str, ...], tracked.Answer], int]:
     answers: dict[tuple[str, ...], tracked.Answer] = {}
     for row in group.rows.values():
-        inside = row.matrix_id in tracked.SWEPT and row.width in tracked.SWEPT_WIDTHS and not row.scaled
-        if inside and row.implementation in tracked.IMPLEMENTATIONS and not row.requested:
-            seen = group.candidates.get((row.case_id, row.implementation_version), [])
-            key = (str(row.op), row.implementation, row.matrix_id, str(row.width), str(row.dtype))
-            answers[key] = of_record(row, seen).model_dump(mode="json")
+        spec, matrix = row.spec, row.spec.matrix.id
+        inside = matrix in tracked.SWEPT and spec.width in tracked.SWEPT_WIDTHS and not spec.scaled
+        if inside and spec.implementation in tracked.IMPLEMENTATIONS and not spec.config:
+            seen = group.candidates.get((spec.case_id, spec.implementation_version), [])
+            key = (str(spec.op), spec.implementation, matrix, str(spec.width), str(spec.dtype))
+            answers[key] = of_outcome(row, seen, spec.protocol_version).model_dump(mode="json")
     return answers, len(group.rows) - len(answers)
 
 

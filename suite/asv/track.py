@@ -17,7 +17,7 @@ from scipy import sparse
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import LoadedMatrix, load_matrix
-from spmark.datasets.sweep.model import Case, MatrixSpec
+from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import (
     DatasetError,
@@ -32,7 +32,7 @@ from spmark.impls.core.errors import (
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.interfaces import Format, Implementation
 from spmark.impls.core.problem import Csr, DType, Op, Problem
-from spmark.impls.core.record import PROTOCOL_VERSION, CandidateRow, Measurement, Status
+from spmark.impls.core.record import PROTOCOL_VERSION, CaseSpec, MatrixRef, Outcome, SeenConfig, Status
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.formats.ell import EllFormat
 from spmark.impls.runtime.device import calibrated, find
@@ -176,7 +176,7 @@ class _Tracker:
     def _bench(self) -> tuple[DeviceSpec, Bench]:
         if self._opened is None:
             device = calibrated(find(self._name))
-            self._opened = device, Bench(device, self._cache, _ENVIRONMENT)
+            self._opened = device, Bench(device, self._cache)
         return self._opened
 
     def _csr(self, question: RunCase | ConvertCase | SearchCase) -> Csr:
@@ -191,9 +191,9 @@ class _Tracker:
         if reason := refusal(question.implementation, question.config, device.kind, question.op):
             return Tracked(status=Status.UNSUPPORTED, reason=f"{question.implementation} {reason}")
         implementation = create(question.implementation, question.config)
-        row, candidates = bench.measure(_case(question, device.kind))
-        told = of_record(row, candidates)
-        builds = self._builds(question, implementation, device) if row.status is Status.OK else {}
+        outcome, seen = bench.measure(_case(question, device.kind))
+        told = of_outcome(outcome, seen)
+        builds = self._builds(question, implementation, device) if outcome.status is Status.OK else {}
         return told.model_copy(update=builds)
 
     def _builds(self, question: RunCase, implementation: Implementation, device: DeviceSpec) -> dict[str, Any]:
@@ -272,13 +272,13 @@ def _baseline(matrix: Csr) -> Callable[[], object]:
     return held.tocsc
 
 
-def of_record(row: Measurement, candidates: Sequence[CandidateRow]) -> Tracked:
-    """Give the answer that a record holds, with what its search saw."""
+def of_outcome(row: Outcome, candidates: Sequence[SeenConfig], protocol: int = PROTOCOL_VERSION) -> Tracked:
+    """Give the answer that an outcome holds, with what its search saw."""
     ok = row.status is Status.OK
     # The baseline's samples say nothing unless there is one for each sample of the case.
     paired = row.baseline is not None and len(row.baseline.samples_us) == len(row.samples_us)
     return Tracked(
-        protocol=row.protocol_version,
+        protocol=protocol,
         status=row.status,
         reason=row.reason,
         samples_s=_seconds(row.samples_us) if ok else [],
@@ -294,10 +294,10 @@ def _seconds(samples_us: Sequence[float]) -> list[float]:
     return [us * 1e-6 for us in samples_us]
 
 
-def _case(question: RunCase, kind: DeviceKind) -> Case:
-    return Case(
+def _case(question: RunCase, kind: DeviceKind) -> CaseSpec:
+    return CaseSpec(
         op=question.op,
-        matrix=question.matrix_spec,
+        matrix=MatrixRef.model_validate(question.matrix_spec.model_dump(exclude={"widths"})),
         width=question.width,
         dtype=question.dtype,
         scaled=False,

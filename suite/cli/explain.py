@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from pydantic import ValidationError
 from rich.markup import escape
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
-from spmark.datasets.sweep.model import Case, MatrixSpec
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError, RecordError
 from spmark.impls.core.guard import reading
@@ -22,7 +20,7 @@ from spmark.impls.core.stores import Stores
 from spmark.impls.runtime.device import shipped
 from spmark.suite.cli.console import answer, console, say, table
 from spmark.suite.cli.tune import write_composition_page
-from spmark.suite.run.provenance import case_of, matrices_of, read_batches
+from spmark.suite.run.provenance import read_batches
 from spmark.suite.tuned import measured, stores_of
 
 _SHOWN = 5
@@ -71,7 +69,8 @@ def laid_out(record: str, results: Sequence[Path]) -> tuple[Measurement, Problem
     SpmarkError
         As `explain_case`.
     """
-    row, case, device = find_record(record, results)
+    row, device = find_record(record, results)
+    case = row.spec
     matrix = load_matrix(case.matrix, Cache.default(), case.seed).csr
     if matrix.hash != row.matrix_hash:
         raise RecordError(
@@ -83,7 +82,7 @@ def laid_out(record: str, results: Sequence[Path]) -> tuple[Measurement, Problem
         return row, problem, device, stores_of(row, problem, device)
 
 
-def find_record(record: str, results: Sequence[Path]) -> tuple[Measurement, Case, DeviceSpec]:
+def find_record(record: str, results: Sequence[Path]) -> tuple[Measurement, DeviceSpec]:
     """Find a case that has a plan by its id or a part of it; of several records of one case, the last.
 
     A label may stand in place of the implementation, since a variant's id ends in digits that nobody knows by heart.
@@ -92,45 +91,31 @@ def find_record(record: str, results: Sequence[Path]) -> tuple[Measurement, Case
     Raises
     ------
     RecordError
-        No case or several have it, or the record's matrix or device is not known here.
+        No case or several have it, or the record's device is not known here.
     """
-    found: dict[str, tuple[Measurement, Case | None, DeviceSpec | None]] = {}
-    for path in results:
-        for batches in read_batches(path).values():
-            for batch in batches:
-                specs = matrices_of(batch.run)
-                for row in batch.records:
-                    known = found.get(row.case_id)
-                    later = known is None or known[0].started_at <= row.started_at
-                    if any(record in name for name in _names(row)) and row.status is Status.OK and later:
-                        device = batch.environment.device if batch.environment else None
-                        found[row.case_id] = row, _case(row, specs), device
+    found: dict[str, tuple[Measurement, DeviceSpec | None]] = {}
+    for batch in (batch for path in results for batches in read_batches(path).values() for batch in batches):
+        for row in batch.records:
+            later = row.case_id not in found or found[row.case_id][0].started_at <= row.started_at
+            if any(record in name for name in _names(row)) and row.status is Status.OK and later:
+                found[row.case_id] = row, batch.environment.device if batch.environment else None
     words = f"/{record.strip('/')}/"
-    of_label = [name for name, (row, *_) in found.items() if words in f"/{_names(row)[1]}/"]
+    of_label = [name for name, (row, _) in found.items() if words in f"/{_names(row)[1]}/"]
     name = record if record in found else of_label[0] if len(of_label) == 1 else ""
     found = {name: found[name]} if name else found
     if len(found) != 1:
-        names = [_names(row)[1] for row, *_ in found.values()]
+        names = [_names(row)[1] for row, _ in found.values()]
         some = f"{len(found)}, such as {', '.join(names[:_SHOWN])}" if found else "none"
         places = ", ".join(map(str, results))
         todo = "write more of the id" if found else "run the case first, or name another folder with --results"
         raise RecordError(
             f"expected one case that ended well with {record!r} in its id, found {some}, in {places}: {todo}"
         )
-    ((row, case, device),) = found.values()
-    if case is None:
-        raise RecordError(f"{row.case_id}: expected a matrix that a sweep can ask for, found {row.matrix_id}")
-    return row, case, device or shipped(row.device)
+    ((row, device),) = found.values()
+    return row, device or shipped(row.device)
 
 
 def _names(row: Measurement) -> tuple[str, str]:
     """Give a case's id, and the id with the label in place of the implementation."""
-    beginning, _, _ = row.case_id.rpartition(f"/{row.implementation}/")
-    return row.case_id, f"{beginning}/{row.label}/seed{row.seed}"
-
-
-def _case(row: Measurement, specs: Mapping[str, MatrixSpec]) -> Case | None:
-    try:
-        return case_of(row, specs)
-    except ValidationError:
-        return None
+    beginning, _, _ = row.case_id.rpartition(f"/{row.spec.implementation}/")
+    return row.case_id, f"{beginning}/{row.spec.label}/seed{row.spec.seed}"

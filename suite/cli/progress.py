@@ -12,14 +12,13 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from spmark.datasets.sweep.model import Case
 from spmark.impls.core.load import Load
 from spmark.impls.core.names import printable
-from spmark.impls.core.record import FINAL, Measurement
+from spmark.impls.core.record import FINAL, CaseSpec, Measurement
 from spmark.impls.runtime.load import LoadMeter
 from spmark.suite.cli.console import say, working
-from spmark.suite.plan.todo import Agenda, Item
-from spmark.suite.run.runner import Watcher
+from spmark.suite.plan.plan import Plan
+from spmark.suite.run.execute import Watcher
 
 BUSY_S = 0.3
 """Seconds for which a machine is watched before a run."""
@@ -45,6 +44,7 @@ class Bar(Watcher):
 
     def __init__(self, console: Console) -> None:
         self._console = console
+        self._refused: set[str] = set()
         self._progress = Progress(
             SpinnerColumn(),
             BarColumn(bar_width=24),
@@ -64,20 +64,21 @@ class Bar(Watcher):
         self._progress.update(self._task, description="", phase="")
         self._progress.stop()
 
-    def begun(self, agenda: Agenda) -> None:
+    def begun(self, plan: Plan) -> None:
         """Set the bar's length: what cannot run takes no time and is not counted."""
-        self._progress.update(self._task, total=agenda.count("run"))
-        reasons = Counter(item.skipped for item in agenda.items if item.skipped is not None)
+        self._refused = {item.spec.case_id for item in plan.todo() if item.refused is not None}
+        self._progress.update(self._task, total=plan.count("run"))
+        reasons = Counter(item.skipped for item in plan.items if item.skipped is not None)
         for reason, count in reasons.most_common():
-            say(self._console, f"{count} of {len(agenda.items)} cases skipped: {escape(reason)}")
+            say(self._console, f"{count} of {len(plan.items)} cases skipped: {escape(reason)}")
 
-    def entered(self, case: Case, phase: str) -> None:
+    def entered(self, case: CaseSpec, phase: str) -> None:
         """Show the case and its phase."""
         self._progress.update(self._task, description=printable(case.case_id), phase=phase)
 
-    def recorded(self, item: Item, row: Measurement) -> None:
+    def recorded(self, row: Measurement) -> None:
         """Move the bar; show a failure."""
-        if item.action == "run":
+        if row.case_id not in self._refused:
             self._progress.advance(self._task)
         if row.status not in FINAL:
             first = row.reason.splitlines()[0] if row.reason else ""

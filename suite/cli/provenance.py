@@ -1,4 +1,4 @@
-"""``spmark provenance``: the commands that repeat a file of records."""
+"""``spmark show RECORDS``: the commands that repeat a file of records."""
 
 from __future__ import annotations
 
@@ -19,14 +19,9 @@ def show_provenance(path: Path, as_json: bool) -> None:
         There are no records, or a file cannot be read.
     """
     from spmark.impls.core.names import printable
-    from spmark.report.records import sweep_name
-    from spmark.suite.run.provenance import read_batches
-    from spmark.suite.run.recipe import recipe
+    from spmark.suite.run.provenance import read_batches, recipe
 
-    recipes_of = {
-        file: [recipe(batch, sweep_name(file, batch.records[0].device)) for batch in batches]
-        for file, batches in read_batches(path).items()
-    }
+    recipes_of = {file: [recipe(batch) for batch in batches] for file, batches in read_batches(path).items()}
     if as_json:
         answer([{"file": file} | asdict(made) for file, recipes in recipes_of.items() for made in recipes])
         return

@@ -19,7 +19,7 @@ def run_quickstart(device: str, out: Path) -> Ended:
     SpmarkError
         The device or the folder cannot be used.
     """
-    ended = run_sweep(Options(sweep=SWEEP, device=device), out / "results")
+    ended = run_sweep(SWEEP, device, Options(), out / "results")
     if not ended.interrupted:
         draw([out / "results"], out, baseline=None, title=None, paper=None, also=["narrow"], as_json=False)
     return ended

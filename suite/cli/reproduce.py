@@ -13,14 +13,14 @@ from rich.markup import escape
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.record import Environment
+from spmark.impls.core.recordfile import RECORDS
 from spmark.suite.cli.console import answer, complain, console, say, table
 from spmark.suite.cli.progress import Bar
 from spmark.suite.environment import collect
+from spmark.suite.plan.options import Options
 from spmark.suite.plan.papers import (
-    BudgetSpentError,
     Paper,
     StepCases,
-    Timekeeper,
     counts,
     in_turns,
     missing,
@@ -28,8 +28,8 @@ from spmark.suite.plan.papers import (
     record_folders,
     seconds,
 )
-from spmark.suite.plan.resume import RECORDS, record_folder
-from spmark.suite.run.runner import run_cases
+from spmark.suite.plan.plan import record_folder
+from spmark.suite.run.execute import execute
 
 if TYPE_CHECKING:
     from spmark.suite.study.paperstudy import StudyState
@@ -52,7 +52,7 @@ def reproduce_papers(name: str, budget: str, device: str, out: Path, *, dry_run:
     SpmarkError
         The paper or the budget is invalid, or the device or the folder of records cannot be used.
     """
-    from spmark.impls.runtime.device import find
+    from spmark.impls.runtime.device import calibrated, find
 
     ends = time.monotonic() + seconds(budget)
     screen, papers, spec = console(as_json), read_papers(name), find(device)
@@ -69,9 +69,9 @@ def reproduce_papers(name: str, budget: str, device: str, out: Path, *, dry_run:
         if paper.left_out:
             say(screen, f"compared without what does not exist yet: {', '.join(paper.left_out)}")
     todo = in_turns(able, spec.kind)
-    environment = collect(spec if dry_run else _calibrated(spec, screen))
+    environment = collect(spec if dry_run else calibrated(spec))
     studies = {} if dry_run else _studies(able, spec, out, screen, ends=ends, as_json=as_json)
-    interrupted = False if dry_run else _run(todo, out, environment, screen, device=device, ends=ends)
+    interrupted = False if dry_run else _run(todo, spec, out, screen, ends=ends)
     rows = _rows(todo, out, environment)
     pages = {} if dry_run else _pages(able, todo, out, environment, studies)
     told = [{"paper": name, **asdict(one)} for name, states in studies.items() for one in states]
@@ -111,41 +111,15 @@ def _studies(
     return studies
 
 
-def _calibrated(spec: DeviceSpec, screen: Console) -> DeviceSpec:
-    """Give the device with rates measured on this very machine: once, then they are kept."""
-    from spmark.impls.core.errors import DeviceError
-    from spmark.impls.runtime.device import calibrate, calibrated, user_calibration
-
-    path = user_calibration(spec.name)
-    if not path.is_file():
-        say(screen, "measuring the device's bandwidth and rates first (once)")
-        fresh = calibrate(spec)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            fresh.save(path)
-        except OSError as error:
-            raise DeviceError(
-                f"{path}: the calibration cannot be kept: {error.strerror}; name another folder with SPMARK_CACHE"
-            ) from error
-    return calibrated(spec)
-
-
-def _run(
-    todo: Sequence[StepCases], out: Path, environment: Environment, screen: Console, *, device: str, ends: float
-) -> bool:
+def _run(todo: Sequence[StepCases], spec: DeviceSpec, out: Path, screen: Console, *, ends: float) -> bool:
     """Run step after step; tells whether the user interrupted."""
     for step in todo:
         if time.monotonic() >= ends:
             break
-        say(screen, f"{step.paper.name}: {escape(step.step.shows)} ({step.sweep.name})")
-        folder = record_folder(out, step.sweep.name, environment.device.name)
-        try:
-            with Bar(screen) as bar:
-                summary = run_cases(
-                    step.cases, folder, environment, step.options(device), Timekeeper(bar, ends), sweep=step.sweep
-                )
-        except BudgetSpentError:
-            break
+        sweep = step.chosen.sweep
+        say(screen, f"{step.paper.name}: {escape(step.step.shows)} ({sweep.name})")
+        with Bar(screen) as bar:
+            summary = execute(sweep, spec, Options(only=step.step.only), out=out, watcher=bar, until=ends)
         if summary.interrupted:
             return True
     return False
@@ -154,12 +128,12 @@ def _run(
 def _rows(todo: Sequence[StepCases], out: Path, environment: Environment) -> list[dict[str, Any]]:
     rows = []
     for step in todo:
-        counted = counts(step, record_folder(out, step.sweep.name, environment.device.name), environment)
+        counted = counts(step, record_folder(out, step.chosen.sweep.name, environment.device.name), environment)
         rows.append(
             {
                 "paper": step.paper.name,
                 "shows": step.step.shows,
-                "sweep": step.sweep.name,
+                "sweep": step.chosen.sweep.name,
                 "cases": counted.cases,
                 "ok": counted.ok,
                 "no result": counted.without,
@@ -189,7 +163,7 @@ def _pages(
         ]
         folders += [file for state in studies.get(paper.name, ()) for file in state.folder.glob("transfers.jsonl*")]
         if folders:
-            narrowed = PaperPage(paper.name, frozenset(step.sweep.name for step in own))
+            narrowed = PaperPage(paper.name, frozenset(step.chosen.sweep.name for step in own))
             page = out / "reproduce" / paper.name
             pages[paper.name] = write_report(folders, page, title=paper.title, paper=narrowed, listed=PackagedSweeps())
     return pages

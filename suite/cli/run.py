@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,23 +11,20 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from spmark.datasets.sweep.model import Sweep, expand
+from spmark.datasets.sweep.model import Sweep
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.load import Load
 from spmark.impls.core.record import FINAL, Measurement, Status
+from spmark.impls.core.recordfile import RECORDS
 from spmark.impls.runtime.load import LoadMeter
 from spmark.suite.cli.console import answer, console, say, table
 from spmark.suite.cli.progress import Bar, tell_load, warn_of_load
 from spmark.suite.environment import collect
-from spmark.suite.plan.filters import select
-from spmark.suite.plan.memory import known_facts, memory_bytes
 from spmark.suite.plan.onematrix import OneMatrix, refuse_unreadable
 from spmark.suite.plan.options import Options
-from spmark.suite.plan.plugins import with_files
-from spmark.suite.plan.refusals import ELSEWHERE, refusals, runs_elsewhere
-from spmark.suite.plan.resume import RECORDS, History, record_folder
-from spmark.suite.plan.todo import Agenda, make_agenda, refuse_missing_files
-from spmark.suite.run.runner import Summary, run_cases
+from spmark.suite.plan.plan import Plan, choose, make_plan, record_folder
+from spmark.suite.plan.refusals import ELSEWHERE, runs_elsewhere
+from spmark.suite.run.execute import Summary, execute
 
 _SHOWN = ("op", "dtype", "implementation", "speedup", "ok", "failed")
 
@@ -40,77 +38,74 @@ class Ended:
 
 
 def run_sweep(
-    options: Options, out: Path, one: OneMatrix | None = None, *, dry_run: bool = False, as_json: bool = False
+    sweep: str | OneMatrix,
+    device: str,
+    options: Options,
+    out: Path,
+    *,
+    overrides: Sequence[str] = (),
+    dry_run: bool = False,
+    as_json: bool = False,
 ) -> Ended:
-    """Run a sweep, or a matrix in the place of a sweep's file, or show what would be run.
+    """Run a sweep's file or a matrix in its place, or show what would be run.
 
     Raises
     ------
     SpmarkError
         The sweep is invalid, or the device or the folder of records cannot be used.
     """
-    from spmark.impls.runtime.device import calibrated, calibration_file, find
+    from spmark.impls.runtime.device import calibration_file, find
 
     screen, meter = console(as_json), LoadMeter()
-    if one is None:
-        sweep, spec = Sweep.load(options.sweep, options.overrides), find(options.device)
+    if isinstance(sweep, OneMatrix):
+        spec = find(device)
+        asked = sweep.sweep(spec.kind, overrides)
     else:
-        spec = find(options.device)
-        sweep = one.sweep(spec.kind, options.overrides)
-        options = options.model_copy(update={"sweep": f"{sweep.name}.yaml"})  # what a recipe would write it to
-    cases = select(expand(with_files(sweep), spec.kind), options.only)
-    refused = refusals(cases, spec.kind)  # a wrong name is told before a calibration starts
-    if one is not None:
-        refuse_unreadable(cases, read=not dry_run)
-    say(screen, f"[bold]{escape(sweep.title or sweep.name)}[/bold] on {escape(spec.name)}")
-    if not dry_run and spec.kind is not DeviceKind.HOST_SIMT:
+        asked, spec = Sweep.load(sweep, overrides), find(device)
+    chosen = choose(asked, spec.kind, options.only)
+    if isinstance(sweep, OneMatrix):
+        refuse_unreadable(chosen.cases, read=not dry_run)
+    say(screen, f"[bold]{escape(asked.title or asked.name)}[/bold] on {escape(spec.name)}")
+    if dry_run:
+        environment = collect(spec)
+        plan = make_plan(chosen, environment, record_folder(out, asked.name, environment.device.name), options)
+        _show_plan(plan, screen, as_json)
+        return Ended()
+    if spec.kind is not DeviceKind.HOST_SIMT:
         warn_of_load(screen, meter)
         if calibration_file(spec) is None:
             say(screen, "measuring the device's bandwidth and rates first (once)")
-    environment = collect(spec if dry_run else calibrated(spec))
-    folder = record_folder(out, sweep.name, environment.device.name)
-    if dry_run:
-        history = History.read(folder)
-        agenda = make_agenda(cases, refused, environment, history, options)
-        refuse_missing_files(agenda)
-        _show_agenda(agenda, history, folder, screen, as_json)
-        return Ended()
     with Bar(screen) as bar:
-        summary = run_cases(cases, folder, environment, options, bar, sweep=sweep, refused=refused)
-    _show_summary(summary, environment.cores, screen, as_json)
+        summary = execute(asked, spec, options, out=out, watcher=bar)
+    _show_summary(summary, screen, as_json)
     failures = sum(count for status, count in summary.statuses.items() if status not in FINAL)
     return Ended(failures, summary.interrupted)
 
 
-def _show_agenda(agenda: Agenda, history: History, folder: Path, screen: Console, as_json: bool) -> None:
+def _show_plan(plan: Plan, screen: Console, as_json: bool) -> None:
     rows: list[dict[str, Any]] = [
         {
-            "case": item.case.case_id,
+            "case": item.spec.case_id,
             "action": item.action,
             "why": item.skipped or item.refused or "",
-            "memory_bytes": memory_bytes(item.case, facts)
-            if (facts := known_facts(item.case.matrix, history))
-            else None,
+            "memory_bytes": plan.memory_bytes(item.spec),
         }
-        for item in agenda.items
+        for item in plan.items
     ]
+    counts = {action: plan.count(action) for action in ("run", "skip", "refuse")}
     if as_json:
-        answer({"folder": folder, "cases": rows} | _counts(agenda))
+        answer({"folder": plan.folder, "cases": rows} | counts)
         return
     longest = max((len(row["case"]) for row in rows), default=0)
     for row in rows:
         size = "" if row["memory_bytes"] is None else f"{row['memory_bytes'] / 2**20:,.2f} MiB"
         say(screen, escape(f"{row['action']:<6}  {row['case']:<{longest}}  {size:>12}  {row['why']}".rstrip()))
-    counts = ", ".join(f"{count} to {action}" for action, count in _counts(agenda).items())
-    say(screen, f"{counts}; records go to {escape(str(folder))}")
+    told = ", ".join(f"{count} to {action}" for action, count in counts.items())
+    say(screen, f"{told}; records go to {escape(str(plan.folder))}")
 
 
-def _counts(agenda: Agenda) -> dict[str, int]:
-    return {action: agenda.count(action) for action in ("run", "skip", "refuse")}
-
-
-def _show_summary(summary: Summary, cores: int, screen: Console, as_json: bool) -> None:
-    loads = [Load(cores, row.free_cores) for row in summary.rows]
+def _show_summary(summary: Summary, screen: Console, as_json: bool) -> None:
+    loads = [Load(summary.cores, row.free_cores) for row in summary.rows]
     statuses = {str(status): count for status, count in sorted(summary.statuses.items())}
     if as_json:
         cases = [{"case": row.case_id, "status": row.status, "reason": row.reason} for row in summary.rows]
@@ -159,7 +154,9 @@ def _show_results(summary: Summary, screen: Console) -> None:
             say(screen, WIDE_LEGEND)
     without = [(row, _runs_elsewhere(row)) for row in summary.rows if row.status is not Status.OK]
     elsewhere = [row for row, folded in without if folded]
-    reasons = Counter((row.label, str(row.status), _shortened(row.reason)) for row, folded in without if not folded)
+    reasons = Counter(
+        (row.spec.label, str(row.status), _shortened(row.reason)) for row, folded in without if not folded
+    )
     if reasons:
         rows = [
             {"implementation": label, "status": status, "cases": count, "reason": reason}
@@ -167,7 +164,7 @@ def _show_results(summary: Summary, screen: Console) -> None:
         ]
         screen.print(table("Without a result", rows, plain=True))
     if elsewhere:
-        names = ", ".join(dict.fromkeys(row.label for row in elsewhere))
+        names = ", ".join(dict.fromkeys(row.spec.label for row in elsewhere))
         say(screen, escape(f"{len(elsewhere)} cases {ELSEWHERE[elsewhere[0].device_kind]}: {names}"))
 
 
@@ -175,4 +172,4 @@ def _runs_elsewhere(row: Measurement) -> bool:
     """Say whether a case has no result because its implementation runs on the other kind of device alone."""
     if row.status is not Status.UNSUPPORTED or row.device_kind not in ELSEWHERE:
         return False
-    return runs_elsewhere(row.implementation, row.requested, row.device_kind)
+    return runs_elsewhere(row.spec.implementation, row.spec.config, row.device_kind)

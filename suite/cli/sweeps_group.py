@@ -161,16 +161,15 @@ def run(
         sweep, matrix, widths=widths or (), ops=ops or (), dtypes=dtypes or (), implementations=implementations or ()
     )
     options = Options(
-        sweep=sweep or "",
-        device=device.value,
         only=tuple(only or ()),
         retry=tuple(Status(ending.value) for ending in retry or ()),
-        overrides=tuple(overrides or ()),
         limit=limit,
         warm=warm,
         flush=Flush(flush.value),
     )
-    ended = run_sweep(options, out, one, dry_run=dry_run, as_json=as_json)
+    ended = run_sweep(
+        one or str(sweep), device.value, options, out, overrides=overrides or (), dry_run=dry_run, as_json=as_json
+    )
     if ended.interrupted:
         raise typer.Exit(ExitCode.INTERRUPTED)
     raise typer.Exit(ExitCode.FAILURES if strict and ended.failures else ExitCode.OK)

@@ -6,7 +6,7 @@ import math
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,8 @@ from spmark.impls.table import BASELINES, FORECASTS, implementation_names
 from spmark.suite.cli.console import answer, console, say, table, working
 from spmark.suite.cli.progress import tell_load, warn_of_load
 from spmark.suite.cli.show import matrix_spec
-from spmark.suite.tuned import Tuned, cases_of, foresee, least_us, measured, ranked, stores_of
+from spmark.suite.plan.refusals import refusal
+from spmark.suite.tuned import Tuned, foresee, least_us, measured, ranked, stores_of, sweep_of
 
 if TYPE_CHECKING:
     from spmark.datasets.sweep.model import MatrixSpec, SweepOp
@@ -198,45 +199,31 @@ def _run(  # noqa: PLR0917
 ) -> tuple[list[Tuned], bool]:
     """Measure, and tell whether the user interrupted; stores of the first in the ranking are added, as drawn."""
     from spmark.report.site.composition import MOST_PICTURES
-    from spmark.suite.environment import collect
-    from spmark.suite.plan.options import Options
-    from spmark.suite.plan.papers import BudgetSpentError, Timekeeper
-    from spmark.suite.plan.refusals import refusals
-    from spmark.suite.plan.todo import Item
-    from spmark.suite.run.runner import Watcher, run_cases
+    from spmark.suite.run.execute import Watcher, execute
 
-    names = job.use or implementation_names()
-    sweep, cases = cases_of(spec, job.op, job.width, job.dtype, names, device.kind, job.budget_s)
-    refused = refusals(cases, device.kind)
-    if not job.use:
-        cases = [case for case in cases if case.case_id not in refused]
+    names = job.use or [one for one in implementation_names() if refusal(one, {}, device.kind, problem.op) is None]
+    sweep = sweep_of(spec, job.op, job.width, job.dtype, names, device.kind, job.budget_s)
     rows: list[Measurement] = []
-    environment = collect(device)
+
+    class Ranking(Watcher):
+        def recorded(self, row: Measurement) -> None:
+            rows.append(row)
+            show(measured(rows, device))
+
     warn_of_load(screen, LoadMeter())
-    ends = time.monotonic() + job.budget_s
     with tempfile.TemporaryDirectory() as folder:
-
-        class Ranking(Watcher):
-            def recorded(self, item: Item, row: Measurement) -> None:
-                rows.append(row)
-                show(measured(rows, device))
-
-        keeper, interrupted = Timekeeper(Ranking(), ends), False
-        with suppress(BudgetSpentError):
-            interrupted = run_cases(
-                cases, Path(folder), environment, Options(), keeper, sweep=sweep, refused=refused
-            ).interrupted
-    if len(rows) < len(cases):
-        why = "the run was interrupted" if interrupted else f"the budget is {job.budget_s:g} s"
-        say(screen, f"{len(cases) - len(rows)} cases were not measured: {why}")
-    tell_load(screen, [Load(environment.cores, row.free_cores) for row in rows], "measure again when it is not")
+        summary = execute(sweep, device, out=folder, watcher=Ranking(), until=time.monotonic() + job.budget_s)
+    if summary.left:
+        why = "the run was interrupted" if summary.interrupted else f"the budget is {job.budget_s:g} s"
+        say(screen, f"{summary.left} cases were not measured: {why}")
+    tell_load(screen, [Load(summary.cores, row.free_cores) for row in rows], "measure again when it is not")
     found = measured(rows, device)
     first = {one.name for one in ranked(found)[: 2 * MOST_PICTURES]}
     drawn = [
         _with_stores(one, row, problem, device, screen) if one.name in first else one
         for one, row in zip(found, rows, strict=True)
     ]
-    return drawn, interrupted
+    return drawn, summary.interrupted
 
 
 def _with_stores(one: Tuned, row: Measurement, problem: Problem, device: DeviceSpec, screen: Console) -> Tuned:

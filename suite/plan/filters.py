@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 
-from spmark.datasets.sweep.model import Case
 from spmark.impls.core.choices import none_of
 from spmark.impls.core.errors import SweepError
+from spmark.impls.core.record import CaseSpec
 from spmark.impls.table import name_of
 
-FIELDS: dict[str, Callable[[Case], str]] = {
+FIELDS: dict[str, Callable[[CaseSpec], str]] = {
     "op": lambda case: str(case.op),
     "matrix": lambda case: case.matrix.name,
     "source": lambda case: case.matrix.source,
@@ -23,12 +23,12 @@ FIELDS: dict[str, Callable[[Case], str]] = {
 """What ``key=value`` compares with."""
 
 
-def select(cases: Sequence[Case], only: Sequence[str]) -> list[Case]:
+def select(cases: Sequence[CaseSpec], only: Sequence[str]) -> list[CaseSpec]:
     """Keep the cases that every filter accepts, in order.
 
     Parameters
     ----------
-    cases : sequence of Case
+    cases : sequence of CaseSpec
         A sweep's cases.
     only : sequence of str
         Filters: ``key=value`` with a key of `FIELDS` and comma-separated patterns for the value; otherwise a pattern of
@@ -50,7 +50,7 @@ def select(cases: Sequence[Case], only: Sequence[str]) -> list[Case]:
     return kept
 
 
-def _filter(text: str) -> Callable[[Case], bool]:
+def _filter(text: str) -> Callable[[CaseSpec], bool]:
     key, equals, value = text.partition("=")
     if equals:
         if key not in FIELDS:

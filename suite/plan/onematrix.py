@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from spmark.datasets.sources.table import file_ending
-from spmark.datasets.sweep.model import SCHEMA, Case, Sweep
+from spmark.datasets.sources.table import file_ending, own_file
+from spmark.datasets.sweep.model import SCHEMA, Sweep
 from spmark.datasets.sweep.reading import checked_sweep
 from spmark.datasets.sweep.written import parse_matrix
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import DatasetError, SweepError
 from spmark.impls.core.files import in_place_of_file, is_file
+from spmark.impls.core.record import CaseSpec
 from spmark.impls.table import AUTO, BASELINES
 
 _WHERE = Path("--matrix")
@@ -94,12 +95,12 @@ def one_matrix(
     return OneMatrix(matrix, tuple(widths), tuple(map(str, ops)), tuple(map(str, dtypes)), tuple(implementations))
 
 
-def refuse_unreadable(cases: Sequence[Case], *, read: bool) -> None:
+def refuse_unreadable(cases: Sequence[CaseSpec], *, read: bool) -> None:
     """Refuse the file of a command line's matrix before its cases run; a sweep goes on where one of its files is bad.
 
     Parameters
     ----------
-    cases : sequence of Case
+    cases : sequence of CaseSpec
         Of the command line's matrix.
     read : bool
         Read the file, too; else it is enough that the file is there.
@@ -111,8 +112,9 @@ def refuse_unreadable(cases: Sequence[Case], *, read: bool) -> None:
     DatasetError, MatrixError
         The file cannot be read, or holds an illegal matrix.
     """
-    for case in {case.matrix.id: case for case in cases if case.matrix.file is not None}.values():
-        file = Path(str(case.matrix.file))
+    for case in {case.matrix.id: case for case in cases}.values():
+        if (file := own_file(case.matrix)) is None:
+            continue
         if not is_file(file):
             raise SweepError(f"{_WHERE}: expected a file at {file.absolute()}, found {in_place_of_file(file)}")
         if read:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -18,7 +17,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, ValidationError
 
-from spmark.datasets.sweep.model import Case, Sweep, expand
+from spmark.datasets.sweep.model import Sweep
 from spmark.impls.core.choices import near
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import SweepError
@@ -26,15 +25,11 @@ from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.guard import reading
 from spmark.impls.core.plainyaml import parse_yaml
 from spmark.impls.core.problem import Op
-from spmark.impls.core.record import Environment, Measurement, Status
+from spmark.impls.core.record import Environment, Status
 from spmark.impls.table import IMPLEMENTATIONS, find_platform
-from spmark.suite.plan.filters import select
-from spmark.suite.plan.options import Options
-from spmark.suite.plan.plugins import with_files
+from spmark.suite.plan.plan import Chosen, choose, completed, record_folder
 from spmark.suite.plan.refusals import refusal
-from spmark.suite.plan.resume import History, keys_of, record_folder
-from spmark.suite.plan.todo import Agenda, Item
-from spmark.suite.run.runner import Watcher
+from spmark.suite.plan.resume import History
 
 ALL = "all"
 """Stands for every packaged paper."""
@@ -129,14 +124,8 @@ class StepCases:
 
     paper: Paper
     step: Step
-    sweep: Sweep
-    """With the implementations that are run; its name is the folder of the records."""
-    cases: tuple[Case, ...]
-
-    def options(self, device: str) -> Options:
-        """Give what ``spmark run`` is asked for to measure the same."""
-        overrides = tuple(self.step.overrides(self.paper))
-        return Options(sweep=self.step.sweep, device=device, only=self.step.only, overrides=overrides)
+    chosen: Chosen
+    """With the implementations that are run; the name of its sweep is the folder of the records."""
 
 
 class StepCounts(NamedTuple):
@@ -148,10 +137,6 @@ class StepCounts(NamedTuple):
     """Cases whose last record has no result: refused, failed."""
     left: int
     """Cases that have no record of this code, device and driver."""
-
-
-class BudgetSpentError(Exception):
-    """The time is up; every record made so far is on disk."""
 
 
 def packaged_papers() -> dict[str, Path]:
@@ -216,7 +201,7 @@ def missing(paper: Paper, kind: DeviceKind) -> list[str]:
     absent = [name for name in paper.needs if name not in IMPLEMENTATIONS]
     if absent:
         return [f"its implementation {name} does not exist yet (no line in impls/table.py)" for name in absent]
-    ops = {case.op for step in steps(paper, kind) for case in step.cases}
+    ops = {case.op for step in steps(paper, kind) for case in step.chosen.cases}
     reasons = []
     for name in paper.needs:
         refused = [refusal(name, {}, kind, op) for op in sorted(ops)]
@@ -235,11 +220,10 @@ def steps(paper: Paper, kind: DeviceKind) -> list[StepCases]:
     SweepError
         A sweep or a filter is invalid.
     """
-    cases = []
-    for step in paper.steps:
-        sweep = Sweep.load(step.sweep, step.overrides(paper))
-        cases.append(StepCases(paper, step, sweep, tuple(select(expand(with_files(sweep), kind), step.only))))
-    return cases
+    sweeps = [Sweep.load(step.sweep, step.overrides(paper)) for step in paper.steps]
+    return [
+        StepCases(paper, step, choose(sweep, kind, step.only)) for step, sweep in zip(paper.steps, sweeps, strict=True)
+    ]
 
 
 def in_turns(papers: Sequence[Paper], kind: DeviceKind) -> list[StepCases]:
@@ -251,38 +235,12 @@ def in_turns(papers: Sequence[Paper], kind: DeviceKind) -> list[StepCases]:
 def counts(found: StepCases, folder: Path, environment: Environment) -> StepCounts:
     """Count what the records of ``folder`` say of a step."""
     history = History.read(folder)
-    tried = [history.tried.get(key) for key in keys_of(found.cases, environment)]
+    tried = [history.tried.get(spec.key(environment)) for spec in completed(found.chosen.cases)]
     done = [one for one in tried if one is not None]
     ok = sum(one.last is Status.OK for one in done)
     return StepCounts(len(tried), ok, len(done) - ok, len(tried) - len(done))
 
 
-class Timekeeper(Watcher):
-    """Passes everything on, and ends the run after the record at which the time is up.
-
-    A case that has begun is finished: the run may overrun by one case, and no case fails for lack of time.
-    """
-
-    def __init__(self, watcher: Watcher, ends: float) -> None:
-        self._watcher, self._ends, self._left = watcher, ends, 0
-
-    def begun(self, agenda: Agenda) -> None:
-        """Pass it on."""
-        self._left = sum(1 for _ in agenda.todo())
-        self._watcher.begun(agenda)
-
-    def entered(self, case: Case, phase: str) -> None:
-        """Pass it on."""
-        self._watcher.entered(case, phase)
-
-    def recorded(self, item: Item, row: Measurement) -> None:
-        """Pass it on; raise `BudgetSpentError` where the time is up before the last case."""
-        self._watcher.recorded(item, row)
-        self._left -= 1
-        if self._left and time.monotonic() >= self._ends:
-            raise BudgetSpentError
-
-
 def record_folders(found: Sequence[StepCases], out: Path, device: str) -> Iterator[Path]:
     """Give the folder of records of each sweep of ``found``, once."""
-    yield from dict.fromkeys(record_folder(out, step.sweep.name, device) for step in found)
+    yield from dict.fromkeys(record_folder(out, step.chosen.sweep.name, device) for step in found)

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from spmark.datasets.sweep.model import Case, ImplementationSpec, Sweep
+from spmark.datasets.sweep.model import ImplementationSpec, Sweep
 from spmark.impls.core.errors import SweepError
 from spmark.impls.core.fileclass import is_file_class
+from spmark.impls.core.record import CaseSpec
 from spmark.impls.table import file_of, name_of
 
 
@@ -44,7 +45,7 @@ def with_files(sweep: Sweep) -> Sweep:
         raise SweepError(f"{sweep.name}: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from error
 
 
-def files_of(cases: Iterable[Case]) -> tuple[str, ...]:
+def files_of(cases: Iterable[CaseSpec]) -> tuple[str, ...]:
     """List the files and classes that the cases' implementations and baselines come from, for another process."""
     names = dict.fromkeys(name for case in cases for name in (case.implementation, case.baseline) if name is not None)
     return tuple(file for name in names if (file := file_of(name)) is not None)

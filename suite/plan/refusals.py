@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from spmark.datasets.sweep.model import Case
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.extras import how_to_install
 from spmark.impls.core.interfaces import Implementation
 from spmark.impls.core.problem import Csr, DType, Op, Problem
-from spmark.impls.core.record import RUNS_ON
+from spmark.impls.core.record import RUNS_ON, CaseSpec
 from spmark.impls.table import IMPLEMENTATIONS, create
 
 EXTRAS = {"cupy": "gpu", "cupyx": "gpu", "dgl": "dgl", "torch": "dgl"}
@@ -65,7 +64,7 @@ def refused(name: str, op: Op, width: int, dtype: DType, device: DeviceSpec) -> 
     return _ruled_out(made, device.kind, op) or made.unsupported(Problem(op, _small(), width, dtype), device)
 
 
-def refusals(cases: Iterable[Case], kind: DeviceKind) -> dict[str, str]:
+def refusals(cases: Iterable[CaseSpec], kind: DeviceKind) -> dict[str, str]:
     """Give the reason by case id for every case that cannot run on a kind of device.
 
     Raises

@@ -1,60 +1,28 @@
 """What earlier runs left behind, and so which cases of a sweep are still to run.
 
-A case is known by its id, the content of the user's file that its matrix is read from, the digest of its
-implementation's code, the protocol, the flush, the device, the driver and CUDA: when any of them changes, the case is
-measured again. ok is final, unsupported as long as the same packages are
-installed, and a failure is tried twice; a case that somebody killed did not fail.
+A case is known by `spmark.impls.core.record.CaseSpec.key`: when any part of it changes, the case is measured again. ok
+is final, unsupported as long as the same packages are installed, and a failure is tried twice; a case that somebody
+killed did not fail.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
-from spmark.datasets.download import file_digest
-from spmark.datasets.sweep.model import Case
-from spmark.impls.core.digest import implementation_version
-from spmark.impls.core.files import is_file
-from spmark.impls.core.names import path_component
-from spmark.impls.core.record import (
-    FINAL,
-    PROTOCOL_VERSION,
-    Environment,
-    EnvironmentRow,
-    Flush,
-    Measurement,
-    ProblemFacts,
-    Status,
-)
-from spmark.impls.core.recordfile import read_rows
-from spmark.impls.table import package
+from spmark.impls.core.record import FINAL, Environment, EnvironmentRow, Key, Measurement, ProblemFacts, Status
+from spmark.impls.core.recordfile import ENVIRONMENTS, RECORDS, read_rows
 
-RECORDS, ENVIRONMENTS, CANDIDATES = "records.jsonl", "environments.jsonl", "candidates.jsonl"
-"""Files of a folder of records."""
 TRIES = 2
 """How often a case that fails is run without being asked for."""
 _log = logging.getLogger(__name__)
 
 
-class Key(NamedTuple):
-    """What must be the same for an earlier record to count."""
-
-    case_id: str
-    file_sha256: str
-    implementation_version: str
-    protocol_version: int
-    flush: Flush
-    device: str
-    driver: str
-    cuda: str
-
-
 @dataclass
 class Earlier:
-    """What earlier records say of one key."""
+    """What earlier records say of one case."""
 
     last: Status
     packages: Mapping[str, str]
@@ -100,58 +68,14 @@ class History:
         return history
 
     def _add(self, record: Measurement, environment: Environment) -> None:
-        key = Key(
-            record.case_id,
-            record.file_sha256,
-            record.implementation_version,
-            record.protocol_version,
-            record.flush,
-            record.device,
-            environment.driver,
-            environment.cuda,
-        )
+        key = record.spec.key(environment)
         before = self.tried.get(key)
         earlier = before.failures if before else 0
         failures = 0 if record.status in FINAL else earlier + (not record.killed_from_outside)
         baseline = record.baseline.implementation if record.baseline else None
         self.tried[key] = Earlier(record.status, environment.packages, bool(record.warm_samples_us), baseline, failures)
         if record.problem is not None:
-            self.problems[record.matrix_id] = record.problem
-
-
-def record_folder(out: Path, sweep: str, device: str) -> Path:
-    """Give the folder below ``out`` that a sweep's records on a device go to."""
-    return out / path_component(sweep) / path_component(device)
-
-
-def keys_of(cases: Sequence[Case], environment: Environment, flush: Flush = Flush.WRITE) -> list[Key]:
-    """Give the key of a record of each case made here and now. O(bytes of the files that matrices are read from)."""
-    versions = {name: implementation_version(package(name)) for name in {case.implementation for case in cases}}
-    files = {file: _content(file) for file in {case.matrix.file for case in cases}}
-    device, driver, cuda = environment.device.name, environment.driver, environment.cuda
-    return [
-        Key(
-            case.case_id,
-            files[case.matrix.file],
-            versions[case.implementation],
-            PROTOCOL_VERSION,
-            flush,
-            device,
-            driver,
-            cuda,
-        )
-        for case in cases
-    ]
-
-
-def _content(file: Path | None) -> str:
-    """Give the digest of a file; empty where the file is missing or unreadable, which loading the matrix explains."""
-    if file is None or not is_file(file):
-        return ""
-    try:
-        return file_digest(file)
-    except OSError:
-        return ""
+            self.problems[record.spec.matrix.id] = record.problem
 
 
 def why_skipped(

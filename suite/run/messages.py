@@ -6,24 +6,28 @@ JSON and not pickle, because a process that a kernel corrupted must not be able 
 from __future__ import annotations
 
 from multiprocessing.connection import Connection
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from pydantic import ConfigDict
 
-from spmark.datasets.sweep.model import Case
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.frozen import Frozen
-from spmark.impls.core.record import CandidateRow, Measurement
+from spmark.impls.core.record import CaseSpec, Outcome, SeenConfig
 from spmark.suite.plan.options import Options
 
 POISONED_EXIT = 86
 """Exit code of a child whose device no longer computes after a case."""
 WAITING = "waiting"
 """Phase of a case while another process measures on its device; these seconds do not count towards a time limit."""
-DEFAULT_FACTORY = "spmark.suite.run.worker_main:open_bench"
-
-
 MessageType = TypeVar("MessageType", bound=Frozen)
+
+
+class Result(NamedTuple):
+    """What measuring a case gives."""
+
+    outcome: Outcome
+    seen: list[SeenConfig] = []
+    """What the plan's search saw."""
 
 
 class _Asked(Frozen):
@@ -34,10 +38,6 @@ class Setup(_Asked):
     """What a child measures on: the whole of its standard input."""
 
     device: DeviceSpec
-    environment: str
-    """Digest that its rows refer to."""
-    factory: str = DEFAULT_FACTORY
-    """``module:callable`` that makes the bench, called with this setup and a function that takes the phase's name."""
     options: Options = Options()
     files: tuple[str, ...] = ()
     """Classes in files (``/folder/mine.py:MyKernel``) that the cases name, to be imported first."""
@@ -46,7 +46,7 @@ class Setup(_Asked):
 class Request(_Asked):
     """A case to measure, or None to end."""
 
-    case: Case | None
+    case: CaseSpec | None
 
 
 class Reply(Frozen):
@@ -56,8 +56,8 @@ class Reply(Frozen):
     """``ready`` for the next case; ``refused``: the bench could not be made, or the device does not compute."""
     text: str = ""
     """Name of the phase, or why it was refused."""
-    row: Measurement | None = None
-    candidates: list[CandidateRow] = []
+    outcome: Outcome | None = None
+    seen: list[SeenConfig] = []
 
 
 def send(connection: Connection, message: Frozen) -> None:

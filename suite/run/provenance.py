@@ -1,107 +1,81 @@
-"""What made a file of records, and how to make it again: the runs and commands in ``runs.jsonl`` beside the file.
+"""What made a file of records, and how to make it again: the runs in ``runs.jsonl`` beside the file.
 
-Every run appends one row before its first case: the command without the paths of the machine, the whole sweep after
-overrides, and a digest of what was changed in the checkout. Records belong to the last run that began before them.
+Every run appends one row before its first case: the words of its command, the whole sweep after overrides, and a digest
+of what was changed in the checkout. Commit and versions stand in the row's environment. Records belong to the last run
+that began before them.
 """
 
 from __future__ import annotations
 
-import hashlib
-import math
-from collections.abc import Mapping, Sequence
+import os
+import re
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Literal, Self, TypeVar
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, Field, ValidationError
+import yaml
+from pydantic import ConfigDict, Field
 
-from spmark.datasets.sweep.model import Case, MatrixSpec, Sweep
-from spmark.datasets.sweep.reading import packaged_sweeps
+from spmark.datasets.sweep.model import Sweep
+from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.frozen import Frozen
-from spmark.impls.core.record import Environment, EnvironmentRow, Measurement, Time
-from spmark.impls.core.recordfile import read_rows, row_files
-from spmark.suite.plan.options import Options
-from spmark.suite.plan.resume import ENVIRONMENTS
+from spmark.impls.core.load import Load
+from spmark.impls.core.names import is_commit, path_component, printable
+from spmark.impls.core.plausible import read_measurements
+from spmark.impls.core.record import PROTOCOL_VERSION, Environment, EnvironmentRow, Measurement, Status, Time
+from spmark.impls.core.recordfile import ENVIRONMENTS, RUNS, read_rows, row_files
+from spmark.impls.table import IMPLEMENTATIONS, package
 
-RUNS: Final = "runs.jsonl"
-_WORDS = {
-    "device": "--device", "only": "--only", "retry": "--retry", "overrides": "--set", "limit": "--limit",
-    "flush": "--flush",
-}  # fmt: skip
-"""Options of ``spmark run`` that take a value, by field of `Options`."""
 _OF_THIS_MACHINE: Any = {key: {"__all__": {"folder"}} for key in ("matrices", "implementations")}
-Row = TypeVar("Row", bound=BaseModel)
+_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9][A-Za-z0-9.!+_-]*")
+_PYTHON = re.compile(r"3\.\d{1,2}")
 
 
 class RunRow(Frozen):
     """A line of ``runs.jsonl``: one run that wrote into this folder."""
+
+    model_config = ConfigDict(extra="ignore")  # earlier versions held a digest of the sweep, too
 
     schema_version: Literal[1] = 1
     started_at: Time = Field(default_factory=lambda: datetime.now(UTC))
     environment: str
     """Digest of a row in ``environments.jsonl``."""
     command: tuple[str, ...] = ()
-    """Words of the command line, with names in place of paths; empty where no such words ask for the run."""
+    """Words of the command line, with names in place of paths; empty where Python asked for the run."""
     sweep: dict[str, Any] | None = None
     """The whole sweep, after overrides."""
-    sweep_digest: str = ""
     changes_digest: str = ""
     """Digest of what was changed in the checkout but not committed; empty where nothing was."""
     cases: int
     """Number of cases that the run set out to measure."""
 
     @classmethod
-    def of(cls, options: Options, sweep: Sweep | None, environment: str, cases: int, changes_digest: str) -> Self:
+    def of(cls, sweep: Sweep, environment: str, cases: int, changes_digest: str) -> Self:
         """Give the line of a run that begins now."""
+        data = sweep.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=_OF_THIS_MACHINE)
         return cls(
-            environment=environment,
-            command=command_line(options),
-            sweep=None if sweep is None else sweep_data(sweep),
-            sweep_digest="" if sweep is None else sweep_digest(sweep),
-            changes_digest=changes_digest,
-            cases=cases,
+            environment=environment, command=command_words(), sweep=data, changes_digest=changes_digest, cases=cases
         )
 
 
-def sweep_data(sweep: Sweep) -> dict[str, Any]:
-    """Give a sweep as plain data that a YAML file may hold; defaults are left out."""
-    data: dict[str, Any] = sweep.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=_OF_THIS_MACHINE)
-    return data
-
-
-def sweep_digest(sweep: Sweep) -> str:
-    """Give sixteen hex digits over everything that a sweep says, defaults included."""
-    return hashlib.sha256(sweep.model_dump_json(by_alias=True, exclude=_OF_THIS_MACHINE).encode()).hexdigest()[:16]
-
-
-def command_line(options: Options) -> tuple[str, ...]:
-    """Give the words of a ``spmark run`` that measures the same on any machine; no words where none does.
-
-    Python may hand over cases without a sweep, and set options that the command line lacks.
-    A sweep's file is named without its folder, and where records went is left out.
-    """
-    told = options.model_dump(mode="json", exclude_defaults=True)
-    if not options.sweep or told.keys() - {"sweep", "warm", *_WORDS}:
+def command_words(argv: Sequence[str] | None = None) -> tuple[str, ...]:
+    """Give the words of this process's command line, without where records go and without the folders of its files."""
+    program, *words = sys.argv if argv is None else argv
+    if Path(program).stem not in ("spmark", "__main__"):
         return ()
-    sweep = options.sweep if options.sweep in packaged_sweeps() else Path(options.sweep).name
-    words = []
-    for name, option in _WORDS.items():
-        value = told.get(name, [])
-        for one in value if isinstance(value, list) else [value]:
-            words += [option, str(one)]
-    return ("spmark", "run", sweep, *words, *(["--warm"] if options.warm else []))
+    kept = [word for word, before in zip(words, ["", *words], strict=False) if "--out" not in (word, before)]
+    return ("spmark", *(_without_folder(word) for word in kept if not word.startswith("--out=")))
 
 
-def is_run(command: Sequence[str]) -> bool:
-    """Tell whether words are a command as `command_line` gives it: a row of records may hold any words."""
-    if len(command) < 3 or tuple(command[:2]) != ("spmark", "run") or not all(map(str.isprintable, command)):
-        return False
-    if command[2].startswith("-") or command[2] != Path(command[2]).name:
-        return False
-    words = iter(command[3:])
-    return all(word == "--warm" or (word in _WORDS.values() and next(words, None) is not None) for word in words)
+def _without_folder(word: str) -> str:
+    path, colon, label = word.partition(":")
+    return f"{Path(path).name}{colon}{label}" if os.sep in path and Path(path).exists() else word
 
 
 @dataclass
@@ -132,53 +106,120 @@ def read_batches(path: Path) -> dict[Path, list[Batch]]:
 
 
 def _batches(file: Path) -> list[Batch]:
-    environments = {row.digest: row.environment for row in _side_rows(file, ENVIRONMENTS, EnvironmentRow)}
-    runs = sorted(_side_rows(file, RUNS, RunRow), key=lambda run: run.started_at)
-    batches: dict[tuple[object, ...], Batch] = {}
-    for record in sorted(read_rows(file, Measurement), key=lambda record: record.started_at):
+    sides = [one for one in row_files(file.parent, ENVIRONMENTS)]
+    environments = {row.digest: row.environment for one in sides for row in read_rows(one, EnvironmentRow)}
+    runs = [row for one in row_files(file.parent, RUNS) for row in read_rows(one, RunRow)]
+    runs.sort(key=lambda run: run.started_at)
+    batches: dict[object, Batch] = {}
+    for record in sorted(read_measurements(file), key=lambda record: record.started_at):
         mine = [r for r in runs if r.environment == record.environment and r.started_at <= record.started_at]
         run = mine[-1] if mine else None
         # A run that was interrupted and resumed is one batch.
-        key = (record.environment, run and (run.command, run.sweep_digest, run.changes_digest))
-        if key not in batches:
-            batches[key] = Batch(environments.get(record.environment), run)
-        batches[key].records.append(record)
+        key = (record.environment, run and (run.command, str(run.sweep), run.changes_digest))
+        batches.setdefault(key, Batch(environments.get(record.environment), run)).records.append(record)
     return list(batches.values())
 
 
-def _side_rows(file: Path, name: str, kind: type[Row]) -> list[Row]:
-    return [row for path in row_files(file.parent, name) for row in read_rows(path, kind)]
+@dataclass(frozen=True)
+class Recipe:
+    """How to repeat one batch.
 
-
-def matrices_of(run: RunRow | None) -> dict[str, MatrixSpec]:
-    """Give the matrices of a run's sweep by id: a record does not hold the arguments of a source."""
-    told = run.sweep.get("matrices") if run is not None and run.sweep else None
-    try:
-        specs = [MatrixSpec.model_validate(one) for one in told] if isinstance(told, list) else []
-    except ValidationError:
-        return {}
-    return {spec.id: spec for spec in specs}
-
-
-def case_of(record: Measurement, specs: Mapping[str, MatrixSpec]) -> Case:
-    """Give the case that a record is of, without a baseline and a limit of time.
-
-    Raises
-    ------
-    ValidationError
-        No sweep can ask for the record's matrix.
+    Records may come from anywhere and commands are pasted into a shell: what spmark would not write is left out and
+    named, all other words are quoted, and every line of text is printable.
     """
-    spec = specs.get(record.matrix_id)
-    return Case(
-        op=record.op,
-        matrix=spec or MatrixSpec(source=record.source, name=record.matrix, orientation=record.orientation),
-        width=record.width,
-        dtype=record.dtype,
-        scaled=record.scaled,
-        implementation=record.implementation,
-        config=record.requested,
-        label=record.label,
-        seed=record.seed,
-        time_limit_s=math.inf,
-        baseline=None,
-    )
+
+    about: list[str]
+    """What it is, line by line."""
+    commands: list[str]
+    """For a shell in a clone of the project; a command may have several lines."""
+    limits: list[str]
+    """Differences to expect."""
+
+
+def recipe(batch: Batch) -> Recipe:
+    """Give the commands that repeat a batch: checkout, packages, the sweep's file, and the run."""
+    commands = [*_checkout(batch.environment), *_run(batch.run)]
+    return Recipe([*map(printable, _about(batch))], commands, [*map(printable, _limits(batch))])
+
+
+def _about(batch: Batch) -> Iterator[str]:
+    records, environment = batch.records, batch.environment
+    statuses = Counter(str(record.status) for record in records)
+    counts = ", ".join(f"{count} {name}" for name, count in sorted(statuses.items()))
+    first, last = records[0].started_at, records[-1].started_at
+    yield f"{len(records)} records ({counts}), {first:%Y-%m-%d %H:%M:%S} to {last:%Y-%m-%d %H:%M:%S} UTC"
+    if environment is None:
+        return
+    driver = f", driver {environment.driver}, CUDA {environment.cuda}" if environment.driver else ""
+    memory = f"{environment.memory_bytes / 2**30:.0f} GiB"
+    yield f"{environment.device.name}{driver}; {environment.cpu}, {environment.cores} cores, {memory}"
+    loads = [Load(environment.cores, record.free_cores) for record in records]
+    if busy := sum(load.busy for load in loads):
+        worst = max(loads, key=lambda load: load.taken_cores)
+        yield f"the machine was busy in {busy} of {len(loads)} records: at the most, {worst}"
+
+
+def _checkout(environment: Environment | None) -> Iterator[str]:
+    if environment is None:
+        return
+    if is_commit(commit := environment.commit.removesuffix("+")):
+        yield shlex.join(["git", "checkout", commit])
+    python = ".".join(environment.packages.get("python", "").split(".")[:2])
+    yield shlex.join([f"python{python if _PYTHON.fullmatch(python) else '3'}", "-m", "venv", ".venv"])
+    yield shlex.join([".venv/bin/pip", "install", "--editable", ".", *filter(_PACKAGE.fullmatch, _pins(environment))])
+
+
+def _pins(environment: Environment) -> list[str]:
+    return [f"{name}=={version}" for name, version in environment.packages.items() if name not in ("python", "spmark")]
+
+
+def _run(run: RunRow | None) -> Iterator[str]:
+    if run is None:
+        return
+    command = run.command if _is_ours(run.command) else ()
+    files = [word for word in command if word.endswith((".yaml", ".yml"))]
+    if run.sweep is not None and (files or not command):
+        file = files[0] if files else f"{path_component(str(run.sweep.get('name', 'sweep')))}.yaml"
+        # Every line of a value is indented, so that no line of a value can be the END.
+        text = yaml.safe_dump(run.sweep, sort_keys=False, default_flow_style=None, width=110)
+        yield f"cat > {shlex.quote(file)} <<'END'\n{text}END"
+        command = command or ("spmark", "run", file)
+    if command:
+        yield f".venv/bin/{shlex.join(command)}"
+
+
+def _is_ours(command: Sequence[str]) -> bool:
+    return command[:1] == ("spmark",) and all(map(str.isprintable, command))
+
+
+def _limits(batch: Batch) -> Iterator[str]:
+    records, environment, run = batch.records, batch.environment, batch.run
+    if run is None:
+        yield "the command is not on record: runs.jsonl has no row for these records"
+    elif run.command and not _is_ours(run.command):
+        yield f"the command on record is not repeated here: {shlex.join(run.command)}"
+    if run and (files := [word for word in run.command if ".py:" in word]):
+        yield f"the run imports code that is not part of the project, to be brought along: {', '.join(files)}"
+    if environment is None:
+        yield "the machine and the software are not on record: environments.jsonl has no row for these records"
+    else:
+        if not is_commit(environment.commit.removesuffix("+")):
+            yield f"expected a commit on record, found {environment.commit!r}: nothing is checked out"
+        elif environment.commit.endswith("+"):
+            digest = f" (digest {run.changes_digest})" if run and run.changes_digest else ""
+            yield f"the checkout had changes that were not committed{digest}"
+        if odd := [pin for pin in _pins(environment) if not _PACKAGE.fullmatch(pin)]:
+            yield f"packages on record with invalid names or versions are not installed: {', '.join(odd)}"
+        yield f"times hold on {environment.device.name}" + f" with driver {environment.driver}" * bool(
+            environment.driver
+        )
+    if throttled := sum(bool(record.throttled) for record in records):
+        yield f"{throttled} records were measured while the driver lowered clocks"
+    if late := sum(record.status is Status.TIMEOUT for record in records):
+        yield f"{late} cases ended at a time limit, which another machine may not reach"
+    if protocols := {record.spec.protocol_version for record in records} - {PROTOCOL_VERSION}:
+        yield f"this spmark measures by protocol {PROTOCOL_VERSION}, the records by {', '.join(map(str, protocols))}"
+    versions = {(one.spec.implementation, one.spec.implementation_version) for one in records}
+    other = {n for n, version in versions if n in IMPLEMENTATIONS and version != implementation_version(package(n))}
+    if other:
+        yield f"the code here is not the code of these records: {', '.join(sorted(other))}; check that commit out"

@@ -1,4 +1,4 @@
-"""The runner's side of the child process: starts it, gives it cases, and turns its death or silence into rows.
+"""The runner's side of the child process: starts it, gives it cases, and turns its death or silence into outcomes.
 
 One `Worker` serves one device. After a crash, a hang or a poisoned device the next case gets a new child, whose canary
 must compute before anything is measured.
@@ -22,13 +22,11 @@ from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import IO, Self
 
-from spmark.datasets.sweep.model import Case
 from spmark.impls.core.errors import DeviceError
-from spmark.impls.core.record import Status
-from spmark.suite.run import tether
-from spmark.suite.run.messages import POISONED_EXIT, WAITING, Reply, Request, Setup, receive, send
+from spmark.impls.core.record import CaseSpec, Outcome, Status
+from spmark.suite.run import worker_main
+from spmark.suite.run.messages import POISONED_EXIT, WAITING, Reply, Request, Result, Setup, receive, send
 from spmark.suite.run.oom import oom_kills
-from spmark.suite.run.rows import Failed, Result, make_row
 
 _log = logging.getLogger(__name__)
 _SLICE_S = 0.2
@@ -65,7 +63,7 @@ class Worker:
     Parameters
     ----------
     setup : Setup
-        What the child measures on, and with which bench.
+        What the child measures on.
     stop : callable
         Asked several times a second; True gives up the current case.
     start_limit_s : float
@@ -85,12 +83,12 @@ class Worker:
     ) -> None:
         self.close()
 
-    def measure(self, case: Case, on_phase: Callable[[str], None] = lambda phase: None) -> Result:
-        """Measure a case; whatever happens to the child becomes a row.
+    def measure(self, case: CaseSpec, on_phase: Callable[[str], None] = lambda phase: None) -> Result:
+        """Measure a case; whatever happens to the child becomes an outcome.
 
         Parameters
         ----------
-        case : Case
+        case : CaseSpec
             Its ``time_limit_s`` covers loading, building, checking and timing, but for turns of other processes.
         on_phase : callable
             Told each phase that the child enters.
@@ -105,7 +103,8 @@ class Worker:
         if self._child is not None and self._child.process.poll() is not None:
             self._kill()  # the child died while it waited, not because of this case
         child = self._child or self._start()
-        deadline = time.monotonic() + case.time_limit_s
+        limit_s = math.inf if case.time_limit_s is None else case.time_limit_s
+        deadline = time.monotonic() + limit_s
         log_start = os.fstat(child.log.fileno()).st_size
         phase, waits_since, result = "starting", 0.0, None
         kills = oom_kills()
@@ -114,20 +113,20 @@ class Worker:
             while (reply := self._next(child, math.inf if phase == WAITING else deadline)).kind != "ready":
                 if phase == WAITING:
                     deadline += time.monotonic() - waits_since
-                if reply.kind == "result" and reply.row is not None:
-                    result, phase = Result(reply.row, reply.candidates), "answering"
+                if reply.kind == "result" and reply.outcome is not None:
+                    result, phase = Result(reply.outcome, reply.seen), "answering"
                     # After a failure the child runs the canary before it says that it is ready.
                     deadline = time.monotonic() + self._start_limit_s
                 elif reply.kind == "phase":
                     phase, waits_since = reply.text, time.monotonic()
                     on_phase(phase)
-            return result or self._failure(case, Failed(Status.RUN_ERROR, "the process answered without a result"))
+            return result or self._failure(case, Status.RUN_ERROR, "the process answered without a result")
         except _Silence:
             self._kill()
             if result is not None:
                 return self._poisoned(case, result, "the canary kernel did not finish")
-            limit = f"expected an end within {case.time_limit_s:g} s, found none while {phase}: killed"
-            return self._failure(case, Failed(Status.TIMEOUT, limit))
+            reason = f"expected an end within {limit_s:g} s, found none while {phase}: killed"
+            return self._failure(case, Status.TIMEOUT, reason)
         except _Death:
             code, tail = self._reap(child, log_start)
             if result is not None:
@@ -185,8 +184,8 @@ class Worker:
                 raise _Silence
             ended = child.process.poll() is not None
 
-    def _death(self, case: Case, code: int | None, kills: int | None, when: str, tail: str) -> Result:
-        """Give the row of a case whose process ended; ``kills`` is what `oom_kills` said before the case."""
+    def _death(self, case: CaseSpec, code: int | None, kills: int | None, when: str, tail: str) -> Result:
+        """Give the outcome of a case whose process ended; ``kills`` is what `oom_kills` said before the case."""
         status, reason, outside = Status.RUN_ERROR, f"the process ended with {_ending(code)} {when}", False
         if code is not None and -code in _SENT:
             reason = f"killed by signal {-code} ({_ending(code)}) {when}"
@@ -197,18 +196,16 @@ class Worker:
             else:
                 outside = True
                 reason += ", which somebody sent: memory had not run out; the next run measures the case again"
-        return self._failure(case, Failed(status, f"{reason}\n{tail}".strip(), killed_from_outside=outside))
+        return self._failure(case, status, f"{reason}\n{tail}".strip(), killed_from_outside=outside)
 
-    def _poisoned(self, case: Case, result: Result, how: str) -> Result:
-        self._blame = f" (after {case.case_id}, which ended as {result.row.status})"
-        reason = f"{result.row.reason}\nThis case poisoned the device and the process was replaced: {how}"
-        return Result(result.row.model_copy(update={"reason": reason}), result.candidates)
+    def _poisoned(self, case: CaseSpec, result: Result, how: str) -> Result:
+        self._blame = f" (after {case.case_id}, which ended as {result.outcome.status})"
+        reason = f"{result.outcome.reason}\nThis case poisoned the device and the process was replaced: {how}"
+        return Result(result.outcome.model_copy(update={"reason": reason}), result.seen)
 
-    def _failure(self, case: Case, failed: Failed) -> Result:
-        self._blame = f" (after {case.case_id}, which ended as {failed.status})"
-        return Result(
-            make_row(case, self._setup.device, self._setup.environment, failed, flush=self._setup.options.flush)
-        )
+    def _failure(self, case: CaseSpec, status: Status, reason: str, *, killed_from_outside: bool = False) -> Result:
+        self._blame = f" (after {case.case_id}, which ended as {status})"
+        return Result(Outcome(status=status, reason=reason, killed_from_outside=killed_from_outside))
 
     def _reap(self, child: _Child, log_start: int) -> tuple[int | None, str]:
         """Give a child's exit code, None where the child had to be killed, and its last words."""
@@ -236,7 +233,7 @@ def _spawn(setup: Setup) -> _Child:
     ours, theirs = Pipe()
     log = tempfile.TemporaryFile("wb+", buffering=0)
     # -P: the working directory may hold folders called datasets or report that must not shadow packages.
-    command = [sys.executable, "-P", tether.__file__, str(theirs.fileno()), str(os.getpid())]
+    command = [sys.executable, "-P", worker_main.__file__, str(theirs.fileno()), str(os.getpid())]
     try:
         # A file and not a message: a device's tables may be longer than a socket takes before the child reads.
         with tempfile.TemporaryFile() as given:

@@ -1,50 +1,60 @@
 """The process that measures: it may crash, hang or poison its device without harm to the runner.
 
-Started by `spmark.suite.run.worker` through `spmark.suite.run.tether` in a session of its own; when the runner dies,
-this process ends with every process that it started.
+`spmark.suite.run.worker` runs this file by its path in a session of its own, ``python -P worker_main.py FD RUNNER``.
+When the runner dies, this process ends with every process that it started. The first lines tie it to its runner before
+anything slow is imported, since a child that was stopped while it imports would outlive a runner that is killed.
 """
 
 from __future__ import annotations
 
-import faulthandler
+import ctypes
 import os
 import signal
 import sys
 import threading
-import traceback
-from collections.abc import Callable
-from importlib import import_module
-from multiprocessing.connection import Connection
+import time
+from contextlib import suppress
 from pathlib import Path
-from queue import SimpleQueue
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from spmark.datasets.sweep.model import Case
-from spmark.impls.core.errors import SpmarkError
-from spmark.impls.core.record import FINAL, Status
-from spmark.impls.table import name_of
-from spmark.suite.run.messages import POISONED_EXIT, Reply, Request, Setup, receive, send
-from spmark.suite.run.rows import Failed, Result, make_row
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+    from queue import SimpleQueue
 
-
-class Measurer(Protocol):
-    """What a bench factory gives."""
-
-    def measure(self, case: Case) -> Result:
-        """Measure one case; a failure that the bench can describe is a row and not an exception."""
-        ...
-
-    def canary(self) -> None:
-        """Raise when the device does not compute."""
-        ...
-
-
-def open_bench(setup: Setup, on_phase: Callable[[str], None]) -> Measurer:
-    """Make the bench of the suite on the setup's device."""
-    from spmark.datasets.cache import Cache
+    from spmark.impls.core.record import CaseSpec
     from spmark.suite.measure import Bench
+    from spmark.suite.run.messages import Result
 
-    return Bench(setup.device, Cache.default(), setup.environment, setup.options, on_phase)
+_PR_SET_PDEATHSIG = 1
+_LOOK_S = 1.0
+_ORPHANED_EXIT = 87
+
+
+def tie(runner: int) -> None:
+    """Make this process die with the runner, and before it when memory runs out.
+
+    On Linux the kernel does it, whatever the process is doing and also where it is stopped. Elsewhere a thread looks
+    for the runner every second, which a stopped process cannot do.
+
+    Parameters
+    ----------
+    runner : int
+        Process id of the parent, as the parent says: it may have died before this call.
+    """
+    tied = sys.platform == "linux" and ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) == 0
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    if os.getppid() != runner:
+        os._exit(_ORPHANED_EXIT)
+    if not tied:
+        threading.Thread(target=_watch, args=(runner,), name="spmark-runner", daemon=True).start()
+
+
+def _watch(runner: int) -> None:
+    """End the whole session once the runner is gone."""
+    while os.getppid() == runner:
+        time.sleep(_LOOK_S)
+    os.killpg(0, signal.SIGKILL)
 
 
 def main(fd: int) -> int:
@@ -52,20 +62,30 @@ def main(fd: int) -> int:
 
     The setup stands on standard input: a file, so that a runner never waits for a child that is still being loaded.
     """
+    import faulthandler
+    from multiprocessing.connection import Connection
+
+    from spmark.datasets.cache import Cache
+    from spmark.impls.core.record import FINAL
+    from spmark.impls.table import name_of
+    from spmark.suite.measure import Bench
+    from spmark.suite.run.messages import POISONED_EXIT, Reply, Setup, send
+
     faulthandler.enable()
     os.set_inheritable(fd, False)  # else a process that outlives this one would hide its death from the runner
     connection = Connection(fd)
     setup = Setup.model_validate_json(sys.stdin.buffer.read())
     requests = _read_in_background(connection)
-
-    def on_phase(name: str) -> None:
-        send(connection, Reply(kind="phase", text=name))
-
     what = "cannot be measured on"
     try:
         for file in setup.files:
             name_of(file)
-        bench = _factory(setup.factory)(setup, on_phase)
+        bench = Bench(
+            setup.device,
+            Cache.default(),
+            setup.options,
+            on_phase=lambda name: send(connection, Reply(kind="phase", text=name)),
+        )
         what = "does not compute"
         bench.canary()
     except Exception as error:
@@ -76,25 +96,27 @@ def main(fd: int) -> int:
         case = requests.get()
         if case is None:
             return 0
-        row, candidates = _measure(bench, case, setup)
-        send(connection, Reply(kind="result", row=row, candidates=list(candidates)))
-        if row.status not in FINAL and not _computes(bench):
+        outcome, seen = _measure(bench, case)
+        send(connection, Reply(kind="result", outcome=outcome, seen=seen))
+        if outcome.status not in FINAL and not _computes(bench):
             # A sticky error breaks every later call of this process, its own clean-up included.
             sys.stderr.flush()
             os._exit(POISONED_EXIT)
 
 
-def _measure(bench: Measurer, case: Case, setup: Setup) -> Result:
+def _measure(bench: Bench, case: CaseSpec) -> Result:
+    from spmark.impls.core.record import Outcome, Status
+    from spmark.suite.run.messages import Result
+
     try:
         return bench.measure(case)
     except MemoryError as error:
-        failed = Failed(Status.OUT_OF_MEMORY, _message(error))
+        return Result(Outcome(status=Status.OUT_OF_MEMORY, reason=_message(error)))
     except Exception as error:
-        failed = Failed(Status.RUN_ERROR, _message(error))
-    return Result(make_row(case, setup.device, setup.environment, failed, flush=setup.options.flush))
+        return Result(Outcome(status=Status.RUN_ERROR, reason=_message(error)))
 
 
-def _computes(bench: Measurer) -> bool:
+def _computes(bench: Bench) -> bool:
     try:
         bench.canary()
     except Exception as error:
@@ -105,32 +127,36 @@ def _computes(bench: Measurer) -> bool:
 
 def _message(error: Exception) -> str:
     """Give the message of a foreseen error; of any other error also the place that raised it."""
+    import traceback
+
+    from spmark.impls.core.errors import SpmarkError
+
     if isinstance(error, SpmarkError):
         return str(error)
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {error} ({Path(frame.filename).name}:{frame.lineno})"
 
 
-def _factory(name: str) -> Callable[[Setup, Callable[[str], None]], Measurer]:
-    module, _, label = name.partition(":")
-    factory: Callable[[Setup, Callable[[str], None]], Measurer] = getattr(import_module(module), label)
-    return factory
-
-
-def _read_in_background(connection: Connection) -> SimpleQueue[Case | None]:
+def _read_in_background(connection: Connection) -> SimpleQueue[CaseSpec | None]:
     """Queue the cases; end the whole session at once when the runner is gone or makes no sense."""
-    requests: SimpleQueue[Case | None] = SimpleQueue()
+    from queue import SimpleQueue
+
+    from spmark.suite.run.messages import Request, receive
+
+    requests: SimpleQueue[CaseSpec | None] = SimpleQueue()
 
     def read() -> None:
-        case: Case | None
-        while True:
-            try:
-                case = receive(connection, Request).case
-            except (EOFError, OSError, ValueError):
-                os.killpg(0, signal.SIGKILL)
-            requests.put(case)
-            if case is None:
-                return
+        try:
+            while (case := receive(connection, Request).case) is not None:
+                requests.put(case)
+            requests.put(None)
+        except (EOFError, OSError, ValueError):
+            os.killpg(0, signal.SIGKILL)
 
     threading.Thread(target=read, name="spmark-requests", daemon=True).start()
     return requests
+
+
+if __name__ == "__main__":
+    tie(int(sys.argv[2]))
+    sys.exit(main(int(sys.argv[1])))

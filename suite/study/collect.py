@@ -16,13 +16,14 @@ from typing import Any
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
-from spmark.datasets.sweep.model import Case, Sweep, expand
+from spmark.datasets.sweep.model import Sweep, expand
 from spmark.impls.core.contracts import Outcome
 from spmark.impls.core.cores import allowed_cores
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import RecordError, SpmarkError, SweepError
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Csr, Problem
+from spmark.impls.core.record import CaseSpec
 from spmark.impls.core.recordfile import read_rows
 from spmark.impls.study.collected import CollectedRow, SampledConfig
 from spmark.impls.study.rows import reason_of
@@ -103,7 +104,7 @@ class Collector:
         self._platform, self._device, self._configs = platform, device, configs
         self._matrix: tuple[str, Csr] | None = None
 
-    def row(self, _: Case, case: Case) -> CollectedRow:
+    def row(self, _: CaseSpec, case: CaseSpec) -> CollectedRow:
         """Measure the default and the drawn configs of a problem; a reason stands for what cannot be measured."""
         facts = self._facts(case)
         try:
@@ -143,7 +144,7 @@ class Collector:
                 raise RecordError(f"{path}: expected rows of {expected}, found {found}; name another folder with --out")
         return {(row.matrix, row.op, row.width, row.dtype) for row in rows}
 
-    def _origin(self, of: CollectedRow | Case) -> dict[str, Any]:
+    def _origin(self, of: CollectedRow | CaseSpec) -> dict[str, Any]:
         """Tell what all rows of a file and an operator agree on."""
         return {
             "platform": self._platform.name,
@@ -154,12 +155,12 @@ class Collector:
             "wanted": self._configs,
         }
 
-    def _facts(self, case: Case) -> dict[str, Any]:
+    def _facts(self, case: CaseSpec) -> dict[str, Any]:
         spec = case.matrix.model_dump(exclude={"folder", "widths"}, exclude_defaults=True)
         problem = {"op": case.op, "matrix": case.matrix.id, "width": case.width, "dtype": case.dtype}
         return {**self._origin(case), **problem, "spec": spec, "note": self._platform.note}
 
-    def _load(self, case: Case) -> Csr:
+    def _load(self, case: CaseSpec) -> Csr:
         if self._matrix is None or self._matrix[0] != case.matrix.id:
             self._matrix = None  # two large matrices might not fit
             self._matrix = case.matrix.id, load_matrix(case.matrix, Cache.default(), case.seed).csr
@@ -179,13 +180,13 @@ def drawn_configs(platform: Platform, problem: Problem, matrix: str) -> list[Con
     return [default, *(config for config in drawn if key_of(config) != key_of(default))]
 
 
-def _problems(sweep: Sweep) -> Iterator[Case]:
+def _problems(sweep: Sweep) -> Iterator[CaseSpec]:
     """Give a case for each problem of the sweep, in its order; the platform stands in for implementations."""
     for _, cases in groupby(expand(sweep, DeviceKind.CPU), _key):
         yield next(cases)
 
 
-def _key(case: Case) -> tuple[Any, ...]:
+def _key(case: CaseSpec) -> tuple[Any, ...]:
     return case.matrix.id, case.op, case.width, case.dtype
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from spmark.datasets.sweep.model import Case, MatrixSpec
+from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.errors import DatasetError, RecordError
-from spmark.impls.core.record import CandidateRow
+from spmark.impls.core.record import CandidateRow, CaseSpec, MatrixRef
 from spmark.impls.core.recordfile import read_rows
 from spmark.impls.study.collected import CollectedRow, read_collected
 from spmark.impls.table import PLATFORMS, find_platform
@@ -54,9 +54,9 @@ def read_samples(paths: Sequence[Path], left_out: list[LeftOut]) -> list[Searche
 
 
 def _searched(row: CollectedRow, spec: MatrixSpec) -> Searched:
-    case = Case(
+    case = CaseSpec(
         op=row.op,
-        matrix=spec,
+        matrix=MatrixRef.model_validate(spec.model_dump(exclude={"widths"})),
         width=row.width,
         dtype=row.dtype,
         scaled=False,

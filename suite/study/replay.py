@@ -11,21 +11,19 @@ import hashlib
 import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
 from spmark.impls.core.errors import RecordError, SpmarkError, SweepError
 from spmark.impls.core.guard import reading
 from spmark.impls.core.interfaces import CostModel
-from spmark.impls.core.plausible import plausible
 from spmark.impls.core.problem import Csr, Problem
 from spmark.impls.core.record import CandidateRow, Measurement
 from spmark.impls.table import IMPLEMENTATIONS, PLATFORMS, cost_model, cost_models, create, find_platform
@@ -34,7 +32,7 @@ from spmark.report.analysis.replay import judge
 from spmark.report.asset import absence, absent_candidates
 from spmark.report.candidates import read_seen
 from spmark.suite.plan.filters import select
-from spmark.suite.run.provenance import case_of, matrices_of, read_batches
+from spmark.suite.run.provenance import read_batches
 from spmark.suite.study.collected import holds_samples, read_samples
 from spmark.suite.study.searched import LeftOut, Recorded, Searched
 
@@ -144,19 +142,13 @@ def _read(paths: Sequence[Path], model: str, left_out: list[LeftOut], others: se
     seen = _read_side_files(paths)
     searches: dict[_Key, Recorded] = {}
     for path in paths:
-        for file, batches in read_batches(path).items():
+        for batches in read_batches(path).values():
             for batch in batches:
                 device = batch.environment.device if batch.environment else None
-                specs = matrices_of(batch.run)
-                for record in plausible(batch.records, file):
-                    try:
-                        case = case_of(record, specs)
-                    except ValidationError as error:
-                        left_out.append(LeftOut(record.case_id, "no sweep can ask for its matrix", str(error)))
-                        continue
+                for record in batch.records:
                     rows = seen.get(_key(record), [])
                     measured, failed = [row for row in rows if row.samples_us], [row for row in rows if row.reason]
-                    searches[_key(record)] = Recorded.of(case, record, device, measured, failed)
+                    searches[_key(record)] = Recorded.of(record.spec, record, device, measured, failed)
     _refuse_unknown(model, others.union(one.case.implementation for one in searches.values()))
     groups = _pinned_apart(
         [one for one in searches.values() if not one.measured and _has(one.case.implementation, model)]
@@ -198,7 +190,7 @@ def _pinned_apart(alone: Sequence[Recorded]) -> list[list[Recorded]]:
     for one in alone:
         case, record = one.case, one.record
         if case.config and record.samples_us:
-            ours = case.implementation, record.implementation_version, record.environment
+            ours = case.implementation, record.spec.implementation_version, record.environment
             problem = case.op, case.scaled, case.matrix.model_dump_json(), case.seed, case.width, case.dtype
             groups.setdefault((*ours, *problem), []).append(one)
     return [group for group in groups.values() if len(group) > 1]
@@ -212,14 +204,16 @@ def _pool(group: Sequence[Recorded]) -> Recorded:
     rows = {
         key_of(one.record.config): CandidateRow(
             case_id=one.record.case_id,
-            implementation_version=one.record.implementation_version,
+            implementation_version=one.record.spec.implementation_version,
             environment=one.record.environment,
             config=one.record.config,
             samples_us=one.record.samples_us,
         )
         for one in group
     }
-    return Recorded.of(replace(first.case, config=shared), first.record, first.device, list(rows.values()))
+    return Recorded.of(
+        first.case.model_copy(update={"config": shared}), first.record, first.device, list(rows.values())
+    )
 
 
 def _has(implementation: str, model: str) -> bool:
@@ -234,7 +228,8 @@ def _models(name: str) -> Mapping[str, str]:
 
 
 def _key(row: Measurement | CandidateRow) -> _Key:
-    return row.case_id, row.implementation_version, row.environment
+    version = row.spec.implementation_version if isinstance(row, Measurement) else row.implementation_version
+    return row.case_id, version, row.environment
 
 
 @dataclass

@@ -8,16 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.datasets.sweep.model import Case
 from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.core.record import CandidateRow, Measurement
+from spmark.impls.core.record import CandidateRow, CaseSpec, Measurement
 
 
 @dataclass(frozen=True, eq=False)
 class Searched:
     """A problem with the measured configs of an implementation, or of a platform that configs were collected on."""
 
-    case: Case
+    case: CaseSpec
     """For collected configs, the platform stands in for an implementation."""
     case_id: str
     matrix_hash: str
@@ -49,7 +48,7 @@ class Recorded(Searched):
     @classmethod
     def of(
         cls,
-        case: Case,
+        case: CaseSpec,
         record: Measurement,
         device: DeviceSpec | None,
         measured: Sequence[CandidateRow],

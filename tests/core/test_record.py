@@ -52,7 +52,7 @@ def test_host_simt_never_carries_samples() -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"speedup": 2.0}, {"status": "fine"}, {"dtype": "float64"}, {"schema_version": 2}, {"width": "wide"}]
+    "change", [{"speedup": 2.0}, {"status": "fine"}, {"dtype": "float64"}, {"schema_version": 3}, {"width": "wide"}]
 )
 def test_foreign_fields_and_values_are_refused(change: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match=next(iter(change))):

@@ -38,20 +38,28 @@ _BASELINES = [
     for name in ("", "gespmm", "cusparse") for samples in ([], *_SAMPLES)
 ]  # fmt: skip
 _FIELDS: Mapping[str, Sequence[Any]] = {
-    "op": ("spmm", "sddmm"), "scaled": (True, False), "matrix_kind": (None, "real", "twin", "synthetic"),
-    "matrix_hash": ("", "ff" * 32, "x"), "dtype": ("float16", "float32"), "width": (*_COUNTS, 48), "seed": _COUNTS,
+    "matrix_kind": (None, "real", "twin", "synthetic"),
+    "matrix_hash": ("", "ff" * 32, "x"),
     "status": ("ok", "implausible", "timeout", "unsupported", "wrong_result"), "reason": ("", "\n", "x\ny", *_TEXT),
-    "implementation": ("cusparse", "dgl", *_TEXT), "label": ("cusparse", "gespmm", *_TEXT), "problem": (None,),
+    "problem": (None,),
     "samples_us": _SAMPLES, "warm_samples_us": ([], *_SAMPLES), "graph_samples_us": ([], *_SAMPLES),
     "baseline": (None, *_BASELINES),
     "phases_s": ({}, *({"search": n, "compile": 1.0} for n in _NUMBERS), {"": 1.0}, {"x\x1b": 1.0}),
     "search": (None, {"candidates": -1, "compiled": 0, "measured": 2**62, "cores": 0, "eligible": 5, "compile_s": nan}),
-    "stored": _COUNTS, "device_bytes": _COUNTS, "peak_device_bytes": _COUNTS, "config": _CONFIGS, "requested": _CONFIGS,
+    "stored": _COUNTS, "device_bytes": _COUNTS, "peak_device_bytes": _COUNTS, "config": _CONFIGS,
     "device": ("other", *_TEXT), "device_kind": ("cpu", "host-simt", "cuda"), "environment": ("", "x"),
     "started_at": ("2026-03-01T12:00:00", "2026-03-01T12:00:00+14:00", "0001-01-01T12:00:00Z", "9999-12-31T23:00:00Z"),
     "clocks_mhz": ([], [nan], [-1.0, inf]), "throttled": ([], ["\x1b[2J"]), "max_rel_error": (None, *_NUMBERS),
-    "case_id": _TEXT, "source": ("twin", *_TEXT), "matrix": ("cora", *_TEXT), "orientation": ("A", "AT"),
-    "implementation_version": ("v1", "v2", ""), "protocol_version": (1, 2, 3, -1),
+}  # fmt: skip
+_SPEC: Mapping[str, Sequence[Any]] = {
+    "op": ("spmm", "sddmm"), "scaled": (True, False), "dtype": ("float16", "float32"), "width": (*_COUNTS, 48),
+    "seed": _COUNTS, "implementation": ("cusparse", "dgl", *_TEXT), "label": ("cusparse", "gespmm", *_TEXT),
+    "config": _CONFIGS, "case_id": _TEXT, "implementation_version": ("v1", "v2", ""),
+    "protocol_version": (1, 2, 3, -1), "baseline": (None, *_TEXT), "time_limit_s": (None, *_NUMBERS),
+}  # fmt: skip
+_MATRIX: Mapping[str, Sequence[Any]] = {
+    "source": ("twin", *_TEXT), "name": ("cora", *_TEXT), "orientation": ("A", "AT"), "values": ("stored",),
+    "args": ({}, {"path": "../x"}, {"scale": nan}), "file_sha256": _TEXT, "origin": _TEXT, "aliases": ([], ["\x1b"]),
 }  # fmt: skip
 _DEVICE: Mapping[str, Sequence[Any]] = {
     "name": _TEXT, "kind": ("cpu", "host-simt"), "arch": ("", "sm_", "sm_x", "sm_99999999"), "num_sms": (1, 2**62),
@@ -92,6 +100,8 @@ def _shaken_row(random: Random, row: Measurement, share: float) -> Measurement |
     fields = _replaced(random, row.model_dump(mode="json"), _FIELDS, share)
     if fields["problem"] is not None:
         fields["problem"] = _replaced(random, fields["problem"], dict.fromkeys(_PROBLEM, _COUNTS), share)
+    fields["spec"] = _replaced(random, fields["spec"], _SPEC, share)
+    fields["spec"]["matrix"] = _replaced(random, fields["spec"]["matrix"], _MATRIX, share)
     try:
         return Measurement.model_validate(fields)
     except ValidationError:

@@ -37,8 +37,7 @@ from spmark.report.records import current, load_records
 from spmark.suite.asv.machine import register
 from spmark.suite.plan.papers import read_papers
 from spmark.suite.plan.resume import History
-from spmark.suite.run.provenance import read_batches
-from spmark.suite.run.recipe import recipe
+from spmark.suite.run.provenance import read_batches, recipe
 
 ROOT = FOLDER.parents[1]
 
@@ -94,7 +93,7 @@ def _runs(data: bytes, folder: Path) -> object:
     (folder / "records.jsonl").write_bytes(seeds.lines(seeds.measurements()[:3]))
     (folder / "environments.jsonl").write_bytes(seeds.environments())
     (folder / "runs.jsonl").write_bytes(data)
-    return [recipe(batch, "mine") for batches in read_batches(folder).values() for batch in batches]
+    return [recipe(batch) for batches in read_batches(folder).values() for batch in batches]
 
 
 def _candidates(data: bytes, folder: Path) -> object:

@@ -22,6 +22,7 @@ from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.record import (
     Baseline,
     CandidateRow,
+    CaseSpec,
     Environment,
     EnvironmentRow,
     MatrixKind,
@@ -111,6 +112,12 @@ def measurement(**changes: Any) -> Measurement:
         fields = {key: value for key, value in fields.items() if key not in ("samples_us", "baseline", "phases_s")}
         fields.setdefault("reason", f"expected it to work, found {fields['status']}")
     return Measurement(**fields)
+
+
+def changed(row: Measurement, **changes: Any) -> Measurement:
+    """Give a record with other facts; fields of the case are known by their names."""
+    spec = {name: changes.pop(name) for name in [*changes] if name in CaseSpec.model_fields and name != "config"}
+    return row.model_copy(update={**changes, "spec": row.spec.model_copy(update=spec)})
 
 
 # What building costs, and what a search tells, by implementation; any other one converts only.
@@ -238,14 +245,14 @@ def searched_folder(write: Callable[..., Path]) -> Path:
     environment = load_records([place])["environment"].iloc[0]
     with RecordFile(place / "candidates.jsonl") as file:
         for row in rows:
-            plans = SEEN.get(row.matrix, [("mixed", 1.0, 1.0)])
+            plans = SEEN.get(row.spec.matrix.name, [("mixed", 1.0, 1.0)])
             for schedule, (formats, us, seen_us) in enumerate(plans):
                 config = {"formats": formats, "predicted_us": us, "stages": schedule, "fixed": "same"}
                 samples = [] if seen_us is None else [seen_us / 2, seen_us, seen_us * 9]
                 for repeat in (1.0, us * 1e-6):
                     file.append(
                         CandidateRow(
-                            case_id=row.case_id, implementation_version=row.implementation_version,
+                            case_id=row.case_id, implementation_version=row.spec.implementation_version,
                             environment=environment, config=config, predicted=repeat, samples_us=samples,
                         )
                     )  # fmt: skip

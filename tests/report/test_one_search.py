@@ -22,7 +22,7 @@ Key = tuple[str, Op, DType, str]
 def measured(side: str) -> dict[Key, Measurement]:
     file = ROOT / "report/reference/one_search/nvidia-h200" / f"{side}.jsonl.gz"
     rows = [row for row in read_rows(file, Measurement) if row.status is Status.OK]
-    return {(row.implementation, row.op, row.dtype, row.matrix_id): row for row in rows}
+    return {(row.spec.implementation, row.spec.op, row.spec.dtype, row.spec.matrix.id): row for row in rows}
 
 
 def speedup(row: Measurement) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ import suite_fakes
 
 from spmark.impls.runtime import device
 from spmark.suite.cli import main as cli
-from spmark.suite.cli import run as run_command
+from spmark.suite.run import execute
 
 
 @pytest.fixture
@@ -26,8 +25,8 @@ def fakes(monkeypatch, tmp_path):
         monkeypatch.setitem(suite_fakes.IMPLEMENTATIONS, name, entry)
     for name, module in suite_fakes.modules().items():
         monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.setattr(suite_fakes.resume, "implementation_version", suite_fakes.version)
-    monkeypatch.setattr(suite_fakes.rows, "implementation_version", suite_fakes.version)
+    monkeypatch.setattr(suite_fakes.plan, "implementation_version", suite_fakes.version)
+    monkeypatch.setattr(suite_fakes.worker_main, "__file__", suite_fakes.MAIN)
     paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
     monkeypatch.setenv("FAKE_LOG", str(tmp_path / "measured.log"))
@@ -51,10 +50,9 @@ def commit(repository) -> str:
 
 @pytest.fixture
 def sweep(fakes, monkeypatch, tmp_path):
-    """Give a sweep file that runs on the fake device with the fake bench."""
+    """Give a sweep file that runs on the fake device."""
     monkeypatch.setattr(device, "find", lambda name: fakes.CPU)
-    monkeypatch.setattr(device, "calibrated", lambda spec: spec)
-    monkeypatch.setattr(run_command, "run_cases", partial(run_command.run_cases, factory=fakes.FACTORY))
+    monkeypatch.setattr(execute, "calibrated", lambda spec: spec)
     path = tmp_path / "tiny.yaml"
     path.write_text(suite_fakes.SWEEP)
     return path

@@ -9,25 +9,36 @@ import subprocess
 import sys
 import time
 import types
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 
-from spmark.datasets.sweep.model import Case, MatrixSpec
+from spmark.datasets.sweep.model import Sweep
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError, KernelFault
 from spmark.impls.core.problem import DType, Op
-from spmark.impls.core.record import CandidateRow, Environment, MatrixKind, ProblemFacts
+from spmark.impls.core.record import (
+    CaseSpec,
+    Environment,
+    MatrixKind,
+    MatrixRef,
+    Outcome,
+    ProblemFacts,
+    SeenConfig,
+    Status,
+)
 from spmark.impls.table import IMPLEMENTATIONS
-from spmark.suite.plan import resume
+from spmark.suite.plan import plan
 from spmark.suite.plan.options import Options
-from spmark.suite.run import rows, runner
-from spmark.suite.run.messages import WAITING
-from spmark.suite.run.rows import Loaded, Result, Timed, make_row
+from spmark.suite.plan.refusals import refusals
+from spmark.suite.run import worker_main
+from spmark.suite.run.execute import Watcher, run_chosen
+from spmark.suite.run.messages import WAITING, Result
 
-FACTORY = "suite_fakes:open_bench"
+MAIN = str(Path(__file__).with_name("fake_main.py"))
+"""The file of the measuring process that `FakeBench` measures in."""
 TABLE = {
     "fake": "spmark.impls.fake.plan:Fake",
     "fake_gpu": "spmark.impls.fake.plan:FakeGpu",
@@ -104,16 +115,17 @@ def version(package):
 
 def register():
     """Put the fakes into this process for good: for children and scripts."""
-    resume.implementation_version = rows.implementation_version = version
+    plan.implementation_version = version
+    worker_main.__file__ = MAIN
     IMPLEMENTATIONS.update(TABLE)
     sys.modules.update(modules())
 
 
 def case(name="m", do="ok", implementation="fake", *, time_limit_s=30.0, width=32, mark="", op=Op.SPMM):
     config = {} if do == "ok" or implementation != "fake" else {"do": do} | ({"mark": mark} if mark else {})
-    return Case(
+    return CaseSpec(
         op=op,
-        matrix=MatrixSpec(source="patterns", name=name),
+        matrix=MatrixRef(source="patterns", name=name),
         width=width,
         dtype=DType.FLOAT32,
         scaled=False,
@@ -126,10 +138,15 @@ def case(name="m", do="ok", implementation="fake", *, time_limit_s=30.0, width=3
     )
 
 
+def but(spec, **changes):
+    """Give another case: like ``spec``, with an id of its own."""
+    return CaseSpec.model_validate(spec.model_dump(exclude={"case_id"}) | changes)
+
+
 def rmat_case(implementation, scale, width):
     """Give a case of a true matrix, for a bench that measures."""
-    matrix = MatrixSpec(source="rmat", name=f"rmat_{scale}", args={"scale": scale})
-    return replace(case(implementation=implementation, width=width, time_limit_s=60), matrix=matrix, seed=3)
+    matrix = MatrixRef(source="rmat", name=f"rmat_{scale}", args={"scale": scale})
+    return but(case(implementation=implementation, width=width, time_limit_s=60), matrix=matrix, seed=3)
 
 
 def environment(driver="", device=CPU):
@@ -138,31 +155,44 @@ def environment(driver="", device=CPU):
     )
 
 
-def run_cases(cases, folder, facts, watcher=None, **fields):
-    """Run cases with the bench below; ``fields`` are of `Options`."""
-    return runner.run_cases(cases, folder, facts, Options(**fields), watcher, factory=FACTORY)
+def sweep_of(cases):
+    """Give a sweep that says less than the cases do."""
+    names = dict.fromkeys(one.implementation for one in cases)
+    matrices = [{"source": "patterns", "name": "m"}]
+    return Sweep(schema=1, name="fake", ops=("spmm",), matrices=matrices, widths=(32,), implementations=tuple(names))
 
 
-def open_bench(setup, on_phase):
-    register()
-    return FakeBench(setup, on_phase)
+def chosen(cases, kind=DeviceKind.CPU):
+    return plan.Chosen(sweep_of(cases), tuple(cases), refusals(cases, kind))
 
 
-def dying_bench(setup, on_phase):
-    sys.stderr.write("no such library\n")
-    sys.stderr.flush()
-    os._exit(9)
+def run_cases(cases, folder, facts, watcher=None, until=float("inf"), **fields):
+    """Run cases; ``fields`` are of `Options`."""
+    return run_chosen(chosen(cases), facts, folder, Options(**fields), watcher=watcher or Watcher(), until=until)
 
 
-def refusing_bench(setup, on_phase):
-    raise ImportError("libcuda.so.1 is not there")
+class DyingBench:
+    """Ends its process with last words."""
+
+    def __init__(self, device, cache, options, on_phase):
+        sys.stderr.write("no such library\n")
+        sys.stderr.flush()
+        os._exit(9)
+
+
+class RefusingBench:
+    """Lacks a library."""
+
+    def __init__(self, device, cache, options, on_phase):
+        raise ImportError("libcuda.so.1 is not there")
 
 
 class FakeBench:
     """A bench whose canary fails once a case has poisoned the process, or while the file of FAKE_DEAD is there."""
 
-    def __init__(self, setup, on_phase):
-        self._setup, self._on_phase, self._poisoned = setup, on_phase, False
+    def __init__(self, device, cache, options, on_phase):
+        register()
+        self._options, self._on_phase, self._poisoned = options, on_phase, False
 
     def canary(self):
         if self._poisoned == "hang":
@@ -182,11 +212,15 @@ class FakeBench:
             self._misbehave(case.config.get("do", "ok"))
         self._on_phase("timing")
         facts = ProblemFacts(num_rows=4, num_cols=4, nnz=8, longest_row=3, flops=512, compulsory_bytes=100)
-        seen = [CandidateRow(case_id=case.case_id, implementation_version="v", environment="e", config={"tile": 8})]
-        warm = [9.0] if self._setup.options.warm else []
-        parts = Loaded(MatrixKind.PATTERN, "", facts), Timed([10.0, 11.0], warm_samples_us=warm)
-        flush = self._setup.options.flush
-        return Result(make_row(case, self._setup.device, self._setup.environment, *parts, flush=flush), seen)
+        warm = [9.0] if self._options.warm else []
+        outcome = Outcome(
+            status=Status.OK,
+            matrix_kind=MatrixKind.PATTERN,
+            problem=facts,
+            samples_us=[10.0, 11.0],
+            warm_samples_us=warm,
+        )
+        return Result(outcome, [SeenConfig(config={"tile": 8})])
 
     def _misbehave(self, do):
         getattr(self, f"_{do}")()

@@ -229,9 +229,13 @@ def test_records_without_a_commit_are_refused(tmp_path, repository, commit, name
     assert done.commit == commit
 
 
+def of_protocol(row: Measurement, number: int) -> Measurement:
+    return row.model_copy(update={"spec": row.spec.model_copy(update={"protocol_version": number})})
+
+
 def test_records_of_another_protocol_are_refused(tmp_path, repository, commit, rows):
     of = rows[0]
-    old = [row.model_copy(update={"protocol_version": 1}) for row in rows[1]]
+    old = [of_protocol(row, 1) for row in rows[1]]
     folder = write(tmp_path / "in", of, old)
     with pytest.raises(RecordError, match=r"protocol 2, which .* found 10 cases of protocol 1; .*measure them again"):
         import_records([folder], tmp_path / "results", repository)
@@ -242,9 +246,9 @@ def test_records_of_another_protocol_are_refused(tmp_path, repository, commit, r
 
 def test_of_mixed_protocols_what_can_be_compared_is_imported(tmp_path, repository, commit, rows, monkeypatch):
     of, (first, *rest) = rows
-    old = [row.model_copy(update={"protocol_version": 1}) for row in rest]
+    old = [of_protocol(row, 1) for row in rest]
     # A newer record of the other protocol does not hide the one that counts.
-    hiding = first.model_copy(update={"protocol_version": 3})
+    hiding = of_protocol(first, 3)
     folder = write(tmp_path / "in" / "mixed", of, [first, *old, hiding])
     alone = environment("", "12.8")
     write(tmp_path / "in" / "other", alone, [record(alone, protocol_version=1)])

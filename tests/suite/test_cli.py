@@ -24,8 +24,6 @@ from spmark.report import records as load
 from spmark.suite.cli import main as cli
 from spmark.suite.cli import options as cli_options
 from spmark.suite.cli import run as run_command
-from spmark.suite.plan import refusals as roster
-from spmark.suite.run import runner
 
 
 def test_the_package_is_the_program() -> None:
@@ -131,15 +129,12 @@ def test_a_locked_folder_is_code_4(invoke, sweep, tmp_path):
 
 
 def test_an_interrupted_run_is_code_130(invoke, sweep, monkeypatch):
-    summary = run_command.run_cases
-
     def interrupted(*arguments, **named):
-        return run_command.Summary(Path("r"), (), skipped=2, left=3, interrupted=True, seconds=0.1)
+        return run_command.Summary(Path("r"), (), skipped=2, left=3, interrupted=True, seconds=0.1, cores=2)
 
-    monkeypatch.setattr(run_command, "run_cases", interrupted)
+    monkeypatch.setattr(run_command, "execute", interrupted)
     monkeypatch.setattr(load, "load_records", lambda folders: pytest.fail("means take seconds that nobody asked for"))
     code, out, _ = invoke("run", sweep)
-    assert summary is not interrupted
     assert code == 130
     assert "3 cases to go: the same command goes on" in " ".join(out.split())
 
@@ -154,7 +149,7 @@ def test_a_bug_keeps_its_traceback(monkeypatch, sweep):
     def broken(*arguments, **named):
         raise KeyError("bug")
 
-    monkeypatch.setattr(run_command, "run_cases", broken)
+    monkeypatch.setattr(run_command, "execute", broken)
     monkeypatch.setattr(sys, "argv", ["spmark", "run", str(sweep)])
     with pytest.raises(KeyError, match="bug"):
         cli.main()
@@ -177,13 +172,9 @@ def test_every_command_explains_itself(command):
 
 
 @pytest.mark.parametrize("more", [(), ("--dry-run",)])
-def test_what_cannot_run_is_asked_once(invoke, sweep, monkeypatch, more):
-    asked, real = [], roster.refusals
-    for module in (run_command, runner):
-        monkeypatch.setattr(module, "refusals", lambda *given: asked.append(given) or real(*given))
+def test_what_cannot_run_is_told(invoke, sweep, more):
     code, out, _ = invoke("run", sweep, *more)
     assert code == 0
-    assert len(asked) == 1
     assert ("runs on cuda, found a cpu device" if more else "need a GPU: fake_gpu") in out
 
 

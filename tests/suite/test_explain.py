@@ -10,18 +10,16 @@ from typer.testing import CliRunner
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
-from spmark.datasets.sweep.model import MatrixSpec
+from spmark.datasets.sweep.model import MatrixSpec, expand
 from spmark.impls.core.errors import BuildError, RecordError
 from spmark.impls.core.problem import DType, Op, Problem
-from spmark.impls.core.record import Environment, EnvironmentRow, MatrixKind, ProblemFacts
-from spmark.impls.core.recordfile import RecordFile
+from spmark.impls.core.record import Environment, EnvironmentRow, MatrixKind, Measurement, Outcome, ProblemFacts, Status
+from spmark.impls.core.recordfile import RUNS, RecordFile
 from spmark.impls.runtime.device import shipped
 from spmark.impls.table import create, forecast_of
 from spmark.suite.cli import main as cli
-from spmark.suite.plan.options import Options
-from spmark.suite.run.provenance import RUNS, RunRow
-from spmark.suite.run.rows import Loaded, Planned, Timed, make_row
-from spmark.suite.tuned import cases_of
+from spmark.suite.run.provenance import RunRow
+from spmark.suite.tuned import sweep_of
 
 H200 = shipped("nvidia-h200")
 ENVIRONMENT = Environment(device=H200, packages={}, cpu="c", cores=2, memory_bytes=1, system="s")
@@ -34,20 +32,23 @@ def folder(tmp_path, monkeypatch):
     """Record what is foreseen of a matrix whose source takes an argument, as if it had been measured."""
     monkeypatch.chdir(tmp_path)
     matrix = load_matrix(SPEC, Cache.default(), 0).csr
-    sweep, cases = cases_of(SPEC, "spmm", 32, DType.FLOAT32, NAMES, H200.kind, 60.0)
+    sweep = sweep_of(SPEC, "spmm", 32, DType.FLOAT32, NAMES, H200.kind, 60.0)
+    cases = expand(sweep, H200.kind)
     facts = ProblemFacts(num_rows=128, num_cols=128, nnz=matrix.nnz, longest_row=9, flops=512, compulsory_bytes=100)
     rows = []
     for case in cases:
         if case.implementation in NAMES:
             problem = Problem(Op.SPMM, matrix, 32)
             found = forecast_of(case.implementation).forecast(create(case.implementation), problem, H200, 60)
-            planned = Planned(found.config, {}, found.stores.stored, 0, None)
-            parts = Loaded(MatrixKind.SYNTHETIC, matrix.hash, facts), planned, Timed([9.0])
-            rows.append(make_row(case, H200, ENVIRONMENT.digest, *parts))
+            outcome = Outcome(
+                status=Status.OK, matrix_kind=MatrixKind.SYNTHETIC, matrix_hash=matrix.hash, problem=facts,
+                config=dict(found.config), stored=found.stores.stored, samples_us=[9.0],
+            )  # fmt: skip
+            rows.append(Measurement.of(case, outcome, ENVIRONMENT))
     with RecordFile(tmp_path / "results" / "environments.jsonl") as file:
         file.append(EnvironmentRow(digest=ENVIRONMENT.digest, environment=ENVIRONMENT))
     with RecordFile(tmp_path / "results" / RUNS) as file:
-        run = RunRow.of(Options(), sweep, ENVIRONMENT.digest, len(cases), "")
+        run = RunRow.of(sweep, ENVIRONMENT.digest, len(cases), "")
         file.append(run.model_copy(update={"started_at": min(row.started_at for row in rows)}))
     with RecordFile(tmp_path / "results" / "records.jsonl") as file:
         file.append_all(rows)
@@ -99,14 +100,14 @@ def test_a_word_names_one_case(folder, word, message):
 def test_a_label_names_a_variant(folder):
     path = folder / "records.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()]
-    (own,) = (row for row in rows if row["implementation"] == "stile")
+    (own,) = (row for row in rows if row["spec"]["implementation"] == "stile")
     variants = [
-        own | {"case_id": f"{own['case_id']}#{digits}", "label": label}
+        own | {"spec": own["spec"] | {"case_id": f"{own['spec']['case_id']}#{digits}", "label": label}}
         for digits, label in (("0123abcd", "stile_mixture"), ("4567abcd", "stile_mixture_levels_1"))
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in [*rows, *variants]))
     for word, case in (("J32/float32/stile", own), ("stile_mixture", variants[0]), ("_levels_1", variants[1])):
-        assert json.loads(invoke(word, "--json").stdout)["case"] == case["case_id"]
+        assert json.loads(invoke(word, "--json").stdout)["case"] == case["spec"]["case_id"]
     with pytest.raises(RecordError, match=r"found 2, such as .*/stile_mixture/seed0, .*/stile_mixture_levels_1/seed0"):
         invoke("_mixture")
 

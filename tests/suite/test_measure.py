@@ -15,25 +15,23 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from suite_fakes import rmat_case
+from suite_fakes import but, rmat_case
 
 from spmark.datasets.cache import Cache
-from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError, KernelFault, UnsupportedError
 from spmark.impls.core.interfaces import Built, Candidate, Search
 from spmark.impls.core.load import Load
 from spmark.impls.core.problem import Csr, Op, Problem
-from spmark.impls.core.record import Flush, MatrixKind, Measurement, RefusedConfig, Status
+from spmark.impls.core.record import Flush, MatrixKind, MatrixRef, Outcome, RefusedConfig, Status
 from spmark.impls.runtime.device import find
 from spmark.impls.table import IMPLEMENTATIONS
 from spmark.suite import measure
 from spmark.suite.measure import Bench, floor_s
 from spmark.suite.plan.options import Options
-from spmark.suite.run import rows
 
 DEVICE = find("cpu")
-QUICK = Options(max_seconds=0.02)
+QUICK = {kind: replace(how, max_seconds=0.02) for kind, how in measure._STOPPING.items()}
 
 
 def matrix_order(nnz: int) -> np.ndarray:
@@ -131,22 +129,20 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     own = {kind.name: f"spmark.impls.doer.plan:{kind.__name__}" for kind in (Doer, Sampler, Overwriter)}
     table = {**IMPLEMENTATIONS, **own}
     monkeypatch.setattr("spmark.impls.table.IMPLEMENTATIONS", table)
-    monkeypatch.setattr(rows, "implementation_version", lambda package: "0" * 16)
-    return Bench(DEVICE, Cache.default(), "environment", QUICK)
+    monkeypatch.setattr(measure, "_STOPPING", QUICK)
+    return Bench(DEVICE, Cache.default())
 
 
 CASE = rmat_case("doer", 9, 32)
 
 
-def ask(bench: Bench, do: str = "right", **changes: Any) -> Measurement:
-    row, _ = bench.measure(replace(CASE, config={"do": do}, **changes))
-    return row
+def ask(bench: Bench, do: str = "right", **changes: Any) -> Outcome:
+    return bench.measure(but(CASE, config={"do": do}, **changes)).outcome
 
 
 @pytest.mark.parametrize("flush", list(Flush))
-def test_the_flush_that_is_asked_for_reaches_the_stopwatch_and_the_record(bench: Bench, flush: Flush) -> None:
-    asked = Bench(DEVICE, Cache.default(), "environment", QUICK.model_copy(update={"flush": flush}))
-    assert [ask(asked, do).flush for do in ("right", "break")] == [flush] * 2
+def test_the_flush_that_is_asked_for_reaches_the_stopwatch(flush: Flush) -> None:
+    asked = Bench(DEVICE, Cache.default(), Options(flush=flush))
     assert bool(asked._lab.stopwatch._read.size) == (flush is Flush.READ)
 
 
@@ -163,7 +159,6 @@ def test_a_right_result_is_checked_and_timed(bench: Bench) -> None:
     assert row.search.candidates == 2
     assert row.matrix_kind is MatrixKind.SYNTHETIC
     assert len(row.matrix_hash) == 64
-    assert row.environment == "environment"
 
 
 @pytest.mark.parametrize(
@@ -184,8 +179,7 @@ def test_a_result_in_an_order_of_its_own(bench: Bench, do: str, status: Status, 
 
 
 def test_what_the_search_saw_comes_along(bench: Bench) -> None:
-    row, (candidate, refused) = bench.measure(replace(CASE, config={}))
-    assert candidate.case_id == row.case_id
+    _, (candidate, refused) = bench.measure(but(CASE, config={}))
     assert candidate.config == {"a": 1}
     assert (refused.config, refused.reason) == ({"a": 2}, "no room")
     assert candidate.predicted == 2.0
@@ -229,16 +223,16 @@ def test_a_switch_of_a_config_says_how_a_build_is_measured(
     gpu = DEVICE.model_copy(update={"kind": DeviceKind.CUDA})
     for device, config in ((gpu, {}), (gpu, {"again": True}), (gpu, {"anew": True}), (DEVICE, {"anew": True})):
         measure._build(Doer(), problem, device, config)
-    row, _ = bench.measure(replace(CASE, config={"do": "slow", "again": True}, baseline="doer"))
-    assert (row.status, row.config, row.requested) == (Status.OK, {"did": "slow"}, {"do": "slow", "again": True})
+    row, _ = bench.measure(but(CASE, config={"do": "slow", "again": True}, baseline="doer"))
+    assert (row.status, row.config) == (Status.OK, {"did": "slow"})
     how, caches = zip(*seen, strict=True)
     assert how == ("build", "load", "build", "build", "load", "build"), "a baseline is built as it always is"
     assert [cache == str(tmp_path) for cache in caches] == [True, True, False, True, True, True]
 
 
 def test_a_matrix_that_cannot_be_loaded_is_a_row(bench: Bench, tmp_path: Path) -> None:
-    matrix = MatrixSpec(source="npz", name=str(tmp_path / "missing.npz"))
-    row, _ = bench.measure(replace(CASE, matrix=matrix))
+    matrix = MatrixRef(source="npz", name=str(tmp_path / "missing.npz"))
+    row, _ = bench.measure(but(CASE, matrix=matrix))
     assert row.status is Status.BUILD_ERROR
     assert "missing.npz" in row.reason
 
@@ -270,14 +264,14 @@ def test_the_baseline_is_measured_beside_the_case(bench: Bench) -> None:
 
 
 def test_what_the_search_of_a_baseline_could_not_use_is_recorded(bench: Bench) -> None:
-    row, _ = bench.measure(replace(CASE, config={"do": "slow"}, baseline="doer"))
+    row, _ = bench.measure(but(CASE, config={"do": "slow"}, baseline="doer"))
     assert row.baseline.refused == [RefusedConfig(config={"a": 2}, reason="no room")]
-    assert Measurement.model_validate_json(row.model_dump_json()) == row
+    assert Outcome.model_validate_json(row.model_dump_json()) == row
     assert ask(bench, baseline="scipy_cpu").baseline.refused == []
 
 
 def test_the_baseline_has_no_baseline_and_a_broken_one_is_left_out(bench: Bench) -> None:
-    row, _ = bench.measure(replace(CASE, implementation="scipy_cpu", baseline="scipy_cpu"))
+    row, _ = bench.measure(but(CASE, implementation="scipy_cpu", baseline="scipy_cpu"))
     assert row.status is Status.OK
     assert row.baseline is None
     row = ask(bench, baseline="gespmm")
@@ -318,7 +312,7 @@ def test_a_baseline_that_overwrites_operands_spoils_no_case(bench: Bench) -> Non
 
 def test_warm_samples_are_taken_when_asked(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ask(bench).warm_samples_us == []
-    monkeypatch.setattr(bench, "_options", QUICK.model_copy(update={"warm": True}))
+    monkeypatch.setattr(bench, "_options", Options(warm=True))
     assert len(ask(bench).warm_samples_us) >= 7
 
 
@@ -338,9 +332,9 @@ def test_a_check_beyond_the_host_s_memory_is_a_row(bench: Bench, monkeypatch: py
 
 
 def test_kernels_on_the_host_are_checked_and_not_timed() -> None:
-    bench = Bench(find("host-simt"), Cache.default(), "environment")
-    matrix = MatrixSpec(source="rmat", name="rmat_6", args={"scale": 6})
-    row, _ = bench.measure(replace(CASE, matrix=matrix, implementation="gespmm", label="gespmm"))
+    bench = Bench(find("host-simt"), Cache.default())
+    matrix = MatrixRef(source="rmat", name="rmat_6", args={"scale": 6})
+    row, _ = bench.measure(but(CASE, matrix=matrix, implementation="gespmm", label="gespmm"))
     assert row.status is Status.OK, row.reason
     assert row.samples_us == []
     assert 0 < row.max_rel_error < 1e-5
@@ -348,18 +342,15 @@ def test_kernels_on_the_host_are_checked_and_not_timed() -> None:
 
 PEAK = """
 import resource, sys
-from dataclasses import replace
 import numpy as np
 from spmark.datasets.cache import Cache
-from spmark.datasets.sweep.model import Case, MatrixSpec
-from spmark.impls.core.problem import DType, Op
+from spmark.impls.core.record import CaseSpec, MatrixRef
 from spmark.impls.runtime.device import find
 from spmark.suite.measure import Bench
-from spmark.suite.plan.options import Options
 
-matrix = MatrixSpec(source="twin", name="reddit_twin")
-case = Case(Op.SPMM, matrix, 32, DType.FLOAT32, False, "numba_cpu", {}, "numba_cpu", 0, 600.0, None)
-row, _ = Bench(find("cpu"), Cache.default(), "", Options(max_seconds=0.1)).measure(case)
+matrix = MatrixRef(source="twin", name="reddit_twin")
+case = CaseSpec(op="spmm", matrix=matrix, width=32, dtype="float32", implementation="numba_cpu", label="", seed=0)
+row, _ = Bench(find("cpu"), Cache.default()).measure(case)
 print(row.status, row.problem.nnz, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 """
 
@@ -385,3 +376,29 @@ def test_a_record_says_how_busy_the_machine_was(bench: Bench, monkeypatch: pytes
     assert (row.load_average, row.free_cores) == (6.5, 1.25)
     row = ask(bench, "leave_a_row")
     assert (row.load_average, row.free_cores) == (None, None)
+
+
+def test_samples_stay_and_means_seconds_and_errors_have_six_digits(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = Deed.__init__
+
+    def init(self: Deed, problem: Problem, do: str) -> None:
+        built(self, problem, do)
+        self.config, self.phases_s = {"share": 1 / 3}, {"upload": 0.0005875559999992674, "search": 1234567.891}
+        self.search = Search(8, compile_s=1 / 3, run_s=0.43188794599998204)
+
+    samples = [1234567.891, 22.624, 9.032]
+    monkeypatch.setattr(Deed, "__init__", init)
+    monkeypatch.setattr(
+        measure, "take_samples", lambda *given, **how: SimpleNamespace(times_us=[samples], clocks_mhz=[], throttled=[])
+    )
+    monkeypatch.setattr(bench._lab, "graph_times_us", lambda run, replays: [2.0400000736117363])
+    monkeypatch.setattr(measure, "_GRAPH_BELOW_US", 1e9)
+    row = ask(bench)
+    assert (row.status, row.samples_us) == (Status.OK, samples)
+    assert row.config == {"share": 1 / 3}, "a config is what a plan was made with"
+    assert row.graph_samples_us == [2.04]
+    assert row.phases_s == {"upload": 0.000587556, "search": 1234570.0}
+    assert row.max_rel_error == float(f"{row.max_rel_error:.6g}")
+    assert (row.search.candidates, row.search.compile_s, row.search.run_s) == (8, 0.333333, 0.431888)

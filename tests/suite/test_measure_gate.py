@@ -12,16 +12,15 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from suite_fakes import rmat_case
+from suite_fakes import but, rmat_case
 
 from spmark.datasets.cache import Cache
-from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.devicespec import BUSY, DeviceKind, DeviceSpec
 from spmark.impls.core.errors import KernelFault
 from spmark.impls.core.interfaces import Built
 from spmark.impls.core.operators import random_operands, reference
 from spmark.impls.core.problem import DType, Op, Problem
-from spmark.impls.core.record import Status
+from spmark.impls.core.record import MatrixRef, Status
 from spmark.impls.core.tolerance import tolerance
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.timing import Run, Stopwatch
@@ -29,10 +28,9 @@ from spmark.impls.table import IMPLEMENTATIONS
 from spmark.suite import measure
 from spmark.suite.measure import Bench
 from spmark.suite.plan.options import Options
-from spmark.suite.run import rows
 
 DEVICE = find("cpu").model_copy(update={"read_bytes_per_s": 0.0, "fma_flops_per_s": 0.0})  # no time is implausible
-QUICK = Options(max_seconds=0.02)
+QUICK = {kind: replace(how, max_seconds=0.02) for kind, how in measure._STOPPING.items()}
 COLD_US, WARM_US, GRAPH_US = 30.0, 20.0, 10.0
 CASE = rmat_case("actor", 8, 16)
 Spoil = Callable[[NDArray[Any], NDArray[Any]], None]
@@ -99,9 +97,9 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     monkeypatch.setitem(sys.modules, "spmark.impls.actor.plan", module)
     own = {"actor": "spmark.impls.actor.plan:Actor", "rival": "spmark.impls.actor.plan:Rival"}
     monkeypatch.setattr("spmark.impls.table.IMPLEMENTATIONS", {**IMPLEMENTATIONS, **own})
-    monkeypatch.setattr(rows, "implementation_version", lambda package: "0" * 16)
+    monkeypatch.setattr(measure, "_STOPPING", QUICK)
     monkeypatch.setattr(Actor, "seen", [])
-    return Bench(DEVICE, Cache.default(), "environment", QUICK)
+    return Bench(DEVICE, Cache.default())
 
 
 def spoil_one(factor: float) -> Spoil:
@@ -128,7 +126,7 @@ def test_no_more_is_allowed_than_rounding_explains(
 
 def test_only_a_plan_that_declares_half_sums_may_err_as_these_do(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Actor, "spoil", staticmethod(spoil_one(256.0)))
-    case = replace(CASE, dtype=DType.FLOAT16)
+    case = but(CASE, dtype=DType.FLOAT16)
     assert bench.measure(case)[0].status is Status.WRONG_RESULT
     build = Actor.build
 
@@ -167,7 +165,7 @@ def test_rows_that_are_not_sampled_must_be_written_too(
 def test_a_baseline_with_a_wrong_result_is_none(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    case = replace(CASE, baseline="rival")
+    case = but(CASE, baseline="rival")
     row, _ = bench.measure(case)
     assert row.baseline.implementation == "rival"
     bench._forget()  # the plan of a baseline is kept for the problem
@@ -187,15 +185,15 @@ def test_a_baseline_with_a_wrong_result_is_none(
         {"width": 24},
         {"dtype": DType.FLOAT16},
         {"op": Op.SPMM},
-        {"matrix": MatrixSpec(source="rmat", name="rmat_7", args={"scale": 7})},
+        {"matrix": MatrixRef(source="rmat", name="rmat_7", args={"scale": 7})},
     ],
     ids=lambda changes: next(iter(changes)),
 )
 def test_problem_and_operands_are_those_of_the_case_whatever_was_measured_before(
     bench: Bench, changes: dict[str, Any]
 ) -> None:
-    first = replace(CASE, op=Op.SDDMM)
-    for case in (first, replace(first, **changes), first):
+    first = but(CASE, op=Op.SDDMM)
+    for case in (first, but(first, **changes), first):
         Actor.seen.clear()
         row, _ = bench.measure(case)
         assert row.status is Status.OK, row.reason
@@ -217,8 +215,8 @@ def test_problem_and_operands_are_those_of_the_case_whatever_was_measured_before
 def test_a_failed_case_has_no_samples_and_its_baseline_neither(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(fails_warm=True)
     monkeypatch.setattr(bench._lab, "stopwatch", clock)
-    monkeypatch.setattr(bench, "_options", QUICK.model_copy(update={"warm": True}))
-    row, _ = bench.measure(replace(CASE, baseline="rival"))
+    monkeypatch.setattr(bench, "_options", Options(warm=True))
+    row, _ = bench.measure(but(CASE, baseline="rival"))
     assert clock.cold[:2] == [True, True]  # there were samples
     assert row.status is Status.RUN_ERROR
     assert row.samples_us == row.warm_samples_us == row.graph_samples_us == row.clocks_mhz == []
@@ -229,7 +227,8 @@ def test_a_failed_case_has_no_samples_and_its_baseline_neither(bench: Bench, mon
 def test_cold_and_warm_samples_are_what_they_are_called(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench._lab, "stopwatch", Clock())
     monkeypatch.setattr(bench._lab, "graph_times_us", lambda run, replays: [GRAPH_US] * replays)
-    monkeypatch.setattr(bench, "_options", QUICK.model_copy(update={"warm": True, "graph_below_us": COLD_US + 1}))
+    monkeypatch.setattr(bench, "_options", Options(warm=True))
+    monkeypatch.setattr(measure, "_GRAPH_BELOW_US", COLD_US + 1)
     row, _ = bench.measure(CASE)
     assert set(row.samples_us) == {COLD_US}
     assert set(row.warm_samples_us) == {WARM_US}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -50,15 +51,14 @@ def test_a_run_on_a_busy_machine_is_warned_of(invoke, sweep, machine, load):
 def test_records_that_a_busy_machine_made_are_counted(invoke, sweep, machine, fakes, monkeypatch):
     """The bench of the child is real code; here the rows that came back say how busy it was."""
     machine(IDLE)
-    measure = run_command.run_cases
+    measure = run_command.execute
 
-    def run_cases(*arguments, **named):
+    def execute(*arguments, **named):
         summary = measure(*arguments, **named)
         rows = tuple(row.model_copy(update={"free_cores": 0.3}) for row in summary.rows)
-        return run_command.Summary(**{**vars(summary), "rows": rows})
+        return replace(summary, rows=rows, cores=2)
 
-    monkeypatch.setattr(run_command, "collect", lambda spec: fakes.environment())
-    monkeypatch.setattr(run_command, "run_cases", run_cases)
+    monkeypatch.setattr(run_command, "execute", execute)
     out = invoke("run", sweep, "--only", "label=fake")[1]
     assert "The machine was busy in 2 of 2 cases (at the worst, other processes take 1.7 of 2 cores)" in out
     assert json.loads(invoke("run", sweep, "--only", "label=fake", "--retry", "ok", "--json")[1])["busy"] == 2

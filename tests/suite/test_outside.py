@@ -12,9 +12,9 @@ from spmark.datasets.sweep.model import Sweep
 from spmark.impls import outside
 from spmark.impls.core.errors import SweepError
 from spmark.impls.core.record import Measurement
-from spmark.impls.core.recordfile import read_rows
+from spmark.impls.core.recordfile import RUNS, read_rows
 from spmark.suite.plan.plugins import with_files
-from spmark.suite.run.provenance import RUNS, RunRow
+from spmark.suite.run.provenance import RunRow
 
 pytestmark = pytest.mark.usefixtures(nothing_loaded.__name__)
 SWEEP = """
@@ -63,10 +63,10 @@ def test_a_class_in_a_file_is_measured_under_its_name(own, invoke, tmp_path):
     assert code == 0, err
     assert json.loads(out)["statuses"] == {"ok": 2}
     base, mine = records(tmp_path / "results")
-    assert (mine.implementation, mine.label) == ("mine", "mine")
+    assert (mine.spec.implementation, mine.spec.label) == ("mine", "mine")
     assert mine.case_id == "spmm/patterns/logsparse_64/J8/float32/mine/seed0"
     assert mine.baseline.implementation == "scipy_cpu"
-    assert mine.implementation_version != base.implementation_version
+    assert mine.spec.implementation_version != base.spec.implementation_version
     (told,) = read_rows(next((tmp_path / "results").rglob(RUNS)), RunRow)
     assert told.sweep["implementations"][1] == {"name": "./mine.py:Mine", "label": "./mine.py:Mine"}
     assert str(tmp_path) not in told.model_dump_json()
@@ -86,12 +86,8 @@ def test_a_recipe_says_what_has_to_be_brought_along(own, invoke, tmp_path):
     invoke("run", own, "--device", "cpu", "--only", "implementation=./own/mine.py:Mine")
     code, out, err = invoke("provenance", tmp_path / "results")
     assert code == 0, err
-    assert "code that is not part of the project, to be brought along: ./mine.py:Mine, ./own/mine.py:Mine" in out
-    (path,) = (tmp_path / "results").rglob("records.jsonl")
-    path.with_name(RUNS).unlink()
-    assert "cat > own.yaml" in invoke("provenance", tmp_path / "results")[1]
-    path.write_text(path.read_text().replace('"implementation":"mine"', '"implementation":"/x/mine.py:Mine"'))
-    assert "mine.py:Mine" not in invoke("provenance", tmp_path / "results")[1], "a record names no file to import"
+    assert "code that is not part of the project, to be brought along: implementation=./own/mine.py:Mine" in out
+    assert "cat > own.yaml" in out
 
 
 @pytest.mark.full
@@ -101,7 +97,7 @@ def test_a_file_can_be_the_baseline_and_a_filter(own, invoke, tmp_path):
     assert code == 0, err
     assert json.loads(out)["statuses"] == {"ok": 1}
     assert invoke("run", own, "--device", "cpu")[0] == 0
-    base = next(row for row in records(tmp_path / "results") if row.implementation == "scipy_cpu")
+    base = next(row for row in records(tmp_path / "results") if row.spec.implementation == "scipy_cpu")
     assert base.baseline.implementation == "mine"
 
 

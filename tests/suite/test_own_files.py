@@ -14,11 +14,12 @@ from scipy import sparse
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
+from spmark.datasets.sources.table import own_file
 from spmark.datasets.sweep.model import Sweep, expand
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import DatasetError, SweepError
 from spmark.suite.cli.show import matrix_spec
-from spmark.suite.run.provenance import sweep_data, sweep_digest
+from spmark.suite.run.provenance import RunRow
 
 REST = "schema: 1\nname: own\nops: [spmm]\nwidths: [8]\nimplementations: [scipy_cpu]\n"
 
@@ -52,29 +53,30 @@ def case_of(path: Path, *overrides: str):
 def test_a_path_begins_at_the_sweeps_folder_and_ids_do_not_name_it(write, monkeypatch, tmp_path, matrices):
     monkeypatch.chdir(tmp_path)
     case = case_of(write(matrices))
-    assert case.matrix.file == tmp_path / "mine" / "a.npz"
+    assert own_file(case.matrix) == tmp_path / "mine" / "a.npz"
     assert case.case_id == "spmm/npz/a.npz/J8/float32/scipy_cpu/seed0"
     elsewhere = case_of(write(matrices, "elsewhere/b"))
     assert elsewhere.case_id == case.case_id
     first, second = (Sweep.load(path) for path in (write(matrices), write(matrices, "elsewhere/b")))
-    assert sweep_digest(first) == sweep_digest(second)
-    assert sweep_data(first)["matrices"] == [{"source": "npz", "name": "a.npz"}]
+    runs = [RunRow.of(sweep, "", 1, "").sweep for sweep in (first, second)]
+    assert runs[0] == runs[1]
+    assert runs[0]["matrices"] == [{"source": "npz", "name": "a.npz"}]
 
 
 def test_a_label_beside_a_path_and_paths_of_an_include(write, tmp_path):
     case = case_of(write("matrices: [{source: npz, name: nice, args: {path: a.npz}}]"))
-    assert case.matrix.file == tmp_path / "mine" / "a.npz"
+    assert own_file(case.matrix) == tmp_path / "mine" / "a.npz"
     (tmp_path / "lists").mkdir()
     (tmp_path / "lists" / "all.yaml").write_text("[b.npz]")
-    assert case_of(write("matrices: [{include: ../lists/all.yaml}]")).matrix.file == tmp_path / "lists" / "b.npz"
+    assert own_file(case_of(write("matrices: [{include: ../lists/all.yaml}]")).matrix) == tmp_path / "lists" / "b.npz"
     absolute = tmp_path / "x.npz"
-    assert case_of(write(f"matrices: [{absolute}]")).matrix.file == absolute
+    assert own_file(case_of(write(f"matrices: [{absolute}]")).matrix) == absolute
 
 
 def test_a_path_of_the_command_line_begins_where_the_command_is_given(write, monkeypatch, tmp_path):
     path = write("matrices: [a.npz]")
     monkeypatch.chdir(tmp_path)
-    assert case_of(path, "matrices=[here.npz]").matrix.file == tmp_path / "here.npz"
+    assert own_file(case_of(path, "matrices=[here.npz]").matrix) == tmp_path / "here.npz"
 
 
 @pytest.mark.parametrize(
@@ -146,7 +148,7 @@ def test_show_says_that_a_file_is_not_there(invoke, tmp_path):
 
 @pytest.mark.parametrize("name", ["UPPER.MTX", "m.Npz", "m.tgz", "m.zip", "m.tar", "../m.MTX.GZ"])
 def test_a_files_ending_in_capitals_or_of_an_archive(name):
-    assert matrix_spec(name, ()).file == Path(name)
+    assert own_file(matrix_spec(name, ())) == Path(name)
 
 
 @pytest.mark.parametrize("name", ["data/a.npy", "./gone.npy", "../noext", "~/a.txt"])

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from functools import partial
-
 import pytest
 from typer.testing import CliRunner
 
@@ -10,6 +8,7 @@ from spmark.impls.runtime import device
 from spmark.suite.cli import main as cli
 from spmark.suite.cli import quickstart
 from spmark.suite.cli import run as run_command
+from spmark.suite.run import execute
 
 SWEEP = """
 schema: 1
@@ -26,8 +25,7 @@ def invoke(fakes, monkeypatch, tmp_path):
     """Run the command on the fake device with a tiny sweep for the packaged one."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(device, "find", lambda name: fakes.CPU)
-    monkeypatch.setattr(device, "calibrated", lambda spec: spec)
-    monkeypatch.setattr(run_command, "run_cases", partial(run_command.run_cases, factory=fakes.FACTORY))
+    monkeypatch.setattr(execute, "calibrated", lambda spec: spec)
     (tmp_path / "tiny.yaml").write_text(SWEEP)
     monkeypatch.setattr(quickstart, "SWEEP", str(tmp_path / "tiny.yaml"))
     return lambda *arguments: CliRunner().invoke(cli.app, ["quickstart", *arguments], catch_exceptions=False)

@@ -22,12 +22,19 @@ from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import RecordError, SweepError
 from spmark.impls.core.problem import DType, Op, Problem
-from spmark.impls.core.record import CandidateRow, Environment, EnvironmentRow, Measurement, Status
+from spmark.impls.core.record import (
+    CandidateRow,
+    CaseSpec,
+    Environment,
+    EnvironmentRow,
+    MatrixRef,
+    Measurement,
+    Status,
+)
 from spmark.impls.core.recordfile import RecordFile
 from spmark.impls.runtime.device import shipped_calibration
 from spmark.impls.table import cost_model, create
 from spmark.suite.cli import main as cli
-from spmark.suite.run.provenance import RUNS, RunRow
 from spmark.suite.study.replay import RANDOM, RECORDED, Replayed, judged, replay
 
 H200 = DeviceSpec.load(shipped_calibration("nvidia-h200"))
@@ -64,8 +71,8 @@ def write(tmp_path: Path) -> Callable[..., Path]:
             file.append_all([row for row, _ in told])
         rows = [
             CandidateRow(
-                case_id=row.case_id, implementation_version=row.implementation_version, environment=row.environment,
-                config=dict(config), predicted=predicted, samples_us=list(samples),
+                case_id=row.case_id, implementation_version=row.spec.implementation_version,
+                environment=row.environment, config=dict(config), predicted=predicted, samples_us=list(samples),
                 reason="" if samples or predicted is not None else "wrong result: far off",
             )
             for row, seen in told
@@ -96,7 +103,7 @@ def test_what_searches_predicted_is_replayed(write: Callable[..., Path], packed:
 def test_of_a_case_that_was_searched_again_the_last_search_counts(write: Callable[..., Path]) -> None:
     later = record(implementation_version="later", started_at=record().started_at + timedelta(hours=1))
     replayed = replay([write((later, SEEN[:2]), (record(), SEEN))], RECORDED)
-    assert [one.record.implementation_version for one, _ in replayed.scored] == ["later"]
+    assert [one.record.spec.implementation_version for one, _ in replayed.scored] == ["later"]
     assert [one.reason for one in replayed.left_out] == ["a later search of the case counts"]
 
 
@@ -113,17 +120,12 @@ def test_models_score_anew_on_the_matrix_of_the_source(write: Callable[..., Path
         assert np.isfinite(expected).all()
 
 
-def test_arguments_of_a_source_come_from_the_sweep_of_the_run(write: Callable[..., Path]) -> None:
-    told = {"source": "rmat", "name": "small", "args": {"scale": 6, "edge_factor": 4}}
-    matrix = load_matrix(MatrixSpec.model_validate(told), Cache(), 0).csr
-    made = record(source="rmat", matrix="small", matrix_hash=matrix.hash)
-    folder = write((made, SEEN))
-    begun = made.started_at - timedelta(seconds=1)
-    for sweep, scored in ((None, 0), ({"matrices": 3}, 0), ({"matrices": [told, {}]}, 0), ({"matrices": [told]}, 1)):
-        (folder / RUNS).unlink(missing_ok=True)
-        with RecordFile(folder / RUNS) as file:
-            file.append(RunRow(environment=ENVIRONMENT.digest, sweep=sweep, cases=1, started_at=begun))
-        assert len(replay([folder], "estimate").scored) == scored
+def test_arguments_of_a_source_are_those_of_the_record(write: Callable[..., Path]) -> None:
+    ref = MatrixRef(source="rmat", name="small", args={"scale": 6, "edge_factor": 4})
+    made = record(matrix_hash=load_matrix(ref, Cache(), 0).csr.hash)
+    spec = CaseSpec.model_validate(made.spec.model_dump(exclude={"case_id"}) | {"matrix": ref})
+    folder = write((made.model_copy(update={"spec": spec}), SEEN))
+    assert len(replay([folder], "estimate").scored) == 1
 
 
 def test_the_random_floor_is_seeded_and_differs_by_case(write: Callable[..., Path]) -> None:
@@ -174,7 +176,7 @@ def test_what_cannot_be_replayed_is_counted_with_its_reason(write: Callable[...,
             CandidateRow(case_id="lone", implementation_version="v1", environment=lone.environment, config={"a": 1})
         )
     found = replay([folder], "estimate")
-    assert [one.record.width for one, _ in found.scored] == [64]
+    assert [one.record.spec.width for one, _ in found.scored] == [64]
     assert Counter(one.reason for one in found.left_out) == {
         "its source gives another matrix today": 1,
         "its matrix cannot be loaded": 1,

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import json
-import time
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,14 +8,14 @@ from typer.testing import CliRunner
 
 import spmark.report.site.site  # noqa: F401 - before the fakes: pydantic looks through all modules, and one of them raises
 from spmark.impls.core.devicespec import DeviceKind
-from spmark.impls.core.errors import DeviceError, SweepError
-from spmark.impls.core.record import Measurement
+from spmark.impls.core.errors import SweepError
 from spmark.impls.core.recordfile import read_rows
 from spmark.impls.runtime import device
 from spmark.suite.cli import main as cli
 from spmark.suite.cli import reproduce as command
 from spmark.suite.plan import papers as reproduce
-from spmark.suite.run.provenance import RunRow, command_line
+from spmark.suite.run import execute
+from spmark.suite.run.provenance import RunRow
 
 PAPERS = ("dash", "liteform", "lo_spmm", "sparsetir", "stile")
 SWEEP = """
@@ -46,9 +44,9 @@ def paper(fakes, monkeypatch, tmp_path):
     """Give a function that writes a paper's file; it runs on the fake device with the fake bench."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SPMARK_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(device, "find", lambda name: fakes.CPU.model_copy(update={"copy_bytes_per_s": 0}))
-    monkeypatch.setattr(device, "calibrate", lambda spec: fakes.CPU)
-    monkeypatch.setattr(command, "run_cases", partial(command.run_cases, factory=fakes.FACTORY))
+    monkeypatch.setattr(device, "find", lambda name: fakes.CPU)
+    for module in (device, execute):
+        monkeypatch.setattr(module, "calibrated", lambda spec: spec)
 
     def write(name="toy", needs="fake"):
         sweep = tmp_path / f"{name}_sweep.yaml"
@@ -80,13 +78,14 @@ def test_every_step_of_a_paper_adds_cases(name, kind):
     (paper,) = reproduce.read_papers(name)
     seen: set[str] = set()
     for found in reproduce.steps(paper, kind):
-        ids = {case.case_id for case in found.cases}
+        ids = {case.case_id for case in found.chosen.cases}
         assert ids - seen, f"{name}: {found.step.shows}: every case is in a step before it"
-        ran = {case.implementation for case in found.cases}
+        ran = {case.implementation for case in found.chosen.cases}
         if found.step.as_listed:
             assert set(paper.needs) & ran
-            assert any(case.label != case.implementation for case in found.cases), "no variants: the paper's would do"
-            assert "--set" not in command_line(found.options("cuda"))
+            assert any(case.label != case.implementation for case in found.chosen.cases), (
+                "no variants: the paper's would do"
+            )
         else:
             assert ran == set(paper.implementations)
         seen |= ids
@@ -114,41 +113,10 @@ def test_the_paper_runs_and_its_page_is_drawn(paper, tmp_path):
     ]
     assert [case.split("/")[3] for case in measured(tmp_path)] == ["J64", "J64", "J32", "J32"]
     runs = list(read_rows(tmp_path / "results" / "toy_sweep" / "fake-cpu" / "runs.jsonl", RunRow))
-    assert [run.command for run in runs] == [
-        ("spmark", "run", "toy_sweep.yaml", *only, "--set", 'implementations=["fake", "fake_gpu"]')
-        for only in (("--only", "width=64"), ())
-    ], "what repeats each step by hand"
+    assert [run.cases for run in runs] == [4, 4], "each step is a run of its own"
+    assert [one["name"] for one in runs[0].sweep["implementations"]] == ["fake", "fake_gpu"]
     assert "A paper" in Path(answer["pages"]["toy"]).read_text()
     assert "without what does not exist yet: not_yet" in ended.stderr
-
-
-@pytest.mark.full
-def test_a_case_that_has_begun_is_finished_and_no_other_begins(paper, fakes, monkeypatch, tmp_path):
-    ends = []
-
-    class Late(command.Timekeeper):
-        def __init__(self, watcher, at):
-            ends.append(at - time.monotonic())
-            super().__init__(watcher, time.monotonic() - 1)
-
-    monkeypatch.setattr(command, "Timekeeper", Late)
-    path = paper()
-    done = []
-    for _ in range(8):
-        ended = invoke(path, "--budget", "90s", "--json")
-        assert ended.exit_code == 0, ended.stderr
-        steps = json.loads(ended.stdout)["steps"]
-        done.append(steps[1]["ok"] + steps[1]["no result"])
-        if not steps[1]["left"]:
-            break
-        assert "the same command goes on" in ended.stderr
-    assert done == sorted(done)
-    assert done[0] == 1, "the time was up after the first record"
-    assert done[-1] == 8
-    assert len(measured(tmp_path)) == len(set(measured(tmp_path))) == 4, "nothing was measured twice"
-    assert 45 < ends[0] <= 90
-    rows = list(read_rows(tmp_path / "results" / "toy_sweep" / "fake-cpu" / "records.jsonl", Measurement))
-    assert len(rows) == 8
 
 
 def test_no_step_begins_after_the_budget(paper, monkeypatch, tmp_path):
@@ -167,20 +135,6 @@ def test_what_run_has_measured_counts(paper, tmp_path):
     other.write_text(other.read_text().replace("two_sweep", "one_sweep"))
     assert invoke(other).exit_code == 0
     assert len(measured(tmp_path)) == before == 4
-
-
-@pytest.mark.full
-def test_the_device_is_calibrated_once_on_this_machine(paper, fakes, monkeypatch, tmp_path):
-    found = []
-    monkeypatch.setattr(device, "calibrate", lambda spec: found.append(spec) or fakes.CPU)
-    path = paper()
-    invoke(path)
-    invoke(path)
-    assert len(found) == 1
-    assert (tmp_path / "cache" / "devices" / "fake-cpu.json").is_file()
-    monkeypatch.setenv("SPMARK_CACHE", str(path / "no-folder"))
-    with pytest.raises(DeviceError, match="SPMARK_CACHE"):
-        invoke(path)
 
 
 @pytest.mark.full
@@ -204,12 +158,10 @@ def test_a_dry_run_shows_the_steps_and_writes_nothing(paper, tmp_path):
 
 
 def test_an_interrupted_run_is_code_130(paper, monkeypatch):
-    run_cases = command.run_cases
-
     def interrupted(*arguments, **named):
-        return run_cases(*arguments, **named).__class__(Path("r"), (), skipped=0, left=3, interrupted=True, seconds=0.1)
+        return execute.Summary(Path("r"), (), skipped=0, left=3, interrupted=True, seconds=0.1, cores=2)
 
-    monkeypatch.setattr(command, "run_cases", interrupted)
+    monkeypatch.setattr(command, "execute", interrupted)
     assert invoke(paper()).exit_code == 130
 
 

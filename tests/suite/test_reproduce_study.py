@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,8 @@ from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.runtime import device
 from spmark.suite.cli import main as cli
-from spmark.suite.cli import reproduce as command
 from spmark.suite.plan.papers import read_papers, seconds
+from spmark.suite.run import execute
 from spmark.suite.study import paperstudy, transfer
 from spmark.suite.study.label import parsed_shard
 
@@ -88,8 +87,8 @@ def asked(fakes: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Log:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SPMARK_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(device, "find", lambda name: fakes.CPU)
-    monkeypatch.setattr(device, "calibrate", lambda spec: fakes.CPU)
-    monkeypatch.setattr(command, "run_cases", partial(command.run_cases, factory=fakes.FACTORY))
+    monkeypatch.setattr(device, "calibrated", lambda spec: spec)
+    monkeypatch.setattr(execute, "calibrated", lambda spec: spec)
     log = Log()
     monkeypatch.setattr(paperstudy, "collect_samples", log.collect)
     monkeypatch.setattr(transfer, "StudyRequest", Request, raising=False)

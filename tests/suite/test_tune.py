@@ -7,7 +7,6 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,20 +16,19 @@ from scipy import io, sparse
 from test_noise import BUSY, Meter
 from typer.testing import CliRunner
 
-from spmark.datasets.sweep.model import MatrixSpec
+from spmark.datasets.sweep.model import MatrixSpec, expand
 from spmark.impls.core.errors import DatasetError, DeviceError, SpmarkError, SweepError
 from spmark.impls.core.interfaces import PHASES
 from spmark.impls.core.problem import DType, Op, Problem
-from spmark.impls.core.record import MatrixKind, Measurement, ProblemFacts, Status
+from spmark.impls.core.record import MatrixKind, Measurement, Outcome, ProblemFacts, Status
 from spmark.impls.runtime import device as devices
 from spmark.impls.runtime.device import shipped
 from spmark.impls.table import FORECASTS
 from spmark.suite import tuned
 from spmark.suite.cli import main as cli
 from spmark.suite.cli import tune
-from spmark.suite.run import runner
-from spmark.suite.run.rows import Failed, Loaded, Planned, Timed, make_row
-from spmark.suite.tuned import NOT_MEASURED, cases_of, foresee, label_of, measured, ranked
+from spmark.suite.run import execute
+from spmark.suite.tuned import NOT_MEASURED, foresee, label_of, measured, ranked, sweep_of
 
 H200 = shipped("nvidia-h200")
 FACTS = ProblemFacts(num_rows=4, num_cols=4, nnz=100, longest_row=3, flops=512, compulsory_bytes=100)
@@ -132,13 +130,17 @@ def test_no_search_begins_after_the_budget(monkeypatch):
 
 
 def record(label: str, samples_us: Sequence[float], phases_s: Mapping[str, float], reason: str = "") -> Measurement:
-    """Give the record of a case of `cases_of`: timed, or with the reason why not."""
+    """Give the record of a case of `sweep_of`: timed, or with the reason why not."""
     spec = MatrixSpec(source="patterns", name="band_64")
-    _, cases = cases_of(spec, "spmm", 32, DType.FLOAT32, ["stile"], H200.kind, 60.0)
+    cases = expand(sweep_of(spec, "spmm", 32, DType.FLOAT32, ["stile"], H200.kind, 60.0), H200.kind)
     (case,) = [case for case in cases if case.label == label]
-    planned = Planned({"a": 1}, phases_s, 150, 0, None), Timed(samples_us)
-    parts = (Failed(Status.TIMEOUT, reason),) if reason else planned
-    return make_row(case, H200, "e", Loaded(MatrixKind.PATTERN, "", FACTS), *parts)
+    facts = {"matrix_kind": MatrixKind.PATTERN, "problem": FACTS}
+    if reason:
+        outcome = Outcome(status=Status.TIMEOUT, reason=reason, **facts)
+    else:
+        planned = {"config": {"a": 1}, "phases_s": phases_s, "stored": 150}
+        outcome = Outcome(status=Status.OK, samples_us=samples_us, **planned, **facts)
+    return Measurement(**dict(outcome), spec=case, device=H200.name, device_kind=H200.kind)
 
 
 def test_break_even_is_against_preprocessed_cusparse():
@@ -162,8 +164,8 @@ def test_break_even_is_against_preprocessed_cusparse():
 
 def test_a_cpu_is_measured_where_it_is_asked_for(fakes, files, invoke, monkeypatch):
     monkeypatch.setattr(devices, "find", lambda name: fakes.CPU)
-    monkeypatch.setattr(devices, "calibrated", lambda spec: spec)
-    monkeypatch.setattr(runner, "run_cases", partial(runner.run_cases, factory=fakes.FACTORY))
+    for module in (devices, execute):
+        monkeypatch.setattr(module, "calibrated", lambda spec: spec)
     words = ("--device", "cpu", "--use", "fake", "--use", "numba_cpu", "--use", "fake_gpu", "--json")
     answer = json.loads(invoke("mine.npz", "--width", 32, *words).stdout)
     assert answer["measured"]
@@ -178,8 +180,8 @@ def test_a_cpu_is_measured_where_it_is_asked_for(fakes, files, invoke, monkeypat
 
 def test_a_ranking_that_a_busy_machine_made_says_so(fakes, files, invoke, monkeypatch):
     monkeypatch.setattr(devices, "find", lambda name: fakes.CPU)
-    monkeypatch.setattr(devices, "calibrated", lambda spec: spec)
-    monkeypatch.setattr(runner, "run_cases", partial(runner.run_cases, factory=fakes.FACTORY))
+    for module in (devices, execute):
+        monkeypatch.setattr(module, "calibrated", lambda spec: spec)
     monkeypatch.setattr(tune, "LoadMeter", lambda: Meter(BUSY))
     monkeypatch.setattr(tune, "Load", lambda cores, free: BUSY)
     lines = invoke("mine.npz", "--width", 32, "--device", "cpu", "--use", "scipy_cpu").output.splitlines()
@@ -190,14 +192,15 @@ def test_a_ranking_that_a_busy_machine_made_says_so(fakes, files, invoke, monkey
 
 @pytest.mark.parametrize("done", [0, 1])
 def test_an_interrupted_ranking_is_code_130_and_not_a_spent_budget(done, fakes, files, invoke, monkeypatch):
-    def run_cases(cases, *given, **named):
-        summary = real(cases[:done], *given, **named)
-        return replace(summary, left=len(cases) - done, interrupted=True)
+    def interrupted(*given, until, **named):
+        summary = real(*given, **named, until=math.inf if done else 0.0)
+        return replace(summary, left=2, interrupted=True)
 
     monkeypatch.setattr(devices, "find", lambda name: fakes.CPU)
-    monkeypatch.setattr(devices, "calibrated", lambda spec: spec)
-    real = partial(runner.run_cases, factory=fakes.FACTORY)
-    monkeypatch.setattr(runner, "run_cases", run_cases)
+    for module in (devices, execute):
+        monkeypatch.setattr(module, "calibrated", lambda spec: spec)
+    real = execute.execute
+    monkeypatch.setattr(execute, "execute", interrupted)
     words = ("--device", "cpu", "--use", "fake", "--use", "numba_cpu")
     ended = invoke("mine.npz", "--width", 32, *words)
     assert ended.exit_code == 130

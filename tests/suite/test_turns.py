@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from filelock import FileLock, Timeout
-from suite_fakes import rmat_case
+from suite_fakes import but, rmat_case
 
 from spmark.datasets.cache import Cache
 from spmark.impls.core.devicespec import DeviceKind
@@ -20,7 +19,6 @@ from spmark.impls.core.operators import reference
 from spmark.impls.runtime.device import find
 from spmark.suite import measure
 from spmark.suite.measure import Bench
-from spmark.suite.plan.options import Options
 from spmark.suite.run.gpu_lock import turn, turn_file
 
 CASE = rmat_case("scipy_cpu", 6, 8)
@@ -100,14 +98,12 @@ def test_a_bench_keeps_its_turn_while_it_uses_the_device_and_not_while_it_loads(
 
     monkeypatch.setattr(measure, "turn_file", lambda device, lab: file)
     monkeypatch.setattr(measure, "reference", seen_reference)
-    bench = Bench(
-        find("cpu"), Cache.default(), "", Options(max_seconds=0.02), lambda name: seen.update({name: held(file)})
-    )
+    bench = Bench(find("cpu"), Cache.default(), on_phase=lambda name: seen.update({name: held(file)}))
     row, _ = bench.measure(CASE)
     assert row.samples_us, row.reason
     assert not (seen.pop("loading") or seen.pop("reference"))
     assert seen == dict.fromkeys(("placing", "building", "checking", "timing"), True)
     assert not held(file)
-    row, _ = bench.measure(replace(CASE, implementation="gespmm"))
+    row, _ = bench.measure(but(CASE, implementation="gespmm"))
     assert not row.samples_us
     assert not held(file)

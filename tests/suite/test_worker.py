@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +24,13 @@ from spmark.suite.run.worker import Interrupted, Worker
 
 
 @pytest.fixture
-def start(fakes):
+def start(fakes, monkeypatch):
     """Start workers with a bench of `suite_fakes`, and end them."""
     made = []
 
-    def start(factory="open_bench", stop=lambda: False, start_limit_s=30.0):
-        environment = fakes.environment()
-        setup = Setup(device=fakes.CPU, environment=environment.digest, factory=f"suite_fakes:{factory}")
-        made.append(Worker(setup, stop, start_limit_s))
+    def start(bench="FakeBench", stop=lambda: False, start_limit_s=30.0):
+        monkeypatch.setenv("FAKE_BENCH", f"suite_fakes:{bench}")
+        made.append(Worker(Setup(device=fakes.CPU), stop, start_limit_s))
         return made[-1]
 
     yield start
@@ -49,12 +47,12 @@ def gone(pid: int) -> bool:
     return False
 
 
-def test_a_good_case_gives_its_row_its_candidates_and_its_phases(start, fakes):
+def test_a_good_case_gives_its_outcome_its_candidates_and_its_phases(start, fakes):
     phases = []
     result = start().measure(fakes.case(), phases.append)
-    assert result.row.status is Status.OK
-    assert result.row.samples_us == [10.0, 11.0]
-    assert [row.config for row in result.candidates] == [{"tile": 8}]
+    assert result.outcome.status is Status.OK
+    assert result.outcome.samples_us == [10.0, 11.0]
+    assert [one.config for one in result.seen] == [{"tile": 8}]
     assert phases == ["loading", "building", "timing"]
 
 
@@ -62,7 +60,7 @@ def test_a_good_case_gives_its_row_its_candidates_and_its_phases(start, fakes):
 def test_waiting_for_another_process_on_the_device_does_not_count_towards_the_limit(start, fakes):
     phases = []
     result = start().measure(fakes.case(do="wait", time_limit_s=1.0), phases.append)
-    assert result.row.status is Status.OK, result.row.reason
+    assert result.outcome.status is Status.OK, result.outcome.reason
     assert phases == ["loading", "building", "waiting", "building", "timing"]
 
 
@@ -84,11 +82,11 @@ def test_a_death_is_a_row_and_the_next_case_runs(start, fakes, monkeypatch, do, 
     counts = itertools.count()
     monkeypatch.setattr(worker_module, "oom_kills", lambda: next(counts))
     worker = start()
-    row = worker.measure(fakes.case(do=do)).row
+    row = worker.measure(fakes.case(do=do)).outcome
     assert row.status is status
     for word in words:
         assert word in row.reason
-    assert worker.measure(fakes.case("next")).row.status is Status.OK
+    assert worker.measure(fakes.case("next")).outcome.status is Status.OK
 
 
 @pytest.mark.parametrize(
@@ -101,10 +99,10 @@ def test_a_death_is_a_row_and_the_next_case_runs(start, fakes, monkeypatch, do, 
 )
 def test_an_exception_is_a_row_of_the_same_process(start, fakes, do, status, words):
     worker = start()
-    row = worker.measure(fakes.case(do=do)).row
+    row = worker.measure(fakes.case(do=do)).outcome
     assert row.status is status
     assert words in row.reason
-    assert worker.measure(fakes.case("next")).row.status is Status.OK
+    assert worker.measure(fakes.case("next")).outcome.status is Status.OK
     pids = {line.split()[-1] for line in Path(os.environ["FAKE_LOG"]).read_text().splitlines()}
     assert len(pids) == 1
 
@@ -115,7 +113,7 @@ def test_a_hang_is_killed_at_its_limit(start, fakes, do):
     worker = start()
     worker.measure(fakes.case("first"))
     started = time.monotonic()
-    row = worker.measure(fakes.case(do=do, time_limit_s=0.5)).row
+    row = worker.measure(fakes.case(do=do, time_limit_s=0.5)).outcome
     assert time.monotonic() - started < 5
     assert row.status is Status.TIMEOUT
     assert "within 0.5 s" in row.reason
@@ -125,38 +123,38 @@ def test_a_hang_is_killed_at_its_limit(start, fakes, do):
 
 
 def test_after_waiting_a_case_has_its_limit_again(start, fakes):
-    row = start().measure(fakes.case(do="hang_after_waiting", time_limit_s=1.0)).row
+    row = start().measure(fakes.case(do="hang_after_waiting", time_limit_s=1.0)).outcome
     assert row.status is Status.TIMEOUT
     assert row.reason == "expected an end within 1 s, found none while placing: killed"
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
 def test_numbers_that_json_does_not_know_reach_the_child(value):
-    case = replace(suite_fakes.case(), config={"budget_s": value}, time_limit_s=math.inf)
+    case = suite_fakes.case().model_copy(update={"config": {"budget_s": value}, "time_limit_s": math.inf})
     asked = Request.model_validate_json(Request(case=case).model_dump_json()).case
     assert (asked.case_id, asked.time_limit_s) == (case.case_id, math.inf)
     assert repr(asked.config) == repr(case.config)
 
 
 def test_what_a_dead_child_started_dies_with_it(start, fakes):
-    row = start().measure(fakes.case(do="orphan")).row
+    row = start().measure(fakes.case(do="orphan")).outcome
     assert "SIGSEGV" in row.reason
     assert gone(int(Path(os.environ["FAKE_LOG"] + ".orphan").read_text()))
 
 
 def test_standard_output_of_a_kernel_does_not_disturb_the_messages(start, fakes, capfd):
-    assert start().measure(fakes.case(do="chatty")).row.status is Status.OK
+    assert start().measure(fakes.case(do="chatty")).outcome.status is Status.OK
     assert capfd.readouterr().out == ""
 
 
 def test_a_sticky_error_names_its_case_and_replaces_the_child(start, fakes):
     worker = start()
-    row = worker.measure(fakes.case(do="sticky")).row
+    row = worker.measure(fakes.case(do="sticky")).outcome
     assert row.status is Status.RUN_ERROR
     assert row.reason.startswith("an illegal memory access")
     assert "This case poisoned the device" in row.reason
     assert "the canary found 0" in row.reason
-    assert worker.measure(fakes.case("next")).row.status is Status.OK
+    assert worker.measure(fakes.case("next")).outcome.status is Status.OK
     pids = {line.split()[-1] for line in Path(os.environ["FAKE_LOG"]).read_text().splitlines()}
     assert len(pids) == 2
 
@@ -164,33 +162,33 @@ def test_a_sticky_error_names_its_case_and_replaces_the_child(start, fakes):
 @pytest.mark.full
 def test_a_canary_that_hangs_poisons_too(start, fakes):
     worker = start(start_limit_s=3.0)
-    row = worker.measure(fakes.case(do="sticky_hang")).row
+    row = worker.measure(fakes.case(do="sticky_hang")).outcome
     assert "did not come back" in row.reason
     assert "canary kernel did not finish" in row.reason
-    assert worker.measure(fakes.case("next")).row.status is Status.OK
+    assert worker.measure(fakes.case("next")).outcome.status is Status.OK
 
 
 def test_a_device_that_stays_dead_stops_the_run_and_names_the_case(start, fakes, monkeypatch, tmp_path):
     monkeypatch.setenv("FAKE_DEAD", str(tmp_path / "dead"))
     worker = start()
     poisoning = fakes.case(do="sticky_dead")
-    assert worker.measure(poisoning).row.status is Status.RUN_ERROR
+    assert worker.measure(poisoning).outcome.status is Status.RUN_ERROR
     with pytest.raises(DeviceError, match="does not compute: the canary found 0") as caught:
         worker.measure(fakes.case("next"))
     assert poisoning.case_id in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("factory", "words"),
+    ("bench", "words"),
     [
-        ("dying_bench", r"dies at start \(2 times\): exit code 9\nno such library"),
-        ("refusing_bench", "fake-cpu cannot be measured on: ImportError: libcuda.so.1 is not there"),
-        ("absent_bench", "absent_bench"),
+        ("DyingBench", r"dies at start \(2 times\): exit code 9\nno such library"),
+        ("RefusingBench", "fake-cpu cannot be measured on: ImportError: libcuda.so.1 is not there"),
+        ("AbsentBench", "AbsentBench"),
     ],
 )
-def test_a_child_that_cannot_start_is_a_device_error(start, fakes, factory, words):
+def test_a_child_that_cannot_start_is_a_device_error(start, fakes, bench, words):
     with pytest.raises(DeviceError, match=words):
-        start(factory).measure(fakes.case())
+        start(bench).measure(fakes.case())
 
 
 def test_stopping_gives_up_the_case_at_once(start, fakes):
@@ -209,20 +207,20 @@ def test_a_child_that_died_while_idle_is_not_the_next_cases_fault(start, fakes):
     pid = int(Path(os.environ["FAKE_LOG"]).read_text().split()[-1])
     os.kill(pid, signal.SIGKILL)
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    assert worker.measure(fakes.case("next")).row.status is Status.OK
+    assert worker.measure(fakes.case("next")).outcome.status is Status.OK
 
 
 @pytest.mark.parametrize(("number", "name"), [(signal.SIGKILL, "SIGKILL"), (signal.SIGTERM, "SIGTERM")])
 def test_a_child_that_somebody_kills_is_told_from_one_that_ran_out_of_memory(start, fakes, monkeypatch, number, name):
     monkeypatch.setattr(worker_module, "oom_kills", lambda: 3)
-    row = start().measure(fakes.case(do="killed" if number == signal.SIGKILL else "terminated")).row
+    row = start().measure(fakes.case(do="killed" if number == signal.SIGKILL else "terminated")).outcome
     assert (row.status, row.killed_from_outside) == (Status.RUN_ERROR, True)
     assert f"killed by signal {number:d} ({name}) while building, which somebody sent" in row.reason
 
 
 def test_a_kill_that_nothing_explains_says_so(start, fakes, monkeypatch):
     monkeypatch.setattr(worker_module, "oom_kills", lambda: None)
-    row = start().measure(fakes.case(do="killed")).row
+    row = start().measure(fakes.case(do="killed")).outcome
     assert (row.status, row.killed_from_outside) == (Status.RUN_ERROR, False)
     assert "does not say whether memory had run out" in row.reason
 
@@ -243,8 +241,8 @@ def test_a_child_that_is_stopped_while_it_is_loaded_dies_with_its_runner(fakes, 
 def test_without_the_kernel_a_thread_looks_for_the_runner(monkeypatch):
     """What other systems do, tried on this one: a process whose parent has gone ends its session."""
     script = (
-        "import os, sys, time\nfrom spmark.suite.run import tether\nsys.platform = 'other'\ntether._LOOK_S = 0.1\n"
-        "tether.tie(os.getppid())\nprint(os.getpid(), flush=True)\ntime.sleep(60)\n"
+        "import os, sys, time\nfrom spmark.suite.run import worker_main\nsys.platform = 'other'\n"
+        "worker_main._LOOK_S = 0.1\nworker_main.tie(os.getppid())\nprint(os.getpid(), flush=True)\ntime.sleep(60)\n"
     )
     parent = (
         "import subprocess, sys\n"
@@ -260,7 +258,7 @@ def test_a_device_with_long_tables_does_not_make_the_runner_wait_for_the_child(s
     """A socket takes some 100 KB before somebody reads; the calibration of an H200 is longer."""
     tables = {"long": [float(number) for number in range(100_000)]}
     monkeypatch.setattr(fakes, "CPU", fakes.CPU.model_copy(update={"tables": tables}))
-    monkeypatch.setattr(worker_module.tether, "__file__", str(Path(__file__).with_name("stuck.py")))
+    monkeypatch.setattr(worker_module.worker_main, "__file__", str(Path(__file__).with_name("stuck.py")))
     asked = threading.Event()
     threading.Timer(1.0, asked.set).start()
     started = time.monotonic()

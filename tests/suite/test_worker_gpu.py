@@ -13,22 +13,22 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(cuda_missing() is not None, re
 
 
 @pytest.fixture
-def worker(fakes):
-    setup = Setup(device=find("cuda"), environment="e" * 16, factory="suite_fakes_gpu:open_bench")
-    with Worker(setup) as worker:
+def worker(fakes, monkeypatch):
+    monkeypatch.setenv("FAKE_BENCH", "suite_fakes_gpu:WildBench")
+    with Worker(Setup(device=find("cuda"))) as worker:
         yield worker
 
 
 def test_a_wild_write_poisons_one_process_only(worker, fakes):
-    row = worker.measure(fakes.case("wild", "segfault")).row
+    row = worker.measure(fakes.case("wild", "segfault")).outcome
     assert row.status is Status.RUN_ERROR
     assert "illegal" in row.reason.lower()
     assert "poisoned the device" in row.reason
-    assert worker.measure(fakes.case("next")).row.status is Status.OK
+    assert worker.measure(fakes.case("next")).outcome.status is Status.OK
 
 
 def test_a_kernel_that_never_ends_is_killed_and_the_device_computes_again(worker, fakes):
     worker.measure(fakes.case("first"))
-    row = worker.measure(fakes.case("endless", "hang", time_limit_s=3.0)).row
+    row = worker.measure(fakes.case("endless", "hang", time_limit_s=3.0)).outcome
     assert row.status is Status.TIMEOUT
-    assert worker.measure(fakes.case("next")).row.status is Status.OK
+    assert worker.measure(fakes.case("next")).outcome.status is Status.OK

@@ -115,16 +115,15 @@ def rows_of(records, run, *, time=1.0, search=1.0, spread=0.0, **changes):
     """Give a sweep's rows as one run of it: as a whole shifted, and with phases that scatter."""
     rng = np.random.default_rng(run)
     return [
-        row.model_copy(
-            update={
-                "samples_us": [time * sample for sample in row.samples_us],
-                "phases_s": {
-                    name: s * (search if name == "search" else 1.0) * rng.lognormal(0, spread)
-                    for name, s in row.phases_s.items()
-                },
-                "started_at": row.started_at + timedelta(hours=run),
-            }
-            | changes
+        records.changed(
+            row,
+            samples_us=[time * sample for sample in row.samples_us],
+            phases_s={
+                name: s * (search if name == "search" else 1.0) * rng.lognormal(0, spread)
+                for name, s in row.phases_s.items()
+            },
+            started_at=row.started_at + timedelta(hours=run),
+            **changes,
         )
         for row in records.sweep()
     ]

@@ -31,10 +31,10 @@ def test_one_row_per_case_with_facts_and_rates(records, write):
     for row in rows:
         loaded = by_case.loc[row.case_id]
         assert list(loaded["samples_us"]) == row.samples_us
-        assert loaded["matrix"] == row.matrix_id
+        assert loaded["matrix"] == row.spec.matrix.id
         assert loaded["compulsory_bytes"] == row.problem.compulsory_bytes
         assert loaded["copy_bytes_per_s"] == 4e12
-        assert loaded["flops_per_s"] == (8e14 if row.dtype is DType.FLOAT16 else 6e13)
+        assert loaded["flops_per_s"] == (8e14 if row.spec.dtype is DType.FLOAT16 else 6e13)
         assert loaded["sweep"] == "graphs_spmm"
 
 
@@ -166,7 +166,7 @@ def test_a_torn_line_is_passed_over_and_a_wrong_one_named(records, write, caplog
 
 
 def test_times_with_and_without_an_offset_stand_in_order(records, write):
-    rows = [row.model_copy(update={"case_id": f"case {n}"}) for n, row in enumerate(records.sweep()[:4])]
+    rows = [records.changed(row, case_id=f"case {n}") for n, row in enumerate(records.sweep()[:4])]
     folder = write(rows)
     file = folder / "records.jsonl"
     lines = [json.loads(line) for line in file.read_text().splitlines()]

@@ -221,7 +221,11 @@ def test_facts_of_the_machine_are_stated(report):
 def test_csv_numbers_are_exact(report):
     _, rows, index = report
     cases = pd.read_csv(index.parent / "tables" / "test-gpu-cases.csv")
-    timed = {(r.op.value, r.dtype.value, r.matrix_id, r.width, r.label): r for r in rows if r.status is Status.OK}
+    timed = {
+        (r.spec.op.value, r.spec.dtype.value, r.spec.matrix.id, r.spec.width, r.spec.label): r
+        for r in rows
+        if r.status is Status.OK
+    }
     for case in cases[cases["status"] == "ok"].to_dict("records"):
         row = timed.pop((case["op"], case["dtype"], case["matrix"], case["width"], case["label"]))
         assert case["median_us"] == pd.Series(row.samples_us).median()
@@ -269,7 +273,7 @@ def test_two_devices_get_a_section_each(records, write, tmp_path):
 @pytest.mark.full
 def test_a_page_says_how_caches_were_emptied_where_it_is_not_the_default(records, tmp_path):
     rows = records.sweep(widths=(32,), samples=8)[:2]
-    read_rows = [row.model_copy(update={"flush": Flush.READ}) for row in rows]
+    read_rows = [records.changed(row, flush=Flush.READ) for row in rows]
     said = "another as large as the cache is read"
     written, other = (records.write_records(tmp_path / name, of) for name, of in (("w", rows), ("r", read_rows)))
     for name, folders, shown in (("one", [written], False), ("two", [other], True), ("both", [written, other], False)):
@@ -413,7 +417,7 @@ def test_cases_that_other_sweeps_have_records_of_stand_on_the_page_and_are_count
         records.write_records(tmp_path, part, sweep_name=name)
         for name, part in (("mine", rows[:half]), ("yours", [*rows[half:], *not_listed]))
     ]
-    labels = {row.case_id: f"my {row.implementation}" for row in rows} | {"spmm/never/run": "never"}
+    labels = {row.case_id: f"my {row.spec.implementation}" for row in rows} | {"spmm/never/run": "never"}
     index = write_report(folders, tmp_path / "out", listed={"mine": ListedSweep("Mine", "", labels)})
     told = f"{half} of {len(rows) + 1} here and {len(rows) - half} with other sweeps"
     page = (index.parent / "sweeps" / "mine" / "index.html").read_text()
@@ -422,7 +426,7 @@ def test_cases_that_other_sweeps_have_records_of_stand_on_the_page_and_are_count
     assert f"{len(rows) - half} of these cases were measured with other sweeps that list them: yours (" in page
     shown = pd.read_csv(index.parent / "tables" / "test-gpu-mine-cases.csv")
     assert len(shown) == len(rows)
-    expected = [row.label for row in rows[:half]] + [labels[row.case_id] for row in rows[half:]]
+    expected = [row.spec.label for row in rows[:half]] + [labels[row.case_id] for row in rows[half:]]
     assert sorted(shown["label"]) == sorted(expected)
     assert len(pd.read_csv(index.parent / "tables" / "test-gpu-yours-cases.csv")) == len(rows) - half + len(not_listed)
 
@@ -433,7 +437,7 @@ def test_a_sweep_of_refusals_has_the_baseline_of_records_that_others_lend(record
     folders = [
         records.write_records(tmp_path, part, sweep_name=name) for name, part in (("mine", [refused]), ("yours", rows))
     ]
-    listed = {"mine": ListedSweep("Mine", "", {row.case_id: row.label for row in [refused, *rows]})}
+    listed = {"mine": ListedSweep("Mine", "", {row.case_id: row.spec.label for row in [refused, *rows]})}
     index = write_report(folders, tmp_path / "out", listed=listed)
     assert "No record names a baseline" not in (index.parent / "sweeps" / "mine" / "index.html").read_text()
     assert pd.read_csv(index.parent / "tables" / "test-gpu-mine-cases.csv")["speedup"].notna().sum() > 0
@@ -442,11 +446,11 @@ def test_a_sweep_of_refusals_has_the_baseline_of_records_that_others_lend(record
 @pytest.mark.full
 def test_a_sweep_takes_no_records_of_another_protocol_from_others(records, tmp_path):
     rows = records.sweep(widths=(32,), samples=8)
-    older = [row.model_copy(update={"protocol_version": PROTOCOL_VERSION - 1}) for row in rows[4:]]
+    older = [records.changed(row, protocol_version=PROTOCOL_VERSION - 1) for row in rows[4:]]
     folders = [
         records.write_records(tmp_path, part, sweep_name=name) for name, part in (("mine", rows[:4]), ("yours", older))
     ]
-    listed = {"mine": ListedSweep("Mine", "", {row.case_id: row.label for row in rows})}
+    listed = {"mine": ListedSweep("Mine", "", {row.case_id: row.spec.label for row in rows})}
     index = write_report(folders, tmp_path / "out", listed=listed)
     assert len(pd.read_csv(index.parent / "tables" / "test-gpu-mine-cases.csv")) == 4
     assert "measured with other sweeps" not in (index.parent / "sweeps" / "mine" / "index.html").read_text()

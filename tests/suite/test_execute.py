@@ -9,27 +9,23 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
 import yaml
 
-from spmark.datasets.sweep.model import MatrixSpec
 from spmark.datasets.sweep.reading import checked_sweep
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import DeviceError, RecordError, SweepError
 from spmark.impls.core.problem import Op
-from spmark.impls.core.record import CandidateRow, EnvironmentRow, Flush, Measurement, Status
-from spmark.impls.core.recordfile import FolderLock, read_rows
-from spmark.suite.plan import resume
+from spmark.impls.core.record import CandidateRow, EnvironmentRow, Flush, MatrixRef, Measurement, Status
+from spmark.impls.core.recordfile import RUNS, FolderLock, read_rows
+from spmark.suite.plan import plan, resume
 from spmark.suite.plan.options import Options
-from spmark.suite.plan.todo import make_agenda
-from spmark.suite.run import runner, worker
-from spmark.suite.run.provenance import RUNS, RunRow
-from spmark.suite.run.runner import Watcher
+from spmark.suite.run import execute, worker
+from spmark.suite.run.execute import Watcher
+from spmark.suite.run.provenance import RunRow
 
 
 @pytest.fixture
@@ -43,21 +39,21 @@ def run(fakes, tmp_path):
 
 
 def test_a_sweep_in_python_runs_once(fakes, monkeypatch, tmp_path):
-    monkeypatch.setattr(runner, "find", {"cpu": fakes.CPU}.__getitem__)
-    monkeypatch.setattr(runner, "calibrated", lambda device: device)
-    monkeypatch.setattr(runner, "run_cases", partial(runner.run_cases, factory=fakes.FACTORY))
+    monkeypatch.setattr(execute, "find", {"cpu": fakes.CPU}.__getitem__)
+    monkeypatch.setattr(execute, "calibrated", lambda device: device)
     sweep = checked_sweep(yaml.safe_load(fakes.SWEEP), tmp_path / "tiny.yaml")
-    first, second = (runner.run(sweep, str(tmp_path / "out"), "cpu") for _ in range(2))
+    first, second = (execute.execute(sweep, "cpu", out=str(tmp_path / "out")) for _ in range(2))
     assert first.folder == tmp_path / "out" / "tiny" / "fake-cpu"
     assert [row.case_id for row in records(first.folder)] == [row.case_id for row in (*first.rows, *second.rows)]
     assert (len(first.rows), first.skipped) == (6, 0)
     assert second.statuses == {Status.RUN_ERROR: 2}, "a failure is tried once more"
     (told, _) = read_rows(first.folder / RUNS, RunRow)
-    assert (told.command, told.sweep["name"]) == (("spmark", "run", "tiny.yaml", "--device", "cpu"), "tiny")
-    only = runner.run(sweep, tmp_path / "some", "cpu", Options(only=("matrix=a",)))
-    assert {row.matrix for row in only.rows} == {"a"}
+    assert (told.command, told.sweep["name"]) == ((), "tiny")
+    only = execute.execute(sweep, "cpu", Options(only=("matrix=a",)), out=tmp_path / "some")
+    assert {row.spec.matrix.name for row in only.rows} == {"a"}
     with pytest.raises(SweepError, match="expected an implementation out of"):
-        runner.run(sweep.model_copy(update={"baseline": {DeviceKind.CPU: "nobody"}}), tmp_path / "other", "cpu")
+        wrong = sweep.model_copy(update={"baseline": {DeviceKind.CPU: "nobody"}})
+        execute.execute(wrong, "cpu", out=tmp_path / "other")
     assert not (tmp_path / "other").exists()
 
 
@@ -95,8 +91,8 @@ def test_retry_runs_the_endings_that_it_names(run, fakes):
     cases = [fakes.case("good"), fakes.case("bad", "build_error"), fakes.case("big", "memory")]
     for _ in range(2):
         run(cases)
-    assert [row.matrix for row in run(cases, retry=(Status.OUT_OF_MEMORY,)).rows] == ["big"]
-    assert [row.matrix for row in run(cases, retry=(Status.OK, Status.RUN_ERROR)).rows] == ["good", "bad"]
+    assert [row.spec.matrix.name for row in run(cases, retry=(Status.OUT_OF_MEMORY,)).rows] == ["big"]
+    assert [row.spec.matrix.name for row in run(cases, retry=(Status.OK, Status.RUN_ERROR)).rows] == ["good", "bad"]
 
 
 @pytest.mark.full
@@ -114,7 +110,7 @@ def test_other_code_another_driver_or_protocol_is_measured_again(run, fakes, mon
     run(cases)
     assert len(run(cases, environment=fakes.environment(driver="580.1")).rows) == 1
     assert len(run(cases, environment=fakes.environment(driver="580.1")).rows) == 0
-    monkeypatch.setattr(resume, "implementation_version", lambda package: "edited")
+    monkeypatch.setattr(plan, "implementation_version", lambda package: "edited")
     assert len(run(cases).rows) == 1
 
 
@@ -127,7 +123,12 @@ def test_a_file_with_another_content_is_measured_again(run, fakes, tmp_path):
         path.write_bytes(content)
         os.utime(path, (1e9, 1e9))
     cases = [
-        replace(fakes.case(do=do), matrix=MatrixSpec(source="npz", name="mine.npz", folder=str(path.parent)))
+        fakes.case(do=do).model_copy(
+            update={
+                "matrix": MatrixRef(source="npz", name="mine.npz", folder=str(path.parent)),
+                "case_id": f"mine-{do}",
+            }
+        )
         for path in paths
         for do in ("ok", "build_error")
     ]
@@ -135,7 +136,7 @@ def test_a_file_with_another_content_is_measured_again(run, fakes, tmp_path):
     assert [len(run(cases[2:]).rows) for _ in range(3)] == [2, 1, 0]
     assert run(cases).skipped == 4
     paths[0].write_bytes(b"new")
-    assert [row.file_sha256 for row in run(cases).rows] == [hashlib.sha256(b"new").hexdigest()] * 2
+    assert [row.spec.matrix.file_sha256 for row in run(cases).rows] == [hashlib.sha256(b"new").hexdigest()] * 2
 
 
 def test_warm_samples_are_made_up_for(run, fakes):
@@ -144,23 +145,41 @@ def test_warm_samples_are_made_up_for(run, fakes):
     assert len(run([fakes.case()], warm=True).rows) == 0
 
 
-def test_a_run_with_another_baseline_says_what_stays_as_it_was(run, fakes, caplog):
-    cases = [replace(fakes.case(), baseline=name) for name in ("fake", "fake_gpu")]
-    environment = fakes.environment()
-    (key,) = resume.keys_of(cases[:1], environment)
-    tried = resume.Earlier(Status.OK, environment.packages, warm=False, baseline="fake")
-    for case, other in zip(cases, ("", "fake"), strict=True):
-        agenda = make_agenda([case], {}, environment, resume.History({key: tried}), Options())
-        assert [(item.action, item.other_baseline) for item in agenda.items] == [("skip", other)]
+@pytest.fixture
+def planned(fakes, monkeypatch, tmp_path):
+    """Plan one case of which an earlier run has a record."""
+
+    def planned(case, environment, options=None, baseline=None):
+        (known,) = plan.completed([case])
+        earlier = resume.Earlier(Status.OK, environment.packages, warm=False, baseline=baseline)
+        history = resume.History({known.key(environment): earlier})
+        monkeypatch.setattr(resume.History, "read", staticmethod(lambda folder: history))
+        return plan.make_plan(fakes.chosen([case]), environment, tmp_path, options or Options())
+
+    return planned
+
+
+def test_a_run_with_another_baseline_says_what_stays_as_it_was(planned, fakes, caplog):
+    for name, other in (("fake", ""), ("fake_gpu", "fake")):
+        made = planned(fakes.case().model_copy(update={"baseline": name}), fakes.environment(), baseline="fake")
+        assert [(item.action, item.other_baseline) for item in made.items] == [("skip", other)]
         caplog.clear()
-        runner._tell_of_other_baselines(agenda)
+        execute._tell_of_other_baselines(made)
         told = "1 cases are done and were measured beside fake, which is not their baseline now: --retry ok measures"
         assert (told in caplog.text) == bool(other)
 
 
+def test_no_case_begins_after_the_time_is_up_and_one_that_has_begun_ends(run, fakes):
+    assert run([fakes.case("a")], until=0.0).rows == ()
+    summary = run([fakes.case(f"m{at}", "slow") for at in range(30)], until=time.monotonic() + 1.5)
+    assert 0 < len(summary.rows) < 30
+    assert (len(summary.rows) + summary.left, summary.interrupted) == (30, False)
+    assert summary.statuses == {Status.OK: len(summary.rows)}
+
+
 def test_ctrl_c_at_the_last_record_is_not_lost(run, fakes):
-    class Stopping(runner.Watcher):
-        def recorded(self, item, row):
+    class Stopping(Watcher):
+        def recorded(self, row):
             signal.raise_signal(signal.SIGINT)
 
     summary = run([fakes.case()], watcher=Stopping())
@@ -170,17 +189,14 @@ def test_ctrl_c_at_the_last_record_is_not_lost(run, fakes):
 def test_another_flush_is_measured_beside_the_first(run, fakes):
     cases = [fakes.case(), fakes.case("lost", "segfault"), fakes.case(implementation="fake_gpu")]
     for flush in Flush:
-        assert [row.flush for row in run(cases, flush=flush).rows] == [flush] * 3
+        assert [row.spec.flush for row in run(cases, flush=flush).rows] == [flush] * 3
     assert [run(cases[::2], flush=flush).skipped for flush in Flush] == [2, 2]
 
 
 @pytest.mark.parametrize(("kind", "action"), [(DeviceKind.CPU, "run"), (DeviceKind.HOST_SIMT, "skip")])
-def test_where_times_mean_nothing_no_warm_sample_is_made_up_for(fakes, kind, action):
-    case = fakes.case()
+def test_where_times_mean_nothing_no_warm_sample_is_made_up_for(planned, fakes, kind, action):
     environment = fakes.environment(device=fakes.CPU.model_copy(update={"kind": kind}))
-    (key,) = resume.keys_of([case], environment)
-    history = resume.History({key: resume.Earlier(Status.OK, environment.packages, warm=False)})
-    (item,) = make_agenda([case], {}, environment, history, Options(warm=True)).items
+    (item,) = planned(fakes.case(), environment, Options(warm=True)).items
     assert item.action == action
 
 
@@ -220,7 +236,7 @@ def test_a_dead_device_stops_the_run_and_keeps_the_records(run, fakes, monkeypat
     with pytest.raises(DeviceError, match="the canary"):
         run([fakes.case("a"), fakes.case("b", "sticky_dead"), fakes.case("c")])
     rows = records(tmp_path / "r")
-    assert [row.matrix for row in rows] == ["a", "b"]
+    assert [row.spec.matrix.name for row in rows] == ["a", "b"]
     assert "poisoned the device" in rows[1].reason
     (tmp_path / "dead").unlink()
     assert run([fakes.case("a"), fakes.case("c")]).statuses == {Status.OK: 1}
@@ -236,14 +252,14 @@ def test_a_watcher_hears_everything_in_order(run, fakes):
     heard = []
 
     class Ear(Watcher):
-        def begun(self, agenda):
-            heard.append(("begun", len(agenda.items)))
+        def begun(self, plan):
+            heard.append(("begun", len(plan.items)))
 
         def entered(self, case, phase):
             heard.append((case.matrix.name, phase))
 
-        def recorded(self, item, row):
-            heard.append((row.matrix, row.status.value))
+        def recorded(self, row):
+            heard.append((row.spec.matrix.name, row.status.value))
 
     run([fakes.case("a"), fakes.case("b", implementation="fake_gpu")], watcher=Ear())
     phases = [("a", phase) for phase in ("starting", "loading", "building", "timing")]
@@ -266,10 +282,10 @@ def test_a_full_disk_is_an_error_and_loses_nothing(run, fakes, tmp_path):
     kept = path.read_bytes()
     assert kept.startswith(before)
     assert kept.endswith(b"\n")
-    names = [row.matrix for row in records(tmp_path / "r")]
+    names = [row.spec.matrix.name for row in records(tmp_path / "r")]
     assert names == ["before", "m0"]
     run([fakes.case("before")] + [fakes.case(f"m{n}") for n in range(4)])
-    assert [row.matrix for row in records(tmp_path / "r")] == ["before", "m0", "m1", "m2", "m3"]
+    assert [row.spec.matrix.name for row in records(tmp_path / "r")] == ["before", "m0", "m1", "m2", "m3"]
 
 
 def drive(folder: Path, cases: int) -> subprocess.Popen[bytes]:
@@ -320,7 +336,7 @@ def test_kill_minus_9_of_the_runner_loses_no_record_and_leaves_no_process(run, f
     summary = run([fakes.case(f"m{n}", "slow") for n in range(12)])
     assert (summary.skipped, len(summary.rows)) == (done, 12 - done)
     assert "cut off" in caplog.text
-    assert sorted(row.matrix for row in records(tmp_path / "r")) == sorted(f"m{n}" for n in range(12))
+    assert sorted(row.spec.matrix.name for row in records(tmp_path / "r")) == sorted(f"m{n}" for n in range(12))
     assert sum(count - 1 for count in measured().values()) <= 1
 
 
