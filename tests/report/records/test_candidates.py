@@ -41,7 +41,8 @@ def test_candidates_of_a_name_that_stands_for_two_patterns_belong_to_neither(rec
     """A file that was replaced has records of both patterns, and a candidate does not say which was searched."""
     rows = [records.measurement(samples_us=[1.0], matrix_hash=pattern * 64) for pattern in "ab"]
     place = write(rows)
-    about = {name: getattr(rows[0], name) for name in ("case_id", "implementation_version", "environment")}
+    about = {"case_id": rows[0].case_id, "implementation_version": rows[0].spec.implementation_version}
+    about["environment"] = rows[0].environment
     with RecordFile(place / "candidates.jsonl") as file:
         file.append(CandidateRow(**about, config={"a": 1}, samples_us=[2.0]))
     frame = load_records([place])
