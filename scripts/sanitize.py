@@ -33,14 +33,26 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.errors import UnsupportedError
+from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.kernels.plain import HostPlainPlan, PlainPlan, rounded, widened
+from spmark.impls.operator.choose import PLAIN
+from spmark.impls.operator.matrices import OwnedMatrix
+from spmark.impls.runtime.device import find
+from spmark.impls.runtime.target import open_target
+from spmark.impls.runtime.timing import Run, Stopwatch
+from spmark.impls.table import IMPLEMENTATIONS, create
+
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 _STATUSES = ("no plan", "clean", "not run", "failed", "findings")
 """From the best to the worst."""
-_FOUND, _DONE = 86, "plans were run and are right"
-"""Exit code of a tool with findings, and the last words of an inner process."""
+_DONE = "plans were run and are right"
+"""The last words of an inner process."""
 _SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)")
 _WIDTHS = (20, 32, 64)
 _PLAIN_DTYPES = ("float64", "bfloat16")
+_OPERATORS = ((Op.SPMM, False), (Op.SDDMM, False), (Op.SDDMM, True))
 _SEED = 7
 
 
@@ -71,36 +83,21 @@ def tiny_matrices() -> list[Any]:
 
 def tiny_problems() -> list[Any]:
     """Make problems of every operator and `DType`, with J that tiles divide and do not divide."""
-    from spmark.impls.core.problem import DType, Problem
-
-    kinds = product(tiny_matrices(), _WIDTHS, DType, _operators())
+    kinds = product(tiny_matrices(), _WIDTHS, DType, _OPERATORS)
     return [Problem(op, matrix, width, dtype, scaled) for matrix, width, dtype, (op, scaled) in kinds]
 
 
 def plain_problems() -> list[Any]:
     """Make the same problems of float64 and bfloat16."""
-    from spmark.impls.operator.matrices import OwnedMatrix
-
-    kinds = product(tiny_matrices(), _WIDTHS, _PLAIN_DTYPES, _operators())
+    kinds = product(tiny_matrices(), _WIDTHS, _PLAIN_DTYPES, _OPERATORS)
     return [OwnedMatrix.of(matrix, dtype).problem(op, width, scaled) for matrix, width, dtype, (op, scaled) in kinds]
-
-
-def _operators() -> list[tuple[Any, bool]]:
-    from spmark.impls.core.problem import Op
-
-    return [(Op.SPMM, False), (Op.SDDMM, False), (Op.SDDMM, True)]
 
 
 def run_inside(name: str, part: int, parts: int) -> int:
     """Build and check one implementation's plans of every ``parts``-th problem; give their number."""
     import cupy
 
-    from spmark.impls.core.errors import UnsupportedError
-    from spmark.impls.operator.choose import PLAIN
     from spmark.impls.runtime import cudatiming
-    from spmark.impls.runtime.device import find
-    from spmark.impls.runtime.timing import Run, Stopwatch
-    from spmark.impls.table import create
 
     class Once(Stopwatch):
         """A stopwatch without a gate: each run is made once, and all get the same time."""
@@ -146,9 +143,6 @@ def run_plain(device: Any, part: int, parts: int) -> int:
     AssertionError
         A result differs by more than rounding explains.
     """
-    from spmark.impls.kernels.plain import HostPlainPlan, PlainPlan, rounded, widened
-    from spmark.impls.runtime.target import open_target
-
     target, random, problems = open_target(device), np.random.default_rng(_SEED), plain_problems()[part::parts]
     for problem in problems:
         drawn = [random.uniform(0.5, 1, shape) for shape in problem.operand_shapes]
@@ -169,11 +163,14 @@ def run_plain(device: Any, part: int, parts: int) -> int:
 def sanitize(tool: str, name: str, limit_s: int, part: int = 0, parts: int = 1) -> Outcome:
     """Run one implementation under one tool, on every ``parts``-th problem."""
     sanitizer = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
-    command = [sanitizer, "--tool", tool, "--error-exitcode", str(_FOUND), "--print-limit", "3"]
-    command += [sys.executable, str(Path(__file__)), "--inside", name]
-    command += ["--part", str(part), "--parts", str(parts)]
+    inside = [sys.executable, __file__, "--inside", name, "--part", str(part), "--parts", str(parts)]
+    gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpus[part % len(gpus)]} if gpus[0] else None
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False, env=_on_gpu(part))
+        done = subprocess.run(
+            [sanitizer, "--tool", tool, "--error-exitcode", "86", "--print-limit", "3", *inside],
+            capture_output=True, text=True, timeout=limit_s, check=False, env=environment,
+        )  # fmt: skip
     except subprocess.TimeoutExpired:
         return Outcome(tool, name, "not run", 0, 0, f"it did not end within {limit_s} s")
     except OSError as error:
@@ -191,12 +188,6 @@ def sanitize(tool: str, name: str, limit_s: int, part: int = 0, parts: int = 1) 
     return Outcome(tool, name, "findings" if findings else "clean", findings, plans, said)
 
 
-def _on_gpu(part: int) -> dict[str, str]:
-    """Give the environment of a part: one of the GPUs that ``CUDA_VISIBLE_DEVICES`` names, or as it is."""
-    gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    return {**os.environ, "CUDA_VISIBLE_DEVICES": gpus[part % len(gpus)]} if gpus[0] else dict(os.environ)
-
-
 def joined(outcomes: Sequence[Outcome]) -> Outcome:
     """Make one outcome of the parts of a tool and an implementation: the worst status, all findings and all plans."""
     worst = max(outcomes, key=lambda outcome: _STATUSES.index(outcome.status))
@@ -206,10 +197,6 @@ def joined(outcomes: Sequence[Outcome]) -> Outcome:
 
 def names_for_gpus() -> list[str]:
     """List the implementations for GPUs, and the plain kernels."""
-    from spmark.impls.core.devicespec import DeviceKind
-    from spmark.impls.operator.choose import PLAIN
-    from spmark.impls.table import IMPLEMENTATIONS, create
-
     return [*(name for name in IMPLEMENTATIONS if DeviceKind.CUDA in create(name).devices), PLAIN]
 
 
