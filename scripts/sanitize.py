@@ -17,13 +17,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import UnsupportedError
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.kernels.plain import HostPlainPlan, PlainPlan, rounded, widened
@@ -51,7 +51,6 @@ _DONE = "plans were run and are right"
 """The last words of an inner process."""
 _SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)")
 _WIDTHS = (20, 32, 64)
-_PLAIN_DTYPES = ("float64", "bfloat16")
 _OPERATORS = ((Op.SPMM, False), (Op.SDDMM, False), (Op.SDDMM, True))
 _SEED = 7
 
@@ -81,16 +80,13 @@ def tiny_matrices() -> list[Any]:
     return [sparse.csr_array(pattern * random.uniform(0.5, 1, pattern.shape)) for pattern in (uneven, blocked)]
 
 
-def tiny_problems() -> list[Any]:
-    """Make problems of every operator and `DType`, with J that tiles divide and do not divide."""
-    kinds = product(tiny_matrices(), _WIDTHS, DType, _OPERATORS)
-    return [Problem(op, matrix, width, dtype, scaled) for matrix, width, dtype, (op, scaled) in kinds]
-
-
-def plain_problems() -> list[Any]:
-    """Make the same problems of float64 and bfloat16."""
-    kinds = product(tiny_matrices(), _WIDTHS, _PLAIN_DTYPES, _OPERATORS)
-    return [OwnedMatrix.of(matrix, dtype).problem(op, width, scaled) for matrix, width, dtype, (op, scaled) in kinds]
+def tiny_problems(name: str) -> list[Any]:
+    """Make problems of every operator and type of an implementation, with J that tiles divide and do not divide."""
+    if name == PLAIN:
+        kinds = product(tiny_matrices(), _WIDTHS, ("float64", "bfloat16"), _OPERATORS)
+        return [OwnedMatrix.of(matrix, dtype).problem(op, J, scaled) for matrix, J, dtype, (op, scaled) in kinds]
+    every = product(tiny_matrices(), _WIDTHS, DType, _OPERATORS)
+    return [Problem(op, matrix, width, dtype, scaled) for matrix, width, dtype, (op, scaled) in every]
 
 
 def run_inside(name: str, part: int, parts: int) -> int:
@@ -119,31 +115,27 @@ def run_inside(name: str, part: int, parts: int) -> int:
 
     cupy.cuda.set_allocator(None)
     cupy.cuda.set_pinned_memory_allocator(None)
-    device, plans = find("cuda"), 0
+    device, plans, problems = find("cuda"), 0, tiny_problems(name)[part::parts]
     if name == PLAIN:
-        return run_plain(device, part, parts)
-    for problem in tiny_problems()[part::parts]:
+        return check_plain(device, problems)
+    for problem in problems:
         implementation = create(name)
-        if problem.op not in implementation.ops or implementation.unsupported(problem, device) is not None:
-            continue
-        try:
-            plan = implementation.build(problem, device)
-        except UnsupportedError:
-            continue
-        PlanTimer(problem, device, _SEED).check(plan)
-        plans += 1
+        with suppress(UnsupportedError):
+            if problem.op in implementation.ops and implementation.unsupported(problem, device) is None:
+                PlanTimer(problem, device, _SEED).check(implementation.build(problem, device))
+                plans += 1
     return plans
 
 
-def run_plain(device: Any, part: int, parts: int) -> int:
-    """Run the plain kernels on every ``parts``-th problem and hold them against the host's loops; give their number.
+def check_plain(device: DeviceSpec, problems: Sequence[Any]) -> int:
+    """Run the plain kernels and hold them against the host's loops; give the number of problems.
 
     Raises
     ------
     AssertionError
         A result differs by more than rounding explains.
     """
-    target, random, problems = open_target(device), np.random.default_rng(_SEED), plain_problems()[part::parts]
+    target, random = open_target(device), np.random.default_rng(_SEED)
     for problem in problems:
         drawn = [random.uniform(0.5, 1, shape) for shape in problem.operand_shapes]
         narrow = problem.dtype == np.uint16
@@ -216,21 +208,17 @@ def main() -> None:
         sys.stdout.write(f"{run_inside(args.inside, args.part, args.parts)} {_DONE}\n")
         return
 
-    names = args.only or names_for_gpus()
-    sys.stdout.write(f"{platform.platform()}\n")
     with ThreadPoolExecutor(args.jobs) as threads:
-        pairs = [(tool, name) for name in names for tool in args.tools]
+        pairs = [(tool, name) for name in args.only or names_for_gpus() for tool in args.tools]
         jobs = [(*pair, args.limit_s, part, args.parts) for pair in pairs for part in range(args.parts)]
         parts = list(threads.map(lambda job: sanitize(*job), jobs))
     outcomes = [joined(parts[first : first + args.parts]) for first in range(0, len(parts), args.parts)]
-    for outcome in outcomes:
-        count = outcome.findings if outcome.status == "findings" else ""
-        sys.stdout.write(
-            f"{outcome.implementation:22} {outcome.tool:10} {outcome.status} {count} {outcome.plans} plans\n"
-        )
+    for one in outcomes:
+        said = f"{one.status} {one.findings or ''}"
+        sys.stdout.write(f"{one.implementation:22} {one.tool:10} {said} {one.plans} plans\n")
     if args.out:
-        args.out.write_text("".join(json.dumps(asdict(outcome)) + "\n" for outcome in outcomes), encoding="utf-8")
-    sys.exit(any(outcome.status in {"findings", "failed"} for outcome in outcomes))
+        args.out.write_text("".join(json.dumps(asdict(one)) + "\n" for one in outcomes), encoding="utf-8")
+    sys.exit(any(one.status in {"findings", "failed"} for one in outcomes))
 
 
 if __name__ == "__main__":
