@@ -11,7 +11,7 @@ import ast
 import inspect
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -22,7 +22,7 @@ from pydantic import BaseModel
 
 from spmark.datasets.sweep.model import ImplementationSpec, MatrixSpec, Sweep
 from spmark.datasets.sweep.reading import packaged_sweeps
-from spmark.impls.core.record import CandidateRow, Environment, Measurement, ProblemFacts, SearchFacts
+from spmark.impls.core.record import CandidateRow, Environment, Measurement
 from spmark.impls.table import IMPLEMENTATIONS, create
 from spmark.suite.cli.main import app
 from spmark.suite.plan.papers import ALL, read_papers
@@ -106,12 +106,20 @@ def records() -> str:
     ]
     titles = {
         Measurement: "A line of `records.jsonl`",
-        ProblemFacts: "`problem`",
-        SearchFacts: "`search`",
+        **{model: f"`{key}` in a line of `records.jsonl`" for key, model in _parts_of(Measurement)},
         Environment: "`environment` in a line of `environments.jsonl`",
         CandidateRow: "A line of `candidates.jsonl`",
     }
     return "\n".join([*parts, *(_model(model, title) for model, title in titles.items())])
+
+
+def _parts_of(model: type[BaseModel], above: str = "") -> Iterator[tuple[str, type[BaseModel]]]:
+    """Give the models that are fields of a model, each with its key, and the fields of these."""
+    for name, field in model.model_fields.items():
+        for kind in (field.annotation, *get_args(field.annotation)):
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                yield f"{above}{name}", kind
+                yield from _parts_of(kind, f"{above}{name}.")
 
 
 def implementations() -> str:
@@ -276,7 +284,7 @@ def _value(field: Any) -> str:
     if field.is_required():
         return "required"
     default = field.get_default(call_default_factory=False)
-    if default in (None, "", (), [], {}):
+    if field.default_factory or default in (None, "", (), [], {}):
         return ""
     return f"`{', '.join(map(str, default)) if isinstance(default, tuple) else default}`"
 
