@@ -50,16 +50,7 @@ from spmark.impls.core.errors import RecordError
 from spmark.impls.core.recordfile import row_files
 from spmark.impls.core.unpack import ARCHIVES, unpacked
 from spmark.impls.table import IMPLEMENTATIONS, package
-from spmark.report.asset import (
-    CANDIDATES,
-    FILES,
-    MANIFEST,
-    CandidateAsset,
-    PublishedFile,
-    absence,
-    absent_candidates,
-    read_asset,
-)
+from spmark.report import asset
 from spmark.report.records import load_records
 
 _PACKED = {"records.jsonl": ".bz2", "candidates.jsonl": ".xz", "transfers.jsonl": ".xz"}
@@ -188,7 +179,7 @@ def run_tasks(
                     process.terminate()
                     process.wait()
                     told = "stopped at the limit"
-            say(f"GPU {gpu}: {task.sweep} {', '.join(task.matrices)}: {time.monotonic() - begun:.0f} s, {told}")
+            typer.echo(f"GPU {gpu}: {task.sweep} {', '.join(task.matrices)}: {time.monotonic() - begun:.0f} s, {told}")
         return done
 
     with ThreadPoolExecutor(len(crew)) as pool:
@@ -220,7 +211,7 @@ def collect(
     else:
         tasks = every_matrix(sweeps, together)
     left = run_tasks(tasks, crew, out, only, limit_s)
-    say(f"{left} tasks are left")
+    typer.echo(f"{left} tasks are left")
     raise typer.Exit(int(left > 0))
 
 
@@ -238,13 +229,13 @@ def join(shards: list[Path], into: Annotated[Path, typer.Option()]) -> None:
             parts.setdefault(into / sweep, []).append(file.parent)
     for target, folders in parts.items():
         standing = [standing_file(target, name) for name in _FILES]
-        if any(standing) and any((folder / CANDIDATES).exists() for folder in folders):
-            if absent := absent_candidates(target):
-                raise SystemExit(absence(absent))
+        if any(standing) and any((folder / asset.CANDIDATES).exists() for folder in folders):
+            if absent := asset.absent_candidates(target):
+                raise SystemExit(asset.absence(absent))
     for target, folders in parts.items():
         counts = {name.removesuffix(".jsonl"): join_file(target, folders, name) for name in _FILES}
         told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-        say(f"{target}: {told} of {len(folders)} shards")
+        typer.echo(f"{target}: {told} of {len(folders)} shards")
 
 
 def standing_file(target: Path, name: str) -> Path | None:
@@ -319,17 +310,17 @@ def pack(
 
     It fails where there are no candidates, or files that the manifest names are not here.
     """
-    manifest = reference / MANIFEST
-    before = read_asset(manifest) if manifest.exists() else None
+    manifest = reference / asset.MANIFEST
+    before = asset.read_asset(manifest) if manifest.exists() else None
     contents = {
         path.relative_to(reference).as_posix(): path.read_bytes()
-        for path in sorted(reference.rglob(f"{CANDIDATES}.*")) if path.name in FILES
+        for path in sorted(reference.rglob(f"{asset.CANDIDATES}.*")) if path.name in asset.FILES
     }  # fmt: skip
     absent = [one.path for one in before.files if one.path not in contents] if before else []
     if absent or not contents:
         raise SystemExit(
-            f"{reference}: expected {', '.join(absent) or CANDIDATES}, found none: run `spmark fetch candidates`, or "
-            f"take what is published no longer out of {MANIFEST}"
+            f"{reference}: expected {', '.join(absent) or asset.CANDIDATES}, found none: run `{asset.FETCH}`, or take "
+            f"what is published no longer out of {asset.MANIFEST}"
         )
     archive = tar(contents)
     digest = hashlib.sha256(archive).hexdigest()
@@ -338,22 +329,22 @@ def pack(
     if before and (before.sha256, before.tag) == (digest, tag):
         address = address or before.url
     tried = [before.commit, "HEAD"] if before and before.commit else ["HEAD"]
-    asset = CandidateAsset(
+    told = asset.CandidateAsset(
         tag=tag, archive=name, url=address, bytes=len(archive), sha256=digest,
         commit=next((commit for one in tried if (commit := commit_with(reference, list(contents), one))), None),
         files=tuple(
-            PublishedFile(path=path, bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
+            asset.PublishedFile(path=path, bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
             for path, data in sorted(contents.items())
         ),
     )  # fmt: skip
     out.mkdir(parents=True, exist_ok=True)
     (out / name).write_bytes(archive)
-    manifest.write_text(json.dumps(asset.model_dump(), indent=1) + "\n", encoding="utf-8")
-    say(f"{out / name}: {len(asset.files)} files, {asset.bytes:,} bytes, for the release {asset.tag}")
-    if asset.url is None:
-        say("no address: --url names the repository on the web")
-        if asset.commit is None:
-            say("no commit holds these files: without a network, nobody gets them out of git")
+    manifest.write_text(json.dumps(told.model_dump(), indent=1) + "\n", encoding="utf-8")
+    typer.echo(f"{out / name}: {len(contents)} files, {len(archive):,} bytes, for the release {tag}")
+    if address is None:
+        typer.echo("no address: --url names the repository on the web")
+        if told.commit is None:
+            typer.echo("no commit holds these files: without a network, nobody gets them out of git")
 
 
 def tar(contents: dict[str, bytes]) -> bytes:
@@ -378,12 +369,6 @@ def commit_with(reference: Path, paths: Sequence[str], name: str) -> str | None:
     here = git("hash-object", "--no-filters", *paths)
     same = bool(here) and [blobs.get(path) for path in paths] == here
     return git("rev-parse", f"{name}^{{commit}}")[0] if same else None
-
-
-def say(line: str) -> None:
-    """Print a line at once."""
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":
