@@ -8,12 +8,10 @@ runs what a changed file can reach, the nearest first, until their recorded seco
 from __future__ import annotations
 
 import argparse
-import ast
 import re
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -21,6 +19,7 @@ SECONDS = ROOT / "tests/seconds.tsv"
 BUDGET_S = 30.0
 """CPU seconds of tests that are chosen by the change: about a quarter of a minute on two cores."""
 FOLDERS = ("datasets/", "impls/", "report/", "suite/", "tests/", "spmark/")
+IMPORTED = re.compile(r"from ([\w.]+) import (\([^)]+|[^\n]+)")
 CODE = (".cu", ".cuh", ".cpp", ".hpp", ".h")
 
 
@@ -30,35 +29,32 @@ def git(*words: str) -> list[str]:
 
 
 class Graph:
-    """Which tracked files use which: imports, and names of files in the text of Python and in includes."""
+    """Which tracked files use which: modules and files that the text of Python and CUDA names."""
 
     def __init__(self) -> None:
         names = git("ls-files", "--cached", "--others", "--exclude-standard")
         self.files = {name for name in names if name.startswith(FOLDERS)}
-        self.users: dict[str, set[str]] = defaultdict(set)
         named: dict[str, set[str]] = defaultdict(set)
         for name in self.files:
             if name.endswith((".py", *CODE)):
                 text = (ROOT / name).read_text(encoding="utf-8")
-                if name.endswith(".py"):
-                    tree = ast.parse(text)
-                    for module in _imports(tree):
-                        self.users[self._file(module, name)].add(name)
-                    text = " ".join(_texts(tree))
-                for word in re.findall(r"[\w.-]+", text):
+                words = set(re.findall(r"[\w.-]+", text))
+                for above, parts in IMPORTED.findall(text):
+                    words |= {above.rpartition(".")[2], *(f"{above}.{part}" for part in re.findall(r"\w+", parts))}
+                for word in words:
                     named[word].add(name)
-        for name in self.files:
-            base = name.rpartition("/")[2]
-            if not base.endswith(".py"):  # sweeps and claims go by their names
-                by_name = named[base.removesuffix(".yaml")] if base.endswith(".yaml") else set()
-                self.users[name] |= named[base] | by_name or self._package(name)
+        self.users: dict[str, set[str]] = {name: self._users(name, named) for name in self.files}
 
-    def _file(self, module: str, user: str) -> str:
-        """Give the file of a dotted name that a file imports; empty where it lies outside of the tree."""
-        path = module.removeprefix("spmark.").replace(".", "/")
-        folders = ("",) if module.startswith("spmark") else (f"{user.rpartition('/')[0]}/", "tests/")
-        found = (f"{folder}{path}{end}" for folder in folders for end in (".py", "/__init__.py"))
-        return next((file for file in found if file in self.files), "")
+    def _users(self, name: str, named: dict[str, set[str]]) -> set[str]:
+        base = name.rpartition("/")[2]
+        if name.startswith("tests/") and base.endswith(".py"):
+            return {user for user in named[base.removesuffix(".py")] if user.startswith("tests/")}
+        if base.endswith(".py"):
+            module = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+            return named[module if name.startswith("spmark/") else f"spmark.{module}"]
+        # Sweeps and claims go by their names.
+        by_name = named[base.removesuffix(".yaml")] if base.endswith(".yaml") else set()
+        return named[base] | by_name or self._package(name)
 
     def _package(self, name: str) -> set[str]:
         """Give all modules of the package that a file lies in: nothing says which of them reads it."""
@@ -78,24 +74,6 @@ class Graph:
         folder, _, base = name.rpartition("/")
         below = base == "conftest.py"
         return {one for one in self.files if one.startswith(f"{folder}/")} if below else self.users[name]
-
-
-def _texts(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.value
-
-
-def _imports(tree: ast.Module) -> Iterator[str]:
-    """Give the dotted names that a module may import, inside of functions and by tables of names, too."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield from (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
-    for text in _texts(tree):
-        if found := re.fullmatch(r"(spmark(?:\.\w+)+)(?::\w+)?", text):
-            yield found[1]
 
 
 def chosen(steps: dict[str, int]) -> tuple[list[str], int]:
