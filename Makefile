@@ -91,8 +91,9 @@ test-rest: .venv/.dev-$(EXTRA) ## run what test leaves out: whole tables, every 
 fuzz: .venv/.dev-$(EXTRA) ## run each reader of files on mutated inputs for a minute, before a release
 	@$(BIN)/python tests/fuzz --seconds 60
 
-lint: .venv/.dev-$(EXTRA) ## check style and spelling: ruff, ruff format, codespell, clang-format, hadolint, shellcheck
+lint: .venv/.dev-$(EXTRA) ## check style, imports and spelling: ruff, import-linter, codespell, clang-format, hadolint, shellcheck
 	@$(BIN)/ruff check .
+	@$(BIN)/lint-imports --no-logo --no-cache
 	@$(BIN)/codespell *.md docs impls report suite datasets scripts examples
 	@$(BIN)/ruff format --check .
 	@$(BIN)/hadolint Dockerfile

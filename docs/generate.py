@@ -2,7 +2,7 @@
 
 Notes link published figures where the repository has them, and the site has copies of these figures. What can be read
 from the program is never written twice: commands and their options, keys of sweeps, fields of records, implementations
-with their tunables, sweeps, examples.
+with their tunables, sweeps, the command of each figure of a paper, examples.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import ast
 import inspect
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -22,13 +22,16 @@ from pydantic import BaseModel
 
 from spmark.datasets.sweep.model import ImplementationSpec, MatrixSpec, Sweep
 from spmark.datasets.sweep.reading import packaged_sweeps
-from spmark.impls.core.record import CandidateRow, Environment, Measurement, ProblemFacts, SearchFacts
+from spmark.impls.core.record import CandidateRow, Environment, Measurement
 from spmark.impls.table import IMPLEMENTATIONS, create
 from spmark.suite.cli.main import app
+from spmark.suite.plan.papers import ALL, read_papers
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 FIGURES = "report/reference/h200"
+NUMBERED = re.compile(r"(Figure|Table|Section)s? ((?:[0-9.]+(?:, | and )?)+)")
+"""Where a sweep says what it reproduces: ``Figures 7 and 8``, ``Table 2``."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -39,6 +42,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "reference/records.md": records(),
         "reference/implementations.md": implementations(),
         "reference/sweeps.md": sweeps(),
+        "reference/figures.md": figures(),
         "howto/examples.md": examples(),
     }
     for path, text in pages.items():
@@ -102,12 +106,20 @@ def records() -> str:
     ]
     titles = {
         Measurement: "A line of `records.jsonl`",
-        ProblemFacts: "`problem`",
-        SearchFacts: "`search`",
+        **{model: f"`{key}` in a line of `records.jsonl`" for key, model in _parts_of(Measurement)},
         Environment: "`environment` in a line of `environments.jsonl`",
         CandidateRow: "A line of `candidates.jsonl`",
     }
     return "\n".join([*parts, *(_model(model, title) for model, title in titles.items())])
+
+
+def _parts_of(model: type[BaseModel], above: str = "") -> Iterator[tuple[str, type[BaseModel]]]:
+    """Give the models that are fields of a model, each with its key, and the fields of these."""
+    for name, field in model.model_fields.items():
+        for kind in (field.annotation, *get_args(field.annotation)):
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                yield f"{above}{name}", kind
+                yield from _parts_of(kind, f"{above}{name}.")
 
 
 def implementations() -> str:
@@ -134,9 +146,47 @@ def sweeps() -> str:
     for name in sorted(packaged_sweeps()):
         sweep = Sweep.load(name)
         dtypes = ", ".join(str(dtype) for dtype in sweep.dtypes)
-        rows.append([f"`{name}`", sweep.title, ", ".join(sweep.ops), str(len(sweep.matrices)), dtypes])
-    head = ("name", "what", "operators", "matrices", "dtypes")
-    return "# Sweeps\n\n`spmark run NAME` runs one of these.\n\n" + table(head, rows)
+        matrices = str(len(sweep.matrices))
+        rows.append([f"`{name}`", sweep.title, sweep.paper, sweep.figure, ", ".join(sweep.ops), matrices, dtypes])
+    head = ("name", "what", "paper", "figure", "operators", "matrices", "dtypes")
+    text = "`spmark run NAME` runs one of these. [Figures of the papers](figures.md) has them by paper and figure."
+    return f"# Sweeps\n\n{text}\n\n" + table(head, rows)
+
+
+def figures() -> str:
+    """Write, paper by paper, which command measures what a figure or a table shows."""
+    parts = [
+        "# Figures of the papers\n",
+        "`spmark reproduce PAPER` runs all sweeps of a paper within a budget of time, the most important cases first. "
+        "This page is for one figure. The command measures what the figure shows and leaves records in `results/NAME`; "
+        "`spmark report results/NAME --paper PAPER` draws the figure beside the numbers that the paper printed.\n",
+        f"The last column says of which sweeps a checkout has our records of an H200: `spmark report {FIGURES}/NAME "
+        "--paper PAPER` draws these without a GPU.\n",
+    ]
+    packaged = {name: Sweep.load(name) for name in packaged_sweeps()}
+    for paper in read_papers(ALL):
+        steps = {step.sweep for step in paper.steps}
+        named = re.compile(paper.name.replace("_", "."), re.IGNORECASE)
+        rows = []
+        for name, sweep in packaged.items():
+            ours = named.search(sweep.paper) is not None
+            if ours or name in steps:
+                records = "yes" if (ROOT / FIGURES / name).is_dir() else ""
+                shown = numbered(sweep.figure) if ours else []
+                rows += [[one, sweep.title, f"`spmark run {name}`", records] for one in shown or ["no single figure"]]
+        rows.sort(key=lambda row: _natural(row[0]))
+        if paper.study:
+            moved = f"cost models that move from {paper.study.source} to {', '.join(paper.study.targets)}"
+            rows.append(["several", moved, f"`spmark reproduce {paper.name}`", ""])
+        parts.append(f"## {paper.title}\n\n{paper.citation}. PAPER is `{paper.name}`.\n")
+        parts.append(table(("figure", "what is measured", "command", "H200"), rows))
+    return "\n".join(parts)
+
+
+def numbered(figure: str) -> list[str]:
+    """Give each figure, table and section that a sweep says it reproduces."""
+    found = NUMBERED.findall(figure)
+    return [f"{kind} {number}" for kind, numbers in found for number in re.findall(r"[0-9]+(?:\.[0-9]+)?", numbers)]
 
 
 def examples() -> str:
@@ -168,6 +218,13 @@ def _notebook(file: Path) -> str:
         else:
             parts.append(re.sub(r"^#(#+ )", r"##\1", re.sub(r"^# (.*)", r"\1.", text)) + "\n")
     return "\n".join(parts)
+
+
+def _natural(figure: str) -> tuple[int, float]:
+    """Give what sorts figures before tables and sections, and Figure 9 before Figure 10."""
+    kind, _, number = figure.partition(" ")
+    kinds = ("Figure", "Table", "Section")
+    return (kinds.index(kind), float(number)) if kind in kinds else (len(kinds), 0)
 
 
 def _anchor(heading: str) -> str:
@@ -227,7 +284,7 @@ def _value(field: Any) -> str:
     if field.is_required():
         return "required"
     default = field.get_default(call_default_factory=False)
-    if default in (None, "", (), [], {}):
+    if field.default_factory or default in (None, "", (), [], {}):
         return ""
     return f"`{', '.join(map(str, default)) if isinstance(default, tuple) else default}`"
 

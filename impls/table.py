@@ -6,7 +6,6 @@ person names (``./mine.py:MyKernel``) are looked up in `spmark.impls.outside`.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from importlib import import_module
@@ -127,8 +126,6 @@ PLATFORMS: Mapping[str, str] = {
     "spade_sim": "spmark.impls.spade_sim.platform:SpadePlatform",
 }
 """What configs are collected on (`spmark.impls.tuning.platform.Platform`); imported on use."""
-RENAMED_TUNABLES: Mapping[str, Mapping[str, str]] = {}
-"""Today's name of renamed tunables by the old one, for each implementation: a recorded config can be built for ever."""
 
 
 def implementation_names() -> list[str]:
@@ -190,7 +187,7 @@ def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation
     if config is not None and not isinstance(config, Mapping):
         raise SweepError(f"implementation {name}: expected tunables as a mapping, found {config!r}")
     known = {f.name: f for f in fields(kind)}
-    config = _current(name, config or {})
+    config = config or {}
     switches = {key: value for key, value in config.items() if key in SWITCHES}
     tunables = {key: value for key, value in config.items() if key not in SWITCHES}
     unknown = sorted(map(str, set(tunables) - set(known)))
@@ -238,14 +235,6 @@ def _found(name: str) -> Outside | str:
         if name in IMPLEMENTATIONS:
             return IMPLEMENTATIONS[name]
     raise SweepError(none_of("an implementation", name, implementation_names()))
-
-
-def _current(name: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Replace old names of tunables by today's."""
-    renamed = RENAMED_TUNABLES.get(name, {})
-    for old in renamed.keys() & config.keys():
-        warnings.warn(f"{name}: the tunable {old} is called {renamed[old]}", DeprecationWarning, stacklevel=3)
-    return {renamed.get(key, key): value for key, value in config.items()}
 
 
 def cost_models(name: str) -> Mapping[str, str]:

@@ -22,7 +22,6 @@ bytes. Files that the manifest names and that are not here have to be fetched fi
 
 from __future__ import annotations
 
-import argparse
 import bz2
 import gzip
 import hashlib
@@ -39,28 +38,34 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from threading import Lock
+from typing import Annotated
 
-_COMPRESSED = ("records.jsonl", "candidates.jsonl")
-_PLAIN = ("environments.jsonl", "runs.jsonl")
-_FACTS = "transfers.jsonl"
-"""Facts of `spmark study`."""
+import pandas as pd
+import typer
+
+from spmark.datasets.sweep.model import Sweep, expand
+from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.digest import implementation_version
+from spmark.impls.core.errors import RecordError
+from spmark.impls.core.recordfile import row_files
+from spmark.impls.core.unpack import ARCHIVES, unpacked
+from spmark.impls.table import IMPLEMENTATIONS, package
+from spmark.report import asset
+from spmark.report.records import load_records
+
+_PACKED = {"records.jsonl": ".bz2", "candidates.jsonl": ".xz", "transfers.jsonl": ".xz"}
+"""How a new archive is packed (`spmark.impls.core.unpack` says why); other files of a shard stay as they are."""
+_FILES = (*_PACKED, "environments.jsonl", "runs.jsonl")
 _PACKERS: dict[str, Callable[[bytes], bytes]] = {
     ".bz2": bz2.compress,
     ".gz": partial(gzip.compress, compresslevel=9, mtime=0),
     ".xz": partial(lzma.compress, preset=9 | lzma.PRESET_EXTREME),
 }
-_NEW = {"records.jsonl": ".bz2", "candidates.jsonl": ".xz", _FACTS: ".xz"}
-"""How a new archive is packed (`spmark.impls.core.unpack` says why)."""
 _GRACE_S = 20
 """Seconds that a worker may go on after the limit, before its run is stopped; finished cases keep their records."""
-_RUN = """
-import os, sys
-os.sched_setaffinity(0, map(int, sys.argv.pop(1).split(",")))
-from spmark.suite.cli.main import main
-main()
-"""
+_PROGRAM = (sys.executable, "-m", "spmark")
+
+app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
 
 @dataclass(frozen=True)
@@ -74,128 +79,191 @@ class Task:
     only: tuple[str, ...] = ()
     """Filters of cases beside the matrices, as spmark run has them."""
 
-    def __str__(self) -> str:
-        """Name sweep and matrices."""
-        return f"{self.sweep} {', '.join(self.matrices)}"
-
     def folder(self, out: Path) -> Path:
         """Give the folder of the task's records."""
         return out / f"{self.sweep}-{self.place:03d}"
 
-    def command(self, out: Path, only: Sequence[str]) -> list[str]:
+    def command(self, out: Path, only: Sequence[str] = ()) -> list[str]:
         """Give the options of spmark that measure the cases without records."""
-        matrices = ",".join(self.matrices)
-        chosen = [word for which in (f"matrix={matrices}", *self.only, *only) for word in ("--only", which)]
+        filters = (f"matrix={','.join(self.matrices)}", *self.only, *only)
+        chosen = [word for one in filters for word in ("--only", one)]
         return ["run", self.sweep, "--device", "cuda", *chosen, "--out", str(self.folder(out))]
 
 
-@dataclass(frozen=True)
-class Worker:
-    """One GPU with cores of its own."""
-
-    gpu: str
-    cores: frozenset[int]
-
-    def run(self, command: Sequence[str], log: Path, limit_s: float) -> int | None:
-        """Run spmark on the worker's GPU and cores; gives its exit code, or None where the limit ended it."""
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as file:
-            process = subprocess.Popen(
-                [sys.executable, "-c", _RUN, ",".join(map(str, sorted(self.cores))), *command],
-                stdout=file,
-                stderr=file,
-                env={**os.environ, "CUDA_VISIBLE_DEVICES": self.gpu},
-            )
-            try:
-                return process.wait(limit_s)
-            except subprocess.TimeoutExpired:
-                process.terminate()
-                process.wait()
-                return None
+def every_matrix(sweeps: Sequence[str], together: int = 1) -> list[Task]:
+    """Make tasks of all matrices of the sweeps, ``together`` of them a task."""
+    tasks = []
+    for sweep in sweeps:
+        names = [spec.name for spec in Sweep.load(sweep).matrices]
+        for place in range(0, len(names), together):
+            tasks.append(Task(sweep, tuple(dict.fromkeys(names[place : place + together])), place))
+    return tasks
 
 
-def workers(gpus: Sequence[str], cores: Iterable[int], each: int = 1) -> list[Worker]:
+def missing(sweeps: Sequence[str], records: pd.DataFrame, together: int = 1, *, same_code: bool = False) -> list[Task]:
+    """Make tasks of the cases that no records answer, those of matrices with least non-zeros first.
+
+    A case of several sweeps is measured for the first of them alone. Matrices without any record come first. With
+    ``same_code``, records of other code answer nothing. ``records`` is a frame of `spmark.report.records.load_records`.
+    """
+    # What does not build, such as a format that pads beyond its bound, would not build again: the record says why.
+    answers = records[records["status"].isin(("ok", "unsupported", "build_error"))]
+    if same_code:
+        versions = {name: implementation_version(package(name)) for name in IMPLEMENTATIONS}
+        answers = answers[answers["implementation"].map(versions) == answers["implementation_version"]]
+    sizes = records.groupby("matrix")["nnz"].max()
+    cases = pd.DataFrame(
+        {
+            "sweep": sweep, "case_id": case.case_id, "matrix": case.matrix.name, "source": case.matrix.source,
+            "op": str(case.op), "scaled": str(case.scaled).lower(), "width": case.width, "dtype": str(case.dtype),
+            "label": case.label, "size": sizes.get(case.matrix.id, 0),
+        }
+        for sweep in sweeps for case in expand(Sweep.load(sweep), DeviceKind.CUDA)
+    ).drop_duplicates("case_id")  # fmt: skip
+    cases = cases[~cases["case_id"].isin(answers["case_id"])]
+    kind = ["source", "op", "scaled", "width", "dtype"]
+    labels = cases.groupby(["sweep", *kind, "matrix", "size"], sort=False)["label"].agg(",".join).reset_index()
+    runs = []
+    for (sweep, *values), alike in labels.sort_values("size").groupby(["sweep", *kind, "label"], sort=False):
+        only = tuple(f"{key}={value}" for key, value in zip([*kind, "label"], values, strict=True))
+        for first in range(0, len(alike), together):
+            part = alike[first : first + together]
+            runs.append((part["size"].iloc[0], sweep, tuple(part["matrix"]), only))
+    runs.sort(key=lambda run: run[0])
+    return [Task(sweep, matrices, place, only) for place, (_, sweep, matrices, only) in enumerate(runs)]
+
+
+def workers(gpus: Sequence[str], cores: Iterable[int], each: int = 1) -> list[tuple[str, str]]:
     """Make ``each`` workers a GPU, which take turns on it (`spmark.suite.run.gpu_lock`), and deal the cores out evenly.
+
+    Returns
+    -------
+    list of tuple
+        A worker's GPU and its cores, as ``taskset`` and ``CUDA_VISIBLE_DEVICES`` have them.
 
     Raises
     ------
     SystemExit
         There is no GPU, or fewer cores than workers.
     """
-    every, places = sorted(cores), [gpu for _ in range(each) for gpu in gpus]
+    every, places = sorted(cores), list(gpus) * each
     share = len(every) // len(places) if places else 0
     if not share:
         raise SystemExit(
             f"expected a GPU and a core for each of its {each} workers, found {len(gpus)} GPUs and {len(every)} cores"
         )
-    return [Worker(gpu, frozenset(every[n * share : (n + 1) * share])) for n, gpu in enumerate(places)]
+    return [(gpu, ",".join(map(str, every[at * share : (at + 1) * share]))) for at, gpu in enumerate(places)]
 
 
-def collect(tasks: Sequence[Task], crew: Sequence[Worker], out: Path, only: Sequence[str], limit_s: float) -> int:
+def run_tasks(
+    tasks: Sequence[Task], crew: Sequence[tuple[str, str]], out: Path, only: Sequence[str], limit_s: float
+) -> int:
     """Run the tasks in their order until all are done or the time is up; gives how many were not finished."""
-    ends, waiting, telling = time.monotonic() + limit_s, SimpleQueue[Task](), Lock()
-    for task in tasks:
-        waiting.put(task)
+    ends, waiting = time.monotonic() + limit_s, iter(tasks)  # next() of a list's iterator is safe among threads
 
-    def work(worker: Worker) -> int:
+    def work(worker: tuple[str, str]) -> int:
+        gpu, cores = worker
         done = 0
-        while time.monotonic() < ends:
-            try:
-                task = waiting.get_nowait()
-            except Empty:
-                break
-            begun = time.monotonic()
-            log = task.folder(out) / "log.txt"
-            code = worker.run(task.command(out, only), log, ends + _GRACE_S - begun)
-            done += code == 0
-            with telling:
-                what = {0: "done", None: "stopped at the limit"}.get(code, f"exit code {code}, see {log}")
-                _say(f"GPU {worker.gpu}: {task}: {time.monotonic() - begun:.0f} s, {what}")
+        while time.monotonic() < ends and (task := next(waiting, None)):
+            begun, log = time.monotonic(), task.folder(out) / "log.txt"
+            log.parent.mkdir(parents=True, exist_ok=True)
+            command = ["taskset", "--cpu-list", cores, *_PROGRAM, *task.command(out, only)]
+            with log.open("ab") as file:
+                environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu}
+                process = subprocess.Popen(command, stdout=file, stderr=file, env=environment)
+                try:
+                    code = process.wait(ends + _GRACE_S - begun)
+                    told = f"exit code {code}, see {log}" if code else "done"
+                    done += code == 0
+                except subprocess.TimeoutExpired:
+                    process.terminate()
+                    process.wait()
+                    told = "stopped at the limit"
+            typer.echo(f"GPU {gpu}: {task.sweep} {', '.join(task.matrices)}: {time.monotonic() - begun:.0f} s, {told}")
         return done
 
     with ThreadPoolExecutor(len(crew)) as pool:
         return len(tasks) - sum(pool.map(work, crew))
 
 
-def join(shards: Sequence[Path], into: Path) -> list[str]:
-    """Join all result folders below ``shards`` by sweep, and the facts of studies by folder; gives a line on each.
+@app.command()
+def collect(
+    sweeps: list[str],
+    *,
+    out: Annotated[Path, typer.Option(help="a folder for each task is made in it")],
+    only: Annotated[list[str], typer.Option(help="as spmark run has it")] = [],  # noqa: B006
+    together: Annotated[int, typer.Option(help="matrices of a run, since a run takes seconds to begin")] = 1,
+    missing_in: Annotated[
+        Path | None, typer.Option("--missing", help="leave out what records below this folder answer")
+    ] = None,
+    same_code: Annotated[bool, typer.Option("--same-code", help="with --missing: of the code at hand alone")] = False,
+    each: Annotated[int, typer.Option(help="workers of a GPU, which take turns on it")] = 1,
+    limit_s: Annotated[float, typer.Option(help="no task is begun after that many seconds")] = 480,
+) -> None:
+    """Run sweeps over all GPUs; the exit code is 1 where tasks are left."""
+    gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    if not gpus[0]:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True).stdout
+        gpus = list(map(str, range(len(listed.splitlines()))))
+    crew = workers(gpus, os.sched_getaffinity(0), each)
+    if missing_in:
+        tasks = missing(sweeps, load_records(missing_in), together, same_code=same_code)
+    else:
+        tasks = every_matrix(sweeps, together)
+    left = run_tasks(tasks, crew, out, only, limit_s)
+    typer.echo(f"{left} tasks are left")
+    raise typer.Exit(int(left > 0))
 
-    Lines that stand in ``into`` come first and stay. A line that two shards hold is kept once.
+
+@app.command()
+def join(shards: list[Path], into: Annotated[Path, typer.Option()]) -> None:
+    """Join shards by sweep, and facts of studies by folder.
+
+    Lines that stand in ``into`` come first and stay. A line that two shards hold is kept once. Nothing is written where
+    a file that stands in ``into`` has another one of its name beside it, or candidates of it are not here.
+    """
+    parts: dict[Path, list[Path]] = {}
+    for file in sorted(file for shard in shards for file in shard.rglob("*.jsonl")):
+        if file.name in ("records.jsonl", "transfers.jsonl"):
+            sweep = file.parents[1 if file.name == "records.jsonl" else 0].name
+            parts.setdefault(into / sweep, []).append(file.parent)
+    for target, folders in parts.items():
+        standing = [standing_file(target, name) for name in _FILES]
+        if any(standing) and any((folder / asset.CANDIDATES).exists() for folder in folders):
+            if absent := asset.absent_candidates(target):
+                raise SystemExit(asset.absence(absent))
+    for target, folders in parts.items():
+        counts = {name.removesuffix(".jsonl"): join_file(target, folders, name) for name in _FILES}
+        told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+        typer.echo(f"{target}: {told} of {len(folders)} shards")
+
+
+def standing_file(target: Path, name: str) -> Path | None:
+    """Give the file of that name, packed or not, which a sweep's folder has; None where it has none.
 
     Raises
     ------
     SystemExit
-        A file that stands in ``into`` is damaged or not fetched, or has another one of its name beside it.
+        It has several.
     """
-    folders: dict[str, list[Path]] = {}
-    for records in sorted(file for shard in shards for file in shard.rglob("records.jsonl")):
-        folders.setdefault(records.parent.parent.name, []).append(records.parent)
-    told = []
-    for sweep, parts in folders.items():
-        _check(into / sweep, parts)
-    for sweep, parts in folders.items():
-        target = into / sweep
-        counts = {name: _joined(target, parts, name) for name in (*_COMPRESSED, *_PLAIN)}
-        told.append(f"{target}: {counts['records.jsonl']} records of {len(parts)} shards")
-    studies: dict[str, list[Path]] = {}
-    for facts in sorted(file for shard in shards for file in shard.rglob(_FACTS)):
-        studies.setdefault(facts.parent.name, []).append(facts.parent)
-    for study, parts in studies.items():
-        told.append(f"{into / study}: {_joined(into / study, parts, _FACTS)} facts of {len(parts)} shards")
-    return told
+    files = row_files(target, name)
+    if len(files) > 1:
+        told = " and ".join(file.name for file in files)
+        raise SystemExit(f"{target}: expected one file of {name}, found {told}: put the lines of both into one of them")
+    return files[0] if files else None
 
 
-def _joined(target: Path, parts: Sequence[Path], name: str) -> int:
+def join_file(target: Path, parts: Sequence[Path], name: str) -> int:
     """Put the lines of one file of all parts behind those of the target; gives their number.
 
     An archive keeps its bytes and gets another archive of its kind behind them, so that git's history grows by what is
     new alone.
     """
     target.mkdir(parents=True, exist_ok=True)
-    file = _standing(target, name) or target / f"{name}{_NEW.get(name, '')}"
-    standing = _content(file)
-    known = dict.fromkeys(_lines(standing))
-    found = dict.fromkeys(line for part in parts for line in _lines(_content(part / name)))
+    file = standing_file(target, name) or target / f"{name}{_PACKED.get(name, '')}"
+    standing = content(file)
+    known = dict.fromkeys(complete_lines(standing))
+    found = dict.fromkeys(line for part in parts for line in complete_lines(content(part / name)))
     new = [line for line in found if line not in known]
     if new:
         whole = b"".join(known) == standing  # a torn line would spoil the line behind it
@@ -205,121 +273,9 @@ def _joined(target: Path, parts: Sequence[Path], name: str) -> int:
     return len(known) + len(new)
 
 
-def _check(target: Path, parts: Sequence[Path]) -> None:
-    """Find out, before anything is written, whether the lines of all parts can be put behind those of the target.
-
-    Raises
-    ------
-    SystemExit
-        A file has another one of its name beside it, or candidates that are published apart are not here.
-    """
-    from spmark.report.asset import absence, absent_candidates
-
-    for name in (*_COMPRESSED, *_PLAIN):
-        _standing(target, name)
-    if target.exists() and any((part / _COMPRESSED[1]).exists() for part in parts):
-        if absent := absent_candidates(target):
-            raise SystemExit(absence(absent))
-
-
-def _standing(target: Path, name: str) -> Path | None:
-    """Give the file of that name, packed or not, which a sweep's folder has; None where it has none.
-
-    Raises
-    ------
-    SystemExit
-        It has several.
-    """
-    from spmark.impls.core.recordfile import row_files
-
-    files = row_files(target, name)
-    if len(files) > 1:
-        told = " and ".join(file.name for file in files)
-        raise SystemExit(f"{target}: expected one file of {name}, found {told}: put the lines of both into one of them")
-    return files[0] if files else None
-
-
-def pack(reference: Path, out: Path, url: str | None = None, tag: str | None = None) -> Path:
-    """Write the archive of all candidates below ``reference`` into ``out``, and their manifest; gives the archive.
-
-    Raises
-    ------
-    SystemExit
-        There are no candidates, or files that the manifest names are not here.
-    """
-    from spmark.report.asset import CANDIDATES, FILES, MANIFEST, CandidateAsset, PublishedFile, read_asset
-
-    manifest = reference / MANIFEST
-    before = read_asset(manifest) if manifest.exists() else None
-    contents = {
-        path.relative_to(reference).as_posix(): path.read_bytes()
-        for path in reference.rglob(f"{CANDIDATES}.*")
-        if path.name in FILES
-    }
-    absent = [one.path for one in before.files if one.path not in contents] if before else []
-    if absent or not contents:
-        told = ", ".join(absent) or CANDIDATES
-        raise SystemExit(
-            f"{reference}: expected {told}, found none: run `spmark fetch candidates`, or take what is published no "
-            f"longer out of {MANIFEST}"
-        )
-    files = [
-        PublishedFile(path=path, bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
-        for path, content in sorted(contents.items())
-    ]
-    archive = _tar(contents)
-    digest = hashlib.sha256(archive).hexdigest()
-    tag, name = tag or f"candidates-{digest[:12]}", f"spmark-candidates-{digest[:12]}.tar"
-    if url is None and before and before.url and before.sha256 == digest and before.tag == tag:
-        address = before.url
-    else:
-        address = f"{url.rstrip('/')}/releases/download/{tag}/{name}" if url else None
-    asset = CandidateAsset(
-        tag=tag, archive=name, url=address, bytes=len(archive), sha256=digest, files=tuple(files),
-        commit=_commit(reference, contents, ([before.commit] if before and before.commit else []) + ["HEAD"]),
-    )  # fmt: skip
-    out.mkdir(parents=True, exist_ok=True)
-    (out / name).write_bytes(archive)
-    manifest.write_text(json.dumps(asset.model_dump(), indent=1) + "\n", encoding="utf-8")
-    return out / name
-
-
-def _tar(contents: dict[str, bytes]) -> bytes:
-    """Give an archive that says nothing of this machine: no times, owners or order of folders."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-        for path, content in sorted(contents.items()):
-            member = tarfile.TarInfo(path)
-            member.size, member.mode = len(content), 0o644
-            tar.addfile(member, io.BytesIO(content))
-    return buffer.getvalue()
-
-
-def _commit(reference: Path, contents: dict[str, bytes], tried: Sequence[str]) -> str | None:
-    """Give the first of the commits that has all files as they are; None where none has them."""
-    for name in tried:
-        commit = _git(reference, "rev-parse", "--verify", f"{name}^{{commit}}").strip()
-        rows = (row.partition("\t") for row in _git(reference, "ls-tree", "-r", "-z", name, ".").split("\0"))
-        there = {path: about.split()[2] for about, _, path in rows if path}
-        if commit and all(there.get(path) == _blob(content) for path, content in contents.items()):
-            return commit
-    return None
-
-
-def _git(folder: Path, *words: str) -> str:
-    """Give what git prints; nothing where it fails."""
-    done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, check=False)
-    return "" if done.returncode else done.stdout
-
-
-def _blob(content: bytes) -> str:
-    """Give the name of a file's content in git."""
-    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
-
-
-def _lines(content: bytes) -> Iterator[bytes]:
+def complete_lines(text: bytes) -> Iterator[bytes]:
     """Give the complete lines of a file's content: the last line of a killed run may be torn."""
-    for line in content.splitlines(keepends=True):
+    for line in text.splitlines(keepends=True):
         try:
             json.loads(line)
         except ValueError:
@@ -327,7 +283,7 @@ def _lines(content: bytes) -> Iterator[bytes]:
         yield line if line.endswith(b"\n") else line + b"\n"
 
 
-def _content(path: Path) -> bytes:
+def content(path: Path) -> bytes:
     """Give what stands in a file, unpacked; nothing where there is no file.
 
     Raises
@@ -335,9 +291,6 @@ def _content(path: Path) -> bytes:
     SystemExit
         The archive is damaged.
     """
-    from spmark.impls.core.errors import RecordError
-    from spmark.impls.core.unpack import ARCHIVES, unpacked
-
     if not path.exists():
         return b""
     try:
@@ -346,121 +299,77 @@ def _content(path: Path) -> bytes:
         raise SystemExit(str(error)) from error
 
 
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
+@app.command()
+def pack(
+    reference: Annotated[Path, typer.Argument()] = Path("report/reference"),
+    out: Annotated[Path, typer.Option(help="where the archive goes")] = Path("out"),
+    url: Annotated[str | None, typer.Option(help="the repository on the web, whose release has the archive")] = None,
+    tag: Annotated[str | None, typer.Option(help="of the release; by default from the archive's digest")] = None,
+) -> None:
+    """Write the archive of all candidates and its manifest.
 
-
-def _tasks(sweeps: Sequence[str], together: int = 1) -> list[Task]:
-    from spmark.datasets.sweep.model import Sweep
-
-    tasks = []
-    for name in sweeps:
-        matrices = [spec.name for spec in Sweep.load(name, ()).matrices]
-        for place in range(0, len(matrices), together):
-            tasks.append(Task(name, tuple(dict.fromkeys(matrices[place : place + together])), place))
-    return tasks
-
-
-def missing(sweeps: Sequence[str], reference: Path, together: int = 1, *, same_code: bool = False) -> list[Task]:
-    """Make tasks of the cases that no records below ``reference`` answer, those of matrices with least non-zeros first.
-
-    A case of several sweeps is measured for the first of them alone. Matrices without any record come first. With
-    ``same_code``, records of other code answer nothing.
+    It fails where there are no candidates, or files that the manifest names are not here.
     """
-    from spmark.datasets.sweep.model import Sweep, expand
-    from spmark.impls.core.devicespec import DeviceKind
-    from spmark.impls.core.digest import implementation_version
-    from spmark.impls.table import IMPLEMENTATIONS, package
-
-    versions = {name: implementation_version(package(name)) for name in IMPLEMENTATIONS} if same_code else {}
-    answered, sizes = set[str](), dict[str, int]()
-    # What searches measured is most of the bytes there, and answers no case.
-    archives = [file for kind in _PACKERS for file in sorted(reference.rglob(f"*.jsonl{kind}"))]
-    files = [file for file in archives if not file.name.startswith(_COMPRESSED[1])]
-    for row in (json.loads(line) for file in files for line in _lines(_content(file))):
-        # What does not build, such as a format that pads beyond its bound, would not build again: the record says why.
-        if row.get("status") in ("ok", "unsupported", "build_error"):
-            if not same_code or versions.get(row["implementation"]) == row["implementation_version"]:
-                answered.add(row["case_id"])
-            nnz = (row.get("problem") or {}).get("nnz", 0)
-            sizes[row["matrix"]] = max(nnz, sizes.get(row["matrix"], 0))
-    asked: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
-    for sweep in sweeps:
-        for case in expand(Sweep.load(sweep, ()), DeviceKind.CUDA):
-            if case.case_id not in answered:
-                answered.add(case.case_id)
-                of = (f"source={case.matrix.source}", f"op={case.op}", f"width={case.width}", f"dtype={case.dtype}")
-                asked.setdefault((sweep, case.matrix.name, of), []).append(case.label)
-    alike: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for (sweep, matrix, of), labels in asked.items():
-        alike.setdefault((sweep, (*of, f"label={','.join(labels)}")), []).append(matrix)
-    runs = []
-    for key, matrices in alike.items():
-        matrices.sort(key=lambda matrix: sizes.get(matrix, 0))
-        runs += [(key, matrices[place : place + together]) for place in range(0, len(matrices), together)]
-    runs.sort(key=lambda run: sizes.get(run[1][0], 0))
-    return [Task(sweep, tuple(matrices), place, of) for place, ((sweep, of), matrices) in enumerate(runs)]
-
-
-def _packed(reference: Path, archive: Path) -> str:
-    from spmark.report.asset import MANIFEST, read_asset
-
-    asset = read_asset(reference / MANIFEST)
-    lines = [f"{archive}: {len(asset.files)} files, {asset.bytes:,} bytes, for the release {asset.tag}"]
-    if asset.url is None:
-        lines.append("no address: --url names the repository on the web")
-    if asset.url is None and asset.commit is None:
-        lines.append("no commit holds these files: without a network, nobody gets them out of git")
-    return "\n".join(lines)
+    manifest = reference / asset.MANIFEST
+    before = asset.read_asset(manifest) if manifest.exists() else None
+    contents = {
+        path.relative_to(reference).as_posix(): path.read_bytes()
+        for path in sorted(reference.rglob(f"{asset.CANDIDATES}.*")) if path.name in asset.FILES
+    }  # fmt: skip
+    absent = [one.path for one in before.files if one.path not in contents] if before else []
+    if absent or not contents:
+        raise SystemExit(
+            f"{reference}: expected {', '.join(absent) or asset.CANDIDATES}, found none: run `{asset.FETCH}`, or take "
+            f"what is published no longer out of {asset.MANIFEST}"
+        )
+    archive = tar(contents)
+    digest = hashlib.sha256(archive).hexdigest()
+    tag, name = tag or f"candidates-{digest[:12]}", f"spmark-candidates-{digest[:12]}.tar"
+    address = f"{url.rstrip('/')}/releases/download/{tag}/{name}" if url else None
+    if before and (before.sha256, before.tag) == (digest, tag):
+        address = address or before.url
+    tried = [before.commit, "HEAD"] if before and before.commit else ["HEAD"]
+    told = asset.CandidateAsset(
+        tag=tag, archive=name, url=address, bytes=len(archive), sha256=digest,
+        commit=next((commit for one in tried if (commit := commit_with(reference, list(contents), one))), None),
+        files=tuple(
+            asset.PublishedFile(path=path, bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
+            for path, data in sorted(contents.items())
+        ),
+    )  # fmt: skip
+    out.mkdir(parents=True, exist_ok=True)
+    (out / name).write_bytes(archive)
+    manifest.write_text(json.dumps(told.model_dump(), indent=1) + "\n", encoding="utf-8")
+    typer.echo(f"{out / name}: {len(contents)} files, {len(archive):,} bytes, for the release {tag}")
+    if address is None:
+        typer.echo("no address: --url names the repository on the web")
+        if told.commit is None:
+            typer.echo("no commit holds these files: without a network, nobody gets them out of git")
 
 
-def _gpus() -> list[str]:
-    if chosen := os.environ.get("CUDA_VISIBLE_DEVICES"):
-        return chosen.split(",")
-    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True).stdout.splitlines()
-    return [str(number) for number, _ in enumerate(listed)]
+def tar(contents: dict[str, bytes]) -> bytes:
+    """Give an archive that says nothing of this machine: no times, owners or order of folders."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for path, data in sorted(contents.items()):
+            member = tarfile.TarInfo(path)
+            member.size, member.mode = len(data), 0o644
+            archive.addfile(member, io.BytesIO(data))
+    return buffer.getvalue()
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Collect or join; the exit code is 1 where tasks are left."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
-    collecting = commands.add_parser("collect", help="run sweeps over all GPUs")
-    collecting.add_argument("sweeps", nargs="+")
-    collecting.add_argument("--out", type=Path, required=True, help="a folder for each matrix is made in it")
-    collecting.add_argument("--only", action="append", default=[], help="as spmark run has it")
-    collecting.add_argument(
-        "--together", type=int, default=1, help="matrices of a run, since a run takes seconds to begin"
-    )
-    collecting.add_argument("--missing", type=Path, help="leave out what records below this folder answer")
-    collecting.add_argument("--same-code", action="store_true", help="with --missing: of the code at hand alone")
-    collecting.add_argument("--each", type=int, default=1, help="workers of a GPU, which take turns on it")
-    collecting.add_argument("--limit-s", type=float, default=480, help="no matrix is begun after that many seconds")
-    joining = commands.add_parser("join", help="join shards by sweep")
-    joining.add_argument("shards", nargs="+", type=Path)
-    joining.add_argument("--into", type=Path, required=True)
-    packing = commands.add_parser("pack", help="write the archive of all candidates and its manifest")
-    packing.add_argument("reference", nargs="?", type=Path, default=Path("report/reference"))
-    packing.add_argument("--out", type=Path, default=Path("out"), help="where the archive goes")
-    packing.add_argument("--url", help="the repository on the web, whose release has the archive")
-    packing.add_argument("--tag", help="of the release; by default from the archive's digest")
-    asked = parser.parse_args(arguments)
-    if asked.command == "join":
-        _say("\n".join(join(asked.shards, asked.into)))
-        return 0
-    if asked.command == "pack":
-        _say(_packed(asked.reference, pack(asked.reference, asked.out, asked.url, asked.tag)))
-        return 0
-    crew = workers(_gpus(), os.sched_getaffinity(0), asked.each)
-    if asked.missing:
-        tasks = missing(asked.sweeps, asked.missing, asked.together, same_code=asked.same_code)
-    else:
-        tasks = _tasks(asked.sweeps, asked.together)
-    left = collect(tasks, crew, asked.out, asked.only, asked.limit_s)
-    _say(f"{left} tasks are left")
-    return int(left > 0)
+def commit_with(reference: Path, paths: Sequence[str], name: str) -> str | None:
+    """Give the full name of a commit that has all files as they are; None where it lacks one, or there is no git."""
+
+    def git(*words: str) -> list[str]:
+        done = subprocess.run(["git", "-C", str(reference), *words], capture_output=True, text=True, check=False)
+        return done.stdout.splitlines()
+
+    blobs = {line.partition("\t")[2]: line.split()[2] for line in git("ls-tree", "-r", name, ".")}
+    here = git("hash-object", "--no-filters", *paths)
+    same = bool(here) and [blobs.get(path) for path in paths] == here
+    return git("rev-parse", f"{name}^{{commit}}")[0] if same else None
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    app()

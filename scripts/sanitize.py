@@ -17,13 +17,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -33,14 +33,25 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.errors import UnsupportedError
+from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.kernels.plain import HostPlainPlan, PlainPlan, rounded, widened
+from spmark.impls.operator.choose import PLAIN
+from spmark.impls.operator.matrices import OwnedMatrix
+from spmark.impls.runtime.device import find
+from spmark.impls.runtime.target import open_target
+from spmark.impls.runtime.timing import Run, Stopwatch
+from spmark.impls.table import IMPLEMENTATIONS, create
+
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 _STATUSES = ("no plan", "clean", "not run", "failed", "findings")
 """From the best to the worst."""
-_FOUND, _DONE = 86, "plans were run and are right"
-"""Exit code of a tool with findings, and the last words of an inner process."""
+_DONE = "plans were run and are right"
+"""The last words of an inner process."""
 _SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)")
 _WIDTHS = (20, 32, 64)
-_PLAIN_DTYPES = ("float64", "bfloat16")
+_OPERATORS = ((Op.SPMM, False), (Op.SDDMM, False), (Op.SDDMM, True))
 _SEED = 7
 
 
@@ -69,38 +80,20 @@ def tiny_matrices() -> list[Any]:
     return [sparse.csr_array(pattern * random.uniform(0.5, 1, pattern.shape)) for pattern in (uneven, blocked)]
 
 
-def tiny_problems() -> list[Any]:
-    """Make problems of every operator and `DType`, with J that tiles divide and do not divide."""
-    from spmark.impls.core.problem import DType, Problem
-
-    kinds = product(tiny_matrices(), _WIDTHS, DType, _operators())
-    return [Problem(op, matrix, width, dtype, scaled) for matrix, width, dtype, (op, scaled) in kinds]
-
-
-def plain_problems() -> list[Any]:
-    """Make the same problems of float64 and bfloat16."""
-    from spmark.impls.operator.matrices import OwnedMatrix
-
-    kinds = product(tiny_matrices(), _WIDTHS, _PLAIN_DTYPES, _operators())
-    return [OwnedMatrix.of(matrix, dtype).problem(op, width, scaled) for matrix, width, dtype, (op, scaled) in kinds]
-
-
-def _operators() -> list[tuple[Any, bool]]:
-    from spmark.impls.core.problem import Op
-
-    return [(Op.SPMM, False), (Op.SDDMM, False), (Op.SDDMM, True)]
+def tiny_problems(name: str) -> list[Any]:
+    """Make problems of every operator and type of an implementation, with J that tiles divide and do not divide."""
+    if name == PLAIN:
+        kinds = product(tiny_matrices(), _WIDTHS, ("float64", "bfloat16"), _OPERATORS)
+        return [OwnedMatrix.of(matrix, dtype).problem(op, J, scaled) for matrix, J, dtype, (op, scaled) in kinds]
+    every = product(tiny_matrices(), _WIDTHS, DType, _OPERATORS)
+    return [Problem(op, matrix, width, dtype, scaled) for matrix, width, dtype, (op, scaled) in every]
 
 
 def run_inside(name: str, part: int, parts: int) -> int:
     """Build and check one implementation's plans of every ``parts``-th problem; give their number."""
     import cupy
 
-    from spmark.impls.core.errors import UnsupportedError
-    from spmark.impls.operator.choose import PLAIN
     from spmark.impls.runtime import cudatiming
-    from spmark.impls.runtime.device import find
-    from spmark.impls.runtime.timing import Run, Stopwatch
-    from spmark.impls.table import create
 
     class Once(Stopwatch):
         """A stopwatch without a gate: each run is made once, and all get the same time."""
@@ -122,34 +115,27 @@ def run_inside(name: str, part: int, parts: int) -> int:
 
     cupy.cuda.set_allocator(None)
     cupy.cuda.set_pinned_memory_allocator(None)
-    device, plans = find("cuda"), 0
+    device, plans, problems = find("cuda"), 0, tiny_problems(name)[part::parts]
     if name == PLAIN:
-        return run_plain(device, part, parts)
-    for problem in tiny_problems()[part::parts]:
+        return check_plain(device, problems)
+    for problem in problems:
         implementation = create(name)
-        if problem.op not in implementation.ops or implementation.unsupported(problem, device) is not None:
-            continue
-        try:
-            plan = implementation.build(problem, device)
-        except UnsupportedError:
-            continue
-        PlanTimer(problem, device, _SEED).check(plan)
-        plans += 1
+        with suppress(UnsupportedError):
+            if problem.op in implementation.ops and implementation.unsupported(problem, device) is None:
+                PlanTimer(problem, device, _SEED).check(implementation.build(problem, device))
+                plans += 1
     return plans
 
 
-def run_plain(device: Any, part: int, parts: int) -> int:
-    """Run the plain kernels on every ``parts``-th problem and hold them against the host's loops; give their number.
+def check_plain(device: DeviceSpec, problems: Sequence[Any]) -> int:
+    """Run the plain kernels and hold them against the host's loops; give the number of problems.
 
     Raises
     ------
     AssertionError
         A result differs by more than rounding explains.
     """
-    from spmark.impls.kernels.plain import HostPlainPlan, PlainPlan, rounded, widened
-    from spmark.impls.runtime.target import open_target
-
-    target, random, problems = open_target(device), np.random.default_rng(_SEED), plain_problems()[part::parts]
+    target, random = open_target(device), np.random.default_rng(_SEED)
     for problem in problems:
         drawn = [random.uniform(0.5, 1, shape) for shape in problem.operand_shapes]
         narrow = problem.dtype == np.uint16
@@ -169,11 +155,14 @@ def run_plain(device: Any, part: int, parts: int) -> int:
 def sanitize(tool: str, name: str, limit_s: int, part: int = 0, parts: int = 1) -> Outcome:
     """Run one implementation under one tool, on every ``parts``-th problem."""
     sanitizer = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
-    command = [sanitizer, "--tool", tool, "--error-exitcode", str(_FOUND), "--print-limit", "3"]
-    command += [sys.executable, str(Path(__file__)), "--inside", name]
-    command += ["--part", str(part), "--parts", str(parts)]
+    inside = [sys.executable, __file__, "--inside", name, "--part", str(part), "--parts", str(parts)]
+    gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpus[part % len(gpus)]} if gpus[0] else None
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False, env=_on_gpu(part))
+        done = subprocess.run(
+            [sanitizer, "--tool", tool, "--error-exitcode", "86", "--print-limit", "3", *inside],
+            capture_output=True, text=True, timeout=limit_s, check=False, env=environment,
+        )  # fmt: skip
     except subprocess.TimeoutExpired:
         return Outcome(tool, name, "not run", 0, 0, f"it did not end within {limit_s} s")
     except OSError as error:
@@ -191,12 +180,6 @@ def sanitize(tool: str, name: str, limit_s: int, part: int = 0, parts: int = 1) 
     return Outcome(tool, name, "findings" if findings else "clean", findings, plans, said)
 
 
-def _on_gpu(part: int) -> dict[str, str]:
-    """Give the environment of a part: one of the GPUs that ``CUDA_VISIBLE_DEVICES`` names, or as it is."""
-    gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    return {**os.environ, "CUDA_VISIBLE_DEVICES": gpus[part % len(gpus)]} if gpus[0] else dict(os.environ)
-
-
 def joined(outcomes: Sequence[Outcome]) -> Outcome:
     """Make one outcome of the parts of a tool and an implementation: the worst status, all findings and all plans."""
     worst = max(outcomes, key=lambda outcome: _STATUSES.index(outcome.status))
@@ -206,10 +189,6 @@ def joined(outcomes: Sequence[Outcome]) -> Outcome:
 
 def names_for_gpus() -> list[str]:
     """List the implementations for GPUs, and the plain kernels."""
-    from spmark.impls.core.devicespec import DeviceKind
-    from spmark.impls.operator.choose import PLAIN
-    from spmark.impls.table import IMPLEMENTATIONS, create
-
     return [*(name for name in IMPLEMENTATIONS if DeviceKind.CUDA in create(name).devices), PLAIN]
 
 
@@ -229,21 +208,17 @@ def main() -> None:
         sys.stdout.write(f"{run_inside(args.inside, args.part, args.parts)} {_DONE}\n")
         return
 
-    names = args.only or names_for_gpus()
-    sys.stdout.write(f"{platform.platform()}\n")
     with ThreadPoolExecutor(args.jobs) as threads:
-        pairs = [(tool, name) for name in names for tool in args.tools]
+        pairs = [(tool, name) for name in args.only or names_for_gpus() for tool in args.tools]
         jobs = [(*pair, args.limit_s, part, args.parts) for pair in pairs for part in range(args.parts)]
         parts = list(threads.map(lambda job: sanitize(*job), jobs))
     outcomes = [joined(parts[first : first + args.parts]) for first in range(0, len(parts), args.parts)]
-    for outcome in outcomes:
-        count = outcome.findings if outcome.status == "findings" else ""
-        sys.stdout.write(
-            f"{outcome.implementation:22} {outcome.tool:10} {outcome.status} {count} {outcome.plans} plans\n"
-        )
+    for one in outcomes:
+        said = f"{one.status} {one.findings or ''}"
+        sys.stdout.write(f"{one.implementation:22} {one.tool:10} {said} {one.plans} plans\n")
     if args.out:
-        args.out.write_text("".join(json.dumps(asdict(outcome)) + "\n" for outcome in outcomes), encoding="utf-8")
-    sys.exit(any(outcome.status in {"findings", "failed"} for outcome in outcomes))
+        args.out.write_text("".join(json.dumps(asdict(one)) + "\n" for one in outcomes), encoding="utf-8")
+    sys.exit(any(one.status in {"findings", "failed"} for one in outcomes))
 
 
 if __name__ == "__main__":

@@ -21,52 +21,15 @@ from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
+import yaml
 
 from spmark.datasets.mirror import read_manifest
 
 SEED = 2026
 FOLDER = Path(__file__).parents[1] / "datasets/sweeps/matrices"
 HALVES = ("tuning", "judging")
-GRAPHS = {
-    "social": [
-        ["ca-CondMat", "ca-GrQc", "hep-th"],
-        ["musae_git"],
-        ["soc-Slashdot0902"],
-        ["tolokers"],
-        ["actor"],
-        ["STRING_PPI"],
-        ["ppi-train-20graphs"],
-    ],
-    "citations and links": [
-        ["cora", "citeseer", "pubmed"],
-        ["ogbn-arxiv"],
-        ["web-NotreDame", "NotreDame_www"],
-        ["p2p-Gnutella31"],
-    ],
-    "neighbours of points": [["dataset18mfeatmorphological_10NN"], ["kmnist_norm_10NN"], ["mnist_test_norm_10NN"]],
-    "generated": [
-        ["G22", "G27", "G35"],
-        ["G65", "minesweeper"],
-        ["bfly"],
-        ["rgg_n_2_15_s0"],
-        ["Trefethen_2000"],
-        ["arrow"],
-    ],
-    "meshes": [["crack", "fe_4elt2", "data"], ["cs4", "cti"], ["ani4", "fasp_FE"], ["mhd3200b", "cryg10000"]],
-    "elements": [["cavity14"], ["bcsstk13"], ["cage10"]],
-    "maps": [["ct2010", "de2010"], ["luxembourg"]],
-    "power grids": [
-        ["ACTIVSg2000", "power_case_ACTIVSg70k", "power_case_SyntheticUSA"],
-        ["power_case13659pegase", "power_case9241pegase"],
-    ],
-    "circuits and processes": [["add20", "add32"], ["rajat01"], ["bayer10", "watt_2"]],
-    "constraints": [
-        ["lp_d2q06c", "lp_dfl001", "lp_fit2p", "lp_greenbea", "lp_maros-r7", "lp_qap15", "lp_stocfor3"],
-        ["qp_BOYD2_A", "qp_CONT-300_A", "qp_CVXQP1_L_A", "qp_QSHIP12L_A", "qp_STCQP1_P", "qp_UBH1_A"],
-    ],
-    "others": [["zenios", "test_FW_2003"], ["Groebner_id2003_aug"], ["Chem97Zt"]],
-}
-"""Families of each class. The two families of power grids have different makers, and so have the two of maps."""
+GRAPHS: dict[str, list[list[str]]] = yaml.safe_load(Path(__file__).with_name("families.yaml").read_text("utf-8"))
+"""Families of each class."""
 SEEDED = "generated"
 """The class whose matrices somebody's program made."""
 EVALUATED = 45

@@ -105,6 +105,20 @@ def test_the_example_of_a_sweep_has_every_key(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
+def test_every_figure_of_a_paper_has_its_command(generated: ModuleType) -> None:
+    page = generated.figures()
+    lines = [line for line in page.splitlines() if line.startswith("|")]
+    for name in packaged_sweeps():
+        sweep = Sweep.load(name)
+        rows = [line for line in lines if f"`spmark run {name}`" in line]
+        numbers = re.findall(r"\d+(?:\.\d+)?", sweep.figure)
+        assert all(any(f" {number} |" in row for row in rows) for number in numbers), name
+        assert rows or not sweep.paper, name
+    stile = [line.split("|")[1].strip() for line in page.partition("## STile")[2].splitlines() if "spmark run" in line]
+    assert stile.index("Figure 9") < stile.index("Figure 10") < stile.index("Table 5") < stile.index("Section 3.1")
+
+
+@pytest.mark.full
 def test_generated_pages_are_complete(generated: ModuleType) -> None:
     group: Any = typer.main.get_command(app)
     commands = generated.commands()

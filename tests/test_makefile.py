@@ -21,7 +21,7 @@ case "$*" in
   --version) echo "Python 3.9.2" ;;
   "-m venv .venv")
     mkdir -p .venv/bin
-    for name in python spmark basedpyright ruff codespell clang-format hadolint shellcheck; do
+    for name in python spmark basedpyright ruff lint-imports codespell clang-format hadolint shellcheck; do
       cp "$0" ".venv/bin/$name"
     done ;;
 esac

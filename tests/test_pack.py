@@ -46,7 +46,7 @@ def commit(root: Path) -> str:
 
 def packed(script: ModuleType, reference: Path, *words: str) -> CandidateAsset:
     out = reference.parents[1] / "out"
-    assert script.main(["pack", str(reference), "--out", str(out), *words]) == 0
+    script.app(["pack", str(reference), "--out", str(out), *words], standalone_mode=False)
     return read_asset(reference / "candidates.json")
 
 

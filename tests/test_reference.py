@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import json
 import lzma
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
+import pandas as pd
 import pytest
 from candidate_records import held, write_manifest
 from scripts_by_name import load_script
@@ -38,22 +40,30 @@ def script() -> ModuleType:
 def test_workers_take_turns_and_a_limit_leaves_the_rest(
     script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(script, "_GRACE_S", 0)
-    monkeypatch.setattr(
-        script,
-        "_RUN",
-        "import os, sys, time; cores, *words, out = sys.argv[1:]; matrix = words[-2].removeprefix('matrix=')\n"
-        "print(os.environ['CUDA_VISIBLE_DEVICES'], cores, matrix, flush=True)\n"
-        "time.sleep(60) if matrix == 'long' else sys.exit(4 if matrix == 'bad' else 0)",
+    program = (
+        "import os, sys, time; matrix = sys.argv[6].removeprefix('matrix=')\n"
+        "print(os.environ['CUDA_VISIBLE_DEVICES'], *os.sched_getaffinity(0), matrix, flush=True)\n"
+        "time.sleep(60) if matrix == 'long' else sys.exit(4 if matrix == 'bad' else 0)"
     )
-    crew = [script.Worker("7", frozenset({3, 1}))]
+    monkeypatch.setattr(script, "_GRACE_S", 0)
+    monkeypatch.setattr(script, "_PROGRAM", (sys.executable, "-c", program))
+    core = min(os.sched_getaffinity(0))
+    crew = script.workers(["7"], [core])
     tasks = [script.Task("sweep", (name,), place) for place, name in enumerate(("good", "bad", "long", "good"))]
-    assert script.collect(tasks, crew, tmp_path, (), 3) == 3
+    assert script.run_tasks(tasks, crew, tmp_path, (), 3) == 3
     logs = [file.read_text().strip() for file in sorted(tmp_path.glob("*/log.txt"))]
-    assert logs == ["7 1,3 good", "7 1,3 bad", "7 1,3 long"]
+    assert logs == [f"7 {core} good", f"7 {core} bad", f"7 {core} long"]
 
 
-def test_shards_are_joined_and_every_line_is_kept_once(script: ModuleType, tmp_path: Path) -> None:
+def test_cores_are_dealt_out_evenly(script: ModuleType) -> None:
+    assert script.workers(["0", "5"], range(9), 2) == [("0", "0,1"), ("5", "2,3"), ("0", "4,5"), ("5", "6,7")]
+    with pytest.raises(SystemExit, match="found 2 GPUs and 3 cores"):
+        script.workers(["0", "5"], range(3), 2)
+
+
+def test_shards_are_joined_and_every_line_is_kept_once(
+    script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     lines = {0: b'{"a": 1}\n{"a": 2}\n', 1: b'{"a": 2}\n{"a": 3}\n{"torn'}
     for gpu, text in lines.items():
         folder = tmp_path / "shards" / str(gpu) / "sweep" / "nvidia-h200"
@@ -62,8 +72,9 @@ def test_shards_are_joined_and_every_line_is_kept_once(script: ModuleType, tmp_p
         (folder / "candidates.jsonl").write_bytes(text)
         (folder / "environments.jsonl").write_bytes(b'{"digest": "d"}\n')
     for _ in range(2):
-        told = script.join([tmp_path / "shards"], tmp_path / "into")
-        assert told == [f"{tmp_path}/into/sweep: 3 records of 2 shards"]
+        script.join([tmp_path / "shards"], tmp_path / "into")
+        told = capsys.readouterr().out
+        assert told == f"{tmp_path}/into/sweep: 3 records, 3 candidates, 1 environments of 2 shards\n"
     found = tmp_path / "into" / "sweep"
     assert bz2.decompress((found / "records.jsonl.bz2").read_bytes()) == b'{"a": 1}\n{"a": 2}\n{"a": 3}\n'
     assert (found / "environments.jsonl").read_bytes() == b'{"digest": "d"}\n'
@@ -79,8 +90,7 @@ def test_facts_of_studies_are_joined_by_folder(script: ModuleType, tmp_path: Pat
         folder.mkdir(parents=True)
         (folder / "transfers.jsonl").write_text(lines)
     into = tmp_path / "into"
-    (told,) = script.join([tmp_path / "shards"], into)
-    assert told == f"{into / 'dash_study'}: 3 facts of 2 shards"
+    script.join([tmp_path / "shards"], into)
     found = lzma.decompress((into / "dash_study" / "transfers.jsonl.xz").read_bytes())
     assert found == b'{"a": 1}\n{"b": 2}\n{"c": 3}\n'
 
@@ -176,40 +186,33 @@ def test_a_torn_line_does_not_spoil_the_next(script: ModuleType, tmp_path: Path)
 @pytest.mark.parametrize(("sweep", "together"), [("smoke", 1), ("stile_fig7_spmm", 1), ("lo_spmm_fig9_icache", 4)])
 def test_tasks_together_run_every_case_once(script: ModuleType, sweep: str, together: int) -> None:
     cases, found = expand(Sweep.load(sweep, ()), DeviceKind.CUDA), []
-    for task in script._tasks([sweep], together):
-        words = task.command(Path("out"), [])
+    for task in script.every_matrix([sweep], together):
+        words = task.command(Path("out"))
         found += select(cases, [words[words.index("--only") + 1]])
     assert sorted(case.case_id for case in found) == sorted(case.case_id for case in cases)
 
 
-@pytest.mark.parametrize("kind", [".bz2", ".gz"])
-def test_missing_cases_are_those_that_no_sweep_has_records_of(script: ModuleType, tmp_path: Path, kind: str) -> None:
-    cases = expand(Sweep.load("lo_spmm_table2", ()), DeviceKind.CUDA)
-    answered, failed = cases[:20], cases[20]
+def test_missing_cases_are_those_that_no_sweep_has_records_of(script: ModuleType) -> None:
+    cases = expand(Sweep.load("lo_spmm_table2"), DeviceKind.CUDA)
+    both = [*cases, *expand(Sweep.load("lo_spmm_fig11_search_time"), DeviceKind.CUDA)]
     rows = [
-        {"case_id": case.case_id, "matrix": case.matrix.name, "status": "ok", "problem": {"nnz": 1000 - place}}
+        {"case_id": case.case_id, "matrix": case.matrix.id, "status": "ok", "nnz": 1000 - place}
         | {"implementation": case.implementation, "implementation_version": "of other code"}
-        for place, case in enumerate(answered)
+        for place, case in enumerate(cases[:21])
     ]
-    rows.append({"case_id": failed.case_id, "matrix": failed.matrix.name, "status": "timeout", "problem": None})
-    folder = tmp_path / "another_sweep"
-    folder.mkdir()
-    text = "".join(json.dumps(row) + "\n" for row in rows)
-    (folder / f"records.jsonl{kind}").write_bytes(script._PACKERS[kind](text.encode()))
-    tasks = script.missing(["lo_spmm_table2", "lo_spmm_fig11_search_time"], tmp_path, 3)
+    rows[20]["status"] = "timeout"
+    tasks = script.missing(["lo_spmm_table2", "lo_spmm_fig11_search_time"], pd.DataFrame(rows), 3)
     found = []
     for task in tasks:
-        words = task.command(Path("out"), [])
+        words = task.command(Path("out"))
         chosen = [words[place + 1] for place, word in enumerate(words) if word == "--only"]
-        found += [case.case_id for case in select(expand(Sweep.load(task.sweep, ()), DeviceKind.CUDA), chosen)]
-    both = [*cases, *expand(Sweep.load("lo_spmm_fig11_search_time", ()), DeviceKind.CUDA)]
-    wanted = {case.case_id for case in both} - {case.case_id for case in answered}
+        found += [case.case_id for case in select(expand(Sweep.load(task.sweep), DeviceKind.CUDA), chosen)]
     assert len(found) == len(set(found))
-    assert set(found) == wanted
+    assert set(found) == {case.case_id for case in both} - {case.case_id for case in cases[:20]}
     assert len({task.folder(Path("out")) for task in tasks}) == len(tasks)
-    again = script.missing(["lo_spmm_table2", "lo_spmm_fig11_search_time"], tmp_path, 3, same_code=True)
+    again = script.missing(["lo_spmm_table2", "lo_spmm_fig11_search_time"], pd.DataFrame(rows), 3, same_code=True)
     assert sum(map(len, (task.matrices for task in again))) > sum(map(len, (task.matrices for task in tasks)))
-    sizes = {row["matrix"]: row["problem"]["nnz"] for row in rows[:20]}
+    sizes = {row["matrix"].partition("/")[2]: row["nnz"] for row in rows}
     first = [sizes.get(task.matrices[0], 0) for task in tasks]
     assert first == sorted(first)
     assert max(first) > 0

@@ -19,7 +19,7 @@ def script() -> ModuleType:
 
 
 def test_every_operator_and_type_is_seen(script: ModuleType) -> None:
-    tiny, plain = script.tiny_problems(), script.plain_problems()
+    tiny, plain = script.tiny_problems("direct"), script.tiny_problems("plain")
     assert {(one.op, one.scaled, one.dtype) for one in tiny} == {
         (op, scaled, dtype) for op, scaled in ((Op.SPMM, False), (Op.SDDMM, False), (Op.SDDMM, True)) for dtype in DType
     }
@@ -33,8 +33,8 @@ def test_the_plain_kernels_are_among_the_names(script: ModuleType) -> None:
 
 
 def test_the_plain_kernels_are_checked(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = [script.run_plain(find("host-simt"), part, 12) for part in (0, 1)]
-    assert sum(parts) == 2 * len(script.plain_problems()) // 12
+    problems = script.tiny_problems("plain")[::6]
+    assert script.check_plain(find("host-simt"), problems) == len(problems) == 6
     run = PlainPlan.run
 
     def wrong(self: PlainPlan, operands: list[np.ndarray], out: np.ndarray) -> None:
@@ -43,4 +43,4 @@ def test_the_plain_kernels_are_checked(script: ModuleType, monkeypatch: pytest.M
 
     monkeypatch.setattr(PlainPlan, "run", wrong)
     with pytest.raises(AssertionError, match="Not equal to tolerance"):
-        script.run_plain(find("host-simt"), 0, 36)
+        script.check_plain(find("host-simt"), problems[:1])

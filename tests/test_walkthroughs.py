@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from compilers import needs_compilers
 from problems import random_csr, run_checked
 from scripts_by_name import load_script
 
 from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.kernels.zeroing import ZERO_ROWS
 from spmark.impls.runtime.device import find
 from spmark.report.analysis.cases import derive
 from spmark.report.records import current, load_records
@@ -39,6 +42,15 @@ def test_the_kernel_gives_right_results_on_the_host(tmp_path: Path) -> None:
 def test_the_line_to_change_is_in_the_kernel() -> None:
     (line,) = blocks("change", "cpp")
     assert line in (ROOT / "impls/rowsplit/kernels/spmm.cu").read_text().replace("\n  ", "\n")
+
+
+@needs_compilers
+def test_what_an_instance_takes_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("spmark.impls.table.create", lambda _: SimpleNamespace(kernels=(ZERO_ROWS,)))
+    exec(blocks("change")[0], {})
+    lines = [line.rsplit(" ", 3) for line in capsys.readouterr().out.splitlines()]
+    assert [line[0] for line in lines] == [instance.expression for instance in ZERO_ROWS.instances()]
+    assert all(int(registers) > 0 and int(spilled) == 0 for _, registers, spilled, _ in lines)
 
 
 def test_the_figure_draws_published_records() -> None:

@@ -109,10 +109,3 @@ def test_a_cost_model_that_is_not_there_lists_those_that_are() -> None:
         cost_model(create("lo_spmm"), "cost", find("host-simt"))
     with pytest.raises(SweepError, match="scipy_cpu: expected a cost model out of none"):
         cost_model(create("scipy_cpu"), "cost", find("host-simt"))
-
-
-def test_a_tunable_is_known_by_its_old_name(monkeypatch):
-    monkeypatch.setattr("spmark.impls.table.RENAMED_TUNABLES", {"numba_cpu": {"cores": "threads"}})
-    with pytest.warns(DeprecationWarning, match="numba_cpu: the tunable cores is called threads"):
-        made = create("numba_cpu", {"cores": 2})
-    assert made == create("numba_cpu", {"threads": 2})
