@@ -19,7 +19,6 @@ import pandas as pd
 
 from spmark.impls.core.record import Status
 from spmark.report.analysis.cases import PROBLEM, beside, each_problem_once
-from spmark.report.analysis.remember import remembered
 from spmark.report.analysis.statistics import Interval, geometric_mean
 
 NOT_RUN = "not run"
@@ -36,7 +35,6 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-@remembered
 def mean_speedups(derived: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataFrame:
     """Give the geometric mean of every label's speed-ups in every group.
 
@@ -79,7 +77,6 @@ def mean_speedups(derived: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataFrame
     return means.reset_index()[[*keys, *_COLUMNS]]
 
 
-@remembered
 def mean_speedups_by_kind(derived: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataFrame:
     """Give `mean_speedups` of each kind of matrix on its own, then, where there are several kinds, of all mixed.
 
@@ -93,7 +90,6 @@ def mean_speedups_by_kind(derived: pd.DataFrame, by: Sequence[str] = ()) -> pd.D
     return pd.concat([*alone, mean_speedups(derived, by)], ignore_index=True)
 
 
-@remembered
 def common_kinds(derived: pd.DataFrame) -> dict[tuple[str, str], set[str]]:
     """Give the kinds of matrices, by op and dtype, that the means over common cases of `mean_speedups` cover."""
     keys = ["op", "dtype"]

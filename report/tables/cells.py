@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from spmark.report.analysis.remember import remembered
-
 HEADINGS = {
     "width": "J", "median_us": "median (µs)", "warm_us": "warm (µs)", "graph_us": "graph (µs)",
     "baseline_us": "baseline (µs)", "speedup": "speed-up", "speedup_from": "baseline from",
@@ -58,7 +56,6 @@ class Cell:
     """Number that the cell is sorted by; None for text."""
 
 
-@remembered
 def shown(frame: pd.DataFrame) -> tuple[list[str], list[list[Cell]]]:
     """Give the columns that a table shows, and its cells row by row: ends of intervals are part of their column."""
     columns = [str(name) for name in frame if not _is_end(str(name), frame)]
