@@ -10,7 +10,7 @@ from compat_facts import case_ids, read
 
 from spmark.impls.core import renamed_cases
 from spmark.impls.core.record import CandidateRow, Measurement, Status
-from spmark.report.analysis.spreadmodel import Trend
+from spmark.report.analysis.run_spread import Trend
 from spmark.suite.plan.resume import History, Key
 
 pytestmark = pytest.mark.full
