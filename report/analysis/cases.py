@@ -7,7 +7,6 @@ baseline. Otherwise the baseline's own record of the same problem is used, if a 
 from __future__ import annotations
 
 import statistics
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import isnan, nan
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from spmark.impls.core.baseline import chosen_baseline
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.interfaces import CHOOSING_PHASES
 from spmark.impls.core.load import Load
@@ -35,18 +35,9 @@ Columns = dict[str, pd.Series]
 
 
 def choose_baseline(frame: pd.DataFrame, wanted: str | None = None) -> str | None:
-    """Give the baseline of one device's records.
-
-    Returns
-    -------
-    str or None
-        ``wanted`` where records are of it or name it; else the implementation that most rows name as their baseline
-        (the first by name of several); None where no row names any.
-    """
-    named = Counter(name for name in frame["baseline_implementation"] if name)
-    if wanted and (wanted in named or _is_baseline(frame, wanted).any()):
-        return wanted
-    return min(named, key=lambda name: (-named[name], name), default=None)
+    """Choose the baseline of one device's records by `spmark.impls.core.baseline.chosen_baseline`."""
+    plain = frame.loc[frame["requested"].map(len) == 0, "implementation"]
+    return chosen_baseline(frame["baseline_implementation"], {*frame["label"], *plain}, wanted)
 
 
 def baseline_names(frame: pd.DataFrame) -> list[str]:
