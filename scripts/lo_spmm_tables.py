@@ -27,7 +27,7 @@ from spmark.report.analysis.means import over_matrices
 from spmark.report.analysis.statistics import mean_of
 from spmark.report.candidates import load_candidates, measured
 from spmark.report.records import current, load_records
-from spmark.report.tables.best_other import over_best_other
+from spmark.report.tables.winners import over_best_other
 
 _Rows = TypeVar("_Rows", pd.DataFrame, "pd.Series[float]")
 ROOT = Path(__file__).parents[1]

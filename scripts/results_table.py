@@ -20,7 +20,7 @@ from spmark.report.analysis.cases import derive, spent_s
 from spmark.report.analysis.means import mean_speedups
 from spmark.report.analysis.statistics import mean_of
 from spmark.report.records import current, load_records
-from spmark.report.tables.best_other import over_best_other
+from spmark.report.tables.winners import over_best_other
 
 ROOT = Path(__file__).parents[1]
 _RECORDS = ROOT / "report/reference/h200"

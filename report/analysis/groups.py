@@ -57,11 +57,12 @@ def groups_of(frame: pd.DataFrame) -> tuple[pd.Series[str], list[str]]:
         return frame["matrix"].astype(str), matrices
     names = {matrix: group_of(matrix) for matrix in matrices}
     single = [matrix for matrix in matrices if names[matrix] == matrix]
-    pools = sorted({name for name in names.values() if name not in names}, key=_source_and_sparsity)
+    pools = sorted({name for name in names.values() if name not in names}, key=source_and_sparsity)
     return frame["matrix"].map(names), [*single, *pools]
 
 
-def _source_and_sparsity(pool: str) -> tuple[str, float]:
+def source_and_sparsity(pool: str) -> tuple[str, float]:
+    """Give what the pools of `group_of` are ordered by."""
     source, sparsity, _ = pool.rsplit(" ", 2)
     return source, float(sparsity)
 

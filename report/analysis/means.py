@@ -11,7 +11,7 @@ matrices (real, pattern, synthetic, twin) where a mean mixes several.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -106,6 +106,11 @@ def kinds(frame: pd.DataFrame) -> str:
 def _kinds(of_rows: pd.Series[str]) -> str:
     present = sorted({str(kind) for kind in of_rows if kind})
     return ("mixed: " if len(present) > 1 else "") + ", ".join(present)
+
+
+def by_group(frame: pd.DataFrame, keys: list[str], of: Callable[[pd.DataFrame], Mapping[str, Any]]) -> pd.DataFrame:
+    """Give one row for each group, in the order of the keys: its keys, and what ``of`` gives of the group's rows."""
+    return pd.DataFrame([dict(zip(keys, key, strict=True)) | dict(of(part)) for key, part in frame.groupby(keys)])
 
 
 def over_matrices(rows: pd.DataFrame, column: str) -> Interval:

@@ -16,7 +16,7 @@ import pandas as pd
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.problem import DType
-from spmark.report.analysis.means import over_matrices
+from spmark.report.analysis.means import by_group, over_matrices
 from spmark.report.analysis.statistics import floor_us
 
 FROZEN_DEVICE = "nvidia-h200"
@@ -138,11 +138,9 @@ def mean_shares(cases: pd.DataFrame) -> pd.DataFrame:
         `spmark.report.analysis.means.over_matrices` has it, up to 1, which no share exceeds; ``cases``.
     """
     keys = ["op", "dtype", "side", "label", "implementation"]
-    means = [
-        dict(zip(keys, key, strict=True)) | over_matrices(part, "share").columns("roof_share") | {"cases": len(part)}
-        for key, part in cases.groupby(keys)
-    ]
-    made = pd.DataFrame(means, columns=[*keys, "roof_share", "roof_share_low", "roof_share_high", "cases"])
+    columns = ["roof_share", "roof_share_low", "roof_share_high", "cases"]
+    made = by_group(cases, keys, lambda part: over_matrices(part, "share").columns("roof_share") | {"cases": len(part)})
+    made = made.reindex(columns=[*keys, *columns])
     return made.assign(roof_share_high=made["roof_share_high"].clip(upper=1.0))
 
 

@@ -32,9 +32,8 @@ from spmark.report.site.model import NO_RECORDS, Coverage, ListedSweep, PaperPag
 from spmark.report.site.run_metadata import MEASURED, UNSEEN, doubtful, facts_of, versions_of, without_result
 from spmark.report.site.sections import begin_sections, named
 from spmark.report.site.sweep_records import SweepCases, found_in
-from spmark.report.tables.systems import systems_table
 from spmark.report.tables.table import Table
-from spmark.report.tables.winners import winner_map
+from spmark.report.tables.winners import systems_table, winner_map
 
 _log = logging.getLogger(__name__)
 

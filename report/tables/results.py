@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from math import exp, log
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from spmark.impls.core.interfaces import CHOOSING_PHASES, PHASES
 from spmark.impls.core.record import Status
-from spmark.report.analysis.means import mean_speedups, mean_speedups_by_kind
-from spmark.report.tables.table import Chapter, Table, first_line
-from spmark.report.tables.terms import TWIN, config_text
+from spmark.report.analysis.means import by_group, mean_speedups, mean_speedups_by_kind
+from spmark.report.analysis.statistics import geometric_mean
+from spmark.report.tables.table import TWIN, Chapter, Table, config_text, first_line
 
 _MEAN_NOTE = (
     "Geometric means of speed-ups over {baseline}, with a 95 % interval over {unit}. Compare implementations "
@@ -23,7 +25,7 @@ _KIND_NOTE = (
     " Real matrices, patterns with seeded values, synthetic matrices and twins have rows of their own; a row that "
     f"mixes them says so. {TWIN}"
 )
-_MEANS = (
+_MEANS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("overall", "Speed-up over everything", ()),
     ("speedup-per-matrix", "Speed-up per matrix", ("matrix",)),
     ("speedup-per-width", "Speed-up per J", ("width",)),
@@ -161,6 +163,65 @@ def checked_table(derived: pd.DataFrame) -> Table:
         "Results that agreed with the float64 reference, and the largest error over the sum of the terms' magnitudes."
     )
     return Table("checked", "Checked results", note, counted.reset_index())
+
+
+def choices(seen: pd.DataFrame) -> pd.DataFrame:
+    """Give how much faster the best plan with a chosen value is than the best with any other.
+
+    A choice is a key of the configs whose values are names or switches and of which a search measured several, such as
+    ``formats`` (a mixture beside one format alone) or ``preprocess``.
+
+    Parameters
+    ----------
+    seen : DataFrame
+        As `spmark.report.candidates.measured` gives it.
+
+    Returns
+    -------
+    DataFrame
+        One row for each op, dtype, label, choice and chosen value: ``cases`` and ``matrices`` that chose it while
+        another value was measured; ``over_next_speedup`` with its interval over matrices, geometric mean of the best
+        time with another value over the best time with this one; the least and the greatest.
+    """
+    about, keys = ["op", "dtype", "label", "matrix"], ["op", "dtype", "label", "choice", "chosen"]
+    cases = seen.groupby(["case_id", "implementation_version", "environment"], sort=False)
+    rows = [
+        (*case[about].iloc[0], *chosen)
+        for _, case in cases[[*about, "seen_us", "candidate"]]
+        for chosen in _chosen(case["seen_us"].tolist(), case["candidate"].tolist())
+    ]
+    return by_group(
+        pd.DataFrame(rows, columns=[*about, "choice", "chosen", "ratio"]),
+        keys,
+        lambda part: {
+            "cases": len(part),
+            "matrices": part["matrix"].nunique(),
+            **geometric_mean(part["ratio"], list(part["matrix"])).columns("over_next_speedup"),
+            "least_speedup": part["ratio"].min(),
+            "greatest_speedup": part["ratio"].max(),
+        },
+    )
+
+
+def choice_table(seen: pd.DataFrame) -> Table:
+    """Give `choices` as a table, with a note for the reader."""
+    note = (
+        "Of the cases in which a search kept a plan with this value and also measured others: the best time with any "
+        "other value over the best with the chosen one, geometric mean with a 95 % interval over matrices. The chosen "
+        "one is the fastest of what was measured, so that 1 is the least there can be."
+    )
+    return Table("choices", "What choosing is worth", note, choices(seen))
+
+
+def _chosen(times: Sequence[float], configs: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, float]]:
+    """Give each choice of the fastest config, its value, and how much longer the fastest with another value takes."""
+    least = min(times)
+    for choice, chosen in configs[times.index(least)].items():
+        if not isinstance(chosen, str | bool):
+            continue
+        others = [us for us, config in zip(times, configs, strict=True) if config.get(choice, chosen) != chosen]
+        if others:
+            yield choice, str(chosen), exp(log(min(others)) - log(least))
 
 
 def _failed(frame: pd.DataFrame) -> pd.DataFrame:
