@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from math import isfinite, nan
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -70,6 +70,11 @@ class Answer:
     def found(self) -> bool:
         """Whether there is a number."""
         return isfinite(self.least.value)
+
+    @classmethod
+    def looked_up(cls, number: Interval, cases: int, doubt: str = "", remark: str = "") -> Self:
+        """Give the answer that is one number: of a matrix, a calibration or a study."""
+        return cls(number, number, cases, 1.0, tuple(filter(None, [doubt])), tuple(filter(None, [remark])))
 
 
 @dataclass
@@ -196,7 +201,7 @@ def _prediction(claim: Claim) -> Answer:
     scale = 100.0 if claim.unit == "%" else 1.0
     interval = Interval(*(scale * end for end in (score.interval.value, score.interval.low, score.interval.high)))
     remark = f"trained and tested on the published labels, {len(score.values)} splits of the public code's kind"
-    return Answer(interval, interval, len(score.values), 1.0, tuple(filter(None, [score.note])), (remark,))
+    return Answer.looked_up(interval, len(score.values), score.note, remark)
 
 
 def _transfer(claim: Claim, moved: Moved | None) -> Answer:
@@ -204,8 +209,7 @@ def _transfer(claim: Claim, moved: Moved | None) -> Answer:
     found = moved_number(claim, moved)
     if isinstance(found, str):
         return Answer(missing=found)
-    differs = tuple(filter(None, [claim.measure.differs]))
-    return Answer(found.interval, found.interval, found.matrices, reservations=differs, remarks=(found.remark,))
+    return Answer.looked_up(found.interval, found.matrices, claim.measure.differs, found.remark)
 
 
 def _tiles(claim: Claim, device: str) -> Answer:
@@ -215,10 +219,8 @@ def _tiles(claim: Claim, device: str) -> Answer:
         if (agreement.operator, agreement.dtype) == (about.op, about.dtype):
             value = agreement.metric(claim.measure.metric)
             exact = Interval(nan if value is None else value, nan, nan)
-            differs = tuple(filter(None, [claim.measure.differs]))
-            return Answer(
-                exact, exact, agreement.count, reservations=differs, remarks=(f"{agreement.count} tiles held out",)
-            )
+            told = f"{agreement.count} tiles held out"
+            return Answer.looked_up(exact, agreement.count, claim.measure.differs, told)
     return Answer(missing=f"no calibration of {device} with tiles held out is kept")
 
 
@@ -227,13 +229,10 @@ def _fact(claim: Claim, records: Records, matrices: dict[str, tuple[str, ...]]) 
     rows = records.matrices[records.matrices["plain"].map(lambda name: _matches(name, patterns))]
     if rows.empty:
         return Answer(missing="no record of this matrix; stand-ins are made to its size and prove nothing")
-    row = rows.iloc[0]
-    if claim.measure.statistic is Statistic.DENSITY:
-        value = row["nnz"] / row["num_rows"] / row["num_cols"]
-    else:
-        value = row[str(claim.measure.statistic)]
-    exact = Interval(float(value), nan, nan)
-    return Answer(exact, exact, len(rows))
+    row, statistic = rows.iloc[0], claim.measure.statistic
+    density = row["nnz"] / row["num_rows"] / row["num_cols"]
+    value = density if statistic is Statistic.DENSITY else row[str(statistic)]
+    return Answer.looked_up(Interval(float(value), nan, nan), len(rows))
 
 
 def _valued(records: Records, measure: Measure) -> pd.DataFrame:

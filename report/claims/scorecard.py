@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from math import isnan, nan
 from typing import Any
 
@@ -63,31 +63,16 @@ def scorecard(frame: pd.DataFrame, papers: Sequence[str] = PAPERS, moved: Moved 
     RecordError
         A paper has no claims, or its file is broken.
     """
-    return as_scorecard(answered_claims(frame, papers, moved))
-
-
-def as_scorecard(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """Give the scorecard of what `answered_claims` has answered."""
-    return pd.DataFrame(list(rows), columns=list(COLUMNS))
-
-
-def answered_claims(frame: pd.DataFrame, papers: Sequence[str], moved: Moved | None) -> list[dict[str, Any]]:
-    """Give the rows of `scorecard`; no paper's rows depend on another paper."""
     kept = current(frame, by_sweep=True)
     devices = [(str(device), Records(part, moved)) for device, part in kept.groupby("device", sort=False)]
-    devices = devices or [("", Records(kept, moved))]
-    known = [(published, groups(published)) for published in map(load_published, in_order(papers))]
-    return [
-        _row(published, claim, counted[claim.id], device, records)
-        for device, records in devices
-        for published, counted in known
-        for claim in published.claims
+    known = sorted(map(load_published, papers), key=lambda published: published.place)
+    rows = [
+        _row(published, claim, group, device, records)
+        for device, records in devices or [("", Records(kept, moved))]
+        for published in known
+        for claim, group in zip(published.claims, groups(published).values(), strict=True)
     ]
-
-
-def in_order(papers: Iterable[str]) -> list[str]:
-    """Put papers in the order of the scorecard."""
-    return sorted(papers, key=lambda paper: load_published(paper).place)
+    return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
 def scorecard_tables(frame: pd.DataFrame, papers: Sequence[str] = (), moved: Moved | None = None) -> list[Table]:
@@ -107,18 +92,9 @@ def scorecard_tables(frame: pd.DataFrame, papers: Sequence[str] = (), moved: Mov
     list of Table
         Empty where there is no such paper, or the device gives no times.
     """
-    if answers_nothing(frame, moved):
+    if (frame.empty and moved is None) or DeviceKind.HOST_SIMT.value in set(frame["device_kind"]):
         return []
-    return tables_of(scorecard(frame, papers or PAPERS, moved), papers)
-
-
-def answers_nothing(frame: pd.DataFrame, moved: Moved | None) -> bool:
-    """Whether one device's records have no times, and there are no studies in their place."""
-    return (frame.empty and moved is None) or DeviceKind.HOST_SIMT.value in set(frame["device_kind"])
-
-
-def tables_of(cards: pd.DataFrame, papers: Sequence[str] = ()) -> list[Table]:
-    """Give the tables of a `scorecard`, as `scorecard_tables` does."""
+    cards = scorecard(frame, papers or PAPERS, moved)
     run = cards["verdict"] != Verdict.NOT_RUN.value
     if not papers:
         answered = set(cards.loc[run & ~cards["kind"].isin(_ANSWERED_ANYWAY), "paper"])
@@ -152,8 +128,8 @@ _CLAIMS_NOTE = (
 def _row(published: Published, claim: Claim, group: str, device: str, records: Records) -> dict[str, Any]:
     answered = answer(claim, records, published.matrices, published.sizes)
     low, high = claim.ends or (nan, nan)
-    ranged = answered.found and isinstance(claim.value, tuple)
-    ours = (answered.least.value, answered.greatest.value) if ranged else (answered.least.low, answered.least.high)
+    least, ranged = answered.least, answered.found and isinstance(claim.value, tuple)
+    ours = (least.value, answered.greatest.value) if ranged else (least.low, least.high)
     return {
         "paper": published.paper,
         "kind": kind_of(claim).value,
@@ -168,7 +144,7 @@ def _row(published: Published, claim: Claim, group: str, device: str, records: R
         "published_low": low,
         "published_high": high,
         "ours": _ours_text(claim, answered),
-        "ours_value": nan if ranged else answered.least.value,
+        "ours_value": nan if ranged else least.value,
         "ours_low": ours[0],
         "ours_high": ours[1],
         "cases": answered.cases,
@@ -187,21 +163,21 @@ def _why(claim: Claim, answered: Answer, device: str) -> str:
     elif elsewhere(claim, device):
         reasons.append(f"a time on {claim.gpu} beside one on {device}")
     else:
-        reasons.append(_distance(claim.ends, answered))
+        ours = (answered.least.value, answered.greatest.value)
+        least, greatest = map(_compared, ours, claim.ends)
+        single = claim.ends[0] == claim.ends[1]
+        reasons.append(f"ours is {least}" if single else f"the least is {least}, the greatest {greatest}")
     return "; ".join(reasons)
 
 
-def _distance(ends: tuple[float, float], answered: Answer) -> str:
-    least, greatest = _compared(answered.least.value, ends[0]), _compared(answered.greatest.value, ends[1])
-    return f"ours is {least}" if ends[0] == ends[1] else f"the least is {least}, the greatest {greatest}"
-
-
 def _compared(ours: float, published: float) -> str:
-    if published > 0 and abs(ours / published - 1) < _SAME:
-        return "the same"
-    if published <= 0 or not 0.5 < ours / published < 2:
-        return f"{ours / published:.2g} times as much" if published > 0 else f"{ours:.4g}"
+    if published <= 0:
+        return f"{ours:.4g}"
     off = ours / published - 1
+    if abs(off) < _SAME:
+        return "the same"
+    if not -0.5 < off < 1:
+        return f"{ours / published:.2g} times as much"
     return f"{abs(off):.1%} {'higher' if off > 0 else 'lower'}"
 
 
@@ -217,16 +193,18 @@ def _published_text(claim: Claim) -> str:
 def _ours_text(claim: Claim, answered: Answer) -> str:
     if not answered.found:
         return ""
-    if isinstance(claim.value, tuple) and answered.least != answered.greatest:
-        return f"{_number(answered.least.value, claim.unit)} to {_number(answered.greatest.value, claim.unit)}"
-    text = _number(answered.least.value, claim.unit)
-    if isnan(answered.least.low) or isnan(answered.least.high):
+    least, greatest = answered.least, answered.greatest
+    text = _number(least.value, claim.unit)
+    if isinstance(claim.value, tuple) and least != greatest:
+        return f"{text} to {_number(greatest.value, claim.unit)}"
+    if isnan(least.low) or isnan(least.high):
         return text
-    return f"{text} [{_number(answered.least.low, claim.unit)}, {_number(answered.least.high, claim.unit)}]"
+    return f"{text} [{_number(least.low, claim.unit)}, {_number(least.high, claim.unit)}]"
 
 
 def _number(value: float, unit: str) -> str:
-    if unit == "count":
-        return f"{value:,.0f}"
-    text = f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
-    return {"x": f"{text}×", "ms": f"{text} ms", "s": f"{text} s", "%": f"{text} %"}.get(unit, text)
+    if unit == "count" or abs(value) >= 1e4:
+        text = f"{value:,.0f}"
+    else:
+        text = f"{value:.4g}"
+    return text + {"x": "×", "ms": " ms", "s": " s", "%": " %"}.get(unit, "")

@@ -152,7 +152,8 @@ def write_site(report: Report, out: Path, pool: Executor | None = None) -> Path:
     out : Path
         Folder that gets the pages (``sweeps/`` has a folder of them for each sweep), ``report.md``, ``figures/`` (SVG,
         the data as CSV, and the further forms that were drawn), ``tables/`` (CSV, and LaTeX of what stands on a
-        summary) and, for interactive charts, ``vendor/``, and ``made.json`` (`spmark.report.site.made`); made where it is missing. Pages that this
+        summary), for interactive charts ``vendor/``, and ``made.json`` (`spmark.report.site.made`); made where it is
+        missing. Pages that this
         report does not have are removed, and so are further forms of figures that this report draws anew without them.
 
     Returns

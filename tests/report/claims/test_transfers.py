@@ -123,7 +123,7 @@ def test_a_study_alone_has_a_scorecard(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        (", target: cuda", "", "expected 'target' for a moved model"),
+        (", target: cuda", "", "target: expected a value"),
         (", metric: top1", "", "metric"),
         (", over: default", "", "'of' and 'over'"),
         ("transfer_speedup", "median_ms", "expected"),
