@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from math import isfinite, nan
@@ -38,12 +38,6 @@ _APART = {
 }
 """What the scorecard says of speed-ups whose two sides did not run in turn, by `speedup_from`."""
 _VALUE, _LOW, _HIGH = "value", "value_low", "value_high"
-_READ = [
-    *PROBLEM, "plain", "matrix_kind", "num_rows", "num_cols", "nnz", "status", "speedup", "speedup_low",
-    "speedup_high", "speedup_from", "median_us", "median_us_low", "median_us_high", "samples_us",
-    "baseline_samples_us", "phases_s", "padding", "device_bytes", "config", "pattern", "label", "started_at",
-]  # fmt: skip
-"""Columns that claims are answered from: selecting rows of all columns takes longer."""
 _MOST_NAMED = 4
 _NO_SIZES: Mapping[str, int] = MappingProxyType({})
 
@@ -77,36 +71,33 @@ class Answer:
         return cls(number, number, cases, 1.0, tuple(filter(None, [doubt])), tuple(filter(None, [remark])))
 
 
-@dataclass
 class Records:
-    """Records of one device, and the columns derived from them so far."""
+    """Records of one device, and the columns derived from them so far.
 
-    frame: pd.DataFrame
-    """As `spmark.report.records.current` gives it, of one device, best with rows for each sweep."""
-    moved: Moved | None = None
-    """Studies of moved models beside the records: what they say does not depend on the device."""
-    labels: set[str] = field(init=False)
-    baselines: set[str] = field(init=False)
-    """Baselines that any row was measured in turn with."""
-    matrices: pd.DataFrame = field(init=False)
-    """One row for each loaded matrix; stand-ins are left out."""
-    _together: dict[tuple[str, str], pd.DataFrame] = field(default_factory=dict)
-    _derived: dict[tuple[str, str], pd.DataFrame] = field(default_factory=dict)
+    Parameters
+    ----------
+    frame : DataFrame
+        As `spmark.report.records.current` gives it, of one device, best with rows for each sweep.
+    moved : Moved, optional
+        Studies of moved models beside the records: what they say does not depend on the device.
+    """
 
-    def __post_init__(self) -> None:
-        names = self.frame["matrix"].map(lambda name: str(name).split(" #", 1)[0])
-        self.frame = self.frame.assign(plain=names).reset_index(drop=True)
-        self.labels = set(self.frame["label"])
-        self.baselines = set(self.frame["baseline_implementation"])
+    def __init__(self, frame: pd.DataFrame, moved: Moved | None = None) -> None:
+        names = frame["matrix"].map(lambda name: str(name).split(" #", 1)[0])
+        self.frame = frame.assign(plain=names).reset_index(drop=True)
+        self.moved = moved
         known = self.frame[(self.frame["matrix_hash"] != "") & (self.frame["matrix_kind"] != MatrixKind.TWIN.value)]
         self.matrices = known.drop_duplicates("matrix_hash")[["plain", "num_rows", "num_cols", "nnz"]]
+        """One row for each loaded matrix; stand-ins are left out."""
+        self._together: dict[tuple[str, str], pd.DataFrame] = {}
+        self._derived: dict[tuple[str, str], pd.DataFrame] = {}
 
     def of(self, measure: Measure) -> pd.DataFrame:
         """Give the rows of ``measure.of`` with `derive`'s columns over ``measure.over``."""
         key = (measure.of, measure.over)
         if key not in self._derived:
             derived = derive(self.together(measure), measure.over or None)
-            self._derived[key] = derived.loc[derived["label"] == measure.of, _READ]
+            self._derived[key] = derived[derived["label"] == measure.of]
         return self._derived[key]
 
     def together(self, measure: Measure) -> pd.DataFrame:
@@ -179,14 +170,13 @@ def _not_run(measure: Measure, records: Records) -> str:
     """Name what a measure needs and no record has; empty where nothing is missing."""
     if measure.statistic is None:
         return measure.none
-    kind = records.frame["device_kind"].iloc[0] if len(records.frame) else ""
-    if measure.statistic in _TIMED and kind != DeviceKind.CUDA.value:
+    kinds, labels = set(records.frame["device_kind"]), set(records.frame["label"])
+    if measure.statistic in _TIMED and DeviceKind.CUDA.value not in kinds:
         return "no GPU was measured"
-    if measure.of not in records.labels:
-        return f"no record of {measure.of}"
-    if measure.over and measure.over not in records.labels | records.baselines:
-        return f"no record of {measure.over}"
-    return ""
+    # A baseline that was measured in turn with others need not have a record of its own.
+    beside = labels | set(records.frame["baseline_implementation"])
+    lacking = {measure.of} - labels or {measure.over} - beside - {""}
+    return f"no record of {lacking.pop()}" if lacking else ""
 
 
 def _prediction(claim: Claim) -> Answer:
