@@ -21,6 +21,7 @@ import pandas as pd
 from scipy.stats import kendalltau
 
 from spmark.datasets.sweep.model import Sweep, expand
+from spmark.impls.core.baseline import BASELINES
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.report.analysis.cases import PROBLEM, derive, spent_s
 from spmark.report.analysis.means import over_matrices
@@ -223,7 +224,7 @@ def _derived(sweep: str) -> pd.DataFrame:
 
 @cache
 def _records() -> pd.DataFrame:
-    return derive(current(load_records(sorted(_RECORDS.glob("lo_spmm_*")))), "cusparse_best")
+    return derive(current(load_records(sorted(_RECORDS.glob("lo_spmm_*")))), BASELINES["cuda"])
 
 
 @cache

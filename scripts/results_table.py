@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 
+from spmark.impls.core.baseline import BASELINES
 from spmark.impls.core.record import MatrixKind
 from spmark.report.analysis.cases import derive, spent_s
 from spmark.report.analysis.means import mean_speedups
@@ -83,7 +84,7 @@ def _rows() -> Iterator[tuple[str, ...]]:
 
 @cache
 def _derived(sweep: str) -> pd.DataFrame:
-    derived = derive(current(load_records([_RECORDS / sweep])), "cusparse_best")
+    derived = derive(current(load_records([_RECORDS / sweep])), BASELINES["cuda"])
     return derived[derived["matrix_kind"] != MatrixKind.TWIN.value]
 
 

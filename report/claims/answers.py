@@ -86,6 +86,9 @@ class Records:
         names = frame["matrix"].map(lambda name: str(name).split(" #", 1)[0])
         self.frame = frame.assign(plain=names).reset_index(drop=True)
         self.moved = moved
+        self.labels, self.kinds = set(frame["label"]), set(frame["device_kind"])
+        # A baseline that was measured in turn with others need not have a record of its own.
+        self.beside = self.labels | set(frame["baseline_implementation"])
         known = self.frame[(self.frame["matrix_hash"] != "") & (self.frame["matrix_kind"] != MatrixKind.TWIN.value)]
         self.matrices = known.drop_duplicates("matrix_hash")[["plain", "num_rows", "num_cols", "nnz"]]
         """One row for each loaded matrix; stand-ins are left out."""
@@ -170,12 +173,9 @@ def _not_run(measure: Measure, records: Records) -> str:
     """Name what a measure needs and no record has; empty where nothing is missing."""
     if measure.statistic is None:
         return measure.none
-    kinds, labels = set(records.frame["device_kind"]), set(records.frame["label"])
-    if measure.statistic in _TIMED and DeviceKind.CUDA.value not in kinds:
+    if measure.statistic in _TIMED and DeviceKind.CUDA.value not in records.kinds:
         return "no GPU was measured"
-    # A baseline that was measured in turn with others need not have a record of its own.
-    beside = labels | set(records.frame["baseline_implementation"])
-    lacking = {measure.of} - labels or {measure.over} - beside - {""}
+    lacking = {measure.of} - records.labels or {measure.over} - records.beside - {""}
     return f"no record of {lacking.pop()}" if lacking else ""
 
 

@@ -22,8 +22,7 @@ from spmark.report.analysis.shares import joined, shares_of
 from spmark.report.analysis.transfers import Moved
 from spmark.report.candidates import COLUMNS
 from spmark.report.claims.published import PAPERS, load_published
-from spmark.report.claims.scorecard import scorecard_tables
-from spmark.report.claims.verdicts import Verdict
+from spmark.report.claims.scorecard import Verdict, scorecard_tables
 from spmark.report.figures.all import draw_first
 from spmark.report.figures.plot import Drawing, Form
 from spmark.report.parallel import each

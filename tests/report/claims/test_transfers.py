@@ -17,9 +17,8 @@ from spmark.impls.table import PLATFORMS
 from spmark.report.analysis.methods import known_methods
 from spmark.report.analysis.transfers import derive_moved
 from spmark.report.claims.published import PAPERS, TRANSFERS, load_published, parse
-from spmark.report.claims.scorecard import scorecard, scorecard_tables
+from spmark.report.claims.scorecard import Verdict, scorecard, scorecard_tables
 from spmark.report.claims.transfers import DEFAULT, known_metric
-from spmark.report.claims.verdicts import Verdict
 from spmark.report.records import load_records
 from spmark.report.transfers import load_transfers
 
