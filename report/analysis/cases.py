@@ -19,7 +19,7 @@ from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.interfaces import CHOOSING_PHASES
 from spmark.impls.core.load import Load
 from spmark.impls.core.record import Environment, Status
-from spmark.report.analysis.statistics import Interval, break_even, floor_us, median_interval, ratio_intervals
+from spmark.report.analysis.statistics import Interval, break_even, median_interval, ratio_intervals
 
 WIDE = 0.02
 """Relative half-width from which a median's interval is flagged: twice what sampling aims at."""
@@ -88,12 +88,9 @@ def derive(frame: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
     median = _intervals("median_us", map(median_interval, samples), frame.index)
     speedup = _intervals("speedup", ratio_intervals(against.mask(itself, nothing), samples), frame.index)
     median_us, baseline_us = median["median_us"], medians(against)
-    shares = {
-        name: pd.Series(list(map(floor_us, frame[amount], frame[rate])), frame.index, float) / median_us
-        for name, amount, rate in (
-            ("bytes_share", "compulsory_bytes", "copy_bytes_per_s"), ("flops_share", "flops", "flops_per_s"),
-        )
-    }  # fmt: skip
+    rates = frame[["copy_bytes_per_s", "flops_per_s"]].where(lambda known: known > 0)
+    floors = {"bytes_share": ("compulsory_bytes", "copy_bytes_per_s"), "flops_share": ("flops", "flops_per_s")}
+    shares = {name: frame[amount] / rates[rate] * 1e6 / median_us for name, (amount, rate) in floors.items()}
     loads = list(map(_load, frame["facts"], frame["free_cores"]))
     return frame.assign(
         is_baseline=itself,

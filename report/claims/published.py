@@ -100,16 +100,10 @@ class Conditions(Frozen):
     """Further settings, and where two sources of the number differ."""
 
     def __str__(self) -> str:
-        parts = (
-            self.op or "",
-            self.dtype or "",
-            f"J = {', '.join(map(str, self.widths))}" if self.widths else "",
-            ", ".join(self.matrices),
-            f"over {self.baseline}" if self.baseline else "",
-            self.aggregate,
-            self.note,
-        )
-        return "; ".join(part for part in parts if part)
+        widths = f"J = {', '.join(map(str, self.widths))}" if self.widths else ""
+        over = f"over {self.baseline}" if self.baseline else ""
+        parts = (self.op, self.dtype, widths, ", ".join(self.matrices), over, self.aggregate, self.note)
+        return "; ".join(str(part) for part in parts if part)
 
 
 class Measure(Frozen):

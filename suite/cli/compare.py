@@ -49,17 +49,17 @@ def compare_records(
     from spmark.report.analysis.compare_inputs import read_side
     from spmark.report.analysis.regressions import compare
 
-    first, second = read_side(before), read_side(after)
-    models = _model(first, second, threshold_from), _model(second, first, threshold_from)
-    comparison = compare(first, second, models, across=across, least=least)
+    sides = read_side(before), read_side(after)
+    first, second = _models(sides, threshold_from)
+    comparison = compare(*sides, (first, second), across=across, least=least)
     if as_json:
-        answer(_as_json(comparison, models))
+        answer(_as_json(comparison, (first, second)))
     else:
-        _show(comparison, models, every)
+        _show(comparison, (first, second), every)
     return len(comparison.regressions)
 
 
-def fit_spread(results: Sequence[Path], out: Path | None, as_json: bool) -> None:
+def show_spread(results: Sequence[Path], out: Path | None, as_json: bool) -> None:
     """Learn from repeated runs how far runs of one code differ, show it, and write it as JSON for `compare`.
 
     Raises
@@ -82,17 +82,17 @@ def fit_spread(results: Sequence[Path], out: Path | None, as_json: bool) -> None
         say(screen, escape(str(out)))
 
 
-def _model(side: Side, other: Side, source: Path | None) -> SpreadModel:
-    """Give the spread of runs of one code on a side's device: as asked for, else as shipped, else the default."""
+def _models(sides: Sequence[Side], source: Path | None) -> list[SpreadModel]:
+    """Give the spread of runs of one code on either side's device: as asked for, else as shipped, else the default."""
     from spmark.report.analysis.run_spread import fit_spread, known_spread, read_spread
 
-    given = None
+    models = {side.device: known_spread(side.device) for side in sides}
     if source is not None:
         given = read_spread(source) if source.suffix == ".json" else fit_spread([source])
-        devices = dict.fromkeys((side.device, other.device))
-        if given.device not in devices:
-            raise RecordError(f"{source}: expected repeated runs on {' or '.join(devices)}, found {given.device}")
-    return given if given is not None and given.device == side.device else known_spread(side.device)
+        if given.device not in models:
+            raise RecordError(f"{source}: expected repeated runs on {' or '.join(models)}, found {given.device}")
+        models[given.device] = given
+    return [models[side.device] for side in sides]
 
 
 def _as_json(comparison: Comparison, models: Sequence[SpreadModel]) -> dict[str, Any]:

@@ -62,9 +62,9 @@ def spread(
 
     Example: [bold]for n in 1 2 3; do spmark run smoke --out runs/$n; done; spmark spread runs[/bold]
     """
-    from spmark.suite.cli.compare import fit_spread
+    from spmark.suite.cli.compare import show_spread
 
-    fit_spread(results, fit, as_json)
+    show_spread(results, fit, as_json)
 
 
 def provenance(
