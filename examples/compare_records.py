@@ -15,8 +15,8 @@ from collections import Counter
 from pathlib import Path
 from statistics import median
 
-from spmark.report.analysis.compare import CaseVerdict, compare
 from spmark.report.analysis.compare_inputs import read_side
+from spmark.report.analysis.regressions import CaseVerdict, compare
 
 
 def main() -> None:

@@ -64,8 +64,6 @@ problem, imported on use, and gives the predicted seconds of the chosen config, 
 SWITCHES = ("anew", "again")
 """Keys of a config that say how a build is measured, and nothing of its plan: ``anew`` builds, on a GPU, as if nothing
 had been built before; ``again`` measures what loading a kept plan costs (`spmark.impls.core.interfaces.KeepsPlans`)."""
-BASELINES: Mapping[str, str] = {"cuda": "cusparse_best", "cpu": "scipy_cpu"}
-"""The default baseline of speed-ups, by the kind of device."""
 AUTO: Mapping[str, tuple[str, ...]] = {
     "cuda": ("direct", "rowsplit", "sparsetir", "cusparse_best"),
     "cpu": ("scipy_cpu", "numba_cpu"),
@@ -73,12 +71,6 @@ AUTO: Mapping[str, tuple[str, ...]] = {
 }
 """What competes where a person names no implementation, by the kind of device. The first that takes a problem serves a
 product that is computed once, so those without a search stand first."""
-PAID_BACK: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    "cuda": ("cusparse", {"preprocess": True}),
-    "cpu": ("scipy_cpu", {}),
-}
-"""What building must pay back against, by the kind of device: an implementation that searches nothing, with its
-config."""
 LITERAL_VALUES = frozenset({"lo_spmm"})
 """Implementations whose plans hold A's values as literals of their code."""
 CONTRACTS: Mapping[str, Mapping[str, str]] = {

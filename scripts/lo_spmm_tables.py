@@ -20,6 +20,7 @@ import pandas as pd
 from scipy.stats import kendalltau
 
 from spmark.datasets.sweep.model import Sweep, expand
+from spmark.impls.core.baseline import BASELINES
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.report.analysis.cases import PROBLEM, derive, spent_s
 from spmark.report.analysis.means import over_matrices
@@ -172,7 +173,7 @@ def tau(sweep: str, proxies: str, kernels: str) -> pd.DataFrame:
 
 @cache
 def _records() -> pd.DataFrame:
-    return derive(current(load_records(_RECORDS)), "cusparse_best")
+    return derive(current(load_records(_RECORDS)), BASELINES["cuda"])
 
 
 def listed_rows(sweep: str) -> pd.DataFrame:

@@ -15,12 +15,13 @@ from typing import Any
 
 import pandas as pd
 
+from spmark.impls.core.baseline import BASELINES
 from spmark.impls.core.record import MatrixKind
 from spmark.report.analysis.cases import derive, spent_s
 from spmark.report.analysis.means import mean_speedups
 from spmark.report.analysis.statistics import mean_of
 from spmark.report.records import current, load_records
-from spmark.report.tables.best_other import over_best_other
+from spmark.report.tables.winners import over_best_other
 
 ROOT = Path(__file__).parents[1]
 _README = ROOT / "README.md"
@@ -74,7 +75,7 @@ def _rows() -> Iterator[tuple[str, ...]]:
 
 @cache
 def _derived(sweep: str) -> pd.DataFrame:
-    derived = derive(current(load_records([_RECORDS / sweep])), "cusparse_best")
+    derived = derive(current(load_records([_RECORDS / sweep])), BASELINES["cuda"])
     return derived[derived["matrix_kind"] != MatrixKind.TWIN.value]
 
 

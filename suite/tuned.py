@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from spmark.datasets.sweep.model import ImplementationSpec, MatrixSpec, Sweep, SweepOp
+from spmark.impls.core.baseline import BASELINES, PAID_BACK
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import SpmarkError
 from spmark.impls.core.interfaces import CHOOSING_PHASES, Config
 from spmark.impls.core.problem import DType, Problem
 from spmark.impls.core.record import Measurement, Status
 from spmark.impls.core.stores import Stores
-from spmark.impls.table import BASELINES, PAID_BACK, composition_of, create, forecast_of
+from spmark.impls.table import composition_of, create, forecast_of
 from spmark.report.analysis.statistics import break_even, median_interval
 from spmark.suite.measure import floor_s
 from spmark.suite.plan.refusals import make, other_product

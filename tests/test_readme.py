@@ -18,8 +18,7 @@ from spmark.impls.runtime.device import shipped
 from spmark.report.analysis.cases import derive
 from spmark.report.analysis.means import mean_speedups
 from spmark.report.claims.published import PAPERS, load_published
-from spmark.report.claims.scorecard import scorecard
-from spmark.report.claims.verdicts import ClaimKind, Verdict, totals
+from spmark.report.claims.scorecard import ClaimKind, Verdict, scorecard, totals
 from spmark.report.records import current, load_records
 from spmark.report.site.transfers import moved_of
 from spmark.report.transfers import load_transfers

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from spmark.impls.core.baseline import BASELINES
 from spmark.impls.core.interfaces import PHASES, Candidate
 from spmark.impls.operator.choose import ChosenPlan
-from spmark.impls.table import BASELINES
 
 
 def explained(choices: Mapping[int, ChosenPlan], nnz: int, kind: str) -> Iterator[str]:

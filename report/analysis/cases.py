@@ -7,7 +7,6 @@ baseline. Otherwise the baseline's own record of the same problem is used, if a 
 from __future__ import annotations
 
 import statistics
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import isnan, nan
 from typing import Any
@@ -15,11 +14,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from spmark.impls.core.baseline import chosen_baseline
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.interfaces import CHOOSING_PHASES
 from spmark.impls.core.load import Load
 from spmark.impls.core.record import Environment, Status
-from spmark.report.analysis.statistics import Interval, break_even, floor_us, median_interval, ratio_intervals
+from spmark.report.analysis.statistics import Interval, break_even, median_interval, ratio_intervals
 
 WIDE = 0.02
 """Relative half-width from which a median's interval is flagged: twice what sampling aims at."""
@@ -35,18 +35,9 @@ Columns = dict[str, pd.Series]
 
 
 def choose_baseline(frame: pd.DataFrame, wanted: str | None = None) -> str | None:
-    """Give the baseline of one device's records.
-
-    Returns
-    -------
-    str or None
-        ``wanted`` where records are of it or name it; else the implementation that most rows name as their baseline
-        (the first by name of several); None where no row names any.
-    """
-    named = Counter(name for name in frame["baseline_implementation"] if name)
-    if wanted and (wanted in named or _is_baseline(frame, wanted).any()):
-        return wanted
-    return min(named, key=lambda name: (-named[name], name), default=None)
+    """Choose the baseline of one device's records by `spmark.impls.core.baseline.chosen_baseline`."""
+    plain = frame.loc[frame["requested"].map(len) == 0, "implementation"]
+    return chosen_baseline(frame["baseline_implementation"], {*frame["label"], *plain}, wanted)
 
 
 def baseline_names(frame: pd.DataFrame) -> list[str]:
@@ -97,12 +88,9 @@ def derive(frame: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
     median = _intervals("median_us", map(median_interval, samples), frame.index)
     speedup = _intervals("speedup", ratio_intervals(against.mask(itself, nothing), samples), frame.index)
     median_us, baseline_us = median["median_us"], medians(against)
-    shares = {
-        name: pd.Series(list(map(floor_us, frame[amount], frame[rate])), frame.index, float) / median_us
-        for name, amount, rate in (
-            ("bytes_share", "compulsory_bytes", "copy_bytes_per_s"), ("flops_share", "flops", "flops_per_s"),
-        )
-    }  # fmt: skip
+    rates = frame[["copy_bytes_per_s", "flops_per_s"]].where(lambda known: known > 0)
+    floors = {"bytes_share": ("compulsory_bytes", "copy_bytes_per_s"), "flops_share": ("flops", "flops_per_s")}
+    shares = {name: frame[amount] / rates[rate] * 1e6 / median_us for name, (amount, rate) in floors.items()}
     loads = list(map(_load, frame["facts"], frame["free_cores"]))
     return frame.assign(
         is_baseline=itself,

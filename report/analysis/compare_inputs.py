@@ -1,34 +1,51 @@
-"""The two sides of a comparison: the runs of every case on each, and whether the two may be compared at all."""
+"""What a comparison starts from: the values of every run as logarithms with their errors, and two sides of such runs.
+
+A logarithm turns ratios into differences, and a relative spread into a standard deviation.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from math import log, nan, sqrt
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
 
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.record import Environment
-from spmark.report.analysis.run_statistics import by_case, observe
+from spmark.impls.core.record import Environment, Status
+from spmark.report.analysis.statistics import CONFIDENCE, FEWEST_SAMPLES, ratio_interval
 from spmark.report.records import load_every_run
 
+TIME, SPEEDUP, PHASE = "time", "speedup", "phase "
+"""Quantities: the median time, the speed-up over the interleaved baseline, and ``phase`` with a phase's name."""
+CACHED_PHASES = frozenset({"compile"})
+"""Phases that are not observed: their seconds depend on whether a cache was warm, which no record says."""
+LEAST_PHASE_S = 1e-3
+"""Shorter phases are not observed: they cost nothing, and their spread is that of the operating system."""
+_RUN = ["device", "device_kind", "case_id", "pattern", "implementation_version"]
+_OBSERVED = ["value", "error", "duration_us"]
+_NORMAL = float(special.ndtri((1 + CONFIDENCE) / 2))
 _CASE = ["device", "case_id"]
 _VERSION = ["implementation_version", "driver", "protocol_version", "flush"]
 _FACTS = ("driver", "cuda", "cpu", "cores", "system", "commit")
 
 
-class Context(NamedTuple):
-    """What must be the same for times to be compared."""
+@dataclass(frozen=True)
+class Observed:
+    """One quantity of one case over the runs of one side; (n,) float64 arrays in the order of the runs."""
 
-    device: str
-    driver: str
-    protocol: int
-
-    def __str__(self) -> str:
-        return f"{self.device}, driver {self.driver or 'none'}, protocol {self.protocol}"
+    value: NDArray[np.float64]
+    """Natural logarithms."""
+    error: NDArray[np.float64]
+    """Standard errors within each run."""
+    duration_us: NDArray[np.float64]
+    """Durations, which the spread between runs depends on."""
 
 
 @dataclass(frozen=True)
@@ -42,15 +59,18 @@ class Side:
     environments: tuple[Environment, ...]
 
     @property
-    def device(self) -> str:
-        """The device, the first by name of several."""
-        return min(self.contexts).device
+    def contexts(self) -> dict[str, set[str]]:
+        """What must be the same for times of a device to be compared: its drivers and protocols, as text."""
+        found: dict[str, set[str]] = {}
+        columns = self.cases[["device", "driver", "protocol_version"]]
+        for device, driver, protocol in columns.itertuples(index=False):
+            found.setdefault(device, set()).add(f"driver {driver or 'none'}, protocol {protocol}")
+        return found
 
     @property
-    def contexts(self) -> frozenset[Context]:
-        """What the cases were measured under."""
-        columns = self.cases[["device", "driver", "protocol_version"]]
-        return frozenset(Context(*row) for row in columns.itertuples(index=False))
+    def device(self) -> str:
+        """The device, the first by name of several."""
+        return min(self.contexts)
 
 
 def read_side(path: str | Path) -> Side:
@@ -70,30 +90,29 @@ def read_side(path: str | Path) -> Side:
             f"{path}: expected the environment of every record in environments.jsonl beside it, found none of "
             f"{unknown} of {len(frame)}; copy that file too"
         )
-    frame = frame.assign(driver=[facts.driver for facts in frame["facts"]])
-    return side_of(frame, str(path))
+    return side_of(frame.assign(driver=[facts.driver for facts in frame["facts"]]), str(path))
 
 
 def side_of(frame: pd.DataFrame, name: str) -> Side:
     """Group loaded records, with a column ``driver``, by case."""
     newest = frame.groupby(_CASE, sort=False)[_VERSION].transform("last")
     same = frame[(frame[_VERSION] == newest).all(axis=1)]
-    seen: dict[Any, Any] = by_case(observe(_of_one_baseline(same)))
+    # Only runs with the baseline of a case's last run keep their baseline samples: of these, speed-ups agree.
+    baselines = same["baseline_implementation"]
+    of_last = baselines == same.groupby(_CASE, sort=False)["baseline_implementation"].transform("last")
+    nothing = pd.Series([np.empty(0)] * len(same), same.index, object)
+    observed = observe(same.assign(baseline_samples_us=same["baseline_samples_us"].where(of_last, nothing)))
+    seen: dict[Any, Any] = {}
+    for (device, case, quantity), rows in observed.groupby([*_CASE, "quantity"], sort=False):
+        arrays = (rows[column].to_numpy(np.float64) for column in _OBSERVED)
+        seen.setdefault((device, case), {})[str(quantity)] = Observed(*arrays)
     last = same.drop_duplicates(_CASE, keep="last").set_index(_CASE, drop=False)
     environments = dict(zip(same["environment"], same["facts"], strict=True))
     return Side(name, last.assign(seen=[seen.get(key, {}) for key in last.index]), tuple(environments.values()))
 
 
-def _of_one_baseline(runs: pd.DataFrame) -> pd.DataFrame:
-    """Leave a case's baseline samples only to the runs with the baseline of its last run: of these, speed-ups agree."""
-    names = runs["baseline_implementation"]
-    of_last = names == runs.groupby(_CASE, sort=False)["baseline_implementation"].transform("last")
-    nothing = pd.Series([np.empty(0)] * len(runs), runs.index, object)
-    return runs.assign(baseline_samples_us=runs["baseline_samples_us"].where(of_last, nothing))
-
-
-def paired(before: Side, after: Side, across: bool) -> list[tuple[Any, Any]]:
-    """Give the newest runs of the cases that both sides have, in the order of the first.
+def paired(before: Side, after: Side, across: bool) -> tuple[list[tuple[Any, Any]], list[str], list[str]]:
+    """Pair the cases of two sides.
 
     Parameters
     ----------
@@ -101,6 +120,13 @@ def paired(before: Side, after: Side, across: bool) -> list[tuple[Any, Any]]:
         The two sides.
     across : bool
         Match cases of two devices, drivers or protocols; ``device`` is then empty.
+
+    Returns
+    -------
+    pairs : list of (row, row)
+        The newest runs of the cases that both sides have, in the order of the first.
+    only_before, only_after : list of str
+        Ids of the cases that one side alone has.
 
     Raises
     ------
@@ -117,42 +143,81 @@ def paired(before: Side, after: Side, across: bool) -> list[tuple[Any, Any]]:
             f"{before.name} and {after.name}: expected cases that both have, found none among "
             f"{len(first)} and {len(second)}; run the same sweep on both sides"
         )
-    rows = (cases.loc[common].itertuples(index=False) for cases in (first, second))
-    return list(zip(*rows, strict=True))
-
-
-def alone(side: Side, other: Side, across: bool) -> list[str]:
-    """List the case ids that only ``side`` has."""
-    mine, theirs = (_cases(one, across) for one in (side, other))
-    return list(mine.loc[~mine.index.isin(theirs.index), "case_id"])
+    pairs = list(zip(*(cases.loc[common].itertuples(index=False) for cases in (first, second)), strict=True))
+    only_before, only_after = (list(cases.loc[~cases.index.isin(common), "case_id"]) for cases in (first, second))
+    return pairs, only_before, only_after
 
 
 def differences(before: Side, after: Side) -> list[str]:
     """Say what else differs between the machines and the software of the two sides."""
-    facts = [_facts(side.environments) for side in (before, after)]
-    nothing: set[str] = set()
-    pairs = ((name, *(told.get(name, nothing) for told in facts)) for name in sorted({*facts[0], *facts[1]}))
-    return [f"{name}: {_listed(old)} -> {_listed(new)}" for name, old, new in pairs if old != new]
+    old, new = (_facts(side.environments) for side in (before, after))
+    names = [name for name in sorted({*old, *new}) if old[name] != new[name]]
+    return [f"{name}: {' -> '.join(', '.join(sorted(side[name])) or 'none' for side in (old, new))}" for name in names]
+
+
+def observe(frame: pd.DataFrame) -> pd.DataFrame:
+    """Reduce every ok run to its observed quantities.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        As `spmark.report.records.load_every_run` gives it.
+
+    Returns
+    -------
+    DataFrame
+        One row per run and quantity, in the frame's order: ``device``, ``device_kind``, ``case_id``, ``pattern``,
+        ``implementation_version`` and ``quantity``; ``value`` is the natural logarithm, ``error`` its standard error
+        within the run (0 for a phase, which is measured once), ``duration_us`` what the spread between runs depends
+        on. Medians of fewer than `FEWEST_SAMPLES` samples have no error (NaN).
+    """
+    ok = frame[frame["status"] == Status.OK.value]
+    rows = [(*(getattr(run, name) for name in _RUN), *seen) for run in ok.itertuples() for seen in _quantities(run)]
+    return pd.DataFrame(rows, columns=[*_RUN, "quantity", *_OBSERVED])
+
+
+def log_median_error(samples: ArrayLike) -> float:
+    """Give the standard error of the logarithm of a median; NaN for fewer than `FEWEST_SAMPLES` samples.
+
+    The error is the bootstrap's, in closed form: the resampled median is the i-th smallest sample with a probability
+    that the incomplete beta function gives (Maritz and Jarrett, A Note on Estimating the Variance of the Sample Median,
+    Journal of the American Statistical Association 1978). O(n log n).
+    """
+    logs = np.log(np.sort(np.asarray(samples, np.float64)))
+    if logs.size < FEWEST_SAMPLES:
+        return nan
+    half = (logs.size + 1) / 2
+    weights = np.diff(special.betainc(half, half, np.arange(logs.size + 1) / logs.size))
+    mean = float(weights @ logs)
+    return sqrt(max(0.0, float(weights @ (logs - mean) ** 2)))
+
+
+def _quantities(run: Any) -> Iterator[tuple[str, float, float, float]]:
+    own, beside = run.samples_us, run.baseline_samples_us
+    if own.size:
+        median = float(np.median(own))
+        yield TIME, log(median), log_median_error(own), median
+        if beside.size:
+            ratio = ratio_interval(beside, own)
+            yield SPEEDUP, log(ratio.value), log(ratio.high / ratio.low) / 2 / _NORMAL, median
+    for phase, seconds in run.phases_s.items():
+        if phase not in CACHED_PHASES and seconds >= LEAST_PHASE_S:
+            yield PHASE + phase, log(seconds), 0.0, seconds * 1e6
 
 
 def _facts(environments: Iterable[Environment]) -> dict[str, set[str]]:
-    told: dict[str, set[str]] = {}
+    told: dict[str, set[str]] = defaultdict(set)
     for environment in environments:
         simple = {name: str(getattr(environment, name)) for name in _FACTS}
         for name, value in ({"device": environment.device.name} | simple | environment.packages).items():
-            if value:
-                told.setdefault(name, set()).add(value)
+            told[name] |= {value} - {""}
     return told
-
-
-def _listed(values: Iterable[str]) -> str:
-    return ", ".join(sorted(values)) or "none"
 
 
 def _cases(side: Side, across: bool) -> pd.DataFrame:
     if not across:
         return side.cases
-    devices = sorted(side.cases["device"].unique())
+    devices = sorted(side.contexts)
     if len(devices) > 1:
         raise RecordError(
             f"{side.name}: expected records of one device with --across, found {', '.join(devices)}; "
@@ -162,26 +227,24 @@ def _cases(side: Side, across: bool) -> pd.DataFrame:
 
 
 def _refuse_other_contexts(before: Side, after: Side) -> None:
-    shared = {c.device for c in before.contexts} & {c.device for c in after.contexts}
-    first = {context for context in before.contexts if context.device in shared}
-    second = {context for context in after.contexts if context.device in shared}
-    if first != second or not shared:
+    first, second = before.contexts, after.contexts
+    shared = first.keys() & second.keys()
+    if not shared or any(first[device] != second[device] for device in shared):
+        found = "\n".join(
+            f"  {side.name}: " + "; ".join(sorted(f"{name}, {told}" for name, of in contexts.items() for told in of))
+            for side, contexts in ((before, first), (after, second))
+        )
         raise RecordError(
-            "expected the same GPU, driver and protocol on both sides, found\n"
-            f"  {before.name}: {_contexts(before)}\n  {after.name}: {_contexts(after)}\n"
+            f"expected the same GPU, driver and protocol on both sides, found\n{found}\n"
             "measure one side again, or compare speed-ups over the baseline only, with --across"
         )
 
 
 def _refuse_several_flushes(before: Side, after: Side) -> None:
-    found = [sorted(side.cases["flush"].unique()) for side in (before, after)]
-    if len({flush for flushes in found for flush in flushes}) > 1:
-        told = (f"  {side.name}: {', '.join(flushes)}" for side, flushes in zip((before, after), found, strict=True))
+    found = {side.name: sorted(side.cases["flush"].unique()) for side in (before, after)}
+    if len({flush for flushes in found.values() for flush in flushes}) > 1:
+        told = "\n".join(f"  {name}: {', '.join(flushes)}" for name, flushes in found.items())
         raise RecordError(
-            "expected one way to flush caches on both sides, found\n" + "\n".join(told) + "\n"
+            f"expected one way to flush caches on both sides, found\n{told}\n"
             "measure one side again, with the other's --flush and another --out"
         )
-
-
-def _contexts(side: Side) -> str:
-    return "; ".join(sorted(map(str, side.contexts)))

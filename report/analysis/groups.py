@@ -14,7 +14,6 @@ from math import inf
 import pandas as pd
 
 from spmark.report.analysis.cases import PROBLEM
-from spmark.report.analysis.remember import remembered
 
 ALL = "all"
 """First word of the groups that stand for several matrices."""
@@ -38,7 +37,6 @@ def group_of(matrix: str) -> str:
     return f"dlmc {100 * float(layer['sparsity']):g} %" if layer else matrix
 
 
-@remembered
 def groups_of(frame: pd.DataFrame) -> tuple[pd.Series[str], list[str]]:
     """Give the group of every row, and the groups in the order drawn.
 
@@ -59,29 +57,27 @@ def groups_of(frame: pd.DataFrame) -> tuple[pd.Series[str], list[str]]:
         return frame["matrix"].astype(str), matrices
     names = {matrix: group_of(matrix) for matrix in matrices}
     single = [matrix for matrix in matrices if names[matrix] == matrix]
-    pools = sorted({name for name in names.values() if name not in names}, key=_source_and_sparsity)
+    pools = sorted({name for name in names.values() if name not in names}, key=source_and_sparsity)
     return frame["matrix"].map(names), [*single, *pools]
 
 
-def _source_and_sparsity(pool: str) -> tuple[str, float]:
+def source_and_sparsity(pool: str) -> tuple[str, float]:
+    """Give what the pools of `group_of` are ordered by."""
     source, sparsity, _ = pool.rsplit(" ", 2)
     return source, float(sparsity)
 
 
-@remembered
 def panels_of(frame: pd.DataFrame) -> list[tuple[tuple[str, str], pd.DataFrame]]:
     """Split a frame by op and dtype, in the order of panels."""
     panels = [((str(op), str(dtype)), part) for (op, dtype), part in frame.groupby(["op", "dtype"])]
     return sorted(panels, key=lambda panel: (_OPS.index(panel[0][0]), -int(panel[0][1].removeprefix("float"))))
 
 
-@remembered
 def rivals_of(derived: pd.DataFrame) -> pd.DataFrame:
     """Give the rows that are not the baseline's own."""
     return derived[~derived["is_baseline"]]
 
 
-@remembered
 def beside_baseline(rivals: pd.DataFrame, baseline: str, column: str) -> pd.DataFrame:
     """Give the rows that have a ratio to the baseline, and the baseline's own, whose ratio is 1."""
     known = rivals[rivals[column].notna()]
@@ -89,14 +85,12 @@ def beside_baseline(rivals: pd.DataFrame, baseline: str, column: str) -> pd.Data
     return pd.concat([known, own], ignore_index=True)
 
 
-@remembered
 def by_size(frame: pd.DataFrame) -> list[str]:
     """Give the matrices from few to many non-zeros."""
     sizes = frame.groupby("matrix")["nnz"].max().fillna(inf)
     return sorted((str(matrix) for matrix in sizes.index), key=lambda matrix: (float(sizes[matrix]), matrix))
 
 
-@remembered
 def in_panel_order(frame: pd.DataFrame) -> pd.DataFrame:
     """Order the rows of a plot's data by op and dtype as its panels are; rows of one panel keep their order."""
     return pd.concat([part for _, part in panels_of(frame)], ignore_index=True) if len(frame) else frame

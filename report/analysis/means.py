@@ -11,7 +11,7 @@ matrices (real, pattern, synthetic, twin) where a mean mixes several.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,6 @@ import pandas as pd
 
 from spmark.impls.core.record import Status
 from spmark.report.analysis.cases import PROBLEM, beside, each_problem_once
-from spmark.report.analysis.remember import remembered
 from spmark.report.analysis.statistics import Interval, geometric_mean
 
 NOT_RUN = "not run"
@@ -36,7 +35,6 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-@remembered
 def mean_speedups(derived: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataFrame:
     """Give the geometric mean of every label's speed-ups in every group.
 
@@ -79,7 +77,6 @@ def mean_speedups(derived: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataFrame
     return means.reset_index()[[*keys, *_COLUMNS]]
 
 
-@remembered
 def mean_speedups_by_kind(derived: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataFrame:
     """Give `mean_speedups` of each kind of matrix on its own, then, where there are several kinds, of all mixed.
 
@@ -93,7 +90,6 @@ def mean_speedups_by_kind(derived: pd.DataFrame, by: Sequence[str] = ()) -> pd.D
     return pd.concat([*alone, mean_speedups(derived, by)], ignore_index=True)
 
 
-@remembered
 def common_kinds(derived: pd.DataFrame) -> dict[tuple[str, str], set[str]]:
     """Give the kinds of matrices, by op and dtype, that the means over common cases of `mean_speedups` cover."""
     keys = ["op", "dtype"]
@@ -110,6 +106,11 @@ def kinds(frame: pd.DataFrame) -> str:
 def _kinds(of_rows: pd.Series[str]) -> str:
     present = sorted({str(kind) for kind in of_rows if kind})
     return ("mixed: " if len(present) > 1 else "") + ", ".join(present)
+
+
+def by_group(frame: pd.DataFrame, keys: list[str], of: Callable[[pd.DataFrame], Mapping[str, Any]]) -> pd.DataFrame:
+    """Give one row for each group, in the order of the keys: its keys, and what ``of`` gives of the group's rows."""
+    return pd.DataFrame([dict(zip(keys, key, strict=True)) | dict(of(part)) for key, part in frame.groupby(keys)])
 
 
 def over_matrices(rows: pd.DataFrame, column: str) -> Interval:

@@ -16,8 +16,7 @@ import pandas as pd
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.problem import DType
-from spmark.report.analysis.means import over_matrices
-from spmark.report.analysis.remember import remembered
+from spmark.report.analysis.means import by_group, over_matrices
 from spmark.report.analysis.statistics import floor_us
 
 FROZEN_DEVICE = "nvidia-h200"
@@ -48,7 +47,6 @@ class Bound(StrEnum):
     """The gathered operand does not fit into L2, so that rows are fetched from memory again."""
 
 
-@remembered
 def frozen_times(derived: pd.DataFrame) -> pd.DataFrame:
     """Give the frozen roof's times.
 
@@ -70,7 +68,6 @@ def frozen_times(derived: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(times).where(derived["device"] == FROZEN_DEVICE)
 
 
-@remembered
 def measured_times(derived: pd.DataFrame) -> pd.DataFrame:
     """Give the times by the rates that calibrating the records' own device has measured.
 
@@ -100,7 +97,6 @@ def measured_times(derived: pd.DataFrame) -> pd.DataFrame:
     return frame.where(frame[[Bound.GATHER, Bound.BEYOND]].notna().any(axis=1))
 
 
-@remembered
 def under_roof(derived: pd.DataFrame, times: pd.DataFrame) -> pd.DataFrame:
     """Give every case with its roof.
 
@@ -132,7 +128,6 @@ def under_roof(derived: pd.DataFrame, times: pd.DataFrame) -> pd.DataFrame:
     return cases.reset_index(drop=True)
 
 
-@remembered
 def mean_shares(cases: pd.DataFrame) -> pd.DataFrame:
     """Give the geometric mean of the shares of `under_roof` by ``op, dtype, side`` and label.
 
@@ -143,11 +138,9 @@ def mean_shares(cases: pd.DataFrame) -> pd.DataFrame:
         `spmark.report.analysis.means.over_matrices` has it, up to 1, which no share exceeds; ``cases``.
     """
     keys = ["op", "dtype", "side", "label", "implementation"]
-    means = [
-        dict(zip(keys, key, strict=True)) | over_matrices(part, "share").columns("roof_share") | {"cases": len(part)}
-        for key, part in cases.groupby(keys)
-    ]
-    made = pd.DataFrame(means, columns=[*keys, "roof_share", "roof_share_low", "roof_share_high", "cases"])
+    columns = ["roof_share", "roof_share_low", "roof_share_high", "cases"]
+    made = by_group(cases, keys, lambda part: over_matrices(part, "share").columns("roof_share") | {"cases": len(part)})
+    made = made.reindex(columns=[*keys, *columns])
     return made.assign(roof_share_high=made["roof_share_high"].clip(upper=1.0))
 
 

@@ -222,12 +222,12 @@ def geometric_mean(ratios: ArrayLike, clusters: ArrayLike | None = None, seed: i
     if sums.size < 2:
         return Interval(mean, nan, nan)
     if sums.size < _FEWEST_RESAMPLED:
-        half = _student_half(sums, counts)
+        half = student_half(sums, counts)
         return Interval(mean, float(np.exp(logs.mean() - half)), float(np.exp(logs.mean() + half)))
     return Interval(mean, *_ends_of_mean(sums.tobytes(), counts.tobytes(), seed))
 
 
-def _student_half(sums: NDArray[np.float64], cases: NDArray[np.intp]) -> float:
+def student_half(sums: NDArray[np.float64], cases: NDArray[np.intp]) -> float:
     """Give half of Student's interval of the mean of all cases, from each cluster's sum and number of cases."""
     clusters, total = sums.size, cases.sum()
     # How far the mean moves without each cluster (Efron and Tibshirani, chapter 11).
@@ -281,29 +281,3 @@ def break_even(build_s: float, run_us: float, baseline_build_s: float, baseline_
 def floor_us(amount: float, per_second: float) -> float:
     """Give the least time, in microseconds, of ``amount`` bytes or flops at a measured rate; NaN without a rate."""
     return amount / per_second * 1e6 if per_second > 0 else nan
-
-
-def over_seeds(values: ArrayLike, *, ratios: bool = False) -> Interval:
-    """Give the mean over seeds of a training with Student's interval.
-
-    Parameters
-    ----------
-    values : (n,) array_like
-        One for each seed; NaN where a seed has none.
-    ratios : bool
-        Take the geometric mean, and the interval of the logarithms.
-
-    Returns
-    -------
-    Interval
-        The ends are NaN with fewer than two seeds.
-    """
-    known = np.asarray(values, np.float64)
-    known = known[np.isfinite(known)]
-    if known.size == 0:
-        return NOTHING
-    drawn = np.log(known) if ratios else known
-    mean = float(drawn.mean())
-    half = _student_half(drawn, np.ones(drawn.size, np.intp)) if drawn.size > 1 else nan
-    ends = (mean, mean - half, mean + half)
-    return Interval(*(float(np.exp(end)) for end in ends)) if ratios else Interval(*ends)

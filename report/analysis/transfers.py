@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from math import isnan
+from math import isnan, nan
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from spmark.impls.core.problem import Op
 from spmark.report.analysis.methods import Methods
-from spmark.report.analysis.statistics import NOTHING, Interval, geometric_mean, over_seeds
+from spmark.report.analysis.statistics import NOTHING, Interval, geometric_mean, student_half
 
 PANEL = ["source", "target", "machine", "op"]
 SIZES = ["source_matrices", "target_matrices"]
@@ -103,6 +104,32 @@ def panels_of(frame: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     """Split a frame of `Moved` by panel, each with its title; simulated times are called so."""
     parts: Any = frame.groupby([*PANEL, "simulated"], sort=False)
     return [(panel_title(**dict(zip([*PANEL, "simulated"], key, strict=True))), part) for key, part in parts]
+
+
+def over_seeds(values: ArrayLike, *, ratios: bool = False) -> Interval:
+    """Give the mean over seeds of a training with Student's interval.
+
+    Parameters
+    ----------
+    values : (n,) array_like
+        One for each seed; NaN where a seed has none.
+    ratios : bool
+        Take the geometric mean, and the interval of the logarithms.
+
+    Returns
+    -------
+    Interval
+        The ends are NaN with fewer than two seeds.
+    """
+    known = np.asarray(values, np.float64)
+    known = known[np.isfinite(known)]
+    if known.size == 0:
+        return NOTHING
+    drawn = np.log(known) if ratios else known
+    mean = float(drawn.mean())
+    half = student_half(drawn, np.ones(drawn.size, np.intp)) if drawn.size > 1 else nan
+    ends = (mean, mean - half, mean + half)
+    return Interval(*(float(np.exp(end)) for end in ends)) if ratios else Interval(*ends)
 
 
 def panel_title(source: str, target: str, machine: str, op: str, simulated: bool) -> str:

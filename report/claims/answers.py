@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from math import isfinite, nan
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -38,12 +38,6 @@ _APART = {
 }
 """What the scorecard says of speed-ups whose two sides did not run in turn, by `speedup_from`."""
 _VALUE, _LOW, _HIGH = "value", "value_low", "value_high"
-_READ = [
-    *PROBLEM, "plain", "matrix_kind", "num_rows", "num_cols", "nnz", "status", "speedup", "speedup_low",
-    "speedup_high", "speedup_from", "median_us", "median_us_low", "median_us_high", "samples_us",
-    "baseline_samples_us", "phases_s", "padding", "device_bytes", "config", "pattern", "label", "started_at",
-]  # fmt: skip
-"""Columns that claims are answered from: selecting rows of all columns takes longer."""
 _MOST_NAMED = 4
 _NO_SIZES: Mapping[str, int] = MappingProxyType({})
 
@@ -71,37 +65,42 @@ class Answer:
         """Whether there is a number."""
         return isfinite(self.least.value)
 
+    @classmethod
+    def looked_up(cls, number: Interval, cases: int, doubt: str = "", remark: str = "") -> Self:
+        """Give the answer that is one number: of a matrix, a calibration or a study."""
+        return cls(number, number, cases, 1.0, tuple(filter(None, [doubt])), tuple(filter(None, [remark])))
 
-@dataclass
+
 class Records:
-    """Records of one device, and the columns derived from them so far."""
+    """Records of one device, and the columns derived from them so far.
 
-    frame: pd.DataFrame
-    """As `spmark.report.records.current` gives it, of one device, best with rows for each sweep."""
-    moved: Moved | None = None
-    """Studies of moved models beside the records: what they say does not depend on the device."""
-    labels: set[str] = field(init=False)
-    baselines: set[str] = field(init=False)
-    """Baselines that any row was measured in turn with."""
-    matrices: pd.DataFrame = field(init=False)
-    """One row for each loaded matrix; stand-ins are left out."""
-    _together: dict[tuple[str, str], pd.DataFrame] = field(default_factory=dict)
-    _derived: dict[tuple[str, str], pd.DataFrame] = field(default_factory=dict)
+    Parameters
+    ----------
+    frame : DataFrame
+        As `spmark.report.records.current` gives it, of one device, best with rows for each sweep.
+    moved : Moved, optional
+        Studies of moved models beside the records: what they say does not depend on the device.
+    """
 
-    def __post_init__(self) -> None:
-        names = self.frame["matrix"].map(lambda name: str(name).split(" #", 1)[0])
-        self.frame = self.frame.assign(plain=names).reset_index(drop=True)
-        self.labels = set(self.frame["label"])
-        self.baselines = set(self.frame["baseline_implementation"])
+    def __init__(self, frame: pd.DataFrame, moved: Moved | None = None) -> None:
+        names = frame["matrix"].map(lambda name: str(name).split(" #", 1)[0])
+        self.frame = frame.assign(plain=names).reset_index(drop=True)
+        self.moved = moved
+        self.labels, self.kinds = set(frame["label"]), set(frame["device_kind"])
+        # A baseline that was measured in turn with others need not have a record of its own.
+        self.beside = self.labels | set(frame["baseline_implementation"])
         known = self.frame[(self.frame["matrix_hash"] != "") & (self.frame["matrix_kind"] != MatrixKind.TWIN.value)]
         self.matrices = known.drop_duplicates("matrix_hash")[["plain", "num_rows", "num_cols", "nnz"]]
+        """One row for each loaded matrix; stand-ins are left out."""
+        self._together: dict[tuple[str, str], pd.DataFrame] = {}
+        self._derived: dict[tuple[str, str], pd.DataFrame] = {}
 
     def of(self, measure: Measure) -> pd.DataFrame:
         """Give the rows of ``measure.of`` with `derive`'s columns over ``measure.over``."""
         key = (measure.of, measure.over)
         if key not in self._derived:
             derived = derive(self.together(measure), measure.over or None)
-            self._derived[key] = derived.loc[derived["label"] == measure.of, _READ]
+            self._derived[key] = derived[derived["label"] == measure.of]
         return self._derived[key]
 
     def together(self, measure: Measure) -> pd.DataFrame:
@@ -174,14 +173,10 @@ def _not_run(measure: Measure, records: Records) -> str:
     """Name what a measure needs and no record has; empty where nothing is missing."""
     if measure.statistic is None:
         return measure.none
-    kind = records.frame["device_kind"].iloc[0] if len(records.frame) else ""
-    if measure.statistic in _TIMED and kind != DeviceKind.CUDA.value:
+    if measure.statistic in _TIMED and DeviceKind.CUDA.value not in records.kinds:
         return "no GPU was measured"
-    if measure.of not in records.labels:
-        return f"no record of {measure.of}"
-    if measure.over and measure.over not in records.labels | records.baselines:
-        return f"no record of {measure.over}"
-    return ""
+    lacking = {measure.of} - records.labels or {measure.over} - records.beside - {""}
+    return f"no record of {lacking.pop()}" if lacking else ""
 
 
 def _prediction(claim: Claim) -> Answer:
@@ -196,7 +191,7 @@ def _prediction(claim: Claim) -> Answer:
     scale = 100.0 if claim.unit == "%" else 1.0
     interval = Interval(*(scale * end for end in (score.interval.value, score.interval.low, score.interval.high)))
     remark = f"trained and tested on the published labels, {len(score.values)} splits of the public code's kind"
-    return Answer(interval, interval, len(score.values), 1.0, tuple(filter(None, [score.note])), (remark,))
+    return Answer.looked_up(interval, len(score.values), score.note, remark)
 
 
 def _transfer(claim: Claim, moved: Moved | None) -> Answer:
@@ -204,8 +199,7 @@ def _transfer(claim: Claim, moved: Moved | None) -> Answer:
     found = moved_number(claim, moved)
     if isinstance(found, str):
         return Answer(missing=found)
-    differs = tuple(filter(None, [claim.measure.differs]))
-    return Answer(found.interval, found.interval, found.matrices, reservations=differs, remarks=(found.remark,))
+    return Answer.looked_up(found.interval, found.matrices, claim.measure.differs, found.remark)
 
 
 def _tiles(claim: Claim, device: str) -> Answer:
@@ -215,10 +209,8 @@ def _tiles(claim: Claim, device: str) -> Answer:
         if (agreement.operator, agreement.dtype) == (about.op, about.dtype):
             value = agreement.metric(claim.measure.metric)
             exact = Interval(nan if value is None else value, nan, nan)
-            differs = tuple(filter(None, [claim.measure.differs]))
-            return Answer(
-                exact, exact, agreement.count, reservations=differs, remarks=(f"{agreement.count} tiles held out",)
-            )
+            told = f"{agreement.count} tiles held out"
+            return Answer.looked_up(exact, agreement.count, claim.measure.differs, told)
     return Answer(missing=f"no calibration of {device} with tiles held out is kept")
 
 
@@ -227,13 +219,10 @@ def _fact(claim: Claim, records: Records, matrices: dict[str, tuple[str, ...]]) 
     rows = records.matrices[records.matrices["plain"].map(lambda name: _matches(name, patterns))]
     if rows.empty:
         return Answer(missing="no record of this matrix; stand-ins are made to its size and prove nothing")
-    row = rows.iloc[0]
-    if claim.measure.statistic is Statistic.DENSITY:
-        value = row["nnz"] / row["num_rows"] / row["num_cols"]
-    else:
-        value = row[str(claim.measure.statistic)]
-    exact = Interval(float(value), nan, nan)
-    return Answer(exact, exact, len(rows))
+    row, statistic = rows.iloc[0], claim.measure.statistic
+    density = row["nnz"] / row["num_rows"] / row["num_cols"]
+    value = density if statistic is Statistic.DENSITY else row[str(statistic)]
+    return Answer.looked_up(Interval(float(value), nan, nan), len(rows))
 
 
 def _valued(records: Records, measure: Measure) -> pd.DataFrame:

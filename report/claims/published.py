@@ -100,16 +100,10 @@ class Conditions(Frozen):
     """Further settings, and where two sources of the number differ."""
 
     def __str__(self) -> str:
-        parts = (
-            self.op or "",
-            self.dtype or "",
-            f"J = {', '.join(map(str, self.widths))}" if self.widths else "",
-            ", ".join(self.matrices),
-            f"over {self.baseline}" if self.baseline else "",
-            self.aggregate,
-            self.note,
-        )
-        return "; ".join(part for part in parts if part)
+        widths = f"J = {', '.join(map(str, self.widths))}" if self.widths else ""
+        over = f"over {self.baseline}" if self.baseline else ""
+        parts = (self.op, self.dtype, widths, ", ".join(self.matrices), over, self.aggregate, self.note)
+        return "; ".join(str(part) for part in parts if part)
 
 
 class Measure(Frozen):
@@ -145,23 +139,25 @@ class Measure(Frozen):
     """Why no record answers the claim."""
 
     @model_validator(mode="after")
-    def _either(self) -> Self:
-        if (self.statistic is None) == (not self.none):
+    def _complete(self) -> Self:
+        statistic = self.statistic
+        if (statistic is None) == (not self.none):
             raise ValueError("expected a statistic, or 'none' with the reason why there is none; found both or neither")
-        if self.statistic in (*RATIOS, Statistic.MEAN_LOSS) and not (self.of and self.over):
-            raise ValueError(f"expected 'of' and 'over' for {self.statistic}, found {self.of!r} and {self.over!r}")
-        if self.statistic not in (None, *FACTS) and not self.of:
-            raise ValueError(f"expected 'of' for {self.statistic}, found nothing")
-        predicts = bool(self.task and self.model)
-        if predicts != (self.statistic is Statistic.PREDICTION) or bool(self.metric) != (
-            self.statistic in _WITH_METRIC
-        ):
-            raise ValueError(
-                "expected task, model and metric for a prediction, metric for tiles and configs, nothing else, found "
-                f"{self}"
-            )
-        if bool(self.target) != (self.statistic in TRANSFERS):
-            raise ValueError(f"expected 'target' for a moved model and nothing else, found {self.target!r}")
+        if statistic in (*RATIOS, Statistic.MEAN_LOSS) and not (self.of and self.over):
+            raise ValueError(f"expected 'of' and 'over' for {statistic}, found {self.of!r} and {self.over!r}")
+        predicts = statistic is Statistic.PREDICTION
+        needed = {
+            "task": predicts,
+            "model": predicts,
+            "metric": statistic in _WITH_METRIC,
+            "target": statistic in TRANSFERS,
+        }
+        if statistic not in FACTS:
+            needed["of"] = statistic is not None
+        for key, there in needed.items():
+            if bool(getattr(self, key)) != there:
+                expected = "a value" if there else "nothing"
+                raise ValueError(f"{key}: expected {expected} for {statistic}, found {getattr(self, key)!r}")
         return self
 
 

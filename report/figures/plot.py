@@ -21,7 +21,7 @@ from PIL import Image
 from spmark.report.analysis.remember import remembering
 from spmark.report.figures.ruler import RememberingSVG
 from spmark.report.figures.style import COLUMN_IN, WIDTH_IN, Look, by_numbers, in_style, looks
-from spmark.report.tables.spreadsheet import csv_of
+from spmark.report.tables.table import csv_of
 
 MOST_SERIES = 12
 """Labels that one figure shows: a legend of more hides the plot, and colours of more look alike."""

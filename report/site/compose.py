@@ -22,19 +22,18 @@ from spmark.report.analysis.shares import joined, shares_of
 from spmark.report.analysis.transfers import Moved
 from spmark.report.candidates import COLUMNS
 from spmark.report.claims.published import PAPERS, load_published
+from spmark.report.claims.scorecard import Verdict, scorecard_tables
 from spmark.report.figures.all import draw_first
 from spmark.report.figures.plot import Drawing, Form
 from spmark.report.parallel import each
 from spmark.report.records import current
-from spmark.report.site.claims import begin_answers
 from spmark.report.site.made import ReportFolder, all_anew, looked_up
 from spmark.report.site.model import NO_RECORDS, Coverage, ListedSweep, PaperPage, Report, Section, SweepPage
 from spmark.report.site.run_metadata import MEASURED, UNSEEN, doubtful, facts_of, versions_of, without_result
 from spmark.report.site.sections import begin_sections, named
 from spmark.report.site.sweep_records import SweepCases, found_in
-from spmark.report.tables.systems import systems_table
-from spmark.report.tables.table import Table
-from spmark.report.tables.winners import winner_map
+from spmark.report.tables.table import Chapter, Table
+from spmark.report.tables.winners import systems_table, winner_map
 
 _log = logging.getLogger(__name__)
 
@@ -117,7 +116,8 @@ def compose(
     seen = cache(begin() if begin and anew else partial(_candidates, begin))
     _log.info("answering the papers' claims")
     studies = moved()
-    answering = [begin_answers(rows, papers, studies, pool) for rows in of_devices.values()]
+    asked = [partial(_claims, rows, papers, studies) for rows in of_devices.values()]
+    answering = each(asked, list(map(len, of_devices.values())), pool)
     elsewhere = {case for of in found if (of.device, of.sweep) in unseen for case in of.searched}
     told = [_of_unseen(of, unseen, elsewhere) for of in found]
     pages = _pages(found, packaged, {device: frozenset(rows["case_id"]) for device, rows in of_devices.items()})
@@ -131,7 +131,7 @@ def compose(
     drawing = partial(begin_sections, of_sweeps, seen=seen, wanted=baseline, pool=pool, also=also)
     sections = drawing(frozenset()) if anew else None
     overviews = [_overview_of(kept[kept["device"] == device], of_sweeps, baseline, also) for device in of_devices]
-    cards = [answers() for answers in answering]
+    cards = list(answering)
     overviews = [
         replace(of, blocks=[*of.blocks, *named(answered, path_component(of.device))])
         for of, answered in zip(overviews, cards, strict=True)
@@ -153,6 +153,15 @@ def compose(
 
 def _candidates(begin: Callable[[], Callable[[], pd.DataFrame]] | None) -> pd.DataFrame:
     return begin()() if begin else pd.DataFrame(columns=list(COLUMNS))
+
+
+def _claims(frame: pd.DataFrame, papers: Sequence[str], moved: Moved | None) -> list[Table]:
+    """Give the tables of one device's scorecard; none where its records answer no claim."""
+    made = scorecard_tables(frame, papers, moved)
+    if not made or (made[-1].frame["verdict"] == Verdict.NOT_RUN.value).all():
+        return []
+    verdicts, claims = (replace(table, chapter=Chapter.SCORECARD) for table in made)
+    return [replace(verdicts, headline=True), claims]
 
 
 def _keys(

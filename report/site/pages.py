@@ -27,8 +27,7 @@ from spmark.report.figures.style import looks
 from spmark.report.site.chart_data import Points
 from spmark.report.site.model import Report, Section, SweepPage
 from spmark.report.tables.cells import Cell, shown
-from spmark.report.tables.spreadsheet import csv_of
-from spmark.report.tables.table import Chapter, Table, first_line
+from spmark.report.tables.table import Chapter, Table, csv_of, first_line
 from spmark.report.tables.winners import WinnerMap, WinnerPlace, place_of
 
 FIGURES, TABLES, SWEEPS, VENDOR = "figures", "tables", "sweeps", "vendor"

@@ -9,7 +9,7 @@ import pandas as pd
 
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.record import RUNS_ON, Environment, Flush, Status
-from spmark.report.tables.terms import config_text, explained
+from spmark.report.tables.table import config_text, explained
 
 Facts = list[tuple[str, str]]
 _DIGITS = 8

@@ -29,10 +29,9 @@ from spmark.report.site.model import Section
 from spmark.report.site.run_metadata import MEASURED, facts_of, notices_of, versions_of
 from spmark.report.site.sweep_records import SweepCases
 from spmark.report.tables import results as tables
-from spmark.report.tables.ablation import choice_table
-from spmark.report.tables.best_other import best_other_table
 from spmark.report.tables.extrapolated import extrapolated_table
 from spmark.report.tables.table import Table
+from spmark.report.tables.winners import best_other_table
 
 _log = logging.getLogger(__name__)
 _Blocks = list[Drawing | Table]
@@ -164,4 +163,4 @@ def _labels(cases: pd.DataFrame) -> pd.DataFrame:
 def _of_searches(seen: pd.DataFrame, labels: pd.DataFrame, also: AbstractSet[Form]) -> _Blocks:
     """Give what a section says of its searches."""
     with remembering():
-        return [*draw_searches(seen, labels, also), agreement_table(seen), choice_table(seen)]
+        return [*draw_searches(seen, labels, also), agreement_table(seen), tables.choice_table(seen)]

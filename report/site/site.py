@@ -26,9 +26,7 @@ from spmark.report.site.markdown import markdown, section_markdown
 from spmark.report.site.model import ListedSweep, PaperPage, Report, Section, SweepPage
 from spmark.report.site.pages import FIGURES, LIBRARY, SWEEPS, TABLES, VENDOR, PagePlace, pages, pages_of, places_of
 from spmark.report.site.transfers import Studies
-from spmark.report.tables.latex import latex
-from spmark.report.tables.spreadsheet import csv_of
-from spmark.report.tables.table import Chapter, Table
+from spmark.report.tables.table import Chapter, Table, csv_of
 from spmark.report.texts import python_texts
 
 _INDEX = f"{Chapter.SUMMARY.value}.html"
@@ -153,8 +151,9 @@ def write_site(report: Report, out: Path, pool: Executor | None = None) -> Path:
         Processes that make pages and tables where sweeps' tables have at least `WORTH_HELPERS` rows.
     out : Path
         Folder that gets the pages (``sweeps/`` has a folder of them for each sweep), ``report.md``, ``figures/`` (SVG,
-        the data as CSV, and the further forms that were drawn), ``tables/`` (CSV and LaTeX) and, for interactive
-        charts, ``vendor/``, and ``made.json`` (`spmark.report.site.made`); made where it is missing. Pages that this
+        the data as CSV, and the further forms that were drawn), ``tables/`` (CSV, and LaTeX of what stands on a
+        summary), for interactive charts ``vendor/``, and ``made.json`` (`spmark.report.site.made`); made where it is
+        missing. Pages that this
         report does not have are removed, and so are further forms of figures that this report draws anew without them.
 
     Returns
@@ -260,7 +259,8 @@ def _texts(report: Report, sweep: SweepPage | None, places: Sequence[PagePlace])
         for block in (block for section in report.sections for block in section.blocks):
             if isinstance(block, Table):
                 tables[f"{block.name}.csv"] = csv_of(block.frame).encode()
-                tables[f"{block.name}.tex"] = latex(block).encode()
+                if block.chapter is Chapter.SUMMARY:
+                    tables[f"{block.name}.tex"] = block.latex().encode()
         where = PurePosixPath(FIGURES), PurePosixPath(TABLES)
         told = [section_markdown(section, report.sweeps, *where) for section in report.sections]
     return made, tables, told

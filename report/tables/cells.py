@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from spmark.report.analysis.remember import remembered
-
 HEADINGS = {
     "width": "J", "median_us": "median (µs)", "warm_us": "warm (µs)", "graph_us": "graph (µs)",
     "baseline_us": "baseline (µs)", "speedup": "speed-up", "speedup_from": "baseline from",
@@ -37,16 +35,14 @@ HEADINGS = {
     "tau_ceiling_score": "tau, ceiling", "data_cost_score": "cost of data (millions)",
     "ahead_speedup": "baseline's time over it",
 }  # fmt: skip
-_PHASE_HEADING = "{} (s)"
-_TIME_HEADING = "{} (µs)"
+_UNITS = {"s": "s", "us": "µs"}
 
 
 def heading(column: str) -> str:
     """Give the heading of a column."""
-    for ending, form in (("_s", _PHASE_HEADING), ("_us", _TIME_HEADING)):
-        if column.endswith(ending) and column not in HEADINGS:
-            return form.format(column.removesuffix(ending))
-    return HEADINGS.get(column, column.replace("_", " "))
+    stem, _, unit = column.rpartition("_")
+    other = f"{stem} ({_UNITS[unit]})" if unit in _UNITS else column.replace("_", " ")
+    return HEADINGS.get(column, other)
 
 
 @dataclass(frozen=True)
@@ -58,40 +54,31 @@ class Cell:
     """Number that the cell is sorted by; None for text."""
 
 
-@remembered
 def shown(frame: pd.DataFrame) -> tuple[list[str], list[list[Cell]]]:
     """Give the columns that a table shows, and its cells row by row: ends of intervals are part of their column."""
-    columns = [str(name) for name in frame if not _is_end(str(name), frame)]
-    ends = [[frame.get(f"{column}_{end}", repeat(None)) for end in ("low", "high")] for column in columns]
-    cells = [map(partial(_cell, column), frame[column], *of) for column, of in zip(columns, ends, strict=True)]
+    ends = {f"{name}_{end}" for name in frame for end in ("low", "high")}
+    columns = [str(name) for name in frame if name not in ends]
+    cells = []
+    for column in columns:
+        low, high = (frame.get(f"{column}_{end}", repeat(None)) for end in ("low", "high"))
+        cells.append(list(map(partial(_cell, column), frame[column], low, high)))
     return columns, [list(row) for row in zip(*cells, strict=True)]
 
 
-def _is_end(name: str, frame: pd.DataFrame) -> bool:
-    return any(name.endswith(end) and name.removesuffix(end) in frame for end in ("_low", "_high"))
-
-
 def _cell(column: str, value: Any, low: Any, high: Any) -> Cell:
-    if not is_number(value):
+    if not isinstance(value, int | float | np.number) or isinstance(value, bool):
         return Cell("" if value is None else str(value), None)
-    return Cell(cell(column, value, low, high), None if isnan(value) else float(value))
+    return Cell(cell(column, float(value), low, high), None if isnan(value) else float(value))
 
 
 def cell(column: str, value: float, low: float | None = None, high: float | None = None) -> str:
     """Give the text of a number, with its interval where both ends are known; empty for NaN."""
     if isnan(value):
         return ""
-    text = number(column, float(value))
+    text = number(column, value)
     if low is None or high is None or isnan(low) or isnan(high):
         return text
     return f"{text} [{number(column, low)}, {number(column, high)}]"
-
-
-def is_number(value: Any) -> bool:
-    """Tell whether a value is shown as a number."""
-    if type(value) is float or type(value) is str:  # most are, and a union of types takes its time
-        return type(value) is float
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 def number(column: str, value: float) -> str:

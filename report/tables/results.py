@@ -2,37 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from math import exp, log
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from spmark.impls.core.interfaces import CHOOSING_PHASES, PHASES
 from spmark.impls.core.record import Status
-from spmark.report.analysis.means import mean_speedups, mean_speedups_by_kind
-from spmark.report.tables.table import Chapter, Table, first_line
-from spmark.report.tables.terms import TWIN, config_text
+from spmark.report.analysis.means import by_group, mean_speedups, mean_speedups_by_kind
+from spmark.report.analysis.statistics import geometric_mean
+from spmark.report.tables.table import TWIN, Chapter, Table, config_text, first_line
 
 _MEAN_NOTE = (
-    "Geometric means of speed-ups over {baseline}, with a 95 % interval over {unit}. Compare implementations "
-    "by the mean over common cases: those that all implementations solved which solved more than half of what any "
-    "solved. Beside it stand the mean over each one's own cases and, as ‘left out’, the problems that these do not "
-    "cover because the implementation or the baseline failed."
+    "Geometric means of speed-ups over {baseline}, with a 95 % interval over {unit}. Compare implementations by the "
+    "mean over common cases, which all solved that solved more than half of what any solved. ‘Left out’ are the "
+    "problems that the mean over own cases does not cover, by reason."
 )
-_KIND_NOTE = (
-    " Real matrices, patterns with seeded values, synthetic matrices and twins have rows of their own; a row that "
-    f"mixes them says so. {TWIN}"
-)
-_MEANS = (
+_KIND_NOTE = f" A row says so where it mixes kinds of matrices. {TWIN}"
+_MEANS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("overall", "Speed-up over everything", ()),
     ("speedup-per-matrix", "Speed-up per matrix", ("matrix",)),
     ("speedup-per-width", "Speed-up per J", ("width",)),
 )
-_CASE_COLUMNS = (
-    "status", "median_us", "median_us_low", "median_us_high", "samples",
-    "speedup", "speedup_low", "speedup_high", "speedup_from", "gflops_per_s", "bytes_share", "flops_share", "warm_us",
-    "graph_us", "padding", "device_bytes", "max_rel_error", "config", "flags",
-)  # fmt: skip
+_MEDIAN = ["median_us", "median_us_low", "median_us_high", "samples"]
+_CASE_COLUMNS = [
+    "status", *_MEDIAN, "speedup", "speedup_low", "speedup_high", "speedup_from", "gflops_per_s", "bytes_share",
+    "flops_share", "warm_us", "graph_us", "padding", "device_bytes", "max_rel_error", "config", "flags",
+]  # fmt: skip
+_PAID = ["break_even_runs", "break_even_runs_with_compile"]
 _IDENTITY = ("matrix", "op", "dtype", "width", "seed", "label")
 """What tells cases apart. The matrix stands first, since the first column stays in view of a wide table."""
 
@@ -40,28 +39,29 @@ _IDENTITY = ("matrix", "op", "dtype", "width", "seed", "label")
 def mean_tables(derived: pd.DataFrame, baseline: str) -> list[Table]:
     """Give the geometric means over everything, over the widths of each matrix, and over the matrices at each width."""
     made = []
+    own = {name: f"own_{name}" for name in ("speedup", "speedup_low", "speedup_high", "cases")}
     for name, title, by in _MEANS:
         of_matrix = "matrix" in by
         means = mean_speedups(derived, by) if of_matrix else mean_speedups_by_kind(derived, by)
         note = _MEAN_NOTE.format(baseline=baseline, unit="widths" if of_matrix else "matrices")
         note += "" if of_matrix else _KIND_NOTE
-        unknown = sorted(set(means["label"]) - set(means.loc[means["cases"] > 0, "label"]))
+        known = means[means["cases"] > 0]
+        unknown = sorted(set(means["label"]) - set(known["label"]))
         note += f" Without any speed-up, so without a row: {', '.join(unknown)}." if unknown else ""
-        made.append(Table(name, title, note, _as_shown(means[means["cases"] > 0])))
+        shown = known.drop(columns=["implementation", "wide_share", "problems"]).rename(columns=own)
+        made.append(Table(name, title, note, shown))
     return made
 
 
 def case_table(derived: pd.DataFrame) -> Table:
     """Give every case: its median, its speed-up and where the baseline's time is from, its shares of floors."""
     note = (
-        "One row per case. Medians with a distribution-free 95 % interval; speed-ups are ratios of medians with a "
-        "bootstrap interval. ‘Baseline from’ says whether the baseline was measured interleaved with the case in the "
-        "same process, or taken from its own record. Shares are the time of moving the compulsory bytes once at the "
-        "device's measured copy bandwidth, and of the useful flops at its highest rate, over the median: 100 % is the "
-        "floor."
+        "Medians with a distribution-free 95 % interval, speed-ups with a bootstrap interval. ‘Baseline from’ says "
+        "whether the baseline was measured in turn with the case or taken from its own record. Shares are the least "
+        "time for the compulsory bytes, and for the useful flops, over the median."
     )
-    frame = _ordered(derived)[[*_identity(derived), *_CASE_COLUMNS]]
-    shown = _filled(frame.assign(config=frame["config"].map(config_text)))
+    shown = _listed(derived, derived, _CASE_COLUMNS)
+    shown = _filled(shown.assign(config=shown["config"].map(config_text)))
     return Table("cases", "Every case, by matrix and J", note, shown, Chapter.CASES)
 
 
@@ -80,12 +80,10 @@ def times_table(derived: pd.DataFrame) -> Table:
 
 def build_table(derived: pd.DataFrame, baseline: str | None) -> Table:
     """Give what building cost by phase, and how many runs pay it off against the baseline."""
-    against = f"against {baseline}" if baseline else "against a baseline (none here)"
     note = (
-        f"Seconds by phase. Break-even is the number of runs {against} after which choosing "
-        f"({', '.join(CHOOSING_PHASES)}) has paid off: ‘never’ where a run is slower. Compiling is left "
-        "out of it, since kernels are kept on disk, and counted in the column beside it. A baseline without a record "
-        "of its own, of a like machine, counts as built for free."
+        f"Seconds by phase. Break-even is the number of runs against {baseline or 'a baseline (none here)'} after "
+        f"which choosing ({', '.join(CHOOSING_PHASES)}) has paid off, without and with compiling; ‘never’ where a run "
+        "is slower. A baseline without a record of its own counts as built for free."
     )
     built = _ordered(derived[derived["phases_s"].map(len) > 0])
     phases = pd.DataFrame(list(built["phases_s"]), built.index, [*PHASES], float).add_suffix("_s")
@@ -93,44 +91,40 @@ def build_table(derived: pd.DataFrame, baseline: str | None) -> Table:
         f"search_{field}": built["search"].map(lambda facts, field=field: getattr(facts, field, None))
         for field in ("candidates", "compiled", "measured")
     }
-    paid = ["break_even_runs", "break_even_runs_with_compile"]
-    frame = built[_identity(derived)].join(phases).assign(build_s=built["build_s"], **searches).join(built[paid])
+    frame = built[_identity(derived)].join(phases).assign(build_s=built["build_s"], **searches).join(built[_PAID])
     return Table("build", "What building cost", note, _filled(frame), Chapter.CASES)
 
 
 def break_even_table(derived: pd.DataFrame, baseline: str) -> Table:
     """Give after how many runs plans have paid off: the median over the cases at each J, and the share that does."""
     note = (
-        f"Runs after which choosing ({', '.join(CHOOSING_PHASES)}) has paid off against {baseline}, whose own "
-        "preprocessing counts as paid: the median over cases, ‘never’ where half of them are slower. The column beside "
-        "it counts compiling too. The share is of the cases that pay off at all."
+        f"Runs after which choosing ({', '.join(CHOOSING_PHASES)}) has paid off against {baseline}: the median over "
+        "the cases, without and with compiling, and the share of the cases that pay off at all."
     )
-    counts = ["break_even_runs", "break_even_runs_with_compile"]
     rows = derived[~derived["is_baseline"] & derived["break_even_runs"].notna()]
-    keys = ["op", "dtype", "width", "label"]
-    grouped = rows.groupby(keys, sort=True)
-    medians = grouped[counts].median()
-    paid = rows.assign(paid_off_share=np.isfinite(rows["break_even_runs"])).groupby(keys)["paid_off_share"].mean()
-    shown = grouped.size().rename("cases").to_frame().join(medians).join(paid).reset_index()
-    return Table("break-even", "When plans have paid off", note, shown)
+    rows = rows.assign(paid_off_share=np.isfinite(rows["break_even_runs"]))
+    grouped = rows.groupby(["op", "dtype", "width", "label"], sort=True)
+    shown = grouped.size().rename("cases").to_frame().join(grouped[_PAID].median())
+    return Table(
+        "break-even", "When plans have paid off", note, shown.join(grouped["paid_off_share"].mean()).reset_index()
+    )
 
 
 def failure_groups(frame: pd.DataFrame) -> Table:
     """Count the failures by implementation, status and the first line of the reason."""
     failed = _failed(frame)
-    failed = failed.assign(reason=failed["reason"].map(first_line))
-    keys = ["label", "status", "reason"]
-    grouped = failed.groupby(keys, sort=True).agg(cases=("case_id", "size"), matrices=("matrix", "nunique"))
-    grouped = grouped.reset_index().sort_values("cases", ascending=False, kind="stable")
+    grouped = failed.assign(reason=failed["reason"].map(first_line)).groupby(["label", "status", "reason"], sort=True)
+    counts = grouped.agg(cases=("case_id", "size"), matrices=("matrix", "nunique")).reset_index()
     columns = ["label", "status", "cases", "matrices", "reason"]
-    return Table("failure-groups", "Failures by reason", "", grouped[columns])
+    shown = counts.sort_values("cases", ascending=False, kind="stable")[columns]
+    return Table("failure-groups", "Failures by reason", "", shown)
 
 
 def failure_table(frame: pd.DataFrame) -> Table:
     """List every case that is not ok, with its whole reason."""
-    listed = _ordered(_failed(frame))[[*_identity(frame), "status", "reason", "case_id"]]
     note = "Every case without a result. A failure is not a missing value: means say how many they leave out."
-    return Table("failures", "Every failure", note, listed, Chapter.FAILURES)
+    shown = _listed(_failed(frame), frame, ["status", "reason", "case_id"])
+    return Table("failures", "Every failure", note, shown, Chapter.FAILURES)
 
 
 def matrix_facts(frame: pd.DataFrame) -> Table:
@@ -144,23 +138,77 @@ def matrix_facts(frame: pd.DataFrame) -> Table:
 
 def flag_table(derived: pd.DataFrame) -> Table:
     """List the cases whose samples were taken on a throttled device or spread widely."""
-    flagged = _ordered(derived[derived["flags"] != ""])
-    note = "Samples are kept and flagged, never dropped."
-    columns = [*_identity(derived), "median_us", "median_us_low", "median_us_high", "samples", "flags"]
-    return Table("flags", "Flagged cases", note, flagged[columns], Chapter.CASES)
+    shown = _listed(derived[derived["flags"] != ""], derived, [*_MEDIAN, "flags"])
+    return Table("flags", "Flagged cases", "Samples are kept and flagged, never dropped.", shown, Chapter.CASES)
 
 
 def checked_table(derived: pd.DataFrame) -> Table:
     """Count what passed its check on a device that gives no times."""
-    passed = derived[derived["status"] == Status.OK.value]
-    keys = ["label", "op", "dtype"]
-    counted = passed.groupby(keys, sort=True).agg(
+    grouped = derived[derived["status"] == Status.OK.value].groupby(["label", "op", "dtype"], sort=True)
+    shown = grouped.agg(
         cases=("case_id", "size"), matrices=("matrix", "nunique"), max_rel_error=("max_rel_error", "max")
     )
-    note = (
-        "Results that agreed with the float64 reference, and the largest error over the sum of the terms' magnitudes."
+    note = "Results that agreed with the float64 reference; errors are over the sum of the terms' magnitudes."
+    return Table("checked", "Checked results", note, shown.reset_index())
+
+
+def choices(seen: pd.DataFrame) -> pd.DataFrame:
+    """Give how much faster the best plan with a chosen value is than the best with any other.
+
+    A choice is a key of the configs whose values are names or switches and of which a search measured several, such as
+    ``formats`` (a mixture beside one format alone) or ``preprocess``.
+
+    Parameters
+    ----------
+    seen : DataFrame
+        As `spmark.report.candidates.measured` gives it.
+
+    Returns
+    -------
+    DataFrame
+        One row for each op, dtype, label, choice and chosen value: ``cases`` and ``matrices`` that chose it while
+        another value was measured; ``over_next_speedup`` with its interval over matrices, geometric mean of the best
+        time with another value over the best time with this one; the least and the greatest.
+    """
+    about, keys = ["op", "dtype", "label", "matrix"], ["op", "dtype", "label", "choice", "chosen"]
+    cases = seen.groupby(["case_id", "implementation_version", "environment"], sort=False)
+    rows = [
+        (*case[about].iloc[0], *chosen)
+        for _, case in cases[[*about, "seen_us", "candidate"]]
+        for chosen in _chosen(case["seen_us"].tolist(), case["candidate"].tolist())
+    ]
+    return by_group(
+        pd.DataFrame(rows, columns=[*about, "choice", "chosen", "ratio"]),
+        keys,
+        lambda part: {
+            "cases": len(part),
+            "matrices": part["matrix"].nunique(),
+            **geometric_mean(part["ratio"], list(part["matrix"])).columns("over_next_speedup"),
+            "least_speedup": part["ratio"].min(),
+            "greatest_speedup": part["ratio"].max(),
+        },
     )
-    return Table("checked", "Checked results", note, counted.reset_index())
+
+
+def choice_table(seen: pd.DataFrame) -> Table:
+    """Give `choices` as a table, with a note for the reader."""
+    note = (
+        "Of the cases in which a search kept a plan with this value and also measured others: the best time with any "
+        "other value over the best with the chosen one, geometric mean with a 95 % interval over matrices. The chosen "
+        "one is the fastest of what was measured, so that 1 is the least there can be."
+    )
+    return Table("choices", "What choosing is worth", note, choices(seen))
+
+
+def _chosen(times: Sequence[float], configs: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, float]]:
+    """Give each choice of the fastest config, its value, and how much longer the fastest with another value takes."""
+    least = min(times)
+    for choice, chosen in configs[times.index(least)].items():
+        if not isinstance(chosen, str | bool):
+            continue
+        others = [us for us, config in zip(times, configs, strict=True) if config.get(choice, chosen) != chosen]
+        if others:
+            yield choice, str(chosen), exp(log(min(others)) - log(least))
 
 
 def _failed(frame: pd.DataFrame) -> pd.DataFrame:
@@ -176,12 +224,12 @@ def _ordered(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.sort_values(list(_IDENTITY), kind="stable")
 
 
-def _as_shown(means: pd.DataFrame) -> pd.DataFrame:
-    own = {name: f"own_{name}" for name in ("speedup", "speedup_low", "speedup_high", "cases")}
-    return means.drop(columns=["implementation", "wide_share", "problems"]).rename(columns=own)
+def _listed(rows: pd.DataFrame, frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """Give columns of some rows of a frame in order, behind what tells the frame's cases apart."""
+    return _ordered(rows)[[*_identity(frame), *columns]]
 
 
-def _filled(frame: pd.DataFrame, always: Sequence[str] = _IDENTITY) -> pd.DataFrame:
+def _filled(frame: pd.DataFrame) -> pd.DataFrame:
     """Leave out columns that say nothing in any row."""
-    empty = [name for name in frame if name not in always and (frame[name].isna() | (frame[name] == "")).all()]
+    empty = [name for name in frame if name not in _IDENTITY and (frame[name].isna() | (frame[name] == "")).all()]
     return frame.drop(columns=empty)

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from spmark.impls.core.baseline import BASELINES
 from spmark.impls.core.errors import DatasetError, RecordError
-from spmark.impls.table import BASELINES
 from spmark.report.records import load_records
 from spmark.report.site.compose import compose
 from spmark.report.site.site import write_site

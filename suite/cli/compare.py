@@ -1,83 +1,105 @@
-"""``spmark compare``: two sets of records, case by case, as a gate."""
+"""``spmark compare``, a gate over two sets of records, and ``spmark spread``, which learns the gate's thresholds."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from math import isfinite
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.markup import escape
 
 from spmark.impls.core.errors import RecordError
 from spmark.suite.cli.console import answer, console, say, table
 
 if TYPE_CHECKING:
-    from spmark.report.analysis.compare import Change, Comparison
     from spmark.report.analysis.compare_inputs import Side
-    from spmark.report.analysis.spreadmodel import SpreadModel
+    from spmark.report.analysis.regressions import Change, Comparison
+    from spmark.report.analysis.run_spread import SpreadModel
 
 
-@dataclass(frozen=True)
-class CompareRequest:
-    """What the command line asked for."""
+def compare_records(
+    before: Path, after: Path, *, across: bool, threshold_from: Path | None, least: float, every: bool, as_json: bool
+) -> int:
+    """Compare two sets of records, show what changed, and give the number of regressions.
 
-    before: Path
-    after: Path
-    across: bool
-    threshold_from: Path | None
-    """A model's JSON file, or records of repeated runs to learn one from."""
-    least: float
-    """Relative change below which nothing is flagged."""
-    every: bool
-    """Also show the cases that did not change."""
-    as_json: bool
-
-
-def compare_records(request: CompareRequest) -> int:
-    """Compare, show, and give the number of regressions.
+    Parameters
+    ----------
+    before, after : Path
+        Folders or files of records.
+    across : bool
+        Compare devices, drivers or protocols: speed-ups over the baseline only.
+    threshold_from : Path or None
+        A model's JSON file, or records of repeated runs to learn one from.
+    least : float
+        Relative change below which nothing is flagged.
+    every : bool
+        Also show the cases that did not change.
+    as_json : bool
+        Print JSON.
 
     Raises
     ------
     RecordError
         A path holds no records, or the two may not be compared.
     """
-    from spmark.report.analysis.compare import compare
     from spmark.report.analysis.compare_inputs import read_side
+    from spmark.report.analysis.regressions import compare
 
-    sides = (read_side(request.before), read_side(request.after))
-    first, second = _models(sides, request.threshold_from)
-    comparison = compare(sides[0], sides[1], (first, second), across=request.across, least=request.least)
-    if request.as_json:
+    sides = read_side(before), read_side(after)
+    first, second = _models(sides, threshold_from)
+    comparison = compare(*sides, (first, second), across=across, least=least)
+    if as_json:
         answer(_as_json(comparison, (first, second)))
     else:
-        _show(comparison, (first, second), request.every, console(as_json=False))
+        _show(comparison, (first, second), every)
     return len(comparison.regressions)
 
 
-def _models(sides: Sequence[Side], source: Path | None) -> list[SpreadModel]:
-    """Give the spread of runs of one code on either side: as asked for, else as shipped, else the default."""
-    from spmark.report.analysis.spreadmodel import fit_spread, known_spread, read_spread
+def show_spread(results: Sequence[Path], out: Path | None, as_json: bool) -> None:
+    """Learn from repeated runs how far runs of one code differ, show it, and write it as JSON for `compare`.
 
-    devices = [side.device for side in sides]
-    given = None
+    Raises
+    ------
+    RecordError
+        The records are of several devices, too few cases were repeated, or the file cannot be written.
+    """
+    from spmark.report.analysis.run_spread import fit_spread, write_spread
+
+    model = fit_spread(list(results))
+    if out is not None:
+        write_spread(model, out)
+    if as_json:
+        answer({"file": out} | model.model_dump())
+        return
+    rows = [{"quantity": name} | trend.model_dump(exclude={"known"}) for name, trend in sorted(model.trends.items())]
+    screen = console(as_json)
+    screen.print(table(f"{model.device}: {model.cases} cases, {model.runs} runs each", rows, plain=True))
+    if out is not None:
+        say(screen, escape(str(out)))
+
+
+def _models(sides: Sequence[Side], source: Path | None) -> list[SpreadModel]:
+    """Give the spread of runs of one code on either side's device: as asked for, else as shipped, else the default."""
+    from spmark.report.analysis.run_spread import fit_spread, known_spread, read_spread
+
+    models = {side.device: known_spread(side.device) for side in sides}
     if source is not None:
         given = read_spread(source) if source.suffix == ".json" else fit_spread([source])
-        if given.device not in devices:
-            raise RecordError(
-                f"{source}: expected repeated runs on {' or '.join(dict.fromkeys(devices))}, found {given.device}"
-            )
-    return [given if given is not None and given.device == device else known_spread(device) for device in devices]
+        if given.device not in models:
+            raise RecordError(f"{source}: expected repeated runs on {' or '.join(models)}, found {given.device}")
+        models[given.device] = given
+    return [models[side.device] for side in sides]
 
 
 def _as_json(comparison: Comparison, models: Sequence[SpreadModel]) -> dict[str, Any]:
+    counts = Counter(f"{change.quantity} {change.verdict}" for change in comparison.changes)
     return {
         "regressions": len(comparison.regressions),
-        "counts": {f"{quantity} {verdict}": count for (quantity, verdict), count in _counts(comparison).items()},
+        "counts": counts,
         "across": comparison.across,
         "spread": [model.model_dump(exclude={"trends": {"__all__": {"known"}}}) for model in models],
         "differences": comparison.differences,
@@ -94,23 +116,19 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
-def _counts(comparison: Comparison) -> Counter[tuple[str, str]]:
-    return Counter((change.quantity, str(change.verdict)) for change in comparison.changes)
-
-
-def _show(comparison: Comparison, models: Sequence[SpreadModel], every: bool, screen: Console) -> None:
-    from spmark.report.analysis.compare import CaseVerdict
-
+def _show(comparison: Comparison, models: Sequence[SpreadModel], every: bool) -> None:
+    screen = console(as_json=False)
     for line in comparison.differences:
         say(screen, f"[dim]{escape(line)}[/dim]")
-    for model in models[:1] if models[0] == models[1] else models:
-        say(screen, escape(_origin(model)))
-    shown = [change for change in comparison.changes if every or change.verdict is not CaseVerdict.SAME]
-    if shown:
-        screen.print(table("After over before, with 95 % intervals", [_row(change) for change in shown], plain=True))
-    rows = _summary(comparison)
-    if rows:
-        screen.print(table("What was tested", rows, plain=True))
+    for told in dict.fromkeys(map(_origin, models)):
+        say(screen, escape(told))
+    rows = [_row(change) for change in comparison.changes if every or change.verdict != "same"]
+    for title, shown in (
+        ("After over before, with 95 % intervals", rows),
+        ("What was tested", _summary(comparison.changes)),
+    ):
+        if shown:
+            screen.print(table(title, shown, plain=True))
     for name, cases in (("before", comparison.only_before), ("after", comparison.only_after)):
         if cases:
             say(screen, escape(f"only {name}: {len(cases)} cases, such as {cases[0]}"))
@@ -129,35 +147,27 @@ def _origin(model: SpreadModel) -> str:
 
 
 def _row(change: Change) -> dict[str, Any]:
+    unit = {"time": " us", "speedup": "×"}.get(change.quantity, " s")
     ratio = change.ratio
-    tested = isfinite(ratio.value)
-    return {
-        "verdict": str(change.verdict),
-        "quantity": change.quantity,
-        "case": change.case_id,
-        "before": _in_unit(change.quantity, change.before) if tested else "",
-        "after": _in_unit(change.quantity, change.after) if tested else "",
-        "ratio": f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]" if tested else "",
-        "p": f"{change.adjusted_p:.2g}" if tested else "",
-        "threshold": _percent(change.threshold) if tested else "",
-        "note": change.note,
+    tested = {
+        "before": f"{change.before:,.4g}{unit}",
+        "after": f"{change.after:,.4g}{unit}",
+        "ratio": f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]",
+        "p": f"{change.adjusted_p:.2g}",
+        "threshold": _percent(change.threshold),
     }
+    told = {"verdict": str(change.verdict), "quantity": change.quantity, "case": change.case_id}
+    return told | (tested if isfinite(ratio.value) else dict.fromkeys(tested, "")) | {"note": change.note}
 
 
-def _in_unit(quantity: str, value: float) -> str:
-    from spmark.report.analysis.run_statistics import SPEEDUP, TIME
-
-    return f"{value:,.4g}" + {TIME: " us", SPEEDUP: "×"}.get(quantity, " s")
-
-
-def _summary(comparison: Comparison) -> list[dict[str, Any]]:
+def _summary(every: Sequence[Change]) -> list[dict[str, Any]]:
     """Give one row for each quantity: verdicts, and how small a change would have been seen."""
     rows = []
-    for quantity in dict.fromkeys(change.quantity for change in comparison.changes):
-        changes = [change for change in comparison.changes if change.quantity == quantity]
-        tested = [change for change in changes if isfinite(change.ratio.value)]
+    for quantity in dict.fromkeys(change.quantity for change in every):
+        changes = [change for change in every if change.quantity == quantity]
         verdicts = Counter(str(change.verdict) for change in changes)
-        limits, runs = [c.threshold for c in tested], [c.runs_needed for c in tested]
+        tested = [change for change in changes if isfinite(change.ratio.value)]
+        limits, runs = [change.threshold for change in tested], [change.runs_needed for change in tested]
         rows.append(
             {
                 "quantity": quantity,
@@ -165,7 +175,7 @@ def _summary(comparison: Comparison) -> list[dict[str, Any]]:
                 "verdicts": ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items()),
                 "threshold, median": _percent(median(limits)) if limits else "",
                 "threshold, worst": _percent(max(limits)) if limits else "",
-                "runs a side to see 10 %": _runs(median(runs)) + " to " + _runs(max(runs)) if runs else "",
+                "runs a side to see 10 %": f"{_runs(median(runs))} to {_runs(max(runs))}" if runs else "",
             }
         )
     return rows
@@ -176,6 +186,6 @@ def _percent(share: float) -> str:
 
 
 def _runs(count: float) -> str:
-    from spmark.report.analysis.difference import MOST_RUNS
+    from spmark.report.analysis.regressions import MOST_RUNS
 
     return f"{count:.0f}" if isfinite(count) else f"over {MOST_RUNS}"

@@ -13,10 +13,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Literal
 
+from spmark.impls.core.baseline import BASELINES
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError, DatasetError, DeviceError
 from spmark.impls.core.extras import how_to_install
-from spmark.impls.table import BASELINES
 from spmark.suite.cli.console import answer, console, say, table
 from spmark.suite.cli.usable import Asking
 

@@ -43,16 +43,18 @@ def compare(
 
     [bold]spmark compare runs/before runs/after[/bold]
     """
-    from spmark.suite.cli.compare import CompareRequest, compare_records
+    from spmark.suite.cli.compare import compare_records
 
-    request = CompareRequest(before, after, across, threshold_from, least, every, as_json)
-    raise typer.Exit(ExitCode.FAILURES if compare_records(request) else ExitCode.OK)
+    found = compare_records(
+        before, after, across=across, threshold_from=threshold_from, least=least, every=every, as_json=as_json
+    )
+    raise typer.Exit(ExitCode.FAILURES if found else ExitCode.OK)
 
 
 def spread(
     results: Annotated[list[Path], typer.Argument(help="Records of repeated runs: folders or files.")],
     fit: Annotated[
-        Path | None, typer.Option(metavar="JSON", help="Learn from them what compare takes as spread between runs.")
+        Path | None, typer.Option(metavar="JSON", help="File that compare takes as spread between runs.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -60,12 +62,9 @@ def spread(
 
     Example: [bold]for n in 1 2 3; do spmark run smoke --out runs/$n; done; spmark spread runs[/bold]
     """
-    from spmark.suite.cli.spread import fit_model, show_spread
+    from spmark.suite.cli.compare import show_spread
 
-    if fit is not None:
-        fit_model(results, fit, as_json)
-    else:
-        show_spread(results, as_json)
+    show_spread(results, fit, as_json)
 
 
 def provenance(

@@ -15,12 +15,13 @@ from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
 
+from spmark.impls.core.baseline import BASELINES
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import DeviceError, SpmarkError, SweepError
 from spmark.impls.core.load import Load
 from spmark.impls.core.problem import DType, Problem
 from spmark.impls.runtime.load import LoadMeter
-from spmark.impls.table import BASELINES, FORECASTS, implementation_names
+from spmark.impls.table import FORECASTS, implementation_names
 from spmark.suite.cli.console import answer, console, say, table, working
 from spmark.suite.cli.progress import tell_load, warn_of_load
 from spmark.suite.cli.show import matrix_spec

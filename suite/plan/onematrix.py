@@ -11,11 +11,12 @@ from spmark.datasets.sources.table import file_ending, own_file
 from spmark.datasets.sweep.model import SCHEMA, Sweep
 from spmark.datasets.sweep.reading import checked_sweep
 from spmark.datasets.sweep.written import parse_matrix
+from spmark.impls.core.baseline import BASELINES
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import DatasetError, SweepError
 from spmark.impls.core.files import in_place_of_file, is_file
 from spmark.impls.core.record import CaseSpec
-from spmark.impls.table import AUTO, BASELINES
+from spmark.impls.table import AUTO
 
 _WHERE = Path("--matrix")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")

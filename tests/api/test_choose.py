@@ -10,11 +10,12 @@ import pytest
 from outside_code import nothing_loaded
 
 import spmark
+from spmark.impls.core.baseline import BASELINES
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import Op
 from spmark.impls.operator import choose
 from spmark.impls.runtime.device import find
-from spmark.impls.table import AUTO, BASELINES, IMPLEMENTATIONS, LITERAL_VALUES, create
+from spmark.impls.table import AUTO, IMPLEMENTATIONS, LITERAL_VALUES, create
 
 MADE_UP_US = {"scipy_cpu": 90.0, "numba_cpu": 30.0}
 

@@ -21,7 +21,7 @@ from spmark.impls.liteform.study import measured
 from spmark.impls.liteform.study.labels import MatrixLabels
 from spmark.impls.lo_spmm.rank import RankModel
 from spmark.impls.lo_spmm.study import labels as lo_labels
-from spmark.report.analysis.spreadmodel import read_spread
+from spmark.report.analysis.run_spread import read_spread
 from spmark.report.analysis.tiles import read_agreement
 from spmark.report.asset import FETCH, HOME, MANIFEST, read_asset
 from spmark.report.claims.published import load_published

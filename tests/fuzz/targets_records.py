@@ -27,7 +27,7 @@ from spmark.impls.runtime import compile as compiling
 from spmark.impls.runtime.device import find
 from spmark.impls.stile.calibration import Calibration
 from spmark.impls.tuning.cache import PlanCache
-from spmark.report.analysis.spreadmodel import read_spread
+from spmark.report.analysis.run_spread import read_spread
 from spmark.report.analysis.tiles import read_agreement
 from spmark.report.asset import read_asset
 from spmark.report.candidates import load_candidates

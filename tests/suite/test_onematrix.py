@@ -12,10 +12,11 @@ from scipy import sparse
 from scipy.io import mmwrite
 
 from spmark.datasets.sweep.model import expand
+from spmark.impls.core.baseline import BASELINES
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.record import Measurement
 from spmark.impls.core.recordfile import RUNS, read_rows
-from spmark.impls.table import AUTO, BASELINES
+from spmark.impls.table import AUTO
 from spmark.suite.plan.onematrix import OneMatrix
 from spmark.suite.run.provenance import RunRow
 

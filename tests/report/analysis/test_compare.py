@@ -12,9 +12,9 @@ import pytest
 
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.record import PROTOCOL_VERSION, Baseline, Flush, Status
-from spmark.report.analysis.compare import CaseVerdict, compare
 from spmark.report.analysis.compare_inputs import read_side, side_of
-from spmark.report.analysis.spreadmodel import (
+from spmark.report.analysis.regressions import CaseVerdict, compare
+from spmark.report.analysis.run_spread import (
     SpreadModel,
     Trend,
     fit_frame,
@@ -279,6 +279,13 @@ def test_a_known_spread_is_recovered(records, tmp_path):
     time = fit_spread([records.write_records(tmp_path, rows)]).trends["time"]
     assert time.floor == pytest.approx(0.005, rel=0.3)
     assert time.jitter_us == pytest.approx(0.5, rel=0.2)
+
+
+def test_two_matrices_of_one_name_are_no_two_runs(records, tmp_path):
+    rows = [records.measurement(samples_us=[1.0], matrix_hash=pattern * 64) for pattern in "ab"]
+    paths = [records.write_records(tmp_path / row.matrix_hash[:1], [row]) for row in rows]
+    with pytest.raises(RecordError, match="found 0"):
+        fit_spread(paths)
 
 
 def test_a_model_is_read_as_it_was_written(fitted, tmp_path):

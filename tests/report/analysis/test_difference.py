@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from spmark.report.analysis.difference import adjusted, difference
-from spmark.report.analysis.run_statistics import Observed, log_median_error
-from spmark.report.analysis.spreadmodel import Trend
+from spmark.report.analysis.compare_inputs import Observed, log_median_error
+from spmark.report.analysis.regressions import adjusted, difference
+from spmark.report.analysis.run_spread import Trend
 from spmark.report.analysis.statistics import FEWEST_SAMPLES
 
 TREND = Trend(floor=0.01, jitter_us=0.0, df=12)

@@ -18,9 +18,9 @@ from spmark.report.analysis.statistics import (
     geometric_mean,
     median_interval,
     median_rank,
-    over_seeds,
     ratio_interval,
 )
+from spmark.report.analysis.transfers import over_seeds
 
 
 @pytest.mark.parametrize("count", [1, 5, 6, 7, 20, 99, 1000])

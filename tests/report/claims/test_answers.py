@@ -11,7 +11,7 @@ from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.record import Baseline, MatrixKind, ProblemFacts
 from spmark.report.claims.answers import Records, answer
 from spmark.report.claims.published import RANGES, Claim, Conditions, Measure, Statistic
-from spmark.report.claims.verdicts import judge
+from spmark.report.claims.scorecard import judge
 from spmark.report.records import current, load_records
 
 MATRICES = {"layers": ("dnn_layers/*",)}

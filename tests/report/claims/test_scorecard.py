@@ -16,8 +16,7 @@ from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.record import MatrixKind, ProblemFacts, SearchFacts, Status
 from spmark.report.claims.published import PAPERS, load_published
-from spmark.report.claims.scorecard import COLUMNS, scorecard, scorecard_tables
-from spmark.report.claims.verdicts import ClaimKind, Verdict
+from spmark.report.claims.scorecard import COLUMNS, ClaimKind, Verdict, scorecard, scorecard_tables
 from spmark.report.records import current, load_records
 
 WIDTHS = (32, 64, 128, 256, 512)

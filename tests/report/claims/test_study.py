@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from spmark.impls.core.errors import RecordError
-from spmark.report.claims.scorecard import scorecard
+from spmark.report.claims.scorecard import Verdict, scorecard
 from spmark.report.claims.study import Study, published_study, read_study
-from spmark.report.claims.verdicts import Verdict
 from spmark.report.records import load_records
 
 PUBLIC = "public code"

@@ -17,9 +17,8 @@ from spmark.impls.table import PLATFORMS
 from spmark.report.analysis.methods import known_methods
 from spmark.report.analysis.transfers import derive_moved
 from spmark.report.claims.published import PAPERS, TRANSFERS, load_published, parse
-from spmark.report.claims.scorecard import scorecard, scorecard_tables
+from spmark.report.claims.scorecard import Verdict, scorecard, scorecard_tables
 from spmark.report.claims.transfers import DEFAULT, known_metric
-from spmark.report.claims.verdicts import Verdict
 from spmark.report.records import load_records
 from spmark.report.transfers import load_transfers
 
@@ -123,7 +122,7 @@ def test_a_study_alone_has_a_scorecard(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        (", target: cuda", "", "expected 'target' for a moved model"),
+        (", target: cuda", "", "target: expected a value"),
         (", metric: top1", "", "metric"),
         (", over: default", "", "'of' and 'over'"),
         ("transfer_speedup", "median_ms", "expected"),

@@ -13,8 +13,7 @@ import pytest
 from spmark.report.analysis.statistics import Interval
 from spmark.report.claims.answers import Answer
 from spmark.report.claims.published import PAPERS, Claim, Published, load_published
-from spmark.report.claims.scorecard import scorecard
-from spmark.report.claims.verdicts import ClaimKind, Verdict, groups, judge, kind_of, totals
+from spmark.report.claims.scorecard import ClaimKind, Verdict, groups, judge, kind_of, scorecard, totals
 from spmark.report.records import load_records
 
 STAND_IN = ("a stand-in",)

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from spmark.report.tables.cells import cell, shown
+from spmark.report.tables.table import MOST_ROWS, Table
 
 
 @pytest.mark.parametrize(
@@ -45,3 +46,23 @@ def test_intervals_stand_in_their_column():
     assert columns == ["x", "speedup"]
     assert [[c.text for c in row] for row in rows] == [["a", "2.00× [1.50×, 2.50×]"], ["", ""]]
     assert [row[1].number for row in rows] == [2.0, None]
+
+
+@pytest.mark.parametrize(("count", "environment"), [(3, "tabular"), (MOST_ROWS + 1, "longtable")])
+def test_latex_has_a_row_a_case_and_escapes_what_records_say(count, environment):
+    reason = "50 % of {x} & $y$\nsecond line"
+    frame = pd.DataFrame(
+        {
+            "label": [f"a_{i}" for i in range(count)],
+            "speedup": 1.5,
+            "speedup_low": 1.25,
+            "speedup_high": 2.0,
+            "reason": reason,
+        }
+    )
+    text = Table("gpu-some", "Some", "", frame).latex()
+    assert f"\\begin{{{environment}}}{{lll}}" in text
+    rows = [line for line in text.splitlines() if line.startswith(r"a\_")]
+    assert len(rows) == count
+    assert rows[0] == r"a\_0 & 1.50× [1.25×, 2.00×] & 50 \% of \{x\} \& \$y\$ \\"
+    assert r"\label{tab:gpu-some}" in text

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from spmark.report.tables.ablation import choices
+from spmark.report.tables.results import choices
 
 
 def test_a_choice_is_worth_what_the_best_other_takes_longer(seen):

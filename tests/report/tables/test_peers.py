@@ -9,7 +9,7 @@ import pytest
 from spmark.impls.core.record import Baseline
 from spmark.report.analysis.cases import derive
 from spmark.report.records import load_records
-from spmark.report.tables.best_other import best_other_table, over_best_other
+from spmark.report.tables.winners import best_other_table, over_best_other
 
 # Matrix: speed-up over the baseline by label.
 SPEEDUPS = {

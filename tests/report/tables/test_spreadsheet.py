@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from spmark.report.site.site import write_report
-from spmark.report.tables.spreadsheet import csv_of
+from spmark.report.tables.table import csv_of
 
 
 @pytest.mark.parametrize(

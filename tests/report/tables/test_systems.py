@@ -12,8 +12,8 @@ import pytest
 from spmark.impls.core.record import Baseline
 from spmark.report.analysis.cases import derive
 from spmark.report.records import load_records
-from spmark.report.tables.systems import systems_table
 from spmark.report.tables.table import Table
+from spmark.report.tables.winners import systems_table
 
 SYSTEMS = {"stile": "STile", "sparsetir": "SparseTIR", "dash": "DASH"}
 # Matrix: times in µs by label; the baseline takes 10 µs.

@@ -1,8 +1,8 @@
 """How far medians of one code lie apart from run to run, as a function of duration, learned from A/A runs.
 
 Between runs a kernel's median moves by more than the samples of one run show: memory lies elsewhere, clocks and heat
-differ. `fit_spread` learns by how much from repeated runs; models of some devices ship under `spreads/`, and
-`default_spread` is meant to be too wide.
+differ. `fit_spread` learns by how much from repeated runs; models of some devices ship under `spreads/`, and all others
+have defaults that are meant to be too wide.
 
 The variance of a case's log median over runs, s2 with r - 1 degrees of freedom, is modelled as
 
@@ -15,7 +15,7 @@ a case that nobody has repeated is then a Student t with df degrees of freedom.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
@@ -33,7 +33,7 @@ from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.guard import reading
 from spmark.impls.core.names import path_component
 from spmark.impls.core.plainjson import parse_model
-from spmark.report.analysis.run_statistics import PHASE, SPEEDUP, TIME, observe
+from spmark.report.analysis.compare_inputs import PHASE, SPEEDUP, TIME, observe
 from spmark.report.records import load_every_run
 
 FEWEST_CASES = 8
@@ -74,11 +74,10 @@ class SpreadModel(Frozen):
 
     def trend(self, quantity: str, kind: DeviceKind) -> tuple[Trend, bool]:
         """Give a quantity's trend, and whether it was learned from runs."""
-        own = self.trends.get(quantity)
-        if own is not None:
-            return own, self.runs > 0
-        trends = _DEFAULTS[kind]
-        return trends.get(quantity, trends[PHASE]), False
+        if quantity in self.trends:
+            return self.trends[quantity], self.runs > 0
+        defaults = _GPU if kind is DeviceKind.CUDA else _CPU
+        return defaults.get(quantity, defaults[PHASE]), False
 
 
 # Wider than what was measured: an H200 has 0.5 % and 0.06 us for times, with 7 degrees of freedom.
@@ -92,16 +91,6 @@ _CPU = {
     SPEEDUP: Trend(floor=0.10, jitter_us=5, df=4),
     PHASE: Trend(floor=0.25, jitter_us=1000, df=4),
 }
-_DEFAULTS: Mapping[DeviceKind, Mapping[str, Trend]] = {
-    DeviceKind.CUDA: _GPU,
-    DeviceKind.CPU: _CPU,
-    DeviceKind.HOST_SIMT: _CPU,
-}
-
-
-def default_spread(device: str) -> SpreadModel:
-    """Give the model for a device without repeated runs."""
-    return SpreadModel(device=device, protocol_version=None, trends={})
 
 
 def shipped_spread(device: str) -> SpreadModel | None:
@@ -111,8 +100,8 @@ def shipped_spread(device: str) -> SpreadModel | None:
 
 
 def known_spread(device: str) -> SpreadModel:
-    """Give the shipped model of a device, or the default one."""
-    return shipped_spread(device) or default_spread(device)
+    """Give the shipped model of a device, or one of defaults alone, which is meant to be too wide."""
+    return shipped_spread(device) or SpreadModel(device=device, protocol_version=None, trends={})
 
 
 def read_spread(path: Path) -> SpreadModel:
@@ -148,7 +137,7 @@ def fit_spread(paths: Sequence[Path]) -> SpreadModel:
     Parameters
     ----------
     paths : sequence of Path
-        Records of one device, driver, protocol and flush, as for `spmark.report.analysis.spread.spread`.
+        Records of one device, driver, protocol and flush: every ok record of a case and pattern is one run of it.
 
     Raises
     ------
@@ -161,29 +150,23 @@ def fit_spread(paths: Sequence[Path]) -> SpreadModel:
 
 def fit_frame(frame: pd.DataFrame, where: str) -> SpreadModel:
     """Do `fit_spread` on loaded records; ``where`` names them in errors."""
-    drivers = [facts.driver if facts else "" for facts in frame["facts"]]
-    origins = {
-        (str(device), driver, int(protocol), str(flush))
-        for device, driver, protocol, flush in zip(
-            frame["device"], drivers, frame["protocol_version"], frame["flush"], strict=True
-        )
-    }
+    origins = frame[["device", "protocol_version", "flush"]]
+    origins = origins.assign(driver=[facts.driver if facts else "" for facts in frame["facts"]]).drop_duplicates()
     if len(origins) != 1:
         raise RecordError(
             f"{where}: expected runs of one device, driver, protocol and flush, found {len(origins)}: "
-            f"{', '.join(map(str, sorted(origins)))}; fit each on its own"
+            f"{'; '.join(sorted(', '.join(map(str, row)) for row in origins.to_numpy()))}; fit each on its own"
         )
-    ((device, driver, protocol, _),) = origins
-    seen = observe(frame).dropna(subset=["error"])
+    (origin,) = origins.drop(columns="flush").to_dict("records")
     trends: dict[str, Trend] = {}
     runs = cases = 0
-    for name, rows in seen.groupby("quantity", sort=True):
-        quantity = str(name)
+    for quantity, rows in observe(frame).dropna(subset=["error"]).groupby("quantity", sort=True):
         repeated = _repeated(rows)
         if len(repeated) >= FEWEST_CASES:
             trend = _fit(repeated)
             # A case's times spread alike in later runs; its phases do not, and are known by their trend alone.
-            trends[quantity] = trend.model_copy(update={"known": {}}) if quantity.startswith(PHASE) else trend
+            is_phase = str(quantity).startswith(PHASE)
+            trends[str(quantity)] = trend.model_copy(update={"known": {}}) if is_phase else trend
         if quantity == TIME:
             runs, cases = int(repeated["runs"].min()) if len(repeated) else 0, len(repeated)
     if TIME not in trends:
@@ -191,20 +174,15 @@ def fit_frame(frame: pd.DataFrame, where: str) -> SpreadModel:
             f"{where}: expected at least {FEWEST_CASES} cases that were run at least twice by the same code, "
             f"found {cases}; run more cases, or the sweep again with another --out"
         )
-    return SpreadModel(device=device, protocol_version=protocol, driver=driver, runs=runs, cases=cases, trends=trends)
+    return SpreadModel.model_validate({**origin, "runs": runs, "cases": cases, "trends": trends})
 
 
 def _repeated(rows: pd.DataFrame) -> pd.DataFrame:
     """Give one row for each case with two runs or more: runs, variance, error2 (mean square), duration_us."""
-    groups = rows.assign(error2=rows["error"] ** 2).groupby(
-        ["case_id", "pattern", "implementation_version"], sort=False
-    )
-    cases = groups.agg(
-        runs=("value", "size"),
-        variance=("value", "var"),
-        error2=("error2", "mean"),
-        duration_us=("duration_us", "median"),
-    )
+    groups = rows.assign(error2=rows["error"] ** 2).groupby(["case_id", "pattern", "implementation_version"])
+    value, error2, duration_us = groups["value"], groups["error2"].mean(), groups["duration_us"].median()
+    columns = {"runs": value.size(), "variance": value.var(), "error2": error2, "duration_us": duration_us}
+    cases = pd.DataFrame(columns)
     return cases[(cases["runs"] >= 2) & (cases["variance"] > 0)]
 
 
@@ -221,13 +199,8 @@ def _fit(cases: pd.DataFrame) -> Trend:
 
     starts = product((typical, typical / 10), (typical * duration, typical * duration / 10), (5.0, 50.0))
     minima = [
-        optimize.minimize(
-            loss,
-            np.log(np.array(start, np.float64)),
-            method="Nelder-Mead",
-            options={"maxiter": 4000, "xatol": 1e-5, "fatol": 1e-7},
-        )
-        for start in starts
+        optimize.minimize(loss, at, method="Nelder-Mead", options={"maxiter": 4000, "xatol": 1e-5, "fatol": 1e-7})
+        for at in np.log(np.array(list(starts), np.float64))
     ]
     floor, jitter, prior = _bounded(min(minima, key=lambda result: float(result.fun)).x)
     factors = variance / (floor**2 + jitter**2 * inverse2 + error2)
