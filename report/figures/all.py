@@ -81,9 +81,7 @@ def draw_searches(
 def with_results(derived: pd.DataFrame) -> pd.DataFrame:
     """Keep the cases of the labels that have any result: figures show no others."""
     labels = derived.loc[derived["median_us"].notna(), "label"].unique()
-    kept = derived["label"].isin(labels)
-    # The frame itself where all are kept: what was made of it is remembered.
-    return derived if kept.all() else derived[kept]
+    return derived[derived["label"].isin(labels)]
 
 
 def _drawn(plots: Iterable[Callable[[float], Plot]], also: AbstractSet[Form]) -> Iterator[Drawing]:

@@ -11,7 +11,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from spmark.report.analysis.remember import remembered
 from spmark.report.analysis.statistics import mean_of
 from spmark.report.figures.names import broken
 from spmark.report.figures.panels import grid, panel_room_in, value_ticks
@@ -26,7 +25,6 @@ _FEWEST = 3
 _TITLE_POINTS = 9.0
 
 
-@remembered
 def priced(derived: pd.DataFrame) -> pd.DataFrame:
     """Give the timed rows whose plan was pinned to a bucket width and reports its cost.
 
@@ -51,7 +49,6 @@ def priced(derived: pd.DataFrame) -> pd.DataFrame:
     return made[several].sort_values([*_PROBLEM, "max_width"], ignore_index=True)
 
 
-@remembered
 def least(rows: pd.DataFrame) -> pd.DataFrame:
     """Give for every problem the width of least cost and that of least time, and how much longer the first takes.
 

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from spmark.report.analysis.cases import SPENT_PHASES, spent_s
 from spmark.report.analysis.groups import in_panel_order, panels_of
-from spmark.report.analysis.remember import remembered
 from spmark.report.figures.findings import NO_LEAD, Finding, common_cases, leading, said_seconds, sentence, too_few
 from spmark.report.figures.panels import grid, line_style, log_ticks, said, scattered, titled
 from spmark.report.figures.plot import Plot, looks_of, not_drawn
@@ -27,7 +26,6 @@ _BREAK_EVEN = ("break_even_runs", "break_even_runs_with_compile")
 _RUNS = tuple(10.0**power for power in range(0, 13, 2))
 
 
-@remembered
 def searched(derived: pd.DataFrame) -> pd.DataFrame:
     """Keep the timed cases whose plan was searched for."""
     return derived[(spent_s(derived["phases_s"], ["search"]) > 0) & derived["median_us"].notna()]
@@ -67,7 +65,6 @@ def search_time(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
     return Plot("search-time", caption + not_drawn(data, series), figure, data, heading, finding.text)
 
 
-@remembered
 def _shortest_search(rows: pd.DataFrame) -> Finding:
     """Say in one sentence whose search is the shortest."""
     spent = rows.assign(spent_s=spent_s(rows["phases_s"]))
@@ -100,7 +97,6 @@ def _runs_lines(ax: Axes) -> None:
             )  # fmt: skip
 
 
-@remembered
 def counted_runs(derived: pd.DataFrame) -> pd.DataFrame:
     """Keep the rivals' cases of which it is known after how many runs they have paid off."""
     return derived[~derived["is_baseline"] & derived["break_even_runs"].notna()]
@@ -148,7 +144,6 @@ def break_even(derived: pd.DataFrame, baseline: str, width_in: float = WIDTH_IN)
     return Plot("break-even", caption + not_drawn(data, series), figure, data, heading, finding.text)
 
 
-@remembered
 def _most_paid_off(rows: pd.DataFrame) -> Finding:
     """Say in one sentence who pays off in the most cases; of equal shares, who does within fewer runs."""
     told: list[str] = []

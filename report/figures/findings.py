@@ -14,7 +14,6 @@ import pandas as pd
 
 from spmark.report.analysis.groups import panels_of
 from spmark.report.analysis.means import over_matrices
-from spmark.report.analysis.remember import remembered
 from spmark.report.analysis.statistics import Interval, mean_of
 
 CASE = ("matrix", "width", "seed")
@@ -72,7 +71,6 @@ class Lead:
         return f"{first}, before {self.second} with {second}, {factor}"
 
 
-@remembered
 def lead_of(cases: pd.DataFrame, column: str, *, less: bool = False, case: Sequence[str] = CASE) -> Lead | None:
     """Compare labels by the geometric means of a column.
 
@@ -120,7 +118,6 @@ def common_cases(cases: pd.DataFrame, column: str, case: Sequence[str] = CASE) -
     return table.loc[:, most].dropna(), tuple(sorted(map(str, most.index[~most])))
 
 
-@remembered
 def leading(
     cases: pd.DataFrame, column: str, leads: str, say: Say, *, less: bool = False, case: Sequence[str] = CASE
 ) -> Finding:
@@ -147,7 +144,6 @@ def too_few(labels: Sequence[str], where: str = "") -> str:
     return f"; {who} {'shares' if len(labels) == 1 else 'share'} too few cases to be compared{where}"
 
 
-@remembered
 def most_matrices(cases: pd.DataFrame, column: str) -> Finding:
     """Say in one sentence on how many matrices each label has the greatest mean, and by how much."""
     told: list[str] = []
@@ -169,7 +165,6 @@ def most_matrices(cases: pd.DataFrame, column: str) -> Finding:
     return Finding(sentence(told), tuple(dict.fromkeys(named)))
 
 
-@remembered
 def at_widths(cases: pd.DataFrame, column: str) -> Finding:
     """Say in one sentence who leads at each J, and by how much; the cases are of one op and dtype."""
     at: dict[tuple[str, str], list[tuple[int, float]]] = {}

@@ -10,7 +10,6 @@ import pandas as pd
 from spmark.impls.core.record import Status
 from spmark.report.analysis.cases import beside
 from spmark.report.analysis.groups import MOST_POOLED, beside_baseline, groups_of, in_panel_order, panels_of
-from spmark.report.analysis.remember import remembered
 from spmark.report.analysis.statistics import mean_of
 from spmark.report.figures.bars import by_group, said_ratio, titled_panels, without_bars
 from spmark.report.figures.findings import leading
@@ -19,7 +18,6 @@ from spmark.report.figures.plot import Plot, looks_of, not_drawn
 from spmark.report.figures.style import WIDTH_IN, in_style
 
 
-@remembered
 def memory_ratios(derived: pd.DataFrame) -> pd.DataFrame:
     """Give the cases for which both the plan and the baseline's own plan report their bytes.
 
@@ -81,7 +79,6 @@ def memory_per_matrix(derived: pd.DataFrame, baseline: str, width_in: float = WI
     return Plot("memory-per-matrix", caption + lacking + not_drawn(data, series), figure, data, heading, finding.text)
 
 
-@remembered
 def _memory_means(rows: pd.DataFrame) -> pd.DataFrame:
     """Give the mean of `memory_ratios` with its extremes, for every group of matrices and label."""
     groups, _ = groups_of(rows)

@@ -15,7 +15,6 @@ from matplotlib.ticker import FuncFormatter
 from spmark.impls.core.interfaces import PHASES
 from spmark.report.analysis.cases import spent_s
 from spmark.report.analysis.groups import in_panel_order, panels_of
-from spmark.report.analysis.remember import remembered
 from spmark.report.figures.findings import Finding, leading, said_seconds
 from spmark.report.figures.names import broken
 from spmark.report.figures.panels import grid, log_ticks, panel_room_in
@@ -38,7 +37,6 @@ _LEAST_S = 1e-5
 _TITLE_POINTS = 8.5
 
 
-@remembered
 def built(derived: pd.DataFrame) -> pd.DataFrame:
     """Give the seconds of every phase of the timed cases of labels that predict or search.
 
@@ -110,7 +108,6 @@ def overhead_by_phase(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot
     return Plot("overhead-by-phase", caption, figure, data, "Time of building by phase", finding.text)
 
 
-@remembered
 def _least_time(data: pd.DataFrame) -> Finding:
     """Say in one sentence who builds in the least time."""
     totals = data[data["phase"] == TOTAL]

@@ -18,7 +18,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
-from spmark.report.analysis.remember import remembering
 from spmark.report.figures.ruler import RememberingSVG
 from spmark.report.figures.style import COLUMN_IN, WIDTH_IN, Look, by_numbers, in_style, looks
 from spmark.report.tables.spreadsheet import csv_of
@@ -96,9 +95,8 @@ def render(draw: Callable[[float], Plot], also: AbstractSet[Form] = frozenset())
     also : set of Form
         The further forms.
     """
-    with remembering():
-        wide = draw(WIDTH_IN)
-        narrow = _svg(draw(COLUMN_IN)) if Form.NARROW in also else b""
+    wide = draw(WIDTH_IN)
+    narrow = _svg(draw(COLUMN_IN)) if Form.NARROW in also else b""
     svg = _svg(wide)
     # Laid out once: finding room for every label takes longer than drawing.
     wide.figure.set_layout_engine("none")

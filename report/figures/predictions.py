@@ -15,7 +15,6 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from spmark.report.analysis.groups import in_panel_order, panels_of
-from spmark.report.analysis.remember import remembered
 from spmark.report.analysis.statistics import mean_of
 from spmark.report.analysis.tiles import TileAgreement
 from spmark.report.figures.panels import grid, log_ticks, scattered, titled
@@ -33,7 +32,6 @@ _AGREEMENT = [
 _FEWEST = 3
 
 
-@remembered
 def predicted(seen: pd.DataFrame) -> pd.DataFrame:
     """Give every plan whose time was predicted and measured.
 
@@ -54,7 +52,6 @@ def predicted(seen: pd.DataFrame) -> pd.DataFrame:
     return fastest.rename("measured_us").reset_index()
 
 
-@remembered
 def agreement(plans: pd.DataFrame) -> pd.DataFrame:
     """Give how well predictions agree with times, for each op, dtype and label.
 

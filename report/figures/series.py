@@ -15,7 +15,6 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from spmark.impls.core.record import MatrixKind
 from spmark.report.analysis.groups import in_panel_order
-from spmark.report.analysis.remember import remembered
 from spmark.report.figures.findings import leading, said_seconds
 from spmark.report.figures.names import broken
 from spmark.report.figures.panels import grid, line_style, panel_room_in, said, value_ticks, whiskers
@@ -30,7 +29,6 @@ _TITLE_POINTS = 7.5
 _KEYS = ["op", "dtype", "width", "series"]
 
 
-@remembered
 def series_of(derived: pd.DataFrame) -> pd.DataFrame:
     """Give the timed cases of synthetic matrices whose names differ in numbers only.
 

@@ -28,7 +28,6 @@ from spmark.report.analysis.groups import (
     rivals_of,
 )
 from spmark.report.analysis.means import MOSTLY, common_kinds, kinds, mean_speedups, mean_speedups_by_kind
-from spmark.report.analysis.remember import remembered
 from spmark.report.figures.bars import by_group, said_ratio, titled_panels, without_bars
 from spmark.report.figures.findings import at_widths, counted, leading, most_matrices
 from spmark.report.figures.names import broken, short_names
@@ -140,7 +139,6 @@ def _curves(data: pd.DataFrame, series: Mapping[str, Look], axis: str, width_in:
     return figure
 
 
-@remembered
 def _means_per_matrix(derived: pd.DataFrame, *, pooled: bool) -> pd.DataFrame:
     groups = groups_of(derived)[0] if pooled else derived["matrix"].astype(str)
     layers = groups != derived["matrix"]
@@ -285,7 +283,6 @@ def speedup_over_size(derived: pd.DataFrame, baseline: str, width_in: float = WI
     return Plot("speedup-over-size", caption + not_drawn(data, series), figure, data, heading, finding.text)
 
 
-@remembered
 def _means_by_size(derived: pd.DataFrame) -> pd.DataFrame:
     """Give the means of each matrix of a known size, with its non-zeros and its mean row."""
     sizes = derived[derived["nnz"].notna()].drop_duplicates("matrix").set_index("matrix")

@@ -12,7 +12,6 @@ import pandas as pd
 from spmark.report.analysis.cases import SPENT_PHASES, beside, spent_s
 from spmark.report.analysis.groups import ALL, MOST_POOLED, groups_of, in_panel_order
 from spmark.report.analysis.means import over_matrices
-from spmark.report.analysis.remember import remembered
 from spmark.report.figures.bars import by_group, said_ratio, titled_panels, without_bars
 from spmark.report.figures.findings import CASE, leading
 from spmark.report.figures.plot import Plot, looks_of, not_drawn
@@ -30,7 +29,6 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-@remembered
 def variant_cases(derived: pd.DataFrame) -> pd.DataFrame:
     """Give the cases of further labels with their time and search time over those of the implementation's first.
 
@@ -65,7 +63,6 @@ def _of_one(name: str, rows: pd.DataFrame) -> pd.DataFrame:
     return rest.assign(over=over, time_ratio=time, search_ratio=search)[first["median_us"].notna()]
 
 
-@remembered
 def variants(derived: pd.DataFrame) -> pd.DataFrame:
     """Give geometric means of `variant_cases` for every group of matrices, and over all of a panel.
 
@@ -135,7 +132,6 @@ def variant_ratios(derived: pd.DataFrame, ratio: str, width_in: float = WIDTH_IN
     return Plot(_NAMES[ratio], caption + not_drawn(data, series), figure, data, heading, finding)
 
 
-@remembered
 def _with_firsts(cases: pd.DataFrame, ratio: str) -> list[pd.DataFrame]:
     """Give the cases of each first label's configs, with those of the first label itself, whose ratio is 1."""
     known = cases[cases[ratio].notna()]
