@@ -9,11 +9,10 @@ import pandas as pd
 
 from spmark.impls.core.record import Status
 from spmark.report.analysis.cases import beside
-from spmark.report.analysis.groups import MOST_POOLED, beside_baseline, groups_of, in_panel_order, panels_of
+from spmark.report.analysis.groups import MOST_POOLED, beside_baseline, groups_of, in_panel_order
 from spmark.report.analysis.statistics import mean_of
-from spmark.report.figures.bars import by_group, said_ratio, titled_panels, without_bars
 from spmark.report.figures.findings import leading
-from spmark.report.figures.panels import ratio_axis, sorted_curves, stacked, titled
+from spmark.report.figures.panels import by_group, curves, said_ratio
 from spmark.report.figures.plot import Plot, looks_of, not_drawn
 from spmark.report.figures.style import WIDTH_IN, in_style
 
@@ -52,37 +51,24 @@ def memory_per_matrix(derived: pd.DataFrame, baseline: str, width_in: float = WI
         Width of the figure in inches.
     """
     rows = memory_ratios(derived)
-    _, order = groups_of(rows)
-    data = _memory_means(rows)
-    cases = beside_baseline(rows, baseline, "memory_ratio")
-    finding = leading(cases, "memory_ratio", "takes the least memory", said_ratio, less=True)
-    series = looks_of(data, derived, finding.labels)
-    curves = len(order) > MOST_POOLED
-    axis = f"bytes over\n{baseline}'s"
-    lacking = ""
-    if curves:
-        figure, axes = stacked(len(panels_of(data)), series, "lines", width_in)
-        for ax, part in titled(axes, data):
-            sorted_curves(ax, part, "memory_ratio", series)
-            ax.set_ylabel(axis)
-            ratio_axis(ax)
-        axes[-1].set_xlabel("matrices, sorted by memory")
-    else:
-        figure = by_group(data, series, ("memory_ratio", "least", "greatest"), order, width_in, axis=axis)
-        lacking = without_bars(titled_panels(data), "memory_ratio", series)
-    caption = (
-        f"Device memory of a plan over that of {baseline}'s (1.0): the matrix in its format, workspaces and code, "
-        "without the dense operands, which all share. Geometric mean over the widths of a matrix"
-        + ("." if curves else ", or over all layers of a sparsity; whiskers reach from the least to the greatest.")
-    )
-    heading = f"Memory of a plan over that of {baseline}"
-    return Plot("memory-per-matrix", caption + lacking + not_drawn(data, series), figure, data, heading, finding.text)
-
-
-def _memory_means(rows: pd.DataFrame) -> pd.DataFrame:
-    """Give the mean of `memory_ratios` with its extremes, for every group of matrices and label."""
-    groups, _ = groups_of(rows)
+    groups, order = groups_of(rows)
     keys = ["op", "dtype", "group", "label", "implementation"]
     ratios = rows.assign(group=groups).groupby(keys)["memory_ratio"]
     data = ratios.agg(memory_ratio=mean_of, least="min", greatest="max", cases="size").reset_index()
-    return in_panel_order(data)
+    data = in_panel_order(data)
+    cases = beside_baseline(rows, baseline, "memory_ratio")
+    finding = leading(cases, "memory_ratio", "takes the least memory", said_ratio, less=True)
+    series = looks_of(data, derived, finding.labels)
+    axis = f"bytes over\n{baseline}'s"
+    if len(order) > MOST_POOLED:
+        figure = curves(data, "memory_ratio", series, width_in, axis=axis)
+        ends = ""
+    else:
+        figure = by_group(data, series, ("memory_ratio", "least", "greatest"), order, width_in, axis=axis)
+        ends = "; whiskers reach from the least to the greatest"
+    caption = (
+        f"Device memory of a plan (its format, workspaces and code, without the dense operands) over that of "
+        f"{baseline}'s, geometric mean over the cases of a matrix or a pool of layers{ends}{not_drawn(data, series)}."
+    )
+    heading = f"Memory of a plan over that of {baseline}"
+    return Plot("memory-per-matrix", caption, figure, data, heading, finding.text)

@@ -200,7 +200,7 @@ def speed_over_rows(ratio: RatioRow, published: Published, width_in: float = WID
     ax.set_yscale("log", base=2)
     ax.yaxis.set_major_formatter(FuncFormatter(lambda ratio, _: f"{ratio:g}"))
     ax.yaxis.set_minor_formatter(NullFormatter())
-    log_ticks(ax.xaxis, sizes)
+    log_ticks(ax.xaxis)
     ax.set_xlabel("rows")
     ax.set_ylabel(about.speed)
     ax.grid(axis="y")

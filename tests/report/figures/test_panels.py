@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from spmark.report.figures import names, panels
+from spmark.report.figures import panels
 from spmark.report.figures.style import looks
 
 
 def test_names_are_shortened_only_where_they_stay_apart():
-    assert names.short_names(["ogb/arxiv", "dgl/ppi"]) == ["arxiv", "ppi"]
-    assert names.short_names(["ogb/arxiv", "twin/arxiv"]) == ["ogb/arxiv", "twin/arxiv"]
+    assert panels.short_names(["ogb/arxiv", "dgl/ppi"]) == ["arxiv", "ppi"]
+    assert panels.short_names(["ogb/arxiv", "twin/arxiv"]) == ["ogb/arxiv", "twin/arxiv"]
 
 
 def test_ratio_axes_have_ticks_on_both_sides_of_one():

@@ -12,8 +12,8 @@ import pandas as pd
 from spmark.report.analysis.cases import SPENT_PHASES, beside, spent_s
 from spmark.report.analysis.groups import ALL, MOST_POOLED, groups_of, in_panel_order
 from spmark.report.analysis.means import over_matrices
-from spmark.report.figures.bars import by_group, said_ratio, titled_panels, without_bars
 from spmark.report.figures.findings import CASE, leading
+from spmark.report.figures.panels import by_group, said_ratio
 from spmark.report.figures.plot import Plot, looks_of, not_drawn
 from spmark.report.figures.style import WIDTH_IN, in_style
 from spmark.report.tables.table import Table
@@ -123,13 +123,12 @@ def variant_ratios(derived: pd.DataFrame, ratio: str, width_in: float = WIDTH_IN
     figure = by_group(data, series, columns, list(dict.fromkeys(data["group"])), width_in, axis=axis)
     spent = "" if ratio == "time_ratio" else f" ({', '.join(SPENT_PHASES)})"
     caption = (
-        f"Geometric-mean {what}{spent} of each config over that of {firsts} (1.0): above 1 it takes longer. Whiskers "
-        "are 95 % intervals over the widths of a matrix, and over matrices in pools of layers and in the shaded group, "
-        "over the cases that both solved." + without_bars(titled_panels(data), ratio, series)
+        f"Geometric-mean {what}{spent} of each config over that of {firsts} (1.0; above, it takes longer), with 95 % "
+        f"intervals, over the cases that both solved{not_drawn(data, series)}."
     )
     heading = f"{what.capitalize()} of each config over that of {firsts}"
     finding = " ".join(one.text for one in told)
-    return Plot(_NAMES[ratio], caption + not_drawn(data, series), figure, data, heading, finding)
+    return Plot(_NAMES[ratio], caption, figure, data, heading, finding)
 
 
 def _with_firsts(cases: pd.DataFrame, ratio: str) -> list[pd.DataFrame]:
