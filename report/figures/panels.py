@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from math import ceil, log10
+from math import ceil, log10, radians, sin
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import (
-    FixedLocator,
-    FuncFormatter,
-    Locator,
-    LogLocator,
-    MaxNLocator,
-    NullLocator,
-    PercentFormatter,
-)
 from numpy.typing import ArrayLike
 
 from spmark.report.analysis.cases import WIDE_MARK
@@ -33,8 +25,6 @@ Keys = Literal["bars", "lines", "points"]
 """What a legend shows of a series."""
 LETTER_IN = 0.068
 """Width of a letter of 8 points, a little more than the mean of DejaVu Sans."""
-_LINE_IN = 0.14
-_PANEL_IN = 2.1
 _BAR_PANEL_IN = 1.6
 _NEAR = 2.5
 """Span of an axis of ratios, as a factor, up to which its ticks are evenly spaced."""
@@ -72,7 +62,7 @@ def grid(
     series: Mapping[str, Look],
     keys: Keys,
     width_in: float = WIDTH_IN,
-    panel_in: float = _PANEL_IN,
+    panel_in: float = 2.1,
     *,
     columns: int = 0,
     title: str = "",
@@ -84,46 +74,34 @@ def grid(
     ----------
     count : int
         Number of panels.
-    series, keys, title
-        As for `figure_with_legend`.
+    series : mapping
+        Look by label, in the order of the legend.
+    keys : str
+        What the legend shows of a series.
     width_in, panel_in : float
         Width of the figure and height of a row of panels in inches.
     columns : int
         Panels in a row; by default two where the figure is wide.
+    title : str
+        Of the legend.
     **shared
         ``sharex`` and ``sharey`` of `matplotlib.figure.Figure.subplots`.
     """
+    labels, title = [wrapped(label, width_in - 0.5, 8.5) for label in series], wrapped(title, width_in, 8.5)
+    longest = max((len(line) for label in labels for line in label.split("\n")), default=0)
+    across = max(1, min(len(labels), int(width_in / (0.5 + LETTER_IN * longest))))
+    lines = _lines(title) + sum(max(map(_lines, labels[at : at + across])) for at in range(0, len(labels), across))
     columns = min(columns or (2 if width_in > COLUMN_IN else 1), count)
     rows = ceil(count / columns)
-    figure = figure_with_legend(width_in, panel_in * rows, series, keys, title)
+    figure = Figure(figsize=(width_in, panel_in * rows + 0.06 + 0.17 * lines), dpi=DPI, layout="constrained")
+    figure.legend(
+        [_handle(look, keys) for look in series.values()], labels, loc="outside upper center", ncols=across,
+        title=title or None, handlelength=1.6, columnspacing=1.4, handletextpad=0.5, borderaxespad=0.2, borderpad=0,
+    )  # fmt: skip
     axes = list(figure.subplots(rows, columns, squeeze=False, **shared).flat)
     for ax in axes[count:]:
         ax.remove()
     return figure, axes[:count]
-
-
-def stacked(
-    count: int, series: Mapping[str, Look], keys: Keys, width_in: float = WIDTH_IN, **options: Any
-) -> tuple[Figure, list[Axes]]:
-    """Make a figure of ``count`` panels above each other; further options are those of `grid`."""
-    return grid(count, series, keys, width_in, columns=1, **options)
-
-
-def figure_with_legend(
-    width_in: float, body_in: float, series: Mapping[str, Look], keys: Keys, title: str = ""
-) -> Figure:
-    """Make an empty figure with ``body_in`` inches of height for panels under a legend of ``series``."""
-    labels = [wrapped(label, width_in - 0.5, 8.5) for label in series]
-    longest = max((len(line) for label in labels for line in label.split("\n")), default=0)
-    columns = max(1, min(len(labels), int(width_in / (0.5 + LETTER_IN * longest))))
-    title = wrapped(title, width_in, 8.5)
-    lines = [*(max(map(_lines, labels[at : at + columns])) for at in range(0, len(labels), columns)), _lines(title)]
-    figure = Figure(figsize=(width_in, body_in + 0.06 + 0.17 * sum(lines)), dpi=DPI, layout="constrained")
-    figure.legend(
-        [_handle(look, keys) for look in series.values()], labels, loc="outside upper center", ncols=columns,
-        title=title or None, handlelength=1.6, columnspacing=1.4, handletextpad=0.5, borderaxespad=0.2, borderpad=0,
-    )  # fmt: skip
-    return figure
 
 
 def _lines(text: str) -> int:
@@ -155,38 +133,29 @@ def short_names(matrices: Sequence[str]) -> list[str]:
     return bare if len(set(bare)) == len(bare) else list(matrices)
 
 
-def group_names(names: Sequence[str], notes: Sequence[str], room_in: float) -> tuple[list[str], int, float]:
-    """Lay out the names of groups that stand ``room_in`` inches apart.
+def name_groups(ax: Axes, names: Sequence[str], notes: Sequence[str], room_in: float) -> float:
+    """Write names of groups, with notes, below a panel whose groups stand ``room_in`` inches apart.
+
+    They are turned where they do not fit.
 
     Returns
     -------
-    texts : list of str
-        A name with its note in a line of its own, or in the same line where the texts are turned.
-    degrees : int
-        By which the texts are turned; 0 where all of them fit.
-    height_in : float
-        About the inches that they take.
+    float
+        About the inches that they take below the panel.
     """
     names = short_names(names)
     level, below = ([wrapped(text, room_in - 0.05) for text in of] for of in (names, notes))
     most = max(map(_lines, level))
     texts = [(name + "\n" * (1 + most - _lines(name)) + note).rstrip() for name, note in zip(level, below, strict=True)]
-    if max(len(line) for text in texts for line in text.split("\n")) * LETTER_IN <= room_in:
-        return texts, 0, _LINE_IN * max(map(_lines, texts))
-    turned = [", ".join(filter(None, both)) for both in zip(names, notes, strict=True)]
-    longest = max(map(len, turned))
-    degrees = 40 if room_in > 0.2 and longest <= 28 else 90
-    return turned, degrees, 0.1 + longest * LETTER_IN * 7 / 8 * np.sin(np.radians(degrees))
-
-
-def name_groups(ax: Axes, texts: Sequence[str], degrees: int) -> None:
-    """Write what `group_names` gives below the groups of a panel."""
-    turned: dict[str, Any] = {
-        "rotation": degrees, "ha": "right", "rotation_mode": "anchor", "fontsize": 7,
-        "va": "center" if degrees == 90 else "top",
-    }  # fmt: skip
-    ax.set_xticks(range(len(texts)), texts, **(turned if degrees else {}))
     ax.tick_params(axis="x", length=0)
+    if max(len(line) for text in texts for line in text.split("\n")) * LETTER_IN <= room_in:
+        ax.set_xticks(range(len(texts)), texts)
+        return 0.14 * max(map(_lines, texts))
+    texts = [", ".join(filter(None, both)) for both in zip(names, notes, strict=True)]
+    longest = max(map(len, texts))
+    degrees, va = (40, "top") if room_in > 0.2 and longest <= 28 else (90, "center")
+    ax.set_xticks(range(len(texts)), texts, rotation=degrees, ha="right", va=va, rotation_mode="anchor", fontsize=7)
+    return 0.1 + longest * LETTER_IN * 7 / 8 * sin(radians(degrees))
 
 
 def by_group(
@@ -237,20 +206,18 @@ def by_group(
         for row in rows
     ]
     cells = [cell for cell in cells if cell[2]]
-    rooms = [axes_in(width_in) / len(here) for _, _, here in cells]
-    names = [
-        group_names(here, part.drop_duplicates("group").set_index("group")["note"][here].tolist(), room)
-        for (_, part, here), room in zip(cells, rooms, strict=True)
-    ]
-    panel_in = _BAR_PANEL_IN + max(height_in for _, _, height_in in names)
-    figure, axes = stacked(len(cells), series, "bars", width_in, panel_in=panel_in, title=title)
-    for ax, ((op, dtype), part, here), (texts, degrees, _), room in zip(axes, cells, names, rooms, strict=True):
+    figure, axes = grid(len(cells), series, "bars", width_in, _BAR_PANEL_IN, columns=1, title=title)
+    below_in = []
+    for ax, ((op, dtype), part, here) in zip(axes, cells, strict=True):
         if here[0] not in totals or len(cells) == 1:
             ax.set_title(f"{op}, {dtype}", loc="left")
-        bar, _ = grouped_bars(ax, part, here, series, room, start=1.0, least=least, valued=totals)
-        name_groups(ax, texts, degrees)
+        room_in = axes_in(width_in) / len(here)
+        bar, _ = grouped_bars(ax, part, here, series, room_in, start=1.0, least=least, valued=totals)
+        notes = part.drop_duplicates("group").set_index("group")["note"]
+        below_in.append(name_groups(ax, here, notes[here].tolist(), room_in))
         ax.set_ylabel(axis)
-        ratio_axis(ax, least, headroom=bool(set(totals) & set(here)) * (0.12 if bar * room > _LEVEL_IN else 0.3))
+        ratio_axis(ax, least, headroom=bool(set(totals) & set(here)) * (0.12 if bar * room_in > _LEVEL_IN else 0.3))
+    figure.set_figheight(figure.get_figheight() + len(cells) * max(below_in))
     return figure
 
 
@@ -351,13 +318,13 @@ def curves(
     least: float = _LEAST_RATIO,
 ) -> Figure:
     """Draw every label's ratios of a column in rising order over their share; parameters are those of `by_group`."""
-    figure, axes = stacked(len(panels_of(data)), series, "lines", width_in)
+    figure, axes = grid(len(panels_of(data)), series, "lines", width_in, columns=1)
     for ax, part in titled(axes, data):
         for label, look in series.items():
             rising = np.sort(part.loc[part["label"] == label, column].dropna().to_numpy(np.float64))
             place, every = (np.arange(rising.size) + 0.5) / max(rising.size, 1), max(1, rising.size // 10)
             ax.plot(place, rising, color=look.colour, marker=look.marker, markevery=every, **line_style(look))
-        ax.xaxis.set_major_formatter(PercentFormatter(1))
+        ax.xaxis.set_major_formatter(ticker.PercentFormatter(1))
         ax.set_xlim(0, 1)
         ax.set_ylabel(axis)
         ratio_axis(ax, least)
@@ -381,13 +348,6 @@ def whiskers(ax: Axes, x: ArrayLike, low: ArrayLike, high: ArrayLike, **style: A
     ax.vlines(*ends[:, ends[2] <= MOST_SPANNED * ends[1]], **style)
 
 
-def width_axis(ax: Axes, widths: Sequence[int], room_in: float) -> None:
-    """Make x a logarithmic axis of J, ``room_in`` inches long, with ticks at the widths that have room."""
-    ax.set_xscale("log", base=2)
-    value_ticks(ax.xaxis, widths, room_in, log=True)
-    ax.set_xlim(widths[0] / 1.4, widths[-1] * 1.4)
-
-
 def value_ticks(axis: Axis, values: Sequence[float], room_in: float, *, log: bool) -> None:
     """Label an axis, ``room_in`` inches long, at those of the rising ``values`` that have room, the last one first."""
     places = np.log(values) if log else np.asarray(values, np.float64)
@@ -396,7 +356,7 @@ def value_ticks(axis: Axis, values: Sequence[float], room_in: float, *, log: boo
     for at in reversed(range(len(values))):
         if not kept or inches[kept[-1]] - inches[at] >= LETTER_IN * (len(f"{values[kept[-1]]:g}") + 1.5):
             kept.append(at)
-    _ticks(axis, FixedLocator([float(values[at]) for at in kept]), lambda value: f"{value:g}")
+    _ticks(axis, ticker.FixedLocator([float(values[at]) for at in kept]), lambda value: f"{value:g}")
 
 
 def ratio_axis(ax: Axes, least: float = _LEAST_RATIO, headroom: float = 0.0) -> None:
@@ -430,18 +390,18 @@ def log_ticks(axis: Axis, most: int = 6, say: Callable[[float], str] | None = No
     _ticks(axis, _log_locator(low, high, most), say or said)
 
 
-def _log_locator(low: float, high: float, most: int) -> Locator:
+def _log_locator(low: float, high: float, most: int) -> ticker.Locator:
     """Give even steps, or 1, 2 and 5 times powers of ten, or powers of ten alone where these are many."""
     decades = log10(high / low)
     if decades < 0.7:
-        return MaxNLocator(most - 2, steps=[1, 2, 5, 10])
-    return LogLocator(subs=(1, 2, 5) if 3 * decades < most else (1,), numticks=most)
+        return ticker.MaxNLocator(most - 2, steps=[1, 2, 5, 10])
+    return ticker.LogLocator(subs=(1, 2, 5) if 3 * decades < most else (1,), numticks=most)
 
 
-def _ticks(axis: Axis, locator: Locator, say: Callable[[float], str]) -> None:
+def _ticks(axis: Axis, locator: ticker.Locator, say: Callable[[float], str]) -> None:
     axis.set_major_locator(locator)
-    axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: say(value)))
+    axis.set_minor_locator(ticker.NullLocator())
+    axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: say(value)))
 
 
 def said(value: float) -> str:

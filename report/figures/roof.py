@@ -20,7 +20,7 @@ from spmark.report.analysis.roof import (
     under_roof,
 )
 from spmark.report.figures.findings import leading
-from spmark.report.figures.panels import axes_in, group_names, grouped_bars, name_groups, stacked, titled, write_value
+from spmark.report.figures.panels import axes_in, grid, grouped_bars, name_groups, titled, write_value
 from spmark.report.figures.plot import Plot, looks_of, not_drawn
 from spmark.report.figures.style import WIDTH_IN, in_style
 from spmark.report.tables.table import Chapter, Table
@@ -72,7 +72,7 @@ def roof_shares(derived: pd.DataFrame, roof: str, width_in: float = WIDTH_IN) ->
     series = looks_of(cases, derived, finding.labels)
     drawn = cases[cases["label"].isin(series)]
     bounds = [words for bound, (_, words) in _MARKS.items() if bound in set(cases["bound"])]
-    figure, axes = stacked(len(panels_of(drawn)), series, "bars", width_in, title="  ".join(bounds))
+    figure, axes = grid(len(panels_of(drawn)), series, "bars", width_in, columns=1, title="  ".join(bounds))
     rows = means.rename(columns={"roof_share": "value", "roof_share_low": "low", "roof_share_high": "high"})
     rows = rows[rows["label"].isin(series)].assign(group=rows["side"])
     for (ax, part), (_, points) in zip(titled(axes, rows), panels_of(drawn), strict=True):
@@ -83,8 +83,7 @@ def roof_shares(derived: pd.DataFrame, roof: str, width_in: float = WIDTH_IN) ->
         for row in bars.to_dict("records"):
             write_value(ax, (row["x"], 1.03), f"{row['value']:.0%}", bar * room_in)
         most = part.groupby("side")["cases"].max()
-        texts, degrees, _ = group_names(sides, [f"n = {most[side]}" for side in sides], room_in)
-        name_groups(ax, texts, degrees)
+        name_groups(ax, sides, [f"n = {most[side]}" for side in sides], room_in)
         ax.set_ylabel("share of roof")
         ax.set_ylim(0, _TOP)
         ax.set_yticks([0, 0.25, 0.5, 0.75, 1])

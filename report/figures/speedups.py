@@ -170,7 +170,9 @@ def _per_panel(
             ax.set_xlabel("J")
             ax.tick_params(labelbottom=True)
     for ax in axes:
-        panels.width_axis(ax, widths, room_in)
+        ax.set_xscale("log", base=2)
+        panels.value_ticks(ax.xaxis, widths, room_in, log=True)
+        ax.set_xlim(widths[0] / 1.4, widths[-1] * 1.4)
         panels.ratio_axis(ax, LEAST_POINT / 1.15)
     return figure
 

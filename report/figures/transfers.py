@@ -23,13 +23,11 @@ from spmark.report.figures.findings import counted, sentence
 from spmark.report.figures.panels import (
     axes_in,
     grid,
-    group_names,
     grouped_bars,
     line_style,
     name_groups,
     panel_room_in,
     ratio_axis,
-    stacked,
     value_ticks,
 )
 from spmark.report.figures.plot import Plot
@@ -70,22 +68,22 @@ def method_bars(moved: Moved, figure: MovedFigure, width_in: float = WIDTH_IN) -
     """Draw the speed-up over the default of each method's first choice and best of five, baselines behind."""
     data = bars_of(moved, figure)
     panels = [(title, part, list(dict.fromkeys(part["group"]))) for title, part in panels_of(data)]
-    rooms = [axes_in(width_in) / len(here) for _, _, here in panels]
-    names = [group_names(here, [""] * len(here), room) for (_, _, here), room in zip(panels, rooms, strict=True)]
-    panel_in = _BARS_IN + max(height_in for _, _, height_in in names)
-    canvas, axes = stacked(len(panels), _CHOICES, "bars", width_in, panel_in=panel_in)
-    for ax, (title, part, here), (texts, degrees, _), room_in in zip(axes, panels, names, rooms, strict=True):
+    canvas, axes = grid(len(panels), _CHOICES, "bars", width_in, _BARS_IN, columns=1)
+    below_in = []
+    for ax, (title, part, here) in zip(axes, panels, strict=True):
+        room_in = axes_in(width_in) / len(here)
         _limits(ax, part["value"], part["optimum_speedup"])
         whiskers = part[["low", "high"]].clip(*ax.get_ylim())
         grouped_bars(ax, part.assign(**whiskers), here, _CHOICES, room_in, start=1.0, valued=here)
         own = sum(not baseline for baseline in part.drop_duplicates("group")["is_baseline"])
         ax.axvspan(own - 0.5, len(here) - 0.45, color="#f3f3f3", zorder=-1, linewidth=0)
         _optimum(ax, part["optimum_speedup"].iloc[0])
-        name_groups(ax, texts, degrees)
+        below_in.append(name_groups(ax, here, [""] * len(here), room_in))
         _limits(ax, part["value"], part["optimum_speedup"])
         ratio_axis(ax, headroom=0.35)
         ax.set_ylabel("speed-up")
         ax.set_title(f"{title}\noptimum {part['optimum_speedup'].iloc[0]:.3g}×", loc="left")
+    canvas.set_figheight(canvas.get_figheight() + len(panels) * max(below_in))
     caption = (
         f"{figure.shows}: speed-up over the platform's default config, geometric means over matrices. Grey: baselines. "
         "Dashed: the optimum of the same configs. ×: no result."
@@ -129,7 +127,7 @@ def each_matrix(moved: Moved, figure: MovedFigure, width_in: float = WIDTH_IN) -
     panels = panels_of(data)
     names = [method for method in methods.methods if method in set(data["label"])]
     series = {with_choice(name): _look(name) for name in names} | {_OPTIMUM: Look("#000000", "_")}
-    canvas, axes = stacked(len(panels), series, "points", width_in)
+    canvas, axes = grid(len(panels), series, "points", width_in, columns=1)
     for ax, (title, part) in zip(axes, panels, strict=True):
         optimum = part.drop_duplicates("matrix").sort_values("rank")
         ax.step(optimum["rank"], optimum["optimum_speedup"], where="mid", color="#000000", linewidth=0.8)
