@@ -10,7 +10,7 @@ import pandas as pd
 
 from spmark.report.analysis.groups import panels_of
 from spmark.report.analysis.tiles import published_agreement
-from spmark.report.figures import ablation, costs, memory, predictions, roof, series, speedups
+from spmark.report.figures import ablation, costs, predictions, roof, series, speedups
 from spmark.report.figures.plot import Plot
 
 Draw = Callable[[float], Plot]
@@ -35,7 +35,7 @@ def plots(derived: pd.DataFrame, baseline: str | None, *, every: bool = False) -
     derived = with_results(derived)
     rivals = derived[~derived["is_baseline"]]
     faster = rivals[rivals["speedup"].notna()] if baseline else rivals.iloc[:0]
-    bytes_over = memory.memory_ratios(derived)["memory_ratio"] if baseline else rivals["speedup"].iloc[:0]
+    bytes_over = costs.memory_ratios(derived)["memory_ratio"] if baseline else rivals["speedup"].iloc[:0]
     over: dict[str, Any] = {"baseline": baseline}
     listed: list[tuple[bool, Callable[..., Plot], dict[str, Any]]] = [
         (not faster.empty, speedups.speedup_per_matrix, over),
@@ -54,7 +54,7 @@ def plots(derived: pd.DataFrame, baseline: str | None, *, every: bool = False) -
         (every and not costs.built(derived).empty, costs.overhead_by_phase, {}),
         (not predictions.priced(derived).empty, predictions.cost_model, {}),
         (bool(baseline and rivals["break_even_runs"].notna().any()), costs.break_even, over),
-        (len(bytes_over) > 0 and (every or (bytes_over - 1).abs().max() > _ALIKE), memory.memory_per_matrix, over),
+        (len(bytes_over) > 0 and (every or (bytes_over - 1).abs().max() > _ALIKE), costs.memory_per_matrix, over),
     ]
     return [partial(_drawn, draw, derived, options) for shown, draw, options in listed if shown]
 

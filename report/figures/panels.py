@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import ceil, log10, radians, sin
 from typing import Any, Literal
 
@@ -120,11 +120,18 @@ def line_style(look: Look) -> dict[str, Any]:
     return {"markeredgecolor": "black", "markeredgewidth": 0.4, "linestyle": DASHES[look.hatch]}
 
 
-def titled(axes: Sequence[Axes], data: pd.DataFrame) -> Iterator[tuple[Axes, pd.DataFrame]]:
-    """Write op and dtype above each panel; give its axes and its part of the data."""
-    for ax, ((op, dtype), part) in zip(axes, panels_of(data), strict=True):
+def by_panel(
+    data: pd.DataFrame, series: Mapping[str, Look], keys: Keys, width_in: float, panel_in: float = 2.1, **options: Any
+) -> tuple[Figure, list[tuple[Axes, pd.DataFrame]]]:
+    """Make a figure with a titled panel for each op and dtype; give each with the rows of its drawn labels.
+
+    The parameters behind the data are those of `grid`.
+    """
+    parts = panels_of(data[data["label"].isin(series)])
+    figure, axes = grid(len(parts), series, keys, width_in, panel_in, **options)
+    for ax, ((op, dtype), _) in zip(axes, parts, strict=True):
         ax.set_title(f"{op}, {dtype}", loc="left")
-        yield ax, part
+    return figure, [(ax, part) for ax, (_, part) in zip(axes, parts, strict=True)]
 
 
 def short_names(matrices: Sequence[str]) -> list[str]:
@@ -318,17 +325,15 @@ def curves(
     least: float = _LEAST_RATIO,
 ) -> Figure:
     """Draw every label's ratios of a column in rising order over their share; parameters are those of `by_group`."""
-    figure, axes = grid(len(panels_of(data)), series, "lines", width_in, columns=1)
-    for ax, part in titled(axes, data):
+    figure, cells = by_panel(data, series, "lines", width_in, columns=1)
+    for ax, part in cells:
         for label, look in series.items():
             rising = np.sort(part.loc[part["label"] == label, column].dropna().to_numpy(np.float64))
             place, every = (np.arange(rising.size) + 0.5) / max(rising.size, 1), max(1, rising.size // 10)
             ax.plot(place, rising, color=look.colour, marker=look.marker, markevery=every, **line_style(look))
         ax.xaxis.set_major_formatter(ticker.PercentFormatter(1))
-        ax.set_xlim(0, 1)
-        ax.set_ylabel(axis)
+        ax.set(xlim=(0, 1), ylabel=axis, xlabel="matrices, each implementation sorted on its own")
         ratio_axis(ax, least)
-    axes[-1].set_xlabel("matrices, each implementation sorted on its own")
     return figure
 
 

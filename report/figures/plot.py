@@ -49,11 +49,6 @@ class Plot:
         """Show the plot in a notebook."""
         return _svg(self).decode()
 
-    @in_style
-    def _repr_png_(self) -> bytes:
-        """Show the plot where a notebook draws no SVG."""
-        return _png(self)
-
 
 class Form(StrEnum):
     """What a figure is drawn as beside its SVG for a page, where this is asked for."""

@@ -20,7 +20,7 @@ from spmark.report.analysis.groups import in_panel_order, panels_of
 from spmark.report.analysis.statistics import mean_of
 from spmark.report.analysis.tiles import TileAgreement
 from spmark.report.figures.findings import sentence
-from spmark.report.figures.panels import grid, log_ticks, panel_room_in, scattered, titled, value_ticks, wrapped
+from spmark.report.figures.panels import by_panel, grid, log_ticks, panel_room_in, scattered, value_ticks, wrapped
 from spmark.report.figures.plot import Plot, looks_of, not_drawn
 from spmark.report.figures.style import WIDTH_IN, Look, in_style
 from spmark.report.tables.table import Table
@@ -157,10 +157,9 @@ def tile_times(tiles: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
 def _against(data: pd.DataFrame, series: Mapping[str, Look], words: tuple[str, str, str], width_in: float) -> Plot:
     """Draw ``measured_us`` against ``predicted_us``; the words are the name, what the times are of, and the caption."""
     data, (name, of, what) = in_panel_order(data), words
-    drawn = data[data["label"].isin(series)]
-    figure, axes = grid(len(panels_of(drawn)), series, "points", width_in, 2.3)
+    figure, cells = by_panel(data, series, "points", width_in, 2.3)
     told = []
-    for ax, part in titled(axes, drawn):
+    for ax, part in cells:
         scattered(ax, part, _PREDICTED, "measured_us", series, markersize=3, alpha=0.7, markeredgewidth=0.2)
         values = part[[_PREDICTED, "measured_us"]].to_numpy(np.float64)
         ends = [float(values.min()) / 1.3, float(values.max()) * 1.3]
@@ -286,13 +285,9 @@ def _draw(curve: Axes, bars: Axes, rows: pd.DataFrame, ends: pd.DataFrame, room_
 
 def _told(ends: pd.DataFrame, model: str) -> str:
     """Say in one sentence how near the widths of least cost and of least time are."""
-    close = ends["steps"].abs() <= 1
-    near, everywhere = float(close.mean()), float(close.groupby([ends["matrix"]]).all().mean())
-    regret = mean_of(1 + ends["regret"]) - 1
-    named = "The widths" if model == _DEFAULT else f"With cost: {model} the widths"
+    near, regret = (ends["steps"].abs() <= 1).mean(), mean_of(1 + ends["regret"]) - 1
     return (
-        f"{named} of least cost and of least time are equal or neighbours "
-        f"in {near:.0%} of the cases, and at every J on {everywhere:.0%} of "
-        f"{ends['matrix'].nunique()} matrices, in {len(ends)} cases; the width of least cost takes {regret:.1%} longer "
-        "in the mean."
+        f"{'By default' if model == _DEFAULT else f'With cost: {model}'} the widths of least cost and of least time "
+        f"are equal or neighbours in {near:.0%} of {len(ends)} cases, and the width of least cost takes {regret:.1%} "
+        "longer in the mean."
     )

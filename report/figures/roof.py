@@ -6,7 +6,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
-from spmark.report.analysis.groups import in_panel_order, panels_of
+from spmark.report.analysis.groups import in_panel_order
 from spmark.report.analysis.roof import (
     FROZEN_BYTES_PER_S,
     FROZEN_DEVICE,
@@ -20,7 +20,7 @@ from spmark.report.analysis.roof import (
     under_roof,
 )
 from spmark.report.figures.findings import leading
-from spmark.report.figures.panels import axes_in, grid, grouped_bars, name_groups, titled, write_value
+from spmark.report.figures.panels import axes_in, by_panel, grouped_bars, name_groups, write_value
 from spmark.report.figures.plot import Plot, looks_of, not_drawn
 from spmark.report.figures.style import WIDTH_IN, in_style
 from spmark.report.tables.table import Chapter, Table
@@ -66,30 +66,26 @@ def roof_shares(derived: pd.DataFrame, roof: str, width_in: float = WIDTH_IN) ->
     if roof == "frozen":
         name, rates = "frozen-roof", f"fixed rates of {FROZEN_DEVICE} ({_FROZEN})"
     cases = under_roof(derived, times)
-    means = in_panel_order(mean_shares(cases))
+    rows = in_panel_order(mean_shares(cases)).assign(group=lambda means: means["side"])
+    rows = rows.rename(columns={"roof_share": "value", "roof_share_low": "low", "roof_share_high": "high"})
     cases = in_panel_order(cases)
     finding = leading(cases, "share", "comes nearest to the roof", "{:.0%}".format, case=("matrix", "width"))
     series = looks_of(cases, derived, finding.labels)
-    drawn = cases[cases["label"].isin(series)]
-    bounds = [words for bound, (_, words) in _MARKS.items() if bound in set(cases["bound"])]
-    figure, axes = grid(len(panels_of(drawn)), series, "bars", width_in, columns=1, title="  ".join(bounds))
-    rows = means.rename(columns={"roof_share": "value", "roof_share_low": "low", "roof_share_high": "high"})
-    rows = rows[rows["label"].isin(series)].assign(group=rows["side"])
-    for (ax, part), (_, points) in zip(titled(axes, rows), panels_of(drawn), strict=True):
-        sides = [side for side in SIDES if side in set(part["side"])]
+    title = "  ".join(words for bound, (_, words) in _MARKS.items() if bound in set(cases["bound"]))
+    figure, cells = by_panel(rows, series, "bars", width_in, columns=1, title=title)
+    for ax, part in cells:
+        most = part.groupby("side")["cases"].max()
+        sides = [side for side in SIDES if side in most]
         room_in = axes_in(width_in) / len(sides)
         bar, bars = grouped_bars(ax, part, sides, series, room_in, start=0.0)
-        _points(ax, points.merge(bars[["side", "label", "x"]]), bar)
+        _points(ax, cases.merge(bars[["op", "dtype", "side", "label", "x"]]), bar)
         for row in bars.to_dict("records"):
             write_value(ax, (row["x"], 1.03), f"{row['value']:.0%}", bar * room_in)
-        most = part.groupby("side")["cases"].max()
         name_groups(ax, sides, [f"n = {most[side]}" for side in sides], room_in)
-        ax.set_ylabel("share of roof")
-        ax.set_ylim(0, _TOP)
-        ax.set_yticks([0, 0.25, 0.5, 0.75, 1])
+        ax.set(ylabel="share of roof", ylim=(0, _TOP), yticks=[0, 0.25, 0.5, 0.75, 1])
+        ax.yaxis.set_major_formatter(PercentFormatter(1))
         ax.grid(axis="y")
         ax.axhline(1, color="black", linewidth=0.8)
-        ax.yaxis.set_major_formatter(PercentFormatter(1))
     caption = (
         f"Roof, the least time of a run by {rates}, over its time, at most 100 %: geometric means with 95 % intervals, "
         f"by the length of the roof, with each case by the part of its roof that takes the longest"

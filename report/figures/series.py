@@ -84,9 +84,8 @@ def time_over_series(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
         Width of the figure in inches.
     """
     data = series_of(derived)
-    finding = leading(
-        data, "median_us", "is fastest", lambda us: said_seconds(us * 1e-6), less=True, case=("matrix", "width")
-    )
+    seconds = data.assign(seconds=data["median_us"] * 1e-6)
+    finding = leading(seconds, "seconds", "is fastest", said_seconds, less=True, case=("matrix", "width"))
     looks = looks_of(data, derived, finding.labels)
     cells = list(data[data["label"].isin(looks)].groupby(_KEYS, sort=False))
     several = len(panels_of(data)) > 1
@@ -106,14 +105,10 @@ def time_over_series(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
             ax.set_xscale("log", base=2)
         value_ticks(ax.xaxis, at, room_in, log=logarithmic)
         low, high = part["median_us"].min(), part["median_us"].max()
+        ax.set(ylim=(0, high * 1.12), xlabel=part["axis"].iloc[0], ylabel="one run (µs)")
         if high / low > _FAR_APART:
-            ax.set_yscale("log")
-            ax.set_ylim(low / 1.4, high * 1.4)
+            ax.set(yscale="log", ylim=(low / 1.4, high * 1.4))
             log_ticks(ax.yaxis)
-        else:
-            ax.set_ylim(0, high * 1.12)
-        ax.set_xlabel(str(part["axis"].iloc[0]))
-        ax.set_ylabel("one run (µs)")
         ax.grid(axis="y")
     caption = (
         "Median time of one run, with its 95 % interval, over the number in the matrix's name that varies (*)"

@@ -105,7 +105,7 @@ def test_labels_beyond_the_limit_are_counted_and_kept_in_the_numbers(derived_of)
     for draw in figures.plots(derived_of(1, 40), BASELINE, every=True):
         plot = draw(WIDTH_IN)
         if plot.name == "overhead-by-phase":
-            assert "sparsetir_partitions_4_max_width_2: spmm, float32" in plot.caption
+            assert "further panels are in the numbers alone" in plot.caption
             continue
         shown = [text.get_text() for text in plot.figure.legends[0].get_texts()]
         (told,) = re.findall(r"; (\d+) further labels are in the numbers alone", plot.caption)
