@@ -13,13 +13,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib import colormaps
+from matplotlib import colormaps, colors, ticker
 from matplotlib.axes import Axes
-from matplotlib.colors import ListedColormap, LogNorm, to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from spmark.impls.core.stores import Store, StoreKind, Stores
@@ -165,10 +163,9 @@ def _draw_bins(ax: Axes, counts: NDArray[np.int64], shape: tuple[int, int]) -> A
     rows, cols = (np.diff(_edges(length, bins)) for length, bins in zip(shape, counts.shape, strict=True))
     share = np.where(counts > 0, counts / np.outer(rows, cols), np.nan)
     lowest = float(np.nanmin(share, initial=0.5))
-    colours = ListedColormap(colormaps["viridis_r"](np.linspace(_PALEST, 1, 256)))
-    return _show(
-        ax, share, shape, cmap=colours, norm=LogNorm(lowest, max(float(np.nanmax(share, initial=0)), 2 * lowest))
-    )
+    colours = colors.ListedColormap(colormaps["viridis_r"](np.linspace(_PALEST, 1, 256)))
+    greatest = max(float(np.nanmax(share, initial=0)), 2 * lowest)
+    return _show(ax, share, shape, cmap=colours, norm=colors.LogNorm(lowest, greatest))
 
 
 def _show(ax: Axes, image: NDArray[Any], shape: tuple[int, int], **look: Any) -> AxesImage:
@@ -178,8 +175,8 @@ def _show(ax: Axes, image: NDArray[Any], shape: tuple[int, int], **look: Any) ->
     ax.spines[["top", "right"]].set_visible(True)
     ax.set(xlabel="column", ylabel="row")
     for axis, slim in ((ax.xaxis, _slimness(shape) >= 2), (ax.yaxis, _slimness(shape) <= 1 / 2)):
-        axis.set_major_locator(MaxNLocator(2 if slim else 5))
-        axis.set_major_formatter(FuncFormatter(lambda place, _: said(place)))
+        axis.set_major_locator(ticker.MaxNLocator(2 if slim else 5))
+        axis.set_major_formatter(ticker.FuncFormatter(lambda place, _: said(place)))
     return drawn
 
 
@@ -249,21 +246,19 @@ def composition(
     """
     data, colours = shares_of(stores), store_colours(stores.parts)
     narrow, slimness = width_in <= COLUMN_IN, min(1.0, _slimness(shape))
-    bars = [bar for bar in _BARS if data[bar].notna().any()]
+    bars = [bar for bar in _BARS if bar != "time_share" or data[bar].notna().any()]
     side_in = slimness * ((width_in - 0.9) if narrow else (width_in - 1.6) / 2)
     heights = [*[side_in] * (2 if narrow else 1), 0.27 * len(bars)]
     handles = [Patch(color=colour, label=store) for colour, store in zip(colours, data["store"], strict=True)]
     handles += [Patch(label="padding", **_PADDING)] * (stores.padding > 0)
-    columns = max(
-        1, int(width_in / (0.5 + LETTER_IN * max((len(str(patch.get_label())) for patch in handles), default=1)))
-    )
+    columns = max(1, int(width_in / (0.5 + LETTER_IN * max(map(len, [*data["store"], "padding"])))))
     legend_in = 0.2 * -(-len(handles) // columns)
     figure = Figure(figsize=(width_in, sum(heights) + 0.55 * len(heights) + legend_in), dpi=DPI, layout="constrained")
     panels: Any = [["spy"], ["served"], ["bars"]] if narrow else [["spy", "served"], ["bars", "bars"]]
     axes = figure.subplot_mosaic(panels, height_ratios=heights)
     _draw_bins(axes["spy"], counts.sum(axis=2), shape)
     # A bin has the colour of the store with most of its non-zeros; empty bins are white.
-    table = np.array([(1.0, 1.0, 1.0), *map(to_rgb, colours)])
+    table = np.array([(1.0, 1.0, 1.0), *map(colors.to_rgb, colours)])
     most_of = counts.argmax(axis=2) + 1 if colours else 0
     _show(axes["served"], table[np.where(counts.any(axis=2), most_of, 0)], shape)
     axes["spy"].set_title("non-zeros, darker where denser")
@@ -313,7 +308,7 @@ def store_colours(parts: Sequence[Store]) -> list[str]:
         name, first, last = _MAPS[part.kind]
         alike = [other for other in parts if other.kind is part.kind]
         step = alike.index(part) / max(len(alike) - 1, 1)
-        colours.append(to_hex(colormaps[name](first + (last - first) * step)))
+        colours.append(colors.to_hex(colormaps[name](first + (last - first) * step)))
     return colours
 
 
@@ -327,5 +322,5 @@ def _draw_bars(ax: Axes, data: pd.DataFrame, bars: Sequence[str], colours: Seque
     ax.set_yticks(range(len(bars)), [_BARS[bar] for bar in bars])
     ax.invert_yaxis()
     ax.set_xlim(0, 1)
-    ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    ax.xaxis.set_major_formatter(ticker.PercentFormatter(1, decimals=0))
     ax.tick_params(axis="y", length=0)

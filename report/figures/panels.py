@@ -347,6 +347,15 @@ def scattered(ax: Axes, part: pd.DataFrame, x: str, y: str, series: Mapping[str,
         ax.plot(points[x], points[y], look.marker, color=look.colour, zorder=3, **drawn)
 
 
+def lines(ax: Axes, part: pd.DataFrame, x: str, y: str, series: Mapping[str, Look], *, nudge: float = 0) -> None:
+    """Draw a line with whiskers (``y``, ``y_low``, ``y_high``) for each label, each ``nudge`` octaves to the right."""
+    for position, (label, look) in enumerate(series.items()):
+        line = part[part["label"] == label].sort_values(x)
+        at = line[x] * 2 ** (nudge * (position - (len(series) - 1) / 2))
+        ax.plot(at, line[y], color=look.colour, marker=look.marker, zorder=3, **line_style(look))
+        whiskers(ax, at, line[f"{y}_low"], line[f"{y}_high"], color=look.colour, linewidth=1, zorder=2)
+
+
 def whiskers(ax: Axes, x: ArrayLike, low: ArrayLike, high: ArrayLike, **style: Any) -> None:
     """Draw intervals as upright lines: none where an end is NaN, or where they span more than `MOST_SPANNED`."""
     ends = np.array([x, low, high], np.float64)

@@ -6,19 +6,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
+from spmark.report.analysis import roof as roofs
 from spmark.report.analysis.groups import in_panel_order
-from spmark.report.analysis.roof import (
-    FROZEN_BYTES_PER_S,
-    FROZEN_DEVICE,
-    FROZEN_GATHER_BYTES_PER_S,
-    FROZEN_LAUNCH_US,
-    SIDES,
-    Bound,
-    frozen_times,
-    mean_shares,
-    measured_times,
-    under_roof,
-)
 from spmark.report.figures.findings import leading
 from spmark.report.figures.panels import axes_in, by_panel, grouped_bars, name_groups, write_value
 from spmark.report.figures.plot import Plot, looks_of, not_drawn
@@ -26,25 +15,25 @@ from spmark.report.figures.style import WIDTH_IN, in_style
 from spmark.report.tables.table import Chapter, Table
 
 _MARKS = {
-    Bound.LAUNCH: ("o", "○ launch"),
-    Bound.BYTES: ("s", "□ bytes"),
-    Bound.FLOPS: ("D", "◇ flops"),
-    Bound.GATHER: ("^", "△ L2"),
-    Bound.BEYOND: ("v", "▽ beyond L2"),
+    roofs.Bound.LAUNCH: ("o", "○ launch"),
+    roofs.Bound.BYTES: ("s", "□ bytes"),
+    roofs.Bound.FLOPS: ("D", "◇ flops"),
+    roofs.Bound.GATHER: ("^", "△ L2"),
+    roofs.Bound.BEYOND: ("v", "▽ beyond L2"),
 }
 """Marker of a case, and the words for it in the legend's title, by the bound that holds."""
 _TOP = 1.3
 """Where the axis of shares ends: the values of means stand above the roof."""
 _FROZEN = (
-    f"launch {FROZEN_LAUNCH_US:g} µs, every byte once at {FROZEN_BYTES_PER_S / 1e9:,.0f} GB/s, gathered rows at "
-    f"{FROZEN_GATHER_BYTES_PER_S / 1e12:g} TB/s"
+    f"launch {roofs.FROZEN_LAUNCH_US:g} µs, every byte once at {roofs.FROZEN_BYTES_PER_S / 1e9:,.0f} GB/s, "
+    f"gathered rows at {roofs.FROZEN_GATHER_BYTES_PER_S / 1e12:g} TB/s"
 )
-ROOFS = {"frozen": frozen_times, "measured": measured_times}
+ROOFS = {"frozen": roofs.frozen_times, "measured": roofs.measured_times}
 
 
 def has_roof(derived: pd.DataFrame, roof: str) -> bool:
     """Tell whether any case has a roof, ``frozen`` or ``measured``."""
-    return not under_roof(derived, ROOFS[roof](derived)).empty
+    return not roofs.under_roof(derived, ROOFS[roof](derived)).empty
 
 
 @in_style
@@ -61,12 +50,12 @@ def roof_shares(derived: pd.DataFrame, roof: str, width_in: float = WIDTH_IN) ->
         Width of the figure in inches.
     """
     times = ROOFS[roof](derived)
-    launch = "" if times[Bound.LAUNCH].isna().all() else "launch, "
+    launch = "" if times[roofs.Bound.LAUNCH].isna().all() else "launch, "
     name, rates = "roofline", f"the device's measured rates ({launch}every byte once, flops, gathered rows)"
     if roof == "frozen":
-        name, rates = "frozen-roof", f"fixed rates of {FROZEN_DEVICE} ({_FROZEN})"
-    cases = under_roof(derived, times)
-    rows = in_panel_order(mean_shares(cases)).assign(group=lambda means: means["side"])
+        name, rates = "frozen-roof", f"fixed rates of {roofs.FROZEN_DEVICE} ({_FROZEN})"
+    cases = roofs.under_roof(derived, times)
+    rows = in_panel_order(roofs.mean_shares(cases)).assign(group=lambda means: means["side"])
     rows = rows.rename(columns={"roof_share": "value", "roof_share_low": "low", "roof_share_high": "high"})
     cases = in_panel_order(cases)
     finding = leading(cases, "share", "comes nearest to the roof", "{:.0%}".format, case=("matrix", "width"))
@@ -75,7 +64,7 @@ def roof_shares(derived: pd.DataFrame, roof: str, width_in: float = WIDTH_IN) ->
     figure, cells = by_panel(rows, series, "bars", width_in, columns=1, title=title)
     for ax, part in cells:
         most = part.groupby("side")["cases"].max()
-        sides = [side for side in SIDES if side in most]
+        sides = [side for side in roofs.SIDES if side in most]
         room_in = axes_in(width_in) / len(sides)
         bar, bars = grouped_bars(ax, part, sides, series, room_in, start=0.0)
         _points(ax, cases.merge(bars[["op", "dtype", "side", "label", "x"]]), bar)
@@ -109,11 +98,13 @@ def _points(ax: Axes, cases: pd.DataFrame, bar: float) -> None:
 
 def roof_table(derived: pd.DataFrame) -> Table:
     """Give the mean shares of both roofs as a table, empty where no case has one."""
-    means = [mean_shares(under_roof(derived, times(derived))).assign(roof=roof) for roof, times in ROOFS.items()]
+    means = [
+        roofs.mean_shares(roofs.under_roof(derived, times(derived))).assign(roof=roof) for roof, times in ROOFS.items()
+    ]
     frame = pd.concat([part for part in means if len(part)] or means, ignore_index=True)
     note = (
         f"A roof is the least time of a run. Geometric means of roof over median, at most 1 for a case, with 95 % "
-        f"intervals over matrices. The frozen roof, by fixed rates, is that of {FROZEN_DEVICE} alone."
+        f"intervals over matrices. The frozen roof, by fixed rates, is that of {roofs.FROZEN_DEVICE} alone."
     )
     columns = ["roof", *(name for name in frame if name != "roof")]
     return Table("roofs", "Shares of the roof", note, frame[columns], Chapter.CASES)

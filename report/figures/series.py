@@ -13,7 +13,7 @@ import pandas as pd
 from spmark.impls.core.record import MatrixKind
 from spmark.report.analysis.groups import in_panel_order, panels_of
 from spmark.report.figures.findings import leading, said_seconds
-from spmark.report.figures.panels import grid, line_style, log_ticks, panel_room_in, value_ticks, whiskers, wrapped
+from spmark.report.figures.panels import grid, lines, log_ticks, panel_room_in, value_ticks, wrapped
 from spmark.report.figures.plot import Plot, looks_of, not_drawn
 from spmark.report.figures.style import WIDTH_IN, in_style
 
@@ -94,11 +94,7 @@ def time_over_series(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
     for ax, ((op, dtype, width, name), part) in zip(axes, cells, strict=True):
         title = f"{str(name).split('/', 1)[-1]}, J = {width}" + (f", {op}, {dtype}" if several else "")
         ax.set_title(wrapped(title, room_in), loc="left", fontsize=8)
-        for label, look in looks.items():
-            line = part[part["label"] == label]
-            style = line_style(look)
-            ax.plot(line["at"], line["median_us"], color=look.colour, marker=look.marker, zorder=3, **style)
-            whiskers(ax, line["at"], line["median_us_low"], line["median_us_high"], color=look.colour, linewidth=1)
+        lines(ax, part, "at", "median_us", looks)
         at = sorted(part["at"].unique())
         logarithmic = at[0] > 0 and at[-1] / at[0] >= 8
         if logarithmic:

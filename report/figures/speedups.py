@@ -158,11 +158,7 @@ def _per_panel(
     )
     widths = sorted(set(data["width"]))
     for index, (ax, (panel, title)) in enumerate(zip(axes, titles.items(), strict=True)):
-        for position, (label, look) in enumerate(series.items()):
-            line = data[(data["panel"] == panel) & (data["label"] == label)].sort_values("width")
-            x = line["width"] * 2 ** (0.06 * (position - (len(series) - 1) / 2))
-            ax.plot(x, line["speedup"], color=look.colour, marker=look.marker, zorder=3, **panels.line_style(look))
-            panels.whiskers(ax, x, line["speedup_low"], line["speedup_high"], color=look.colour, linewidth=1, zorder=2)
+        panels.lines(ax, data[data["panel"] == panel], "width", "speedup", series, nudge=0.06)
         ax.set_title(panels.wrapped(title, room_in), fontsize=8)
         if index % columns == 0:
             ax.set_ylabel("speed-up")

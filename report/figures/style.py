@@ -67,11 +67,9 @@ LOOKS: Mapping[str, Look] = {
 }
 """Looks of implementations out of ``looks.yaml``, in the order of legends."""
 _SPARE = tuple(
-    Look(*of)
-    for of in (
-        ("#882255", "h"), ("#4a8fb8", "p"), ("#117733", "8"), ("#e0607a", "H"), ("#8a8a2e", "o"), ("#aa4499", "^"),
-    )
-)  # fmt: skip
+    Look(colour, marker)
+    for colour, marker in zip(("#882255", "#4a8fb8", "#117733", "#e0607a", "#8a8a2e", "#aa4499"), "hp8Ho^", strict=True)
+)
 _HATCHES = ("", "////", "\\\\\\\\", "xxxx", "----", "||||")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 """Hatches and markers of further labels of one implementation."""

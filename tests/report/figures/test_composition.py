@@ -93,3 +93,10 @@ def test_texts_stay_apart(shape: tuple[int, int], width_in: float) -> None:
     plot = composition("a name", stores, counts, shape, width_in)
     assert_readable(plot.figure)
     assert plot.finding == "Most non-zeros, 19%, are in code."
+
+
+def test_a_matrix_without_non_zeros_is_white():
+    counts = np.zeros((3, 4, 0), np.int64)
+    plot = composition("mine", Stores.of(0, []), counts, (3, 4))
+    assert plot.finding == ""
+    assert np.asarray(plot.figure.axes[1].images[0].get_array()).min() == 1.0
