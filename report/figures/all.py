@@ -2,64 +2,69 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Iterator
-from collections.abc import Set as AbstractSet
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import pandas as pd
 
 from spmark.report.analysis.groups import panels_of
 from spmark.report.analysis.tiles import published_agreement
-from spmark.report.figures.costmodel import cost_model, priced
-from spmark.report.figures.costs import break_even, search_time, searched
-from spmark.report.figures.memory import memory_per_matrix, memory_ratios
-from spmark.report.figures.overheads import built, overhead_by_phase
-from spmark.report.figures.plot import Drawing, Form, Plot, render
-from spmark.report.figures.predictions import predicted, predicted_times, tile_times, tiles_held_out
-from spmark.report.figures.roof import frozen_roof, has_roof, measured_roof
-from spmark.report.figures.series import series_of, time_over_series
-from spmark.report.figures.speedups import speedup_over_size, speedup_per_matrix, speedup_per_width
-from spmark.report.figures.variants import RATIOS, drawable, variant_ratios
+from spmark.report.figures import ablation, costs, predictions, roof, series, speedups
+from spmark.report.figures.plot import Plot
 
-_log = logging.getLogger(__name__)
+Draw = Callable[[float], Plot]
+"""Gives a figure for a width in inches."""
+_ALIKE = 0.05
+"""Memory that differs by no more from the baseline's everywhere is not drawn by default."""
 
 
-def draw_all(
-    derived: pd.DataFrame, baseline: str | None, also: AbstractSet[Form] = frozenset(), which: slice = slice(None)
-) -> Iterator[Drawing]:
-    """Give every figure that the records of one device can fill, but for those of `draw_searches`.
+def plots(derived: pd.DataFrame, baseline: str | None, *, every: bool = False) -> list[Draw]:
+    """List the figures that the records of one device can fill, but for those of `search_plots`.
 
     Parameters
     ----------
     derived : DataFrame
-        As `spmark.report.analysis.cases.derive` gives it.
+        As `spmark.report.analysis.cases.derive` gives it; labels without any result are left out.
     baseline : str or None
         What the speed-ups are over, for captions and axes.
-    also : set of Form
-        As for `spmark.report.figures.plot.render`.
-    which : slice
-        Which of all figures are drawn.
+    every : bool
+        All figures. By default: speed-ups, for each matrix and against J; times over a number that matrices are made
+        by; the time of searches and when they have paid off; costs over bucket widths; memory where it differs.
     """
-    kept = with_results(derived)
-    resultless = sorted(set(derived["label"]) - set(kept["label"]))
-    left_out = f" Without any result here, so not drawn: {', '.join(resultless)}." if resultless else ""
-    for drawing in _drawn(_plots(kept, baseline)[which], also):
-        yield replace(drawing, caption=drawing.caption + left_out)
+    derived = with_results(derived)
+    rivals = derived[~derived["is_baseline"]]
+    faster = rivals[rivals["speedup"].notna()] if baseline else rivals.iloc[:0]
+    bytes_over = costs.memory_ratios(derived)["memory_ratio"] if baseline else rivals["speedup"].iloc[:0]
+    over: dict[str, Any] = {"baseline": baseline}
+    listed: list[tuple[bool, Callable[..., Plot], dict[str, Any]]] = [
+        (not faster.empty, speedups.speedup_per_matrix, over),
+        *(
+            (part["width"].nunique() > 1, speedups.speedup_per_width, {"op": op, "dtype": dtype} | over)
+            for (op, dtype), part in panels_of(faster)
+        ),
+        (every and faster.loc[faster["nnz"].notna(), "matrix"].nunique() > 1, speedups.speedup_over_size, over),
+        (not series.series_of(derived).empty, series.time_over_series, {}),
+        *(
+            (every and ablation.drawable(derived, ratio), ablation.variant_ratios, {"ratio": ratio})
+            for ratio in ablation.RATIOS
+        ),
+        *((every and roof.has_roof(derived, of), roof.roof_shares, {"roof": of}) for of in roof.ROOFS),
+        (not costs.searched(derived).empty, costs.search_time, {}),
+        (every and not costs.built(derived).empty, costs.overhead_by_phase, {}),
+        (not predictions.priced(derived).empty, predictions.cost_model, {}),
+        (bool(baseline and rivals["break_even_runs"].notna().any()), costs.break_even, over),
+        (len(bytes_over) > 0 and (every or (bytes_over - 1).abs().max() > _ALIKE), costs.memory_per_matrix, over),
+    ]
+    return [partial(_drawn, draw, derived, options) for shown, draw, options in listed if shown]
 
 
-def draw_first(derived: pd.DataFrame, baseline: str, also: AbstractSet[Form] = frozenset()) -> Iterator[Drawing]:
-    """Give the figure that a first page begins with: speed-ups on each matrix, where there are any."""
-    if derived.loc[~derived["is_baseline"], "speedup"].notna().any():
-        (drawing,) = _drawn([partial(speedup_per_matrix, with_results(derived), baseline)], also)
-        yield replace(drawing, name=f"overview-{drawing.name}")
+def _drawn(draw: Callable[..., Plot], derived: pd.DataFrame, options: Mapping[str, Any], width_in: float) -> Plot:
+    return draw(derived, width_in=width_in, **options)
 
 
-def draw_searches(
-    seen: pd.DataFrame, derived: pd.DataFrame, also: AbstractSet[Form] = frozenset()
-) -> Iterator[Drawing]:
-    """Give every figure that what searches saw on one device can fill.
+def search_plots(seen: pd.DataFrame, derived: pd.DataFrame) -> list[Draw]:
+    """List the figures that what searches saw on one device can fill.
 
     Parameters
     ----------
@@ -67,54 +72,16 @@ def draw_searches(
         What searches measured, as `spmark.report.candidates.measured` gives it.
     derived : DataFrame
         ``device, label, implementation`` of the page's cases `with_results`, for the looks of labels.
-    also : set of Form
-        As for `spmark.report.figures.plot.render`.
     """
-    if predicted(seen).empty:
-        return iter(())
-    plots = [partial(predicted_times, seen, derived)]
-    tiles = tiles_held_out(seen, published_agreement(str(derived["device"].iloc[0])))
-    plots += [partial(tile_times, tiles)] if len(tiles) else []
-    return _drawn(plots, also)
+    plans = predictions.predicted(seen)
+    if plans.empty:
+        return []
+    tiles = predictions.tiles_held_out(plans, published_agreement(str(derived["device"].iloc[0])))
+    drawn = [partial(predictions.predicted_times, plans, derived)]
+    return [*drawn, partial(predictions.tile_times, tiles)] if len(tiles) else list(drawn)
 
 
 def with_results(derived: pd.DataFrame) -> pd.DataFrame:
     """Keep the cases of the labels that have any result: figures show no others."""
     labels = derived.loc[derived["median_us"].notna(), "label"].unique()
-    kept = derived["label"].isin(labels)
-    # The frame itself where all are kept: what was made of it is remembered.
-    return derived if kept.all() else derived[kept]
-
-
-def _drawn(plots: Iterable[Callable[[float], Plot]], also: AbstractSet[Form]) -> Iterator[Drawing]:
-    for plot in plots:
-        drawing = render(plot, also)
-        _log.info("drawing figures: %s is done", drawing.name)
-        yield drawing
-
-
-def _plots(derived: pd.DataFrame, baseline: str | None) -> list[Callable[[float], Plot]]:
-    """List the figures that can be drawn, each as a function of the width."""
-    plots: list[Callable[[float], Plot]] = []
-    rivals = derived[~derived["is_baseline"]]
-    if baseline and rivals["speedup"].notna().any():
-        plots.append(partial(speedup_per_matrix, derived, baseline))
-        plots += [
-            partial(speedup_per_width, derived, baseline, op, dtype)
-            for (op, dtype), part in panels_of(rivals[rivals["speedup"].notna()])
-            if part["width"].nunique() > 1
-        ]
-        if rivals.loc[rivals["speedup"].notna() & rivals["nnz"].notna(), "matrix"].nunique() > 1:
-            plots.append(partial(speedup_over_size, derived, baseline))
-    if not series_of(derived).empty:
-        plots.append(partial(time_over_series, derived))
-    plots += [partial(variant_ratios, derived, ratio) for ratio in RATIOS if drawable(derived, ratio)]
-    of_roofs = (("frozen", frozen_roof), ("measured", measured_roof))
-    plots += [partial(draw, derived) for roof, draw in of_roofs if has_roof(derived, roof)]
-    of_building = ((search_time, searched), (overhead_by_phase, built), (cost_model, priced))
-    plots += [partial(draw, derived) for draw, drawn in of_building if not drawn(derived).empty]
-    if baseline and rivals["break_even_runs"].notna().any():
-        plots.append(partial(break_even, derived, baseline))
-    if baseline and not memory_ratios(derived).empty:
-        plots.append(partial(memory_per_matrix, derived, baseline))
-    return plots
+    return derived[derived["label"].isin(labels)]

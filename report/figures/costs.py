@@ -1,33 +1,50 @@
-"""Figures of a plan's cost before its first run: search time against kernel time, and when the plan has paid off.
+"""Figures of what a plan costs: time of the search and of each phase, when the plan has paid off, and memory.
 
-Both count the time spent on one matrix: features, selection, search and conversion, with and without compiling, whose
-result is kept on disk for the next matrix.
+Times count the time spent on one matrix: features, selection, search and conversion, with and without compiling, whose
+result is kept on disk for the next matrix. The phases are after figures 8 and 9 of Peng, Thomadakis, Pienaar and
+Kestor, "LiteForm", HPDC 2025, and figure 11 of Lin et al., "LO-SpMM", ACM TACO 2024; memory is
+after figures 8 and 10 of Fang, Shen, Wang and Chen, "STile", SIGMOD 2024.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import ceil, inf, isfinite, log10
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter
-from numpy.typing import NDArray
+from matplotlib.ticker import PercentFormatter
 
-from spmark.report.analysis.cases import SPENT_PHASES, spent_s
-from spmark.report.analysis.groups import in_panel_order, panels_of
-from spmark.report.analysis.remember import remembered
-from spmark.report.figures.findings import NO_LEAD, Finding, common_cases, leading, said_seconds, sentence, too_few
-from spmark.report.figures.panels import grid, line_style, log_ticks, said, scattered, titled
+from spmark.impls.core.interfaces import PHASES
+from spmark.impls.core.record import Status
+from spmark.report.analysis.cases import SPENT_PHASES, beside, spent_s
+from spmark.report.analysis.groups import MOST_POOLED, beside_baseline, groups_of, in_panel_order, panels_of
+from spmark.report.analysis.statistics import mean_of
+from spmark.report.figures import panels
+from spmark.report.figures.findings import NO_LEAD, Finding, common_cases, leading, said_seconds, sentence
 from spmark.report.figures.plot import Plot, looks_of, not_drawn
-from spmark.report.figures.style import WIDTH_IN, Look, in_style
+from spmark.report.figures.style import COLUMN_IN, WIDTH_IN, Look, in_style
 
 _BREAK_EVEN = ("break_even_runs", "break_even_runs_with_compile")
 _RUNS = tuple(10.0**power for power in range(0, 13, 2))
+_CASE = ["op", "dtype", "matrix", "matrix_kind", "width", "label", "implementation"]
+MOST_PANELS = 12
+TOTAL = "all"
+_LOOKS = MappingProxyType(
+    {
+        "features": Look("#4a8fb8", "o"), "select": Look("#cc79a7", "s"), "search": Look("#d55e00", "^"),
+        "convert": Look("#009e73", "v"), "compile": Look("#c48706", "D"), "upload": Look("#8a8a8a", "x"),
+        TOTAL: Look("#000000", "+"),
+    }
+)  # fmt: skip
+_PANEL_PHASES = ("features", "search")
+"""A label has a panel where a plan spent time in one of these. Other phases give none: most plans convert, and a
+library's plan asks for its buffer under ``select``."""
+_LEAST_S = 1e-5
 
 
-@remembered
 def searched(derived: pd.DataFrame) -> pd.DataFrame:
     """Keep the timed cases whose plan was searched for."""
     return derived[(spent_s(derived["phases_s"], ["search"]) > 0) & derived["median_us"].notna()]
@@ -46,64 +63,41 @@ def search_time(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
     """
     rows = searched(derived)
     phases = {f"{phase}_s": spent_s(rows["phases_s"], [phase]) for phase in SPENT_PHASES}
-    columns = ["op", "dtype", "matrix", "matrix_kind", "width", "label", "implementation", "median_us"]
-    data = rows[columns].assign(**phases)
+    data = rows[[*_CASE, "median_us"]].assign(**phases)
     data = in_panel_order(data.assign(spent_s=data[list(phases)].sum(axis=1)))
-    finding = _shortest_search(rows)
+    spent = rows.assign(spent_s=spent_s(rows["phases_s"]))
+    finding = leading(spent, "spent_s", "searches the shortest", said_seconds, less=True)
     series = looks_of(data, derived, finding.labels)
-    drawn = data[data["label"].isin(series)]
-    figure, axes = grid(len(panels_of(drawn)), series, "points", width_in, 2.2)
-    for ax, part in titled(axes, drawn):
-        scattered(ax, part, "median_us", "spent_s", series)
-        _whole_decades(ax, part)
+    figure, cells = panels.by_panel(data, series, "points", width_in, 2.2)
+    for ax, part in cells:
+        panels.scattered(ax, part, "median_us", "spent_s", series)
+        for limits, values in ((ax.set_xlim, part["median_us"]), (ax.set_ylim, part["spent_s"])):
+            limits(10 ** np.floor(np.log10(values.min() / 1.2)), 10 ** np.ceil(np.log10(values.max() * 1.2)))
+        for axis in (ax.xaxis, ax.yaxis):
+            panels.log_ticks(axis)
         _runs_lines(ax)
-        ax.set_xlabel("one run (µs)")
-        ax.set_ylabel("search (s)")
+        ax.set(xlabel="one run (µs)", ylabel="search (s)")
     caption = (
         f"Seconds from a matrix to its plan ({', '.join(SPENT_PHASES)}) against the median time of one run, one point "
-        "per case that searched. Dotted lines: the search costs as much as this many runs."
+        f"per case that searched (dotted: as long as so many runs{not_drawn(data, series)})."
     )
     heading = "Time of the search against the time of one run"
-    return Plot("search-time", caption + not_drawn(data, series), figure, data, heading, finding.text)
-
-
-@remembered
-def _shortest_search(rows: pd.DataFrame) -> Finding:
-    """Say in one sentence whose search is the shortest."""
-    spent = rows.assign(spent_s=spent_s(rows["phases_s"]))
-    return leading(spent, "spent_s", "searches the shortest", said_seconds, less=True)
-
-
-def _whole_decades(ax: Axes, part: pd.DataFrame) -> None:
-    for column, limits, axis in (("median_us", ax.set_xlim, ax.xaxis), ("spent_s", ax.set_ylim, ax.yaxis)):
-        values = part.loc[part[column] > 0, column]
-        low, high = np.floor(np.log10(values.min() / 1.2)), np.ceil(np.log10(values.max() * 1.2))
-        limits(10.0**low, 10.0**high)
-        log_ticks(axis, values)
+    return Plot("search-time", caption, figure, data, heading, finding.text)
 
 
 def _runs_lines(ax: Axes) -> None:
+    """Draw where a search takes as long as a number of runs, with the number where the line leaves the panel."""
     (left, right), (bottom, top) = ax.get_xlim(), ax.get_ylim()
     for runs in _RUNS:
         start, end = max(left, bottom * 1e6 / runs), min(right, top * 1e6 / runs)
-        if start >= end:
+        if end / start <= 3:
             continue
         ax.plot([start, end], [start * runs * 1e-6, end * runs * 1e-6], ":", color="#808080", linewidth=0.8, zorder=1)
-        # The name stands where the line leaves the panel, unless the line has only just entered.
-        if end / start > 3:
-            leaves_right = end == right
-            ax.annotate(
-                f"{said(runs)} run{'s' if runs > 1 else ''}", (end, end * runs * 1e-6), (3 if leaves_right else -3, -3),
-                ha="left" if leaves_right else "right", va="center" if leaves_right else "top",
-                textcoords="offset points", fontsize=7, color="#505050", zorder=5,
-                bbox={"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.8},
-            )  # fmt: skip
-
-
-@remembered
-def counted_runs(derived: pd.DataFrame) -> pd.DataFrame:
-    """Keep the rivals' cases of which it is known after how many runs they have paid off."""
-    return derived[~derived["is_baseline"] & derived["break_even_runs"].notna()]
+        style: dict[str, Any] = {"ha": "left", "va": "center"} if end == right else {"ha": "right", "va": "top"}
+        name = f"{panels.said(runs)} run{'s' if runs > 1 else ''} "
+        ax.text(
+            end, end * runs * 1e-6, name, fontsize=7, color="#505050", zorder=5, backgroundcolor="#ffffffc0", **style
+        )
 
 
 @in_style
@@ -119,98 +113,172 @@ def break_even(derived: pd.DataFrame, baseline: str, width_in: float = WIDTH_IN)
     width_in : float
         Width of the figure in inches.
     """
-    rows = counted_runs(derived)
-    columns = ["op", "dtype", "matrix", "matrix_kind", "width", "label", "implementation", *_BREAK_EVEN]
-    data = in_panel_order(rows[columns])
-    finding = _most_paid_off(rows)
+    rows = derived[~derived["is_baseline"] & derived["break_even_runs"].notna()]
+    data = in_panel_order(rows[[*_CASE, *_BREAK_EVEN]])
+    finding = _soonest(rows)
     series = looks_of(data, derived, finding.labels)
-    counts = data[list(_BREAK_EVEN)].to_numpy(np.float64)
-    most = max(1e3, float(counts[np.isfinite(counts)].max(initial=1.0)))
-    end = 10.0 ** ceil(log10(most) + 0.2)
-    drawn = data[data["label"].isin(series)]
-    figure, axes = grid(len(panels_of(drawn)), series, "lines", width_in, 1.9)
-    for ax, part in titled(axes, drawn):
-        ax.set_xscale("log")
-        _steps(ax, part, series, end)
-        ax.set_xlim(1, end)
-        ax.set_ylim(-0.02, 1.02)
-        log_ticks(ax.xaxis, [1, end])
-        ax.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.0%}"))
+    runs = data[list(_BREAK_EVEN)].clip(lower=1.0).fillna(inf)
+    counts = runs.to_numpy(np.float64)
+    end = 10.0 ** ceil(log10(max(1e3, counts[np.isfinite(counts)].max(initial=1.0))) + 0.2)
+    figure, cells = panels.by_panel(data, series, "lines", width_in, 1.9)
+    for ax, part in cells:
+        ax.set(xscale="log", xlim=(1, end), ylim=(-0.02, 1.02), xlabel="runs", ylabel="cases paid off")
+        for label, look in series.items():
+            own = runs.loc[part.index[part["label"] == label]].clip(upper=10 * end)
+            if len(own):
+                style = panels.line_style(look) | {"color": look.colour, "zorder": 3}
+                ax.ecdf(own[_BREAK_EVEN[0]], marker=look.marker, markevery=(0.0, 0.3), **style)
+                ax.ecdf(own[_BREAK_EVEN[1]], **(style | {"linestyle": ":"}))
+        panels.log_ticks(ax.xaxis)
+        ax.yaxis.set_major_formatter(PercentFormatter(1))
         ax.grid(axis="both")
-        ax.set_xlabel("runs")
-        ax.set_ylabel("cases paid off")
     caption = (
         f"Share of cases in which features, selection, search and conversion have paid off against {baseline} after so "
-        "many runs (dotted: with compiling as well). What starts at the left edge costs nothing before its first run, "
-        f"and what never reaches 100 % is slower than {baseline} in the other cases."
+        f"many runs (dotted: with compiling as well; the rest is slower than {baseline}{not_drawn(data, series)})."
     )
     heading = f"Runs until a plan has paid off against {baseline}"
-    return Plot("break-even", caption + not_drawn(data, series), figure, data, heading, finding.text)
+    return Plot("break-even", caption, figure, data, heading, finding.text)
 
 
-@remembered
-def _most_paid_off(rows: pd.DataFrame) -> Finding:
-    """Say in one sentence who pays off in the most cases; of equal shares, who does within fewer runs."""
+def _said_runs(runs: float) -> str:
+    return f"after {panels.said(ceil(runs))} runs" if isfinite(runs) else "never"
+
+
+def _soonest(rows: pd.DataFrame) -> Finding:
+    """Say in one sentence after how many runs half of the cases have paid off, the two labels with the fewest first."""
     told: list[str] = []
     named: list[str] = []
     for (op, dtype), part in panels_of(rows):
-        common, left_out = common_cases(part, _BREAK_EVEN[0])
-        if common.empty:
-            told.append(f"{op}, {dtype}: {NO_LEAD}")
-            continue
-        paid = np.isfinite(common)
-        runs = common.where(paid).median()
-        # Shares that are written alike are equal.
-        shares_and_runs = zip(map(str, common), paid.mean().round(2), runs.fillna(inf), strict=True)
-        places = {label: (-share, count) for label, share, count in shares_and_runs}
-        first, *others = sorted(places, key=lambda label: (places[label], label))
-        who = f"{first} pays off in {_said_paid(*places[first])}"
-        beside = f"; {others[0]} does in {_said_paid(*places[others[0]])}" if others else ""
-        tie = ", a tie" if others and places[first] == places[others[0]] else ""
-        told.append(f"{op}, {dtype}: {who}{beside}{tie}{too_few(left_out)}")
-        named += [first, *others[:1]]
+        common, _ = common_cases(part, _BREAK_EVEN[0])
+        medians = {str(label): runs for label, runs in common.median().items()}
+        best = sorted(medians, key=lambda label: (medians[label], label))[:2] if len(common) else []
+        said_of = [f"{label} {_said_runs(medians[label])}" for label in best]
+        told.append(
+            f"{op}, {dtype}: " + (f"half of the cases have paid off with {', '.join(said_of)}" if best else NO_LEAD)
+        )
+        named += best
     return Finding(sentence(told), tuple(dict.fromkeys(named)))
 
 
-def _said_paid(less: float, runs: float) -> str:
-    """Say a share, given with a minus, and within how many runs half of its cases have paid off."""
-    if not isfinite(runs):
-        return f"{-less:.0%} of the cases"
-    count = ceil(runs)
-    after = f"within {said(count)} run{'s' if count > 1 else ''}" if count else "at once"
-    return f"{-less:.0%} of the cases, half of these {after}"
-
-
-def _steps(ax: Axes, part: pd.DataFrame, series: Mapping[str, Look], end: float) -> None:
-    for label, look in series.items():
-        own = part[part["label"] == label]
-        if own.empty:
-            continue
-        style = line_style(look) | {"color": look.colour, "drawstyle": "steps-post", "zorder": 3}
-        for column, line in zip(_BREAK_EVEN, (style["linestyle"], ":"), strict=True):
-            runs, share = paid_off(own[column].to_numpy(np.float64), end)
-            marks = {"marker": look.marker, "markevery": [0, len(runs) - 1]} if column == _BREAK_EVEN[0] else {}
-            ax.plot(runs, share, clip_on=False, **(style | {"linestyle": line} | marks))
-
-
-def paid_off(break_even_runs: NDArray[np.float64], end: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Give the steps of the share of cases that have paid off.
+def built(derived: pd.DataFrame) -> pd.DataFrame:
+    """Give the seconds of every phase of the timed cases of labels that predict or search.
 
     Parameters
     ----------
-    break_even_runs : (n,) float64
-        Infinite where a case never pays off, NaN where that is not known (counted as never).
-    end : float
-        Where the last step ends.
+    derived : DataFrame
+        As `spmark.report.analysis.cases.derive` gives it.
 
     Returns
     -------
-    runs, share : (m,) float64 each
-        From 1 to ``end``, rising; a case that has paid off before its first run counts from 1.
+    DataFrame
+        ``op, dtype, label, implementation, matrix, nnz, phase, seconds``, one row for each phase and `TOTAL`; medians
+        over widths. Where labels are more than can be drawn, configs that a sweep pins are left out.
     """
-    finite = np.sort([runs for runs in break_even_runs if isfinite(runs)])
-    at, counts = np.unique(np.maximum(finite, 1.0), return_counts=True)
-    share = np.cumsum(counts) / len(break_even_runs)
-    if at.size == 0 or at[0] > 1:
-        at, share = np.insert(at, 0, 1.0), np.insert(share, 0, 0.0)
-    return np.append(at, end), np.append(share, share[-1])
+    rows = derived[derived["median_us"].notna() & derived["nnz"].notna()]
+    labels = set(rows.loc[spent_s(rows["phases_s"], _PANEL_PHASES) > 0, "label"])
+    rows = rows[rows["label"].isin(labels)]
+    if rows.groupby(["op", "dtype", "label"]).ngroups > MOST_PANELS:
+        rows = rows[rows["requested"].map(len) == 0]
+    keys = ["op", "dtype", "label", "implementation", "matrix", "nnz"]
+    seconds = {phase: spent_s(rows["phases_s"], [phase]) for phase in PHASES}
+    wide = rows[keys].assign(**seconds, **{TOTAL: rows["build_s"]})
+    medians = wide.groupby(keys, sort=True)[[*PHASES, TOTAL]].median().reset_index()
+    long = medians.melt(keys, var_name="phase", value_name="seconds")
+    return long[long["seconds"] > 0].reset_index(drop=True)
+
+
+@in_style
+def overhead_by_phase(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
+    """Draw the seconds of each phase over the non-zeros, a panel for each op, dtype and label.
+
+    Parameters
+    ----------
+    derived : DataFrame
+        As `spmark.report.analysis.cases.derive` gives it; `built` of it must not be empty.
+    width_in : float
+        Width of the figure in inches.
+    """
+    data = in_panel_order(built(derived))
+    cells = list(data.groupby(["op", "dtype", "label"], sort=False))
+    present = {phase: look for phase, look in _LOOKS.items() if phase in set(data["phase"])}
+    shown = cells[:MOST_PANELS]
+    figure, axes = panels.grid(len(shown), present, "points", width_in, 1.7, sharex=True, sharey=True)
+    for ax, ((op, dtype, label), part) in zip(axes, shown, strict=True):
+        ax.set_title(
+            panels.wrapped(f"{label}: {op}, {dtype}", panels.panel_room_in(width_in)), loc="left", fontsize=8.5
+        )
+        ax.set(xscale="log", yscale="log", xlabel="non-zeros")
+        for phase, look in present.items():
+            # The sum is a cross, through which the phase that takes nearly all of the time is seen.
+            mine, size = part[part["phase"] == phase], 6.0 if phase == TOTAL else 3.5
+            ax.plot(mine["nnz"], mine["seconds"].clip(lower=_LEAST_S), look.marker, color=look.colour, markersize=size)
+        ax.grid(axis="y")
+        ax.tick_params(labelbottom=True)
+    panels.log_ticks(axes[0].xaxis, 5 if width_in > COLUMN_IN else 4)
+    panels.log_ticks(axes[0].yaxis, say=said_seconds)
+    left_out = len(cells) - len(shown)
+    more = f"; {left_out} further panels are in the numbers alone" if left_out else ""
+    caption = (
+        "Time of building by phase over the non-zeros of the matrix, medians over J (at the edge: below "
+        f"{_LEAST_S * 1e6:g} µs{more})."
+    )
+    totals = data[data["phase"] == TOTAL]
+    finding = leading(totals, "seconds", "builds in the least time", said_seconds, less=True, case=("matrix",))
+    return Plot("overhead-by-phase", caption, figure, data, "Time of building by phase", finding.text)
+
+
+def memory_ratios(derived: pd.DataFrame) -> pd.DataFrame:
+    """Give the cases for which both the plan and the baseline's own plan report their bytes.
+
+    Parameters
+    ----------
+    derived : DataFrame
+        As `spmark.report.analysis.cases.derive` gives it.
+
+    Returns
+    -------
+    DataFrame
+        The rows with ``memory_ratio``, device bytes over the baseline's; the baseline's own are left out.
+    """
+    known = derived[(derived["status"] == Status.OK.value) & (derived["device_bytes"] > 0)]
+    rivals = known[~known["is_baseline"]]
+    against = beside(rivals, known[known["is_baseline"]], "device_bytes")["device_bytes"]
+    rivals = rivals.assign(memory_ratio=rivals["device_bytes"] / against.astype(float))
+    return rivals[rivals["memory_ratio"].notna()]
+
+
+@in_style
+def memory_per_matrix(derived: pd.DataFrame, baseline: str, width_in: float = WIDTH_IN) -> Plot:
+    """Draw each plan's device bytes over the baseline's: bars, or sorted curves where matrices are many.
+
+    Parameters
+    ----------
+    derived : DataFrame
+        As `spmark.report.analysis.cases.derive` gives it; `memory_ratios` of it must not be empty.
+    baseline : str
+        For captions and axes.
+    width_in : float
+        Width of the figure in inches.
+    """
+    rows = memory_ratios(derived)
+    groups, order = groups_of(rows)
+    keys = ["op", "dtype", "group", "label", "implementation"]
+    ratios = rows.assign(group=groups).groupby(keys)["memory_ratio"]
+    data = ratios.agg(memory_ratio=mean_of, least="min", greatest="max", cases="size").reset_index()
+    data = in_panel_order(data)
+    cases = beside_baseline(rows, baseline, "memory_ratio")
+    finding = leading(cases, "memory_ratio", "takes the least memory", panels.said_ratio, less=True)
+    series = looks_of(data, derived, finding.labels)
+    axis = f"bytes over\n{baseline}'s"
+    if len(order) > MOST_POOLED:
+        figure = panels.curves(data, "memory_ratio", series, width_in, axis=axis)
+        ends = ""
+    else:
+        figure = panels.by_group(data, series, ("memory_ratio", "least", "greatest"), order, width_in, axis=axis)
+        ends = "; whiskers reach from the least to the greatest"
+    caption = (
+        f"Device memory of a plan (its format, workspaces and code, without the dense operands) over that of "
+        f"{baseline}'s, geometric mean over the cases of a matrix or a pool of layers{ends}{not_drawn(data, series)}."
+    )
+    heading = f"Memory of a plan over that of {baseline}"
+    return Plot("memory-per-matrix", caption, figure, data, heading, finding.text)

@@ -15,12 +15,11 @@ from io import BytesIO, StringIO
 import numpy as np
 import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from PIL import Image
 
-from spmark.report.analysis.remember import remembering
-from spmark.report.figures.ruler import RememberingSVG
-from spmark.report.figures.style import COLUMN_IN, WIDTH_IN, Look, by_numbers, in_style, looks
+from spmark.report.figures.style import COLUMN_IN, WIDTH_IN, Look, in_style, looks
 from spmark.report.tables.table import csv_of
 
 MOST_SERIES = 12
@@ -50,19 +49,14 @@ class Plot:
         """Show the plot in a notebook."""
         return _svg(self).decode()
 
-    @in_style
-    def _repr_png_(self) -> bytes:
-        """Show the plot where a notebook draws no SVG."""
-        return _png(self)
-
 
 class Form(StrEnum):
     """What a figure is drawn as beside its SVG for a page, where this is asked for."""
 
     NARROW = "narrow"
-    """SVG of the same numbers, laid out for one column of a paper, or a telephone: as long to draw as the wide one."""
+    """SVG of the same numbers, laid out for one column of a paper, or a telephone."""
     PNG = "png"
-    """In pixels: a fifth of the time of a figure."""
+    """In pixels."""
 
 
 @dataclass(frozen=True)
@@ -96,17 +90,12 @@ def render(draw: Callable[[float], Plot], also: AbstractSet[Form] = frozenset())
     also : set of Form
         The further forms.
     """
-    with remembering():
-        wide = draw(WIDTH_IN)
-        narrow = _svg(draw(COLUMN_IN)) if Form.NARROW in also else b""
-    svg = _svg(wide)
-    # Laid out once: finding room for every label takes longer than drawing.
-    wide.figure.set_layout_engine("none")
-    pixels = _png(wide) if Form.PNG in also else b""
+    wide = draw(WIDTH_IN)
+    svg, pixels = _svg(wide), _png(wide) if Form.PNG in also else b""
+    narrow = _svg(draw(COLUMN_IN)) if Form.NARROW in also else b""
     return Drawing(wide.name, wide.caption, svg, csv_of(wide.data), wide.heading, wide.finding, narrow, pixels)
 
 
-# The canvases print: `Figure.savefig` would draw every figure once more to lay it out first.
 def _png(plot: Plot) -> bytes:
     """Draw pixels of a palette: a third of the bytes of true colour, and no difference that an eye sees."""
     canvas = FigureCanvasAgg(plot.figure)
@@ -118,14 +107,12 @@ def _png(plot: Plot) -> bytes:
 
 
 def _svg(plot: Plot) -> bytes:
-    figure, file = plot.figure, StringIO()
-    # As FigureCanvasSVG prints, without its layer for pixels between a figure and its renderer.
-    dpi, width_in, height_in = figure.dpi, *figure.get_size_inches()
-    figure.dpi = 72
-    renderer = RememberingSVG(width_in * 72, height_in * 72, file, dpi)
-    figure.draw(renderer)
-    renderer.finalize()  # type: ignore[no-untyped-call]
-    figure.dpi = dpi
+    # The canvas prints: `Figure.savefig` draws every figure once more to lay it out first.
+    file, dpi = StringIO(), plot.figure.dpi
+    plot.figure.dpi = 72
+    canvas = FigureCanvasSVG(plot.figure)
+    canvas.print_svg(file, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call]
+    plot.figure.dpi = dpi
     return file.getvalue().encode()
 
 
@@ -154,14 +141,6 @@ def looks_of(frame: pd.DataFrame, sweep: pd.DataFrame | None = None, named: Sequ
 
 
 def not_drawn(frame: pd.DataFrame, series: Collection[str]) -> str:
-    """Name the labels of a frame that are not among the drawn ones, as a sentence of a caption; empty without any."""
-    left_out = sorted(set(frame["label"]) - set(series), key=by_numbers)
-    return in_numbers_alone(left_out, ", ")
-
-
-def in_numbers_alone(names: Sequence[str], between: str) -> str:
-    """Say which labels are in the numbers and not in the picture, as a sentence of a caption; empty without any."""
-    if not names:
-        return ""
-    these = "this one is" if len(names) == 1 else f"these {len(names)} are"
-    return f" Of too many labels {these} in the numbers alone: {between.join(names)}."
+    """Say how many labels of a frame are not among the drawn ones, as the end of a caption; empty without any."""
+    left_out = frame.loc[~frame["label"].isin(series), "label"].nunique()
+    return f"; {left_out} further label{'s are' if left_out > 1 else ' is'} in the numbers alone" if left_out else ""

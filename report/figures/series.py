@@ -8,17 +8,12 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from spmark.impls.core.record import MatrixKind
-from spmark.report.analysis.groups import in_panel_order
-from spmark.report.analysis.remember import remembered
+from spmark.report.analysis.groups import in_panel_order, panels_of
 from spmark.report.figures.findings import leading, said_seconds
-from spmark.report.figures.names import broken
-from spmark.report.figures.panels import grid, line_style, panel_room_in, said, value_ticks, whiskers
+from spmark.report.figures.panels import grid, lines, log_ticks, panel_room_in, value_ticks, wrapped
 from spmark.report.figures.plot import Plot, looks_of, not_drawn
 from spmark.report.figures.style import WIDTH_IN, in_style
 
@@ -26,11 +21,9 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _FEWEST = 3
 _MOST_PANELS = 12
 _FAR_APART = 4.0
-_TITLE_POINTS = 7.5
 _KEYS = ["op", "dtype", "width", "series"]
 
 
-@remembered
 def series_of(derived: pd.DataFrame) -> pd.DataFrame:
     """Give the timed cases of synthetic matrices whose names differ in numbers only.
 
@@ -91,54 +84,31 @@ def time_over_series(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
         Width of the figure in inches.
     """
     data = series_of(derived)
-    case = ("matrix", "width")
-    finding = leading(data, "median_us", "is fastest", _said_us, less=True, case=case)
+    seconds = data.assign(seconds=data["median_us"] * 1e-6)
+    finding = leading(seconds, "seconds", "is fastest", said_seconds, less=True, case=("matrix", "width"))
     looks = looks_of(data, derived, finding.labels)
     cells = list(data[data["label"].isin(looks)].groupby(_KEYS, sort=False))
-    several = data[["op", "dtype"]].drop_duplicates().shape[0] > 1
+    several = len(panels_of(data)) > 1
     figure, axes = grid(len(cells), looks, "lines", width_in, 1.9)
     room_in = panel_room_in(width_in)
     for ax, ((op, dtype, width, name), part) in zip(axes, cells, strict=True):
-        bare = str(name).split("/", 1)[-1]
-        title = f"{bare}, J = {width}" + (f", {op}, {dtype}" if several else "")
-        ax.set_title(broken(title, room_in, _TITLE_POINTS), loc="left", fontsize=_TITLE_POINTS)
+        title = f"{str(name).split('/', 1)[-1]}, J = {width}" + (f", {op}, {dtype}" if several else "")
+        ax.set_title(wrapped(title, room_in), loc="left", fontsize=8)
+        lines(ax, part, "at", "median_us", looks)
         at = sorted(part["at"].unique())
         logarithmic = at[0] > 0 and at[-1] / at[0] >= 8
         if logarithmic:
             ax.set_xscale("log", base=2)
         value_ticks(ax.xaxis, at, room_in, log=logarithmic)
-        for label, look in looks.items():
-            line = part[part["label"] == label]
-            style = line_style(look)
-            ax.plot(line["at"], line["median_us"], color=look.colour, marker=look.marker, zorder=3, **style)
-            whiskers(ax, line["at"], line["median_us_low"], line["median_us_high"], color=look.colour, linewidth=1)
-        _times_axis(ax, float(part["median_us"].min()), float(part["median_us"].max()))
-        ax.set_xlabel(str(part["axis"].iloc[0]))
-        ax.set_ylabel("one run (µs)")
+        low, high = part["median_us"].min(), part["median_us"].max()
+        ax.set(ylim=(0, high * 1.12), xlabel=part["axis"].iloc[0], ylabel="one run (µs)")
+        if high / low > _FAR_APART:
+            ax.set(yscale="log", ylim=(low / 1.4, high * 1.4))
+            log_ticks(ax.yaxis)
         ax.grid(axis="y")
     caption = (
-        "Median time of one run, with its 95 % interval, over the number in the matrix's name that varies (*); the "
-        "matrices of one panel are drawn by the same rule."
+        "Median time of one run, with its 95 % interval, over the number in the matrix's name that varies (*)"
+        f"{not_drawn(data, looks)}."
     )
     heading = "Time of one run over the number that varies"
-    return Plot("time-over-series", caption + not_drawn(data, looks), figure, data, heading, finding.text)
-
-
-def _said_us(us: float) -> str:
-    return said_seconds(us * 1e-6)
-
-
-def _times_axis(ax: Axes, low: float, high: float) -> None:
-    """Make y start at 0, or logarithmic where times are far apart, with ticks at 1, 2 and 5."""
-    if high / low <= _FAR_APART:
-        ax.set_ylim(0, high * 1.12)
-        return
-    low, high = low / 1.4, high * 1.4
-    steps = (1, 2, 5) if high / low < 200 else (1,)
-    powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
-    ticks = [step * 10.0**power for power in powers for step in steps if low <= step * 10.0**power <= high]
-    ax.set_yscale("log")
-    ax.set_ylim(low, high)
-    ax.yaxis.set_major_locator(FixedLocator(ticks))
-    ax.yaxis.set_minor_locator(NullLocator())
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: said(value)))
+    return Plot("time-over-series", caption, figure, data, heading, finding.text)

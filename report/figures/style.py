@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from importlib.resources import files
-from types import MappingProxyType
 from typing import Any, ParamSpec, TypeVar
 
-from matplotlib import rc_context
+from matplotlib import rc_context, rc_params_from_file
 from matplotlib.colors import to_hex, to_rgb
 
 from spmark.impls.core.errors import RecordError
@@ -33,21 +32,8 @@ LEAST_CONTRAST = 3.0
 """Of every colour against the white of a figure, which pages keep in their dark scheme."""
 _DARK = 4.5
 """Contrast against white of a dark colour: a black hatch would not be seen, and there is room for paler shades."""
-RC: Any = MappingProxyType(
-    {
-        "font.family": "DejaVu Sans", "font.size": 8.5, "axes.titlesize": 9, "axes.labelsize": 8.5,
-        "xtick.labelsize": 8, "ytick.labelsize": 8, "legend.fontsize": 8.5, "axes.linewidth": 0.6,
-        "xtick.major.width": 0.6, "ytick.major.width": 0.6, "axes.spines.top": False, "axes.spines.right": False,
-        "axes.axisbelow": True, "axes.titley": 1.0, "grid.linewidth": 0.4, "grid.color": "#d5d5d5",
-        "hatch.linewidth": 0.6,
-        "lines.linewidth": 1.2, "lines.markersize": 4.5, "legend.frameon": False, "figure.facecolor": "white",
-        "savefig.facecolor": "white", "svg.fonttype": "path", "svg.hashsalt": "spmark", "path.simplify": False,
-        "text.parse_math": False,
-    }
-)  # fmt: skip
-"""Settings of matplotlib, with fonts that come with it. A title's height is given: matplotlib's search for a height
-free of tick labels takes a tenth of the time.
-"""
+RC = rc_params_from_file(str(files("spmark.report").joinpath("figures.mplstyle")), use_default_template=False)
+"""Settings of matplotlib out of ``figures.mplstyle``, with fonts that come with it."""
 
 
 def in_style(draw: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
@@ -81,11 +67,9 @@ LOOKS: Mapping[str, Look] = {
 }
 """Looks of implementations out of ``looks.yaml``, in the order of legends."""
 _SPARE = tuple(
-    Look(*of)
-    for of in (
-        ("#882255", "h"), ("#4a8fb8", "p"), ("#117733", "8"), ("#e0607a", "H"), ("#8a8a2e", "o"), ("#aa4499", "^"),
-    )
-)  # fmt: skip
+    Look(colour, marker)
+    for colour, marker in zip(("#882255", "#4a8fb8", "#117733", "#e0607a", "#8a8a2e", "#aa4499"), "hp8Ho^", strict=True)
+)
 _HATCHES = ("", "////", "\\\\\\\\", "xxxx", "----", "||||")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 """Hatches and markers of further labels of one implementation."""

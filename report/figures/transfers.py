@@ -7,7 +7,7 @@ After figures 4 to 12 of the paper that ``methods.yaml`` names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from math import isfinite, nan
 from typing import Any
@@ -19,23 +19,24 @@ from matplotlib.ticker import MaxNLocator
 from spmark.report.analysis.methods import SAID, Choice, MovedFigure, known_methods
 from spmark.report.analysis.statistics import mean_of
 from spmark.report.analysis.transfers import MISSING, PANEL, Moved, panels_of
-from spmark.report.figures.bars import grouped_bars, without_bars
-from spmark.report.figures.findings import sentence
-from spmark.report.figures.names import name_groups, names_in
+from spmark.report.figures.findings import counted, sentence
 from spmark.report.figures.panels import (
     axes_in,
-    column,
     grid,
+    grouped_bars,
     line_style,
+    name_groups,
     panel_room_in,
     ratio_axis,
-    stacked,
     value_ticks,
 )
 from spmark.report.figures.plot import Plot
 from spmark.report.figures.style import WIDTH_IN, Look, in_style
-from spmark.report.figures.transfer_findings import HELD, SCORES, ahead, by_sizes, while_training, with_choice
 
+SCORES = {"opa": "OPA", "tau": "tau"}
+"""Scores of an order of configs, with the names that figures give them."""
+HELD = "held_"
+"""Prefix of the names of values on samples that were held out of training."""
 _CHOICES = {SAID["top1"]: Look("#0072b2", "o"), SAID["top5"]: Look("#6690ad", "s", "////")}
 _OPTIMUM = "optimum"
 _CURVES = {"prl": ("ranking loss", "#d55e00"), "opa": (SCORES["opa"], "#0072b2"), "tau": (SCORES["tau"], "#009e73")}
@@ -67,24 +68,25 @@ def method_bars(moved: Moved, figure: MovedFigure, width_in: float = WIDTH_IN) -
     """Draw the speed-up over the default of each method's first choice and best of five, baselines behind."""
     data = bars_of(moved, figure)
     panels = [(title, part, list(dict.fromkeys(part["group"]))) for title, part in panels_of(data)]
-    rooms = [axes_in(width_in) / len(here) for _, _, here in panels]
-    heights = [_BARS_IN + names_in(here, (), room) for (_, _, here), room in zip(panels, rooms, strict=True)]
-    canvas, axes = column(heights, _CHOICES, "bars", width_in)
-    for ax, (title, part, here), room_in in zip(axes, panels, rooms, strict=True):
+    canvas, axes = grid(len(panels), _CHOICES, "bars", width_in, _BARS_IN, columns=1)
+    below_in = []
+    for ax, (title, part, here) in zip(axes, panels, strict=True):
+        room_in = axes_in(width_in) / len(here)
         _limits(ax, part["value"], part["optimum_speedup"])
         whiskers = part[["low", "high"]].clip(*ax.get_ylim())
-        grouped_bars(ax, part.assign(wide=False, **whiskers), here, _CHOICES, room_in, start=1.0, valued=here)
+        grouped_bars(ax, part.assign(**whiskers), here, _CHOICES, room_in, start=1.0, valued=here)
         own = sum(not baseline for baseline in part.drop_duplicates("group")["is_baseline"])
         ax.axvspan(own - 0.5, len(here) - 0.45, color="#f3f3f3", zorder=-1, linewidth=0)
         _optimum(ax, part["optimum_speedup"].iloc[0])
-        name_groups(ax, here, (), room_in)
+        below_in.append(name_groups(ax, here, [""] * len(here), room_in))
         _limits(ax, part["value"], part["optimum_speedup"])
         ratio_axis(ax, headroom=0.35)
         ax.set_ylabel("speed-up")
         ax.set_title(f"{title}\noptimum {part['optimum_speedup'].iloc[0]:.3g}×", loc="left")
+    canvas.set_figheight(canvas.get_figheight() + len(panels) * max(below_in))
     caption = (
         f"{figure.shows}: speed-up over the platform's default config, geometric means over matrices. Grey: baselines. "
-        "Dashed: the optimum of the same configs." + without_bars(panels_of(data), "value")
+        "Dashed: the optimum of the same configs. ×: no result."
     )
     finding = ahead(moved, set(data["method"]))
     return Plot(figure.name, _told(caption, _seeds(data), _beside(moved)), canvas, data, figure.shows, finding)
@@ -125,7 +127,7 @@ def each_matrix(moved: Moved, figure: MovedFigure, width_in: float = WIDTH_IN) -
     panels = panels_of(data)
     names = [method for method in methods.methods if method in set(data["label"])]
     series = {with_choice(name): _look(name) for name in names} | {_OPTIMUM: Look("#000000", "_")}
-    canvas, axes = stacked(len(panels), series, "points", width_in)
+    canvas, axes = grid(len(panels), series, "points", width_in, columns=1)
     for ax, (title, part) in zip(axes, panels, strict=True):
         optimum = part.drop_duplicates("matrix").sort_values("rank")
         ax.step(optimum["rank"], optimum["optimum_speedup"], where="mid", color="#000000", linewidth=0.8)
@@ -337,3 +339,80 @@ def _beside(moved: Moved) -> str:
         sentences.append(f"Without these baselines nothing is compared for {title}: {names}.")
     notes = dict.fromkeys(moved.gains.loc[moved.gains["simulated"].astype(bool), "note"])
     return _told(*sentences, *(f"Simulated times: {note}." for note in notes))
+
+
+def ahead(moved: Moved, among: Collection[str]) -> str:
+    """Say in one sentence whose first choice is fastest; a tie where the next is within the interval over seeds."""
+    told = []
+    for title, part in panels_of(moved.gains[moved.gains["headline"]]):
+        known = part[part["method"].isin(among) & part["top1_speedup"].notna()]
+        if known.empty:
+            continue
+        first, *others = known.sort_values(["top1_speedup", "method"], ascending=[False, True]).to_dict("records")
+        said = f"{known_methods().title(first['method'])} with {first['top1_speedup']:.2f}×"
+        if not others:
+            told.append(f"{title}: {said} alone")
+            continue
+        second = others[0]
+        factor = first["top1_speedup"] / second["top1_speedup"]
+        tie = ", a tie" if round(factor, 2) <= 1 else ""
+        if first["top1_speedup_low"] <= second["top1_speedup"]:
+            tie = ", a tie within the interval over seeds"
+        told.append(
+            f"{title}: {said} before {known_methods().title(second['method'])} with {second['top1_speedup']:.2f}×, "
+            f"a factor of {factor:.2f}{tie}"
+        )
+    return sentence(told)
+
+
+def while_training(curves: pd.DataFrame) -> str:
+    """Say from where to where the scores go in each phase, on samples that were held out where there are such."""
+    told = []
+    for title, part in panels_of(curves):
+        for phase, own in part.groupby("phase", sort=False):
+            values = own.pivot_table(index="epoch", columns="value_of", values="value")
+            moves = []
+            for score, name in SCORES.items():
+                drawn = next((of for of in (HELD + score, score) if of in values), "")
+                if drawn:
+                    curve = values[drawn].dropna()
+                    first, last = curve.iloc[0], curve.iloc[-1]
+                    moves.append(f"{'held-out ' * (drawn != score)}{name} goes from {first:z.2f} to {last:z.2f}")
+            told += [f"{title}, {phase}: {', '.join(moves)}"] if moves else []
+    return sentence(told)
+
+
+def by_sizes(data: pd.DataFrame, figure: MovedFigure) -> str:
+    """Say from where to where each curve goes, and where the level lines of interest are.
+
+    Parameters
+    ----------
+    data : DataFrame
+        As `sizes_of` gives it.
+    figure : MovedFigure
+        Its methods are curves, and those that it holds are level lines.
+    """
+    told, where = [], figure.axis.split("_")[0]
+    for title, part in panels_of(data[data["value"].notna()]):
+        said = []
+        for name in figure.methods:
+            curve = part[(part["method"] == name) & (part["matrices_used"] > 0)].sort_values("matrices_used")
+            if len(curve) > 1:
+                low, high = (int(curve["matrices_used"].iloc[at]) for at in (0, -1))
+                start, end = (f"{curve['value'].iloc[at]:.2f}×" for at in (0, -1))
+                few = counted(low, f"{where} matrix", f"{where} matrices")
+                said.append(f"{known_methods().title(name)} goes from {start} with {few} to {end} with {high:,}")
+        levels = part[part["matrices_used"] == 0].set_index("method")["value"].sort_values(ascending=False)
+        shown = [name for at, name in enumerate(map(str, levels.index)) if at == 0 or name in figure.held]
+        lines = ", ".join(f"{with_choice(name)} at {levels[name]:.2f}×" for name in shown)
+        said += [f"level lines: {lines}" + " (the highest first)" * (len(shown) > 1)] if lines else []
+        told.append(f"{title}: {', '.join(said)}")
+    return sentence(told)
+
+
+def with_choice(method: str) -> str:
+    """Give a method's name in a legend, with the choice that a baseline is shown by where that is not the first."""
+    methods = known_methods()
+    baseline = methods.baselines.get(method)
+    choice = f", {SAID['top5']}" if baseline and baseline.choices[0] == "top5" else ""
+    return methods.title(method) + choice

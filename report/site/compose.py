@@ -23,8 +23,9 @@ from spmark.report.analysis.transfers import Moved
 from spmark.report.candidates import COLUMNS
 from spmark.report.claims.published import PAPERS, load_published
 from spmark.report.claims.scorecard import Verdict, scorecard_tables
-from spmark.report.figures.all import draw_first
-from spmark.report.figures.plot import Drawing, Form
+from spmark.report.figures.all import with_results
+from spmark.report.figures.plot import Drawing, Form, render
+from spmark.report.figures.speedups import speedup_per_matrix
 from spmark.report.parallel import each
 from spmark.report.records import current
 from spmark.report.site.made import ReportFolder, all_anew, looked_up
@@ -239,8 +240,10 @@ def _overview(pooled: pd.DataFrame, baseline: str | None, again: int, also: Abst
     }
     means: list[Drawing | Table] = []
     if baseline:
-        means += [*draw_first(pooled, baseline, also), systems_table(pooled, baseline, systems)]
-        means.append(winner_map(pooled, baseline, systems))
+        if pooled.loc[~pooled["is_baseline"], "speedup"].notna().any():
+            drawing = render(partial(speedup_per_matrix, with_results(pooled), baseline), also)
+            means.append(replace(drawing, name=f"overview-{drawing.name}"))
+        means += [systems_table(pooled, baseline, systems), winner_map(pooled, baseline, systems)]
     facts = facts_of(pooled, kind, baseline)
     notices = [*without_result(pooled), *doubtful(pooled)]
     if again:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from spmark.report.figures.composition import degree_histogram, spy
 from spmark.report.figures.plot import Form, render
-from spmark.report.figures.spy import degree_histogram, spy
 from spmark.report.site.model import Report, Section
 from spmark.report.site.run_metadata import Facts
 
@@ -29,7 +29,7 @@ def matrix_report(
     shape : tuple of int
         (I, K).
     counts : (r, c) int64
-        As `spmark.report.figures.spy.spy_counts` gives them.
+        As `spmark.report.figures.composition.spy_counts` gives them.
     lengths : pair of arrays
         Non-zeros of each row and of each column.
     """

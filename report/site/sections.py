@@ -17,12 +17,11 @@ from spmark.impls.core.devicespec import DeviceKind
 from spmark.report.analysis.cases import each_problem_once
 from spmark.report.analysis.remember import remembering
 from spmark.report.candidates import measured_each
-from spmark.report.figures.all import draw_all, draw_searches, with_results
-from spmark.report.figures.costmodel import cost_model_table
-from spmark.report.figures.plot import Drawing, Form
-from spmark.report.figures.predictions import agreement_table
+from spmark.report.figures.ablation import variant_table
+from spmark.report.figures.all import plots, search_plots, with_results
+from spmark.report.figures.plot import Drawing, Form, render
+from spmark.report.figures.predictions import agreement_table, cost_model_table
 from spmark.report.figures.roof import roof_table
-from spmark.report.figures.variants import variant_table
 from spmark.report.parallel import each
 from spmark.report.site.chart_data import points_of
 from spmark.report.site.model import Section
@@ -113,7 +112,8 @@ def _drawn(of: SweepCases, wanted: str | None, also: AbstractSet[Form], which: s
     """Draw some figures of a sweep; all but figures is made with the first of them."""
     with remembering():
         once = each_problem_once(of.cases)
-        figures = named(list(draw_all(once, of.baseline, also, which)), of.prefix)
+        drawn = [render(draw, also) for draw in plots(once, of.baseline, every=True)[which]]
+        figures = named(drawn, of.prefix)
         if which.start:
             return _Drawn(figures)
         return _Drawn(figures, _section(of, wanted), named(_tables(of.cases, once, of.baseline), of.prefix))
@@ -163,4 +163,4 @@ def _labels(cases: pd.DataFrame) -> pd.DataFrame:
 def _of_searches(seen: pd.DataFrame, labels: pd.DataFrame, also: AbstractSet[Form]) -> _Blocks:
     """Give what a section says of its searches."""
     with remembering():
-        return [*draw_searches(seen, labels, also), agreement_table(seen), tables.choice_table(seen)]
+        return [*(render(draw, also) for draw in search_plots(seen, labels)), agreement_table(seen), tables.choice_table(seen)]

@@ -18,7 +18,7 @@ from matplotlib.ticker import FuncFormatter, MultipleLocator, NullFormatter
 from spmark.report.analysis.statistics import NOTHING
 from spmark.report.claims.published import Published, load_published
 from spmark.report.claims.study import RatioRow, Study
-from spmark.report.figures.panels import figure_with_legend, grid, log_ticks
+from spmark.report.figures.panels import grid, log_ticks
 from spmark.report.figures.plot import Form, Plot, render
 from spmark.report.figures.style import WIDTH_IN, Look, in_style
 from spmark.report.site.model import Report, Section
@@ -190,8 +190,7 @@ def speed_over_rows(ratio: RatioRow, published: Published, width_in: float = WID
     sizes, speeds = np.array(ratio.num_rows), np.array(ratio.ratios)
     low = speeds < _LOW
     looks = {f"kept in the paper ({(~low).sum():,})": _POINTS[False], f"below {_LOW} ({low.sum()})": _POINTS[True]}
-    figure = figure_with_legend(width_in, 2.6, looks, "points")
-    ax = figure.subplots()
+    figure, (ax,) = grid(1, looks, "points", width_in, 2.6)
     for (_, look), part in zip(looks.items(), (~low, low), strict=True):
         ax.plot(sizes[part], speeds[part], look.marker, color=look.colour, markersize=2, alpha=0.6, linestyle="")
     ax.axhline(1, color="#404040", linewidth=0.8)
@@ -200,7 +199,7 @@ def speed_over_rows(ratio: RatioRow, published: Published, width_in: float = WID
     ax.set_yscale("log", base=2)
     ax.yaxis.set_major_formatter(FuncFormatter(lambda ratio, _: f"{ratio:g}"))
     ax.yaxis.set_minor_formatter(NullFormatter())
-    log_ticks(ax.xaxis, sizes)
+    log_ticks(ax.xaxis)
     ax.set_xlabel("rows")
     ax.set_ylabel(about.speed)
     ax.grid(axis="y")

@@ -33,7 +33,7 @@ def show_matrix(matrix: str, arguments: Sequence[str], out: Path, as_json: bool)
     from spmark.datasets.load import load_matrix
     from spmark.datasets.statistics import statistics
     from spmark.impls.core.names import path_component
-    from spmark.report.figures.spy import spy_counts
+    from spmark.report.figures.composition import spy_counts
     from spmark.report.site.matrix import matrix_report
     from spmark.report.site.site import write_site
 

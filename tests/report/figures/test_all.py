@@ -15,10 +15,14 @@ from matplotlib import image
 from spmark.impls.core.problem import DType
 from spmark.report.analysis.cases import derive
 from spmark.report.analysis.groups import MOST_GROUPS
-from spmark.report.figures.all import draw_all
-from spmark.report.figures.plot import Form
+from spmark.report.figures.all import plots
+from spmark.report.figures.plot import Drawing, Form, render
 from spmark.report.figures.speedups import speedup_per_matrix
 from spmark.report.records import load_records
+
+
+def draw_all(derived, baseline, also=frozenset(), *, every=True) -> list[Drawing]:
+    return [render(draw, also) for draw in plots(derived, baseline, every=every)]
 
 
 @pytest.fixture
@@ -43,15 +47,22 @@ def test_what_is_drawn(derived_of):
         "break-even",
     ]
     assert [drawing.name for drawing in draw_all(derived, None)] == ["roofline", "search-time", "overhead-by-phase"]
+    assert [drawing.name for drawing in draw_all(derived, "cusparse_best", every=False)] == [
+        "speedup-per-matrix",
+        "speedup-per-width-spmm-float32",
+        "speedup-per-width-spmm-float16",
+        "search-time",
+        "break-even",
+    ]
 
 
 @pytest.mark.full
 def test_bytes_are_images_and_repeat(derived_of):
     derived = derived_of(widths=(32,))
-    first, second = (list(draw_all(derived, "cusparse_best", also=set(Form))) for _ in range(2))
+    first, second = (draw_all(derived, "cusparse_best", set(Form)) for _ in range(2))
     assert first == second
     plain = [replace(drawing, narrow_svg=b"", png=b"") for drawing in first]
-    assert list(draw_all(derived, "cusparse_best")) == plain
+    assert draw_all(derived, "cusparse_best") == plain
     for drawing in first:
         assert image.imread(BytesIO(drawing.png)).shape[1] == 1400
         for svg in (drawing.svg, drawing.narrow_svg):
@@ -73,13 +84,19 @@ def test_drawing_needs_no_global_state():
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-def test_what_has_no_result_is_named_and_not_drawn(derived_of):
+def test_what_has_no_result_is_not_drawn(derived_of):
     derived = derived_of(implementations=("cusparse_best", "gespmm", "dgl"), samples=8)
     hidden = derived["label"] == "dgl"
     derived.loc[hidden, ["speedup", "speedup_low", "speedup_high", "median_us"]] = float("nan")
     derived.loc[hidden, "status"] = "unsupported"
     for drawing in draw_all(derived, "cusparse_best"):
-        assert drawing.caption.endswith("Without any result here, so not drawn: dgl.")
+        assert "dgl" not in drawing.csv
+
+
+def test_every_caption_is_one_sentence(derived_of):
+    for drawing in draw_all(derived_of(), "cusparse_best"):
+        assert drawing.caption.endswith(".")
+        assert ". " not in drawing.caption, drawing.caption
 
 
 def test_a_bar_that_would_leave_the_panel_ends_in_its_value(derived_of):

@@ -9,8 +9,7 @@ from matplotlib.colors import to_rgb
 from problems import matrices, random_csr
 
 from spmark.impls.core.stores import Held, StoreKind, Stores
-from spmark.report.figures.composition import composition, shares_of, store_colours, store_counts
-from spmark.report.figures.spy import spy_counts
+from spmark.report.figures.composition import composition, shares_of, spy_counts, store_colours, store_counts
 from spmark.report.figures.style import COLUMN_IN, WIDTH_IN
 
 SECONDS = (2.0, 1.0, 0.5, 0.5)
@@ -80,7 +79,7 @@ def test_what_no_model_prices_has_no_bar_of_time():
     matrix = random_csr(4, 10, [10] * 4)
     counts = store_counts(matrix.shape, matrix.indptr, matrix.indices, four_stores(40))
     plot = composition("mine", four_stores(40), counts, matrix.shape)
-    assert "No model tells the time of each store" in plot.caption
+    assert "no model tells the time of each store" in plot.caption
 
 
 @pytest.mark.parametrize("width_in", [WIDTH_IN, COLUMN_IN])
@@ -94,3 +93,10 @@ def test_texts_stay_apart(shape: tuple[int, int], width_in: float) -> None:
     plot = composition("a name", stores, counts, shape, width_in)
     assert_readable(plot.figure)
     assert plot.finding == "Most non-zeros, 19%, are in code."
+
+
+def test_a_matrix_without_non_zeros_is_white():
+    counts = np.zeros((3, 4, 0), np.int64)
+    plot = composition("mine", Stores.of(0, []), counts, (3, 4))
+    assert plot.finding == ""
+    assert np.asarray(plot.figure.axes[1].images[0].get_array()).min() == 1.0

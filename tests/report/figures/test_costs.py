@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from math import inf
 
-import numpy as np
 import pandas as pd
 
-from spmark.report.figures.costs import _most_paid_off, break_even, paid_off
+from spmark.report.figures.costs import _soonest, break_even
+from spmark.report.figures.style import LOOKS
 
 
 def test_break_even_counts(derived):
@@ -19,33 +19,23 @@ def test_break_even_counts(derived):
     assert data.loc[("gespmm", "ogb/small", 32), "break_even_runs_with_compile"] == 100_000
 
 
-def test_of_equal_shares_the_fewer_runs_lead():
-    """Two labels pay off in all cases, one after more runs; a third one costs nothing and pays off in half of them."""
-    runs = {"late": [40.0, 20.0], "soon": [2.0, 1.0], "free": [0.0, inf], "never": [inf, inf]}
+def test_half_of_the_cases_have_paid_off_after_the_median():
+    runs = {"late": [40.0, 20.0, 90.0], "soon": [3.0, 1.0, 2.0], "never": [inf, inf, 0.0]}
     rows = pd.DataFrame(
         {"op": "spmm", "dtype": "float32", "matrix": f"m{at}", "width": 32, "seed": 0, "label": label,
          "break_even_runs": count}
         for label, counts in runs.items() for at, count in enumerate(counts)
     )  # fmt: skip
-
-    def said(*labels):
-        return _most_paid_off(rows[rows["label"].isin(labels)])
-
-    assert said("late", "soon", "free").text == (
-        "spmm, float32: soon pays off in 100 % of the cases, half of these within 2 runs; late does in 100 % of the "
-        "cases, half of these within 30 runs."
-    ).replace(" %", "%")
-    assert said("late", "soon", "free").labels == ("soon", "late")
-    assert said("free", "never").text == (
-        "spmm, float32: free pays off in 50% of the cases, half of these at once; never does in 0% of the cases."
-    )
-    even = pd.concat([rows, rows[rows["label"] == "soon"].assign(label="other")])
-    assert _most_paid_off(even[even["label"].isin(["soon", "other"])]).text.endswith("within 2 runs, a tie.")
+    found = _soonest(rows)
+    assert found.text == "spmm, float32: half of the cases have paid off with soon after 2 runs, late after 40 runs."
+    assert found.labels == ("soon", "late")
+    assert _soonest(rows[rows["label"] == "never"]).text.endswith("with never never.")
 
 
-def test_steps_of_what_has_paid_off():
-    runs, share = paid_off(np.array([0.0, 10.0, inf, 10.0]), 1000.0)
-    assert runs.tolist() == [1, 10, 1000]
-    assert share.tolist() == [0.25, 0.75, 0.75]
-    runs, share = paid_off(np.array([inf]), 1000.0)
-    assert (runs.tolist(), share.tolist()) == ([1, 1000], [0, 0])
+def test_the_curve_is_the_share_of_cases_that_have_paid_off(derived):
+    (ax,) = break_even(derived, "cusparse_best").figure.axes
+    curve = next(line for line in ax.lines if line.get_color() == LOOKS["gespmm"].colour)
+    steps = dict(zip(*curve.get_data(), strict=True))
+    # Without compiling, three of four cases pay off at once and one never does.
+    assert steps[1.0] == 0.75
+    assert max(share for at, share in steps.items() if at <= ax.get_xlim()[1]) == 0.75

@@ -6,7 +6,7 @@ import pytest
 
 from spmark.impls.core.record import ProblemFacts
 from spmark.report.analysis.cases import derive
-from spmark.report.figures.memory import memory_per_matrix, memory_ratios
+from spmark.report.figures.costs import memory_per_matrix, memory_ratios
 from spmark.report.records import load_records
 
 # (matrix, width): bytes of the baseline and of stile.

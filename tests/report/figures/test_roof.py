@@ -10,9 +10,9 @@ from drawn_bars import bars_of
 
 from spmark.impls.core.problem import DType, Op
 from spmark.report.analysis.cases import derive
-from spmark.report.figures.all import draw_all
+from spmark.report.figures.all import plots
 from spmark.report.figures.plot import render
-from spmark.report.figures.roof import frozen_roof, has_roof, measured_roof, roof_table
+from spmark.report.figures.roof import has_roof, roof_shares, roof_table
 from spmark.report.records import load_records
 
 
@@ -30,16 +30,16 @@ def derived_of(records, write):
 
 def test_the_numbers_are_those_of_every_case(derived_of):
     derived = derived_of()
-    plot = frozen_roof(derived)
+    plot = roof_shares(derived, "frozen")
     assert len(plot.data) == int(derived["median_us"].notna().sum())
     assert {"roof_us", "bound", "median_us", "share"} <= set(plot.data)
     assert plot.data["share"].between(0, 1).all()
-    assert render(partial(frozen_roof, derived)).csv.count("\n") == len(plot.data) + 1
+    assert render(partial(roof_shares, derived, "frozen")).csv.count("\n") == len(plot.data) + 1
 
 
 def test_bars_are_the_means_and_every_case_has_a_point(derived_of):
     derived = derived_of()
-    plot, table = frozen_roof(derived), roof_table(derived).frame
+    plot, table = roof_shares(derived, "frozen"), roof_table(derived).frame
     frozen = table[table["roof"] == "frozen"]
     for ax, (op, dtype) in zip(plot.figure.axes, (("spmm", "float32"), ("spmm", "float16")), strict=False):
         mine = frozen[(frozen["op"] == op) & (frozen["dtype"] == dtype)]
@@ -54,7 +54,7 @@ def test_other_gpus_have_the_measured_roof_alone(derived_of):
     derived = derived_of("other-gpu")
     assert (has_roof(derived, "frozen"), has_roof(derived, "measured")) == (False, True)
     assert set(roof_table(derived).frame["roof"]) == {"measured"}
-    names = [drawing.name for drawing in draw_all(derived, "cusparse_best")]
+    names = [render(draw).name for draw in plots(derived, "cusparse_best", every=True)]
     assert "roofline" in names
     assert "frozen-roof" not in names
 
@@ -74,6 +74,6 @@ def test_without_the_rate_of_gathering_there_is_no_measured_roof(derived_of):
 
 def test_shares_of_the_floor(derived):
     # 4 MB at 4 TB/s take 1 us.
-    data = measured_roof(derived).data.set_index(["matrix", "label", "width"]).sort_index()
+    data = roof_shares(derived, "measured").data.set_index(["matrix", "label", "width"]).sort_index()
     assert data.loc[("ogb/large", "gespmm"), "share"].to_dict() == pytest.approx({32: 1 / 40, 64: 1 / 20})
     assert set(data["roof_us"]) == {1.0}

@@ -7,7 +7,7 @@ import pytest
 from figure_texts import assert_readable
 from scipy import sparse
 
-from spmark.report.figures.spy import degree_histogram, spy, spy_counts
+from spmark.report.figures.composition import degree_histogram, spy, spy_counts
 from spmark.report.figures.style import COLUMN_IN, WIDTH_IN
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from spmark.report.figures.spy import spy_counts
+from spmark.report.figures.composition import spy_counts
 from spmark.report.site.matrix import matrix_report
 from spmark.report.site.site import write_site
 

@@ -8,7 +8,7 @@ import pytest
 
 from spmark.impls.core.record import Baseline
 from spmark.report.analysis.cases import derive
-from spmark.report.figures.variants import drawable, variant_cases, variants
+from spmark.report.figures.ablation import drawable, variant_cases, variants
 from spmark.report.records import load_records
 
 # Label, matrix: (time, time of the interleaved baseline, seconds of the search).

@@ -5,22 +5,25 @@ The papers' ablations are of this kind: without withdrawing, with one level, wit
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
-from spmark.report.analysis.cases import SPENT_PHASES, beside, spent_s
+from spmark.report.analysis.cases import beside, spent_s
 from spmark.report.analysis.groups import ALL, MOST_POOLED, groups_of, in_panel_order
 from spmark.report.analysis.means import over_matrices
-from spmark.report.analysis.remember import remembered
-from spmark.report.figures.bars import by_group, said_ratio, titled_panels, without_bars
 from spmark.report.figures.findings import CASE, leading
+from spmark.report.figures.panels import by_group, said_ratio
 from spmark.report.figures.plot import Plot, looks_of, not_drawn
 from spmark.report.figures.style import WIDTH_IN, in_style
 from spmark.report.tables.table import Table
 
-RATIOS = ("time_ratio", "search_ratio")
-_NAMES = {"time_ratio": "variant-times", "search_ratio": "variant-searches"}
+RATIOS: Mapping[str, tuple[str, str, str]] = {
+    "time_ratio": ("variant-times", "time", "is fastest"),
+    "search_ratio": ("variant-searches", "search time", "searches the shortest"),
+}
+"""Of each ratio the name of its figure, what it is of, and what the least one does."""
 _MOST_LETTERS = 24
 MOST_VARIANTS = 12
 """Labels up to which bars are drawn; more are in the table alone."""
@@ -30,7 +33,6 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-@remembered
 def variant_cases(derived: pd.DataFrame) -> pd.DataFrame:
     """Give the cases of further labels with their time and search time over those of the implementation's first.
 
@@ -65,7 +67,6 @@ def _of_one(name: str, rows: pd.DataFrame) -> pd.DataFrame:
     return rest.assign(over=over, time_ratio=time, search_ratio=search)[first["median_us"].notna()]
 
 
-@remembered
 def variants(derived: pd.DataFrame) -> pd.DataFrame:
     """Give geometric means of `variant_cases` for every group of matrices, and over all of a panel.
 
@@ -117,25 +118,21 @@ def variant_ratios(derived: pd.DataFrame, ratio: str, width_in: float = WIDTH_IN
     data = variants(derived)
     columns = [ratio, f"{ratio}_low", f"{ratio}_high"]
     data = data.loc[data[ratio].notna(), [*_COLUMNS[:7], *columns]].reset_index(drop=True)
-    what = "time" if ratio == "time_ratio" else "search time"
+    name, what, leads = RATIOS[ratio]
     firsts = ", ".join(dict.fromkeys(data["over"]))
     axis = f"{what} over\n{firsts if len(firsts) <= _MOST_LETTERS else 'the first'}"
-    leads = "is fastest" if ratio == "time_ratio" else "searches the shortest"
     told = [leading(part, ratio, leads, said_ratio, less=True) for part in _with_firsts(variant_cases(derived), ratio)]
     series = looks_of(data, derived, [label for one in told for label in one.labels])
     figure = by_group(data, series, columns, list(dict.fromkeys(data["group"])), width_in, axis=axis)
-    spent = "" if ratio == "time_ratio" else f" ({', '.join(SPENT_PHASES)})"
     caption = (
-        f"Geometric-mean {what}{spent} of each config over that of {firsts} (1.0): above 1 it takes longer. Whiskers "
-        "are 95 % intervals over the widths of a matrix, and over matrices in pools of layers and in the shaded group, "
-        "over the cases that both solved." + without_bars(titled_panels(data), ratio, series)
+        f"Geometric-mean {what} of each config over that of {firsts} (1.0; above, it takes longer), with 95 % "
+        f"intervals, over the cases that both solved{not_drawn(data, series)}."
     )
     heading = f"{what.capitalize()} of each config over that of {firsts}"
     finding = " ".join(one.text for one in told)
-    return Plot(_NAMES[ratio], caption + not_drawn(data, series), figure, data, heading, finding)
+    return Plot(name, caption, figure, data, heading, finding)
 
 
-@remembered
 def _with_firsts(cases: pd.DataFrame, ratio: str) -> list[pd.DataFrame]:
     """Give the cases of each first label's configs, with those of the first label itself, whose ratio is 1."""
     known = cases[cases[ratio].notna()]
@@ -148,7 +145,4 @@ def drawable(derived: pd.DataFrame, ratio: str) -> bool:
     """Tell whether there are configs to draw, and few enough of them and of matrices for bars."""
     cases = variant_cases(derived)
     cases = cases[cases[ratio].notna()]
-    if cases.empty:
-        return False
-    _, order = groups_of(cases)
-    return cases["label"].nunique() <= MOST_VARIANTS and len(order) <= MOST_POOLED
+    return 0 < cases["label"].nunique() <= MOST_VARIANTS and len(groups_of(cases)[1]) <= MOST_POOLED
