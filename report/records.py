@@ -6,9 +6,9 @@ Files are read as the suite wrote them (`spmark.impls.core.recordfile`); lines t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor
-from functools import partial
+import os
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,6 @@ from spmark.impls.core.record import CaseSpec, Environment, EnvironmentRow, Flus
 from spmark.impls.core.recordfile import SUFFIXES, read_rows, row_files
 from spmark.impls.core.unpack import beginning
 from spmark.report.asvfile import is_result_file, read_result_file
-from spmark.report.parallel import each
-from spmark.report.searching import files_below, searching
-from spmark.report.texts import python_texts
 
 _log = logging.getLogger(__name__)
 Paths = str | Path | Iterable[str | Path]
@@ -63,6 +60,18 @@ _COPIED = [name for name in COLUMNS if name in Measurement.model_fields]
 _OF_SPEC = [name for name in COLUMNS if name in CaseSpec.model_fields and name not in Measurement.model_fields]
 
 
+@contextmanager
+def python_texts() -> Iterator[None]:
+    """Let pandas keep the texts of new frames as Python's own; also a decorator.
+
+    With PyArrow installed, pandas keeps texts as PyArrow does. A report walks over texts value by value, which takes
+    longer there, and joins with empty frames fail (pandas 3.1, PyArrow 26).
+    """
+    with pd.option_context("mode.string_storage", "python"):
+        yield
+
+
+@python_texts()
 def load_records(paths: Paths, *, by_sweep: bool = False) -> pd.DataFrame:
     """Read records into a frame of `COLUMNS`.
 
@@ -87,39 +96,14 @@ def load_records(paths: Paths, *, by_sweep: bool = False) -> pd.DataFrame:
     RecordError
         A path is missing, a file or folder cannot be read, or a complete line is not a record.
     """
-    return begin_records(paths, by_sweep=by_sweep)()
+    keys = [*_CASE, "implementation_version", "flush", *(["sweep"] if by_sweep else [])]
+    return _named_apart(load_every_run(paths).drop_duplicates(keys, keep="last", ignore_index=True))
 
 
-def begin_records(paths: Paths, pool: Executor | None = None, *, by_sweep: bool = False) -> Callable[[], pd.DataFrame]:
-    """Give what reads records as `load_records` does once it is called; a pool reads a file a process, and at once.
-
-    Raises
-    ------
-    RecordError
-        A path is missing or cannot be searched.
-    """
-    return partial(_newest, _begun(paths, pool), by_sweep=by_sweep)
-
-
+@python_texts()
 def load_every_run(paths: Paths) -> pd.DataFrame:
     """Read records like `load_records`, but keep every run of a case, oldest first."""
-    return _every_run(_begun(paths))
-
-
-def _begun(paths: Paths, pool: Executor | None = None) -> Iterator[list[dict[str, Any]]]:
-    files = record_files(paths)
-    return each([partial(_read, file) for file in files], [file.stat().st_size for file in files], pool)
-
-
-@python_texts()
-def _newest(read: Iterable[list[dict[str, Any]]], *, by_sweep: bool) -> pd.DataFrame:
-    keys = [*_CASE, "implementation_version", "flush", *(["sweep"] if by_sweep else [])]
-    return _named_apart(_every_run(read).drop_duplicates(keys, keep="last", ignore_index=True))
-
-
-@python_texts()
-def _every_run(read: Iterable[list[dict[str, Any]]]) -> pd.DataFrame:
-    rows = [row for of_file in read for row in of_file]
+    rows = [row for file in record_files(paths) for row in _read(file)]
     frame = pd.DataFrame(rows, columns=list(COLUMNS)).sort_values("started_at", kind="stable", ignore_index=True)
     return frame.assign(pattern=_pattern(frame))
 
@@ -165,6 +149,41 @@ def record_files(paths: Paths) -> list[Path]:
             inside = sorted(_record_files_in(path)) if path.is_dir() else _alone(path)
             files.update(dict.fromkeys(p.resolve() for p in inside))
     return list(files)
+
+
+@contextmanager
+def searching(path: Path) -> Iterator[None]:
+    """Turn what the system says of a path that cannot be searched into an error of ours.
+
+    Raises
+    ------
+    RecordError
+        Names the path, or what lies below it, with the system's words.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise RecordError(
+            f"{error.filename or path}: expected a file or a folder that can be read, found: "
+            f"{error.strerror or error}; give this account the right to read it, or name another path"
+        ) from error
+
+
+def files_below(folder: Path, without: Collection[str] = ()) -> Iterator[Path]:
+    """List what is no folder below a folder, at any depth, but for what lies in folders with the names ``without``.
+
+    Raises
+    ------
+    OSError
+        A folder cannot be listed.
+    """
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    for place, folders, names in os.walk(folder, onerror=refuse):
+        folders[:] = [name for name in folders if name not in without]
+        yield from (Path(place, name) for name in names)
 
 
 def _record_files_in(folder: Path) -> Iterator[Path]:

@@ -14,8 +14,7 @@ from spmark.impls.core.guard import reading
 from spmark.impls.core.plausible import read_transfer_facts
 from spmark.impls.core.recordfile import SUFFIXES
 from spmark.impls.core.transferfacts import TransferCost, TransferCurve, TransferFact, TransferResult, TransferRun
-from spmark.report.records import TRANSFERS
-from spmark.report.searching import files_below, searching
+from spmark.report.records import TRANSFERS, files_below, searching
 
 _MODEL = ["method", "source", "target", "op", "seed", "source_matrices", "target_matrices"]
 _KEYS = {

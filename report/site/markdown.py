@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from spmark.report.figures.plot import Drawing
-from spmark.report.site.model import Report, Section, SweepPage
+from spmark.report.site.model import Report
 from spmark.report.tables.cells import shown
 from spmark.report.tables.table import Table
 
@@ -15,34 +15,28 @@ MOST_ROWS = 200
 """Rows of a table in the page; failures are never cut off."""
 
 
-def markdown(report: Report, sections: Sequence[str]) -> str:
-    """Write a report as Markdown: its title and notices before what `section_markdown` gives for each section."""
-    parts = [f"# {_safe(report.title)}", *map(_notice, report.notices)]
-    return "\n\n".join([*parts, *sections]) + "\n"
-
-
-def section_markdown(section: Section, sweeps: Sequence[SweepPage], figures: PurePosixPath, csv: PurePosixPath) -> str:
-    """Write a section as Markdown.
+def markdown(report: Report, figures: PurePosixPath, csv: PurePosixPath) -> str:
+    """Write a report as Markdown: its title and notices, and its sections.
 
     Parameters
     ----------
-    section : Section
+    report : Report
         What to say.
-    sweeps : sequence of SweepPage
-        The report's, which know the sweep's title.
     figures, csv : PurePosixPath
         Folders of the figures and the CSV files, as seen from the page.
     """
-    title = next((f"{sweep.title}: " for sweep in sweeps if sweep.name == section.sweep), "")
-    parts = [f"## {_safe(title + section.device)}", _safe(section.measured)]
-    parts.append(_rows(["", ""], [[f"**{_safe(name)}**", _safe(text)] for name, text in section.facts]))
-    parts += map(_notice, section.notices)
-    for block in section.blocks:
-        if isinstance(block, Drawing):
-            parts.append(f"![{_safe(block.caption)}]({figures / block.name}.svg)\n\n*{_safe(block.caption)}*")
-        else:
-            parts.append(_table(block, csv))
-    return "\n\n".join(parts)
+    parts = [f"# {_safe(report.title)}", *map(_notice, report.notices)]
+    titles = {sweep.name: f"{sweep.title}: " for sweep in report.sweeps}
+    for section in report.sections:
+        parts += [f"## {_safe(titles.get(section.sweep, '') + section.device)}", _safe(section.measured)]
+        parts.append(_rows(["", ""], [[f"**{_safe(name)}**", _safe(text)] for name, text in section.facts]))
+        parts += map(_notice, section.notices)
+        for block in section.blocks:
+            if isinstance(block, Drawing):
+                parts.append(f"![{_safe(block.caption)}]({figures / block.name}.svg)\n\n*{_safe(block.caption)}*")
+            else:
+                parts.append(_table(block, csv))
+    return "\n\n".join(parts) + "\n"
 
 
 def _notice(text: str) -> str:

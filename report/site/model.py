@@ -7,11 +7,8 @@ from dataclasses import dataclass, field
 
 from spmark.report.figures.plot import Drawing
 from spmark.report.site.chart_data import Points
-from spmark.report.site.made import MadeSweep
 from spmark.report.site.run_metadata import Facts
 from spmark.report.tables.table import Table
-
-NO_RECORDS = "There are no records here: nothing was measured yet, so there is nothing to show."
 
 
 @dataclass(frozen=True)
@@ -75,15 +72,11 @@ class SweepPage:
     title: str
     about: str = ""
     collected: tuple[Coverage, ...] = ()
-    key: str = ""
-    """Digest of all that its pages show; empty where no later report asks for it."""
-    made: MadeSweep | None = None
-    """What the folder has of the sweep already, where nothing has changed: its sections are then empty."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """A whole report; one without records has notices and no sections."""
+    """A whole report."""
 
     title: str
     notices: list[str]

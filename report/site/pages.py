@@ -92,42 +92,29 @@ class PagePlace:
 _Part = list[tuple[Section, list[_Piece]]]
 
 
-def pages(report: Report, *, alone: bool = False) -> dict[str, str]:
-    """Give a report as HTML pages, by their paths inside the site.
+def pages_of(
+    report: Report, sweep: SweepPage | None, landing: Sequence[Chapter], *, alone: bool = False
+) -> dict[str, str]:
+    """Give the pages of one sweep, or those of the landing page, by their paths inside the site.
 
     Parameters
     ----------
     report : Report
+        Its sections are those of the sweep, or of the landing page.
+    sweep : SweepPage or None
+        None for the landing page.
+    landing : sequence of Chapter
+        The chapters of the landing page, which every page links.
     alone : bool
         Whether no files stand beside the pages: they then hold their figures and data.
     """
-    places = places_of(report)
-    made: dict[str, str] = {}
-    for sweep in (None, *report.sweeps):
-        made |= pages_of(report, sweep, places, alone=alone)
-    return made
-
-
-def pages_of(
-    report: Report, sweep: SweepPage | None, places: Sequence[PagePlace], *, alone: bool = False
-) -> dict[str, str]:
-    """Give the pages of one sweep, or those of the landing page's sections.
-
-    Parameters
-    ----------
-    report : Report
-        Of its sections only those of the sweep are read.
-    sweep : SweepPage or None
-    places : sequence of PagePlace
-        As `places_of` gives them for the whole report.
-    alone : bool
-        As for `pages`.
-    """
+    places = [PagePlace(None, chapter) for chapter in landing]
+    if sweep:
+        places += [PagePlace(sweep, chapter) for chapter in chapters_of(report.sections)]
     made: dict[str, str] = {}
     for place in (place for place in places if place.sweep == sweep):
-        sections = [section for section in report.sections if section.sweep == _name(place.sweep)]
         # Sections without anything here still say what was measured, on the page that they are described on.
-        told = [s for s in sections if place.chapter is Chapter.SUMMARY or _blocks(s, place.chapter)]
+        told = [s for s in report.sections if place.chapter is Chapter.SUMMARY or _blocks(s, place.chapter)]
         parts = _parts(told, place.chapter)
         for which, part in enumerate(parts, 1):
             view = _view(report, place, places, which, len(parts))
@@ -138,6 +125,12 @@ def pages_of(
                 .render(**view, sections=part, contents=_contents(part, charts=charts), charts=charts, alone=alone)
             )
     return made
+
+
+def chapters_of(sections: Sequence[Section]) -> list[Chapter]:
+    """List the chapters that sections fill; there is always a summary."""
+    filled = (chapter for chapter in Chapter if any(_blocks(section, chapter) for section in sections))
+    return list(dict.fromkeys((Chapter.SUMMARY, *filled)))
 
 
 def _contents(part: _Part, *, charts: bool) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -163,7 +156,6 @@ def chart_id(section: Section) -> str:
 
 
 def _view(report: Report, place: PagePlace, places: Sequence[PagePlace], part: int, parts: int) -> dict[str, Any]:
-    near = [other for other in places if other.sweep in (None, place.sweep)]
     title = place.sweep.title if place.sweep else report.title
     if place.chapter is not Chapter.SUMMARY:
         title += f": {place.chapter.name.capitalize()}"
@@ -180,28 +172,9 @@ def _view(report: Report, place: PagePlace, places: Sequence[PagePlace], part: i
         "root": place.root,
         "first": part == 1,
         "summary": place.chapter is Chapter.SUMMARY,
-        "links": [(other.path(), other.title, other == place) for other in near] if len(places) > 1 else [],
+        "links": [(other.path(), other.title, other == place) for other in places] if len(places) > 1 else [],
         "parts": [(place.path(other), other == part) for other in range(1, parts + 1)] if parts > 1 else [],
     }
-
-
-def places_of(report: Report) -> list[PagePlace]:
-    """List the pages of a report, each chapter once: the landing page's first, then those of each sweep."""
-    found = []
-    for sweep in (None, *report.sweeps):
-        of = [section for section in report.sections if section.sweep == _name(sweep)]
-        for chapter in Chapter:
-            if sweep and sweep.made:
-                stands = chapter in sweep.made.chapters
-            else:
-                stands = chapter is Chapter.SUMMARY or any(_blocks(section, chapter) for section in of)
-            if stands:
-                found.append(PagePlace(sweep, chapter))
-    return found
-
-
-def _name(sweep: SweepPage | None) -> str:
-    return sweep.name if sweep else ""
 
 
 def _blocks(section: Section, chapter: Chapter) -> list[Drawing | Table]:

@@ -1,46 +1,74 @@
-"""The report as a site on disk: HTML pages that need nothing else, Markdown, figures and tables as files."""
+"""The report of records as a site: each sweep's pages in one pass, side by side, then the landing page.
+
+``made.json`` in the report's folder has the digest of all that a sweep's pages follow from. Where it is the same, the
+pages stay as they are.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from concurrent.futures import Executor
-from dataclasses import replace
-from functools import partial
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from importlib.metadata import version
 from importlib.resources import files
-from pathlib import Path, PurePosixPath
+from multiprocessing import get_context
+from pathlib import Path
 from types import MappingProxyType
+from typing import Any, TypeVar
 
-from spmark.impls.core.errors import RecordError
-from spmark.report.analysis.remember import remembering
-from spmark.report.asset import absence, absent_candidates
-from spmark.report.candidates import OF_CASE, begin_candidates, candidate_digests
-from spmark.report.figures.plot import Drawing, Form
-from spmark.report.parallel import each
-from spmark.report.records import begin_records, record_files, sweep_name
-from spmark.report.site.compose import compose
-from spmark.report.site.made import MadeSweep, ReportFolder, all_anew, digest_of_bytes, read_made, write_made
-from spmark.report.site.markdown import markdown, section_markdown
+import pandas as pd
+
+from spmark.impls.core.cores import allowed_cores
+from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.errors import RecordError, SpmarkError
+from spmark.impls.core.guard import reading
+from spmark.impls.core.names import path_component
+from spmark.impls.core.recordfile import row_files
+from spmark.report.analysis.cases import baseline_names, choose_baseline, derive, each_problem_once
+from spmark.report.analysis.transfers import Moved
+from spmark.report.asset import CANDIDATES, absence, absent_candidates
+from spmark.report.claims.published import PAPERS, load_published
+from spmark.report.claims.scorecard import Verdict, scorecard_tables
+from spmark.report.figures.all import with_results
+from spmark.report.figures.plot import Drawing, Form, render
+from spmark.report.figures.speedups import speedup_per_matrix
+from spmark.report.records import current, load_records, python_texts, record_files, sweep_name
+from spmark.report.site.files import INDEX, pages_in, unwritable, write_pages
 from spmark.report.site.model import ListedSweep, PaperPage, Report, Section, SweepPage
-from spmark.report.site.pages import FIGURES, LIBRARY, SWEEPS, TABLES, VENDOR, PagePlace, pages, pages_of, places_of
-from spmark.report.site.transfers import Studies
-from spmark.report.tables.table import Chapter, Table, csv_of
-from spmark.report.texts import python_texts
+from spmark.report.site.pages import SWEEPS, chapters_of
+from spmark.report.site.run_metadata import MEASURED, UNSEEN, doubtful, facts_of, without_result
+from spmark.report.site.sweep_page import SweepCases, SweepDone, SweepTask, cases_of, coverage_of, named, render_sweep
+from spmark.report.site.transfers import STUDIES, moved_of, moved_section, standing, studies_alone
+from spmark.report.tables.table import Chapter, Table
+from spmark.report.tables.winners import systems_table, winner_map
+from spmark.report.transfers import digest_of_transfers, load_transfers
 
-_INDEX = f"{Chapter.SUMMARY.value}.html"
-_OURS = re.compile(rf"({'|'.join(Chapter)})(-\d+)?\.html")
-"""Names of our pages."""
-_log = logging.getLogger(__name__)
-_Texts = tuple[dict[str, str], dict[str, bytes], list[str]]
-"""Pages by their paths, files of tables by their names, and sections as Markdown."""
+MADE = "made.json"
 WORTH_HELPERS = 500
 """Records below which other processes take longer to start than they save."""
-_WORTH_READING = 1 << 20
-"""Bytes of record files below which this is so of reading."""
+_PACKAGES = ("jinja2", "matplotlib", "numpy", "pandas", "scipy")
+"""What pages are made with: another version may draw the same rows differently."""
+_log = logging.getLogger(__name__)
+_Given, _Made = TypeVar("_Given"), TypeVar("_Made")
 
 
+@dataclass(frozen=True)
+class Written:
+    """A report on disk."""
+
+    index: Path
+    notices: list[str]
+    """What its reader must know before anything else."""
+
+
+@python_texts()
 def write_report(
     folders: Sequence[Path],
     out: Path,
@@ -49,264 +77,310 @@ def write_report(
     paper: PaperPage | None = None,
     *,
     listed: Mapping[str, ListedSweep] = MappingProxyType({}),
-) -> Path:
-    """Write the report of all records under ``folders``; the same records give the same bytes.
+    also: AbstractSet[Form] = frozenset(),
+    every: bool = False,
+) -> Written:
+    """Write the report of all records and studies under ``folders``; the same records give the same bytes.
 
     Parameters
     ----------
     folders : sequence of Path
         Record files or folders, as `spmark.report.records.load_records` takes them.
     out : Path
-        As for `write_site`.
+        Folder that gets the pages, as `spmark.report.site.files.write_pages` writes them.
     baseline : str, optional
-        What speed-ups are over; by default what each sweep's records name most.
+        What speed-ups are over: an implementation or a label. A sweep without this baseline takes the one that its
+        records name most, as by default.
     title : str, optional
-        The sweep's name, or the number of sweeps, by default.
+        The sweep's name or the number of sweeps by default, or the paper's name.
     paper : PaperPage, optional
-        Narrows the report to the sweeps of one paper.
+        Only the records of this paper's sweeps are reported; all records, with a notice, where none is of these sweeps.
     listed : mapping of str to ListedSweep
         What is known of packaged sweeps, by name.
-
-    Returns
-    -------
-    Path
-        Of ``index.html``.
+    also : set of Form
+        Further forms that figures are drawn in.
+    every : bool
+        Whether figures are drawn that are left out by default.
 
     Raises
     ------
     RecordError
         Records cannot be read, the baseline is in none of them, or ``out`` cannot be written.
+    SpmarkError
+        A helper process was killed.
     """
-    return write_site(report_of(folders, baseline, title, paper, listed=listed, out=out), out)
-
-
-@python_texts()
-def report_of(
-    folders: Sequence[Path],
-    baseline: str | None = None,
-    title: str | None = None,
-    paper: PaperPage | None = None,
-    *,
-    listed: Mapping[str, ListedSweep] = MappingProxyType({}),
-    out: Path | None = None,
-    pool: Executor | None = None,
-    also: AbstractSet[Form] = frozenset(),
-) -> Report:
-    """Build the report of all records and studies under ``folders``, as `write_report` writes it; may have no section.
-
-    Parameters
-    ----------
-    folders, baseline, title, paper
-        As for `write_report`.
-    out : Path, optional
-        Folder that the report goes to: a sweep of which nothing has changed since an earlier report there keeps its
-        files, and its sections here are empty.
-    pool : Executor, optional
-        Processes that read and draw where there are at least `WORTH_HELPERS` records.
-    also : set of Form
-        Further forms that figures are drawn in.
-
-    Raises
-    ------
-    RecordError
-        Records cannot be read, or the baseline is in none of them.
-    """
+    options = [repr(baseline), repr(title), repr(paper), *sorted(also), str(every)]
+    whole = _digest([_code(), *options, *map(str, folders), *_digests(folders).values(), digest_of_transfers(folders)])
+    before = _read_made(out)
+    if before and before["whole"] == whole and all((out / name).is_file() for name in before["files"]):
+        return Written(out / INDEX, before["notices"])
     _log.info("reading records")
-    much = sum(file.stat().st_size for file in record_files(folders)) >= _WORTH_READING
-    studies = Studies(folders, paper, also, pool if much else None)
-    records = begin_records(folders, pool if much else None, by_sweep=True)()
-    if len(records) < WORTH_HELPERS:
-        pool = None
-    devices = list(map(str, records["device"].unique()))
-    folder = ReportFolder(out, read_made(out), candidate_digests(folders, devices)) if out else None
-    begin = partial(begin_candidates, folders, records[list(OF_CASE)], pool)
-    unseen = _unseen(folders, devices)
-    moved = partial(studies.begin, pool if all_anew(folder) else None)
-    report = compose(
-        records, baseline, title, paper, begin, moved=moved, listed=listed, unseen=unseen, folder=folder, pool=pool,
-        also=also,
-    )  # fmt: skip
-    return studies.beside(report, folder)
+    frame = load_records(folders, by_sweep=True)
+    notices: list[str] = []
+    if paper is not None:
+        title = title or f"spmark: {paper.name}"
+        frame, notices = _of_paper(frame, paper)
+    facts = load_transfers(folders)
+    moved = moved_of(facts, paper)
+    names = sorted(map(str, frame["sweep"].unique()))
+    title = title or _heading(names, list(map(str, frame["device"].unique())))
+    try:
+        if frame.empty:
+            if not moved:
+                raise RecordError(
+                    f"{', '.join(map(str, folders))}: expected records, found none; run a sweep first (spmark run "
+                    "quickstart) and name the folder that it says"
+                )
+            report = studies_alone(facts, moved, title, notices, also)
+            write_pages(report, None, chapters_of(report.sections), out)
+            return Written(out / INDEX, report.notices)
+        if baseline and all(
+            choose_baseline(part, baseline) != baseline for _, part in current(frame).groupby("device")
+        ):
+            known = ", ".join(baseline_names(current(frame)))
+            raise RecordError(f"expected a baseline out of {known}, found {baseline!r} in none of the records")
+        with _pool(len(frame)) as side_by_side:
+            site = _Site(folders, frame, baseline, title, paper, listed, out, also, every, moved)
+            cards = site.cards(side_by_side)
+            lacking, tasks = site.tasks([Chapter.SUMMARY, *[Chapter.SCORECARD] * any(cards.values())], options, before)
+            done = list(side_by_side(render_sweep, tasks))
+        notices += [f"{UNSEEN} This is so of {', '.join(lacking)}."] if lacking else []
+        pages = [task.page for task in tasks]
+        wrote = {of.name: of.files for of in done}
+        if moved:
+            pages.append(SweepPage(STUDIES, STUDIES.capitalize()))
+            section = replace(moved_section(facts, moved, also), sweep=STUDIES)
+            section = replace(section, notices=[*standing(moved), *section.notices])
+            wrote[STUDIES] = write_pages(Report(title, [], [section], (pages[-1],)), pages[-1], tasks[0].landing, out)
+        sections = [site.overview(device, done, cards[device]) for device in cards]
+        landing = Report(title, notices, sections, tuple(pages))
+        told = write_pages(landing, None, tasks[0].landing, out)
+        _remove_others(out, pages)
+        stays = {name: of["files"] for name, of in before["sweeps"].items()} if before else {}
+        kept = {task.page.name: wrote[task.page.name] or stays[task.page.name] for task in tasks}
+        made = {
+            "whole": whole,
+            "notices": notices,
+            "files": [*told, *(name for of in kept.values() for name in of), *wrote.get(STUDIES, [])],
+            "sweeps": {name: {"key": site.keys[name], "files": of} for name, of in kept.items()},
+        }
+        (out / MADE).write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise unwritable(out, error) from error
+    return Written(out / INDEX, notices)
 
 
-def _unseen(folders: Sequence[Path], devices: Iterable[str]) -> frozenset[tuple[str, str]]:
-    """Give device and sweep of the records whose candidates are published, but are not there."""
-    absent = absent_candidates(folders)
-    if not absent:
-        return frozenset()
-    _log.warning("%s", absence(absent))
-    files = [file for file in record_files(folders) if file.parent in absent]
-    return frozenset((device, sweep_name(file, device)) for device in devices for file in files)
+@dataclass
+class _Site:
+    """The records of a report, and what all of its pages share."""
+
+    folders: Sequence[Path]
+    frame: pd.DataFrame
+    baseline: str | None
+    title: str
+    paper: PaperPage | None
+    listed: Mapping[str, ListedSweep]
+    out: Path
+    also: AbstractSet[Form]
+    every: bool
+    moved: Moved | None
+
+    def __post_init__(self) -> None:
+        names = sorted(map(str, self.frame["sweep"].unique()))
+        self.packaged = {name: self.listed.get(name) for name in names}
+        self.cases = cases_of(self.frame, self.baseline, self.packaged, alone=len(names) == 1)
+        self.keys: dict[str, str] = {}
+
+    def cards(self, side_by_side: Callable[..., Iterable[Any]]) -> dict[str, list[Table]]:
+        """Give the scorecard's tables of each device; none where records answer no claim."""
+        papers = (self.paper.name,) if self.paper and self.paper.name in PAPERS else ()
+        of_devices = {str(device): rows for device, rows in self.frame.groupby("device", sort=False)}
+        _log.info("answering the papers' claims")
+        answered = side_by_side(_cards, [(rows, papers, self.moved) for rows in of_devices.values()])
+        return dict(zip(of_devices, answered, strict=True))
+
+    def tasks(
+        self, landing: list[Chapter], options: Sequence[str], before: dict[str, Any] | None
+    ) -> tuple[list[str], list[SweepTask]]:
+        """Give the sweeps whose candidates are not here, and the pages to make in the order of a reader."""
+        absent = absent_candidates(self.folders)
+        if absent:
+            _log.warning("%s", absence(absent))
+        digests = _digests(self.folders)
+        of_files: dict[tuple[str, str], list[Path]] = {}
+        for file in record_files(self.folders):
+            for device in map(str, self.frame["device"].unique()):
+                of_files.setdefault((device, sweep_name(file, device)), []).append(file)
+        unseen = {key for key, found in of_files.items() if any(file.parent in absent for file in found)}
+        elsewhere = {case for of in self.cases if (of.device, of.sweep) in unseen for case in of.searched}
+        cases = {
+            (str(device), str(sweep)): frozenset(ids)
+            for (device, sweep), ids in self.frame.groupby(["device", "sweep"])["case_id"]
+        }
+        of_device = {str(device): frozenset(rows["case_id"]) for device, rows in self.frame.groupby("device")}
+        tasks = []
+        # What is not packaged, such as a measurement of the same code twice, stands behind what a reader looks for.
+        for name in sorted(self.packaged, key=lambda name: (self.packaged[name] is None, name)):
+            own = [replace(of, unseen=_of_unseen(of, unseen, elsewhere)) for of in self.cases if of.sweep == name]
+            # Searches of the same cases also count where another sweep has them.
+            near = {
+                file
+                for of in own
+                for key, ids in cases.items()
+                if key[0] == of.device and (ids & set(of.cases["case_id"]) or key[1] == name)
+                for file in of_files.get(key, ())
+            }
+            listed = self.packaged[name]
+            about, sweep_title = (listed.about, listed.title) if listed else ("", "")
+            coverage = tuple(coverage_of(of, listed, of_device[of.device]) for of in own)
+            page = SweepPage(name, sweep_title or name, about, coverage)
+            shown = [repr((of.baseline, of.prefix, of.older, of.unseen)) for of in own]
+            parts = [*options, self.title, *landing, repr(page), *shown, *sorted(digests[file] for file in near)]
+            self.keys[name] = _digest([_code(), *parts])
+            known = (before["sweeps"] if before else {}).get(name, {"key": "", "files": []})
+            same = known["key"] == self.keys[name] and all((self.out / file).is_file() for file in known["files"])
+            tasks.append(
+                SweepTask(
+                    page, own, sorted({file.parent for file in near}), self.baseline, self.every, self.also, self.title,
+                    landing, self.out, same,
+                )
+            )  # fmt: skip
+        return sorted({sweep for _, sweep in unseen} & self.packaged.keys()), tasks
+
+    def overview(self, device: str, done: Sequence[SweepDone], cards: Sequence[Table]) -> Section:
+        """Give the landing page's section of a device, of its newest records of all sweeps: a figure comes first."""
+        kept = current(self.frame[self.frame["device"] == device])
+        kind, baseline = DeviceKind(kept["device_kind"].iloc[0]), choose_baseline(kept, self.baseline)
+        of_sweeps = [of for one in done for of in one.of_devices if not of.cases.empty]
+        pooled = [of.cases for of in of_sweeps if of.device == device and of.baseline == baseline]
+        # No sweep need have the baseline that most rows of all sweeps name.
+        pooled = pooled or [derive(kept.reset_index(drop=True), baseline)]
+        every = current(pd.concat(pooled, ignore_index=True))
+        once = each_problem_once(every)
+        claimed = sorted(map(load_published, PAPERS), key=lambda published: published.place)
+        systems = {of.paper: of.title.partition(":")[0] for of in claimed}
+        blocks: list[Drawing | Table] = []
+        if baseline:
+            if once.loc[~once["is_baseline"], "speedup"].notna().any():
+                drawing = render(partial(speedup_per_matrix, with_results(once), baseline), self.also)
+                blocks.append(replace(drawing, name=f"overview-{drawing.name}"))
+            blocks.append(systems_table(once, baseline, systems))
+            blocks.append(winner_map(once, baseline, systems))
+        notices = [*without_result(once), *doubtful(once)]
+        if again := len(every) - len(once):
+            told = "a problem counts once for each label, and equal patterns are one problem."
+            notices.append(f"{again:,} cases are left out: {told}")
+        facts = facts_of(once, kind, baseline)
+        return Section(device, MEASURED[kind], facts, notices, named([*blocks, *cards], path_component(device)))
+
+
+@contextmanager
+def _pool(records: int) -> Iterator[Callable[..., Iterable[Any]]]:
+    """Give `map` over the processes of a pool where that is worth it.
+
+    Raises
+    ------
+    SpmarkError
+        A process was killed.
+    """
+    cores = len(allowed_cores())
+    if cores == 1 or records < WORTH_HELPERS:
+        yield map
+        return
+    level = logging.getLogger().level
+    with ProcessPoolExecutor(cores, get_context("forkserver"), logging.basicConfig, ()) as pool:
+        pool.submit(logging.getLogger().setLevel, level)
+        try:
+            yield pool.map
+        except BrokenProcessPool as error:
+            raise SpmarkError(
+                "a helper process was ended from outside, for want of memory perhaps: free some memory, or allow one "
+                "core (taskset -c 0), which needs no helpers"
+            ) from error
 
 
 @python_texts()
-def write_site(report: Report, out: Path, pool: Executor | None = None) -> Path:
-    """Write a report to a folder.
-
-    Parameters
-    ----------
-    report : Report
-        What to say.
-    pool : Executor, optional
-        Processes that make pages and tables where sweeps' tables have at least `WORTH_HELPERS` rows.
-    out : Path
-        Folder that gets the pages (``sweeps/`` has a folder of them for each sweep), ``report.md``, ``figures/`` (SVG,
-        the data as CSV, and the further forms that were drawn), ``tables/`` (CSV, and LaTeX of what stands on a
-        summary), for interactive charts ``vendor/``, and ``made.json`` (`spmark.report.site.made`); made where it is
-        missing. Pages that this
-        report does not have are removed, and so are further forms of figures that this report draws anew without them.
-
-    Returns
-    -------
-    Path
-        Of ``index.html``.
-
-    Raises
-    ------
-    RecordError
-        ``out`` cannot be written.
-    """
-    _log.info("writing pages, figures and tables")
-    places, texts = places_of(report), dict.fromkeys(map(id, report.sections), "")
-    asked = [sweep for sweep in _pages(report) if not (sweep and sweep.made)]
-    of_asked = [replace(report, sections=list(map(_lean, _of(report, sweep)))) for sweep in asked]
-    tasks = [partial(_texts, of, sweep, places) for of, sweep in zip(of_asked, asked, strict=True)]
-    sizes = list(map(_rows, of_asked))
-    # The landing page's claims are many whatever the records are.
-    of_sweeps = sum(size for sweep, size in zip(asked, sizes, strict=True) if sweep)
-    texts_of = each(tasks, sizes, pool if of_sweeps >= WORTH_HELPERS else None)
-    made: dict[str, str] = {}
-    sweeps = {page.name: page.made for page in report.sweeps if page.made}
-    for page in (page for page in report.sweeps if page.made):
-        texts |= zip(map(id, _of(report, page)), sweeps[page.name].sections, strict=True)
-    try:
-        for folder in (FIGURES, TABLES):
-            (out / folder).mkdir(parents=True, exist_ok=True)
-        for block in (block for section in report.sections for block in section.blocks):
-            if isinstance(block, Drawing):
-                _write_figure(block, out / FIGURES)
-        if any(section.points for section in report.sections) or any(of.charts for of in sweeps.values()):
-            _copy_library(out / VENDOR)
-        for sweep, written in zip(asked, texts_of, strict=True):
-            of_sweep, tables, told = written
-            made |= of_sweep
-            texts |= zip(map(id, _of(report, sweep)), told, strict=True)
-            for name, data in tables.items():
-                (out / TABLES / name).write_bytes(data)
-            if sweep and sweep.key:
-                sweeps[sweep.name] = _made(report, sweep, places, written)
-        (out / "report.md").write_text(markdown(report, [*texts.values()]), encoding="utf-8")
-        stays = made.keys() | {name for of in sweeps.values() for name in of.files}
-        for path in (*out.glob("*.html"), *(out / SWEEPS).glob("*/*.html")):
-            if _OURS.fullmatch(path.name) and path.relative_to(out).as_posix() not in stays:
-                path.unlink()
-        for name, text in made.items():
-            (out / name).parent.mkdir(parents=True, exist_ok=True)
-            (out / name).write_text(text, encoding="utf-8")
-        write_made(out, {page.name: sweeps[page.name] for page in report.sweeps if page.name in sweeps})
-    except OSError as error:
-        raise RecordError(f"{out}: the report cannot be written: {error.strerror}; name another folder") from error
-    return out / _INDEX
+def _cards(asked: tuple[pd.DataFrame, Sequence[str], Moved | None]) -> list[Table]:
+    """Give the tables of one device's scorecard; none where its records answer no claim."""
+    made = scorecard_tables(*asked)
+    if not made or (made[-1].frame["verdict"] == Verdict.NOT_RUN.value).all():
+        return []
+    verdicts, claims = (replace(table, chapter=Chapter.SCORECARD) for table in made)
+    return [replace(verdicts, headline=True), claims]
 
 
-def write_page(report: Report, path: Path) -> Path:
-    """Write a report whose blocks all stand on the summary as one file, with the data of figures and tables inside.
-
-    Raises
-    ------
-    RecordError
-        ``path`` cannot be written.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(pages(report, alone=True)[_INDEX], encoding="utf-8")
-    except OSError as error:
-        raise RecordError(f"{path}: the page cannot be written: {error.strerror}; name another file") from error
-    return path
+def _heading(sweeps: Sequence[str], devices: Sequence[str]) -> str:
+    """Say what a report is of."""
+    if len(sweeps) > 1:
+        return f"Sparse kernels on {' and '.join(devices)}: {len(sweeps)} sweeps"
+    return f"spmark: {sweeps[0]}" if sweeps else "spmark"
 
 
-def _pages(report: Report) -> Sequence[SweepPage | None]:
-    """Give what pages are of: the landing page, which is of no sweep, and each sweep."""
-    return [None, *report.sweeps]
-
-
-def _of(report: Report, sweep: SweepPage | None) -> list[Section]:
-    return [section for section in report.sections if section.sweep == (sweep.name if sweep else "")]
-
-
-def _rows(report: Report) -> int:
-    """Give the rows of a report's tables."""
-    blocks = (block for section in report.sections for block in section.blocks)
-    return sum(len(block.frame) for block in blocks if isinstance(block, Table))
-
-
-def _lean(section: Section) -> Section:
-    """Leave the pictures out, which pages only link: they would be most of what another process is sent."""
-    blocks = [
-        replace(block, svg=b"", csv="", narrow_svg=block.narrow_svg[:1], png=block.png[:1])
-        if isinstance(block, Drawing)
-        else block
-        for block in section.blocks
-    ]
-    return replace(section, blocks=blocks)
-
-
-def _texts(report: Report, sweep: SweepPage | None, places: Sequence[PagePlace]) -> _Texts:
-    """Give a sweep's pages, the files of its tables, and each of its sections as Markdown."""
-    with remembering():
-        made = pages_of(report, sweep, places)
-        tables: dict[str, bytes] = {}
-        for block in (block for section in report.sections for block in section.blocks):
-            if isinstance(block, Table):
-                tables[f"{block.name}.csv"] = csv_of(block.frame).encode()
-                if block.chapter is Chapter.SUMMARY:
-                    tables[f"{block.name}.tex"] = block.latex().encode()
-        where = PurePosixPath(FIGURES), PurePosixPath(TABLES)
-        told = [section_markdown(section, report.sweeps, *where) for section in report.sections]
-    return made, tables, told
-
-
-def _made(report: Report, sweep: SweepPage, places: Sequence[PagePlace], written: _Texts) -> MadeSweep:
-    """Say what is written for a sweep."""
-    pages, tables, told = written
-    sections = _of(report, sweep)
-    drawings = [block for section in sections for block in section.blocks if isinstance(block, Drawing)]
-    contents = {f"{FIGURES}/{name}": data for drawing in drawings for name, data in _files(drawing)}
-    contents |= {f"{TABLES}/{name}": data for name, data in tables.items()}
-    contents |= {name: page.encode() for name, page in pages.items()}
-    return MadeSweep(
-        key=sweep.key,
-        chapters=tuple(place.chapter for place in places if place.sweep == sweep),
-        sections=tuple(told),
-        charts=any(section.points is not None for section in sections),
-        files={name: digest_of_bytes(data) for name, data in contents.items()},
+def _of_unseen(of: SweepCases, unseen: AbstractSet[tuple[str, str]], elsewhere: AbstractSet[tuple[str, ...]]) -> str:
+    """Say which candidates a section lacks, its own or those of sweeps with the same cases; empty where none lack."""
+    if (of.device, of.sweep) in unseen:
+        return UNSEEN
+    shared = len(of.searched & elsewhere)
+    if not shared:
+        return ""
+    return (
+        f"Searches of {shared:,} of these cases also ran in sweeps whose candidates are published apart and are not "
+        "here: tables and figures of choices and of predicted times show this sweep's own. `spmark fetch candidates` "
+        "brings the others."
     )
 
 
-def _files(drawing: Drawing) -> Iterator[tuple[str, bytes]]:
-    """Give the files of a figure by their names."""
-    yield f"{drawing.name}.svg", drawing.svg
-    yield f"{drawing.name}.csv", drawing.csv.encode()
-    for ending, data in _further(drawing).items():
-        if data:
-            yield f"{drawing.name}{ending}", data
+def _of_paper(frame: pd.DataFrame, paper: PaperPage) -> tuple[pd.DataFrame, list[str]]:
+    of_paper = frame[frame["sweep"].isin(paper.sweeps)]
+    if len(of_paper):
+        left_out = sorted(set(frame["sweep"]) - paper.sweeps)
+        return of_paper, [f"Left out, not being sweeps of {paper.name}: {', '.join(left_out)}."] if left_out else []
+    known = ", ".join(sorted(paper.sweeps)) or "none is packaged"
+    return frame, [f"No record here is of a sweep of {paper.name} ({known}): all records are shown."]
 
 
-def _further(drawing: Drawing) -> dict[str, bytes]:
-    """Give the forms that a figure need not have, by the ends of their files' names."""
-    return {"-narrow.svg": drawing.narrow_svg, ".png": drawing.png}
+def _remove_others(out: Path, pages: Sequence[SweepPage]) -> None:
+    """Remove the pages of sweeps that an earlier report of the folder had."""
+    ours = {path_component(page.name) for page in pages}
+    for folder in (out / SWEEPS).glob("*/"):
+        for path in pages_in(folder) if folder.name not in ours else ():
+            path.unlink()
 
 
-def _write_figure(drawing: Drawing, folder: Path) -> None:
-    for ending, data in _further(drawing).items():
-        if not data:  # that of an earlier report would show other numbers
-            (folder / f"{drawing.name}{ending}").unlink(missing_ok=True)
-    for name, data in _files(drawing):
-        (folder / name).write_bytes(data)
+def _digests(folders: Sequence[Path]) -> dict[Path, str]:
+    """Give a digest of each record file with its side files."""
+    found = {}
+    for file in record_files(folders):
+        beside = [side for name in (CANDIDATES, "environments", "runs") for side in row_files(file.parent, name)]
+        with reading(file, "records and their side files", RecordError):
+            found[file] = _digest([str(file), *(hashlib.sha256(p.read_bytes()).hexdigest() for p in (file, *beside))])
+    return found
 
 
-def _copy_library(folder: Path) -> None:
-    """Copy the library of interactive charts with its licence."""
-    folder.mkdir(exist_ok=True)
-    for name in (LIBRARY, "LICENSE.md"):
-        (folder / name).write_bytes(files("spmark.report.site").joinpath(VENDOR, name).read_bytes())
+def _digest(texts: Iterable[str]) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()
+
+
+@cache
+def _code() -> str:
+    """Give the digest of the code and data that pages are made of, and of the packages that they are made with."""
+    parts = [f"{name} {version(name)}" for name in _PACKAGES]
+    for root in (Path(str(files(name))) for name in ("spmark.report", "spmark.impls.core")):
+        for path in sorted(root.rglob("*")):
+            inside = path.relative_to(root).parts
+            shipped = inside[0] != "reference" or inside[1:2] == ("tiles",)
+            if path.is_file() and shipped and "__pycache__" not in inside:
+                parts += [*inside, hashlib.sha256(path.read_bytes()).hexdigest()]
+    return _digest(parts)
+
+
+def _read_made(out: Path) -> dict[str, Any] | None:
+    """Read what an earlier report wrote into ``out``; None where nothing is known of it."""
+    try:
+        made = json.loads((out / MADE).read_bytes())
+        files, sweeps = made["files"], made["sweeps"]
+        known = [made["whole"], *files, *made["notices"], *sweeps, *(of["key"] for of in sweeps.values())]
+        known += [file for of in sweeps.values() for file in of["files"]]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    return made if all(isinstance(text, str) for text in known) else None

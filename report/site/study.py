@@ -21,8 +21,8 @@ from spmark.report.claims.study import RatioRow, Study
 from spmark.report.figures.panels import grid, log_ticks
 from spmark.report.figures.plot import Form, Plot, render
 from spmark.report.figures.style import WIDTH_IN, Look, in_style
+from spmark.report.site.files import write_site
 from spmark.report.site.model import Report, Section
-from spmark.report.site.site import write_site
 from spmark.report.tables.table import Table
 
 _TABLES = {"selection": "table5", "partitions": "table6"}

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from concurrent.futures import Executor
 from dataclasses import replace
-from functools import partial
 from math import isnan
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -18,16 +15,15 @@ from spmark.report.analysis.transfers import AHEAD, BEHIND, MISSING, NOT_CLEARLY
 from spmark.report.claims.scorecard import scorecard_tables
 from spmark.report.figures.plot import Drawing, Form, render
 from spmark.report.figures.transfers import moved_plots, undrawn
-from spmark.report.parallel import each
 from spmark.report.records import load_records
-from spmark.report.site.made import ReportFolder, looked_up
-from spmark.report.site.model import NO_RECORDS, PaperPage, Report, Section, SweepPage
+from spmark.report.site.model import PaperPage, Report, Section
 from spmark.report.site.run_metadata import Facts
 from spmark.report.tables.table import Chapter, Table
 from spmark.report.tables.transfers import compared_table, cost_table, gain_table, size_table
-from spmark.report.transfers import TransferFacts, digest_of_transfers, load_transfers
+from spmark.report.transfers import TransferFacts
 
-_NAME = "moved cost models"
+STUDIES = "moved cost models"
+"""Name of the page of studies."""
 _MEASURED = (
     "A model learns from many samples of the source platform, then from few of the target platform, and is judged on "
     "matrices that it has not seen. All methods order the same configs. What a method chooses, and the optimum, is "
@@ -45,77 +41,15 @@ def moved_of(facts: TransferFacts, paper: PaperPage | None) -> Moved | None:
     return derive_moved(facts.results, facts.curves, methods)
 
 
-class Studies:
-    """Studies of moved models under folders, which are read and drawn beside the records."""
-
-    def __init__(
-        self, folders: Sequence[Path], paper: PaperPage | None, also: AbstractSet[Form], pool: Executor | None
-    ) -> None:
-        """Begin to read, in a process of the pool.
-
-        Parameters
-        ----------
-        folders, paper, also
-            As for `spmark.report.site.site.report_of`.
-        pool : Executor, optional
-            Reads at once; this process reads once it is asked by default.
-        """
-        self._folders, self._also = folders, also
-        self._reading = each([partial(_studied, folders, paper)], [1], pool)
-        self._moved: Moved | None = None
-        self._section: Iterator[Section] = iter(())
-
-    def begin(self, pool: Executor | None) -> Moved | None:
-        """Give the studies, if there are any; a pool then begins to draw their section.
-
-        Raises
-        ------
-        RecordError
-            A file cannot be read, or a complete line is no fact.
-        """
-        for facts, moved in self._reading:
-            self._moved = moved
-            if moved:
-                self._section = each([partial(moved_section, facts, moved, self._also)], [1], pool)
-        return self._moved
-
-    def beside(self, report: Report, folder: ReportFolder | None) -> Report:
-        """Add the section about studies to a report, whose page says first how the subject stands beside its baselines.
-
-        Beside records the section has a page of its own, and the scorecard of a device has the answers of studies.
-        Alone it stands on the landing page and has a scorecard of its own.
-
-        Parameters
-        ----------
-        report : Report
-            Of the records.
-        folder : ReportFolder, optional
-            As for `spmark.report.site.compose.compose`; the section is not drawn where the folder has its page.
-        """
-        moved = self.begin(None)
-        if not moved:
-            return report
-        if report.sections:
-            page = SweepPage(_NAME, _NAME.capitalize())
-            if folder:
-                # The page links the landing page and, where the landing page has one, its scorecard.
-                linked = [block.name for section in report.sections if not section.sweep for block in section.blocks]
-                parts = [report.title, *sorted(self._also), *linked, digest_of_transfers(self._folders)]
-                page = looked_up(page, parts, folder)
-            section = Section(_NAME, "", [], [], []) if page.made else next(self._section)
-            section = replace(section, sweep=page.name, notices=[*standing(moved), *section.notices])
-            return replace(report, sections=[*report.sections, section], sweeps=(*report.sweeps, page))
-        section = next(self._section)
-        notices = [*standing(moved), *(notice for notice in report.notices if notice != NO_RECORDS)]
-        cards = scorecard_tables(load_records([]), [known_methods().subject], moved)
-        section.blocks.extend(replace(card, chapter=Chapter.SCORECARD) for card in cards)
-        title = f"{report.title}: {_NAME}" if report.title == "spmark" else report.title
-        return Report(title, notices, [section])
-
-
-def _studied(folders: Sequence[Path], paper: PaperPage | None) -> tuple[TransferFacts, Moved | None]:
-    facts = load_transfers(folders)
-    return facts, moved_of(facts, paper)
+def studies_alone(
+    facts: TransferFacts, moved: Moved, title: str, notices: Sequence[str], also: AbstractSet[Form]
+) -> Report:
+    """Give the report of studies without any record: they stand on the landing page, with a scorecard of their own."""
+    section = moved_section(facts, moved, also)
+    cards = scorecard_tables(load_records([]), [known_methods().subject], moved)
+    section.blocks.extend(replace(card, chapter=Chapter.SCORECARD) for card in cards)
+    title = f"{title}: {STUDIES}" if title == "spmark" else title
+    return Report(title, [*standing(moved), *notices], [section])
 
 
 def moved_section(facts: TransferFacts, moved: Moved, also: AbstractSet[Form] = frozenset()) -> Section:
@@ -124,7 +58,7 @@ def moved_section(facts: TransferFacts, moved: Moved, also: AbstractSet[Form] = 
     blocks: list[Drawing | Table] = [render(plot, also) for plot in moved_plots(moved)]
     blocks += [compared_table(moved, methods), gain_table(moved, methods), size_table(moved, methods)]
     blocks += [cost_table(facts.costs, methods)] * (not facts.costs.empty)
-    return Section(_NAME, _MEASURED, _facts(facts, moved), list(_notices(moved)), blocks)
+    return Section(STUDIES, _MEASURED, _facts(facts, moved), list(_notices(moved)), blocks)
 
 
 def standing(moved: Moved) -> list[str]:

@@ -9,16 +9,11 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from spmark.impls.core.errors import RecordError
 from spmark.suite.cli.console import answer, console, say
-from spmark.suite.cli.helpers import helpers
 from spmark.suite.cli.progress import Stages
 
 if TYPE_CHECKING:
-    from spmark.report.site.model import PaperPage, Report
-
-_MANY_BYTES = 1 << 20
-"""Size of record files from which helpers read them, as `spmark.report.site.site` has it, which imports for seconds."""
+    from spmark.report.site.model import PaperPage
 
 
 def draw(
@@ -30,6 +25,7 @@ def draw(
     paper: str | None,
     as_json: bool,
     also: Collection[str] = (),
+    every: bool = False,
 ) -> None:
     """Write the site, and say where the site is and what its reader must know first.
 
@@ -42,57 +38,22 @@ def draw(
     SweepError
         There is no such paper.
     """
-    screen = console(as_json)
+    from spmark.report.figures.plot import Form
+    from spmark.report.site.site import write_report
+    from spmark.suite.cli.listed import PackagedSweeps
+
+    screen, chosen = console(as_json), _paper(paper) if paper else None
     with nullcontext() if as_json else Stages(screen, "spmark.report"):
-        report, index = _written(list(results), out, baseline, title, paper, also=also)
-    if as_json:
-        answer({"page": index, "notices": report.notices})
-        return
-    for notice in report.notices:
-        say(screen, escape(notice))
-    say(screen, escape(str(index)))
-
-
-def _written(
-    folders: Sequence[Path],
-    out: Path,
-    baseline: str | None,
-    title: str | None,
-    paper: str | None,
-    *,
-    also: Collection[str],
-) -> tuple[Report, Path]:
-    with helpers("spmark.report.site.site", at_once=_bytes_of(folders) >= _MANY_BYTES) as pool:
-        from spmark.report.figures.plot import Form
-        from spmark.report.site.site import report_of, write_site
-        from spmark.suite.cli.listed import PackagedSweeps
-
-        chosen = _paper(paper) if paper else None
-        report = report_of(
-            folders,
-            baseline,
-            title,
-            chosen,
-            listed=PackagedSweeps(),
-            out=out,
-            pool=pool,
-            also=frozenset(map(Form, also)),
+        forms = frozenset(map(Form, also))
+        done = write_report(
+            list(results), out, baseline, title, chosen, listed=PackagedSweeps(), also=forms, every=every
         )
-        if not report.sections:
-            raise RecordError(
-                f"{', '.join(map(str, folders))}: expected records, found none; run a sweep first (spmark run "
-                "quickstart) and name the folder that it says"
-            )
-        return report, write_site(report, out, pool)
-
-
-def _bytes_of(folders: Sequence[Path]) -> int:
-    """Give the size of record files, without the imports that reading them takes."""
-    files = (file for folder in folders for file in folder.rglob("records.jsonl*"))
-    try:
-        return sum(file.stat().st_size for file in files if file.is_file())
-    except OSError:  # reading tells what cannot be read
-        return 0
+    if as_json:
+        answer({"page": done.index, "notices": done.notices})
+        return
+    for notice in done.notices:
+        say(screen, escape(notice))
+    say(screen, escape(str(done.index)))
 
 
 def _paper(name: str) -> PaperPage:

@@ -165,5 +165,6 @@ def _pages(
         if folders:
             narrowed = PaperPage(paper.name, frozenset(step.chosen.sweep.name for step in own))
             page = out / "reproduce" / paper.name
-            pages[paper.name] = write_report(folders, page, title=paper.title, paper=narrowed, listed=PackagedSweeps())
+            done = write_report(folders, page, title=paper.title, paper=narrowed, listed=PackagedSweeps())
+            pages[paper.name] = done.index
     return pages

@@ -34,8 +34,8 @@ def show_matrix(matrix: str, arguments: Sequence[str], out: Path, as_json: bool)
     from spmark.datasets.statistics import statistics
     from spmark.impls.core.names import path_component
     from spmark.report.figures.composition import spy_counts
+    from spmark.report.site.files import write_site
     from spmark.report.site.matrix import matrix_report
-    from spmark.report.site.site import write_site
 
     screen = console(as_json)
     spec = matrix_spec(matrix, arguments)

@@ -269,8 +269,8 @@ def write_composition_page(
     import pandas as pd
 
     from spmark.report.site.composition import DrawnMatrix, Picture, composition_report
+    from spmark.report.site.files import write_page
     from spmark.report.site.model import Section
-    from spmark.report.site.site import write_page
 
     matrix = problem.matrix
     facts = [

@@ -318,7 +318,7 @@ def test_a_report_takes_kinds_and_operators_that_no_sweep_gives(tmp_path):
         beside = {} if name == "cusparse" else {"baseline": base}
         times = {"samples_us": [10.0, 11.0, 12.0], "matrix_kind": "pattern", "implementation": name} | beside | change
         rows += [record(of, width=width, case_id=f"{name} {width}", **times) for width in (32, 128)]
-    index = write_report([write(tmp_path / "in", of, rows)], tmp_path / "site")
+    index = write_report([write(tmp_path / "in", of, rows)], tmp_path / "site").index
     assert any("spmm-scaled" in page.read_text() for page in index.parent.rglob("*.html"))
 
 

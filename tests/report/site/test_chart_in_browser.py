@@ -11,8 +11,9 @@ from browser import Page, browser, needs_chromium
 
 from spmark.report.figures.style import looks
 from spmark.report.site.chart_data import Points
+from spmark.report.site.files import write_pages
 from spmark.report.site.model import Report, Section, SweepPage
-from spmark.report.site.site import write_site
+from spmark.report.tables.table import Chapter
 
 pytestmark = [pytest.mark.full, needs_chromium]
 CHART = "Chart.getChart(document.querySelector('.canvas canvas'))"
@@ -47,7 +48,8 @@ def open_chart(
     ]
     panel = {"name": "spmm float32", "cases": [list(case) for case in cases], "points": points}
     section = Section("gpu", "", [], [], [], "some", Points(series, [panel], 0))
-    write_site(Report("charts", [], [section], (SweepPage("some", "some"),)), folder)
+    sweep = SweepPage("some", "some")
+    write_pages(Report("charts", [], [section], (sweep,)), sweep, [Chapter.SUMMARY], folder)
     page.open(folder / "sweeps" / "some" / "index.html")
     assert page.errors() == []
 

@@ -15,8 +15,8 @@ from problems import random_csr
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.stores import Held, StoreKind, Stores
 from spmark.report.site.composition import MOST_PICTURES, DrawnMatrix, Picture, chosen_pictures, composition_report
+from spmark.report.site.files import write_page
 from spmark.report.site.model import Section
-from spmark.report.site.site import write_page
 
 MATRIX = random_csr(600, 600, [60] * 600)
 RANKING = pd.DataFrame({"implementation": ["<a>", "b"], "time_us": [1.5, np.nan], "how": ["not measured", "rule"]})
@@ -78,7 +78,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     drawn = DrawnMatrix(MATRIX.shape, MATRIX.indptr, MATRIX.indices)
     report = composition_report("t", Section("d", "", [], [], []), RANKING.iloc[:0], [], drawn)
-    with pytest.raises(RecordError, match=r"the page cannot be written: .*; name another file"):
+    with pytest.raises(RecordError, match=r"the report cannot be written: .*; name another place"):
         write_page(report, tmp_path / "file" / "page.html")
 
 

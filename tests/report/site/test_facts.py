@@ -50,7 +50,7 @@ def test_cases_of_another_device_are_one_folded_line_on_the_first_page(records, 
         for width in (32, 64)
     ]
     rows.append(records.measurement(implementation="scipy_cpu", device_kind=kind, samples_us=[1.0] * 8))
-    index = write_report([write(rows, spec)], tmp_path / "out")
+    index = write_report([write(rows, spec)], tmp_path / "out").index
     for page in (index.read_text(), index.parent.joinpath(SWEEP).read_text()):
         assert f"<summary>4 cases of 2 implementations need {device} and did not run.</summary>gespmm: runs on" in page
         assert "2 of 7 cases have no result (2 unsupported)" in page
@@ -65,7 +65,7 @@ def test_variants_that_a_baseline_lacked_are_named(records, write, tmp_path):
         )
         for name, refused in (("a", [lacks]), ("b", []), ("c", [lacks]))
     ]  # fmt: skip
-    text = write_report([write(rows)], tmp_path / "out").parent.joinpath(SWEEP).read_text()
+    text = write_report([write(rows)], tmp_path / "out").index.parent.joinpath(SWEEP).read_text()
     assert "In 2 of 3 cases the baseline&#39;s search could not use all of its variants" in text
     assert "cusparse_best, algorithm=alg2: expected a descriptor, found NOT_SUPPORTED (2)." in text
 
@@ -79,7 +79,7 @@ def test_matrices_of_one_pattern_are_named_keep_their_rows_and_count_once(record
         )
         for name, pattern in names.items()
     ]  # fmt: skip
-    index = write_report([write(rows)], tmp_path / "out")
+    index = write_report([write(rows)], tmp_path / "out").index
     told = "Matrices have the same pattern, and count once in figures and means: ogb/G22 and ogb/G27."
     assert told in index.parent.joinpath(SWEEP).read_text()
     assert pd.read_csv(index.parent / "tables" / "test-gpu-overall.csv")["own_cases"].tolist() == [2]
@@ -91,6 +91,6 @@ def test_matrices_of_one_pattern_are_named_keep_their_rows_and_count_once(record
 
 def test_a_matrix_of_two_sizes_of_j_is_no_second_matrix(records, write, tmp_path):
     rows = [records.measurement(width=width, samples_us=[9.0] * 8) for width in (32, 64)]
-    index = write_report([write(rows)], tmp_path / "out")
+    index = write_report([write(rows)], tmp_path / "out").index
     assert "have the same pattern" not in index.parent.joinpath(SWEEP).read_text()
     assert "cases are left out" not in index.read_text()

@@ -7,9 +7,8 @@ from itertools import islice
 
 import pytest
 
-from spmark.report.site import sections
-from spmark.report.site.made import MADE, read_made
-from spmark.report.site.site import write_report
+from spmark.report.site import site, sweep_page
+from spmark.report.site.site import MADE, write_report
 
 
 def bytes_of(index):
@@ -21,21 +20,22 @@ def bytes_of(index):
 @pytest.fixture(autouse=True)
 def one_figure(monkeypatch):
     """Draw the first figure of each sweep alone, which takes a tenth of the time."""
-    draw = sections.draw_all
-    monkeypatch.setattr(sections, "draw_all", lambda *of, **how: islice(draw(*of, **how), 1))
+    draw = sweep_page.draw_all
+    monkeypatch.setattr(sweep_page, "draw_all", lambda *of, **how: islice(draw(*of, **how), 1))
 
 
 @pytest.fixture
 def drawn(monkeypatch):
-    """Give the list of sweeps whose figures were drawn since the list was cleared."""
+    """Give the list of sweeps whose pages were made since the list was cleared."""
     names = []
-    draw = sections._drawn
+    render = site.render_sweep
 
-    def counted(of, *others):
-        names.append(of.sweep)
-        return draw(of, *others)
+    def counted(task):
+        done = render(task)
+        names.extend([done.name] if done.files else [])
+        return done
 
-    monkeypatch.setattr(sections, "_drawn", counted)
+    monkeypatch.setattr(site, "render_sweep", counted)
     return names
 
 
@@ -48,12 +48,12 @@ def two(records, tmp_path):
 
 
 def test_nothing_is_drawn_twice(two, tmp_path, drawn):
-    before = bytes_of(write_report([two], tmp_path / "out"))
+    before = bytes_of(write_report([two], tmp_path / "out").index)
     assert len(drawn) == len(set(drawn)) == 2
     drawn.clear()
-    assert bytes_of(write_report([two], tmp_path / "out")) == before
+    assert bytes_of(write_report([two], tmp_path / "out").index) == before
     assert not drawn
-    assert bytes_of(write_report([two], tmp_path / "new")) == before
+    assert bytes_of(write_report([two], tmp_path / "new").index) == before
     assert len(drawn) == 2
 
 
@@ -65,28 +65,25 @@ def test_a_sweep_with_another_record_is_drawn_anew(two, tmp_path, drawn):
     row["samples_us"] = [2 * us for us in row["samples_us"]]
     changed.write_text(changed.read_text().replace(line, json.dumps(row)))
     drawn.clear()
-    now = bytes_of(write_report([two], tmp_path / "out"))
+    now = bytes_of(write_report([two], tmp_path / "out").index)
     assert len(drawn) == 1
-    assert now == bytes_of(write_report([two], tmp_path / "new"))
+    assert now == bytes_of(write_report([two], tmp_path / "new").index)
 
 
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("sweep", ["first", "second"])
-@pytest.mark.parametrize("spoil", ["other text", None])
-def test_a_file_that_is_not_as_it_was_written_is_written_anew(two, tmp_path, drawn, spoil, sweep):
-    index = write_report([two], tmp_path / "out")
-    before = bytes_of(index)
-    picture = next((tmp_path / "out/figures").glob(f"*-{sweep}-*.svg"))
-    picture.unlink() if spoil is None else picture.write_text(spoil)
+def test_a_file_that_is_gone_is_written_anew(two, tmp_path, drawn, sweep):
+    before = bytes_of(write_report([two], tmp_path / "out").index)
+    next((tmp_path / "out/figures").glob(f"*-{sweep}-*.svg")).unlink()
     drawn.clear()
-    assert bytes_of(write_report([two], tmp_path / "out")) == before
+    assert bytes_of(write_report([two], tmp_path / "out").index) == before
     assert len(drawn) == 1
 
 
 def test_other_code_draws_all_anew(two, tmp_path, drawn, monkeypatch):
     write_report([two], tmp_path / "out")
     drawn.clear()
-    monkeypatch.setattr("spmark.report.site.made.code", lambda: "other")
+    monkeypatch.setattr(site, "_code", lambda: "other")
     write_report([two], tmp_path / "out")
     assert len(drawn) == 2
 
@@ -94,19 +91,18 @@ def test_other_code_draws_all_anew(two, tmp_path, drawn, monkeypatch):
 def test_a_sweep_that_is_left_out_has_no_page(two, tmp_path):
     write_report([two], tmp_path / "out")
     first = next(path.parent for path in two.rglob("records.jsonl"))
-    index = write_report([first], tmp_path / "out")
+    index = write_report([first], tmp_path / "out").index
     assert len(list(index.parent.glob("sweeps/*/index.html"))) == 1
-    assert len(read_made(tmp_path / "out")) == 1
+    assert len(json.loads((tmp_path / "out" / MADE).read_text())["sweeps"]) == 1
 
 
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize(
-    "text", ["no JSON", "{}", '{"schema_version": 2, "sweeps": {}}', '{"sweeps": {"a": {"key": "x"}}}']
+    "text", ["no JSON", "{}", "[]", '{"whole": 1, "notices": [], "files": [], "sweeps": {}}', '{"sweeps": {"a": 3}}']
 )
-def test_a_damaged_list_of_what_was_made_draws_all_anew(two, tmp_path, drawn, caplog, text):
-    before = bytes_of(write_report([two], tmp_path / "out"))
+def test_a_damaged_list_of_what_was_made_draws_all_anew(two, tmp_path, drawn, text):
+    before = bytes_of(write_report([two], tmp_path / "out").index)
     (tmp_path / "out" / MADE).write_text(text)
     drawn.clear()
-    assert bytes_of(write_report([two], tmp_path / "out")) == before
+    assert bytes_of(write_report([two], tmp_path / "out").index) == before
     assert len(drawn) == 2
-    assert "all pages are made anew" in caplog.text

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
 import re
-from concurrent.futures import Executor, Future
 from html import unescape
 from html.parser import HTMLParser
 
@@ -19,7 +17,7 @@ from spmark.report.figures.plot import Form
 from spmark.report.records import load_records
 from spmark.report.site import site
 from spmark.report.site.model import ListedSweep, PaperPage
-from spmark.report.site.site import report_of, write_report, write_site
+from spmark.report.site.site import write_report
 from spmark.report.tables.summary import short_table
 
 SWEEP = "sweeps/graphs_spmm"
@@ -64,7 +62,7 @@ def report(records, tmp_path_factory):
     ]
     rows.append(records.measurement(status=Status.IMPLAUSIBLE, reason="too fast", samples_us=[1.0], **hostile))
     folder = records.write_records(root, rows)
-    return folder, rows, write_report([folder], root / "out")
+    return folder, rows, write_report([folder], root / "out").index
 
 
 def whole(index):
@@ -129,7 +127,7 @@ def test_every_failure_stands_with_its_reason_escaped(report):
     table = pd.read_csv(index.parent / "tables" / "test-gpu-failures.csv", keep_default_na=False)
     assert sorted(table["case_id"]) == sorted(row.case_id for row in failed)
     assert sorted(table["reason"]) == sorted(row.reason for row in failed)
-    html, markdown = (index.parent / SWEEP / "failures.html").read_text(), (index.parent / "report.md").read_text()
+    html, markdown = ((index.parent / SWEEP / name).read_text() for name in ("failures.html", "report.md"))
     assert html.count("<script>") == 1
     assert "<script>" not in markdown
     text = unescape(re.sub(r"<[^>]+>", "", html))
@@ -154,7 +152,7 @@ def test_markdown_tables_keep_their_columns(report):
 @pytest.mark.full
 def test_two_runs_give_the_same_bytes(report, tmp_path):
     folder, _, index = report
-    again = write_report([folder], tmp_path / "again").parent
+    again = write_report([folder], tmp_path / "again").index.parent
     files = sorted(path.relative_to(again) for path in again.rglob("*") if path.is_file())
     assert {path.suffix for path in files} == {".html", ".js", ".json", ".md", ".svg", ".csv", ".tex"}
     assert files == sorted(p.relative_to(index.parent) for p in index.parent.rglob("*") if p.is_file())
@@ -162,30 +160,14 @@ def test_two_runs_give_the_same_bytes(report, tmp_path):
         assert (again / path).read_bytes() == (index.parent / path).read_bytes(), path
 
 
-class Counting(Executor):
-    """Run each task at once, as it would arrive in another process and come back."""
-
-    def __init__(self):
-        self.tasks = 0
-
-    def submit(self, task, /, *args, **kwargs):
-        self.tasks += 1
-        done = Future()
-        done.set_result(pickle.loads(pickle.dumps(task(*pickle.loads(pickle.dumps(args)), **kwargs))))
-        return done
-
-
 @pytest.mark.full
 def test_helpers_change_no_byte(records, searched_folder, tmp_path, monkeypatch):
     records.write_records(tmp_path / "records", records.sweep(), sweep_name="other")
     folders = [tmp_path / "records", searched_folder]
-    alone = write_site(report_of(folders, out=tmp_path / "alone"), tmp_path / "alone")
+    alone = write_report(folders, tmp_path / "alone").index
     monkeypatch.setattr(site, "WORTH_HELPERS", 1)
-    monkeypatch.setattr(site, "_WORTH_READING", 0)
-    pool = Counting()
-    helped = write_site(report_of(folders, out=tmp_path / "helped", pool=pool), tmp_path / "helped", pool)
-    # Each sweep is read with its candidates, derived, drawn and written, beside the claims and the landing page.
-    assert pool.tasks > 2 * 5
+    monkeypatch.setattr(site, "allowed_cores", lambda: [0, 1])
+    helped = write_report(folders, tmp_path / "helped").index
     names = [sorted(path.relative_to(at.parent) for path in at.parent.rglob("*.*")) for at in (alone, helped)]
     assert names[0] == names[1]
     for name in names[0]:
@@ -197,7 +179,7 @@ def test_further_forms_of_figures_are_made_where_they_are_asked_for(report, tmp_
     folder, _, index = report
     out = tmp_path / "out"
     for also in ({Form.NARROW, Form.PNG}, {Form.PNG}, {Form.NARROW}, set()):
-        page = write_site(report_of([folder], also=also, out=out), out)
+        page = write_report([folder], out, also=also).index
         figures = page.parent / "figures"
         wide = {path.stem for path in figures.glob("*.csv")}
         # A report without such files leaves none of an earlier report, whose numbers may be others.
@@ -234,7 +216,7 @@ def test_csv_numbers_are_exact(report):
 
 def test_throttling_is_said(records, write, tmp_path):
     rows = [row.model_copy(update={"throttled": ["thermal"]}) for row in records.sweep()[:1]]
-    assert "throttled (thermal)" in whole(write_report([write(rows)], tmp_path / "out"))
+    assert "throttled (thermal)" in whole(write_report([write(rows)], tmp_path / "out").index)
 
 
 @pytest.mark.full
@@ -248,7 +230,7 @@ def test_pages_without_a_gpu_make_sense(records, write, tmp_path, kind):
     ]
     if kind is DeviceKind.HOST_SIMT:
         rows = [row.model_copy(update={"samples_us": [], "baseline": None}) for row in rows]
-    index = write_report([write(rows, spec)], tmp_path / "out")
+    index = write_report([write(rows, spec)], tmp_path / "out").index
     text = words(index)
     assert ("Speed-up over everything" in text) == (kind is DeviceKind.CPU)
     assert ("speed-ups over scipy_cpu" in text) == (kind is DeviceKind.CPU)
@@ -262,7 +244,7 @@ def test_two_devices_get_a_section_each(records, write, tmp_path):
     changes = {"device": "laptop", "device_kind": DeviceKind.CPU}
     rows = records.sweep(implementations=("scipy_cpu", "numba_cpu"), baseline="scipy_cpu")
     folders = [write(records.sweep()), write([row.model_copy(update=changes) for row in rows], cpu)]
-    index = write_report(folders, tmp_path / "out", baseline="cusparse_best")
+    index = write_report(folders, tmp_path / "out", baseline="cusparse_best").index
     for path in (index, index.parent / SWEEP / "index.html"):
         reader = read(path)
         assert [tag for tag in reader.tags if tag == "section"] == ["section"] * 2
@@ -277,23 +259,23 @@ def test_a_page_says_how_caches_were_emptied_where_it_is_not_the_default(records
     said = "another as large as the cache is read"
     written, other = (records.write_records(tmp_path / name, of) for name, of in (("w", rows), ("r", read_rows)))
     for name, folders, shown in (("one", [written], False), ("two", [other], True), ("both", [written, other], False)):
-        text = words(write_report(folders, tmp_path / "out" / name))
+        text = words(write_report(folders, tmp_path / "out" / name).index)
         assert (said in text) == shown
         assert ("or of another flush, are left out" in text) == (len(folders) == 2)
 
 
 def test_nothing_and_nothing_but_failures_say_so(records, write, tmp_path):
-    empty = write_report([tmp_path], tmp_path / "empty").read_text()
-    assert "There are no records here" in empty
+    with pytest.raises(RecordError, match="expected records, found none; run a sweep first"):
+        write_report([tmp_path], tmp_path / "empty")
     rows = [records.measurement(status=Status.BUILD_ERROR, width=width) for width in (1, 2)]
-    failed = write_report([write(rows)], tmp_path / "failed")
+    failed = write_report([write(rows)], tmp_path / "failed").index
     assert "No case has a result" in whole(failed)
-    assert not list((failed.parent / "figures").iterdir())
+    assert not (failed.parent / "figures").exists()
 
 
 def test_one_record_makes_a_page(records, write, tmp_path):
     (row, *_) = (row for row in records.sweep() if row.baseline)
-    index = write_report([write([row])], tmp_path / "out")
+    index = write_report([write([row])], tmp_path / "out").index
     names = {path.stem for path in (index.parent / "figures").glob("*.csv")}
     each = {"overview-speedup-per-matrix", "speedup-per-matrix", "roofline", "break-even"}
     assert names == {f"test-gpu-{name}" for name in each}
@@ -306,7 +288,7 @@ def test_two_gpus_are_never_in_one_mean(records, write, tmp_path):
     other = records.device_spec("other-gpu")
     rows = records.sweep(samples=8)
     folders = [write(rows), write([row.model_copy(update={"device": "other-gpu"}) for row in rows], other)]
-    index = write_report(folders, tmp_path / "out")
+    index = write_report(folders, tmp_path / "out").index
     one, two = (pd.read_csv(index.parent / "tables" / f"{name}-overall.csv") for name in ("test-gpu", "other-gpu"))
     assert one.equals(two)
     assert one["own_cases"].max() == 9
@@ -315,14 +297,15 @@ def test_two_gpus_are_never_in_one_mean(records, write, tmp_path):
 
 def test_a_page_that_is_no_longer_needed_goes(records, write, tmp_path):
     failed = records.measurement(status=Status.BUILD_ERROR)
-    index = write_report([write([failed])], tmp_path / "out")
+    index = write_report([write([failed])], tmp_path / "out").index
     assert (index.parent / SWEEP / "failures.html").is_file()
     for own in ("notes.html", "sweeps/notes.html"):
         (index.parent / own).write_text("a person's")
-    (tmp_path / "nothing").mkdir()
-    write_report([tmp_path / "nothing"], tmp_path / "out")
-    assert {path.name for path in index.parent.rglob("*.html")} == {"index.html", "notes.html"}
+    other = records.write_records(tmp_path / "other", [failed], sweep_name="other")
+    write_report([other], tmp_path / "out")
+    assert not (index.parent / SWEEP / "failures.html").exists()
     assert (index.parent / "sweeps" / "notes.html").is_file()
+    assert (index.parent / "notes.html").is_file()
 
 
 def test_a_paper_keeps_its_sweeps_or_says_that_there_are_none(records, tmp_path):
@@ -330,10 +313,10 @@ def test_a_paper_keeps_its_sweeps_or_says_that_there_are_none(records, tmp_path)
     mine = records.write_records(tmp_path, rows, sweep_name="mine")
     others = records.sweep(samples=8, widths=(64,))
     other = records.write_records(tmp_path, others, sweep_name="other")
-    text = write_report([mine, other], tmp_path / "a", paper=PaperPage("some", frozenset({"mine"}))).read_text()
+    text = write_report([mine, other], tmp_path / "a", paper=PaperPage("some", frozenset({"mine"}))).index.read_text()
     assert "<h1>spmark: some</h1>" in text
     assert "Left out, not being sweeps of some: other." in text
-    text = write_report([other], tmp_path / "b", paper=PaperPage("some", frozenset({"mine"}))).read_text()
+    text = write_report([other], tmp_path / "b", paper=PaperPage("some", frozenset({"mine"}))).index.read_text()
     assert "No record here is of a sweep of some (mine): all records are shown." in text
 
 
@@ -348,7 +331,7 @@ def test_an_unknown_baseline_and_an_unwritable_folder_are_errors(records, write,
 
 def test_title_and_baseline_can_be_chosen(records, write, tmp_path):
     folder = write(records.sweep(widths=(32,), samples=8))
-    text = whole(write_report([folder], tmp_path / "b", baseline="gespmm", title="Mine & <yours>"))
+    text = whole(write_report([folder], tmp_path / "b", baseline="gespmm", title="Mine & <yours>").index)
     assert "<h1>Mine &amp; &lt;yours&gt;</h1>" in text
     assert "use the baseline&#39;s own record" in text
 
@@ -369,7 +352,7 @@ def test_the_page_says_what_else_the_host_did(records, write, tmp_path):
         records.measurement(label="calm", samples_us=[10.0] * 30, free_cores=15.9),
         records.measurement(label="old", samples_us=[10.0] * 30),
     ]
-    index = write_report([write(rows)], tmp_path / "out")
+    index = write_report([write(rows)], tmp_path / "out").index
     text = whole(index)
     assert "at most 6.5 of the host&#39;s cores, in 2 cases that tell" in text
     for page in (index, index.parent / SWEEP / "index.html"):
@@ -387,7 +370,7 @@ def test_the_page_holds_what_searches_saw(searched_folder, tmp_path):
 def test_a_case_of_two_sweeps_stands_on_both_pages(records, tmp_path):
     rows = records.sweep(widths=(32,), samples=8)
     folders = [records.write_records(tmp_path, rows, sweep_name=name) for name in ("mine", "yours")]
-    index = write_report(folders, tmp_path / "out")
+    index = write_report(folders, tmp_path / "out").index
     for name in ("mine", "yours"):
         cases = pd.read_csv(index.parent / "tables" / f"test-gpu-{name}-cases.csv")
         assert len(cases) == len(rows)
@@ -400,7 +383,7 @@ def test_what_a_packaged_sweep_says_stands_on_its_page(records, write, tmp_path)
     rows = records.sweep(widths=(32,), samples=8)
     labels = dict.fromkeys([*(row.case_id for row in rows), "spmm/never/run"], "any")
     listed = {"graphs_spmm": ListedSweep("Graphs & more", "What `<this>` is.", labels)}
-    index = write_report([write(rows)], tmp_path / "out", listed=listed)
+    index = write_report([write(rows)], tmp_path / "out", listed=listed).index
     page = (index.parent / SWEEP / "index.html").read_text()
     assert "<h1>Graphs &amp; more</h1>" in page
     assert "What <code>&lt;this&gt;</code> is." in page
@@ -418,7 +401,7 @@ def test_cases_that_other_sweeps_have_records_of_stand_on_the_page_and_are_count
         for name, part in (("mine", rows[:half]), ("yours", [*rows[half:], *not_listed]))
     ]
     labels = {row.case_id: f"my {row.spec.implementation}" for row in rows} | {"spmm/never/run": "never"}
-    index = write_report(folders, tmp_path / "out", listed={"mine": ListedSweep("Mine", "", labels)})
+    index = write_report(folders, tmp_path / "out", listed={"mine": ListedSweep("Mine", "", labels)}).index
     told = f"{half} of {len(rows) + 1} here and {len(rows) - half} with other sweeps"
     page = (index.parent / "sweeps" / "mine" / "index.html").read_text()
     assert told in index.read_text()
@@ -438,7 +421,7 @@ def test_a_sweep_of_refusals_has_the_baseline_of_records_that_others_lend(record
         records.write_records(tmp_path, part, sweep_name=name) for name, part in (("mine", [refused]), ("yours", rows))
     ]
     listed = {"mine": ListedSweep("Mine", "", {row.case_id: row.spec.label for row in [refused, *rows]})}
-    index = write_report(folders, tmp_path / "out", listed=listed)
+    index = write_report(folders, tmp_path / "out", listed=listed).index
     assert "No record names a baseline" not in (index.parent / "sweeps" / "mine" / "index.html").read_text()
     assert pd.read_csv(index.parent / "tables" / "test-gpu-mine-cases.csv")["speedup"].notna().sum() > 0
 
@@ -451,7 +434,7 @@ def test_a_sweep_takes_no_records_of_another_protocol_from_others(records, tmp_p
         records.write_records(tmp_path, part, sweep_name=name) for name, part in (("mine", rows[:4]), ("yours", older))
     ]
     listed = {"mine": ListedSweep("Mine", "", {row.case_id: row.spec.label for row in rows})}
-    index = write_report(folders, tmp_path / "out", listed=listed)
+    index = write_report(folders, tmp_path / "out", listed=listed).index
     assert len(pd.read_csv(index.parent / "tables" / "test-gpu-mine-cases.csv")) == 4
     assert "measured with other sweeps" not in (index.parent / "sweeps" / "mine" / "index.html").read_text()
 
@@ -462,7 +445,7 @@ def test_no_page_has_a_megabyte_and_no_row_is_lost(records, tmp_path):
     rows = [
         records.measurement(status=Status.TIMEOUT, reason=f"{reason}{width}", width=width) for width in range(1, 300)
     ]
-    index = write_report([records.write_records(tmp_path, rows)], tmp_path / "out")
+    index = write_report([records.write_records(tmp_path, rows)], tmp_path / "out").index
     pages = sorted(index.parent.rglob("*.html"))
     assert max(path.stat().st_size for path in pages) < 1_000_000
     of_failures = [path for path in pages if path.name.startswith("failures")]
@@ -479,6 +462,6 @@ def test_records_that_answer_no_claim_have_no_scorecard(records, write, tmp_path
         row.model_copy(update={"device": spec.name, "device_kind": DeviceKind.CPU})
         for row in records.sweep(implementations=("scipy_cpu", "numba_cpu"), baseline="scipy_cpu")
     ]
-    index = write_report([write(rows, spec)], tmp_path / "out")
+    index = write_report([write(rows, spec)], tmp_path / "out").index
     assert not (index.parent / "scorecard.html").exists()
     assert "not run" not in whole(index)

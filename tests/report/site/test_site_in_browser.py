@@ -14,8 +14,9 @@ from spmark.report.claims.published import PAPERS
 from spmark.report.claims.scorecard import scorecard_tables
 from spmark.report.figures.plot import Form
 from spmark.report.records import load_records
+from spmark.report.site.files import write_site
 from spmark.report.site.model import Report, Section
-from spmark.report.site.site import report_of, write_report, write_site
+from spmark.report.site.site import write_report
 from spmark.report.tables.table import Chapter
 
 pytestmark = [pytest.mark.full, needs_chromium]
@@ -36,7 +37,7 @@ def site(records, tmp_path_factory):
     root = tmp_path_factory.mktemp("site")
     rows = records.sweep(widths=(32, 128), samples=8)
     rows.append(records.measurement(status=Status.BUILD_ERROR, reason="log\n<script>alert(1)</script>", matrix="bad"))
-    return write_report([records.write_records(root, rows)], root / "out").parent
+    return write_report([records.write_records(root, rows)], root / "out").index.parent
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +132,7 @@ def torn_site(records, folder):
         for matrix in range(60)
         for width in range(1, 11)
     ]
-    return write_report([records.write_records(folder, rows)], folder / "out").parent / SWEEP
+    return write_report([records.write_records(folder, rows)], folder / "out").index.parent / SWEEP
 
 
 def test_a_filter_says_that_it_sees_one_page_of_a_table_of_several(page, records, tmp_path):
@@ -216,7 +217,7 @@ def test_without_scripts_the_page_has_its_figures_and_rows(page, site):
 
 def test_a_telephone_gets_the_narrow_figures(records, tmp_path):
     folder, out = records.write_records(tmp_path, records.sweep(widths=(32,), samples=8)), tmp_path / "out"
-    write_site(report_of([folder], also={Form.NARROW}), out)
+    write_report([folder], out, also={Form.NARROW})
     with browser(tmp_path / "profile") as page:
         for width, narrow in ((400, True), (1200, False)):
             sized(page, width)

@@ -35,7 +35,7 @@ def texts(index: Path) -> Iterator[tuple[str, str]]:
 
 @pytest.mark.full
 def test_pages_without_candidates_say_so(results: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    index = write_report([results], tmp_path / "site")
+    index = write_report([results], tmp_path / "site").index
     told = dict(texts(index))
     assert told.keys() == {"site", "without"}, "the landing page, and the sweep's own"
     assert "This is so of without." in told["site"]
@@ -60,7 +60,7 @@ def test_a_sweep_that_shares_searches_with_one_without_candidates_says_so(record
         place = records.write_records(tmp_path, rows, sweep_name=name)
     file = {"path": f"without/{place.name}/candidates.jsonl.gz", "bytes": 1, "sha256": "0" * 64}
     write_manifest(tmp_path / "results", files=[file])
-    told = dict(texts(write_report([tmp_path / "results"], tmp_path / "site")))
+    told = dict(texts(write_report([tmp_path / "results"], tmp_path / "site").index))
     assert told.keys() == {"site", "shared", "without"}
     assert "Searches of 1 of these cases also ran in sweeps" in told["shared"]
 
@@ -68,4 +68,4 @@ def test_a_sweep_that_shares_searches_with_one_without_candidates_says_so(record
 @pytest.mark.full
 def test_records_of_no_manifest_say_nothing(results: Path, tmp_path: Path) -> None:
     (results / "candidates.json").unlink()
-    assert not dict(texts(write_report([results], tmp_path / "site")))
+    assert not dict(texts(write_report([results], tmp_path / "site").index))
