@@ -1,33 +1,42 @@
-"""Records of sweeps into the histories of airspeed velocity: a result file per machine and commit."""
+"""Records of sweeps into the histories of airspeed velocity: a result file (its layout 2) per machine and commit."""
 
 from __future__ import annotations
 
-import gzip
-import json
 import logging
 import subprocess
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
+from math import inf, isnan
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.files import whole
 from spmark.impls.core.guard import reading
 from spmark.impls.core.names import is_commit, path_component
-from spmark.impls.core.plainjson import parse_json
 from spmark.impls.core.plausible import read_candidates, read_measurements
 from spmark.impls.core.record import CandidateRow, Environment, EnvironmentRow, Flush, Measurement
 from spmark.impls.core.recordfile import read_rows, row_files
+from spmark.report.analysis.statistics import median_interval
 from spmark.report.asset import absence, absent_candidates
 from spmark.report.records import record_files
-from spmark.suite.asv.history import COLUMNS, Benchmark, result_row, swept
 from spmark.suite.asv.machine import machine_keys
+from spmark.suite.asv.series import MATRICES, WIDTHS, Benchmark, read_json, swept, write_json, write_list
 from spmark.suite.asv.track import of_outcome
 from spmark.suite.benchmarks import tracked
 
-_RESULT_VERSION, _MACHINE_VERSION, _BENCHMARKS_VERSION = 2, 1, 2
+COLUMNS = (
+    "result", "params", "version", "started_at", "duration", "stats_ci_99_a", "stats_ci_99_b", "stats_q_25",
+    "stats_q_75", "stats_number", "stats_repeat", "samples", "profile",
+)  # fmt: skip
+"""Columns of a result file."""
+_STATS = ("stats_ci_99_a", "stats_ci_99_b", "stats_q_25", "stats_q_75", "stats_number", "stats_repeat")
+_CELL = ("result", "samples", *_STATS)
+"""Columns that have a value for every combination of parameters."""
+_RESULT_LAYOUT, _MACHINE_LAYOUT = 2, 1
 _log = logging.getLogger(__name__)
 
 
@@ -66,7 +75,7 @@ def import_records(paths: Sequence[Path], results: Path, repository: Path, commi
     paths : sequence of Path
         Record files, or folders that hold some.
     results : Path
-        ``results_dir`` of ``asv.conf.json``; ``imported`` beside it keeps what the benchmarks of sweeps read.
+        ``results_dir`` of ``asv.conf.json``.
     repository : Path
         Checkout that knows the commits.
     commit : str, optional
@@ -169,8 +178,8 @@ def _write(group: _Group, results: Path, commit: str, date_ms: int) -> Imported:
     started_ms = int(min(row.started_at for row in group.rows.values()).timestamp() * 1000)
     benchmarks = swept()
     with reading(file, "a result file of airspeed velocity", RecordError, remedy="delete the file"):
-        old = _read(file).get("results", {})
-        made = {one.name: result_row(one, answers, started_ms, old.get(one.name)) for one in benchmarks}
+        old = read_json(file).get("results", {})
+        made = {one.name: _row(one, answers, started_ms, old.get(one.name)) for one in benchmarks}
     content = {
         "commit_hash": commit,
         "env_name": env_name,
@@ -182,16 +191,12 @@ def _write(group: _Group, results: Path, commit: str, date_ms: int) -> Imported:
         "result_columns": COLUMNS,
         "results": made,
         "durations": {},
-        "version": _RESULT_VERSION,
+        "version": _RESULT_LAYOUT,
     }
-    _replace(file, json.dumps(content).encode())
+    write_json(file, content)
     if not (folder / "machine.json").exists():
-        _replace(folder / "machine.json", json.dumps(keys | {"version": _MACHINE_VERSION}, indent=4).encode())
-    _list(results / "benchmarks.json", benchmarks)
-    kept = results.parent / "imported" / keys["machine"] / f"{commit}.json.gz"
-    _replace(
-        kept, gzip.compress(json.dumps([[list(key), answer] for key, answer in answers.items()]).encode(), mtime=0)
-    )
+        write_json(folder / "machine.json", keys | {"version": _MACHINE_LAYOUT})
+    write_list(results / "benchmarks.json", benchmarks)
     return Imported(file, keys["machine"], commit, len(answers), left_out, len(group.others))
 
 
@@ -199,7 +204,7 @@ def _answers(group: _Group) -> tuple[dict[tuple[str, ...], tracked.Answer], int]
     answers: dict[tuple[str, ...], tracked.Answer] = {}
     for row in group.rows.values():
         spec, matrix = row.spec, row.spec.matrix.id
-        inside = matrix in tracked.SWEPT and spec.width in tracked.SWEPT_WIDTHS and not spec.scaled
+        inside = matrix in MATRICES and spec.width in WIDTHS and not spec.scaled
         if inside and spec.implementation in tracked.IMPLEMENTATIONS and not spec.config:
             seen = group.candidates.get((spec.case_id, spec.implementation_version), [])
             key = (str(spec.op), spec.implementation, matrix, str(spec.width), str(spec.dtype))
@@ -207,25 +212,41 @@ def _answers(group: _Group) -> tuple[dict[tuple[str, ...], tracked.Answer], int]
     return answers, len(group.rows) - len(answers)
 
 
-def _list(path: Path, benchmarks: Sequence[Benchmark]) -> None:
-    """Name the benchmarks in the list that publishing goes by; the next discovery writes it anew, with them in it."""
-    known: dict[str, Any] = {"version": _BENCHMARKS_VERSION, **_read(path)}
-    known.update((benchmark.name, benchmark.entry()) for benchmark in benchmarks if benchmark.name not in known)
-    _replace(path, json.dumps(known, indent=4).encode())
+def _row(benchmark: Benchmark, answers: tracked.Answers, started_ms: int, old: Sequence[Any] | None) -> list[Any]:
+    """Give a benchmark's row of a result file, by `COLUMNS`.
+
+    Where the answers say nothing of a combination, the cell that the file already has is kept.
+    """
+    kept = _kept(old) if old is not None else {}
+    cells = [_cell(value) for value in benchmark.values(answers)]
+    for place, combination in enumerate(product(*benchmark.params)):
+        if cells[place]["result"] is not None and isnan(cells[place]["result"]):
+            cells[place] = kept.get(combination, cells[place])
+    row: dict[str, Any] = {name: [cell.get(name) for cell in cells] for name in _CELL}
+    row = {
+        name: values if name == "result" or any(value is not None for value in values) else None
+        for name, values in row.items()
+    }
+    row |= {"params": benchmark.params, "version": benchmark.owner.version, "started_at": started_ms}
+    return [row.get(name) for name in COLUMNS]
 
 
-def _read(path: Path) -> Mapping[str, Any]:
-    if not path.exists():
-        return {}
-    with reading(path, "JSON of airspeed velocity", RecordError, remedy="delete the file"):
-        content = parse_json(path.read_bytes())
-    return content if isinstance(content, dict) else {}
+def _cell(value: Any) -> dict[str, Any]:
+    """Give what a result file keeps of a value of `Benchmark.value`."""
+    if not isinstance(value, Mapping):
+        return {"result": value}
+    samples = [float(seconds) for seconds in value["samples"]]
+    wide = median_interval(samples, 0.99)
+    # Too few samples have no such interval: airspeed velocity then gives the median infinite ends.
+    ends = [none if isnan(side) else side for side, none in ((wide.low, -inf), (wide.high, inf))]
+    quartiles = np.quantile(samples, [0.25, 0.75]).tolist()
+    stats = dict(zip(_STATS, [*ends, *quartiles, value["number"], len(samples)], strict=True))
+    return {"result": wide.value, "samples": samples, **stats}
 
 
-def _replace(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
-    try:
-        with whole(path) as part:
-            part.write_bytes(content)
-    except OSError as error:
-        raise RecordError(f"{path}: cannot be written: {error.strerror}") from error
+def _kept(old: Sequence[Any]) -> dict[tuple[str, ...], dict[str, Any]]:
+    """Give the cells of a row of a result file, by the combination of parameters that each is of."""
+    row = dict(zip(COLUMNS, old, strict=False))
+    columns = {name: row[name] for name in _CELL if row.get(name) is not None}
+    cells = zip(product(*row["params"]), *columns.values(), strict=False)
+    return {combination: dict(zip(columns, cell, strict=True)) for combination, *cell in cells if "result" in columns}
