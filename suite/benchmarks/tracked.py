@@ -322,7 +322,8 @@ def _number(answer: Answer | None, name: str) -> float:
 def _ratios(answer: Answer | None, seconds: str, beside: str) -> Any:
     """Give samples over the baseline's beside them; n/a of a commit that timed no baseline there."""
     pairs = zip(answer[seconds], answer.get(beside, ()), strict=False) if answer else ()
-    return _samples([own / other for own, other in pairs])
+    # Of four digits: airspeed velocity prints all that a ratio has.
+    return _samples([float(f"{own / other:.4g}") for own, other in pairs])
 
 
 def _summed(answer: Answer | None, phases: tuple[str, ...]) -> Any:
