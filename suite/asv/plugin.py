@@ -58,6 +58,6 @@ def _live(device: DeviceSpec, patterns: Sequence[str]) -> dict[str, Any]:
             left_out.setdefault(why, []).append(name)
     reasons = "; ".join(f"{', '.join(found)} ({why})" for why, found in left_out.items()) or "nothing"
     log.info(f"{device.name} ({device.kind}): {', '.join(names)} are measured; left out: {reasons}")
-    known = dict(questions())
-    asked = [key for key in questions_of(patterns) if known.get(key, {}).get("implementation", names[0]) in names]
+    wanted = set(questions_of(patterns))
+    asked = [key for key, of in questions() if key in wanted and of.get("implementation") in {None, *names}]
     return {"device": device.kind, "implementations": names, "questions": asked}
