@@ -18,14 +18,22 @@ from asv.benchmarks import Benchmarks
 from asv.config import Config
 from asv.console import log
 
-from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.runtime.device import find
+from spmark.impls.runtime.load import LoadMeter
 from spmark.suite.asv.environment import WheelEnvironment
 from spmark.suite.asv.series import live, questions_of, swept, write_list
 from spmark.suite.benchmarks.tracked import LIVE, LiveSpmm, questions
 from spmark.suite.plan.refusals import ELSEWHERE, runs_elsewhere, usable
 
 __all__ = ["WheelEnvironment", "setup"]
+BUILDS = ("track_build", "track_search", "track_phase")
+"""Seconds of work on the host."""
+ABSOLUTE = ("track_time", "track_regret", *BUILDS)
+"""What a CPU is not followed by: where other work shares the cores, seconds of one code differ by a factor of two."""
+RATIOS = ("track_build_cpu_ratio", "track_cpu_ratio")
+"""What the host computed, over a baseline beside it."""
+_WATCHED_S = 0.5
 
 
 def setup() -> None:
@@ -43,11 +51,16 @@ def setup() -> None:
     if listed.exists():
         write_list(listed, [*swept(), *live()] if "publish" in rest else swept())
     if {"run", "continuous"} & set(rest):
-        os.environ[LIVE] = json.dumps(_live(find("auto"), given.bench))
+        os.environ[LIVE] = json.dumps(_live(find("auto"), given.bench, compared="continuous" in rest))
 
 
-def _live(device: DeviceSpec, patterns: Sequence[str]) -> dict[str, Any]:
+def _live(device: DeviceSpec, patterns: Sequence[str], compared: bool) -> dict[str, Any]:
     """Give what benchmarks have to know, and say in one line what is left out."""
+    on_cpu, load = device.kind is DeviceKind.CPU, LoadMeter().read(_WATCHED_S)
+    methods = [*ABSOLUTE] if on_cpu else []
+    if compared and load.busy:
+        methods += [*RATIOS, "track_ratio"] if on_cpu else [*RATIOS, *BUILDS]
+        log.warning(f"This machine is busy: {load}; {', '.join(methods)} are not compared")
     names, left_out = [], dict[str, list[str]]()
     for name in LiveSpmm.params[0]:
         kinds, why = usable(name, [device])
@@ -60,4 +73,4 @@ def _live(device: DeviceSpec, patterns: Sequence[str]) -> dict[str, Any]:
     log.info(f"{device.name} ({device.kind}): {', '.join(names)} are measured; left out: {reasons}")
     wanted = set(questions_of(patterns))
     asked = [key for key, of in questions() if key in wanted and of.get("implementation") in {None, *names}]
-    return {"device": device.kind, "implementations": names, "questions": asked}
+    return {"device": device.kind, "implementations": names, "left_out": methods, "questions": asked}

@@ -16,8 +16,8 @@ from statistics import median
 from typing import Any, ClassVar
 
 LIVE = "SPMARK_LIVE"
-"""Variable of the environment, as JSON: the kind of ``device``, the ``implementations`` that run there, and the keys of
-the ``questions`` that are asked. Without it the live set is that of all machines."""
+"""Variable of the environment, as JSON: the ``device``'s kind, the ``implementations`` that run there, methods that are
+``left_out``, and keys of the ``questions`` that are asked. Without it the live set is that of all machines."""
 PROTOCOL = 2
 """Of the measurements that are compared: a commit of another protocol is n/a."""
 VERSION = f"protocol-{PROTOCOL}"
@@ -77,6 +77,11 @@ _ASKED: Mapping[str, Any] = json.loads(os.environ.get(LIVE, "{}"))
 def _here(*names: str) -> tuple[str, ...]:
     """Give those of the implementations that run on this machine."""
     return tuple(name for name in names if name in _ASKED.get("implementations", names))
+
+
+def _timed(*names: str) -> tuple[str, ...]:
+    """Give those of them that are timed: on a CPU, the baseline has but a ratio to itself."""
+    return tuple(name for name in _here(*names) if (_ASKED.get("device"), name) != ("cpu", BASELINE["cpu"]))
 
 
 class _Followed:
@@ -189,14 +194,14 @@ class LiveSpmm(_Live, _Times):
     """SpMM on generated matrices."""
 
     op = "spmm"
-    params = (_here(*IMPLEMENTATIONS, *LATER, *HALF_LATER), tuple(MULTIPLIED), LIVE_WIDTHS, DTYPES)
+    params = (_timed(*IMPLEMENTATIONS, *LATER, *HALF_LATER), tuple(MULTIPLIED), LIVE_WIDTHS, DTYPES)
 
 
 class LiveSddmm(_Live, _Times):
     """SDDMM on generated matrices."""
 
     op = "sddmm"
-    params = (_here(*IMPLEMENTATIONS, *SDDMM_LATER), tuple(MULTIPLIED), LIVE_WIDTHS, DTYPES)
+    params = (_timed(*IMPLEMENTATIONS, *SDDMM_LATER), tuple(MULTIPLIED), LIVE_WIDTHS, DTYPES)
 
 
 class LivePlans(_Live, _Plans):
@@ -338,13 +343,6 @@ def _samples(seconds: list[float]) -> Any:
     return median(seconds) if seconds else nan
 
 
-if _ASKED.get("device") == "cpu":
-    # Where other work shares the cores, seconds of one code differ by a factor of two from run to run. What is left is
-    # over a baseline beside it, or counted. CPU implementations have no candidates to choose from.
-    for _owner, _names in {
-        _Times: ("track_time",),
-        _Plans: ("track_build", "track_search", "track_regret"),
-        _Phases: ("track_phase",),
-    }.items():
-        for _name in _names:
-            delattr(_owner, _name)
+for _owner in (_Times, _Plans, _Phases, _OnHost):
+    for _name in vars(_owner).keys() & set(_ASKED.get("left_out", ())):
+        delattr(_owner, _name)

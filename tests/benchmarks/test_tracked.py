@@ -210,9 +210,11 @@ def test_less_can_be_asked(benchmarks_where, monkeypatch) -> None:
     assert {case["format_args"]["block_rows"] for case in asked} == {4}
 
 
-def test_a_cpu_has_its_own_implementations_and_nothing_absolute(benchmarks_where) -> None:
-    here = benchmarks_where(device="cpu", implementations=["numba_cpu", "taco_cpu"])
-    assert here.LiveSpmm.params[0] == ("numba_cpu", "taco_cpu")
+def test_a_cpu_has_its_own_implementations_and_not_what_is_left_out(benchmarks_where) -> None:
+    given = ["scipy_cpu", "numba_cpu", "taco_cpu"]
+    here = benchmarks_where(device="cpu", implementations=given, left_out=["track_time", "track_phase", "track_build"])
+    assert here.LiveSpmm.params[0] == ("numba_cpu", "taco_cpu"), "the baseline's ratio to itself says nothing"
+    assert here.LivePlans.params[1] == tuple(given)
     assert here.LiveHalfPlans.params[1] == ()
     methods = {
         name
@@ -222,14 +224,14 @@ def test_a_cpu_has_its_own_implementations_and_nothing_absolute(benchmarks_where
         if name.startswith("track_")
     }
     assert methods == {
-        "track_ratio", "track_build_cpu_ratio", "track_cpu_ratio", "track_stored", "track_device_bytes",
-        "track_predicted",
+        "track_ratio", "track_build_cpu_ratio", "track_search", "track_regret", "track_cpu_ratio", "track_stored",
+        "track_device_bytes", "track_predicted",
     }  # fmt: skip
 
 
 def test_a_gpu_has_times_beside_ratios(benchmarks_where) -> None:
-    here = benchmarks_where(device="cuda", implementations=["gespmm"])
-    assert here.LiveSpmm.params[0] == ("gespmm",)
+    here = benchmarks_where(device="cuda", implementations=["cusparse", "gespmm"])
+    assert here.LiveSpmm.params[0] == ("cusparse", "gespmm")
     assert all(hasattr(here.LivePlans, name) for name in ("track_build", "track_search", "track_regret"))
     assert hasattr(here.LiveSpmm, "track_time")
 

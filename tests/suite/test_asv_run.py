@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.load import Load
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.runtime.device import find, shipped_calibration
 from spmark.impls.table import IMPLEMENTATIONS, create
@@ -43,7 +44,8 @@ def told(monkeypatch, tmp_path):
     (tmp_path / "asv.conf.json").write_text('{"version": 1, "repo": ".", "results_dir": "results"}')
     monkeypatch.chdir(tmp_path)
 
-    def told(device: DeviceSpec, *arguments: str):
+    def told(device: DeviceSpec, *arguments: str, free_cores: float = 2.0):
+        monkeypatch.setattr(plugin, "LoadMeter", lambda: SimpleNamespace(read=lambda seconds: Load(2, free_cores)))
         monkeypatch.setattr(plugin, "find", lambda name: device)
         monkeypatch.setattr("sys.argv", ["asv", *arguments])
         monkeypatch.setenv(tracked.LIVE, "")
@@ -74,6 +76,23 @@ def test_a_gpu_measures_every_implementation_for_it(told, monkeypatch, caplog) -
     assert {key[0] for key in known["questions"]} == {"spmm"}
     assert "taco_cpu (run on the CPU alone)" in caplog.text
     assert "triton_blocksparse (install the extra for Triton)" in caplog.text
+
+
+@pytest.mark.parametrize("command", ["run", "continuous"])
+def test_seconds_are_left_out_on_a_cpu_and_what_a_busy_host_times_is_not_compared(told, command, caplog) -> None:
+    gpu, cpu = DeviceSpec.load(shipped_calibration("nvidia-h200")), find("cpu")
+    builds = {"track_build", "track_search", "track_phase"}
+    assert set(told(gpu, command)["left_out"]) == set()
+    assert set(told(cpu, command)["left_out"]) == builds | {"track_time", "track_regret"}
+    assert not caplog.text
+    busy = {device.kind: set(told(device, command, free_cores=0.5)["left_out"]) for device in (gpu, cpu)}
+    if command == "run":
+        assert busy == {DeviceKind.CUDA: set(), DeviceKind.CPU: builds | {"track_time", "track_regret"}}
+        return
+    ratios = {"track_cpu_ratio", "track_build_cpu_ratio"}
+    assert busy[DeviceKind.CUDA] == builds | ratios
+    assert busy[DeviceKind.CPU] == builds | ratios | {"track_time", "track_regret", "track_ratio"}
+    assert "This machine is busy: other processes take 1.5 of 2 cores" in caplog.text
 
 
 def test_a_command_that_measures_nothing_is_told_nothing(told) -> None:
