@@ -1,4 +1,4 @@
-"""Records of sweeps into the histories of airspeed velocity: a result file (its layout 2) per machine and commit."""
+"""Records of sweeps into the histories of airspeed velocity: a result file per machine and commit."""
 
 from __future__ import annotations
 
@@ -7,36 +7,33 @@ import subprocess
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import product
-from math import inf, isnan
+from math import isnan
 from pathlib import Path
-from typing import Any
+from shutil import copyfile
+from statistics import median
+from tempfile import TemporaryDirectory
 
-import numpy as np
+from asv.results import Results, get_filename
+from asv.runner import BenchmarkResult
+from asv.util import write_json
 
 from spmark.impls.core.errors import RecordError
+from spmark.impls.core.files import whole
 from spmark.impls.core.guard import reading
 from spmark.impls.core.names import is_commit, path_component
 from spmark.impls.core.plausible import read_candidates, read_measurements
 from spmark.impls.core.record import CandidateRow, Environment, EnvironmentRow, Flush, Measurement
 from spmark.impls.core.recordfile import read_rows, row_files
-from spmark.report.analysis.statistics import median_interval
 from spmark.report.asset import absence, absent_candidates
 from spmark.report.records import record_files
 from spmark.suite.asv.machine import machine_keys
-from spmark.suite.asv.series import MATRICES, WIDTHS, Benchmark, read_json, swept, write_json, write_list
+from spmark.suite.asv.series import MATRICES, WIDTHS, Benchmark, swept, write_list
 from spmark.suite.asv.track import of_outcome
 from spmark.suite.benchmarks import tracked
 
-COLUMNS = (
-    "result", "params", "version", "started_at", "duration", "stats_ci_99_a", "stats_ci_99_b", "stats_q_25",
-    "stats_q_75", "stats_number", "stats_repeat", "samples", "profile",
-)  # fmt: skip
-"""Columns of a result file."""
-_STATS = ("stats_ci_99_a", "stats_ci_99_b", "stats_q_25", "stats_q_75", "stats_number", "stats_repeat")
-_CELL = ("result", "samples", *_STATS)
-"""Columns that have a value for every combination of parameters."""
-_RESULT_LAYOUT, _MACHINE_LAYOUT = 2, 1
+_MACHINE_LAYOUT = 1
 _log = logging.getLogger(__name__)
 
 
@@ -172,32 +169,24 @@ def _write(group: _Group, results: Path, commit: str, date_ms: int) -> Imported:
     keys = machine_keys(group.environment)
     python = ".".join(group.environment.packages.get("python", "").split(".")[:2])
     env_name = path_component(f"imported-py{python}")
-    folder = results / keys["machine"]
-    file = folder / f"{commit[:8]}-{env_name}.json"
+    name = get_filename(keys["machine"], commit, env_name)
     answers, left_out = _answers(group)
-    started_ms = int(min(row.started_at for row in group.rows.values()).timestamp() * 1000)
-    benchmarks = swept()
-    with reading(file, "a result file of airspeed velocity", RecordError, remedy="delete the file"):
-        old = read_json(file).get("results", {})
-        made = {one.name: _row(one, answers, started_ms, old.get(one.name)) for one in benchmarks}
-    content = {
-        "commit_hash": commit,
-        "env_name": env_name,
-        "date": date_ms,
-        "params": keys | {"python": python},
-        "python": python,
-        "requirements": {},
-        "env_vars": {},
-        "result_columns": COLUMNS,
-        "results": made,
-        "durations": {},
-        "version": _RESULT_LAYOUT,
-    }
-    write_json(file, content)
-    if not (folder / "machine.json").exists():
-        write_json(folder / "machine.json", keys | {"version": _MACHINE_LAYOUT})
-    write_list(results / "benchmarks.json", benchmarks)
-    return Imported(file, keys["machine"], commit, len(answers), left_out, len(group.others))
+    held = Results(keys | {"python": python}, {}, commit, date_ms, python, env_name, {})
+    with reading(results / name, "a result file of airspeed velocity", RecordError, remedy="delete the file"):
+        held.load_data(str(results))
+        for benchmark in swept():
+            _add(held, benchmark, answers, min(row.started_at for row in group.rows.values()))
+    try:
+        with whole(results / name) as part, TemporaryDirectory() as made:
+            held.save(made)
+            copyfile(Path(made, name), part)
+        machine = results / keys["machine"] / "machine.json"
+        if not machine.exists():
+            write_json(machine, keys, _MACHINE_LAYOUT)
+    except OSError as error:
+        raise RecordError(f"{results / name}: cannot be written: {error.strerror}") from error
+    write_list(results, swept())
+    return Imported(results / name, keys["machine"], commit, len(answers), left_out, len(group.others))
 
 
 def _answers(group: _Group) -> tuple[dict[tuple[str, ...], tracked.Answer], int]:
@@ -212,41 +201,24 @@ def _answers(group: _Group) -> tuple[dict[tuple[str, ...], tracked.Answer], int]
     return answers, len(group.rows) - len(answers)
 
 
-def _row(benchmark: Benchmark, answers: tracked.Answers, started_ms: int, old: Sequence[Any] | None) -> list[Any]:
-    """Give a benchmark's row of a result file, by `COLUMNS`.
-
-    Where the answers say nothing of a combination, the cell that the file already has is kept.
-    """
-    kept = _kept(old) if old is not None else {}
-    cells = [_cell(value) for value in benchmark.values(answers)]
-    for place, combination in enumerate(product(*benchmark.params)):
-        if cells[place]["result"] is not None and isnan(cells[place]["result"]):
-            cells[place] = kept.get(combination, cells[place])
-    row: dict[str, Any] = {name: [cell.get(name) for cell in cells] for name in _CELL}
-    row = {
-        name: values if name == "result" or any(value is not None for value in values) else None
-        for name, values in row.items()
+def _add(held: Results, benchmark: Benchmark, answers: tracked.Answers, started_at: datetime) -> None:
+    """Add a benchmark to results; where the answers say nothing of a combination, the value that is there stays."""
+    values = list(benchmark.values(answers))
+    # Of combinations that it has not seen, airspeed velocity would say that they failed.
+    known = held.get_result_params(benchmark.name) if benchmark.name in held.get_all_result_keys() else []
+    selected = {
+        place
+        for place, combination in enumerate(product(*benchmark.params))
+        if not (isinstance(values[place], float) and isnan(values[place]))
+        or not (known and all(value in there for value, there in zip(combination, known, strict=True)))
     }
-    row |= {"params": benchmark.params, "version": benchmark.owner.version, "started_at": started_ms}
-    return [row.get(name) for name in COLUMNS]
-
-
-def _cell(value: Any) -> dict[str, Any]:
-    """Give what a result file keeps of a value of `Benchmark.value`."""
-    if not isinstance(value, Mapping):
-        return {"result": value}
-    samples = [float(seconds) for seconds in value["samples"]]
-    wide = median_interval(samples, 0.99)
-    # Too few samples have no such interval: airspeed velocity then gives the median infinite ends.
-    ends = [none if isnan(side) else side for side, none in ((wide.low, -inf), (wide.high, inf))]
-    quartiles = np.quantile(samples, [0.25, 0.75]).tolist()
-    stats = dict(zip(_STATS, [*ends, *quartiles, value["number"], len(samples)], strict=True))
-    return {"result": wide.value, "samples": samples, **stats}
-
-
-def _kept(old: Sequence[Any]) -> dict[tuple[str, ...], dict[str, Any]]:
-    """Give the cells of a row of a result file, by the combination of parameters that each is of."""
-    row = dict(zip(COLUMNS, old, strict=False))
-    columns = {name: row[name] for name in _CELL if row.get(name) is not None}
-    cells = zip(product(*row["params"]), *columns.values(), strict=False)
-    return {combination: dict(zip(columns, cell, strict=True)) for combination, *cell in cells if "result" in columns}
+    samples = [value["samples"] if isinstance(value, Mapping) else None for value in values]
+    result = BenchmarkResult(
+        result=[median(of) if of else value for of, value in zip(samples, values, strict=True)],
+        samples=samples,
+        number=[1 if of else None for of in samples],
+        errcode=0,
+        stderr="",
+        profile=None,
+    )
+    held.add_result(benchmark.entry(), result, started_at, record_samples=True, selected_idx=selected)

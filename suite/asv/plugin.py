@@ -47,9 +47,9 @@ def setup() -> None:
     parser.add_argument("--config")
     parser.add_argument("--bench", "-b", action="append", default=[])
     given, rest = parser.parse_known_args()
-    listed = Path(Benchmarks.get_benchmark_file_path(Config.load(given.config).results_dir))
-    if listed.exists():
-        write_list(listed, [*swept(), *live()] if "publish" in rest else swept())
+    results = Path(Config.load(given.config).results_dir)
+    if Path(Benchmarks.get_benchmark_file_path(results)).exists():
+        write_list(results, [*swept(), *live()] if "publish" in rest else swept())
     if {"run", "continuous"} & set(rest):
         os.environ[LIVE] = json.dumps(_live(find("auto"), given.bench, compared="continuous" in rest))
 

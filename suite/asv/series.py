@@ -7,18 +7,18 @@ followed or how it is called. Classes of imported sweeps are no benchmarks that 
 from __future__ import annotations
 
 import inspect
-import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+from asv.benchmarks import Benchmarks
+from asv.util import load_json, write_json
+
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.files import whole
 from spmark.impls.core.guard import reading
-from spmark.impls.core.plainjson import parse_json
 from spmark.suite.benchmarks import tracked
 
 MATRICES = (
@@ -28,8 +28,6 @@ MATRICES = (
 """Matrices of imported sweeps that are followed."""
 WIDTHS = (32, 128, 512)
 """Widths of imported sweeps that are followed."""
-_LAYOUT = 2
-"""Of the list of benchmarks."""
 
 
 class SweptSpmm(tracked._Times):
@@ -128,46 +126,25 @@ def questions_of(patterns: Sequence[str]) -> list[tuple[str, ...]]:
     return sorted(looked_up)
 
 
-def write_list(path: Path, benchmarks: Iterable[Benchmark]) -> None:
-    """Add benchmarks to the list ``benchmarks.json``, or replace them there.
+def write_list(results: Path, benchmarks: Iterable[Benchmark]) -> None:
+    """Add benchmarks to the list that commands of airspeed velocity read, or replace them there.
+
+    Parameters
+    ----------
+    results : Path
+        ``results_dir`` of ``asv.conf.json``.
+    benchmarks : iterable of Benchmark
 
     Raises
     ------
     RecordError
-        The file exists and is no JSON, or cannot be written.
+        There is another file in the list's place, or it cannot be written.
     """
-    known = {"version": _LAYOUT, **read_json(path), **{benchmark.name: benchmark.entry() for benchmark in benchmarks}}
-    write_json(path, known)
-
-
-def read_json(path: Path) -> Mapping[str, Any]:
-    """Read a file of airspeed velocity; a file that is not there, or holds no object, is empty.
-
-    Raises
-    ------
-    RecordError
-        The file is no JSON.
-    """
-    if not path.exists():
-        return {}
-    with reading(path, "JSON of airspeed velocity", RecordError, remedy="delete the file"):
-        content = parse_json(path.read_bytes())
-    return content if isinstance(content, dict) else {}
-
-
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a file whole or not at all.
-
-    Raises
-    ------
-    RecordError
-        The file cannot be written.
-    """
-    try:
-        with whole(path) as part:
-            part.write_bytes(json.dumps(content).encode())
-    except OSError as error:
-        raise RecordError(f"{path}: cannot be written: {error.strerror}") from error
+    path = Benchmarks.get_benchmark_file_path(results)
+    with reading(path, "a list of benchmarks of airspeed velocity", RecordError, remedy="delete the file"):
+        known = load_json(path, Benchmarks.api_version) if Path(path).exists() else {}
+        listed = known | {benchmark.name: benchmark.entry() for benchmark in benchmarks}
+        write_json(path, listed, Benchmarks.api_version)
 
 
 class _LookedUp(dict[tuple[str, ...], None]):
