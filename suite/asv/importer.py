@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import logging
 import subprocess
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import product
+from math import isnan
 from pathlib import Path
-from typing import Any
+from shutil import copyfile
+from statistics import median
+from tempfile import TemporaryDirectory
+
+from asv.results import Results, get_filename
+from asv.runner import BenchmarkResult
+from asv.util import write_json
 
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.files import whole
 from spmark.impls.core.guard import reading
 from spmark.impls.core.names import is_commit, path_component
-from spmark.impls.core.plainjson import parse_json
 from spmark.impls.core.plausible import read_candidates, read_measurements
 from spmark.impls.core.record import CandidateRow, Environment, EnvironmentRow, Flush, Measurement
 from spmark.impls.core.recordfile import read_rows, row_files
 from spmark.report.asset import absence, absent_candidates
 from spmark.report.records import record_files
-from spmark.suite.asv.history import COLUMNS, Benchmark, result_row, swept
 from spmark.suite.asv.machine import machine_keys
+from spmark.suite.asv.series import MATRICES, WIDTHS, Benchmark, swept, write_list
 from spmark.suite.asv.track import of_outcome
 from spmark.suite.benchmarks import tracked
 
-_RESULT_VERSION, _MACHINE_VERSION, _BENCHMARKS_VERSION = 2, 1, 2
+_MACHINE_LAYOUT = 1
 _log = logging.getLogger(__name__)
 
 
@@ -66,7 +72,7 @@ def import_records(paths: Sequence[Path], results: Path, repository: Path, commi
     paths : sequence of Path
         Record files, or folders that hold some.
     results : Path
-        ``results_dir`` of ``asv.conf.json``; ``imported`` beside it keeps what the benchmarks of sweeps read.
+        ``results_dir`` of ``asv.conf.json``.
     repository : Path
         Checkout that knows the commits.
     commit : str, optional
@@ -163,43 +169,31 @@ def _write(group: _Group, results: Path, commit: str, date_ms: int) -> Imported:
     keys = machine_keys(group.environment)
     python = ".".join(group.environment.packages.get("python", "").split(".")[:2])
     env_name = path_component(f"imported-py{python}")
-    folder = results / keys["machine"]
-    file = folder / f"{commit[:8]}-{env_name}.json"
+    name = get_filename(keys["machine"], commit, env_name)
     answers, left_out = _answers(group)
-    started_ms = int(min(row.started_at for row in group.rows.values()).timestamp() * 1000)
-    benchmarks = swept()
-    with reading(file, "a result file of airspeed velocity", RecordError, remedy="delete the file"):
-        old = _read(file).get("results", {})
-        made = {one.name: result_row(one, answers, started_ms, old.get(one.name)) for one in benchmarks}
-    content = {
-        "commit_hash": commit,
-        "env_name": env_name,
-        "date": date_ms,
-        "params": keys | {"python": python},
-        "python": python,
-        "requirements": {},
-        "env_vars": {},
-        "result_columns": COLUMNS,
-        "results": made,
-        "durations": {},
-        "version": _RESULT_VERSION,
-    }
-    _replace(file, json.dumps(content).encode())
-    if not (folder / "machine.json").exists():
-        _replace(folder / "machine.json", json.dumps(keys | {"version": _MACHINE_VERSION}, indent=4).encode())
-    _list(results / "benchmarks.json", benchmarks)
-    kept = results.parent / "imported" / keys["machine"] / f"{commit}.json.gz"
-    _replace(
-        kept, gzip.compress(json.dumps([[list(key), answer] for key, answer in answers.items()]).encode(), mtime=0)
-    )
-    return Imported(file, keys["machine"], commit, len(answers), left_out, len(group.others))
+    held = Results(keys | {"python": python}, {}, commit, date_ms, python, env_name, {})
+    with reading(results / name, "a result file of airspeed velocity", RecordError, remedy="delete the file"):
+        held.load_data(str(results))
+        for benchmark in swept():
+            _add(held, benchmark, answers, min(row.started_at for row in group.rows.values()))
+    try:
+        with whole(results / name) as part, TemporaryDirectory() as made:
+            held.save(made)
+            copyfile(Path(made, name), part)
+        machine = results / keys["machine"] / "machine.json"
+        if not machine.exists():
+            write_json(machine, keys, _MACHINE_LAYOUT)
+    except OSError as error:
+        raise RecordError(f"{results / name}: cannot be written: {error.strerror}") from error
+    write_list(results, swept())
+    return Imported(results / name, keys["machine"], commit, len(answers), left_out, len(group.others))
 
 
 def _answers(group: _Group) -> tuple[dict[tuple[str, ...], tracked.Answer], int]:
     answers: dict[tuple[str, ...], tracked.Answer] = {}
     for row in group.rows.values():
         spec, matrix = row.spec, row.spec.matrix.id
-        inside = matrix in tracked.SWEPT and spec.width in tracked.SWEPT_WIDTHS and not spec.scaled
+        inside = matrix in MATRICES and spec.width in WIDTHS and not spec.scaled
         if inside and spec.implementation in tracked.IMPLEMENTATIONS and not spec.config:
             seen = group.candidates.get((spec.case_id, spec.implementation_version), [])
             key = (str(spec.op), spec.implementation, matrix, str(spec.width), str(spec.dtype))
@@ -207,25 +201,24 @@ def _answers(group: _Group) -> tuple[dict[tuple[str, ...], tracked.Answer], int]
     return answers, len(group.rows) - len(answers)
 
 
-def _list(path: Path, benchmarks: Sequence[Benchmark]) -> None:
-    """Name the benchmarks in the list that publishing goes by; the next discovery writes it anew, with them in it."""
-    known: dict[str, Any] = {"version": _BENCHMARKS_VERSION, **_read(path)}
-    known.update((benchmark.name, benchmark.entry()) for benchmark in benchmarks if benchmark.name not in known)
-    _replace(path, json.dumps(known, indent=4).encode())
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    if not path.exists():
-        return {}
-    with reading(path, "JSON of airspeed velocity", RecordError, remedy="delete the file"):
-        content = parse_json(path.read_bytes())
-    return content if isinstance(content, dict) else {}
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
-    try:
-        with whole(path) as part:
-            part.write_bytes(content)
-    except OSError as error:
-        raise RecordError(f"{path}: cannot be written: {error.strerror}") from error
+def _add(held: Results, benchmark: Benchmark, answers: tracked.Answers, started_at: datetime) -> None:
+    """Add a benchmark to results; where the answers say nothing of a combination, the value that is there stays."""
+    values = list(benchmark.values(answers))
+    # Of combinations that it has not seen, airspeed velocity would say that they failed.
+    known = held.get_result_params(benchmark.name) if benchmark.name in held.get_all_result_keys() else []
+    selected = {
+        place
+        for place, combination in enumerate(product(*benchmark.params))
+        if not (isinstance(values[place], float) and isnan(values[place]))
+        or not (known and all(value in there for value, there in zip(combination, known, strict=True)))
+    }
+    samples = [value["samples"] if isinstance(value, Mapping) else None for value in values]
+    result = BenchmarkResult(
+        result=[median(of) if of else value for of, value in zip(samples, values, strict=True)],
+        samples=samples,
+        number=[1 if of else None for of in samples],
+        errcode=0,
+        stderr="",
+        profile=None,
+    )
+    held.add_result(benchmark.entry(), result, started_at, record_samples=True, selected_idx=selected)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import median
 from time import perf_counter, process_time
 from typing import Any, Literal
@@ -16,7 +18,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from scipy import sparse
 
 from spmark.datasets.cache import Cache
-from spmark.datasets.load import LoadedMatrix, load_matrix
+from spmark.datasets.load import load_matrix
 from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import (
@@ -57,7 +59,6 @@ _ENDINGS: Mapping[type[Exception], Status] = {
 }
 """How a question ends, by the exception raised: the first class that fits counts."""
 _log = logging.getLogger(__name__)
-_ENVIRONMENT = "tracked"
 _NEVER_S = 1e9
 
 
@@ -147,19 +148,26 @@ class Tracked(Frozen):
 _QUESTION: TypeAdapter[RunCase | ConvertCase | SearchCase] = TypeAdapter(RunCase | ConvertCase | SearchCase)
 
 
-def answer_all(cases: Sequence[Mapping[str, Any]], device: str, cache: Cache | None = None) -> list[dict[str, Any]]:
+def answer_all(cases: Sequence[Mapping[str, Any]], device: str) -> list[dict[str, Any]]:
     """Answer every question, in order; see `spmark.suite.measure.track`."""
-    tracker = _Tracker(device, cache or Cache.default())
+    tracker = _Tracker(device)
     return [tracker.answer(case).model_dump(mode="json") for case in cases]
 
 
 class _Tracker:
     """Keeps the device, and the matrix of the last question."""
 
-    def __init__(self, device: str, cache: Cache) -> None:
-        self._name, self._cache = device, cache
-        self._opened: tuple[DeviceSpec, Bench] | None = None
-        self._matrix: tuple[str, LoadedMatrix] | None = None
+    def __init__(self, device: str) -> None:
+        self._name, self._cache = device, Cache.default()
+        self._matrix: tuple[str, Csr] | None = None
+
+    @cached_property
+    def _bench(self) -> Bench:
+        return Bench(self._device, self._cache)
+
+    @cached_property
+    def _device(self) -> DeviceSpec:
+        return calibrated(find(self._name))
 
     def answer(self, case: Mapping[str, Any]) -> Tracked:
         try:
@@ -173,46 +181,38 @@ class _Tracker:
         except Exception as error:  # a fault of this commit costs the value of its question, not those of the others
             return _failed(error)
 
-    def _bench(self) -> tuple[DeviceSpec, Bench]:
-        if self._opened is None:
-            device = calibrated(find(self._name))
-            self._opened = device, Bench(device, self._cache)
-        return self._opened
-
-    def _csr(self, question: RunCase | ConvertCase | SearchCase) -> Csr:
+    def _csr(self, question: _OfMatrix) -> Csr:
         key = f"{question.matrix_spec.model_dump_json()} {question.seed}"
         if self._matrix is None or self._matrix[0] != key:
             self._matrix = None
-            self._matrix = key, load_matrix(question.matrix_spec, self._cache, question.seed)
-        return self._matrix[1].csr
+            self._matrix = key, load_matrix(question.matrix_spec, self._cache, question.seed).csr
+        return self._matrix[1]
 
     def _run(self, question: RunCase) -> Tracked:
-        device, bench = self._bench()
-        if reason := refusal(question.implementation, question.config, device.kind, question.op):
+        if reason := refusal(question.implementation, question.config, self._device.kind, question.op):
             return Tracked(status=Status.UNSUPPORTED, reason=f"{question.implementation} {reason}")
         implementation = create(question.implementation, question.config)
-        outcome, seen = bench.measure(_case(question, device.kind))
+        outcome, seen = self._bench.measure(_case(question, self._device.kind))
         told = of_outcome(outcome, seen)
-        builds = self._builds(question, implementation, device) if outcome.status is Status.OK else {}
-        return told.model_copy(update=builds)
+        return told.model_copy(update=self._builds(question, implementation) if outcome.status is Status.OK else {})
 
-    def _builds(self, question: RunCase, implementation: Implementation, device: DeviceSpec) -> dict[str, Any]:
+    def _builds(self, question: RunCase, implementation: Implementation) -> dict[str, Any]:
         """Build again and again: the bench's own first build filled the caches of compiled kernels."""
         builds: list[dict[str, float]] = []
-        cpu_s: list[float] = []
-        baseline_cpu_s: list[float] = []
+        timed = _Timed()
         try:
             problem = Problem(question.op, self._csr(question), question.width, question.dtype)
-            baseline = _baseline(problem.matrix)
-            started = perf_counter()
-            while len(builds) < question.builds and perf_counter() - started < question.builds_max_s:
-                cpu_s.append(_computed(lambda: builds.append(dict(implementation.build(problem, device).phases_s))))
-                baseline_cpu_s.append(_computed(baseline))
+
+            def build() -> None:
+                builds.append(dict(implementation.build(problem, self._device).phases_s))
+
+            timed.repeat(build, problem.matrix, question.builds, question.builds_max_s)
         except Exception as error:  # the case was measured: its samples, and the builds so far, are an answer
             _log.warning("%s: build %d failed: %s", question.implementation, len(builds) + 2, _reason(error))
         phases = dict.fromkeys(name for build in builds for name in build)
         phases_s = {name: [build.get(name, 0.0) for build in builds] for name in phases}
-        return {"cpu_s": cpu_s, "baseline_cpu_s": baseline_cpu_s, "phases_s": phases_s} if builds else {}
+        computed = {"cpu_s": timed.cpu_s, "baseline_cpu_s": timed.baseline_cpu_s}
+        return {**computed, "phases_s": phases_s} if builds else {}
 
     def _convert(self, question: ConvertCase) -> Tracked:
         convert = FORMATS.get(question.format)
@@ -220,16 +220,39 @@ class _Tracker:
             reason = f"expected a format out of {', '.join(FORMATS)}, found {question.format!r}"
             return Tracked(status=Status.UNSUPPORTED, reason=reason)
         matrix = self._csr(question)
-        stored = convert(matrix, **question.format_args).stored
-        timed = _timed(lambda: convert(matrix, **question.format_args), matrix, question)
-        return Tracked(status=Status.OK, stored=stored, **timed)
+        stored, timed = convert(matrix, **question.format_args).stored, _Timed()
+        timed.repeat(lambda: convert(matrix, **question.format_args), matrix, question.samples, question.max_s)
+        return Tracked(status=Status.OK, stored=stored, **vars(timed))
 
     def _search(self, question: SearchCase) -> Tracked:
-        search = search_for_absent(question.search)
+        search, timed = search_for_absent(question.search), _Timed()
         problem = Problem(question.op, self._csr(question), question.width, question.dtype)
         predicted_s = search(problem)
-        timed = _timed(lambda: search(problem), problem.matrix, question)
-        return Tracked(status=Status.OK, predicted_s=predicted_s, **timed)
+        timed.repeat(lambda: search(problem), problem.matrix, question.samples, question.max_s)
+        return Tracked(status=Status.OK, predicted_s=predicted_s, **vars(timed))
+
+
+@dataclass
+class _Timed:
+    """Seconds of work on the host, as `Tracked` has them."""
+
+    samples_s: list[float] = field(default_factory=list)
+    cpu_s: list[float] = field(default_factory=list)
+    baseline_cpu_s: list[float] = field(default_factory=list)
+
+    def repeat(self, work: Callable[[], object], matrix: Csr, most: int, max_s: float) -> None:
+        """Do work again and again, and SciPy's conversion of the matrix into CSC beside each."""
+        held = sparse.csr_array((matrix.values, matrix.indices, matrix.indptr), shape=matrix.shape)
+        held.tocsc()  # the first one takes memory from the system
+        started = perf_counter()
+        while len(self.samples_s) < most and perf_counter() - started < max_s:
+            wall, cpu = perf_counter(), process_time()
+            work()
+            self.samples_s.append(perf_counter() - wall)
+            done = process_time()
+            self.cpu_s.append(done - cpu)
+            held.tocsc()
+            self.baseline_cpu_s.append(process_time() - done)
 
 
 def _failed(error: Exception) -> Tracked:
@@ -244,50 +267,22 @@ def _reason(error: Exception) -> str:
     return str(error) if isinstance(error, SpmarkError | ValidationError) else f"{type(error).__name__}: {error}"
 
 
-def _timed(work: Callable[[], object], matrix: Csr, question: ConvertCase | SearchCase) -> dict[str, Any]:
-    """Do work on the host again and again: fields of the answer."""
-    samples_s: list[float] = []
-    cpu_s: list[float] = []
-    baseline_cpu_s: list[float] = []
-    baseline, started = _baseline(matrix), perf_counter()
-    while len(samples_s) < question.samples and perf_counter() - started < question.max_s:
-        before = perf_counter()
-        cpu_s.append(_computed(work))
-        samples_s.append(perf_counter() - before)
-        baseline_cpu_s.append(_computed(baseline))
-    return {"samples_s": samples_s, "cpu_s": cpu_s, "baseline_cpu_s": baseline_cpu_s}
-
-
-def _computed(work: Callable[[], object]) -> float:
-    """Do work, and give the seconds that all threads computed."""
-    before = process_time()
-    work()
-    return process_time() - before
-
-
-def _baseline(matrix: Csr) -> Callable[[], object]:
-    """Give host work on a matrix that no change of ours makes faster or slower."""
-    held = sparse.csr_array((matrix.values, matrix.indices, matrix.indptr), shape=matrix.shape)
-    held.tocsc()
-    return held.tocsc
-
-
 def of_outcome(row: Outcome, candidates: Sequence[SeenConfig], protocol: int = PROTOCOL_VERSION) -> Tracked:
     """Give the answer that an outcome holds, with what its search saw."""
-    ok = row.status is Status.OK
+    told = Tracked(protocol=protocol, status=row.status, reason=row.reason)
+    if row.status is not Status.OK:
+        return told
     # The baseline's samples say nothing unless there is one for each sample of the case.
     paired = row.baseline is not None and len(row.baseline.samples_us) == len(row.samples_us)
-    return Tracked(
-        protocol=protocol,
-        status=row.status,
-        reason=row.reason,
-        samples_s=_seconds(row.samples_us) if ok else [],
-        baseline_s=_seconds(row.baseline.samples_us) if ok and row.baseline and paired else [],
-        phases_s={name: [seconds] for name, seconds in row.phases_s.items()} if ok else {},
-        stored=row.stored if ok else 0,
-        device_bytes=row.device_bytes if ok else 0,
-        candidates=[(c.predicted, median(c.samples_us) * 1e-6) for c in candidates if ok and c.samples_us],
-    )
+    facts = {
+        "samples_s": _seconds(row.samples_us),
+        "baseline_s": _seconds(row.baseline.samples_us) if row.baseline and paired else [],
+        "phases_s": {name: [seconds] for name, seconds in row.phases_s.items()},
+        "stored": row.stored,
+        "device_bytes": row.device_bytes,
+        "candidates": [(c.predicted, median(c.samples_us) * 1e-6) for c in candidates if c.samples_us],
+    }
+    return told.model_copy(update=facts)
 
 
 def _seconds(samples_us: Sequence[float]) -> list[float]:
@@ -295,16 +290,11 @@ def _seconds(samples_us: Sequence[float]) -> list[float]:
 
 
 def _case(question: RunCase, kind: DeviceKind) -> CaseSpec:
+    same = question.model_dump(include={"op", "width", "dtype", "implementation", "config", "seed"})
     return CaseSpec(
-        op=question.op,
+        **same,
         matrix=MatrixRef.model_validate(question.matrix_spec.model_dump(exclude={"widths"})),
-        width=question.width,
-        dtype=question.dtype,
-        scaled=False,
-        implementation=question.implementation,
-        config=question.config,
         label=question.implementation,
-        seed=question.seed,
         time_limit_s=_NEVER_S,
         baseline=question.baseline.get(kind),
     )

@@ -1,4 +1,4 @@
-"""What airspeed velocity follows: times, build costs, storage and regret, live and out of records.
+"""What airspeed velocity follows: times, build costs, storage and regret.
 
 This file comes from today's checkout while ``spmark`` is the commit under test, so nothing of it is imported before a
 benchmark runs, and then `spmark.suite.measure.track` only. Lower is better everywhere. Names, parameters and versions
@@ -7,18 +7,17 @@ are the identity of a history: a value may be added to a list, and none renamed.
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 from collections.abc import Iterator, Mapping
 from itertools import product
 from math import nan
-from pathlib import Path
 from statistics import median
 from typing import Any, ClassVar
 
-LIVE_KEYS, SWEPT_FOLDER = "SPMARK_LIVE_KEYS", "SPMARK_ASV_IMPORTED"
-"""Variables of the environment: what is asked of the live set, and the folder of imported answers."""
+LIVE = "SPMARK_LIVE"
+"""Variable of the environment, as JSON: the ``device``'s kind, the ``implementations`` that run there, methods that are
+``left_out``, and keys of the ``questions`` that are asked. Without it the live set is that of all machines."""
 PROTOCOL = 2
 """Of the measurements that are compared: a commit of another protocol is n/a."""
 VERSION = f"protocol-{PROTOCOL}"
@@ -51,7 +50,7 @@ BUILT, HALF_BUILT = (128, "float32"), (128, "float16")
 """Width and dtype at which build costs are followed: of most, and of `HALF_LATER`."""
 
 _RMAT = {"scale": 13, "edge_factor": 16}
-LIVE: Mapping[str, Mapping[str, Any]] = {"patterns/logsparse_4096": {}, "rmat/rmat_13": _RMAT}
+MULTIPLIED: Mapping[str, Mapping[str, Any]] = {"patterns/logsparse_4096": {}, "rmat/rmat_13": _RMAT}
 """Matrices that need no network, and the arguments of their sources."""
 LIVE_WIDTHS = (32, 128)
 CONVERTED: Mapping[str, Mapping[str, Any]] = {"patterns/strided_4096": {}, "rmat/rmat_13": _RMAT}
@@ -67,17 +66,22 @@ SDDMM_SEARCHES = ("stile_a100",)
 SEARCHED: Mapping[str, Mapping[str, Any]] = {"patterns/strided_4096": {}, "rmat/rmat_13": _RMAT}
 SEARCHED_FOR = (128, "float16")
 """Width and dtype at which searches are followed."""
-SWEPT = (
-    "planetoid/cora", "planetoid/citeseer", "planetoid/pubmed", "dgl/ppi-train-20graphs", "ogb/ogbn-arxiv",
-    "snap/web-NotreDame", "twin/proteins_twin", "twin/reddit_twin",
-)  # fmt: skip
-"""Matrices of imported sweeps that are followed."""
-SWEPT_WIDTHS = (32, 128, 512)
 
 Answer = Mapping[str, Any]
 """As `spmark.suite.asv.track.Tracked` dumps it."""
 Answers = Mapping[tuple[str, ...], Answer]
 """By op, implementation, matrix, width and dtype, by format and matrix, or by op, search and matrix."""
+_ASKED: Mapping[str, Any] = json.loads(os.environ.get(LIVE, "{}"))
+
+
+def _here(*names: str) -> tuple[str, ...]:
+    """Give those of the implementations that run on this machine."""
+    return tuple(name for name in names if name in _ASKED.get("implementations", names))
+
+
+def _timed(*names: str) -> tuple[str, ...]:
+    """Give those of them that are timed: on a CPU, the baseline has but a ratio to itself."""
+    return tuple(name for name in _here(*names) if (_ASKED.get("device"), name) != ("cpu", BASELINE["cpu"]))
 
 
 class _Followed:
@@ -117,13 +121,8 @@ class _Plans(_Followed):
         """Give the seconds of whole builds, with warm caches of compiled kernels."""
         return _summed(_built(answers, op, implementation, matrix, self.built), PHASES)
 
-    def track_build_cpu(self, answers: Answers, op: str, implementation: str, matrix: str) -> Any:
-        """Give the seconds that whole builds computed, which other work on the machine disturbs less."""
-        answer = _built(answers, op, implementation, matrix, self.built)
-        return _samples(answer["cpu_s"]) if answer else nan
-
     def track_build_cpu_ratio(self, answers: Answers, op: str, implementation: str, matrix: str) -> Any:
-        """Give these seconds over those of SciPy's work beside each build."""
+        """Give the seconds that whole builds computed, over those of SciPy's work beside each."""
         return _ratios(_built(answers, op, implementation, matrix, self.built), "cpu_s", "baseline_cpu_s")
 
     def track_search(self, answers: Answers, op: str, implementation: str, matrix: str) -> Any:
@@ -132,13 +131,11 @@ class _Plans(_Followed):
 
     def track_stored(self, answers: Answers, op: str, implementation: str, matrix: str) -> float:
         """Give the elements that the format holds, padding included."""
-        answer = _built(answers, op, implementation, matrix, self.built)
-        return float(answer["stored"]) if answer else nan
+        return _number(_built(answers, op, implementation, matrix, self.built), "stored")
 
     def track_device_bytes(self, answers: Answers, op: str, implementation: str, matrix: str) -> float:
         """Give the bytes that the plan holds."""
-        answer = _built(answers, op, implementation, matrix, self.built)
-        return float(answer["device_bytes"]) if answer else nan
+        return _number(_built(answers, op, implementation, matrix, self.built), "device_bytes")
 
     def track_regret(self, answers: Answers, op: str, implementation: str, matrix: str) -> float:
         """Give the time of the predicted candidate over the best one's; n/a without both.
@@ -154,7 +151,7 @@ class _Plans(_Followed):
             chosen = sorted((c for c in candidates if c[0] is not None), key=lambda c: float(c[0]))[:1]
         return float(chosen[0][1] / min(c[1] for c in candidates)) if chosen else nan
 
-    track_build.unit = track_build_cpu.unit = track_search.unit = "seconds"  # type: ignore[attr-defined]
+    track_build.unit = track_search.unit = "seconds"  # type: ignore[attr-defined]
     track_stored.unit = "elements"  # type: ignore[attr-defined]
     track_device_bytes.unit = "bytes"  # type: ignore[attr-defined]
     track_regret.unit = track_build_cpu_ratio.unit = "ratio"  # type: ignore[attr-defined]
@@ -176,21 +173,10 @@ class _Phases(_Followed):
 class _OnHost(_Followed):
     """Work on the host whatever the device is, done again and again."""
 
-    def track_time(self, answers: Answers, *key: str) -> Any:
-        """Give the seconds of a piece of work."""
-        answer = _found(answers, *key)
-        return _samples(answer["samples_s"]) if answer else nan
-
-    def track_cpu(self, answers: Answers, *key: str) -> Any:
-        """Give the seconds that a piece of work computed, which other work on the machine disturbs less."""
-        answer = _found(answers, *key)
-        return _samples(answer["cpu_s"]) if answer else nan
-
     def track_cpu_ratio(self, answers: Answers, *key: str) -> Any:
-        """Give these seconds over those of SciPy's work beside each."""
+        """Give the seconds that a piece of work computed, over those of SciPy's work beside each."""
         return _ratios(_found(answers, *key), "cpu_s", "baseline_cpu_s")
 
-    track_time.unit = track_cpu.unit = "seconds"  # type: ignore[attr-defined]
     track_cpu_ratio.unit = "ratio"  # type: ignore[attr-defined]
 
 
@@ -198,63 +184,50 @@ class _Live:
     """Measures all runs of the live set once, in one process, for all classes."""
 
     def setup_cache(self) -> Answers:
-        """Ask the installed commit; `LIVE_KEYS` in the environment asks less: keys of questions, as JSON."""
+        """Ask the installed commit what `LIVE` in the environment says."""
         return _asked("run")
 
     setup_cache.timeout = 1800  # type: ignore[attr-defined]
-
-
-class _Swept:
-    """Reads what ``spmark asv-import`` kept in place of measuring, so that imported sweeps stay benchmarks."""
-
-    def setup_cache(self) -> Answers:
-        """Read the answers of the commit under test from the folder that `SWEPT_FOLDER` names, one machine's.
-
-        Without the variable everything is n/a: records of another machine must not be filed under this one.
-        """
-        return _imported(os.environ.get(SWEPT_FOLDER, ""), os.environ.get("ASV_COMMIT", ""))
-
-    setup_cache.timeout = 300  # type: ignore[attr-defined]
 
 
 class LiveSpmm(_Live, _Times):
     """SpMM on generated matrices."""
 
     op = "spmm"
-    params = ((*IMPLEMENTATIONS, *LATER, *HALF_LATER), tuple(LIVE), LIVE_WIDTHS, DTYPES)
+    params = (_timed(*IMPLEMENTATIONS, *LATER, *HALF_LATER), tuple(MULTIPLIED), LIVE_WIDTHS, DTYPES)
 
 
 class LiveSddmm(_Live, _Times):
     """SDDMM on generated matrices."""
 
     op = "sddmm"
-    params = ((*IMPLEMENTATIONS, *SDDMM_LATER), tuple(LIVE), LIVE_WIDTHS, DTYPES)
+    params = (_timed(*IMPLEMENTATIONS, *SDDMM_LATER), tuple(MULTIPLIED), LIVE_WIDTHS, DTYPES)
 
 
 class LivePlans(_Live, _Plans):
     """Plans for generated matrices."""
 
-    params = (OPS, (*IMPLEMENTATIONS, *LATER), tuple(LIVE))
+    params = (OPS, _here(*IMPLEMENTATIONS, *LATER), tuple(MULTIPLIED))
 
 
 class LivePhases(_Live, _Phases):
     """Building for generated matrices."""
 
-    params = (OPS, (*IMPLEMENTATIONS, *LATER), tuple(LIVE), PHASES)
+    params = (OPS, _here(*IMPLEMENTATIONS, *LATER), tuple(MULTIPLIED), PHASES)
 
 
 class LiveHalfPlans(_Live, _Plans):
     """Plans of what computes in float16 alone."""
 
     built = HALF_BUILT
-    params = (OPS, HALF_LATER, tuple(LIVE))
+    params = (OPS, _here(*HALF_LATER), tuple(MULTIPLIED))
 
 
 class LiveHalfPhases(_Live, _Phases):
     """Building of what computes in float16 alone."""
 
     built = HALF_BUILT
-    params = (OPS, HALF_LATER, tuple(LIVE), PHASES)
+    params = (OPS, _here(*HALF_LATER), tuple(MULTIPLIED), PHASES)
 
 
 class LiveConversions(_OnHost):
@@ -269,15 +242,14 @@ class LiveConversions(_OnHost):
 
     def track_stored(self, answers: Answers, format: str, matrix: str) -> float:
         """Give the elements that the format holds, padding included."""
-        answer = _found(answers, format, matrix)
-        return float(answer["stored"]) if answer else nan
+        return _number(_found(answers, format, matrix), "stored")
 
     setup_cache.timeout = 1800  # type: ignore[attr-defined]
     track_stored.unit = "elements"  # type: ignore[attr-defined]
 
 
 class LiveSearches(_OnHost):
-    """Searches for a GPU that is not there: how long they take, and how good they think their plan is."""
+    """Searches for a GPU that is not there: what they compute, and how good they think their plan is."""
 
     param_names = ("op", "search", "matrix")
     params = (OPS, SEARCHES, tuple(SEARCHED))
@@ -288,37 +260,10 @@ class LiveSearches(_OnHost):
 
     def track_predicted(self, answers: Answers, op: str, search: str, matrix: str) -> float:
         """Give the seconds that the cost model predicts for what was chosen."""
-        answer = _found(answers, op, search, matrix)
-        return float(answer["predicted_s"]) if answer and answer["predicted_s"] is not None else nan
+        return _number(_found(answers, op, search, matrix), "predicted_s")
 
     setup_cache.timeout = 1800  # type: ignore[attr-defined]
     track_predicted.unit = "seconds"  # type: ignore[attr-defined]
-
-
-class SweptSpmm(_Swept, _Times):
-    """SpMM of imported sweeps."""
-
-    op = "spmm"
-    params = (IMPLEMENTATIONS, SWEPT, SWEPT_WIDTHS, DTYPES)
-
-
-class SweptSddmm(_Swept, _Times):
-    """SDDMM of imported sweeps."""
-
-    op = "sddmm"
-    params = (IMPLEMENTATIONS, SWEPT, SWEPT_WIDTHS, DTYPES)
-
-
-class SweptPlans(_Swept, _Plans):
-    """Plans of imported sweeps."""
-
-    params = (OPS, IMPLEMENTATIONS, SWEPT)
-
-
-class SweptPhases(_Swept, _Phases):
-    """Building in imported sweeps."""
-
-    params = (OPS, IMPLEMENTATIONS, SWEPT, PHASES)
 
 
 def questions() -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
@@ -328,11 +273,11 @@ def questions() -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
     """
     later = {"spmm": (*LATER, *HALF_LATER), "sddmm": SDDMM_LATER}
     for names in (dict.fromkeys(OPS, IMPLEMENTATIONS), later):
-        for matrix, op, dtype, width in product(LIVE, OPS, DTYPES, LIVE_WIDTHS):
+        for matrix, op, dtype, width in product(MULTIPLIED, OPS, DTYPES, LIVE_WIDTHS):
             for implementation in names[op]:
                 built = HALF_BUILT if implementation in HALF_LATER else BUILT
                 question = {"what": "run", "op": op, "width": width, "dtype": dtype, "implementation": implementation}
-                question |= {"baseline": BASELINE} | _matrix(matrix, LIVE[matrix])
+                question |= {"baseline": BASELINE} | _matrix(matrix, MULTIPLIED[matrix])
                 question["builds"] = 8 if (width, dtype) == built else 0
                 yield (op, implementation, matrix, str(width), dtype), question
     for matrix, (name, (format_name, format_args)) in product(CONVERTED, CONVERSIONS.items()):
@@ -346,8 +291,9 @@ def questions() -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
 
 def _asked(what: str) -> Answers:
     """Ask the installed commit one kind of question."""
-    only = set(map(tuple, json.loads(os.environ.get(LIVE_KEYS, "[]"))))
-    asked = {key: of for key, of in questions() if of["what"] == what and (not only or key in only)}
+    asked = {key: question for key, question in questions() if question["what"] == what}
+    if "questions" in _ASKED:
+        asked = {key: question for key, question in asked.items() if list(key) in _ASKED["questions"]}
     try:
         from spmark.suite.measure import track
     except ImportError:
@@ -358,14 +304,6 @@ def _asked(what: str) -> Answers:
 def _matrix(matrix_id: str, args: Mapping[str, Any]) -> dict[str, Any]:
     source, _, name = matrix_id.partition("/")
     return {"source": source, "matrix": name, "args": dict(args)}
-
-
-def _imported(folder: str, commit: str) -> Answers:
-    path = Path(folder) / f"{commit}.json.gz"
-    if not (folder and commit and path.is_file()):
-        return {}
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        return {tuple(key): answer for key, answer in json.load(file)}
 
 
 def _found(answers: Answers, *key: str) -> Answer | None:
@@ -382,10 +320,15 @@ def _built(answers: Answers, op: str, implementation: str, matrix: str, built: t
     return _found(answers, op, implementation, matrix, *map(str, built))
 
 
+def _number(answer: Answer | None, name: str) -> float:
+    return float(answer[name]) if answer and answer[name] is not None else nan
+
+
 def _ratios(answer: Answer | None, seconds: str, beside: str) -> Any:
     """Give samples over the baseline's beside them; n/a of a commit that timed no baseline there."""
     pairs = zip(answer[seconds], answer.get(beside, ()), strict=False) if answer else ()
-    return _samples([own / other for own, other in pairs])
+    # Of four digits: airspeed velocity prints all that a ratio has.
+    return _samples([float(f"{own / other:.4g}") for own, other in pairs])
 
 
 def _summed(answer: Answer | None, phases: tuple[str, ...]) -> Any:
@@ -398,3 +341,8 @@ def _samples(seconds: list[float]) -> Any:
     if len(seconds) > 1:
         return {"samples": list(seconds), "number": 1}
     return median(seconds) if seconds else nan
+
+
+for _owner in (_Times, _Plans, _Phases, _OnHost):
+    for _name in vars(_owner).keys() & set(_ASKED.get("left_out", ())):
+        delattr(_owner, _name)

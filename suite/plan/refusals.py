@@ -122,7 +122,8 @@ def usable(name: str, devices: Iterable[DeviceSpec]) -> tuple[list[str], str]:
         if None in answers:
             kinds.append(str(device.kind))
         reasons += [reason for reason in answers if reason]
-    why = reasons[0] if reasons else f"runs on {_words(made.devices)}, and no such device is here"
+    # The last is of float16, which implementations for matrix units want before they look for anything else.
+    why = reasons[-1] if reasons else f"runs on {_words(made.devices)}, and no such device is here"
     return sorted(kinds), "" if kinds else why
 
 
