@@ -59,19 +59,18 @@ def fetch_candidates(into: Path | None, archive: Path | None, as_json: bool) -> 
     RecordError
         The manifest cannot be read.
     """
-    from spmark.report.asset import HOME
-    from spmark.suite.published import fetch_published
+    from spmark.datasets.cache import Cache
+    from spmark.report.asset import HOME, fetch_published
 
     folder = HOME if into is None else into
     screen = console(as_json)
     with working(screen, "candidates"):
-        brought = fetch_published(folder, archive)
-    size = sum(one.bytes for one in brought.fetched)
+        fetched, origin = fetch_published(folder, archive, Cache.default().fetch)
     if as_json:
-        files = [{"path": one.path, "bytes": one.bytes} for one in brought.fetched]
-        answer({"into": str(folder), "there": brought.there, "fetched": files, "from": brought.origin})
-    elif brought.fetched:
-        told = f"fetched {len(brought.fetched)} of {brought.there + len(brought.fetched)} files ({size:,} bytes)"
-        say(screen, escape(f"{folder}: {told} from {brought.origin}"))
+        files = [{"path": one.path, "bytes": one.bytes} for one in fetched]
+        answer({"into": str(folder), "fetched": files, "from": origin})
+    elif fetched:
+        size = sum(one.bytes for one in fetched)
+        say(screen, escape(f"{folder}: fetched {len(fetched)} files ({size:,} bytes) from {origin}"))
     else:
-        say(screen, escape(f"{folder}: all {brought.there} files are there"))
+        say(screen, escape(f"{folder}: all files are there"))
