@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.datasets.cache import Cache
-from spmark.datasets.readers.archive import FETCH_AGAIN, unpacked_gzip, unpacked_member
+from spmark.datasets.readers.archive import FETCH_AGAIN, unpacked
 from spmark.datasets.readers.edge_list import read_integers
 from spmark.datasets.readers.matrix_market import read_mtx
 from spmark.datasets.source import Args, Facts, RawMatrix, Source, csr_from_edges, known, only
@@ -130,8 +130,7 @@ class DglGraphs(GraphSource):
 
     def read(self, path: Path) -> RawMatrix:
         """Read ``train_graph.json``, a networkx node-link graph, from the archive."""
-        wanted = "train_graph.json"
-        with unpacked_member(path, lambda member: member.name == wanted, wanted, FETCH_AGAIN) as file:
+        with unpacked(path, "train_graph.json", FETCH_AGAIN) as file:
             content = file.read_bytes()
         with reading(f"{path}: train_graph.json", "a node-link graph"):
             graph = json.loads(content)
@@ -165,7 +164,7 @@ class Snap(GraphSource):
 
     def read(self, path: Path) -> RawMatrix:
         """Read lines of two node numbers; there are as many nodes as the largest number says."""
-        with unpacked_gzip(path, remedy=FETCH_AGAIN) as file:
+        with unpacked(path, remedy=FETCH_AGAIN) as file:
             rows, cols = read_integers(file, str(path))
         if rows.size == 0:
             raise DatasetError(f"{path}: expected lines of two node numbers, found none")
@@ -201,11 +200,5 @@ def _square(size: int, rows: NDArray[np.int64], cols: NDArray[np.int64], path: P
 
 
 def _table(path: Path, file: str, columns: int) -> NDArray[np.int64]:
-    where = f"{path}: {file}"
-    with (
-        unpacked_member(
-            path, lambda m: m.name == file and m.parent.name == "raw", f"raw/{file}", FETCH_AGAIN
-        ) as packed,
-        unpacked_gzip(packed, where, FETCH_AGAIN) as table,
-    ):
-        return read_integers(table, where, columns=columns, delimiter=",")
+    with unpacked(path, f"raw/{file}", FETCH_AGAIN) as table:
+        return read_integers(table, f"{path}: {file}", columns=columns, delimiter=",")

@@ -227,16 +227,19 @@ TARGETS = (
             zipped({"m/x": b"x", "m/m.mtx": MTX}, method) for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
         ],
     ),
-    Target("npz", partial(load, "npz", "m.npz"), npz_seeds),
+    Target("npz", partial(load, "npz", "m.npz"), npz_seeds, claims=True),
     Target(
-        "npz_member", npz_member, lambda: [name.encode() + b"|" + content for name, content in npz_members().items()]
+        "npz_member",
+        npz_member,
+        lambda: [name.encode() + b"|" + content for name, content in npz_members().items()],
+        claims=True,
     ),
     Target(
         "smtx",
         partial(load, "smtx", "m.smtx", values="seeded"),
         lambda: [b"3, 4, 3\n0 2 2 3\n1 3 0\n", b"1, 4, 0\n0 0\n\n"],
     ),
-    Target("cache_entry", cache_entry, cache_seeds),
+    Target("cache_entry", cache_entry, cache_seeds, claims=True),
     Target("cache_place", cache_place, lambda: [b"a/b.zip"]),
     Target("manifest", manifest, lambda: [MANIFEST]),
     Target("sweep", sweep, lambda: [SWEEP]),

@@ -129,15 +129,14 @@ def test_wrong_counts(cache, arxiv, monkeypatch):
 @pytest.mark.parametrize("size", [20, 200, -40])
 def test_truncated_zip(server, cache, arxiv, size):
     server.files["/arxiv.zip"] = server.files["/arxiv.zip"][:size]
-    with pytest.raises(DatasetError, match=r"arxiv\.zip: expected a complete archive"):
+    with pytest.raises(DatasetError, match=r"arxiv\.zip: .*expected a complete archive"):
         load_matrix(arxiv, cache, 0)
 
 
 @pytest.mark.parametrize("name", ["../../evil", "/etc/evil", "arxiv/raw/../../../evil", "..\\evil"])
-def test_path_traversal_in_a_zip(server, cache, arxiv, tmp_path, name):
+def test_what_leads_out_of_a_zip_is_not_unpacked(server, cache, arxiv, tmp_path, name):
     server.files["/arxiv.zip"] = zipped({**ARXIV, name: b"evil"})
-    with pytest.raises(DatasetError, match=r"expected plain files inside the archive's folder, found .*evil"):
-        load_matrix(arxiv, cache, 0)
+    assert load_matrix(arxiv, cache, 0).csr.nnz == 3
     assert not list(tmp_path.rglob("evil"))
 
 
@@ -253,11 +252,11 @@ def test_suitesparse(cache, collection):
     assert np.all(np.abs(seeded.csr.values) >= 0.5)
 
 
-@pytest.mark.parametrize("target", ["/etc/passwd", "../../x", "tiny/tiny.mtx"])
-def test_suitesparse_refuses_links(server, cache, collection, target):
-    server.files["/MM/HB/tiny.tar.gz"] = tarred({"tiny/tiny.mtx": MTX}, link=target)
-    with pytest.raises(DatasetError, match=r"expected plain files.*link\.mtx"):
-        load_matrix(collection, cache, 0)
+def test_a_link_in_place_of_the_matrix_is_not_followed(server, cache, collection, tmp_path):
+    (tmp_path / "there.mtx").write_bytes(MTX)
+    server.files["/MM/HB/link.tar.gz"] = tarred({"tiny/tiny.mtx": MTX}, link=str(tmp_path / "there.mtx"))
+    with pytest.raises(DatasetError, match=r"expected one link\.mtx, found none"):
+        load_matrix(collection.model_copy(update={"name": "HB/link"}), cache, 0)
 
 
 @pytest.mark.parametrize("name", ["tiny", "a/b/c", "../x", "HB/..", "HB/tiny?x=1"])
