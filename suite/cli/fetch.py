@@ -22,11 +22,9 @@ def fetch_matrices(sweep_name: str, overrides: Sequence[str], as_json: bool) -> 
     SweepError
         The sweep is invalid.
     """
-    from spmark.datasets.cache import Cache
-    from spmark.datasets.load import load_matrix
+    from spmark.datasets.loading_child import load_in_child
 
-    screen = console(as_json)
-    sweep, cache = Sweep.load(sweep_name, overrides), Cache.default()
+    screen, sweep = console(as_json), Sweep.load(sweep_name, overrides)
     rows: list[dict[str, Any]] = []
     failures = 0
     for spec in sweep.matrices:
@@ -34,7 +32,7 @@ def fetch_matrices(sweep_name: str, overrides: Sequence[str], as_json: bool) -> 
         row: dict[str, Any] = {"matrix": spec.id, "rows": None, "cols": None, "nnz": None, "kind": "", "seconds": 0.0}
         try:
             with working(screen, spec.id):
-                loaded = load_matrix(spec, cache, sweep.seed)
+                loaded = load_in_child(spec, sweep.seed)
             row |= {"rows": loaded.csr.num_rows, "cols": loaded.csr.num_cols, "nnz": loaded.csr.nnz}
             row["kind"] = str(loaded.kind)
         except (DatasetError, MatrixError) as error:

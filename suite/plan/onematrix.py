@@ -116,10 +116,9 @@ def refuse_unreadable(cases: Sequence[Case], *, read: bool) -> None:
         if not is_file(file):
             raise SweepError(f"{_WHERE}: expected a file at {file.absolute()}, found {in_place_of_file(file)}")
         if read:
-            from spmark.datasets.cache import Cache
-            from spmark.datasets.load import load_matrix
+            from spmark.datasets.loading_child import load_in_child
 
-            load_matrix(case.matrix, Cache.default(), case.seed)
+            load_in_child(case.matrix, case.seed)
 
 
 def _sweep_name(matrix: str) -> str:
