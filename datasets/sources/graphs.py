@@ -5,12 +5,14 @@ Reading them needs neither ``ogb`` nor ``dgl``.
 
 from __future__ import annotations
 
+import io
 import json
+import pickle
 import re
 from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +22,6 @@ from spmark.datasets.readers.archive import FETCH_AGAIN, unpacked
 from spmark.datasets.readers.edge_list import read_integers
 from spmark.datasets.readers.matrix_market import read_mtx
 from spmark.datasets.source import Args, Facts, RawMatrix, Source, csr_from_edges, known, only
-from spmark.datasets.sources.planetoid import read_graph
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.guard import reading
 from spmark.impls.core.record import MatrixKind
@@ -82,8 +83,53 @@ class Planetoid(GraphSource):
     }
 
     def read(self, path: Path) -> RawMatrix:
-        """Read an ``ind.*.graph`` file."""
-        return read_graph(path)
+        """Read an ``ind.*.graph`` file: a pickle of a ``defaultdict`` from nodes to lists of their neighbours."""
+        with reading(path, "a pickled dictionary of lists of integers", remedy=FETCH_AGAIN):
+            lists: Mapping[int, list[int]] = _GraphReader(io.BytesIO(path.read_bytes()), encoding="latin1").load()
+            if type(lists) is not _Lists:
+                raise DatasetError(f"{path}: expected a defaultdict, found {type(lists).__name__}")
+            to = np.array([node for neighbours in lists.values() for node in neighbours], np.int64)
+            start = np.repeat(np.fromiter(lists, np.int64, len(lists)), [len(one) for one in lists.values()])
+        return _square(len(lists), np.concatenate([start, to]), np.concatenate([to, start]), path)
+
+
+class _Lists(dict[int, list[int]]):
+    """Stands in for a ``defaultdict(list)``, and takes lists of integers by integers alone."""
+
+    def __init__(self, _: object) -> None:
+        super().__init__()
+
+    def __setitem__(self, key: int, value: list[int]) -> None:
+        if type(key) is not int or type(value) is not list or any(type(one) is not int for one in value):
+            raise DatasetError("expected lists of integers by integers, found something else; nothing was executed")
+        super().__setitem__(key, value)
+
+
+class _GraphReader(pickle._Unpickler):
+    """An unpickler in Python that knows the steps of such a file and two types: a file can execute nothing.
+
+    The unpickler in C trusts what a file claims of places and sizes.
+    """
+
+    dispatch: ClassVar = {
+        step[0]: pickle._Unpickler.dispatch[step[0]]
+        for step in (
+            pickle.PROTO, pickle.FRAME, pickle.STOP, pickle.MARK, pickle.GLOBAL, pickle.STACK_GLOBAL, pickle.REDUCE,
+            pickle.TUPLE, pickle.TUPLE1, pickle.PUT, pickle.BINPUT, pickle.LONG_BINPUT, pickle.MEMOIZE, pickle.GET,
+            pickle.BINGET, pickle.LONG_BINGET, pickle.INT, pickle.LONG, pickle.LONG1, pickle.BININT, pickle.BININT1,
+            pickle.BININT2, pickle.SHORT_BINUNICODE, pickle.LIST, pickle.EMPTY_LIST, pickle.APPEND, pickle.APPENDS,
+            pickle.SETITEM, pickle.SETITEMS,
+        )
+    }  # fmt: skip
+
+    def find_class(self, module: str, name: str, /) -> Any:
+        """Give a known type, or refuse."""
+        known_types: dict[tuple[str, str], type] = {
+            ("collections", "defaultdict"): _Lists, ("__builtin__", "list"): list, ("builtins", "list"): list
+        }  # fmt: skip
+        if (module, name) not in known_types:
+            raise DatasetError(f"expected a defaultdict of lists, found {module}.{name}; nothing was executed")
+        return known_types[module, name]
 
 
 class Ogb(GraphSource):

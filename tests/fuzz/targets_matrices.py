@@ -28,8 +28,7 @@ from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
 from spmark.datasets.mirror import read_manifest
 from spmark.datasets.source import RawMatrix
-from spmark.datasets.sources.graphs import DglGraphs, Ogb, Snap
-from spmark.datasets.sources.planetoid import read_graph
+from spmark.datasets.sources.graphs import DglGraphs, Ogb, Planetoid, Snap
 from spmark.datasets.statistics import statistics
 from spmark.datasets.sweep.model import MatrixSpec, Sweep, expand
 from spmark.impls.core.devicespec import DeviceKind
@@ -250,7 +249,7 @@ TARGETS = (
         "dgl", partial(archive, "ppi.zip", DglGraphs().read), lambda: [zipped({"train_graph.json": dgl_seeds()[0]})]
     ),
     Target("dgl_content", dgl_content, dgl_seeds),
-    Target("planetoid", partial(archive, "ind.cora.graph", read_graph), planetoid_seeds),
+    Target("planetoid", partial(archive, "ind.cora.graph", Planetoid().read), planetoid_seeds),
     Target("snap", partial(archive, "web.txt.gz", Snap().read), lambda: [gzip.compress(EDGES, mtime=0)]),
     Target(
         "snap_content",

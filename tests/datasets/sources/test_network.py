@@ -15,7 +15,6 @@ from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
 from spmark.datasets.source import Facts, RawMatrix
 from spmark.datasets.sources.graphs import DglGraphs, Ogb, Planetoid, Snap, SuiteSparse
-from spmark.datasets.sources.planetoid import read_graph
 from spmark.datasets.statistics import statistics
 from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.errors import DatasetError, MatrixError
@@ -166,13 +165,16 @@ class Evil:
         (pickle.dumps(Evil(), 2), "found __builtin__.eval; nothing was executed"),
         (pickle.dumps(defaultdict(list, {0: [Evil()]}), 2), "nothing was executed"),
         (pickle.dumps(defaultdict(list, {0: [np.int64(1)]})), "nothing was executed"),
-        (pickle.dumps([1, 2]), "expected a defaultdict from integers to lists, found list"),
+        (pickle.dumps([1, 2]), "expected a defaultdict, found list"),
         (pickle.dumps(defaultdict(list, {0: ["1"]})), "expected lists of integers"),
-        (pickle.dumps(defaultdict(list, {0: [1]}))[:-5], "it is a corrupt file"),
-        (b"", "it is a corrupt file"),
-        (b"\x80\x02]r\xff\xff\xff\x7f.", "found LONG_BINPUT at byte 3"),  # the memo would take 16 GiB
-        (b"\x80\x05\x96" + b"\xff" * 7 + b"\x7f.", "it is a corrupt file"),  # a buffer of 2^63 bytes
-        (b"}K\x00" + b"\x85" * 100_000 + b"K\x00s.", "found TUPLE1"),  # hashing the key would end the process
+        (pickle.dumps(defaultdict(list, {0: [1]}))[:-5], "it is corrupt or truncated"),
+        (b"", "it is corrupt or truncated"),
+        (b"\x80\x02]r\xff\xff\xff\x7f.", "expected a defaultdict, found list"),  # a memo in C would take 16 GiB
+        (b"\x80\x05\x96" + b"\xff" * 7 + b"\x7f.", "it is corrupt or truncated"),  # a buffer of 2^63 bytes
+        (
+            b"}K\x00" + b"\x85" * 100_000 + b"K\x00s.",
+            "it is corrupt or truncated",
+        ),  # hashing the key would end the process
     ],
 )
 def test_planetoid_refuses_other_pickles(tmp_path, monkeypatch, content, message):
@@ -180,7 +182,7 @@ def test_planetoid_refuses_other_pickles(tmp_path, monkeypatch, content, message
     path = tmp_path / "ind.cora.graph"
     path.write_bytes(content)
     with pytest.raises(DatasetError, match=message):
-        read_graph(path)
+        Planetoid().read(path)
     assert not (tmp_path / "evil").exists()
 
 
