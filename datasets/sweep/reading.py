@@ -1,5 +1,7 @@
 """Reading a sweep from YAML: overrides, include files, lists and wildcards of names, and errors that name the key.
 
+A matrix may be written in one word: ``source/name``, or a file by its ending, with ``@AT`` for the transpose.
+
 The result is plain data that `spmark.datasets.sweep.model.Sweep` checks; nothing in a file is executed.
 """
 
@@ -14,30 +16,44 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from spmark.datasets.cache import Cache
-from spmark.datasets.sources.table import FILES, find_source, source_names
+from spmark.datasets.sources.table import FILES, file_ending, find_source, source_names
 from spmark.datasets.sweep.model import ImplementationSpec, MatrixSpec, Sweep
-from spmark.datasets.sweep.written import parse_matrix
-from spmark.impls.core.choices import near
+from spmark.impls.core.choices import near, none_of
 from spmark.impls.core.errors import DatasetError, SweepError
 from spmark.impls.core.fileclass import is_file_class
 from spmark.impls.core.files import is_file
 from spmark.impls.core.guard import reading
 from spmark.impls.core.plainyaml import MAX_BYTES, parse_yaml
+from spmark.impls.core.record import Orientation
 
+_PACKAGED = Path(str(files("spmark.datasets"))) / "sweeps"
 _DEEPEST_INCLUDE = 8
 _A_MATRIX = "{source: planetoid, name: cora}, or in a word planetoid/cora or mine.mtx"
+_TRANSPOSED = f"@{Orientation.TRANSPOSED}"
+_FOLDERS = frozenset({".", "..", "~"})
+"""What a path may begin with and a source is never called."""
+_EDGES = (
+    "n = numpy.loadtxt({file!r}, int, usecols=(0, 1), ndmin=2{comma}).T; "
+    "a = scipy.sparse.coo_array((numpy.ones(n.shape[1]), tuple(n)), (n.max() + 1, n.max() + 1))"
+)
+_CONVERTED: Mapping[str, str] = {
+    **dict.fromkeys((".txt", ".tsv", ".el", ".edges"), _EDGES.replace("{comma}", "")),
+    ".csv": _EDGES.replace("{comma}", ", delimiter=','"),
+    ".npy": "a = scipy.sparse.coo_array(numpy.load({file!r}))",
+    ".pt": "t = torch.load({file!r}, weights_only=True).to_sparse_coo().coalesce(); "
+    "a = scipy.sparse.coo_array((t.values().numpy(), t.indices().numpy()), t.shape)",
+}
+"""What gives a matrix of SciPy, by the ending of a file that states no shape, or that would have to be unpickled."""
 
 
 def packaged_sweeps() -> dict[str, Path]:
     """Give the sweeps that ship with spmark, by bare name."""
-    folder = Path(str(files("spmark.datasets"))) / "sweeps"
-    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+    return {path.stem: path for path in sorted(_PACKAGED.glob("*.yaml"))}
 
 
 def packaged_lists() -> dict[str, Path]:
     """Give the lists of matrices that packaged sweeps include, by bare name."""
-    folder = Path(str(files("spmark.datasets"))) / "sweeps" / "matrices"
-    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+    return {path.stem: path for path in sorted((_PACKAGED / "matrices").glob("*.yaml"))}
 
 
 def read_list(file: Path) -> list[MatrixSpec]:
@@ -91,6 +107,51 @@ def checked_sweep(data: dict[str, Any], file: Path, overrides: Sequence[str] = (
             # Pydantic reports a list with wrong items as too short as well, which says nothing new.
             items = [item for item in error.errors() if not (item["type"] == "too_short" and item["input"])]
             raise SweepError("\n".join(_explain(file, item) for item in items)) from error
+
+
+def parse_matrix(text: str, folder: Path = Path()) -> dict[str, str]:
+    """Give the ``source``, ``name`` and ``orientation`` of a matrix, as a sweep's mapping has them.
+
+    Parameters
+    ----------
+    text : str
+        A file need not exist. A text that begins with a source's name means a matrix of that source, unless a file of
+        this path exists.
+    folder : Path
+        Where a relative path begins.
+
+    Raises
+    ------
+    DatasetError
+        The text has neither form, or the source does not exist; lists what exists.
+    """
+    bare = text.removesuffix(_TRANSPOSED)
+    orientation = str(Orientation.A if bare == text else Orientation.TRANSPOSED)
+    first, _, rest = bare.partition("/")
+    known = source_names()
+    ending, found = file_ending(bare), is_file(folder / bare)
+    if ending and (found or first not in known):
+        return {"source": FILES[ending], "name": bare, "orientation": orientation}
+    converting = next((how for end, how in _CONVERTED.items() if bare.lower().endswith(end)), "")
+    if not first or not rest or first in _FOLDERS or (first not in known and (found or converting)):
+        raise DatasetError(
+            f"expected a matrix as source/name, or a file that ends in {', '.join(FILES)}; found {text!r}; "
+            f"{_lines(converting, bare)}spmark list datasets says what there is"
+        )
+    if first not in known:
+        raise DatasetError(none_of("a source", first, known))
+    return {"source": first, "name": rest, "orientation": orientation}
+
+
+def _lines(converting: str, name: str) -> str:
+    """Give the lines of Python that write a file which is read, where they are known."""
+    if not converting:
+        return ""
+    modules = "numpy, scipy.sparse" + ", torch" * ("torch" in converting)
+    return (
+        f"in Python, these lines write one of its matrix:\nimport {modules}; {converting.format(file=name)}\n"
+        f"scipy.sparse.save_npz({str(Path(name).with_suffix('.npz'))!r}, a)\n"
+    )
 
 
 def _locate(path: str | Path) -> Path:

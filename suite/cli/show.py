@@ -55,7 +55,7 @@ def show_matrix(matrix: str, arguments: Sequence[str], out: Path, as_json: bool)
 
 
 def matrix_spec(matrix: str, arguments: Sequence[str]) -> MatrixSpec:
-    """Give the entry of a sweep for a matrix that is written in a word (`spmark.datasets.sweep.written`).
+    """Give the entry of a sweep for a matrix that is written in a word (`spmark.datasets.sweep.reading`).
 
     Raises
     ------
@@ -66,7 +66,7 @@ def matrix_spec(matrix: str, arguments: Sequence[str]) -> MatrixSpec:
     from pydantic import ValidationError
 
     from spmark.datasets.sweep.model import MatrixSpec
-    from spmark.datasets.sweep.written import parse_matrix
+    from spmark.datasets.sweep.reading import parse_matrix
 
     said = parse_matrix(matrix)
     try:

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from spmark.datasets.sources.table import file_ending
 from spmark.datasets.sweep.model import SCHEMA, Case, Sweep
-from spmark.datasets.sweep.reading import checked_sweep
-from spmark.datasets.sweep.written import parse_matrix
+from spmark.datasets.sweep.reading import checked_sweep, parse_matrix
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import DatasetError, SweepError
 from spmark.impls.core.files import in_place_of_file, is_file
