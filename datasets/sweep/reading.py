@@ -7,7 +7,7 @@ The result is plain data that `spmark.datasets.sweep.model.Sweep` checks; nothin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from importlib.resources import files
 from pathlib import Path
@@ -28,6 +28,8 @@ from spmark.impls.core.record import Orientation
 
 _PACKAGED = Path(str(files("spmark.datasets"))) / "sweeps"
 _DEEPEST_INCLUDE = 8
+_OF_FILES = frozenset(FILES.values()).__contains__
+"""Tells whether a source reads the user's own files."""
 _A_MATRIX = "{source: planetoid, name: cora}, or in a word planetoid/cora or mine.mtx"
 _TRANSPOSED = f"@{Orientation.TRANSPOSED}"
 _FOLDERS = frozenset({".", "..", "~"})
@@ -64,7 +66,10 @@ def read_list(file: Path) -> list[MatrixSpec]:
 def read_sweep(path: str | Path, overrides: Sequence[str] = ()) -> Sweep:
     """Read and check a sweep; see `Sweep.load`."""
     file = _locate(path)
-    return checked_sweep(_mapping(file, _read_yaml(file)), file, overrides)
+    data = _read_yaml(file)
+    if not isinstance(data, dict):
+        raise SweepError(f"{file}: expected a mapping with the keys of a sweep, found {type(data).__name__}")
+    return checked_sweep(data, file, overrides)
 
 
 def checked_sweep(data: dict[str, Any], file: Path, overrides: Sequence[str] = ()) -> Sweep:
@@ -97,7 +102,7 @@ def checked_sweep(data: dict[str, Any], file: Path, overrides: Sequence[str] = (
     if isinstance(data.get("implementations"), list):
         where = f"{file}: implementations"
         data["implementations"] = [
-            _with_folder(item, f"{where}.{number}", folders["implementations"])
+            _placed(item, f"{where}.{number}", folders["implementations"], is_file_class, "name")
             for number, item in enumerate(data["implementations"])
         ]
     with reading(file, "keys and values of a sweep", SweepError):
@@ -173,12 +178,6 @@ def _read_yaml(file: Path) -> Any:
     return parse_yaml(content, str(file), SweepError)
 
 
-def _mapping(file: Path, data: Any) -> dict[str, Any]:
-    if not isinstance(data, dict):
-        raise SweepError(f"{file}: expected a mapping with the keys of a sweep, found {type(data).__name__}")
-    return data
-
-
 def _override(data: dict[str, Any], override: str) -> None:
     key, equals, text = override.partition("=")
     if not equals or not key.strip():
@@ -196,7 +195,10 @@ def _matrices(items: list[Any], file: Path, folder: Path, depth: int) -> Iterato
     for number, item in enumerate(items):
         where = f"{file}: matrices.{number}"
         if isinstance(item, str):
-            yield _placed(_written(item, where, folder), where, folder)
+            try:
+                yield _placed(parse_matrix(item, folder), where, folder, _OF_FILES, "source")
+            except DatasetError as error:
+                raise SweepError(f"{where}: {error}; in full, a matrix is {_A_MATRIX}") from error
         elif not isinstance(item, dict):
             raise SweepError(f"{where}: expected {_A_MATRIX}, found {item!r}")
         elif "include" in item:
@@ -206,31 +208,18 @@ def _matrices(items: list[Any], file: Path, folder: Path, depth: int) -> Iterato
                 )
             yield from _included(file.parent / item["include"], where, depth)
         elif "names" in item:
-            yield from (_placed(one, where, folder) for one in _named(item, where))
+            yield from (_placed(one, where, folder, _OF_FILES, "source") for one in _named(item, where))
         else:
-            yield _placed(item, where, folder)
+            yield _placed(item, where, folder, _OF_FILES, "source")
 
 
-def _written(text: str, where: str, folder: Path) -> dict[str, Any]:
-    try:
-        return dict(parse_matrix(text, folder))
-    except DatasetError as error:
-        raise SweepError(f"{where}: {error}; in full, a matrix is {_A_MATRIX}") from error
-
-
-def _with_folder(item: Any, where: str, folder: Path) -> Any:
-    """Say of an implementation where its path begins, if its name is a class in a file."""
-    entry = {"name": item} if isinstance(item, str) else item
+def _placed(item: Any, where: str, folder: Path, is_file_of: Callable[[str], bool], key: str) -> Any:
+    """Say where a relative path begins, if what stands under ``key`` of an item is a file."""
+    entry = {key: item} if isinstance(item, str) else item
     if isinstance(entry, dict) and "folder" in entry:
         raise SweepError(f"{where}: folder: unknown key; a relative path begins at the folder of the sweep's file")
-    named = isinstance(entry, dict) and isinstance(entry.get("name"), str) and is_file_class(entry["name"])
+    named = isinstance(entry, dict) and isinstance(entry.get(key), str) and is_file_of(entry[key])
     return {**entry, "folder": str(folder)} if named else item
-
-
-def _placed(item: dict[str, Any], where: str, folder: Path) -> dict[str, Any]:
-    if "folder" in item:
-        raise SweepError(f"{where}: folder: unknown key; a relative path begins at the folder of the sweep's file")
-    return item | ({"folder": str(folder)} if item.get("source") in FILES.values() else {})
 
 
 def _included(file: Path, where: str, depth: int) -> Iterator[Any]:
@@ -275,17 +264,15 @@ def _explain(file: Path, error: Any) -> str:
             f"{file}: {key}: unknown key; expected keys out of {', '.join(fields)}, "
             f"found {path[-1]!r}{near(str(path[-1]), fields)}"
         )
+    if error["type"] in {"missing", "too_short"}:
+        return f"{file}: {key}: expected " + (
+            "this key, found none" if error["type"] == "missing" else "at least 1 item, found []"
+        )
     message = str(error["msg"]).removeprefix("Value error, ").replace("Input should be", "expected", 1)
-    if error["type"] == "missing":
-        return f"{file}: {key}: expected this key, found none"
-    if error["type"] == "too_short":
-        return f"{file}: {key}: expected at least 1 item, found {error['input']!r}"
     if error["type"] == "value_error":
-        return f"{file}: {message}" if not key else f"{file}: {key}: {message}"
-    if error["type"] in ("enum", "literal_error"):
-        choices = str(error["ctx"]["expected"]).replace(" or ", ", ").replace("'", "").split(", ")
-        return f"{file}: {key}: {message}, found {error['input']!r}{near(str(error['input']), choices)}"
-    return f"{file}: {key}: {message}, found {error['input']!r}"
+        return f"{file}: {key}{': ' if key else ''}{message}"
+    choices = str(error.get("ctx", {}).get("expected", "")).replace(" or ", ", ").replace("'", "").split(", ")
+    return f"{file}: {key}: {message}, found {error['input']!r}{near(str(error['input']), choices)}"
 
 
 def _fields(path: Sequence[Any]) -> list[str]:
