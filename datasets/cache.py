@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 import platformdirs
 from filelock import FileLock
 
-from spmark.datasets.download import MIRROR, download, file_digest
+from spmark.datasets.download import download, file_digest
 from spmark.datasets.readers.npz import read_npz, write_npz
 from spmark.datasets.source import Args, Facts, RawMatrix
 from spmark.impls.core.errors import DatasetError, SpmarkError
@@ -27,6 +27,8 @@ from spmark.impls.core.record import MatrixKind
 
 _LAYOUT = 1
 """Counts up when parsed matrices of older versions must no longer be read."""
+MIRROR = "set SPMARK_MIRROR to a folder with MANIFEST.tsv that holds the matrix"
+"""What helps without a network, for matrices."""
 _log = logging.getLogger(__name__)
 
 
@@ -52,7 +54,7 @@ class Cache:
         return cls(Path(root) if root else None, Path(mirror) if mirror else None)
 
     def fetch(self, url: str, place: str, sha256: str | None = None, offline: str = MIRROR) -> Path:
-        """Give a downloaded file; fetch the file where it is missing.
+        """Give a downloaded file; fetch the file where it is missing or damaged.
 
         Parameters
         ----------
@@ -68,34 +70,40 @@ class Cache:
         Raises
         ------
         DatasetError
-            The place leads out of the folder of downloads, the file cannot be fetched, or the digest of the file is not
-            the expected one.
+            The place leads out of the folder of downloads, the file cannot be fetched, or its digest is not the
+            expected one.
         """
+        import pooch
+
         parts = PurePosixPath(place).parts
         if not parts or parts[0] == "/" or ".." in parts or not place.isprintable():
             raise DatasetError(f"{url}: expected a place inside the cache's folder of downloads, found {place!r}")
+        pooch.get_logger().setLevel(logging.WARNING)
         path = self.root / "downloads" / place
-        note = path.with_name(path.name + ".sha256")
+        note, part = path.with_name(path.name + ".sha256"), path.with_name(path.name + ".part")
+
+        def resumed(address: str, whole_file: str, _: object) -> None:
+            download(address, part)
+            part.replace(whole_file)
+
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(path.with_name(path.name + ".lock")):
-                if not path.exists():
-                    download(url, path, sha256, offline=offline)
                 expected = sha256 or (note.read_text().strip() if note.exists() else None)
-                digest = file_digest(path)
-                if not note.exists() and expected in (None, digest):
-                    with whole(note) as part:
-                        part.write_text(digest + "\n")
+                pooch.retrieve(url, expected, path.name, path.parent, downloader=resumed)
+                if expected is None:
+                    with whole(note) as new:
+                        new.write_text(file_digest(path) + "\n")
+        except ValueError as error:
+            replaced = f" (delete {note} if the publisher replaced the file)" if note.exists() and not sha256 else ""
+            raise DatasetError(
+                f"{url}: cannot be fetched: {error}{replaced}. Without a network, {offline}, or copy the file to {path}"
+            ) from error
         except OSError as error:
             raise DatasetError(
                 f"{path}: the cache cannot be used ({error.strerror}); make room, or name another folder with "
                 "SPMARK_CACHE"
             ) from error
-        if expected not in (None, digest):
-            raise DatasetError(
-                f"{path}: expected sha256 {expected} (of {url}), found {digest}: the file was changed or is "
-                f"incomplete; delete it to fetch it again, and {note.name} beside it if the publisher replaced it"
-            )
         return path
 
     def parsed(self, source: str, name: str, args: Args) -> RawMatrix | None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from spmark.datasets.cache import Cache
-from spmark.datasets.readers.archive import FETCH_AGAIN, unpacked_gzip
+from spmark.datasets.readers.archive import FETCH_AGAIN, unpacked
 from spmark.impls.core.choices import none_of
 from spmark.impls.core.contracts import PublishedTable
 from spmark.impls.core.errors import DatasetError
@@ -90,7 +90,7 @@ def _mirrored(table: PublishedTable, mirror: Path | None) -> tuple[Path, ...]:
 
 def _unpacked(path: Path) -> bytes:
     if path.suffix == ".gz":
-        with unpacked_gzip(path, remedy=FETCH_AGAIN) as file:
+        with unpacked(path, remedy=FETCH_AGAIN) as file:
             return file.read_bytes()
     with reading(path, "a CSV file"):
         return path.read_bytes()

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.datasets.ceiling import check_shape
+from spmark.impls.core.canonical import canonical_rows
 from spmark.impls.core.errors import DatasetError, MatrixError
 from spmark.impls.core.record import MatrixKind
 
@@ -148,7 +149,7 @@ def csr_from_edges(
     merge: bool,
     where: str,
 ) -> RawMatrix:
-    """Sort a list of (row, column) pairs into a CSR. O(n log n) time, 8 bytes a pair of scratch (16 with values).
+    """Sort a list of (row, column) pairs into a CSR. O(n log n) time.
 
     Parameters
     ----------
@@ -159,8 +160,8 @@ def csr_from_edges(
     values : (n,) real or None
     kind : MatrixKind
     merge : bool
-        Repeated pairs become one entry, whose value is their sum, of integers in float64; else a repeated pair is an
-        error.
+        Repeated pairs become one entry, whose value is their sum; else a repeated pair is an error. Integers become
+        float64.
     where : str
         Named in errors.
 
@@ -171,30 +172,18 @@ def csr_from_edges(
     DatasetError
         There are more rows and columns than the ceiling allows.
     """
+    from scipy import sparse
+
     num_rows, num_cols = shape
     check_shape(where, num_rows, num_cols, rows.size)
     for axis, index, length in (("rows", rows, num_rows), ("columns", cols, num_cols)):
         if index.size and (int(index.min()) < 0 or int(index.max()) >= length):
             at = int(np.flatnonzero((index < 0) | (index >= length))[0])
             raise MatrixError(f"{where}: expected {axis} in [0, {length}), found {index[at]} in entry {at}")
-    keys = rows.astype(np.int64)
-    keys *= num_cols
-    keys += cols
-    if values is None:
-        keys.sort()
-    else:
-        order = np.argsort(keys, kind="stable")
-        keys, values = keys[order], values[order]
-    same = np.flatnonzero(keys[1:] == keys[:-1])
-    if same.size and merge:
-        if values is not None:
-            firsts = np.delete(np.arange(keys.size), same + 1)
-            with np.errstate(over="ignore"):
-                values = np.add.reduceat(values, firsts, dtype=np.float64 if values.dtype.kind in "iub" else None)
-        keys = np.delete(keys, same)
-    elif same.size:
-        row, col = divmod(int(keys[same[0]]), num_cols)
+    data = np.ones(rows.size, np.float32) if values is None else values
+    csr = canonical_rows(sparse.coo_array((data, (rows, cols)), shape=shape), where)
+    if csr.nnz < rows.size and not merge:
+        keys = np.sort(rows.astype(np.int64) * num_cols + cols)
+        row, col = divmod(int(keys[:-1][keys[1:] == keys[:-1]][0]), num_cols)
         raise MatrixError(f"{where}: expected every entry once, found a duplicate in row {row}: column {col}")
-    indptr = np.searchsorted(keys, np.arange(num_rows + 1, dtype=np.int64) * num_cols).astype(np.int32)
-    keys %= num_cols
-    return RawMatrix(shape, indptr, keys.astype(np.int32), values, kind)
+    return RawMatrix(shape, csr.indptr, csr.indices, None if values is None else csr.data, kind)

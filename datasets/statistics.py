@@ -10,8 +10,6 @@ from scipy import sparse
 
 from spmark.impls.core.problem import Csr
 
-_CHUNK = 1 << 22
-
 
 @dataclass(frozen=True)
 class Statistics:
@@ -44,9 +42,10 @@ class Statistics:
 
 
 def statistics(matrix: Csr) -> Statistics:
-    """Describe a matrix. O(nnz + I log I) time; the memory is that of a transposed pattern."""
+    """Describe a matrix. O(nnz + I log I) time; the memory is that of a second pattern."""
     lengths = matrix.row_lengths
-    bandwidth, self_loops = _diagonals(matrix)
+    rows = np.repeat(np.arange(matrix.num_rows, dtype=np.int32), lengths)
+    distance = np.abs(rows - matrix.indices)
     return Statistics(
         num_rows=matrix.num_rows,
         num_cols=matrix.num_cols,
@@ -60,8 +59,8 @@ def statistics(matrix: Csr) -> Statistics:
         gini_row=_gini(lengths),
         empty_rows=int(np.count_nonzero(lengths == 0)),
         used_cols=matrix.used_cols,
-        bandwidth=bandwidth,
-        self_loops=self_loops if matrix.num_rows == matrix.num_cols else None,
+        bandwidth=int(distance.max(initial=0)),
+        self_loops=int(np.count_nonzero(distance == 0)) if matrix.num_rows == matrix.num_cols else None,
         symmetric=_symmetric(matrix),
         block_fill_8=_block_fill(matrix, 8),
         block_fill_32=_block_fill(matrix, 32),
@@ -74,18 +73,6 @@ def _gini(lengths: NDArray[np.int32]) -> float:
         return 0.0
     ranks = np.arange(1, lengths.size + 1, dtype=np.float64)
     return float(2 * (ranks @ np.sort(lengths)) / (lengths.size * total) - (lengths.size + 1) / lengths.size)
-
-
-def _diagonals(matrix: Csr) -> tuple[int, int]:
-    """Give the bandwidth and the entries on the diagonal, walking the matrix in pieces."""
-    bandwidth = self_loops = 0
-    for start in range(0, matrix.nnz, _CHUNK):
-        stop = min(start + _CHUNK, matrix.nnz)
-        rows = np.searchsorted(matrix.indptr, np.arange(start, stop), side="right") - 1
-        distance = np.abs(rows - matrix.indices[start:stop])
-        bandwidth = max(bandwidth, int(distance.max()))
-        self_loops += int(np.count_nonzero(distance == 0))
-    return bandwidth, self_loops
 
 
 def _symmetric(matrix: Csr) -> bool:

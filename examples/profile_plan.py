@@ -14,7 +14,7 @@ import sys
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
 from spmark.datasets.sweep.model import MatrixSpec
-from spmark.datasets.sweep.written import parse_matrix
+from spmark.datasets.sweep.reading import parse_matrix
 from spmark.impls.core.operators import random_operands
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime.device import find

@@ -20,7 +20,7 @@ import numpy as np
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
 from spmark.datasets.sweep.model import MatrixSpec
-from spmark.datasets.sweep.written import parse_matrix
+from spmark.datasets.sweep.reading import parse_matrix
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import DType, Op, Problem

@@ -1,20 +1,27 @@
-"""Which side files of published records stand in a release's archive, and which of these are not beside their records.
+"""Candidates of published records: which of them are not beside their records, and how they come there.
 
 ``candidates.jsonl`` holds every config that a search measured: more than half of what is published, and nothing
 that a speed-up is made of. The manifest ``candidates.json`` at the top of the published records names all of these
-files with bytes and digests. A sample stays in git, and ``spmark fetch candidates`` brings the rest.
+files with bytes and digests. A sample stays in git. ``spmark fetch candidates`` brings the rest out of a file, from a
+release, or out of git's history; pooch checks each file before the file takes its place.
 """
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import logging
-from collections.abc import Mapping, Sequence
-from pathlib import Path, PurePosixPath
+import os
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from spmark.impls.core.errors import RecordError
+from spmark.impls.core.errors import DatasetError, RecordError
 from spmark.impls.core.files import is_file
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.guard import reading
@@ -36,6 +43,8 @@ _HEX = r"^[0-9a-f]{64}$"
 _MOST_BYTES = 1 << 30
 _NAMED = 5
 """Folders that a message names; it counts the others."""
+Download = Callable[[str, str, str, str], Path]
+"""Fetches a URL to a place of the cache, checks its SHA-256, and tells in errors what to do without a network."""
 _log = logging.getLogger(__name__)
 
 
@@ -77,13 +86,6 @@ class CandidateAsset(Frozen):
     """Commit of this repository that holds all files; None where no commit does."""
     files: tuple[PublishedFile, ...] = Field(min_length=1, strict=False)  # JSON has lists only
 
-    @model_validator(mode="after")
-    def _each_once(self) -> Self:
-        paths = [one.path for one in self.files]
-        if paths != sorted(set(paths)):
-            raise ValueError("expected files in the order of their paths, each once")
-        return self
-
 
 def read_asset(path: Path) -> CandidateAsset:
     """Read a manifest.
@@ -93,7 +95,7 @@ def read_asset(path: Path) -> CandidateAsset:
     RecordError
         The file cannot be read, or is no such manifest.
     """
-    remedy = "restore it with git, or write it with scripts/reference.py pack"
+    remedy = f"name the {HOME} of a checkout with --into; restore the file with git, or by scripts/reference.py pack"
     with reading(path, "the manifest of published candidates", RecordError, remedy=remedy):
         return parse_model(CandidateAsset, path.read_bytes())
 
@@ -106,50 +108,141 @@ def absent_candidates(paths: Paths) -> dict[Path, PublishedFile]:
     RecordError
         A path does not exist.
     """
-    known: dict[Path, Mapping[Path, PublishedFile]] = {}
-    absent = {}
-    for folder in dict.fromkeys(file.parent for file in record_files(paths)):
-        for above in folder.parents[:3]:
-            if above not in known:
-                known[above] = _listed(above)
-            listed = known[above].get(folder)
-            if listed and not row_files(folder, CANDIDATES):
-                absent[folder] = listed
-    return absent
+    listed = functools.cache(_listed)
+    folders = {file.parent for file in record_files(paths)}
+    named = {
+        folder: listed(above)[folder] for folder in folders for above in folder.parents[:3] if folder in listed(above)
+    }
+    return {folder: named[folder] for folder in sorted(named) if not row_files(folder, CANDIDATES)}
 
 
 def _listed(above: Path) -> Mapping[Path, PublishedFile]:
     """Give the folders that a manifest in ``above`` names; none where a file of that name is something else."""
-    path = above / MANIFEST
-    if not is_file(path):
-        return {}
     try:
-        return {(above / PurePosixPath(one.path)).parent: one for one in read_asset(path).files}
+        files = read_asset(above / MANIFEST).files if is_file(above / MANIFEST) else ()
     except RecordError as error:
         _log.warning("passed over: %s", error)
-        return {}
+        files = ()
+    return {(above / one.path).parent: one for one in files}
 
 
 def absence(absent: Mapping[Path, PublishedFile]) -> str:
     """Say in one line whose candidates are not there, and which command brings them; empty where none is absent."""
     if not absent:
         return ""
-    size = sum(one.bytes for one in absent.values())
-    into = {folder.parents[one.path.count("/") - 1] for folder, one in absent.items()}
+    named = ", ".join(folder.name for folder in list(absent)[:_NAMED])
+    more = f" and {len(absent) - _NAMED} more" if len(absent) > _NAMED else ""
+    tops = {folder.parents[one.path.count("/") - 1] for folder, one in absent.items()}
+    commands = [
+        FETCH if top == HOME.absolute() else f"{FETCH} --into {top}" for top in sorted(map(Path.absolute, tops))
+    ]
     return (
-        f"expected {CANDIDATES}, which holds what searches measured, beside the records of {_joined(absent)}, found "
-        f"none: these files are published apart ({size:,} bytes); {' and '.join(sorted(map(_command, into)))} "
-        "brings them"
+        f"expected {CANDIDATES}, which holds what searches measured, beside the records of {named}{more}, found none: "
+        f"these files are published apart ({sum(one.bytes for one in absent.values()):,} bytes); "
+        f"`{'` and `'.join(commands)}` brings them"
     )
 
 
-def _joined(folders: Mapping[Path, PublishedFile]) -> str:
-    names: Sequence[str] = [folder.name for folder in folders]
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+def fetch_published(into: Path, archive: Path | None, download: Download) -> tuple[list[PublishedFile], str]:
+    """Bring the candidates that are missing below a folder of published records.
+
+    Parameters
+    ----------
+    into : Path
+        Folder with the manifest.
+    archive : Path or None
+        The release's archive, where it is on this machine. Without it, the archive is downloaded; where this fails,
+        the files come from the commit that the manifest names, if ``into`` lies in a checkout with this commit.
+    download : callable
+        As `spmark.datasets.cache.Cache.fetch`.
+
+    Returns
+    -------
+    fetched : list of PublishedFile
+        Those that were missing.
+    origin : str
+        Where they are from; empty where none was missing.
+
+    Raises
+    ------
+    DatasetError
+        A file there is another one than the published, none of the places has the missing files, or a file cannot be
+        written. Files that were brought before stay.
+    RecordError
+        ``into`` has no manifest, or it cannot be read.
+    """
+    asset = read_asset(into / MANIFEST)
+    missing = [one for one in asset.files if not os.path.lexists(into / one.path)]
+    for one in asset.files:
+        if one not in missing and (found := _digest(into / one.path)) != one.sha256:
+            raise DatasetError(
+                f"{into / one.path}: expected sha256 {one.sha256}, found {found}; nothing was fetched: move what is "
+                f"yours, or delete what is damaged, and run `{FETCH}` again"
+            )
+    if not missing:
+        return [], ""
+    if archive is not None:
+        _unpack(archive, missing, into)
+        return missing, str(archive)
+    by_hand = f"copy {asset.archive} from another machine and name it with `{FETCH} --from FILE`"
+    refused = f"{into / MANIFEST}: names no address of {asset.archive}"
+    if asset.url is not None:
+        try:
+            archive = download(asset.url, f"assets/{asset.tag}/{asset.archive}", asset.sha256, by_hand)
+        except DatasetError as error:
+            refused = str(error)
+            _log.warning("%s; looking into git's history", refused)
+        else:
+            _unpack(archive, missing, into)
+            return missing, asset.url
+    with tempfile.TemporaryDirectory(prefix="spmark-") as folder:
+        past = Path(folder) / asset.archive
+        command = [
+            "git",
+            "-C",
+            str(into),
+            "archive",
+            f"--output={past}",
+            str(asset.commit),
+            *(one.path for one in missing),
+        ]
+        try:
+            subprocess.run(command, check=True, capture_output=True, text=True)
+        except (OSError, subprocess.SubprocessError) as error:
+            said = " ".join(str(getattr(error, "stderr", error)).split())
+            raise DatasetError(
+                f"{refused}. Nor has the history of a checkout the files in commit {asset.commit}: {said} (a shallow "
+                f"clone gets its history by `git fetch --unshallow`); {by_hand}"
+            ) from error
+        _unpack(past, missing, into)
+    return missing, f"commit {asset.commit}"
 
 
-def _command(into: Path) -> str:
-    here = Path.cwd().resolve()
-    place = into.relative_to(here) if into.is_relative_to(here) else into
-    return f"`{FETCH}`" if place == HOME else f"`{FETCH} --into {place}`"
+def _digest(path: Path) -> str:
+    if not is_file(path):
+        return "something else than a file"
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _unpack(archive: Path, missing: Sequence[PublishedFile], into: Path) -> None:
+    """Let files of an archive take their places, each whole and with the digest that the manifest states."""
+    import pooch
+
+    pooch.get_logger().setLevel(logging.WARNING)
+    files = pooch.create(into, base_url="", registry={one.path: one.sha256 for one in missing})
+    what = f"a complete archive of the files of {into / MANIFEST}"
+    with reading(archive, what, DatasetError, "copy it again"), tarfile.open(archive) as tar:
+        for one in missing:
+
+            def write(_url: str, place: str, _pooch: object, one: PublishedFile = one) -> None:
+                content = tar.extractfile(one.path)
+                Path(place).write_bytes(content.read(one.bytes) if content else b"")
+
+            try:
+                Path(files.fetch(one.path, downloader=write)).chmod(0o644)  # pooch lets its user alone read
+            except OSError as error:
+                raise DatasetError(
+                    f"{into / one.path}: cannot be written ({error.strerror}); make room or get the right to write, "
+                    f"and run `{FETCH}` again: it goes on with the files that are missing"
+                ) from error

@@ -13,8 +13,8 @@ import pytest
 from candidate_records import FILES, NAMES, held
 from scripts_by_name import load_script
 
-from spmark.report.asset import CandidateAsset, read_asset
-from spmark.suite.published import fetch_published
+from spmark.datasets.cache import Cache
+from spmark.report.asset import CandidateAsset, fetch_published, read_asset
 
 pytestmark = pytest.mark.full
 
@@ -89,7 +89,7 @@ def test_a_fetch_brings_what_was_packed(script: ModuleType, reference: Path, tmp
     records = {name: text for name, text in held(reference).items() if name not in FILES}
     for name in NAMES:
         (reference / name).unlink()
-    fetch_published(reference, tmp_path / "out" / asset.archive)
+    fetch_published(reference, tmp_path / "out" / asset.archive, Cache(tmp_path / "cache").fetch)
     assert held(reference) == FILES | records
 
 

@@ -10,7 +10,6 @@ import contextlib
 import os
 import re
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.datasets.ceiling import check_shape
-from spmark.datasets.readers.archive import unpacked_gzip, unpacked_member
+from spmark.datasets.readers.archive import unpacked
 from spmark.datasets.source import RawMatrix, csr_from_edges
 from spmark.impls.core.errors import DatasetError, MatrixError
 from spmark.impls.core.guard import reading
@@ -102,20 +101,12 @@ def read_mtx(path: Path, *, merge: bool = False, remedy: str = "") -> RawMatrix:
     return csr_from_edges(header.shape, rows, cols, values, kind, merge=merge, where=where)
 
 
-@contextlib.contextmanager
-def _plain(path: Path, remedy: str) -> Iterator[Path]:
+def _plain(path: Path, remedy: str) -> contextlib.AbstractContextManager[Path]:
     """Give the text file itself, unpacked where it is packed."""
     ending = next((ending for ending in _ARCHIVES if path.name.lower().endswith(ending)), "")
     if ending:
-        stem = path.name[: -len(ending)]
-        named = (f"{stem}.mtx", f"{stem}.MTX")
-        with unpacked_member(path, lambda member: member.name in named, named[0], remedy) as file:
-            yield file
-    elif path.suffix.lower() == ".gz":
-        with unpacked_gzip(path, remedy=remedy) as file:
-            yield file
-    else:
-        yield path
+        return unpacked(path, path.name[: -len(ending)] + ".mtx", remedy)
+    return unpacked(path, remedy=remedy) if path.suffix.lower() == ".gz" else contextlib.nullcontext(path)
 
 
 def _header(file: Path, where: str, merge: bool) -> _Header:

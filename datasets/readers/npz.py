@@ -1,144 +1,143 @@
-"""SciPy's npz files, read array by array without pickle; a CSR is ``indptr, indices, data, shape, format``."""
+"""Sparse matrices as ``scipy.sparse.save_npz`` writes them, read without pickle, as a CSR."""
 
 from __future__ import annotations
 
-import math
-import zipfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from spmark.datasets.ceiling import check_bytes
+from spmark.datasets.ceiling import check_bytes, check_shape
 from spmark.datasets.source import RawMatrix
-from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.canonical import canonical_rows
+from spmark.impls.core.errors import DatasetError, MatrixError
 from spmark.impls.core.files import in_place_of_file, is_file
 from spmark.impls.core.guard import reading
 from spmark.impls.core.record import MatrixKind
 
-_NEEDED = ("indptr", "indices", "shape")
-_NAMES = frozenset({*_NEEDED, "data", "format", "row", "col", "offsets"})
-"""Arrays of SciPy's layouts."""
-_PACKING = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}
-"""How many bytes one packed byte can hold, by the methods that NumPy writes."""
+_PLACES: Mapping[str, tuple[str, ...]] = {
+    "csr": ("indices", "indptr"),
+    "csc": ("indices", "indptr"),
+    "coo": ("row", "col"),
+    "bsr": ("indices", "indptr"),
+    "dia": ("offsets",),
+}
+"""The arrays of each layout that say where the entries are."""
+_NAMES = frozenset({"shape", "format", "data", *(name for names in _PLACES.values() for name in names)})
 _EXPECTED = "a complete npz file without pickled objects"
 
 
-@dataclass(frozen=True, eq=False)
-class NpzArrays:
-    """The arrays of a file that may be a sparse matrix of SciPy."""
-
-    path: Path
-    arrays: Mapping[str, NDArray[Any]]
-    """Those that belong to one of SciPy's layouts, by name."""
-    members: Sequence[str]
-    """Names of all arrays of the file."""
-
-    @property
-    def layout(self) -> str:
-        """``csr``, ``csc``, ``coo``, ``bsr`` or ``dia``, or whatever else the file says."""
-        if "format" not in self.arrays:
-            return "csr"
-        item = self.arrays["format"].item()
-        return item.decode("ascii", "replace") if isinstance(item, bytes) else str(item)
-
-    @property
-    def described(self) -> str:
-        """What an error says of the file."""
-        stated = f"format {self.layout!r}" if "format" in self.arrays else "no format"
-        return f"{stated} with arrays {', '.join(sorted(self.members))}"
-
-
 def read_npz(path: Path, kind: MatrixKind = MatrixKind.REAL) -> RawMatrix:
-    """Read a CSR; ``data`` may be missing (a pattern).
+    """Read a CSR, whose arrays loading checks; ``data`` may be missing (a pattern).
 
     Raises
     ------
     DatasetError
         The file is missing, corrupt, truncated, or holds something else; names the file.
     """
-    file = read_arrays(path)
-    with reading(path, _EXPECTED):
-        return csr_of(file, kind)
+    return _csr(path, *_layout(path, ("csr",)), kind)
 
 
-def read_arrays(path: Path) -> NpzArrays:
-    """Read the arrays of SciPy's layouts; other arrays in the file are left alone.
+def read_scipy(path: Path) -> RawMatrix:
+    """Read a CSR, CSC, COO, BSR or DIA matrix; ``data`` may be missing from the first three (a pattern).
+
+    Rows are sorted and entries of one place added up, in float64 where values are integers. O(nnz) time for a canonical
+    CSR, else O(nnz log nnz).
 
     Raises
     ------
     DatasetError
-        The file is missing, corrupt or truncated, or an array holds objects; names the file.
+        The file is missing, corrupt, truncated, or holds something else; names the file.
+    MatrixError
+        An index is out of range, or arrays do not fit each other.
     """
+    layout, arrays = _layout(path, tuple(_PLACES))
+    with reading(path, "a sparse matrix as SciPy saves it"):
+        raw = _csr(path, layout, arrays, MatrixKind.REAL) if layout == "csr" else None
+        if raw is not None and not _out_of_order(raw):
+            return raw
+        shape = _shape(path, arrays)
+        rows = canonical_rows(_matrix(path, layout, arrays, shape), str(path))
+        return RawMatrix(shape, rows.indptr, rows.indices, rows.data if "data" in arrays else None, MatrixKind.REAL)
+
+
+def _layout(path: Path, layouts: tuple[str, ...]) -> tuple[str, Mapping[str, NDArray[Any]]]:
+    """Read the arrays of SciPy's layouts, which have to be those of one of ``layouts``; others are left alone."""
     if not is_file(path):
         raise DatasetError(f"{path}: expected an npz file, found {in_place_of_file(path)}")
-    with reading(path, _EXPECTED), zipfile.ZipFile(path) as file:
-        members = {info.filename.removesuffix(".npy"): info for info in file.infolist()}
-        arrays = {name: _array(file, members[name], f"{path}: {name}") for name in members if name in _NAMES}
-    return NpzArrays(path, arrays, list(members))
-
-
-def csr_of(file: NpzArrays, kind: MatrixKind = MatrixKind.REAL) -> RawMatrix:
-    """Give the CSR of a file.
-
-    Raises
-    ------
-    DatasetError
-        The file has another layout.
-    """
-    path, arrays = file.path, file.arrays
-    if file.layout != "csr" or not arrays.keys() >= set(_NEEDED):
+    with reading(path, _EXPECTED), np.load(path, allow_pickle=False) as file:
+        check_bytes(str(path), "its arrays", sum(info.file_size for info in file.zip.infolist()))
+        names, arrays = file.files, {name: file[name] for name in file.files if name in _NAMES}
+        layout = str(arrays["format"].astype(str)) if "format" in arrays else "csr"
+    needed = {"shape", *_PLACES.get(layout, ()), *(["data"] if layout in {"bsr", "dia"} else [])}
+    if layout not in layouts or not arrays.keys() >= needed:
+        stated = f"format {layout!r}" if "format" in arrays else "no format"
         raise DatasetError(
-            f"{path}: expected a CSR as SciPy saves it (indptr, indices, data, shape), found {file.described}"
+            f"{path}: expected a matrix of SciPy in the layout {', '.join(layouts)}, found {stated} with arrays "
+            f"{', '.join(sorted(names))}; write it with scipy.sparse.save_npz(path, scipy.sparse.csr_array(matrix))"
         )
-    shape = shape_of(file)
-    dimensions = {name: arrays[name].ndim for name in ("indptr", "indices")}
-    if set(dimensions.values()) != {1}:
-        raise DatasetError(f"{path}: expected indptr and indices of one dimension, found {dimensions}")
-    return RawMatrix(shape, arrays["indptr"], arrays["indices"], arrays.get("data"), kind)
+    return layout, arrays
 
 
-def shape_of(file: NpzArrays) -> tuple[int, int]:
-    """Give the shape (I, K) that a file states.
-
-    Raises
-    ------
-    DatasetError
-        The shape has other than two numbers.
-    """
-    shape = tuple(int(n) for n in file.arrays["shape"].ravel()[:3])
+def _shape(path: Path, arrays: Mapping[str, NDArray[Any]]) -> tuple[int, int]:
+    shape = tuple(int(size) for size in arrays["shape"].ravel()[:3])
     if len(shape) != 2:
-        raise DatasetError(f"{file.path}: expected a shape of two numbers, found {shape}")
-    return shape[0], shape[1]
+        raise DatasetError(f"{path}: expected a shape of two numbers, found {shape}")
+    check_shape(str(path), *shape)
+    return shape
 
 
-def _array(file: zipfile.ZipFile, info: zipfile.ZipInfo, where: str) -> NDArray[Any]:
-    """Read an array whose header agrees with its member's size; NumPy would allocate what the header claims."""
-    most = _PACKING.get(info.compress_type, 0) * info.compress_size
-    if info.file_size > most:
-        raise DatasetError(
-            f"{where}: expected a member that is stored or deflated, of at most {most:,} bytes, found a claim of "
-            f"{info.file_size:,} bytes"
-        )
-    check_bytes(where, "an array", info.file_size)
-    with file.open(info) as stream:
-        version = npy.read_magic(stream)
-        read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        shape, _, dtype = read_header(stream)
-        if dtype.hasobject:
-            raise DatasetError(f"{where}: expected an array without pickled objects, found one of {dtype}")
-        claimed = math.prod(shape) * dtype.itemsize
-        if min(shape, default=0) < 0 or claimed != info.file_size - stream.tell():
-            raise DatasetError(
-                f"{where}: expected {shape} of {dtype} to take {info.file_size - stream.tell():,} bytes, as its "
-                f"member says, found {claimed:,}"
-            )
-    with file.open(info) as stream:
-        return np.asarray(npy.read_array(stream, allow_pickle=False))
+def _csr(path: Path, layout: str, arrays: Mapping[str, NDArray[Any]], kind: MatrixKind) -> RawMatrix:
+    """Give the arrays of a CSR as they stand in the file."""
+    with reading(path, _EXPECTED):
+        dimensions = {name: arrays[name].ndim for name in _PLACES[layout]}
+        if set(dimensions.values()) != {1}:
+            raise DatasetError(f"{path}: expected indptr and indices of one dimension, found {dimensions}")
+        return RawMatrix(_shape(path, arrays), arrays["indptr"], arrays["indices"], arrays.get("data"), kind)
+
+
+def _out_of_order(raw: RawMatrix) -> bool:
+    """Tell whether the columns of a row do not increase.
+
+    False for arrays that are no legal CSR, too: loading checks every CSR, and says which entry is wrong.
+    """
+    indptr, indices = raw.indptr, raw.indices
+    if {indptr.dtype.kind, indices.dtype.kind} - {"i", "u"}:
+        return False
+    falls = indices[1:] <= indices[:-1]
+    falls[indptr[(indptr > 0) & (indptr < indices.size)] - 1] = False  # where a row begins
+    return bool(falls.any() and indices.min() >= 0 and indices.max() < raw.shape[1])
+
+
+def _matrix(path: Path, layout: str, arrays: Mapping[str, NDArray[Any]], shape: tuple[int, int]) -> Any:
+    """Make SciPy's matrix, whose arrays `canonical_rows` checks."""
+    from scipy import sparse
+
+    places = [arrays[name] for name in _PLACES[layout]]
+    for name, place in zip(_PLACES[layout], places, strict=True):  # SciPy would round
+        if place.ndim != 1 or place.dtype.kind not in "iu":
+            found = f"{place.dtype} of shape {place.shape}"
+            raise MatrixError(f"{path}: expected integers in one dimension as {name}, found {found}")
+    data = arrays["data"] if "data" in arrays else np.ones(places[0].size, np.float32)
+    if data.dtype.kind not in "fiub":
+        raise MatrixError(f"{path}: expected real values, found {data.dtype}")
+    # SciPy has loops for neither halves nor another order of bytes.
+    data = data.astype(np.float32 if data.dtype == np.float32 else np.float64, copy=False)
+    if layout in {"bsr", "dia"}:
+        check_bytes(str(path), "the rows and columns of its elements", 2 * 8 * data.size)
+    with reading(path, f"legal arrays of a {layout} matrix", MatrixError):
+        if layout == "coo":
+            return sparse.coo_array((data, tuple(places)), shape=shape)
+        if layout == "dia":
+            # SciPy keeps offsets in int32, and adds the number of rows to them there; tocoo() does so in int64.
+            (offsets,) = places
+            if len(data) != offsets.size:
+                raise ValueError(f"{len(data)} diagonals with {offsets.size} offsets")
+            inside = (offsets > -shape[0]) & (offsets < shape[1])
+            return sparse.dia_array((data[inside], offsets[inside]), shape=shape).tocoo()
+        return getattr(sparse, f"{layout}_array")((data, *places), shape=shape)
 
 
 def write_npz(path: Path, matrix: RawMatrix) -> None:
@@ -146,8 +145,8 @@ def write_npz(path: Path, matrix: RawMatrix) -> None:
     arrays: dict[str, Any] = {
         "indptr": matrix.indptr,
         "indices": matrix.indices,
-        "shape": np.asarray(matrix.shape, np.int64),
-        "format": np.asarray(b"csr"),
+        "shape": matrix.shape,
+        "format": b"csr",
     }
     if matrix.values is not None:
         arrays["data"] = matrix.values

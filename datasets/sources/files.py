@@ -11,7 +11,7 @@ import numpy as np
 from spmark.datasets.cache import Cache
 from spmark.datasets.mirror import read_entry, read_manifest
 from spmark.datasets.readers.matrix_market import read_mtx
-from spmark.datasets.readers.scipy_file import read_scipy
+from spmark.datasets.readers.npz import read_scipy
 from spmark.datasets.source import Args, RawMatrix, Source, known, only
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.files import at_home, in_place_of_file, is_file

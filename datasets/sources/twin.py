@@ -138,9 +138,16 @@ def _community_starts(law: Law) -> NDArray[np.int64]:
 
 def _alias_table(weights: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
     """Give Walker's alias table (Vose, IEEE Trans. Softw. Eng. 1991): draws in proportion to weights in O(1)."""
-    from spmark.datasets.sources.twin_rows import fill_alias
-
-    keep = weights * (weights.size / weights.sum())
-    alias = np.arange(weights.size, dtype=np.int32)
-    fill_alias(keep, alias)
-    return keep, alias
+    keep = (weights * (weights.size / weights.sum())).tolist()
+    alias = list(range(len(keep)))
+    small = [item for item, weight in enumerate(keep) if weight < 1]
+    large = [item for item, weight in enumerate(keep) if weight >= 1]
+    while small and large:
+        less, more = small.pop(), large[-1]
+        alias[less] = more
+        keep[more] -= 1.0 - keep[less]
+        if keep[more] < 1:
+            small.append(large.pop())
+    for item in small + large:
+        keep[item] = 1.0
+    return np.array(keep), np.array(alias, np.int32)

@@ -19,9 +19,9 @@ class AliasTable(NamedTuple):
     """Draws in proportion to weights: for uniform i, item i with probability ``keep[i]``, else ``alias[i]``."""
 
     keep: Any
-    """(n,) float64: probability of keeping each item; `fill_alias` fills it."""
+    """(n,) float64: probability of keeping each item."""
     alias: Any
-    """(n,) int32: item that takes the place of each one not kept; `fill_alias` fills it."""
+    """(n,) int32: item that takes the place of each one not kept."""
 
 
 @njit  # type: ignore[untyped-decorator]
@@ -48,41 +48,6 @@ def _drawn(table: Any, first: Any, size: Any, word: Any) -> Any:
     if (word & np.uint64(0x7FFFFFFF)) * (1.0 / 2147483648.0) < table.keep[first + item]:
         return item
     return np.int64(table.alias[first + item])
-
-
-@njit  # type: ignore[untyped-decorator]
-def fill_alias(keep: Any, alias: Any) -> None:
-    """Fill Walker's alias table in place.
-
-    Parameters
-    ----------
-    keep : (n,) float64
-        Weights of mean 1 before the call; afterwards the probability of keeping each drawn column.
-    alias : (n,) int32
-        Each item's own number before the call; afterwards the column that takes the place of one not kept.
-    """
-    small, large = np.empty(keep.size, np.int32), np.empty(keep.size, np.int32)
-    num_small = num_large = 0
-    for i in range(keep.size):
-        if keep[i] < 1.0:
-            small[num_small] = i
-            num_small += 1
-        else:
-            large[num_large] = i
-            num_large += 1
-    while num_small > 0 and num_large > 0:
-        num_small -= 1
-        less, more = small[num_small], large[num_large - 1]
-        alias[less] = more
-        keep[more] -= 1.0 - keep[less]
-        if keep[more] < 1.0:
-            num_large -= 1
-            small[num_small] = more
-            num_small += 1
-    for i in range(num_small):
-        keep[small[i]] = 1.0
-    for i in range(num_large):
-        keep[large[i]] = 1.0
 
 
 @njit  # type: ignore[untyped-decorator]

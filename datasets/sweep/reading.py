@@ -1,11 +1,13 @@
 """Reading a sweep from YAML: overrides, include files, lists and wildcards of names, and errors that name the key.
 
+A matrix may be written in one word: ``source/name``, or a file by its ending, with ``@AT`` for the transpose.
+
 The result is plain data that `spmark.datasets.sweep.model.Sweep` checks; nothing in a file is executed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from importlib.resources import files
 from pathlib import Path
@@ -14,30 +16,46 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from spmark.datasets.cache import Cache
-from spmark.datasets.sources.table import FILES, find_source, source_names
+from spmark.datasets.sources.table import FILES, file_ending, find_source, source_names
 from spmark.datasets.sweep.model import ImplementationSpec, MatrixSpec, Sweep
-from spmark.datasets.sweep.written import parse_matrix
-from spmark.impls.core.choices import near
+from spmark.impls.core.choices import near, none_of
 from spmark.impls.core.errors import DatasetError, SweepError
 from spmark.impls.core.fileclass import is_file_class
 from spmark.impls.core.files import is_file
 from spmark.impls.core.guard import reading
 from spmark.impls.core.plainyaml import MAX_BYTES, parse_yaml
+from spmark.impls.core.record import Orientation
 
+_PACKAGED = Path(str(files("spmark.datasets"))) / "sweeps"
 _DEEPEST_INCLUDE = 8
+_OF_FILES = frozenset(FILES.values()).__contains__
+"""Tells whether a source reads the user's own files."""
 _A_MATRIX = "{source: planetoid, name: cora}, or in a word planetoid/cora or mine.mtx"
+_TRANSPOSED = f"@{Orientation.TRANSPOSED}"
+_FOLDERS = frozenset({".", "..", "~"})
+"""What a path may begin with and a source is never called."""
+_EDGES = (
+    "n = numpy.loadtxt({file!r}, int, usecols=(0, 1), ndmin=2{comma}).T; "
+    "a = scipy.sparse.coo_array((numpy.ones(n.shape[1]), tuple(n)), (n.max() + 1, n.max() + 1))"
+)
+_CONVERTED: Mapping[str, str] = {
+    **dict.fromkeys((".txt", ".tsv", ".el", ".edges"), _EDGES.replace("{comma}", "")),
+    ".csv": _EDGES.replace("{comma}", ", delimiter=','"),
+    ".npy": "a = scipy.sparse.coo_array(numpy.load({file!r}))",
+    ".pt": "t = torch.load({file!r}, weights_only=True).to_sparse_coo().coalesce(); "
+    "a = scipy.sparse.coo_array((t.values().numpy(), t.indices().numpy()), t.shape)",
+}
+"""What gives a matrix of SciPy, by the ending of a file that states no shape, or that would have to be unpickled."""
 
 
 def packaged_sweeps() -> dict[str, Path]:
     """Give the sweeps that ship with spmark, by bare name."""
-    folder = Path(str(files("spmark.datasets"))) / "sweeps"
-    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+    return {path.stem: path for path in sorted(_PACKAGED.glob("*.yaml"))}
 
 
 def packaged_lists() -> dict[str, Path]:
     """Give the lists of matrices that packaged sweeps include, by bare name."""
-    folder = Path(str(files("spmark.datasets"))) / "sweeps" / "matrices"
-    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+    return {path.stem: path for path in sorted((_PACKAGED / "matrices").glob("*.yaml"))}
 
 
 def read_list(file: Path) -> list[MatrixSpec]:
@@ -48,7 +66,10 @@ def read_list(file: Path) -> list[MatrixSpec]:
 def read_sweep(path: str | Path, overrides: Sequence[str] = ()) -> Sweep:
     """Read and check a sweep; see `Sweep.load`."""
     file = _locate(path)
-    return checked_sweep(_mapping(file, _read_yaml(file)), file, overrides)
+    data = _read_yaml(file)
+    if not isinstance(data, dict):
+        raise SweepError(f"{file}: expected a mapping with the keys of a sweep, found {type(data).__name__}")
+    return checked_sweep(data, file, overrides)
 
 
 def checked_sweep(data: dict[str, Any], file: Path, overrides: Sequence[str] = ()) -> Sweep:
@@ -81,7 +102,7 @@ def checked_sweep(data: dict[str, Any], file: Path, overrides: Sequence[str] = (
     if isinstance(data.get("implementations"), list):
         where = f"{file}: implementations"
         data["implementations"] = [
-            _with_folder(item, f"{where}.{number}", folders["implementations"])
+            _placed(item, f"{where}.{number}", folders["implementations"], is_file_class, "name")
             for number, item in enumerate(data["implementations"])
         ]
     with reading(file, "keys and values of a sweep", SweepError):
@@ -91,6 +112,51 @@ def checked_sweep(data: dict[str, Any], file: Path, overrides: Sequence[str] = (
             # Pydantic reports a list with wrong items as too short as well, which says nothing new.
             items = [item for item in error.errors() if not (item["type"] == "too_short" and item["input"])]
             raise SweepError("\n".join(_explain(file, item) for item in items)) from error
+
+
+def parse_matrix(text: str, folder: Path = Path()) -> dict[str, str]:
+    """Give the ``source``, ``name`` and ``orientation`` of a matrix, as a sweep's mapping has them.
+
+    Parameters
+    ----------
+    text : str
+        A file need not exist. A text that begins with a source's name means a matrix of that source, unless a file of
+        this path exists.
+    folder : Path
+        Where a relative path begins.
+
+    Raises
+    ------
+    DatasetError
+        The text has neither form, or the source does not exist; lists what exists.
+    """
+    bare = text.removesuffix(_TRANSPOSED)
+    orientation = str(Orientation.A if bare == text else Orientation.TRANSPOSED)
+    first, _, rest = bare.partition("/")
+    known = source_names()
+    ending, found = file_ending(bare), is_file(folder / bare)
+    if ending and (found or first not in known):
+        return {"source": FILES[ending], "name": bare, "orientation": orientation}
+    converting = next((how for end, how in _CONVERTED.items() if bare.lower().endswith(end)), "")
+    if not first or not rest or first in _FOLDERS or (first not in known and (found or converting)):
+        raise DatasetError(
+            f"expected a matrix as source/name, or a file that ends in {', '.join(FILES)}; found {text!r}; "
+            f"{_lines(converting, bare)}spmark list datasets says what there is"
+        )
+    if first not in known:
+        raise DatasetError(none_of("a source", first, known))
+    return {"source": first, "name": rest, "orientation": orientation}
+
+
+def _lines(converting: str, name: str) -> str:
+    """Give the lines of Python that write a file which is read, where they are known."""
+    if not converting:
+        return ""
+    modules = "numpy, scipy.sparse" + ", torch" * ("torch" in converting)
+    return (
+        f"in Python, these lines write one of its matrix:\nimport {modules}; {converting.format(file=name)}\n"
+        f"scipy.sparse.save_npz({str(Path(name).with_suffix('.npz'))!r}, a)\n"
+    )
 
 
 def _locate(path: str | Path) -> Path:
@@ -112,12 +178,6 @@ def _read_yaml(file: Path) -> Any:
     return parse_yaml(content, str(file), SweepError)
 
 
-def _mapping(file: Path, data: Any) -> dict[str, Any]:
-    if not isinstance(data, dict):
-        raise SweepError(f"{file}: expected a mapping with the keys of a sweep, found {type(data).__name__}")
-    return data
-
-
 def _override(data: dict[str, Any], override: str) -> None:
     key, equals, text = override.partition("=")
     if not equals or not key.strip():
@@ -135,7 +195,10 @@ def _matrices(items: list[Any], file: Path, folder: Path, depth: int) -> Iterato
     for number, item in enumerate(items):
         where = f"{file}: matrices.{number}"
         if isinstance(item, str):
-            yield _placed(_written(item, where, folder), where, folder)
+            try:
+                yield _placed(parse_matrix(item, folder), where, folder, _OF_FILES, "source")
+            except DatasetError as error:
+                raise SweepError(f"{where}: {error}; in full, a matrix is {_A_MATRIX}") from error
         elif not isinstance(item, dict):
             raise SweepError(f"{where}: expected {_A_MATRIX}, found {item!r}")
         elif "include" in item:
@@ -145,31 +208,18 @@ def _matrices(items: list[Any], file: Path, folder: Path, depth: int) -> Iterato
                 )
             yield from _included(file.parent / item["include"], where, depth)
         elif "names" in item:
-            yield from (_placed(one, where, folder) for one in _named(item, where))
+            yield from (_placed(one, where, folder, _OF_FILES, "source") for one in _named(item, where))
         else:
-            yield _placed(item, where, folder)
+            yield _placed(item, where, folder, _OF_FILES, "source")
 
 
-def _written(text: str, where: str, folder: Path) -> dict[str, Any]:
-    try:
-        return dict(parse_matrix(text, folder))
-    except DatasetError as error:
-        raise SweepError(f"{where}: {error}; in full, a matrix is {_A_MATRIX}") from error
-
-
-def _with_folder(item: Any, where: str, folder: Path) -> Any:
-    """Say of an implementation where its path begins, if its name is a class in a file."""
-    entry = {"name": item} if isinstance(item, str) else item
+def _placed(item: Any, where: str, folder: Path, is_file_of: Callable[[str], bool], key: str) -> Any:
+    """Say where a relative path begins, if what stands under ``key`` of an item is a file."""
+    entry = {key: item} if isinstance(item, str) else item
     if isinstance(entry, dict) and "folder" in entry:
         raise SweepError(f"{where}: folder: unknown key; a relative path begins at the folder of the sweep's file")
-    named = isinstance(entry, dict) and isinstance(entry.get("name"), str) and is_file_class(entry["name"])
+    named = isinstance(entry, dict) and isinstance(entry.get(key), str) and is_file_of(entry[key])
     return {**entry, "folder": str(folder)} if named else item
-
-
-def _placed(item: dict[str, Any], where: str, folder: Path) -> dict[str, Any]:
-    if "folder" in item:
-        raise SweepError(f"{where}: folder: unknown key; a relative path begins at the folder of the sweep's file")
-    return item | ({"folder": str(folder)} if item.get("source") in FILES.values() else {})
 
 
 def _included(file: Path, where: str, depth: int) -> Iterator[Any]:
@@ -214,17 +264,15 @@ def _explain(file: Path, error: Any) -> str:
             f"{file}: {key}: unknown key; expected keys out of {', '.join(fields)}, "
             f"found {path[-1]!r}{near(str(path[-1]), fields)}"
         )
+    if error["type"] in {"missing", "too_short"}:
+        return f"{file}: {key}: expected " + (
+            "this key, found none" if error["type"] == "missing" else "at least 1 item, found []"
+        )
     message = str(error["msg"]).removeprefix("Value error, ").replace("Input should be", "expected", 1)
-    if error["type"] == "missing":
-        return f"{file}: {key}: expected this key, found none"
-    if error["type"] == "too_short":
-        return f"{file}: {key}: expected at least 1 item, found {error['input']!r}"
     if error["type"] == "value_error":
-        return f"{file}: {message}" if not key else f"{file}: {key}: {message}"
-    if error["type"] in ("enum", "literal_error"):
-        choices = str(error["ctx"]["expected"]).replace(" or ", ", ").replace("'", "").split(", ")
-        return f"{file}: {key}: {message}, found {error['input']!r}{near(str(error['input']), choices)}"
-    return f"{file}: {key}: {message}, found {error['input']!r}"
+        return f"{file}: {key}{': ' if key else ''}{message}"
+    choices = str(error.get("ctx", {}).get("expected", "")).replace(" or ", ", ").replace("'", "").split(", ")
+    return f"{file}: {key}: {message}, found {error['input']!r}{near(str(error['input']), choices)}"
 
 
 def _fields(path: Sequence[Any]) -> list[str]:

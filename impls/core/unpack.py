@@ -14,19 +14,16 @@ import bz2
 import logging
 import lzma
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from spmark.impls.core.errors import RecordError
 
 _GZIP = 31
 """Window bits by which zlib expects the header and the trailer of gzip."""
-_BLOCK = 1 << 14
-_BZIP2_STEP = 1 << 6
-"""Bytes of an archive in which no two blocks of records end."""
 _XZ_MEMORY = 1 << 27
 """Bytes: twice what xz's highest level needs; the beginning of an archive may ask for 4 GB."""
 LONGEST_LINE = 1 << 26
@@ -126,88 +123,46 @@ def beginning(path: Path, size: int) -> bytes:
 
 
 def _contents(file: IO[bytes], kind: str) -> Iterator[bytes]:
-    size = 0
-    for content in _UNPACKERS[kind](file):
-        size += len(content)
-        if size > _FREE + _FOLD * file.tell():
-            raise _DamageError(f"text of more than {_FOLD:,} times the archive's bytes")
-        yield content
+    """Give the text of archives that stand one after the other, step by step up to the damage.
 
-
-# Zeros between archives and after the last one are padding.
-def _gunzipped(file: IO[bytes]) -> Iterator[bytes]:
-    """Unpack block by block; a damaged block is unpacked byte by byte up to the damage."""
-    unpacker = zlib.decompressobj(_GZIP)
-    begun = False
-    for block in iter(partial(file.read, _BLOCK), b""):
-        left = block
-        while left := left if begun else left.lstrip(b"\0"):
-            begun = True
-            before = unpacker.copy()
-            try:
-                yield unpacker.decompress(left)
-            except zlib.error as error:
-                with suppress(zlib.error):
-                    for at in range(len(left)):
-                        yield before.decompress(left[at : at + 1])
-                raise _DamageError(str(error)) from error
-            left = unpacker.unused_data
-            if unpacker.eof:
-                unpacker, begun = zlib.decompressobj(_GZIP), False
-    if begun:
-        raise _DamageError("it is cut off")
-
-
-def _bunzipped(file: IO[bytes]) -> Iterator[bytes]:
-    """Unpack step by step, and give a step's text once the next step has found its checksum right.
-
-    Damage mixes the lines of a whole block: a line of its text may be made of two records.
+    Zeros between archives and after the last one are padding.
     """
-    unpacker = bz2.BZ2Decompressor()
-    begun = False
-    unchecked = b""
-    for step in iter(partial(file.read, _BZIP2_STEP), b""):
-        left = step
+    make, step = _UNPACKERS[kind]
+    unpacker, begun, size, unchecked = make(), False, 0, b""
+    for packed in iter(partial(file.read, step), b""):
+        left = packed
         while left := left if begun else left.lstrip(b"\0"):
             begun = True
+            before: Any = unpacker.copy() if kind == ".gz" else None
             try:
                 content = unpacker.decompress(left)
-            except OSError as error:
+            except (OSError, zlib.error, lzma.LZMAError) as error:
+                if kind != ".bz2":
+                    yield unchecked
+                with suppress(zlib.error):  # byte by byte up to the damage
+                    yield from (before.decompress(left[at : at + 1]) for at in range(len(left) if before else 0))
                 raise _DamageError(str(error)) from error
             yield unchecked
-            unchecked, left = content, b""
+            unchecked, left, size = content, b"", size + len(content)
+            if size > _FREE + _FOLD * file.tell():
+                raise _DamageError(f"text of more than {_FOLD:,} times the archive's bytes")
             if unpacker.eof:
-                yield unchecked
-                unchecked, left = b"", unpacker.unused_data
-                unpacker, begun = bz2.BZ2Decompressor(), False
-    if begun:
-        with suppress(OSError):
-            while content := unpacker.decompress(b""):
-                unchecked += content
-            yield unchecked
-        raise _DamageError("it is cut off")
-
-
-def _unxzipped(file: IO[bytes]) -> Iterator[bytes]:
-    make = partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, _XZ_MEMORY)
-    unpacker = make()
-    begun = False
-    for block in iter(partial(file.read, _BLOCK), b""):
-        left = block
-        while (left := left if begun else left.lstrip(b"\0")) or not unpacker.needs_input:
-            begun = True
-            try:
-                yield unpacker.decompress(left, _BLOCK)
-            except lzma.LZMAError as error:
-                raise _DamageError(str(error)) from error
-            left = b""
-            if unpacker.eof:
-                left = unpacker.unused_data
-                unpacker, begun = make(), False
+                left, unpacker, begun = unpacker.unused_data, make(), False
+    yield unchecked
     if begun:
         raise _DamageError("it is cut off")
 
 
-_UNPACKERS = {".bz2": _bunzipped, ".gz": _gunzipped, ".xz": _unxzipped}
+_UNPACKERS: Mapping[str, tuple[Callable[[], Any], int]] = {
+    ".bz2": (bz2.BZ2Decompressor, 1 << 6),
+    ".gz": (partial(zlib.decompressobj, _GZIP), 1 << 12),
+    ".xz": (partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, _XZ_MEMORY), 1 << 6),
+}
+"""What unpacks an archive, and in steps of how many packed bytes.
+
+A step of bzip2 or xz in which damage shows is lost. Steps of bzip2 are so short that no two blocks of records end in
+one, and a step's text is given once the next step has found its block's checksum right: damage mixes the lines of a
+whole block.
+"""
 ARCHIVES = tuple(_UNPACKERS)
 """How names of archives end."""

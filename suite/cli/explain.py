@@ -8,8 +8,7 @@ from pathlib import Path
 
 from rich.markup import escape
 
-from spmark.datasets.cache import Cache
-from spmark.datasets.load import load_matrix
+from spmark.datasets.loading_child import load_in_child
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError, RecordError
 from spmark.impls.core.guard import reading
@@ -71,7 +70,7 @@ def laid_out(record: str, results: Sequence[Path]) -> tuple[Measurement, Problem
     """
     row, device = find_record(record, results)
     case = row.spec
-    matrix = load_matrix(case.matrix, Cache.default(), case.seed).csr
+    matrix = load_in_child(case.matrix, case.seed).csr
     if matrix.hash != row.matrix_hash:
         raise RecordError(
             f"{row.case_id}: expected {case.matrix.id} with the pattern {row.matrix_hash[:12]} of the record, found "

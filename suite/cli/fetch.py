@@ -22,11 +22,9 @@ def fetch_matrices(sweep_name: str, overrides: Sequence[str], as_json: bool) -> 
     SweepError
         The sweep is invalid.
     """
-    from spmark.datasets.cache import Cache
-    from spmark.datasets.load import load_matrix
+    from spmark.datasets.loading_child import load_in_child
 
-    screen = console(as_json)
-    sweep, cache = Sweep.load(sweep_name, overrides), Cache.default()
+    screen, sweep = console(as_json), Sweep.load(sweep_name, overrides)
     rows: list[dict[str, Any]] = []
     failures = 0
     for spec in sweep.matrices:
@@ -34,7 +32,7 @@ def fetch_matrices(sweep_name: str, overrides: Sequence[str], as_json: bool) -> 
         row: dict[str, Any] = {"matrix": spec.id, "rows": None, "cols": None, "nnz": None, "kind": "", "seconds": 0.0}
         try:
             with working(screen, spec.id):
-                loaded = load_matrix(spec, cache, sweep.seed)
+                loaded = load_in_child(spec, sweep.seed)
             row |= {"rows": loaded.csr.num_rows, "cols": loaded.csr.num_cols, "nnz": loaded.csr.nnz}
             row["kind"] = str(loaded.kind)
         except (DatasetError, MatrixError) as error:
@@ -59,19 +57,18 @@ def fetch_candidates(into: Path | None, archive: Path | None, as_json: bool) -> 
     RecordError
         The manifest cannot be read.
     """
-    from spmark.report.asset import HOME
-    from spmark.suite.published import fetch_published
+    from spmark.datasets.cache import Cache
+    from spmark.report.asset import HOME, fetch_published
 
     folder = HOME if into is None else into
     screen = console(as_json)
     with working(screen, "candidates"):
-        brought = fetch_published(folder, archive)
-    size = sum(one.bytes for one in brought.fetched)
+        fetched, origin = fetch_published(folder, archive, Cache.default().fetch)
     if as_json:
-        files = [{"path": one.path, "bytes": one.bytes} for one in brought.fetched]
-        answer({"into": str(folder), "there": brought.there, "fetched": files, "from": brought.origin})
-    elif brought.fetched:
-        told = f"fetched {len(brought.fetched)} of {brought.there + len(brought.fetched)} files ({size:,} bytes)"
-        say(screen, escape(f"{folder}: {told} from {brought.origin}"))
+        files = [{"path": one.path, "bytes": one.bytes} for one in fetched]
+        answer({"into": str(folder), "fetched": files, "from": origin})
+    elif fetched:
+        size = sum(one.bytes for one in fetched)
+        say(screen, escape(f"{folder}: fetched {len(fetched)} files ({size:,} bytes) from {origin}"))
     else:
-        say(screen, escape(f"{folder}: all {brought.there} files are there"))
+        say(screen, escape(f"{folder}: all files are there"))

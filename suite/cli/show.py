@@ -29,8 +29,7 @@ def show_matrix(matrix: str, arguments: Sequence[str], out: Path, as_json: bool)
     """
     import numpy as np
 
-    from spmark.datasets.cache import Cache
-    from spmark.datasets.load import load_matrix
+    from spmark.datasets.loading_child import load_in_child
     from spmark.datasets.statistics import statistics
     from spmark.impls.core.names import path_component
     from spmark.report.figures.composition import spy_counts
@@ -40,7 +39,7 @@ def show_matrix(matrix: str, arguments: Sequence[str], out: Path, as_json: bool)
     screen = console(as_json)
     spec = matrix_spec(matrix, arguments)
     with working(screen, spec.id):
-        loaded = load_matrix(spec, Cache.default(), seed=0)
+        loaded = load_in_child(spec, seed=0)
         csr = loaded.csr
         known: dict[str, Any] = {"kind": str(loaded.source_kind), **asdict(statistics(csr))}
         counts = spy_counts(csr.shape, csr.indptr, csr.indices)
@@ -56,7 +55,7 @@ def show_matrix(matrix: str, arguments: Sequence[str], out: Path, as_json: bool)
 
 
 def matrix_spec(matrix: str, arguments: Sequence[str]) -> MatrixSpec:
-    """Give the entry of a sweep for a matrix that is written in a word (`spmark.datasets.sweep.written`).
+    """Give the entry of a sweep for a matrix that is written in a word (`spmark.datasets.sweep.reading`).
 
     Raises
     ------
@@ -67,7 +66,7 @@ def matrix_spec(matrix: str, arguments: Sequence[str]) -> MatrixSpec:
     from pydantic import ValidationError
 
     from spmark.datasets.sweep.model import MatrixSpec
-    from spmark.datasets.sweep.written import parse_matrix
+    from spmark.datasets.sweep.reading import parse_matrix
 
     said = parse_matrix(matrix)
     try:

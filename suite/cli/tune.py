@@ -71,8 +71,7 @@ def tune(job: TuneJob, out: Path | None, as_json: bool) -> bool:
     """
     if job.budget_s < LEAST_BUDGET_S:
         raise SweepError(f"--budget: expected at least {LEAST_BUDGET_S:g}s, found {job.budget_s:g}s")
-    from spmark.datasets.cache import Cache
-    from spmark.datasets.load import load_matrix
+    from spmark.datasets.loading_child import load_in_child
     from spmark.datasets.sweep.model import operator_of
     from spmark.impls.core.names import path_component
     from spmark.impls.core.operators import flops
@@ -81,7 +80,7 @@ def tune(job: TuneJob, out: Path | None, as_json: bool) -> bool:
     spec, device = matrix_spec(job.matrix, job.arguments), _device(job)
     with working(screen, spec.id):
         op, scaled = operator_of(job.op)
-        problem = Problem(op, load_matrix(spec, Cache.default(), seed=0).csr, job.width, job.dtype, scaled)
+        problem = Problem(op, load_in_child(spec, seed=0).csr, job.width, job.dtype, scaled)
     what = f"{job.op} with {spec.id}, J = {job.width}, {job.dtype}"
     say(screen, f"[bold]{escape(what)}[/bold] for {escape(device.name)}, {flops(problem) / 1e9:,.3g} GFLOP a run")
     absent = device.kind is DeviceKind.CUDA and job.foreseen is not None

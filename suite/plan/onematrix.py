@@ -9,8 +9,7 @@ from pathlib import Path
 
 from spmark.datasets.sources.table import file_ending, own_file
 from spmark.datasets.sweep.model import SCHEMA, Sweep
-from spmark.datasets.sweep.reading import checked_sweep
-from spmark.datasets.sweep.written import parse_matrix
+from spmark.datasets.sweep.reading import checked_sweep, parse_matrix
 from spmark.impls.core.baseline import BASELINES
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import DatasetError, SweepError
@@ -119,10 +118,9 @@ def refuse_unreadable(cases: Sequence[CaseSpec], *, read: bool) -> None:
         if not is_file(file):
             raise SweepError(f"{_WHERE}: expected a file at {file.absolute()}, found {in_place_of_file(file)}")
         if read:
-            from spmark.datasets.cache import Cache
-            from spmark.datasets.load import load_matrix
+            from spmark.datasets.loading_child import load_in_child
 
-            load_matrix(case.matrix, Cache.default(), case.seed)
+            load_in_child(case.matrix, case.seed)
 
 
 def _sweep_name(matrix: str) -> str:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from spmark.impls.core.plainjson import MAX_DEPTH, NoJsonError, parse_json, parse_model
+from spmark.impls.core.plainjson import NoJsonError, parse_json, parse_model
 
 
 class Row(BaseModel):
@@ -31,18 +31,18 @@ def test_what_is_written_is_read(value):
     assert parse_json(json.dumps(value).encode()) == value
 
 
-@pytest.mark.parametrize("depth", [1, 7, MAX_DEPTH])
+@pytest.mark.parametrize("depth", [1, 7, 150])
 def test_depth_up_to_the_limit_is_read(depth):
     assert parse_json(nested(depth)) is not None
     inside = nested(depth - 2) if depth > 2 else b"0"
     assert parse_model(Row, b'{"config": {"a": ' + inside + b"}}").config.keys() == {"a"}
 
 
-@pytest.mark.parametrize("text", [nested(MAX_DEPTH + 1), nested(100_000), b"[" * 100_000, b'{"a":' * 100_000])
+@pytest.mark.parametrize("text", [nested(205), nested(100_000), b"[" * 100_000, b'{"a":' * 100_000])
 def test_what_is_nested_deeper_is_refused(text):
-    with pytest.raises(NoJsonError, match="levels inside each other"):
+    with pytest.raises(NoJsonError, match="recursion limit exceeded"):
         parse_json(text)
-    with pytest.raises(NoJsonError, match="levels inside each other"):
+    with pytest.raises(NoJsonError, match="recursion limit exceeded"):
         parse_model(Row, b'{"config": {"a": ' + text + b"}}")
 
 

@@ -7,108 +7,127 @@ import socket
 
 import pytest
 
+from spmark.datasets import download
 from spmark.datasets.cache import Cache
-from spmark.datasets.download import download
 from spmark.impls.core.errors import DatasetError
 
 CONTENT = bytes(range(256)) * 2000
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
 
 
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch):
+    monkeypatch.setattr(download, "PAUSE_S", 0.001)
+
+
 def fetch(server, path, sha256=DIGEST):
-    download(server.url + "file", path, sha256, pause_s=0.01)
+    """Fetch to ``path``, whose folder is the cache's folder of downloads."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return Cache(path.parents[1]).fetch(server.url + "file", path.name, sha256)
 
 
-def test_whole(server, tmp_path):
+@pytest.fixture
+def place(tmp_path):
+    """Give the place of a download that has a folder, but is not there."""
+    (tmp_path / "downloads").mkdir()
+    return tmp_path / "downloads" / "f"
+
+
+def test_whole(server, place):
     server.files["/file"] = CONTENT
-    fetch(server, tmp_path / "f")
-    assert (tmp_path / "f").read_bytes() == CONTENT
-    assert [p.name for p in tmp_path.iterdir()] == ["f"]
+    assert fetch(server, place) == place
+    assert place.read_bytes() == CONTENT
+    assert sorted(p.name for p in place.parent.iterdir()) in (["f"], ["f", "f.lock"])
 
 
-def test_dropped_connection_is_resumed(server, tmp_path):
+def test_dropped_connection_is_resumed(server, place):
     server.files["/file"] = CONTENT
     server.drop_after = [100_000, 150_000]
-    fetch(server, tmp_path / "f")
-    assert (tmp_path / "f").read_bytes() == CONTENT
+    fetch(server, place)
+    assert place.read_bytes() == CONTENT
     starts = [int(r.removeprefix("bytes=").rstrip("-")) for r in server.ranges]
     assert len(starts) == 2
     assert 0 < starts[0] < starts[1]
 
 
-def test_resumed_by_a_later_run(server, tmp_path):
+def test_resumed_by_a_later_run(server, place):
     server.files["/file"] = CONTENT
-    (tmp_path / "f.part").write_bytes(CONTENT[:70_000])
-    (tmp_path / "f.part.validator").write_text(server.tag(CONTENT))
-    fetch(server, tmp_path / "f")
+    place.with_name("f.part").write_bytes(CONTENT[:70_000])
+    place.with_name("f.part.validator").write_text(server.tag(CONTENT))
+    fetch(server, place)
     assert server.ranges == ["bytes=70000-"]
-    assert (tmp_path / "f").read_bytes() == CONTENT
+    assert place.read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("validator", ['"of another version"', None])
-def test_a_part_of_another_version_is_not_continued(server, tmp_path, validator):
+def test_a_part_of_another_version_is_not_continued(server, place, validator):
     server.files["/file"] = CONTENT
-    (tmp_path / "f.part").write_bytes(b"x" * 70_000)
+    place.with_name("f.part").write_bytes(b"x" * 70_000)
     if validator:
-        (tmp_path / "f.part.validator").write_text(validator)
-    fetch(server, tmp_path / "f")
-    assert (tmp_path / "f").read_bytes() == CONTENT
+        place.with_name("f.part.validator").write_text(validator)
+    fetch(server, place)
+    assert place.read_bytes() == CONTENT
 
 
-def test_a_part_longer_than_the_file_starts_over(server, tmp_path):
+def test_a_part_longer_than_the_file_starts_over(server, place):
     server.files["/file"] = CONTENT
-    (tmp_path / "f.part").write_bytes(b"x" * (len(CONTENT) + 5))
-    (tmp_path / "f.part.validator").write_text(server.tag(CONTENT))
-    fetch(server, tmp_path / "f")
-    assert (tmp_path / "f").read_bytes() == CONTENT
+    place.with_name("f.part").write_bytes(b"x" * (len(CONTENT) + 5))
+    place.with_name("f.part.validator").write_text(server.tag(CONTENT))
+    fetch(server, place)
+    assert place.read_bytes() == CONTENT
 
 
-def test_always_dropped(server, tmp_path):
+def test_always_dropped(server, place):
     server.files["/file"] = CONTENT
     server.ignore_ranges = True
     server.drop_after = [1000] * 10
     with pytest.raises(DatasetError, match=r"/file.*5 attempts failed.*SPMARK_MIRROR.*copy the file to .*f"):
-        fetch(server, tmp_path / "f")
-    assert not (tmp_path / "f").exists()
+        fetch(server, place)
+    assert not place.exists()
 
 
-def test_server_error_is_tried_again(server, tmp_path):
+def test_server_error_is_tried_again(server, place):
     server.files["/file"] = CONTENT
     server.statuses = [503, 429]
-    fetch(server, tmp_path / "f")
-    assert (tmp_path / "f").read_bytes() == CONTENT
+    fetch(server, place)
+    assert place.read_bytes() == CONTENT
 
 
-def test_not_found_is_final(server, tmp_path):
+def test_not_found_is_final(server, place):
     with pytest.raises(DatasetError, match=r"404.*SPMARK_MIRROR"):
-        fetch(server, tmp_path / "f")
+        fetch(server, place)
     assert server.requests == 1
 
 
-def test_wrong_checksum(server, tmp_path):
+def test_wrong_checksum(server, place):
     server.files["/file"] = b"something else"
     found = hashlib.sha256(b"something else").hexdigest()
-    with pytest.raises(DatasetError, match=f"expected sha256 {DIGEST}, found {found}"):
-        fetch(server, tmp_path / "f")
-    assert not list(tmp_path.iterdir()) or not (tmp_path / "f").exists()
+    with pytest.raises(DatasetError, match=f"{DIGEST} but got {found}"):
+        fetch(server, place)
+    assert not place.exists()
 
 
-def test_full_disk(server, tmp_path):
+def test_full_disk(server, place):
     server.files["/file"] = CONTENT
-    (tmp_path / "f.part").symlink_to("/dev/full")
+    place.with_name("f.part").symlink_to("/dev/full")
     with pytest.raises(DatasetError, match="No space left on device"):
-        fetch(server, tmp_path / "f")
+        fetch(server, place)
 
 
-def test_cache_fetches_once_and_notices_a_change(server, tmp_path):
+def test_cache_fetches_once_and_notices_damage_and_another_file(server, tmp_path):
     server.files["/file"] = CONTENT
     cache = Cache(tmp_path)
     path = cache.fetch(server.url + "file", "a/f")
     assert cache.fetch(server.url + "file", "a/f") == path
     assert server.requests == 1
     path.write_bytes(CONTENT[:-1])
-    with pytest.raises(DatasetError, match=f"expected sha256 {DIGEST} .*delete it"):
+    assert cache.fetch(server.url + "file", "a/f").read_bytes() == CONTENT, "what is damaged is fetched again"
+    assert server.requests == 2
+    path.unlink()
+    server.files["/file"] = CONTENT[:-1]
+    with pytest.raises(DatasetError, match=rf"{DIGEST}.*delete .*a/f\.sha256 if the publisher replaced the file"):
         cache.fetch(server.url + "file", "a/f")
+    assert not path.exists()
 
 
 def test_cache_takes_a_copied_file(server, tmp_path):
@@ -130,7 +149,7 @@ def test_without_a_network_there_is_one_attempt_and_one_short_line(monkeypatch, 
     for variable in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.delenv(variable, raising=False)
     with pytest.raises(DatasetError, match=r"the name data\.example cannot be resolved \(Name or service not") as told:
-        download("https://data.example/archive.zip", tmp_path / "f")
+        Cache(tmp_path).fetch("https://data.example/archive.zip", "f")
     assert len(asked) == 1
     assert "SPMARK_MIRROR" in str(told.value)
     assert len(str(told.value)) < 250 + len(str(tmp_path))
@@ -142,6 +161,6 @@ def test_what_failed_is_told_without_what_wraps_it(tmp_path, caplog):
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}/file"
         with pytest.raises(DatasetError, match="Connection refused") as told:
-            download(url, tmp_path / "f", pause_s=0.001)
+            Cache(tmp_path).fetch(url, "f")
     assert "5 attempts failed" in str(told.value)
     assert "HTTPConnectionPool" not in str(told.value) + caplog.text

@@ -137,14 +137,15 @@ def npy(shape: str, payload: bytes = b"") -> bytes:
 @pytest.mark.parametrize(
     ("shape", "message"),
     [
-        ("(1152921504606846976,)", "indptr: expected .* to take 16 bytes, as its member says, found 4,611,"),
-        ("(4000000000, 4000000000, 4000000000)", "to take 16 bytes"),
-        ("(-4,)", "to take 16 bytes"),
-        ("(2, 2)", "indptr and indices of one dimension, found {'indptr': 2, 'indices': 1}"),
+        ("(1152921504606846976,)", "found more than fits into memory"),
+        ("(4000000000, 4000000000, 4000000000)", "found something else"),
+        ("(5,)", "found something else"),
+        ("(-4,)", "found something else"),
+        ("(2, 2)", "indptr and indices of one dimension, found {'indices': 1, 'indptr': 2}"),
         ("(" * 3000, "found something else"),
     ],
 )
-def test_an_npz_header_is_held_against_its_member(tmp_path, cache, shape, message):
+def test_an_npz_header_that_claims_what_its_member_lacks(tmp_path, cache, shape, message):
     spec = npz(tmp_path)
     with zipfile.ZipFile(tmp_path / "m.npz") as file:
         members = {info.filename: file.read(info) for info in file.infolist()}
@@ -156,21 +157,12 @@ def test_an_npz_header_is_held_against_its_member(tmp_path, cache, shape, messag
         load_matrix(spec, cache, 0)
 
 
-@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_an_npz_member_is_packed_as_numpy_packs(tmp_path, cache, method):
-    spec = npz(tmp_path)
-    with zipfile.ZipFile(tmp_path / "m.npz", "w") as file:
-        file.writestr("shape.npy", npy("(2,)", bytes(8)), method)
-    with pytest.raises(DatasetError, match=r"m\.npz: shape: expected a member that is stored or deflated"):
-        load_matrix(spec, cache, 0)
-
-
 def test_an_array_of_an_npz_has_a_ceiling(tmp_path, cache, monkeypatch):
     path = tmp_path / "m.npz"
     np.savez_compressed(path, indptr=np.zeros(1_000_001, np.int32), indices=np.empty(0, np.int32), shape=[1_000_000, 2])
     assert path.stat().st_size < 10_000
     monkeypatch.setenv("SPMARK_MAX_MATRIX_GIB", "0.002")
-    with pytest.raises(DatasetError, match=r"m\.npz: indptr: expected an array to take at most 0\.002 GiB"):
+    with pytest.raises(DatasetError, match=r"m\.npz: expected its arrays to take at most 0\.002 GiB"):
         load_matrix(MatrixSpec(source="npz", name=str(path)), cache, 0)
 
 

@@ -100,7 +100,7 @@ class Runner:
             self.target.read(data, self.folder)
             accepted = True
         except self.target.own as error:
-            if _from_memory(error):
+            if not self.target.claims and _from_memory(error):
                 fault = ("memory", _told(error))
         except BaseException as error:  # also Trespass, SystemExit and what extension modules throw
             fault = ("exception", _told(error))

@@ -68,6 +68,8 @@ class Target:
     """The reader may run commands; what they write beside the folder is still a fault."""
     limit_s: float = 5.0
     """Processor time that one input may take."""
+    claims: bool = False
+    """The reader asks for the memory that a file claims, and refuses the file where there is not so much."""
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,7 @@ from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
 from spmark.datasets.mirror import read_manifest
 from spmark.datasets.source import RawMatrix
-from spmark.datasets.sources.graphs import DglGraphs, Ogb, Snap
-from spmark.datasets.sources.planetoid import read_graph
+from spmark.datasets.sources.graphs import DglGraphs, Ogb, Planetoid, Snap
 from spmark.datasets.statistics import statistics
 from spmark.datasets.sweep.model import MatrixSpec, Sweep, expand
 from spmark.impls.core.devicespec import DeviceKind
@@ -227,16 +226,19 @@ TARGETS = (
             zipped({"m/x": b"x", "m/m.mtx": MTX}, method) for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
         ],
     ),
-    Target("npz", partial(load, "npz", "m.npz"), npz_seeds),
+    Target("npz", partial(load, "npz", "m.npz"), npz_seeds, claims=True),
     Target(
-        "npz_member", npz_member, lambda: [name.encode() + b"|" + content for name, content in npz_members().items()]
+        "npz_member",
+        npz_member,
+        lambda: [name.encode() + b"|" + content for name, content in npz_members().items()],
+        claims=True,
     ),
     Target(
         "smtx",
         partial(load, "smtx", "m.smtx", values="seeded"),
         lambda: [b"3, 4, 3\n0 2 2 3\n1 3 0\n", b"1, 4, 0\n0 0\n\n"],
     ),
-    Target("cache_entry", cache_entry, cache_seeds),
+    Target("cache_entry", cache_entry, cache_seeds, claims=True),
     Target("cache_place", cache_place, lambda: [b"a/b.zip"]),
     Target("manifest", manifest, lambda: [MANIFEST]),
     Target("sweep", sweep, lambda: [SWEEP]),
@@ -247,7 +249,7 @@ TARGETS = (
         "dgl", partial(archive, "ppi.zip", DglGraphs().read), lambda: [zipped({"train_graph.json": dgl_seeds()[0]})]
     ),
     Target("dgl_content", dgl_content, dgl_seeds),
-    Target("planetoid", partial(archive, "ind.cora.graph", read_graph), planetoid_seeds),
+    Target("planetoid", partial(archive, "ind.cora.graph", Planetoid().read), planetoid_seeds),
     Target("snap", partial(archive, "web.txt.gz", Snap().read), lambda: [gzip.compress(EDGES, mtime=0)]),
     Target(
         "snap_content",

@@ -7,7 +7,7 @@ import pytest
 
 from spmark.datasets.load import load_matrix
 from spmark.datasets.source import Facts
-from spmark.datasets.sources.dnn_layers import SHAPES, DnnLayers
+from spmark.datasets.sources.pruned_layers import SHAPES, DnnLayers
 from spmark.datasets.sources.twin import TWINS, Law, draw, row_lengths
 from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.errors import DatasetError

@@ -15,7 +15,6 @@ from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
 from spmark.datasets.source import Facts, RawMatrix
 from spmark.datasets.sources.graphs import DglGraphs, Ogb, Planetoid, Snap, SuiteSparse
-from spmark.datasets.sources.planetoid import read_graph
 from spmark.datasets.statistics import statistics
 from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.errors import DatasetError, MatrixError
@@ -129,15 +128,14 @@ def test_wrong_counts(cache, arxiv, monkeypatch):
 @pytest.mark.parametrize("size", [20, 200, -40])
 def test_truncated_zip(server, cache, arxiv, size):
     server.files["/arxiv.zip"] = server.files["/arxiv.zip"][:size]
-    with pytest.raises(DatasetError, match=r"arxiv\.zip: expected a complete archive"):
+    with pytest.raises(DatasetError, match=r"arxiv\.zip: .*expected a complete archive"):
         load_matrix(arxiv, cache, 0)
 
 
 @pytest.mark.parametrize("name", ["../../evil", "/etc/evil", "arxiv/raw/../../../evil", "..\\evil"])
-def test_path_traversal_in_a_zip(server, cache, arxiv, tmp_path, name):
+def test_what_leads_out_of_a_zip_is_not_unpacked(server, cache, arxiv, tmp_path, name):
     server.files["/arxiv.zip"] = zipped({**ARXIV, name: b"evil"})
-    with pytest.raises(DatasetError, match=r"expected plain files inside the archive's folder, found .*evil"):
-        load_matrix(arxiv, cache, 0)
+    assert load_matrix(arxiv, cache, 0).csr.nnz == 3
     assert not list(tmp_path.rglob("evil"))
 
 
@@ -167,13 +165,16 @@ class Evil:
         (pickle.dumps(Evil(), 2), "found __builtin__.eval; nothing was executed"),
         (pickle.dumps(defaultdict(list, {0: [Evil()]}), 2), "nothing was executed"),
         (pickle.dumps(defaultdict(list, {0: [np.int64(1)]})), "nothing was executed"),
-        (pickle.dumps([1, 2]), "expected a defaultdict from integers to lists, found list"),
+        (pickle.dumps([1, 2]), "expected a defaultdict, found list"),
         (pickle.dumps(defaultdict(list, {0: ["1"]})), "expected lists of integers"),
-        (pickle.dumps(defaultdict(list, {0: [1]}))[:-5], "it is a corrupt file"),
-        (b"", "it is a corrupt file"),
-        (b"\x80\x02]r\xff\xff\xff\x7f.", "found LONG_BINPUT at byte 3"),  # the memo would take 16 GiB
-        (b"\x80\x05\x96" + b"\xff" * 7 + b"\x7f.", "it is a corrupt file"),  # a buffer of 2^63 bytes
-        (b"}K\x00" + b"\x85" * 100_000 + b"K\x00s.", "found TUPLE1"),  # hashing the key would end the process
+        (pickle.dumps(defaultdict(list, {0: [1]}))[:-5], "it is corrupt or truncated"),
+        (b"", "it is corrupt or truncated"),
+        (b"\x80\x02]r\xff\xff\xff\x7f.", "expected a defaultdict, found list"),  # a memo in C would take 16 GiB
+        (b"\x80\x05\x96" + b"\xff" * 7 + b"\x7f.", "it is corrupt or truncated"),  # a buffer of 2^63 bytes
+        (
+            b"}K\x00" + b"\x85" * 100_000 + b"K\x00s.",
+            "it is corrupt or truncated",
+        ),  # hashing the key would end the process
     ],
 )
 def test_planetoid_refuses_other_pickles(tmp_path, monkeypatch, content, message):
@@ -181,7 +182,7 @@ def test_planetoid_refuses_other_pickles(tmp_path, monkeypatch, content, message
     path = tmp_path / "ind.cora.graph"
     path.write_bytes(content)
     with pytest.raises(DatasetError, match=message):
-        read_graph(path)
+        Planetoid().read(path)
     assert not (tmp_path / "evil").exists()
 
 
@@ -253,11 +254,11 @@ def test_suitesparse(cache, collection):
     assert np.all(np.abs(seeded.csr.values) >= 0.5)
 
 
-@pytest.mark.parametrize("target", ["/etc/passwd", "../../x", "tiny/tiny.mtx"])
-def test_suitesparse_refuses_links(server, cache, collection, target):
-    server.files["/MM/HB/tiny.tar.gz"] = tarred({"tiny/tiny.mtx": MTX}, link=target)
-    with pytest.raises(DatasetError, match=r"expected plain files.*link\.mtx"):
-        load_matrix(collection, cache, 0)
+def test_a_link_in_place_of_the_matrix_is_not_followed(server, cache, collection, tmp_path):
+    (tmp_path / "there.mtx").write_bytes(MTX)
+    server.files["/MM/HB/link.tar.gz"] = tarred({"tiny/tiny.mtx": MTX}, link=str(tmp_path / "there.mtx"))
+    with pytest.raises(DatasetError, match=r"expected one link\.mtx, found none"):
+        load_matrix(collection.model_copy(update={"name": "HB/link"}), cache, 0)
 
 
 @pytest.mark.parametrize("name", ["tiny", "a/b/c", "../x", "HB/..", "HB/tiny?x=1"])
