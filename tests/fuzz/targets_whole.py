@@ -19,7 +19,7 @@ from fuzz.shaken import shaken
 
 from spmark.suite.asv.importer import import_records
 from spmark.suite.cli.asv_import import import_into_asv
-from spmark.suite.cli.compare import CompareRequest, compare_records
+from spmark.suite.cli.compare import compare_records
 from spmark.suite.cli.provenance import show_provenance
 from spmark.suite.cli.report import draw
 from spmark.suite.cli.spread import fit_model, show_spread
@@ -61,8 +61,8 @@ def _provenance(data: bytes, folder: Path) -> object:
 def _compared(data: bytes, folder: Path) -> object:
     before = seeds.unpacked(seeds.whole()[0], folder / "before")
     after = seeds.unpacked(data, folder / "after")
-    request = CompareRequest(before, after, True, None, 0.02, True, False)
-    return printed(lambda: compare_records(request))
+    how = {"across": True, "threshold_from": None, "least": 0.02, "every": True, "as_json": False}
+    return printed(lambda: compare_records(before, after, **how))
 
 
 def _replayed(data: bytes, folder: Path) -> object:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from itertools import islice
 
 import pytest
 
@@ -20,8 +19,8 @@ def bytes_of(index):
 @pytest.fixture(autouse=True)
 def one_figure(monkeypatch):
     """Draw the first figure of each sweep alone, which takes a tenth of the time."""
-    draw = sweep_page.draw_all
-    monkeypatch.setattr(sweep_page, "draw_all", lambda *of, **how: islice(draw(*of, **how), 1))
+    plots = sweep_page.plots
+    monkeypatch.setattr(sweep_page, "plots", lambda *of, **how: plots(*of, **how)[:1])
 
 
 @pytest.fixture
