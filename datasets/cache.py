@@ -10,7 +10,6 @@ import json
 import logging
 import os
 import re
-from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 
 import platformdirs
@@ -18,14 +17,12 @@ from filelock import FileLock
 
 from spmark.datasets.download import download, file_digest
 from spmark.datasets.readers.npz import read_npz, write_npz
-from spmark.datasets.source import Args, Facts, RawMatrix
+from spmark.datasets.source import Args, RawMatrix
 from spmark.impls.core.errors import DatasetError, SpmarkError
 from spmark.impls.core.files import whole
-from spmark.impls.core.guard import reading
 from spmark.impls.core.names import path_component
-from spmark.impls.core.record import MatrixKind
 
-_LAYOUT = 1
+_LAYOUT = 2
 """Counts up when parsed matrices of older versions must no longer be read."""
 MIRROR = "set SPMARK_MIRROR to a folder with MANIFEST.tsv that holds the matrix"
 """What helps without a network, for matrices."""
@@ -109,34 +106,20 @@ class Cache:
     def parsed(self, source: str, name: str, args: Args) -> RawMatrix | None:
         """Give a matrix that was parsed or generated before, or None.
 
-        A damaged file, or one whose counts differ from those noted beside it, is passed over with a warning: the caller
-        makes the matrix again.
+        A damaged file is passed over with a warning: the caller makes the matrix again.
         """
         path = self._parsed_path(source, name, args)
-        note = path.with_suffix(".json")
-        if not (path.exists() and note.exists()):
-            return None
         try:
-            with reading(note, "the kind and the counts of a matrix"):
-                facts = json.loads(note.read_text())
-                kind = MatrixKind(facts.pop("kind"))
-                expected = Facts(**facts)
-            matrix = read_npz(path, kind)
-            if matrix.facts != expected:
-                raise DatasetError(f"{path}: expected {expected}, found {matrix.facts}")
+            return read_npz(path) if path.exists() else None
         except SpmarkError as error:
             _log.warning("making %s/%s again, since its cached form is unusable: %s", source, name, error)
             return None
-        return matrix
 
     def keep(self, source: str, name: str, args: Args, matrix: RawMatrix) -> None:
         """Store a parsed matrix; two processes may do so at once, and a full disk raises no error."""
-        path = self._parsed_path(source, name, args)
         try:
-            with whole(path) as part:
+            with whole(self._parsed_path(source, name, args)) as part:
                 write_npz(part, matrix)
-            with whole(path.with_suffix(".json")) as part:
-                part.write_text(json.dumps({**asdict(matrix.facts), "kind": str(matrix.kind)}))
         except OSError as error:
             _log.warning("%s/%s is not kept in the cache at %s: %s", source, name, self.root, error)
 

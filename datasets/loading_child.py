@@ -14,12 +14,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
 import psutil
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import LoadedMatrix, load_matrix
-from spmark.datasets.readers.npz import write_npz
+from spmark.datasets.readers.npz import read_npz, write_npz
 from spmark.datasets.source import RawMatrix
 from spmark.datasets.sources.table import FILES, find_source
 from spmark.impls.core.errors import DatasetError, MatrixError
@@ -63,10 +62,10 @@ def load_in_child(spec: MatrixSource, seed: int) -> LoadedMatrix:
         answer = json.loads(child.stdout)
         if "error" in answer:
             raise {"MatrixError": MatrixError}.get(answer["error"], DatasetError)(answer["text"])
-        with np.load(Path(folder) / _MATRIX, allow_pickle=False) as file:
-            shape = int(file["shape"][0]), int(file["shape"][1])
-            csr = Csr.checked(shape, file["indptr"], file["indices"], file["data"], where=spec.id)
-    return LoadedMatrix(csr, MatrixKind(answer["kind"]), MatrixKind(answer["source_kind"]), spec)
+        raw = read_npz(Path(folder) / _MATRIX)
+    assert raw.values is not None
+    csr = Csr.checked(raw.shape, raw.indptr, raw.indices, raw.values, where=spec.id)
+    return LoadedMatrix(csr, raw.kind, MatrixKind(answer["source_kind"]), spec)
 
 
 def main() -> None:
@@ -82,7 +81,7 @@ def main() -> None:
             Path(asked["folder"]) / _MATRIX,
             RawMatrix(csr.shape, csr.indptr, csr.indices, csr.values, loaded.kind),
         )
-        answer = {"kind": str(loaded.kind), "source_kind": str(loaded.source_kind)}
+        answer = {"source_kind": str(loaded.source_kind)}
     except (DatasetError, MatrixError) as error:
         answer = {"error": type(error).__name__, "text": str(error)}
     except (MemoryError, OSError) as error:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from pathlib import Path
+from contextlib import nullcontext
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.readers.archive import FETCH_AGAIN, unpacked
 from spmark.impls.core.choices import none_of
 from spmark.impls.core.contracts import PublishedTable
 from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.files import is_file
 from spmark.impls.core.guard import reading
 
 _ARTIFACT = "https://raw.githubusercontent.com/johnpzh/sparsetir-artifact"
@@ -77,30 +78,14 @@ def read_table(name: str, cache: Cache) -> str:
     table = TABLES.get(name)
     if table is None:
         raise DatasetError(none_of("a table", name, TABLES))
-    for path in _mirrored(table, cache.mirror):
-        if path.is_file():
-            return _checked(_unpacked(path), table, str(path))
-    path = cache.fetch(table.url, f"published/{name}.csv", table.sha256)
-    return _checked(_unpacked(path), table, str(path))
-
-
-def _mirrored(table: PublishedTable, mirror: Path | None) -> tuple[Path, ...]:
-    return () if mirror is None else (mirror / f"{table.name}.csv", mirror / f"{table.name}.csv.gz")
-
-
-def _unpacked(path: Path) -> bytes:
-    if path.suffix == ".gz":
-        with unpacked(path, remedy=FETCH_AGAIN) as file:
-            return file.read_bytes()
-    with reading(path, "a CSV file"):
-        return path.read_bytes()
-
-
-def _checked(content: bytes, table: PublishedTable, where: str) -> str:
-    digest = hashlib.sha256(content).hexdigest()
-    if digest != table.sha256:
+    mirrored = [] if cache.mirror is None else [cache.mirror / f"{name}.csv{packed}" for packed in ("", ".gz")]
+    path = next(filter(is_file, mirrored), None) or cache.fetch(table.url, f"published/{name}.csv", table.sha256)
+    with unpacked(path, remedy=FETCH_AGAIN) if path.suffix == ".gz" else nullcontext(path) as file:
+        with reading(path, "a CSV file"):
+            content = file.read_bytes()
+    if (digest := hashlib.sha256(content).hexdigest()) != table.sha256:
         raise DatasetError(
-            f"{where}: expected the table of {table.url} with sha256 {table.sha256}, found {digest}; delete the file "
+            f"{path}: expected the table of {table.url} with sha256 {table.sha256}, found {digest}; delete the file "
             "to fetch it again"
         )
     return content.decode()

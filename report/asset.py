@@ -179,43 +179,30 @@ def fetch_published(into: Path, archive: Path | None, download: Download) -> tup
                 f"{into / one.path}: expected sha256 {one.sha256}, found {found}; nothing was fetched: move what is "
                 f"yours, or delete what is damaged, and run `{FETCH}` again"
             )
-    if not missing:
-        return [], ""
-    if archive is not None:
-        _unpack(archive, missing, into)
-        return missing, str(archive)
     by_hand = f"copy {asset.archive} from another machine and name it with `{FETCH} --from FILE`"
-    refused = f"{into / MANIFEST}: names no address of {asset.archive}"
-    if asset.url is not None:
+    refused, origin = f"{into / MANIFEST}: names no address of {asset.archive}", str(archive)
+    if missing and archive is None and asset.url is not None:
         try:
             archive = download(asset.url, f"assets/{asset.tag}/{asset.archive}", asset.sha256, by_hand)
+            origin = asset.url
         except DatasetError as error:
             refused = str(error)
             _log.warning("%s; looking into git's history", refused)
-        else:
-            _unpack(archive, missing, into)
-            return missing, asset.url
     with tempfile.TemporaryDirectory(prefix="spmark-") as folder:
-        past = Path(folder) / asset.archive
-        command = [
-            "git",
-            "-C",
-            str(into),
-            "archive",
-            f"--output={past}",
-            str(asset.commit),
-            *(one.path for one in missing),
-        ]
-        try:
-            subprocess.run(command, check=True, capture_output=True, text=True)
-        except (OSError, subprocess.SubprocessError) as error:
-            said = " ".join(str(getattr(error, "stderr", error)).split())
-            raise DatasetError(
-                f"{refused}. Nor has the history of a checkout the files in commit {asset.commit}: {said} (a shallow "
-                f"clone gets its history by `git fetch --unshallow`); {by_hand}"
-            ) from error
-        _unpack(past, missing, into)
-    return missing, f"commit {asset.commit}"
+        if missing and archive is None:
+            archive, origin = Path(folder) / asset.archive, f"commit {asset.commit}"
+            command = ["git", "-C", str(into), "archive", f"--output={archive}", str(asset.commit)]
+            try:
+                subprocess.run([*command, *(one.path for one in missing)], check=True, capture_output=True, text=True)
+            except (OSError, subprocess.SubprocessError) as error:
+                said = " ".join(str(getattr(error, "stderr", error)).split())
+                raise DatasetError(
+                    f"{refused}. Nor has the history of a checkout the files in {origin}: {said} (a shallow clone gets "
+                    f"its history by `git fetch --unshallow`); {by_hand}"
+                ) from error
+        if missing and archive is not None:
+            _unpack(archive, missing, into)
+    return missing, origin if missing else ""
 
 
 def _digest(path: Path) -> str:

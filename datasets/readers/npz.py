@@ -25,19 +25,19 @@ _PLACES: Mapping[str, tuple[str, ...]] = {
     "dia": ("offsets",),
 }
 """The arrays of each layout that say where the entries are."""
-_NAMES = frozenset({"shape", "format", "data", *(name for names in _PLACES.values() for name in names)})
+_NAMES = frozenset({"shape", "format", "data", "kind", *(name for names in _PLACES.values() for name in names)})
 _EXPECTED = "a complete npz file without pickled objects"
 
 
-def read_npz(path: Path, kind: MatrixKind = MatrixKind.REAL) -> RawMatrix:
-    """Read a CSR, whose arrays loading checks; ``data`` may be missing (a pattern).
+def read_npz(path: Path) -> RawMatrix:
+    """Read a CSR, whose arrays loading checks; ``data`` may be missing (a pattern), and ``kind`` (a real matrix).
 
     Raises
     ------
     DatasetError
         The file is missing, corrupt, truncated, or holds something else; names the file.
     """
-    return _csr(path, *_layout(path, ("csr",)), kind)
+    return _csr(path, *_layout(path, ("csr",)))
 
 
 def read_scipy(path: Path) -> RawMatrix:
@@ -55,7 +55,7 @@ def read_scipy(path: Path) -> RawMatrix:
     """
     layout, arrays = _layout(path, tuple(_PLACES))
     with reading(path, "a sparse matrix as SciPy saves it"):
-        raw = _csr(path, layout, arrays, MatrixKind.REAL) if layout == "csr" else None
+        raw = _csr(path, layout, arrays) if layout == "csr" else None
         if raw is not None and not _out_of_order(raw):
             return raw
         shape = _shape(path, arrays)
@@ -89,12 +89,13 @@ def _shape(path: Path, arrays: Mapping[str, NDArray[Any]]) -> tuple[int, int]:
     return shape
 
 
-def _csr(path: Path, layout: str, arrays: Mapping[str, NDArray[Any]], kind: MatrixKind) -> RawMatrix:
+def _csr(path: Path, layout: str, arrays: Mapping[str, NDArray[Any]]) -> RawMatrix:
     """Give the arrays of a CSR as they stand in the file."""
     with reading(path, _EXPECTED):
         dimensions = {name: arrays[name].ndim for name in _PLACES[layout]}
         if set(dimensions.values()) != {1}:
             raise DatasetError(f"{path}: expected indptr and indices of one dimension, found {dimensions}")
+        kind = MatrixKind(str(arrays.get("kind", MatrixKind.REAL)))
         return RawMatrix(_shape(path, arrays), arrays["indptr"], arrays["indices"], arrays.get("data"), kind)
 
 
@@ -142,13 +143,7 @@ def _matrix(path: Path, layout: str, arrays: Mapping[str, NDArray[Any]], shape: 
 
 def write_npz(path: Path, matrix: RawMatrix) -> None:
     """Write a CSR, uncompressed, so that reading the file costs little more than the disk."""
-    arrays: dict[str, Any] = {
-        "indptr": matrix.indptr,
-        "indices": matrix.indices,
-        "shape": matrix.shape,
-        "format": b"csr",
-    }
-    if matrix.values is not None:
-        arrays["data"] = matrix.values
+    arrays: dict[str, Any] = {name: getattr(matrix, name) for name in ("indptr", "indices", "shape")}
+    arrays |= {"format": b"csr", "kind": str(matrix.kind)} | ({} if matrix.values is None else {"data": matrix.values})
     with path.open("wb") as file:
         np.savez(file, **arrays)

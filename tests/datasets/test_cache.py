@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -32,32 +31,19 @@ def test_kept_and_read(cache):
     assert cache.parsed("twin", "y", {}) is None
 
 
-def _counts(note: Path) -> bytes:
-    return json.dumps({**json.loads(note.read_text()), "nnz": 4}).encode()
-
-
-NOTES = {
-    "a cut note": b"{",
-    "a list": b"[1]",
-    "a number": b"7",
-    "no kind": b'{"num_rows": 2, "num_cols": 3, "nnz": 3}',
-    "a list for a kind": b'{"kind": [], "num_rows": 2, "num_cols": 3, "nnz": 3}',
-    "other keys": b'{"kind": "twin", "rows": 2}',
-    "nesting": b"[" * 200_000,
-    "a long number": b'{"nnz": ' + b"9" * 5000 + b"}",
-    "no text": b"\xff\xfe\x00",
-}
-
-
-@pytest.mark.parametrize("damage", ["cut", "counts", "empty", *NOTES])
+@pytest.mark.parametrize("damage", ["cut", "empty", "a bit", "another kind"])
 def test_unusable_is_made_again(cache, caplog, damage):
     cache.keep("twin", "x", {}, RAW)
     (path,) = cache.root.rglob("*.npz")
-    note = path.with_suffix(".json")
-    if damage in ("cut", "empty"):
-        path.write_bytes(path.read_bytes()[:-20] if damage == "cut" else b"")
-    else:
-        note.write_bytes(_counts(note) if damage == "counts" else NOTES[damage])
+    content = path.read_bytes()
+    at = content.index(RAW.indices.tobytes())
+    damaged = {
+        "cut": content[:-20],
+        "empty": b"",
+        "a bit": content[:at] + b"\1" + content[at + 1 :],
+        "another kind": content.replace("twin".encode("utf-32-le"), "twim".encode("utf-32-le")),
+    }
+    path.write_bytes(damaged[damage])
     assert cache.parsed("twin", "x", {}) is None
     assert "making twin/x again" in caplog.text
 
