@@ -11,16 +11,13 @@ from datetime import datetime
 from itertools import product
 from math import isnan
 from pathlib import Path
-from shutil import copyfile
 from statistics import median
-from tempfile import TemporaryDirectory
 
 from asv.results import Results, get_filename
 from asv.runner import BenchmarkResult
 from asv.util import write_json
 
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.files import whole
 from spmark.impls.core.guard import reading
 from spmark.impls.core.names import is_commit, path_component
 from spmark.impls.core.plausible import read_candidates, read_measurements
@@ -177,9 +174,7 @@ def _write(group: _Group, results: Path, commit: str, date_ms: int) -> Imported:
         for benchmark in swept():
             _add(held, benchmark, answers, min(row.started_at for row in group.rows.values()))
     try:
-        with whole(results / name) as part, TemporaryDirectory() as made:
-            held.save(made)
-            copyfile(Path(made, name), part)
+        held.save(str(results))
         machine = results / keys["machine"] / "machine.json"
         if not machine.exists():
             write_json(machine, keys, _MACHINE_LAYOUT)

@@ -71,6 +71,6 @@ def _live(device: DeviceSpec, patterns: Sequence[str], compared: bool) -> dict[s
             left_out.setdefault(why, []).append(name)
     reasons = "; ".join(f"{', '.join(found)} ({why})" for why, found in left_out.items()) or "nothing"
     log.info(f"{device.name} ({device.kind}): {', '.join(names)} are measured; left out: {reasons}")
-    wanted = set(questions_of(patterns))
+    wanted = set(questions_of(patterns, methods))
     asked = [key for key, of in questions() if key in wanted and of.get("implementation") in {None, *names}]
     return {"device": device.kind, "implementations": names, "left_out": methods, "questions": asked}

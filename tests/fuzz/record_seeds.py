@@ -197,6 +197,7 @@ def results(device: str = "test-gpu") -> Iterator[bytes]:
     for gpu in (device, ""):
         content = {
             "commit_hash": "ab" * 20, "params": {"machine": "m", "gpu": gpu, "cuda": "13", "python": "3.12"},
+            "requirements": {}, "date": 1_772_000_000_000, "python": "3.12", "env_name": "imported-py3.12",
             "result_columns": ["result", "params", "version", "started_at", "samples"], "results": named, "version": 2,
         }  # fmt: skip
         yield json.dumps(content).encode()
