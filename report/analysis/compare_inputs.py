@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import log, nan, sqrt
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -29,23 +29,22 @@ CACHED_PHASES = frozenset({"compile"})
 LEAST_PHASE_S = 1e-3
 """Shorter phases are not observed: they cost nothing, and their spread is that of the operating system."""
 _RUN = ["device", "device_kind", "case_id", "pattern", "implementation_version"]
-_OBSERVED = ["value", "error", "duration_us"]
 _NORMAL = float(special.ndtri((1 + CONFIDENCE) / 2))
 _CASE = ["device", "case_id"]
 _VERSION = ["implementation_version", "driver", "protocol_version", "flush"]
 _FACTS = ("driver", "cuda", "cpu", "cores", "system", "commit")
 
 
-@dataclass(frozen=True)
-class Observed:
-    """One quantity of one case over the runs of one side; (n,) float64 arrays in the order of the runs."""
+class Observed(NamedTuple):
+    """One quantity of one case over the runs of one side; (n,) float64 arrays in the order of the runs.
+
+    ``value`` holds natural logarithms, ``error`` their standard errors within each run, and ``duration_us`` the
+    durations that the spread between runs depends on.
+    """
 
     value: NDArray[np.float64]
-    """Natural logarithms."""
     error: NDArray[np.float64]
-    """Standard errors within each run."""
     duration_us: NDArray[np.float64]
-    """Durations, which the spread between runs depends on."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ def side_of(frame: pd.DataFrame, name: str) -> Side:
     observed = observe(same.assign(baseline_samples_us=same["baseline_samples_us"].where(of_last, nothing)))
     seen: dict[Any, Any] = {}
     for (device, case, quantity), rows in observed.groupby([*_CASE, "quantity"], sort=False):
-        arrays = (rows[column].to_numpy(np.float64) for column in _OBSERVED)
+        arrays = (rows[column].to_numpy(np.float64) for column in Observed._fields)
         seen.setdefault((device, case), {})[str(quantity)] = Observed(*arrays)
     last = same.drop_duplicates(_CASE, keep="last").set_index(_CASE, drop=False)
     environments = dict(zip(same["environment"], same["facts"], strict=True))
@@ -173,7 +172,7 @@ def observe(frame: pd.DataFrame) -> pd.DataFrame:
     """
     ok = frame[frame["status"] == Status.OK.value]
     rows = [(*(getattr(run, name) for name in _RUN), *seen) for run in ok.itertuples() for seen in _quantities(run)]
-    return pd.DataFrame(rows, columns=[*_RUN, "quantity", *_OBSERVED])
+    return pd.DataFrame(rows, columns=[*_RUN, "quantity", *Observed._fields])
 
 
 def log_median_error(samples: ArrayLike) -> float:

@@ -317,11 +317,7 @@ def _decided(tests: Sequence[tuple[Change, Difference]], least: float) -> Iterat
         yield replace(
             change,
             verdict=(CaseVerdict.REGRESSED if worse else CaseVerdict.IMPROVED) if flagged else CaseVerdict.SAME,
-            before=outcome.before,
-            after=outcome.after,
-            ratio=outcome.ratio,
-            runs=outcome.runs,
-            p=outcome.p,
+            **{name: getattr(outcome, name) for name in ("before", "after", "ratio", "runs", "p")},
             adjusted_p=level,
             threshold=max(outcome.threshold(len(tests)), least),
             runs_needed=outcome.runs_needed(len(tests)),
