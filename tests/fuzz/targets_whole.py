@@ -19,10 +19,9 @@ from fuzz.shaken import shaken
 
 from spmark.suite.asv.importer import import_records
 from spmark.suite.cli.asv_import import import_into_asv
-from spmark.suite.cli.compare import compare_records
+from spmark.suite.cli.compare import compare_records, show_spread
 from spmark.suite.cli.provenance import show_provenance
 from spmark.suite.cli.report import draw
-from spmark.suite.cli.spread import fit_model, show_spread
 from spmark.suite.study.replay_command import ReplayRequest, replay_records
 
 
@@ -74,8 +73,7 @@ def _replayed(data: bytes, folder: Path) -> object:
 
 def _fitted(data: bytes, folder: Path) -> object:
     records = seeds.unpacked(data, folder / "in")
-    printed(lambda: show_spread([records], as_json=False))
-    return printed(lambda: fit_model([records], folder / "fit.json", as_json=False))
+    return printed(lambda: show_spread([records], folder / "fit.json", as_json=False))
 
 
 def _imported(data: bytes, folder: Path) -> object:
