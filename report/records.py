@@ -18,11 +18,10 @@ import pandas as pd
 
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.names import path_component
-from spmark.impls.core.plausible import plausible, read_measurements
+from spmark.impls.core.plausible import read_measurements
 from spmark.impls.core.record import CaseSpec, Environment, EnvironmentRow, Flush, Measurement
 from spmark.impls.core.recordfile import SUFFIXES, read_rows, row_files
 from spmark.impls.core.unpack import beginning
-from spmark.report.asvfile import is_result_file, read_result_file
 
 _log = logging.getLogger(__name__)
 Paths = str | Path | Iterable[str | Path]
@@ -78,9 +77,8 @@ def load_records(paths: Paths, *, by_sweep: bool = False) -> pd.DataFrame:
     Parameters
     ----------
     paths : str, Path or several of these
-        Record files (``.jsonl``, also as ``.bz2``, ``.gz`` or ``.xz``) and result files of airspeed velocity
-        (`spmark.report.asvfile`), or folders that are searched for them at any depth; environments are read from
-        the folder of each record file.
+        Record files (``.jsonl``, also as ``.bz2``, ``.gz`` or ``.xz``), or folders that are searched for them at any
+        depth; environments are read from the folder of each record file.
     by_sweep : bool
         Whether a case that several sweeps have recorded keeps a row for each.
 
@@ -207,16 +205,10 @@ def _alone(path: Path) -> list[Path]:
 
 
 def _holds_records(path: Path) -> bool:
-    if is_result_file(path):
-        return True
     return path.is_file() and path.name.endswith(SUFFIXES) and not path.name.startswith(_SIDE_FILES)
 
 
 def _read(file: Path) -> list[dict[str, Any]]:
-    if file.suffix == ".json":
-        return [
-            _row(measurement, {}, file) | {"sweep": "asv"} for measurement in plausible(read_result_file(file), file)
-        ]
     known: dict[str, Environment] = {}
     for side in row_files(file.parent, "environments"):
         known.update((row.digest, row.environment) for row in read_rows(side, EnvironmentRow))

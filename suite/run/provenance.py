@@ -97,8 +97,7 @@ def read_batches(path: Path) -> dict[Path, list[Batch]]:
     """
     from spmark.report.records import record_files
 
-    # Result files of airspeed velocity (.json) name no run.
-    batches_of = {file: _batches(file) for file in record_files([path]) if file.suffix != ".json"}
+    batches_of = {file: _batches(file) for file in record_files([path])}
     batches_of = {file: batches for file, batches in batches_of.items() if batches}
     if not batches_of:
         raise RecordError(f"{path}: expected records, found none; run a sweep first")

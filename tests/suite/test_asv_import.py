@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from math import isnan
 from pathlib import Path
@@ -16,10 +15,9 @@ from spmark.impls.core.errors import RecordError
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.record import CandidateRow, Environment, EnvironmentRow, Measurement, Status
 from spmark.impls.core.recordfile import RecordFile
-from spmark.report.records import load_records
 from spmark.suite.asv import machine
 from spmark.suite.asv.importer import import_records
-from spmark.suite.asv.series import WIDTHS, SweptSpmm
+from spmark.suite.asv.series import SweptSpmm
 from spmark.suite.cli import main as cli
 
 GPU = DeviceSpec(
@@ -120,27 +118,6 @@ def test_failures_and_na_are_told_apart(tmp_path, repository, rows):
     assert isnan(cells["'cublas'", "'planetoid/cora'", "128", "'float32'"]["result"])
 
 
-def test_to_asv_and_back(tmp_path, repository, rows):
-    folder = write(tmp_path / "in", *rows)
-    import_records([folder], tmp_path / "results", repository)
-    back = load_records([tmp_path / "results"]).set_index("case_id")
-    original = load_records([folder]).set_index("case_id")
-    kept = original[original["status"].isin(["ok", "wrong_result"])]
-    kept = kept[kept["width"].isin(WIDTHS) & (kept["matrix"] != "planetoid/of_mine")].drop("pinned")
-    assert set(back.index) == set(kept.index)
-    for case_id, row in back.iterrows():
-        before = kept.loc[case_id]
-        assert list(row["samples_us"]) == pytest.approx(list(before["samples_us"]), rel=1e-12)
-        for name in ("op", "matrix", "width", "dtype", "implementation", "device", "device_kind", "protocol_version"):
-            assert row[name] == before[name], name
-    costs = back.loc["spmm/planetoid/cora/J128/float32/gespmm/seed0"]
-    assert (costs["stored"], costs["device_bytes"]) == (10_556, 97_047)
-    assert costs["phases_s"] == {"select": 0.001, "compile": 0.5}
-    failed = back.loc["spmm/planetoid/citeseer/J128/float32/gespmm/seed0"]
-    assert failed["status"] == "run_error"
-    assert "keeps no reason" in failed["reason"]
-
-
 def test_importing_again_adds_and_keeps(tmp_path, repository, commit, rows):
     of = rows[0]
     first = write(tmp_path / "first", of, [record(of)])
@@ -189,31 +166,6 @@ def test_regret_comes_from_the_candidates(tmp_path, repository, rows):
     assert cells["'spmm'", "'cusparse'", "'planetoid/cora'"]["result"] == pytest.approx(1.5)
 
 
-def test_build_costs_are_read_at_the_dtype_that_they_are_followed_at(tmp_path, commit):
-    """Of most in float32; of what computes in float16 alone by benchmarks of their own."""
-    results = {}
-    shown = {"sparsetir_bsr": "Half", "gespmm": ""}
-    params = [["'gespmm'", "'sparsetir_bsr'"], ["'rmat/rmat_13'"], ["128", "32"], ["'float16'", "'float32'"]]
-    results["tracked.LiveSpmm.track_time"] = [[1e-5] * 8, params, "protocol-2", 0]
-    for at, (name, half) in enumerate(shown.items()):
-        of = [["'spmm'", "'sddmm'"], [repr(name)], ["'rmat/rmat_13'"]]
-        results[f"tracked.Live{half}Plans.track_stored"] = [[10 + at, 0], of, "protocol-2", 0]
-        results[f"tracked.Live{half}Plans.track_device_bytes"] = [[100 + at, 0], of, "protocol-2", 0]
-        phases = [*of, ["'convert'", "'search'"]]
-        results[f"tracked.Live{half}Phases.track_phase"] = [[0.5 + at, np.nan, 9, 9], phases, "protocol-2", 0]
-    columns = ["result", "params", "version", "started_at"]
-    content = {"commit_hash": commit, "params": {"gpu": "g"}, "result_columns": columns, "results": results}
-    (tmp_path / "machine.json").write_text("{}")
-    (tmp_path / "a.json").write_text(json.dumps(content))
-    rows = load_records([tmp_path]).set_index("case_id")
-    costs = {at: (row["stored"], row["device_bytes"], row["phases_s"]) for at, row in rows.iterrows() if row["stored"]}
-    assert costs == {
-        "spmm/rmat/rmat_13/J128/float16/sparsetir_bsr/seed0": (10, 100, {"convert": 0.5}),
-        "spmm/rmat/rmat_13/J128/float32/gespmm/seed0": (11, 101, {"convert": 1.5}),
-    }
-    assert len(rows) == 8
-
-
 @pytest.mark.parametrize(
     ("name", "message"), [("", "found none"), ("a" * 40, "has the commit"), ("{}+", "with changes")]
 )
@@ -260,19 +212,6 @@ def test_of_mixed_protocols_what_can_be_compared_is_imported(tmp_path, repositor
     ended = CliRunner().invoke(cli.app, ["asv-import", str(tmp_path / "in"), "--results", str(tmp_path / "again")])
     assert ended.exit_code == 0, ended.output
     assert "1 cases imported; 10 cases not" in ended.stdout
-
-
-def test_a_file_that_is_no_result_file_is_named(tmp_path):
-    folder = tmp_path / "results" / "here"
-    folder.mkdir(parents=True)
-    (folder / "machine.json").write_text("{}")
-    (folder / "abc.json").write_text('{"commit_hash": "a", "params": {}, "result_columns": [], "results": 3}')
-    with pytest.raises(RecordError, match=r"abc\.json: expected a result file"):
-        load_records([tmp_path])
-    with gzip.open(folder / "other.json.gz", "wb") as file:  # not looked at: it lies there under another name
-        file.write(b"{")
-    (folder / "abc.json").unlink()
-    assert load_records([tmp_path]).empty
 
 
 def test_machines_are_named_by_model_and_cuda_and_registered_beside_others(tmp_path):
