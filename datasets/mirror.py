@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from spmark.datasets.cache import Cache
 from spmark.datasets.readers.npz import read_npz
-from spmark.datasets.source import Facts, RawMatrix, Source
+from spmark.datasets.source import Args, Facts, RawMatrix, Source, known, only
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.files import is_file
 from spmark.impls.core.guard import reading
@@ -44,10 +46,7 @@ def read_manifest(mirror: Path) -> list[ManifestLine]:
     """
     path = mirror / "MANIFEST.tsv"
     remedy = "set SPMARK_MIRROR to the mirror's folder"
-    with (
-        reading(path, "the manifest of a mirror", remedy=remedy),
-        path.open(encoding="utf-8", newline="") as file,
-    ):
+    with reading(path, "the manifest of a mirror", remedy=remedy), path.open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
         missing = sorted(set(_COLUMNS) - set(rows.fieldnames or ()))
         if missing:
@@ -101,3 +100,31 @@ def find_in_mirror(mirror: Path | None, source: Source, name: str) -> RawMatrix 
             # These collections publish edges without values; the mirror's files hold ones.
             return replace(read_entry(entry), values=None, kind=MatrixKind.PATTERN)
     return None
+
+
+class Mirror(Source):
+    """The folder that ``SPMARK_MIRROR`` names; its matrices go by ``category/name`` or plain name."""
+
+    name = "mirror"
+    title = "local mirror (SPMARK_MIRROR)"
+    licence = "per matrix, in its MANIFEST.tsv"
+    citation = "per matrix, in its MANIFEST.tsv"
+
+    def names(self, cache: Cache) -> Sequence[str]:
+        """List ``category/name`` of every matrix; nothing without a mirror."""
+        return [entry.id for entry in read_manifest(cache.mirror)] if cache.mirror else []
+
+    def load(self, name: str, args: Args, cache: Cache) -> RawMatrix:
+        """Read a matrix and compare its counts with the manifest's. Takes no arguments."""
+        only(f"mirror/{name}", args)
+        if cache.mirror is None:
+            raise DatasetError(
+                f"mirror/{name}: expected SPMARK_MIRROR to name a folder with MANIFEST.tsv, found it unset"
+            )
+        entries = read_manifest(cache.mirror)
+        matches = [entry for entry in entries if name in (entry.id, entry.name)]
+        if len(matches) > 1:
+            raise DatasetError(f"mirror/{name}: expected one matrix, found {', '.join(entry.id for entry in matches)}")
+        if not matches:
+            known(f"mirror {cache.mirror}", name, [key for entry in entries for key in (entry.name, entry.id)])
+        return read_entry(matches[0])

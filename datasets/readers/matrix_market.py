@@ -78,25 +78,24 @@ def read_mtx(path: Path, *, merge: bool = False, remedy: str = "") -> RawMatrix:
         with reading(path, "a Matrix Market file"):
             header = _header(file, where, merge)
         table = _entries(file, header, where)
+    values = None if header.is_pattern else table["value"]
     for axis, length in zip(("row", "column"), header.shape, strict=True):
-        wrong = np.flatnonzero((table[axis] < 1) | (table[axis] > length))
-        if wrong.size:
-            at = int(wrong[0])
+        for at in np.flatnonzero((table[axis] < 1) | (table[axis] > length))[:1]:
             raise MatrixError(
                 f"{where}: expected {axis} numbers in [1, {length}], found {table[axis][at]} in entry {at + 1}"
             )
     rows, cols = table["row"] - 1, table["column"] - 1
-    values = None if header.is_pattern else table["value"]
     if header.symmetry == _SKEW:
-        wrong = np.flatnonzero((rows == cols) & (True if values is None else values != 0))
-        if wrong.size:
-            at = int(wrong[0])
+        for at in np.flatnonzero((rows == cols) & (True if values is None else values != 0))[:1]:
             raise MatrixError(
                 f"{where}: expected no diagonal in a {_SKEW} matrix, found row and column {rows[at] + 1} in entry "
                 f"{at + 1}"
             )
-    if header.symmetry != "general":
-        rows, cols, values = _mirrored(rows, cols, values, -1 if header.symmetry == _SKEW else 1)
+    if header.symmetry != "general":  # the file has one triangle
+        off = rows != cols
+        if values is not None:
+            values = np.concatenate([values, values[off] * (-1 if header.symmetry == _SKEW else 1)])
+        rows, cols = np.concatenate([rows, cols[off]]), np.concatenate([cols, rows[off]])
     kind = MatrixKind.PATTERN if values is None else MatrixKind.REAL
     return csr_from_edges(header.shape, rows, cols, values, kind, merge=merge, where=where)
 
@@ -181,12 +180,3 @@ def _entries(file: Path, header: _Header, where: str) -> NDArray[Any]:
             f"found {table.size:,}"
         )
     return table
-
-
-def _mirrored(
-    rows: NDArray[Any], cols: NDArray[Any], values: NDArray[Any] | None, sign: int
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
-    """Add the other half of a matrix that is stored as one triangle."""
-    off = rows != cols
-    both = None if values is None else np.concatenate([values, values[off] * sign])
-    return np.concatenate([rows, cols[off]]), np.concatenate([cols, rows[off]]), both

@@ -1,18 +1,16 @@
-"""Matrices in files: files of one format by path, or the local mirror's files by name."""
+"""Matrices in files of one format, by path."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from spmark.datasets.cache import Cache
-from spmark.datasets.mirror import read_entry, read_manifest
 from spmark.datasets.readers.matrix_market import read_mtx
 from spmark.datasets.readers.npz import read_scipy
-from spmark.datasets.source import Args, RawMatrix, Source, known, only
+from spmark.datasets.source import Args, RawMatrix, Source, only
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.files import at_home, in_place_of_file, is_file
 from spmark.impls.core.guard import reading
@@ -91,31 +89,3 @@ class Smtx(FileSource):
                     f"{path}:{number}: expected {expected:,} numbers as line 1 says, found {count:,}: truncated?"
                 )
         return RawMatrix((rows, cols), indptr, indices, None, MatrixKind.PATTERN)
-
-
-class Mirror(Source):
-    """The folder that ``SPMARK_MIRROR`` names; its matrices go by ``category/name`` or plain name."""
-
-    name = "mirror"
-    title = "local mirror (SPMARK_MIRROR)"
-    licence = "per matrix, in its MANIFEST.tsv"
-    citation = "per matrix, in its MANIFEST.tsv"
-
-    def names(self, cache: Cache) -> Sequence[str]:
-        """List ``category/name`` of every matrix; nothing without a mirror."""
-        return [entry.id for entry in read_manifest(cache.mirror)] if cache.mirror else []
-
-    def load(self, name: str, args: Args, cache: Cache) -> RawMatrix:
-        """Read a matrix and compare its counts with the manifest's. Takes no arguments."""
-        only(f"mirror/{name}", args)
-        if cache.mirror is None:
-            raise DatasetError(
-                f"mirror/{name}: expected SPMARK_MIRROR to name a folder with MANIFEST.tsv, found it unset"
-            )
-        entries = read_manifest(cache.mirror)
-        matches = [entry for entry in entries if name in (entry.id, entry.name)]
-        if len(matches) > 1:
-            raise DatasetError(f"mirror/{name}: expected one matrix, found {', '.join(entry.id for entry in matches)}")
-        if not matches:
-            known(f"mirror {cache.mirror}", name, [key for entry in entries for key in (entry.name, entry.id)])
-        return read_entry(matches[0])

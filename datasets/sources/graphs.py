@@ -112,15 +112,13 @@ class _GraphReader(pickle._Unpickler):
     """
 
     dispatch: ClassVar = {
-        step[0]: pickle._Unpickler.dispatch[step[0]]
+        getattr(pickle, step)[0]: pickle._Unpickler.dispatch[getattr(pickle, step)[0]]
         for step in (
-            pickle.PROTO, pickle.FRAME, pickle.STOP, pickle.MARK, pickle.GLOBAL, pickle.STACK_GLOBAL, pickle.REDUCE,
-            pickle.TUPLE, pickle.TUPLE1, pickle.PUT, pickle.BINPUT, pickle.LONG_BINPUT, pickle.MEMOIZE, pickle.GET,
-            pickle.BINGET, pickle.LONG_BINGET, pickle.INT, pickle.LONG, pickle.LONG1, pickle.BININT, pickle.BININT1,
-            pickle.BININT2, pickle.SHORT_BINUNICODE, pickle.LIST, pickle.EMPTY_LIST, pickle.APPEND, pickle.APPENDS,
-            pickle.SETITEM, pickle.SETITEMS,
-        )
-    }  # fmt: skip
+            "PROTO FRAME STOP MARK GLOBAL STACK_GLOBAL REDUCE TUPLE TUPLE1 PUT BINPUT LONG_BINPUT MEMOIZE GET BINGET "
+            "LONG_BINGET INT LONG LONG1 BININT BININT1 BININT2 SHORT_BINUNICODE LIST EMPTY_LIST APPEND APPENDS "
+            "SETITEM SETITEMS"
+        ).split()
+    }
 
     def find_class(self, module: str, name: str, /) -> Any:
         """Give a known type, or refuse."""

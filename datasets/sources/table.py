@@ -25,7 +25,7 @@ SOURCES: Mapping[str, str] = {
     "dgl": "spmark.datasets.sources.graphs:DglGraphs",
     "snap": "spmark.datasets.sources.graphs:Snap",
     "suitesparse": "spmark.datasets.sources.graphs:SuiteSparse",
-    "mirror": "spmark.datasets.sources.files:Mirror",
+    "mirror": "spmark.datasets.mirror:Mirror",
     "matrix_market": "spmark.datasets.sources.files:MatrixMarket",
     "smtx": "spmark.datasets.sources.files:Smtx",
     "npz": "spmark.datasets.sources.files:Npz",

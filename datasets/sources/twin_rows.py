@@ -5,6 +5,7 @@ The caller (`spmark.datasets.sources.twin.draw`) allocates every buffer.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -112,17 +113,6 @@ def draw_rows(  # noqa: PLR0917 (numba takes no keyword-only arguments)
             words[position] = np.uint64(0)
             while left:
                 lowest = left & (~left + one)
-                indices[at] = position * 64 + _bit_number(lowest)
+                indices[at] = position * 64 + math.frexp(np.float64(lowest))[1] - 1  # n of 2^n
                 at += 1
                 left ^= lowest
-
-
-@njit  # type: ignore[untyped-decorator]
-def _bit_number(power: Any) -> Any:
-    """Give n of the word 2^n by halving, since Numba has no count of trailing zeros."""
-    number = 0
-    for step in (32, 16, 8, 4, 2, 1):
-        if power >> np.uint64(step):
-            power >>= np.uint64(step)
-            number += step
-    return number
