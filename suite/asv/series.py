@@ -149,7 +149,7 @@ def write_list(results: Path, benchmarks: Iterable[Benchmark]) -> None:
         write_json(path, listed, Benchmarks.api_version)
 
 
-class _LookedUp(dict[tuple[str, ...], None]):
+class _LookedUp(dict[tuple[str, ...], Any]):
     """Answers without a value; the keys are those that were looked up."""
 
     def get(self, key: tuple[str, ...], default: Any = None) -> Any:
