@@ -16,6 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
@@ -242,8 +243,7 @@ def _check_follows(
 def check_orders(plan: Plan, problem: Problem, place: Place) -> None:
     """Run on the host ring in the `HOST_ORDERS`: all results are right and, without atomics, the same."""
     originals, results = dense_operands(problem, SEED), []
-    before = os.environ.get(_ORDER)
-    try:
+    with patch.dict(os.environ):  # the order is put back
         for order in HOST_ORDERS:
             os.environ[_ORDER] = order
             out = place.guarded(problem)[1]
@@ -252,10 +252,6 @@ def check_orders(plan: Plan, problem: Problem, place: Place) -> None:
             _check_values(plan, problem, originals, out)
             if plan.deterministic:
                 _check_same(results[0], out, "two orders of threads", "look for a barrier that is missing")
-    finally:
-        os.environ.pop(_ORDER)
-        if before is not None:
-            os.environ[_ORDER] = before
 
 
 def check_offsets(how: Implementation, op: Op, place: Place) -> str | None:
