@@ -1,6 +1,7 @@
-"""What every implementation has to do, as checks that tests and ``spmark check`` share.
+"""What every implementation has to do, as checks that tests and ``spmark check`` share, and the problems for them.
 
-A check raises `NonconformingError`, which says what was expected, what was found and what an author may do.
+Every tiny problem has a shape or a row length at which kernels go wrong. A check raises `NonconformingError`, which
+says what was expected, what was found and what an author may do.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +24,10 @@ from numpy.typing import NDArray
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import KernelFault, OperandError, SpmarkError, UnsupportedError
 from spmark.impls.core.interfaces import PHASES, Implementation, Plan
-from spmark.impls.core.operators import HALF_ROUNDOFF, reference
-from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.core.operators import HALF_ROUNDOFF, random_operands, reference
+from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.core.tolerance import why_wrong
 from spmark.impls.runtime.template import KernelTemplate
-from spmark.suite.tinyproblems import dense_operands, far_operands, far_problem
 
 GUARD = 64
 """Elements of NaN before and after a result: what is written beside the result shows."""
@@ -37,6 +39,12 @@ ORDERED = tuple(f"{case}-J32-{dtype}" for case in ("spmm-lengths_of_warps", "sdd
 _UNTOUCHED = 7
 """What `out` holds where a run has to be refused."""
 _ORDER = "SPMARK_HOST_ORDER"
+OPERATORS = {"spmm": (Op.SPMM, False), "sddmm": (Op.SDDMM, False), "sddmm_scaled": (Op.SDDMM, True)}
+WIDTH = 32
+ODD_WIDTHS = (1, 3, 20, 33, 130)
+_FAR_WIDTH = 1024
+_FAR_COLUMNS = 2**31 // _FAR_WIDTH + 64
+_FAR_LENGTHS = (3, 33, 0, 1, 17)
 
 
 class NonconformingError(SpmarkError):
@@ -75,12 +83,78 @@ class Place:
         buffer = self.xp.full(size + 2 * GUARD, np.nan, problem.dtype.numpy)
         return buffer, buffer[GUARD : GUARD + size].reshape(problem.out_shape)
 
-    def misaligned(self, array: Any) -> Any:
-        """Give an array of the same shape one byte past an aligned address."""
-        buffer = self.xp.zeros(array.nbytes + GUARD, np.uint8)
-        if self.xp is np:
-            return np.ndarray(array.shape, array.dtype, buffer.data, 1)
-        return self.xp.ndarray(array.shape, array.dtype, buffer.data + 1)
+
+def random_csr(num_rows: int, num_cols: int, row_lengths: Sequence[int], seed: int = 0) -> Csr:
+    """Draw a matrix with the given row lengths; values are a sign times [0.5, 1), so none is near zero."""
+    rng = np.random.default_rng(seed)
+    rows = [np.sort(rng.choice(num_cols, length, replace=False)) for length in row_lengths]
+    indptr = np.concatenate([[0], np.cumsum(row_lengths, dtype=np.int64)])
+    indices = np.concatenate([*rows, np.zeros(0, np.int64)]).astype(np.int64)
+    values = rng.uniform(0.5, 1, indices.size) * rng.choice([-1, 1], indices.size)
+    assert indptr.size == num_rows + 1
+    return Csr.checked((num_rows, num_cols), indptr, indices, values.astype(np.float32))
+
+
+@cache
+def matrices() -> dict[str, Csr]:
+    """Give the tiny matrices by name."""
+    rng = np.random.default_rng(1)
+    few = rng.integers(0, 6, 40)
+    return {
+        "one_by_one": random_csr(1, 1, [1]),
+        "no_nonzeros": random_csr(5, 4, [0] * 5),
+        "empty_rows": random_csr(45, 70, [0, 0, 5, 1, 0, *few[:37], 9, 0, 0]),
+        "under_32_rows": random_csr(7, 47, [3, 11, 0, 2, 47, 1, 6]),
+        "fully_dense": random_csr(16, 24, [24] * 16),
+        "one_dense_row": random_csr(33, 65, [2] * 20 + [65] + [1] * 12),
+        "wide": random_csr(3, 700, [260, 33, 5]),
+        "tall": random_csr(700, 3, rng.integers(0, 4, 700).tolist()),
+        "hub": random_csr(40, 2500, [*few[:17], 2000, *few[17:39]]),
+        "lengths_of_warps": random_csr(9, 300, [31, 32, 33, 63, 64, 65, 127, 128, 129]),
+    }
+
+
+def far_problem(op: Op, dtype: DType) -> Problem:
+    """Give a problem whose second operand has more than 2^31 elements: most non-zeros are in the last columns of A."""
+    rng = np.random.default_rng(8)
+    last = _FAR_COLUMNS - 1
+    rows = [np.sort(np.append(rng.integers(9), last - rng.permutation(60)[: n - 1])) for n in _FAR_LENGTHS if n]
+    indices = np.concatenate(rows)
+    indptr = np.append(0, np.cumsum(_FAR_LENGTHS))
+    values = rng.uniform(0.5, 1, indices.size).astype(np.float32)
+    return Problem(op, Csr.checked((len(_FAR_LENGTHS), _FAR_COLUMNS), indptr, indices, values), _FAR_WIDTH, dtype)
+
+
+def far_operands(problem: Problem, path: Path) -> list[NDArray[Any]]:
+    """Give operands of a `far_problem`; the large one is a sparse file at ``path``, of which few pages are read."""
+    rng, dtype = np.random.default_rng(9), problem.dtype.numpy
+    with path.open("wb") as file:
+        file.truncate(_FAR_COLUMNS * _FAR_WIDTH * dtype.itemsize)
+        for column in np.unique(problem.matrix.indices).tolist():
+            file.seek(column * _FAR_WIDTH * dtype.itemsize)
+            file.write(rng.uniform(0.5, 1, _FAR_WIDTH).astype(dtype).tobytes())
+    operands: list[NDArray[Any]] = [np.memmap(path, dtype, "r", shape=(_FAR_COLUMNS, _FAR_WIDTH))]
+    if problem.op is Op.SDDMM:
+        operands.insert(0, rng.uniform(0.5, 1, (len(_FAR_LENGTHS), _FAR_WIDTH)).astype(dtype))
+    return operands
+
+
+@cache
+def problems() -> dict[str, Problem]:
+    """Give the tiny problems by a readable name: every matrix at one width, every odd width on two matrices."""
+    cases = [(name, WIDTH) for name in matrices()]
+    cases += [(name, width) for name in ("empty_rows", "under_32_rows") for width in ODD_WIDTHS]
+    return {
+        f"{operator}-{name}-J{width}-{dtype}": Problem(op, matrices()[name], width, dtype, scaled)
+        for name, width in cases
+        for operator, (op, scaled) in OPERATORS.items()
+        for dtype in DType
+    }
+
+
+def dense_operands(problem: Problem, seed: int = 0) -> list[NDArray[Any]]:
+    """Give the problem's seeded operands as host arrays."""
+    return [operand[np.arange(operand.shape[0]), :] for operand in random_operands(problem, seed)]
 
 
 def check_contract(how: Implementation) -> None:
@@ -169,8 +243,7 @@ def _check_follows(
 def check_orders(plan: Plan, problem: Problem, place: Place) -> None:
     """Run on the host ring in the `HOST_ORDERS`: all results are right and, without atomics, the same."""
     originals, results = dense_operands(problem, SEED), []
-    before = os.environ.get(_ORDER)
-    try:
+    with patch.dict(os.environ):  # the order is put back
         for order in HOST_ORDERS:
             os.environ[_ORDER] = order
             out = place.guarded(problem)[1]
@@ -179,10 +252,6 @@ def check_orders(plan: Plan, problem: Problem, place: Place) -> None:
             _check_values(plan, problem, originals, out)
             if plan.deterministic:
                 _check_same(results[0], out, "two orders of threads", "look for a barrier that is missing")
-    finally:
-        os.environ.pop(_ORDER)
-        if before is not None:
-            os.environ[_ORDER] = before
 
 
 def check_offsets(how: Implementation, op: Op, place: Place) -> str | None:
@@ -322,53 +391,42 @@ def _check_same(one: NDArray[Any], other: NDArray[Any], what: str, remedy: str) 
 
 
 def _check_refused(plan: Plan, operands: Sequence[Any], out: Any, what: str, word: str) -> None:
-    remedy = "call check_operands (spmark.impls.core.operands), or derive from DevicePlan, or use HostStaging"
+    expected, found = f"an OperandError for {what}", "a run"
+    cause: Exception | None = None
     try:
         plan.run(operands, out)
     except OperandError as error:
-        if word not in str(error):
-            raise NonconformingError(
-                f"an OperandError that speaks of {word!r} for {what}", str(error), remedy
-            ) from error
-        return
+        if word in str(error):
+            return
+        expected, found, cause = f"an OperandError that speaks of {word!r} for {what}", str(error), error
     except Exception as error:
-        raise NonconformingError(f"an OperandError for {what}", f"{type(error).__name__}: {error}", remedy) from error
-    raise NonconformingError(f"an OperandError for {what}", "a run", remedy)
-
-
-def _transposed(place: Place, array: Any) -> Any:
-    return place.xp.ascontiguousarray(array.T) if array.ndim > 1 else array[:-1]
-
-
-def _widened(place: Place, array: Any) -> Any:
-    return array.astype(np.float64)
-
-
-def _every_second(place: Place, array: Any) -> Any:
-    return place.xp.repeat(array, 2, axis=-1)[..., ::2]
+        found, cause = f"{type(error).__name__}: {error}", error
+    remedy = "call check_operands (spmark.impls.core.operands), or derive from DevicePlan, or use HostStaging"
+    raise NonconformingError(expected, found, remedy) from cause
 
 
 def _misaligned(place: Place, array: Any) -> Any:
-    return place.misaligned(array)
+    """Give an array of the same shape one byte past an aligned address."""
+    buffer = place.xp.zeros(array.nbytes + GUARD, np.uint8)
+    if place.xp is np:
+        return np.ndarray(array.shape, array.dtype, buffer.data, 1)
+    return place.xp.ndarray(array.shape, array.dtype, buffer.data + 1)
 
 
 def _elsewhere(place: Place, array: Any) -> Any:
+    """Give an array of the host where a GPU's is expected, and the other way round."""
     if place.xp is not np:
         return place.download(array)
     facts = {"shape": array.shape, "typestr": array.dtype.str, "data": (256, False), "version": 3}
     return SimpleNamespace(__cuda_array_interface__=facts)
 
 
-def _plain_list(place: Place, array: Any) -> Any:
-    return place.download(array).tolist()
-
-
 WRONG_ARRAYS: Mapping[str, Callable[[Place, Any], Any]] = {
-    "transposed": _transposed,
-    "widened": _widened,
-    "every_second": _every_second,
+    "transposed": lambda place, array: place.xp.ascontiguousarray(array.T) if array.ndim > 1 else array[:-1],
+    "widened": lambda place, array: array.astype(np.float64),
+    "every_second": lambda place, array: place.xp.repeat(array, 2, axis=-1)[..., ::2],
     "misaligned": _misaligned,
     "elsewhere": _elsewhere,
-    "plain_list": _plain_list,
+    "plain_list": lambda place, array: place.download(array).tolist(),
 }
 """Ways in which an array is wrong: another shape, dtype, layout, alignment, device, or no array at all."""

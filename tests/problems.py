@@ -9,7 +9,7 @@ import numpy as np
 from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import Csr, Problem
 from spmark.impls.core.tolerance import tolerance
-from spmark.suite.tinyproblems import OPERATORS, dense_operands, matrices, problems, random_csr
+from spmark.suite.conformance import OPERATORS, dense_operands, matrices, problems, random_csr
 
 __all__ = ["OPERATORS", "assert_same", "banded", "dense_operands", "matrices", "problems", "random_csr", "run_checked"]
 

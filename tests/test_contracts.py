@@ -23,6 +23,7 @@ NAMES = re.compile(rf"(?<![a-z0-9])({'|'.join(sorted(IMPLEMENTATIONS, key=len, r
 # A file of these may say a name, for the reason beside it.
 MAY_NAME = {
     "suite/benchmarks/tracked.py": "asv's list of what it follows is only appended to",
+    "suite/asv/series.py": "a source of matrices of the same name",
     "suite/plan/refusals.py": "Python packages of the same name, and the extras that bring them",
     "suite/environment.py": "Python packages of the same name, whose versions are recorded",
     "suite/cli/sweeps_group.py": "papers of the same name",

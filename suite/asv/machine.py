@@ -61,7 +61,12 @@ def register(keys: dict[str, str], path: Path) -> None:
         ) from error
 
 
+def register_here() -> str:
+    """Make this machine known to airspeed velocity, and give its name."""
+    keys = machine_keys(collect(find("auto")))
+    register(keys, Path.home() / FILE)
+    return keys["machine"]
+
+
 if __name__ == "__main__":
-    here = machine_keys(collect(find("auto")))
-    register(here, Path.home() / FILE)
-    typer.echo(here["machine"])
+    typer.echo(register_here())

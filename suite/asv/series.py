@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -149,7 +149,7 @@ def write_list(results: Path, benchmarks: Iterable[Benchmark]) -> None:
         write_json(path, listed, Benchmarks.api_version)
 
 
-class _LookedUp(dict[tuple[str, ...], Mapping[str, Any]]):
+class _LookedUp(dict[tuple[str, ...], Any]):
     """Answers without a value; the keys are those that were looked up."""
 
     def get(self, key: tuple[str, ...], default: Any = None) -> Any:

@@ -26,16 +26,9 @@ def import_into_asv(records: Sequence[Path], results: Path, commit: str | None, 
         answer([asdict(one) for one in done])
     else:
         # The machine is in the path, and a whole hash would break it.
-        rows = [
-            {
-                "file": one.file or f"none for {one.machine}",
-                "cases": one.cases,
-                "left_out": one.left_out,
-                "other_protocol": one.other_protocol,
-                "commit": one.commit[:12],
-            }
-            for one in done
-        ]
+        rows = [asdict(one) | {"file": one.file or f"none for {one.machine}"} for one in done]
+        columns = ("file", "cases", "left_out", "other_protocol", "commit")
+        rows = [{name: row[name] for name in columns} | {"commit": row["commit"][:12]} for row in rows]
         screen.print(table("Written for airspeed velocity", rows, plain=True))
     others = sum(one.other_protocol for one in done)
     if others:

@@ -38,16 +38,9 @@ def run_asv(arguments: Sequence[str]) -> int:
         raise SweepError(f"expected a checkout as working folder, found no {_CONFIGURATION} in {Path.cwd()}")
     if find_spec("asv") is None:
         raise DeviceError(f"expected airspeed velocity, found none: make install, or {how_to_install('asv')}")
-    machine = [] if any(argument.startswith(("--machine", "-m")) for argument in arguments) else _registered()
+    machine = []
+    if not any(argument.startswith(("--machine", "-m")) for argument in arguments):
+        from spmark.suite.asv.machine import register_here
+
+        machine = [f"--machine={register_here()}"]
     return subprocess.run([sys.executable, "-m", "asv", "run", *machine, *arguments], check=False).returncode
-
-
-def _registered() -> list[str]:
-    """Make this machine known to airspeed velocity, and give the option that names it."""
-    from spmark.impls.runtime.device import find
-    from spmark.suite.asv.machine import FILE, machine_keys, register
-    from spmark.suite.environment import collect
-
-    keys = machine_keys(collect(find("auto")))
-    register(keys, Path.home() / FILE)
-    return [f"--machine={keys['machine']}"]

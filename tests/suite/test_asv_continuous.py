@@ -63,6 +63,15 @@ def answer(case):
         "stored": 1000, "device_bytes": 8000, "candidates": [],
     }}
 '''
+PLUGIN = """
+from types import SimpleNamespace
+
+from spmark.impls.core.load import Load
+from spmark.suite.asv import plugin
+
+plugin.LoadMeter = lambda: SimpleNamespace(read=lambda seconds: Load(2, {free_cores}))
+WheelEnvironment, setup = plugin.WheelEnvironment, plugin.setup
+"""
 KERNEL = ["spmm", "numba_cpu", "rmat_13", 128, "float32"]
 SEARCH = ["sddmm", "numba_cpu", "logsparse_4096"]
 
@@ -77,14 +86,19 @@ def continuous(tmp_path):
         (root / "src" / package / "__init__.py").touch()
     (root / "pyproject.toml").write_text(PYPROJECT)
     text = "\n".join(line for line in (ROOT / "asv.conf.json").read_text().splitlines() if "//" not in line)
-    ours = json.loads(text) | {"benchmark_dir": str(ROOT / "suite" / "benchmarks"), "branches": ["main"]}
+    ours = json.loads(text) | {
+        "benchmark_dir": str(ROOT / "suite" / "benchmarks"),
+        "branches": ["main"],
+        "plugins": [".with_load"],
+    }
     (root / "asv.conf.json").write_text(json.dumps(ours))
     machine = {"machine": "quiet", "gpu": "", "cuda": ""}
     (home / ".asv-machine.json").write_text(json.dumps({"quiet": machine, "version": 1}))
     git = ["git", "-C", str(root), "-c", "user.name=t", "-c", "user.email=t@example.invalid"]
     subprocess.run(["git", "init", "--quiet", "--initial-branch=main", str(root)], check=True)
 
-    def continuous(**slower: list[list[object]]) -> tuple[int, list[str]]:
+    def continuous(free_cores: float, **slower: list[list[object]]) -> tuple[int, list[str]]:
+        (root / "with_load.py").write_text(PLUGIN.format(free_cores=free_cores))
         for commit, planted in enumerate(({}, slower)):
             given = {"kernel": [], "search": []} | planted
             path = root / "src" / "spmark" / "suite" / "measure.py"
@@ -105,9 +119,8 @@ def continuous(tmp_path):
     return continuous
 
 
-@pytest.mark.full
 def test_a_tenth_in_a_kernel_and_in_a_search_fails_and_nothing_else_is_flagged(continuous):
-    code, lines = continuous(kernel=[KERNEL], search=[SEARCH])
+    code, lines = continuous(2.0, kernel=[KERNEL], search=[SEARCH])
     assert code == 1
     assert all(line.startswith("| +") for line in lines), lines
     flagged = {line.rsplit("tracked.", 1)[1].rstrip(" |") for line in lines}
@@ -116,3 +129,7 @@ def test_a_tenth_in_a_kernel_and_in_a_search_fails_and_nothing_else_is_flagged(c
         f"LiveSpmm.track_ratio({kernel})",
         f"LivePlans.track_build_cpu_ratio({search})",
     }
+
+
+def test_a_busy_host_flags_nothing_that_it_times(continuous):
+    assert continuous(0.5, kernel=[KERNEL], search=[SEARCH]) == (0, [])

@@ -128,7 +128,7 @@ def checkout(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     here = find("cpu")
-    monkeypatch.setattr("spmark.impls.runtime.device.find", lambda name: here)
+    monkeypatch.setattr("spmark.suite.asv.machine.find", lambda name: here)
     commands: list[list[str]] = []
 
     def invoke(*arguments: str, returns: int = 0):
