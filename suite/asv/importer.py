@@ -119,10 +119,8 @@ def _groups(paths: Sequence[Path]) -> list[_Group]:
         }
         for row in read_measurements(path):
             if row.environment not in known:
-                where = f"{path.parent}/environments.jsonl"
-                raise RecordError(
-                    f"{where}: expected a row {row.environment!r} ({row.case_id}), found none: no machine"
-                )
+                wanted = f"expected a row {row.environment!r} ({row.case_id})"
+                raise RecordError(f"{path.parent}/environments.jsonl: {wanted}, found none: no machine")
             group = groups.setdefault(row.environment, _Group(known[row.environment]))
             if row.spec.protocol_version != tracked.PROTOCOL:
                 group.others[row.case_id] = f"protocol {row.spec.protocol_version}"

@@ -20,17 +20,8 @@ from scipy import sparse
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
 from spmark.datasets.sweep.model import MatrixSpec
+from spmark.impls.core import errors
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import (
-    DatasetError,
-    DeviceError,
-    KernelFault,
-    MatrixError,
-    ProblemError,
-    SpmarkError,
-    SweepError,
-    UnsupportedError,
-)
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.interfaces import Format, Implementation
 from spmark.impls.core.problem import Csr, DType, Op, Problem
@@ -47,13 +38,14 @@ FORMATS: Mapping[str, Callable[..., Format]] = {"bsr": BsrFormat.from_csr, "ell"
 
 
 _REFUSALS = (
-    ValidationError, SweepError, DatasetError, DeviceError, MatrixError, ProblemError, UnsupportedError
+    ValidationError, errors.SweepError, errors.DatasetError, errors.DeviceError, errors.MatrixError,
+    errors.ProblemError, errors.UnsupportedError
 )  # fmt: skip
 """What says that this commit does not know, or cannot run, what is asked."""
 _ENDINGS: Mapping[type[Exception], Status] = {
     **dict.fromkeys(_REFUSALS, Status.UNSUPPORTED),
-    KernelFault: Status.RUN_ERROR,
-    SpmarkError: Status.BUILD_ERROR,
+    errors.KernelFault: Status.RUN_ERROR,
+    errors.SpmarkError: Status.BUILD_ERROR,
     MemoryError: Status.OUT_OF_MEMORY,
     Exception: Status.RUN_ERROR,
 }
@@ -179,7 +171,8 @@ class _Tracker:
                 return self._run(question)
             return self._convert(question) if isinstance(question, ConvertCase) else self._search(question)
         except Exception as error:  # a fault of this commit costs the value of its question, not those of the others
-            return _failed(error)
+            status = next(status for kind, status in _ENDINGS.items() if isinstance(error, kind))
+            return Tracked(status=status, reason=_reason(error))
 
     def _csr(self, question: _OfMatrix) -> Csr:
         key = f"{question.matrix_spec.model_dump_json()} {question.seed}"
@@ -255,16 +248,10 @@ class _Timed:
             self.baseline_cpu_s.append(process_time() - done)
 
 
-def _failed(error: Exception) -> Tracked:
-    """Give the answer to a question that an exception has ended."""
-    status = next(status for kind, status in _ENDINGS.items() if isinstance(error, kind))
-    return Tracked(status=status, reason=_reason(error))
-
-
 def _reason(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return str(error) or "memory ran out"
-    return str(error) if isinstance(error, SpmarkError | ValidationError) else f"{type(error).__name__}: {error}"
+    return str(error) if isinstance(error, errors.SpmarkError | ValidationError) else f"{type(error).__name__}: {error}"
 
 
 def of_outcome(row: Outcome, candidates: Sequence[SeenConfig], protocol: int = PROTOCOL_VERSION) -> Tracked:
