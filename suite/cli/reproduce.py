@@ -6,13 +6,12 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
 
 from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.core.record import Environment
 from spmark.impls.core.recordfile import RECORDS
 from spmark.suite.cli.console import answer, complain, console, say, table
 from spmark.suite.cli.progress import Bar
@@ -25,7 +24,6 @@ from spmark.suite.plan.papers import (
     in_turns,
     missing,
     read_papers,
-    record_folders,
     seconds,
 )
 from spmark.suite.plan.plan import record_folder
@@ -72,8 +70,9 @@ def reproduce_papers(name: str, budget: str, device: str, out: Path, *, dry_run:
     environment = collect(spec if dry_run else calibrated(spec))
     studies = {} if dry_run else _studies(able, spec, out, screen, ends=ends, as_json=as_json)
     interrupted = False if dry_run else _run(todo, spec, out, screen, ends=ends)
-    rows = _rows(todo, out, environment)
-    pages = {} if dry_run else _pages(able, todo, out, environment, studies)
+    folders = [record_folder(out, step.chosen.sweep.name, environment.device.name) for step in todo]
+    rows = [counts(step, folder, environment) for step, folder in zip(todo, folders, strict=True)]
+    pages = {} if dry_run else _pages(able, todo, folders, out, studies)
     told = [{"paper": name, **asdict(one)} for name, states in studies.items() for one in states]
     if as_json:
         answer({"missing": absent, "steps": rows, "studies": told, "pages": pages, "interrupted": interrupted})
@@ -125,29 +124,11 @@ def _run(todo: Sequence[StepCases], spec: DeviceSpec, out: Path, screen: Console
     return False
 
 
-def _rows(todo: Sequence[StepCases], out: Path, environment: Environment) -> list[dict[str, Any]]:
-    rows = []
-    for step in todo:
-        counted = counts(step, record_folder(out, step.chosen.sweep.name, environment.device.name), environment)
-        rows.append(
-            {
-                "paper": step.paper.name,
-                "shows": step.step.shows,
-                "sweep": step.chosen.sweep.name,
-                "cases": counted.cases,
-                "ok": counted.ok,
-                "no result": counted.without,
-                "left": counted.left,
-            }
-        )
-    return rows
-
-
 def _pages(
     papers: Sequence[Paper],
     todo: Sequence[StepCases],
+    folders: Sequence[Path],
     out: Path,
-    environment: Environment,
     studies: Mapping[str, Sequence[StudyState]],
 ) -> dict[str, Path]:
     """Draw each paper that has records, or facts of a study."""
@@ -157,14 +138,12 @@ def _pages(
 
     pages = {}
     for paper in papers:
-        own = [step for step in todo if step.paper is paper]
-        folders = [
-            folder for folder in record_folders(own, out, environment.device.name) if (folder / RECORDS).exists()
-        ]
-        folders += [file for state in studies.get(paper.name, ()) for file in state.folder.glob("transfers.jsonl*")]
-        if folders:
-            narrowed = PaperPage(paper.name, frozenset(step.chosen.sweep.name for step in own))
+        own = {folder: step for step, folder in zip(todo, folders, strict=True) if step.paper is paper}
+        found = [folder for folder in own if (folder / RECORDS).exists()]
+        found += [file for state in studies.get(paper.name, ()) for file in state.folder.glob("transfers.jsonl*")]
+        if found:
+            narrowed = PaperPage(paper.name, frozenset(step.chosen.sweep.name for step in own.values()))
             page = out / "reproduce" / paper.name
-            done = write_report(folders, page, title=paper.title, paper=narrowed, listed=PackagedSweeps())
+            done = write_report(found, page, title=paper.title, paper=narrowed, listed=PackagedSweeps())
             pages[paper.name] = done.index
     return pages

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
@@ -27,7 +27,7 @@ from spmark.impls.core.plainyaml import parse_yaml
 from spmark.impls.core.problem import Op
 from spmark.impls.core.record import Environment, Status
 from spmark.impls.table import IMPLEMENTATIONS, find_platform
-from spmark.suite.plan.plan import Chosen, choose, completed, record_folder
+from spmark.suite.plan.plan import Chosen, choose, completed
 from spmark.suite.plan.refusals import refusal
 from spmark.suite.plan.resume import History
 
@@ -128,17 +128,6 @@ class StepCases:
     """With the implementations that are run; the name of its sweep is the folder of the records."""
 
 
-class StepCounts(NamedTuple):
-    """How far a step has come."""
-
-    cases: int
-    ok: int
-    without: int
-    """Cases whose last record has no result: refused, failed."""
-    left: int
-    """Cases that have no record of this code, device and driver."""
-
-
 def packaged_papers() -> dict[str, Path]:
     """Give the papers that ship with spmark, by name."""
     folder = Path(str(files("spmark.datasets"))) / "sweeps" / "papers"
@@ -232,15 +221,11 @@ def in_turns(papers: Sequence[Paper], kind: DeviceKind) -> list[StepCases]:
     return [step for turn in turns for step in turn if step is not None]
 
 
-def counts(found: StepCases, folder: Path, environment: Environment) -> StepCounts:
-    """Count what the records of ``folder`` say of a step."""
+def counts(found: StepCases, folder: Path, environment: Environment) -> dict[str, Any]:
+    """Count what the records of ``folder`` say of a step: a row for its reader."""
     history = History.read(folder)
     tried = [history.tried.get(spec.key(environment)) for spec in completed(found.chosen.cases)]
     done = [one for one in tried if one is not None]
     ok = sum(one.last is Status.OK for one in done)
-    return StepCounts(len(tried), ok, len(done) - ok, len(tried) - len(done))
-
-
-def record_folders(found: Sequence[StepCases], out: Path, device: str) -> Iterator[Path]:
-    """Give the folder of records of each sweep of ``found``, once."""
-    yield from dict.fromkeys(record_folder(out, step.chosen.sweep.name, device) for step in found)
+    shown = {"paper": found.paper.name, "shows": found.step.shows, "sweep": found.chosen.sweep.name}
+    return shown | {"cases": len(tried), "ok": ok, "no result": len(done) - ok, "left": len(tried) - len(done)}

@@ -28,7 +28,7 @@ from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.load import Load
 from spmark.impls.core.names import is_commit, path_component, printable
 from spmark.impls.core.plausible import read_measurements
-from spmark.impls.core.record import PROTOCOL_VERSION, Environment, EnvironmentRow, Measurement, Status, Time
+from spmark.impls.core.record import PROTOCOL_VERSION, Environment, EnvironmentRow, Measurement, Time
 from spmark.impls.core.recordfile import ENVIRONMENTS, RUNS, read_rows, row_files
 from spmark.impls.table import IMPLEMENTATIONS, package
 
@@ -212,10 +212,6 @@ def _limits(batch: Batch) -> Iterator[str]:
         yield f"times hold on {environment.device.name}" + f" with driver {environment.driver}" * bool(
             environment.driver
         )
-    if throttled := sum(bool(record.throttled) for record in records):
-        yield f"{throttled} records were measured while the driver lowered clocks"
-    if late := sum(record.status is Status.TIMEOUT for record in records):
-        yield f"{late} cases ended at a time limit, which another machine may not reach"
     if protocols := {record.spec.protocol_version for record in records} - {PROTOCOL_VERSION}:
         yield f"this spmark measures by protocol {PROTOCOL_VERSION}, the records by {', '.join(map(str, protocols))}"
     versions = {(one.spec.implementation, one.spec.implementation_version) for one in records}

@@ -254,40 +254,6 @@ def test_json_answers_hold_no_raw_escape(tmp_path):
     assert json.loads(ended.stdout)
 
 
-def result_file(folder: Path, **changes) -> Path:
-    """Write a result file of airspeed velocity with one case, and ``changes``."""
-    params = [["'gespmm'"], ["'planetoid/cora'"], ["32"], ["'float32'"]]
-    row = [[1e-5], params, "protocol-2", 1_772_000_000_000, [[1e-5, 1.1e-5]]]
-    columns = ["result", "params", "version", "started_at", "samples"]
-    held = {"commit_hash": "ab" * 20, "params": {"machine": "m", "gpu": "g"}, "result_columns": columns}
-    held |= {"results": {"tracked.SweptSpmm.track_time": row}} | changes
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "machine.json").write_text("{}")
-    (folder / "file.json").write_text(json.dumps(held))
-    return folder
-
-
-MANY = [[[f"'{n}'" for n in range(100)]] * 6]
-ODD_ROWS = (
-    [None, *MANY, "protocol-2", 0],
-    [None, [["(" * 300]], "protocol-2", 0],
-    [None, [["-" * 100_000 + "1"]], "protocol-2", 0],
-    [None, [["-" * 499 + "1"]], "protocol-2", 0],
-    [None, [["'a'"]], "protocol-2", 1e300],
-    [None, 3, "protocol-2", 0],
-    [{"a": 1}, [["'a'"]], None, None],
-)
-
-
-@pytest.mark.parametrize("row", ODD_ROWS)
-def test_a_result_file_with_odd_rows_is_refused(tmp_path, row):
-    folder = result_file(tmp_path / "r" / "m")
-    assert len(load_records([folder])) == 1
-    result_file(folder, results={"tracked.SweptSpmm.track_time": row})
-    with pytest.raises(RecordError, match=r"file\.json: expected a result file"):
-        load_records([folder])
-
-
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"results": [1]}', '{"results": {"%s": 3}}', "\xff", "nul"])
 def test_an_import_over_an_odd_result_file_says_so(tmp_path, repository, commit, text):
     of = environment(commit)
