@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     import numpy as np
@@ -14,6 +14,10 @@ class Op(StrEnum):
 
     SPMM = "spmm"
     SDDMM = "sddmm"
+
+
+SweepOp = Literal["spmm", "sddmm", "sddmm_scaled"]
+"""An operator as sweeps and the command line spell it: ``sddmm_scaled`` is SDDMM whose result is multiplied by A."""
 
 
 class DType(StrEnum):
@@ -41,6 +45,10 @@ class DeviceKind(StrEnum):
     CUDA = "cuda"
     CPU = "cpu"
     HOST_SIMT = "host-simt"
+
+
+DeviceName = Literal["auto", "cuda", "cpu", "host-simt"]
+"""What names a device of this machine; ``auto`` is the GPU where there is one, else the CPU."""
 
 
 class Status(StrEnum):
