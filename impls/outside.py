@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from spmark.impls.core.choices import none_of
+from spmark.impls.core.enums import DeviceKind, Op
 from spmark.impls.core.errors import SweepError
 from spmark.impls.core.fileclass import FileClass
 from spmark.impls.core.files import is_file
@@ -118,9 +119,6 @@ def faults(kind: Any) -> list[str]:
     list of str
         Each says what was expected and found; empty for an implementation.
     """
-    from spmark.impls.core.devicespec import DeviceKind
-    from spmark.impls.core.problem import Op  # with NumPy, which `spmark --help` does not wait for
-
     if not isinstance(kind, type):
         return [f"expected a class, found {kind!r}"]
     frozen = getattr(getattr(kind, "__dataclass_params__", None), "frozen", False)

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from spmark.impls.core.choices import check_type, none_of
+from spmark.impls.core.enums import DeviceKind, Op
 from spmark.impls.core.errors import SweepError, UnsupportedError
 from spmark.impls.core.fileclass import is_file_class, parse_file_class
 from spmark.impls.core.offers import IMPLEMENTATION_GROUP, find_offer, offers
@@ -54,6 +55,39 @@ IMPLEMENTATIONS: Mapping[str, str] = {
     "taco_cpu": "spmark.impls.taco_cpu.plan:TacoCpu",
     "dash": "spmark.impls.dash.plan:Dash",
 }
+
+
+class Reach(NamedTuple):
+    """What an implementation computes, and where; known without an import of it."""
+
+    ops: frozenset[Op]
+    devices: frozenset[DeviceKind]
+    needs: tuple[str, ...] = ()
+    """Modules that it needs and that plain spmark does not bring."""
+    extra: str = ""
+    """The extra of spmark that brings them."""
+
+
+_BOTH, _SPMM, _SDDMM = frozenset(Op), frozenset({Op.SPMM}), frozenset({Op.SDDMM})
+_GPU, _CPU = frozenset({DeviceKind.CUDA}), frozenset({DeviceKind.CPU})
+_KERNELS = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
+"""Devices of spmark's own kernels."""
+REACH: Mapping[str, Reach] = {
+    **dict.fromkeys(("cusparse", "cusparse_best", "cusparse_bsr", "cublas"), Reach(_BOTH, _GPU)),
+    **dict.fromkeys(("cusparse_bell", "cublaslt_best"), Reach(_SPMM, _GPU)),
+    **dict.fromkeys(("gespmm", "rowsplit", "sparsetir", "sparsetir_bsr", "stile"), Reach(_BOTH, _KERNELS)),
+    **dict.fromkeys(
+        ("nnzbalanced", "direct", "sparsetir_dbsr", "sparsetir_srbcrs", "sparsetir_nohyb", "sparsetir_composed",
+         "liteform", "lo_spmm"),
+        Reach(_SPMM, _KERNELS),
+    ),
+    **dict.fromkeys(("dgsparse", "featgraph"), Reach(_SDDMM, _KERNELS)),
+    **dict.fromkeys(("scipy_cpu", "numba_cpu", "blas_cpu", "taco_cpu"), Reach(_BOTH, _CPU)),
+    "triton_blocksparse": Reach(_BOTH, _GPU, ("triton",), "triton"),
+    "dgl": Reach(_BOTH, _GPU | _CPU, ("torch", "dgl"), "dgl"),
+    "dash": Reach(_BOTH, frozenset(DeviceKind), ("torch", "safetensors"), "dash"),
+}  # fmt: skip
+"""What each of `IMPLEMENTATIONS` computes and where, as its class says, and what it needs."""
 SEARCHES: Mapping[str, str] = {
     "stile_a100": "spmark.impls.stile.absent:a100",
     "liteform_build_h200": "spmark.impls.liteform.absent:build_h200",

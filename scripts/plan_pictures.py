@@ -12,7 +12,7 @@ from pathlib import Path
 
 from spmark.report.figures.composition import composition, store_counts
 from spmark.report.figures.plot import Form, render
-from spmark.suite.cli.explain import laid_out
+from spmark.suite.cli.matrix import laid_out
 
 ROOT = Path(__file__).parents[1]
 _RECORDS = ROOT / "report/reference/h200"

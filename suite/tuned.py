@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from spmark.datasets.sweep.model import ImplementationSpec, MatrixSpec, Sweep, SweepOp
+from spmark.datasets.sweep.model import ImplementationSpec, MatrixSpec, Sweep
 from spmark.impls.core.baseline import BASELINES, PAID_BACK
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.enums import SweepOp
 from spmark.impls.core.errors import SpmarkError
-from spmark.impls.core.interfaces import CHOOSING_PHASES, Config
+from spmark.impls.core.interfaces import CHOOSING_PHASES, Config, Implementation
+from spmark.impls.core.operators import compulsory_bytes
 from spmark.impls.core.problem import DType, Problem
 from spmark.impls.core.record import Measurement, Status
 from spmark.impls.core.stores import Stores
@@ -93,34 +95,52 @@ def foresee(names: Sequence[str], problem: Problem, device: DeviceSpec, budget_s
     """
     ends, fastest_us = perf_counter() + budget_s, least_us(problem, device)
     for name, how in {name: make(name, {}) for name in names}.items():
-        left_s, started = ends - perf_counter(), perf_counter()
-        if isinstance(how, str):
-            yield Tuned(name, NOT_MEASURED, reason=how)
-        elif problem.op not in how.ops:
-            yield Tuned(name, NOT_MEASURED, reason=other_product(how.ops, problem.op))
-        elif left_s <= 0:
-            yield Tuned(name, NOT_MEASURED, reason=f"not begun: the budget of {budget_s:g} s is spent")
-        else:
-            try:
-                composing, reason = forecast_of(name), how.unsupported(problem, device)
-                if reason is not None:
-                    yield Tuned(name, NOT_MEASURED, reason=reason)
-                    continue
-                found = composing.forecast(how, problem, device, left_s)
-            except (SpmarkError, MemoryError) as error:
-                yield Tuned(name, NOT_MEASURED, reason=str(error) or "memory ran out")
-                continue
-            predicted_us = math.nan if found.predicted_s is None else found.predicted_s * 1e6
-            below = f" ({predicted_us:.3g} µs, less than any run takes)" if predicted_us < fastest_us else ""
-            yield Tuned(
-                name,
-                f"{NOT_MEASURED}: {found.by}{below}",
-                fastest_us if below else predicted_us,
-                padding=found.stores.padding,
-                search_s=perf_counter() - started,
-                config=found.config,
-                stores=found.stores,
-            )
+        started, found = perf_counter(), None
+        try:
+            composing = forecast_of(name)
+            reason = _ruled_out(how, problem, device)
+            if reason is None and started >= ends:
+                reason = f"not begun: the budget of {budget_s:g} s is spent"
+            if reason is None and not isinstance(how, str):
+                found = composing.forecast(how, problem, device, ends - started)
+        except (SpmarkError, MemoryError) as error:
+            reason = str(error) or "memory ran out"
+        if found is None:
+            yield Tuned(name, NOT_MEASURED, reason=reason or "")
+            continue
+        predicted_us = math.nan if found.predicted_s is None else found.predicted_s * 1e6
+        yield Tuned(
+            name,
+            f"{NOT_MEASURED}: {found.by}{', which is less than any run takes' if predicted_us < fastest_us else ''}",
+            fastest_us if predicted_us < fastest_us else predicted_us,
+            padding=found.stores.padding,
+            search_s=perf_counter() - started,
+            config=found.config,
+            stores=found.stores,
+        )
+
+
+def _ruled_out(how: Implementation | str, problem: Problem, device: DeviceSpec) -> str | None:
+    if isinstance(how, str):
+        return how
+    return other_product(how.ops, problem.op) if problem.op not in how.ops else how.unsupported(problem, device)
+
+
+def roof(problem: Problem, device: DeviceSpec) -> Tuned:
+    """Estimate the baseline on a GPU that may be absent by the roof of CSR: a launch, then bytes or rows out of L2.
+
+    The time is at least `least_us`, and no more is known of a device without a frozen roof
+    (`spmark.report.analysis.roof.frozen_times`).
+    """
+    import pandas as pd
+
+    from spmark.report.analysis.roof import Bound, frozen_times
+
+    facts = {"device": device.name, "compulsory_bytes": compulsory_bytes(problem), "nnz": problem.matrix.nnz}
+    case = pd.DataFrame([facts | {"width": problem.width, "dtype": str(problem.dtype)}])
+    times = frozen_times(case).iloc[0]
+    time_us = float(np.fmax(times[Bound.LAUNCH] + times.drop(Bound.LAUNCH).max(), least_us(problem, device)))
+    return Tuned(BASELINES[device.kind.value], f"{NOT_MEASURED}: the roof of CSR, a launch and its bytes", time_us)
 
 
 def sweep_of(  # noqa: PLR0917

@@ -15,12 +15,12 @@ from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_
 from spmark.datasets.sources.table import source_names
 from spmark.impls.core.choices import near, none_of
 from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.enums import SweepOp
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.record import CaseSpec, MatrixRef, MatrixSource
 
 SCHEMA: Final = 1
-SweepOp = Literal["spmm", "sddmm", "sddmm_scaled"]
 Scalar = bool | int | float | str
 Width = Annotated[int, Field(ge=1, lt=2**31, strict=True)]
 

@@ -7,12 +7,12 @@ GPUs ship as JSON beside the runtime; ``spmark calibrate`` writes new ones.
 from __future__ import annotations
 
 import re
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, ValidationError
 
+from spmark.impls.core.enums import DeviceKind as DeviceKind  # noqa: PLC0414 - is part of this module, too
 from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.guard import reading
@@ -37,14 +37,6 @@ Rates = dict[Annotated[int, Field(ge=1, lt=2**63)], Annotated[float, Field(gt=0,
 
 BUSY = "busy"
 """Key of `DeviceSpec.calibrated_with` that says why rates may be too low: such rates are no floor of times."""
-
-
-class DeviceKind(StrEnum):
-    """What executes: an NVIDIA GPU, the host's cores, or kernels run on the host under sanitizers (no times)."""
-
-    CUDA = "cuda"
-    CPU = "cpu"
-    HOST_SIMT = "host-simt"
 
 
 class DeviceSpec(Frozen):

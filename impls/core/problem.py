@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import cached_property
 from operator import index
 from typing import Any
@@ -18,35 +17,13 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from spmark.impls.core.canonical import canonical_rows
 from spmark.impls.core.choices import none_of
+from spmark.impls.core.enums import DType as DType  # noqa: PLC0414 - is part of this module, too
+from spmark.impls.core.enums import Op as Op  # noqa: PLC0414 - is part of this module, too
 from spmark.impls.core.errors import MatrixError, ProblemError
 from spmark.impls.core.spans import offsets
 
 MAX_NNZ = 2**31 - 1
 _CHUNK = 1 << 22
-
-
-class Op(StrEnum):
-    """The two operators."""
-
-    SPMM = "spmm"
-    SDDMM = "sddmm"
-
-
-class DType(StrEnum):
-    """Type of operands and result; products are accumulated in float32 for both."""
-
-    FLOAT32 = "float32"
-    FLOAT16 = "float16"
-
-    @property
-    def numpy(self) -> np.dtype[Any]:
-        """The NumPy dtype of operands and result."""
-        return np.dtype(self.value)
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes of one element."""
-        return self.numpy.itemsize
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,6 +21,8 @@ from pydantic import (
 )
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec, Whole
+from spmark.impls.core.enums import Flush as Flush  # noqa: PLC0414 - is part of this module, too
+from spmark.impls.core.enums import Status as Status  # noqa: PLC0414 - is part of this module, too
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.problem import DType, Op
 
@@ -47,30 +49,8 @@ Time = Annotated[datetime, AfterValidator(in_utc)]
 """A time in UTC, whatever the offset that it was written with."""
 
 
-class Status(StrEnum):
-    """How a case ended; everything but ok is a failure that the record keeps."""
-
-    OK = "ok"
-    UNSUPPORTED = "unsupported"
-    BUILD_ERROR = "build_error"
-    RUN_ERROR = "run_error"
-    WRONG_RESULT = "wrong_result"
-    IMPLAUSIBLE = "implausible"
-    OUT_OF_MEMORY = "out_of_memory"
-    TIMEOUT = "timeout"
-
-
 FINAL = frozenset({Status.OK, Status.UNSUPPORTED})
 """Statuses that a resumed sweep does not run again."""
-
-
-class Flush(StrEnum):
-    """How caches are emptied before a sample: results of two ways are not compared."""
-
-    WRITE = "write"
-    """A buffer is written. Its lines stay in the cache, and a run with a large result pays for storing them."""
-    READ = "read"
-    """The same, then another buffer as large as the cache is read, so that no written line is left."""
 
 
 RUNS_ON = "runs on "

@@ -8,19 +8,21 @@ import re
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import get_args
 
 import psutil
 
 from spmark.impls.core.choices import none_of
 from spmark.impls.core.cores import allowed_cores
 from spmark.impls.core.devicespec import BUSY, DeviceKind, DeviceSpec
+from spmark.impls.core.enums import DeviceName
 from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.extras import how_to_install
 from spmark.impls.core.files import cache_root
 from spmark.impls.core.names import path_component
 from spmark.impls.runtime.load import LoadMeter
 
-NAMES = ("auto", "cuda", "cpu", "host-simt")
+NAMES = get_args(DeviceName)
 LEAST_CAPABILITY = 80
 """Kernels copy asynchronously and multiply tiles by instructions of this architecture."""
 _log = logging.getLogger(__name__)

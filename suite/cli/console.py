@@ -9,16 +9,19 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from spmark.impls.core.contracts import Outcome
 from spmark.impls.core.names import printable
+
+if TYPE_CHECKING:
+    from spmark.impls.core.contracts import Outcome
 
 FILE_WIDTH = 140
 """Columns of tables that are written to a file or a pipe."""
@@ -53,8 +56,6 @@ def answer(value: Any) -> None:
 
 def tell(outcome: Outcome, as_json: bool) -> None:
     """Write the messages of a command that studies an implementation."""
-    from rich.markup import escape
-
     if as_json:
         answer(outcome.answer)
         return
@@ -76,8 +77,6 @@ def table(title: str, rows: Sequence[Mapping[str, Any]], *, plain: bool = False)
     plain : bool
         Cells are taken letter by letter; otherwise they may hold rich's markup.
     """
-    from rich.markup import escape
-
     made = Table(title=printable(escape(title)) or None, title_justify="left", header_style="bold")
     for name in rows[0] if rows else ():
         numeric = all(isinstance(row[name], int | float) or row[name] is None for row in rows)

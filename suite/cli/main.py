@@ -1,27 +1,59 @@
-"""The command line ``spmark``: the program and its exit codes.
+"""The command line ``spmark``: the program, its commands and its exit codes.
 
-Commands stand in ``cli_*.py`` by purpose, with arguments and help; `spmark.suite.cli` holds their code. Nothing
-heavy is imported before a command runs, so that ``spmark --help`` answers at once.
+Commands stand by groups in the files of this folder. Nothing heavy is imported before a command runs, so that
+``spmark --help`` answers at once.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from spmark.suite.cli import history_group as cli_history
-from spmark.suite.cli import machine_group as cli_machine
-from spmark.suite.cli import reports_group as cli_reports
-from spmark.suite.cli import study as cli_models
-from spmark.suite.cli import sweeps_group as cli_sweeps
+from spmark.impls.table import CONTRACTS
+from spmark.suite.cli import asv, machine, matrix, study, sweeps
 from spmark.suite.cli.logs import log_to_screen
 from spmark.suite.cli.options import EXIT_CODES, ExitCode
 
+RENAMED = {
+    **{name: ["study", name] for name in ("label", "collect", "train", "replay", "spread")},
+    "asv-run": ["asv", "run"],
+    "asv-import": ["asv", "import"],
+    "provenance": ["show"],
+}
+"""Today's words for commands of the version before."""
+
+
+class _Commands(TyperGroup):
+    """Runs a command by the name that it had in the version before, too, and says the new one."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command of the words after ``spmark``."""
+        if (now := _renamed(*args)) is not None:
+            words, args = now[0], [*now[0], *now[1]]
+            typer.echo(f"spmark: this command is called spmark {' '.join(words)} now", err=True)
+        return super().resolve_command(ctx, args)
+
+
+def _renamed(name: str, *rest: str) -> tuple[list[str], list[str]] | None:
+    """Give today's words for a command and the words that follow it; None where the command has its name of today."""
+    if name in RENAMED:
+        return RENAMED[name], [*rest]
+    if name == "study" and rest and rest[0] in CONTRACTS["transfer"]:
+        return ["study", "transfer"], [*rest]
+    methods = {"--of": ""} | {f"--{method}": method for method in CONTRACTS["calibration"]}
+    if name == "calibrate" and not methods.keys().isdisjoint(rest):
+        return ["study", "calibrate"], [word for part in rest if (word := methods.get(part, part))]
+    return None
+
+
 app = typer.Typer(
     name="spmark",
+    cls=_Commands,
     help="Benchmarks of sparse GPU kernels (SpMM, SDDMM): run sweeps, check every result, draw the figures.\n\n"
     "Start with: [bold]spmark doctor[/bold], then [bold]spmark quickstart[/bold]; or, step by step, "
     "[bold]spmark run quickstart[/bold] and [bold]spmark report results/quickstart[/bold].",
@@ -31,6 +63,19 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+_PANELS: dict[str, tuple[Callable[..., None], ...]] = {
+    "Machine": (machine.doctor, machine.list_, machine.check, machine.calibrate),
+    "Measure": (sweeps.quickstart, sweeps.fetch, sweeps.run, sweeps.reproduce),
+    "Show": (sweeps.report, matrix.show, matrix.tune, matrix.explain, sweeps.compare),
+}
+_FAILING = (machine.check, sweeps.run, sweeps.reproduce, sweeps.compare)
+"""Commands whose help has the exit codes."""
+for panel, commands in _PANELS.items():
+    for command in commands:
+        epilog = EXIT_CODES if command in _FAILING else None
+        app.command(command.__name__.rstrip("_"), rich_help_panel=panel, epilog=epilog)(command)
+app.add_typer(asv.app, name="asv", rich_help_panel="Groups")
+app.add_typer(study.app, name="study", rich_help_panel="Groups")
 
 
 def _version(wanted: bool) -> None:
@@ -48,10 +93,6 @@ def root(
 ) -> None:
     """Set up logging for every command."""
     log_to_screen(logging.DEBUG if debug else logging.WARNING)
-
-
-for group in (cli_machine, cli_sweeps, cli_reports, cli_history, cli_models):
-    group.add_to(app)
 
 
 def main() -> None:

@@ -1,19 +1,33 @@
-"""What commands of ``spmark`` share: exit codes, choices and options with their help."""
+"""What commands of ``spmark`` share: exit codes, options with their help, and what a shell offers for their values.
+
+A shell waits for each answer after the tabulator key, so that nothing heavy is imported: names come from tables,
+metadata and folders. No code of an installed distribution or of a file is imported.
+"""
 
 from __future__ import annotations
 
-from enum import IntEnum, StrEnum
-from typing import Annotated
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from enum import IntEnum
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, get_args
 
 import typer
 
+from spmark.datasets.sources.table import FILES, source_names
+from spmark.impls.core.enums import DeviceName, SweepOp
+from spmark.impls.core.files import at_home
+from spmark.impls.table import implementation_names
+
 EXIT_CODES = (
     "Exit codes: 0 done; 1 a case failed (run --strict), something that a CPU run needs is missing (doctor), "
-    "a check failed (check), a regression (compare), work is left after the budget (label, collect, study), "
-    "or asv failed (asv-run); "
+    "a check failed (check), a regression (compare), work is left after the budget (study label, collect, transfer), "
+    "or asv failed (asv run); "
     "2 wrong usage, sweep or input; 3 the device, or a paper that cannot run yet (reproduce); 4 records or disk; "
     "130 interrupted (the same command goes on)."
 )
+_SWEEPS = (".yaml", ".yml")
 
 
 class ExitCode(IntEnum):
@@ -27,57 +41,55 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
-class What(StrEnum):
-    """What can be listed."""
-
-    IMPLEMENTATIONS = "implementations"
-    DATASETS = "datasets"
-    SWEEPS = "sweeps"
-    DEVICES = "devices"
+def sweeps(incomplete: str) -> list[str]:
+    """Offer packaged sweeps, and YAML files."""
+    return _begun(incomplete, (*_packaged("sweeps"), *_files(incomplete, _SWEEPS)))
 
 
-class DeviceName(StrEnum):
-    """What can be run on."""
-
-    AUTO = "auto"
-    CUDA = "cuda"
-    CPU = "cpu"
-    HOST_SIMT = "host-simt"
+def fetchable(incomplete: str) -> list[str]:
+    """Offer sweeps, and what else can be fetched."""
+    return [*_begun(incomplete, ["candidates"]), *sweeps(incomplete)]
 
 
-class OpName(StrEnum):
-    """Operators of a sweep (`spmark.datasets.sweep.model.SweepOp`, not imported for the help)."""
-
-    SPMM = "spmm"
-    SDDMM = "sddmm"
-    SDDMM_SCALED = "sddmm_scaled"
+def papers(incomplete: str) -> list[str]:
+    """Offer papers that ship with spmark, and YAML files."""
+    return _begun(incomplete, (*_packaged("sweeps", "papers"), "all", *_files(incomplete, _SWEEPS)))
 
 
-class DTypeName(StrEnum):
-    """Types of operands and result (`spmark.impls.core.problem.DType`, not imported for the help)."""
-
-    FLOAT32 = "float32"
-    FLOAT16 = "float16"
+def implementations(incomplete: str) -> list[str]:
+    """Offer implementations, those of installed distributions included."""
+    return _begun(incomplete, implementation_names())
 
 
-class StatusName(StrEnum):
-    """How a recorded case may have ended (`spmark.impls.core.record.Status`, not imported for the help)."""
-
-    OK = "ok"
-    UNSUPPORTED = "unsupported"
-    BUILD_ERROR = "build_error"
-    RUN_ERROR = "run_error"
-    WRONG_RESULT = "wrong_result"
-    IMPLAUSIBLE = "implausible"
-    OUT_OF_MEMORY = "out_of_memory"
-    TIMEOUT = "timeout"
+def matrices(incomplete: str) -> list[str]:
+    """Offer sources, to be followed by a name, and files of matrices."""
+    return _begun(incomplete, (*(f"{source}/" for source in source_names()), *_files(incomplete, tuple(FILES))))
 
 
-class FlushName(StrEnum):
-    """How caches are emptied (`spmark.impls.core.record.Flush`, not imported for the help)."""
+def operators(incomplete: str) -> list[str]:
+    """Offer operators."""
+    return _begun(incomplete, get_args(SweepOp))
 
-    WRITE = "write"
-    READ = "read"
+
+def _begun(incomplete: str, words: Iterable[str]) -> list[str]:
+    return [word for word in words if word.startswith(incomplete)]
+
+
+def _packaged(*folders: str) -> Iterator[str]:
+    """Give the names of YAML files that ship with the data sets."""
+    folder = Path(str(files("spmark.datasets"))).joinpath(*folders)
+    return (path.stem for path in sorted(folder.glob("*.yaml")))
+
+
+def _files(incomplete: str, endings: tuple[str, ...]) -> Iterator[str]:
+    """Give the folders and files beside what is typed, written as it is: ``./``, ``~/`` and all."""
+    typed, slash, _ = incomplete.rpartition("/")
+    with suppress(OSError):
+        for path in sorted(at_home(typed + slash).iterdir()):
+            if path.is_dir() and not path.name.startswith("."):
+                yield f"{typed}{slash}{path.name}/"
+            elif path.name.lower().endswith(endings):
+                yield f"{typed}{slash}{path.name}"
 
 
 DeviceOption = Annotated[

@@ -1,6 +1,7 @@
-"""Commands about predictors: ``label`` and ``collect`` measure what they learn from, ``train`` makes them.
+"""The group ``study``: ``label`` and ``collect`` measure what predictors learn from, ``train`` makes predictors.
 
-``study`` compares them with others, and ``replay`` judges them on records.
+``transfer`` compares models that move between platforms, ``replay`` judges predictors on records, ``calibrate``
+measures the constants of cost models, and ``spread`` says how far runs of the same code differ.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from typing import Annotated
 import typer
 
 from spmark.impls.table import CONTRACTS, PLATFORMS
-from spmark.suite.cli.options import DeviceName, DeviceOption, ExitCode, JsonOption, OnlyOption, SetOption
+from spmark.suite.cli.machine import ForceOption
+from spmark.suite.cli.options import DeviceOption, ExitCode, JsonOption, OnlyOption, SetOption
 
-PANEL = "Predict"
+app = typer.Typer(help="Studies of predictors: labels, training, and how good they are.", no_args_is_help=True)
 MethodArgument = Annotated[
     str, typer.Argument(help=f"An implementation that predicts: {' or '.join(CONTRACTS['predictors'])}.")
 ]
@@ -23,15 +25,7 @@ TrainedArgument = Annotated[
 ]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands of this file to the program."""
-    app.command("label", rich_help_panel=PANEL)(label)
-    app.command("collect", rich_help_panel=PANEL)(collect)
-    app.command("train", rich_help_panel=PANEL)(train)
-    app.command("study", rich_help_panel=PANEL)(study)
-    app.command("replay", rich_help_panel=PANEL)(replay)
-
-
+@app.command("label")
 def label(
     method: MethodArgument,
     *,
@@ -51,7 +45,7 @@ def label(
     proxies: Annotated[
         bool, typer.Option("--proxies", help="Compare proxies with the kernels that they stand for instead.")
     ] = False,
-    device: DeviceOption = DeviceName.AUTO,
+    device: DeviceOption = "auto",
     out: Annotated[Path, typer.Option(help="Folder of labels.")] = Path("results/labels"),
     as_json: JsonOption = False,
 ) -> None:
@@ -61,7 +55,7 @@ def label(
 
     Where a method measures one dtype alone, --dtype changes nothing.
 
-    Example: [bold]spmark label METHOD --shard 1/4 --budget 7m[/bold]
+    Example: [bold]spmark study label METHOD --shard 1/4 --budget 7m[/bold]
     """
     from spmark.suite.study.label import LabelRequest, measure_labels
 
@@ -73,13 +67,14 @@ def label(
         budget=budget,
         shard=shard,
         instead="schedules" if schedules else "proxies" if proxies else "",
-        device=device.value,
+        device=device,
         out=out,
         as_json=as_json,
     )
     raise typer.Exit(ExitCode.FAILURES if measure_labels(request) else ExitCode.OK)
 
 
+@app.command("collect")
 def collect(
     *,
     platform: Annotated[str, typer.Option(metavar="NAME", help=f"What configs run on: {' or '.join(PLATFORMS)}.")],
@@ -96,7 +91,7 @@ def collect(
     Exits with 1 while problems are left. What cannot be measured is kept with the reason and not tried again. Half of
     the samples are kept apart, so that what one half chooses is valued by the other.
 
-    Example: [bold]spmark collect --platform spade_sim --sweep dash_target --shard 1/2[/bold]
+    Example: [bold]spmark study collect --platform spade_sim --sweep dash_target --shard 1/2[/bold]
     """
     from spmark.suite.study.collect import CollectRequest, collect_samples
 
@@ -104,6 +99,7 @@ def collect(
     raise typer.Exit(ExitCode.FAILURES if collect_samples(request) else ExitCode.OK)
 
 
+@app.command("train")
 def train(
     method: TrainedArgument,
     *,
@@ -147,14 +143,14 @@ def train(
 ) -> None:
     """Train predictors from labels, or reproduce what their paper says about them on the published labels.
 
-    [bold]spmark train METHOD --labels results/labels --name h200 --out h200.model[/bold]
+    [bold]spmark study train METHOD --labels results/labels --name h200 --out h200.model[/bold]
 
-    [bold]spmark train METHOD --reproduce --out out/predictors[/bold]
+    [bold]spmark study train METHOD --reproduce --out out/predictors[/bold]
 
-    A model that moves between platforms learns from samples of spmark collect. Without --out it is kept where the cost
-    model of the same name looks for it.
+    A model that moves between platforms learns from samples of spmark study collect. Without --out it is kept where the
+    cost model of the same name looks for it.
 
-    [bold]spmark train METHOD --source results/samples/cpu --target results/samples/cuda --out cuda.model[/bold]
+    [bold]spmark study train METHOD --source results/samples/cpu --target results/samples/cuda --out cuda.model[/bold]
     """
     if method in CONTRACTS["transfer"]:
         from spmark.suite.study.transfer import TransferRequest, train_transfer
@@ -185,7 +181,8 @@ def train(
     train_predictor(TrainRequest(method, tuple(labels or ()), out, name, as_json, as_published))
 
 
-def study(
+@app.command("transfer")
+def transfer(
     method: Annotated[str, typer.Argument(help=f"What moves between platforms: {' or '.join(CONTRACTS['transfer'])}.")],
     *,
     source: Annotated[list[Path], typer.Option(help="Samples of the cheap platform, files or folders. Repeatable.")],
@@ -212,7 +209,7 @@ def study(
     transfers.jsonl. The same command goes on; it exits with 1 while trainings are left. Shards train seeds on several
     machines; [bold]spmark report[/bold] takes their folders together.
 
-    [bold]spmark study METHOD --source results/samples/cpu --target target.jsonl --evaluation judging.jsonl[/bold]
+    [bold]spmark study transfer METHOD --source samples/cpu --target target.jsonl --evaluation judging.jsonl[/bold]
     """
     from spmark.suite.study.transfer import StudyRequest, study_transfer
 
@@ -235,6 +232,7 @@ def study(
     raise typer.Exit(ExitCode.FAILURES if study_transfer(request) else ExitCode.OK)
 
 
+@app.command("replay")
 def replay(
     results: Annotated[
         list[Path], typer.Argument(help="Folders of records, or files of collected samples, or folders that hold some.")
@@ -256,7 +254,7 @@ def replay(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let a cost model choose among the configs that recorded searches or spmark collect measured; needs no GPU.
+    """Let a cost model choose among the configs that recorded searches or spmark study collect measured; needs no GPU.
 
     Shows what its first choice costs over the best one measured (regret), how well its order agrees with the times, and
     how often the best is among its first 1, 5 and 10.
@@ -265,8 +263,44 @@ def replay(
     configs with the best score. The column "by chance" has the regret of a search that measures all configs of one
     score, drawn at random.
 
-    Example: [bold]spmark replay report/reference/h200/lo_spmm_fig6_reordering --model estimate[/bold]
+    Example: [bold]spmark study replay report/reference/h200/lo_spmm_fig6_reordering --model estimate[/bold]
     """
     from spmark.suite.study.replay_command import ReplayRequest, replay_records
 
     replay_records(ReplayRequest(results, model, seed, only or (), export, as_json))
+
+
+@app.command("calibrate")
+def calibrate(
+    method: Annotated[
+        str, typer.Argument(help=f"Whose cost model needs constants: {' or '.join(CONTRACTS['calibration'])}.")
+    ],
+    device: DeviceOption = "auto",
+    out: Annotated[Path | None, typer.Option(help="JSON file to write; METHOD-DEVICE.json by default.")] = None,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure the constants of an implementation's cost model on a GPU; they stand beside the device's rates.
+
+    [bold]spmark study calibrate METHOD --out mine.json[/bold], for sweeps that pin [bold]calibration: mine.json[/bold]
+    """
+    from spmark.suite.study.constants import measure_constants
+
+    measure_constants(method, device, out, as_json, force=force)
+
+
+@app.command("spread")
+def spread(
+    results: Annotated[list[Path], typer.Argument(help="Records of repeated runs: folders or files.")],
+    fit: Annotated[
+        Path | None, typer.Option(metavar="JSON", help="File that compare takes as spread between runs.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show how far repeated runs of the same code are from each other (A/A).
+
+    Example: [bold]for n in 1 2 3; do spmark run smoke --out runs/$n; done; spmark study spread runs[/bold]
+    """
+    from spmark.suite.cli.compare import show_spread
+
+    show_spread(results, fit, as_json)

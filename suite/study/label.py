@@ -24,9 +24,9 @@ from spmark.impls.core.errors import DatasetError, SpmarkError, SweepError
 from spmark.impls.core.names import path_component
 from spmark.impls.core.problem import DType
 from spmark.impls.table import find_contract
-from spmark.suite.cli.calibrate import gpu_named
 from spmark.suite.cli.console import tell
 from spmark.suite.plan.papers import seconds
+from spmark.suite.study.constants import gpu_named
 
 _LOADERS = 4
 """Processes that load matrices while others are measured: threads would hold up the launches of timed kernels."""

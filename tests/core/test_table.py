@@ -11,7 +11,16 @@ import pytest
 from spmark.impls.core.errors import SweepError
 from spmark.impls.outside import faults
 from spmark.impls.runtime.device import find
-from spmark.impls.table import IMPLEMENTATIONS, SWITCHES, cost_model, cost_models, create, package, platform_of
+from spmark.impls.table import (
+    IMPLEMENTATIONS,
+    REACH,
+    SWITCHES,
+    cost_model,
+    cost_models,
+    create,
+    package,
+    platform_of,
+)
 from spmark.suite.conformance import check_contract
 
 
@@ -24,6 +33,15 @@ def test_every_entry_is_an_implementation(name: str) -> None:
     assert made == create(name)
     pinned: dict[str, Any] = {field.name: getattr(made, field.name) for field in fields(made)}
     assert create(name, pinned) == made
+
+
+def test_the_table_says_where_each_implementation_runs() -> None:
+    """Help and lists believe the table and import no implementation."""
+    assert REACH.keys() == IMPLEMENTATIONS.keys()
+    for name, reach in REACH.items():
+        made = create(name)
+        assert (reach.ops, reach.devices) == (made.ops, made.devices), name
+        assert bool(reach.needs) == bool(reach.extra), name
 
 
 def test_how_a_build_is_measured_is_no_tunable() -> None:

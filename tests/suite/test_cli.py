@@ -21,9 +21,15 @@ from spmark.impls.runtime import device
 from spmark.impls.stile.calibration import calibration_for, published_a100
 from spmark.impls.stile.study.fitting import Agreement
 from spmark.report import records as load
+from spmark.suite.cli import asv, study
 from spmark.suite.cli import main as cli
-from spmark.suite.cli import options as cli_options
 from spmark.suite.cli import run as run_command
+
+COMMANDS = [
+    *(command.name for command in cli.app.registered_commands),
+    *(f"asv {one.name}" for one in asv.app.registered_commands),
+    *(f"study {one.name}" for one in study.app.registered_commands),
+]
 
 
 def test_the_package_is_the_program() -> None:
@@ -164,9 +170,9 @@ def test_debug_shows_where_an_error_came_from(sweep):
 
 
 @pytest.mark.one_in(4)
-@pytest.mark.parametrize("command", [command.name for command in cli.app.registered_commands])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(command):
-    result = CliRunner().invoke(cli.app, [command, "--help"])
+    result = CliRunner().invoke(cli.app, [*command.split(), "--help"])
     assert result.exit_code == 0
     assert len(result.output) > 300
 
@@ -178,12 +184,22 @@ def test_what_cannot_run_is_told(invoke, sweep, more):
     assert ("runs on cuda, found a cpu device" if more else "need a GPU: fake_gpu") in out
 
 
-def test_statuses_of_the_help_are_those_of_the_records():
-    from spmark.impls.core.record import Flush, Status
-
-    assert {name.value for name in cli_options.StatusName} == {status.value for status in Status}
-    assert {name.value for name in cli_options.FlushName} == {flush.value for flush in Flush}
-    assert {name.value for name in cli_options.DeviceName} == set(device.NAMES)
+@pytest.mark.parametrize(
+    ("words", "now"),
+    [
+        (["asv-run", "--help"], "asv run"),
+        (["asv-import", "--help"], "asv import"),
+        (["train", "--help"], "study train"),
+        (["study", "dash", "--help"], "study transfer"),
+        (["calibrate", "--stile", "--help"], "study calibrate"),
+        (["calibrate", "--of", "stile", "--help"], "study calibrate"),
+    ],
+)
+def test_a_command_is_known_by_its_old_name(words, now):
+    result = CliRunner().invoke(cli.app, words)
+    assert result.exit_code == 0
+    assert result.stderr == f"spmark: this command is called spmark {now} now\n"
+    assert result.stdout.split()[: 2 + len(now.split())] == ["Usage:", "spmark", *now.split()]
 
 
 def test_help_answers_at_once_and_imports_nothing_heavy():
@@ -227,7 +243,7 @@ def test_doctor_tells_what_is_missing(invoke, monkeypatch, tmp_path):
     answer = json.loads(out)
     checks = {check["what"]: check for check in answer["checks"]}
     assert (code, answer["cpu_runs"]) == (0, True), err
-    assert checks["implementation scipy_cpu"]["found"] == "usable on cpu"
+    assert checks["implementation scipy_cpu"]["found"] == "for cpu"
     assert checks["cache"]["found"] == str(tmp_path / "cache")
     (tmp_path / "file").touch()
     monkeypatch.setenv("SPMARK_CACHE", str(tmp_path / "file" / "cache"))
@@ -272,21 +288,21 @@ def test_calibrate_tiles(invoke, fakes, monkeypatch, tmp_path):
 
     monkeypatch.setitem(sys.modules, "spmark.impls.stile.study.gpu", SimpleNamespace(calibrate=calibrate))
     monkeypatch.setattr(device, "find", lambda name: fakes.CPU)
-    code, _, err = invoke("calibrate", "--stile")
+    code, _, err = invoke("study", "calibrate", "stile")
     assert code == 3
     assert "expected a GPU to measure tiles on" in err
     monkeypatch.setattr(device, "find", lambda name: published_a100())
     monkeypatch.setattr(device, "calibrated", lambda spec: spec)
     path = tmp_path / "x" / "stile.json"
-    code, out, err = invoke("calibrate", "--stile", "--out", path)
+    code, out, err = invoke("study", "calibrate", "stile", "--out", path)
     assert code == 0, err
     assert "0.97" in out
     assert "1.25" not in out
     assert calibration_for("nvidia-a100-sxm4-80gb", Op.SPMM, DType.FLOAT16, str(path))[0].blocks
-    code, out, _ = invoke("calibrate", "--of", "stile", "--out", path, "--json", "--force")
+    code, out, _ = invoke("study", "calibrate", "stile", "--out", path, "--json", "--force")
     row = json.loads(out)["agreement"][0]
     assert (row["tiles held out"], row["predicted and measured, us"]) == (12, [[1.5, 1.25]])
-    code, _, err = invoke("calibrate", "--of", "stil")
+    code, _, err = invoke("study", "calibrate", "stil")
     assert code == 2
     assert "expected a method with calibration out of stile, found 'stil' (did you mean stile?)" in err
 

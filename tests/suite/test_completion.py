@@ -9,7 +9,7 @@ import sys
 import pytest
 from outside_code import MINE, nothing_loaded, write_distribution
 
-from spmark.suite.cli import completion
+from spmark.suite.cli import options
 
 pytestmark = pytest.mark.usefixtures(nothing_loaded.__name__)
 SCRIPT = """
@@ -57,14 +57,14 @@ def here(tmp_path, monkeypatch):
     ],
 )
 def test_what_begins_with_what_is_typed(typed, offered):
-    assert completion.sweeps(typed) == offered
+    assert options.sweeps(typed) == offered
 
 
 def test_folders_are_looked_into(here, monkeypatch):
-    assert completion.matrices("folder/") == ["folder/deep.npz"]
-    assert completion.matrices(f"{here}/fo") == [f"{here}/folder/"]
+    assert options.matrices("folder/") == ["folder/deep.npz"]
+    assert options.matrices(f"{here}/fo") == [f"{here}/folder/"]
     monkeypatch.setenv("HOME", str(here))
-    assert completion.matrices("~/mine.mtx") == ["~/mine.mtx", "~/mine.mtx.gz"]
+    assert options.matrices("~/mine.mtx") == ["~/mine.mtx", "~/mine.mtx.gz"]
 
 
 @pytest.mark.one_in(4)

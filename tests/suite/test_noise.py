@@ -10,8 +10,8 @@ import pytest
 
 from spmark.impls.core.load import Load
 from spmark.impls.runtime import device
+from spmark.impls.runtime import load as load_meter
 from spmark.impls.stile.calibration import published_a100
-from spmark.suite.cli import calibrate as calibrate_command
 from spmark.suite.cli import run as run_command
 
 BUSY, IDLE = Load(2, 0.4, 3.0), Load(2, 1.9, 0.1)
@@ -32,7 +32,7 @@ def machine(monkeypatch):
     """Make the machine busy or idle for the commands."""
 
     def machine(load: Load) -> None:
-        for module in (run_command, calibrate_command):
+        for module in (run_command, load_meter):
             monkeypatch.setattr(module, "LoadMeter", lambda: Meter(load))
 
     return machine
@@ -160,7 +160,7 @@ def test_measured_tiles_are_not_replaced_while_the_machine_is_busy(invoke, machi
     machine(BUSY)
     monkeypatch.setattr(device, "find", lambda name: published_a100())
     (tmp_path / "stile.json").write_text("{}")
-    code, _, err = invoke("calibrate", "--stile", "--out", tmp_path / "stile.json")
+    code, _, err = invoke("study", "calibrate", "stile", "--out", tmp_path / "stile.json")
     assert code == 3
     assert "expected an idle machine" in err
     assert (tmp_path / "stile.json").read_text() == "{}"

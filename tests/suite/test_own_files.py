@@ -18,7 +18,7 @@ from spmark.datasets.sources.table import own_file
 from spmark.datasets.sweep.model import Sweep, expand
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import DatasetError, SweepError
-from spmark.suite.cli.show import matrix_spec
+from spmark.suite.cli.matrix import matrix_spec
 from spmark.suite.run.provenance import RunRow
 
 REST = "schema: 1\nname: own\nops: [spmm]\nwidths: [8]\nimplementations: [scipy_cpu]\n"

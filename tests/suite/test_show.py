@@ -12,7 +12,7 @@ from scipy import sparse
 
 from spmark.impls.core.errors import DatasetError
 from spmark.suite.cli import main as cli
-from spmark.suite.cli.show import matrix_spec
+from spmark.suite.cli.matrix import matrix_spec
 
 
 @pytest.fixture

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 from problems import random_csr
 from scipy import io, sparse
-from test_noise import BUSY, Meter
+from test_noise import BUSY
 from typer.testing import CliRunner
 
 from spmark.datasets.sweep.model import MatrixSpec, expand
+from spmark.impls.core import load
 from spmark.impls.core.errors import DatasetError, DeviceError, SpmarkError, SweepError
 from spmark.impls.core.interfaces import PHASES
 from spmark.impls.core.problem import DType, Op, Problem
@@ -26,7 +27,7 @@ from spmark.impls.runtime.device import shipped
 from spmark.impls.table import FORECASTS
 from spmark.suite import tuned
 from spmark.suite.cli import main as cli
-from spmark.suite.cli import tune
+from spmark.suite.cli import matrix as command
 from spmark.suite.run import execute
 from spmark.suite.tuned import NOT_MEASURED, foresee, label_of, measured, ranked, sweep_of
 
@@ -69,19 +70,26 @@ def test_a_file_of_each_format_has_a_ranking_and_a_page(files, invoke, name):
         assert row["break_even_runs"] is None
         if row["implementation"] in {"lo_spmm", "stile"}:
             assert row["time_us"] == H200.launch_s * 1e6, "a matrix so small takes no less than an empty kernel"
+            assert "µs" not in row["how"], "no time below a launch is told"
             assert "less than any run takes" in row["how"]
     text = Path("page.html").read_text()
     assert "Nothing was measured" in text
     assert "By estimates of different models" in text
     assert "The best first" not in text
     assert text.count("<figure ") == len(answer["ranking"])
+    [beside] = answer["beside"]
+    assert (beside["implementation"], beside["time_us"]) == ("cusparse_best", H200.launch_s * 1e6)
+    assert beside["how"].startswith(NOT_MEASURED)
 
 
 def test_the_screen_says_that_nothing_was_measured(files, invoke):
     ended = invoke(files / "mine.mtx", "--width", 32, "--op", "sddmm", "--for", "nvidia-h200")
-    assert ended.output.splitlines()[1].startswith("Take stile: about 4.02 µs a run, an estimate that was not measured")
-    assert "No run takes less than 4.02 µs, nor does cusparse_best, the baseline." in ended.output
-    assert "Foreseen for nvidia-h200, not measured" in ended.output
+    first = ended.output.splitlines()[0]
+    assert first.startswith("Take stile: about 4.02 µs a run, an estimate that was not measured, and ")
+    assert first.endswith(
+        "cusparse_best, the baseline, takes 4.02 µs or more by the roof, and only measuring tells which is faster."
+    )
+    assert "foreseen for nvidia-h200" in ended.output
     assert "Nothing was measured" in ended.output
     assert "expected spmm, for which the paper has a rule, found sddmm" in ended.output
     page = ended.output.strip().splitlines()[-1]
@@ -122,7 +130,7 @@ def test_who_cannot_be_foreseen_is_left_out_with_the_reason(files, invoke):
 
 
 def test_no_search_begins_after_the_budget(monkeypatch):
-    now = iter([0.0, *[1.0] * 3, *[9.0] * 9])
+    now = iter([0.0, *[1.0] * 2, *[9.0] * 9])
     monkeypatch.setattr(tuned, "perf_counter", lambda: next(now))
     found = list(foresee(["sparsetir", "liteform"], Problem(Op.SPMM, random_csr(4, 6, [2] * 4), 32), H200, 5))
     assert [one.name for one in ranked(found)] == ["sparsetir"]
@@ -153,7 +161,7 @@ def test_break_even_is_against_preprocessed_cusparse():
     best, plain, none = measured(rows, H200)[::-1]
     assert (best.time_us, best.padding, best.search_s, best.config) == (10.0, 0.5, 1.0, {"a": 1})
     assert (best.low_us, best.high_us) == (9.0, 12.0)
-    assert tune._cells(best)["time (µs)"] == "10 [9, 12]"
+    assert command._cells(best)["time (µs)"] == "10 [9, 12]"
     assert best.break_even_runs == math.ceil((1.0 - 0.001) / 10e-6)
     assert plain.break_even_runs == 0
     assert none.reason == "too slow\nlog"
@@ -182,12 +190,23 @@ def test_a_ranking_that_a_busy_machine_made_says_so(fakes, files, invoke, monkey
     monkeypatch.setattr(devices, "find", lambda name: fakes.CPU)
     for module in (devices, execute):
         monkeypatch.setattr(module, "calibrated", lambda spec: spec)
-    monkeypatch.setattr(tune, "LoadMeter", lambda: Meter(BUSY))
-    monkeypatch.setattr(tune, "Load", lambda cores, free: BUSY)
+    monkeypatch.setattr(load, "Load", lambda cores, free: BUSY)
     lines = invoke("mine.npz", "--width", 32, "--device", "cpu", "--use", "scipy_cpu").output.splitlines()
-    assert lines[1] == "This machine is busy: other processes take 1.6 of 2 cores. Times will be off."
-    assert lines[2].startswith("The machine was busy in 1 of 1 cases (at the worst, other processes take 1.6 of 2 c")
-    assert lines[3] == "Take scipy_cpu: 10.5 µs, 0 s from the matrix to its plan."
+    assert lines[0] == "Take scipy_cpu: 10.5 µs a run; 0 ms from the matrix to its plan."
+    assert lines[1].startswith("The machine was busy in 1 of 1 cases (at the worst, other processes take 1.6 of 2 c")
+
+
+def test_the_advice_says_what_it_costs_and_who_is_as_fast():
+    rows = [
+        record("cusparse_best", [30.0] * 9, {"convert": 0.001}),
+        record("cusparse preprocess", [10.5] * 9, {"convert": 0.001}),
+        record("stile", [10.0] * 5 + [9.0, 12.0] * 2, dict.fromkeys(PHASES, 0.25)),
+    ]
+    assert command._advice(ranked(measured(rows, H200)), H200.kind) == (
+        "Take stile: 10 [9, 12] µs a run, 3 times as fast as cusparse_best (30 [30, 30] µs); 1 s from the matrix to "
+        "its plan, which 1,998,000 runs pay back against cusparse preprocess. As fast within the intervals: "
+        "cusparse preprocess."
+    )
 
 
 @pytest.mark.parametrize("done", [0, 1])

@@ -1,42 +1,25 @@
-"""Commands that measure: ``quickstart``, ``fetch``, ``run`` and ``reproduce``."""
+"""Commands about sweeps and their records: ``run``, ``report``, ``compare``, ``reproduce``, ``fetch``, ``quickstart``.
+
+Each command's code stands in the file of its name.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, get_args
 
 import typer
 
-from spmark.suite.cli import completion
-from spmark.suite.cli.options import (
-    EXIT_CODES,
-    DeviceName,
-    DeviceOption,
-    DTypeName,
-    ExitCode,
-    FlushName,
-    JsonOption,
-    OnlyOption,
-    OpName,
-    SetOption,
-    StatusName,
-)
+from spmark.impls.core.enums import DType, Flush, Status, SweepOp
+from spmark.suite.cli import options
+from spmark.suite.cli.options import DeviceOption, ExitCode, JsonOption, OnlyOption, SetOption
 
-PANEL = "Measure"
 CANDIDATES = "candidates"
 """What ``fetch`` takes in place of a sweep."""
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands of this file to the program."""
-    app.command("quickstart", rich_help_panel=PANEL)(quickstart)
-    app.command("fetch", rich_help_panel=PANEL)(fetch)
-    app.command("run", rich_help_panel=PANEL, epilog=EXIT_CODES)(run)
-    app.command("reproduce", rich_help_panel=PANEL, epilog=EXIT_CODES)(reproduce)
-
-
 def quickstart(
-    device: DeviceOption = DeviceName.AUTO,
+    device: DeviceOption = "auto",
     out: Annotated[Path, typer.Option(help="Folder for the page; records go to OUT/results.")] = Path("out/quickstart"),
 ) -> None:
     """Run the small sweep and draw its page: minutes on a laptop, nothing to download.
@@ -45,7 +28,7 @@ def quickstart(
     """
     from spmark.suite.cli.quickstart import run_quickstart
 
-    ended = run_quickstart(device.value, out)
+    ended = run_quickstart(device, out)
     raise typer.Exit(ExitCode.INTERRUPTED if ended.interrupted else ExitCode.OK)
 
 
@@ -55,7 +38,7 @@ def fetch(
         typer.Argument(
             metavar="SWEEP",
             help="A sweep's YAML file, or the name of a packaged one; or [bold]candidates[/bold].",
-            autocompletion=completion.fetchable,
+            autocompletion=options.fetchable,
         ),
     ],
     overrides: SetOption = None,
@@ -93,7 +76,7 @@ def run(
         str | None,
         typer.Argument(
             help="A sweep's YAML file, or the name of a packaged one; or give --matrix.",
-            autocompletion=completion.sweeps,
+            autocompletion=options.sweeps,
         ),
     ] = None,
     *,
@@ -101,40 +84,48 @@ def run(
         str | None,
         typer.Option(
             metavar="MATRIX",
-            autocompletion=completion.matrices,
+            autocompletion=options.matrices,
             help="Run one matrix without a sweep's file: a file (.mtx, .npz, .smtx), or SOURCE/NAME. The next four "
             "options go with it.",
         ),
     ] = None,
     widths: Annotated[list[int] | None, typer.Option("--width", min=1, help="J. Repeatable.")] = None,
-    ops: Annotated[list[OpName] | None, typer.Option("--op", help="spmm by default. Repeatable.")] = None,
-    dtypes: Annotated[list[DTypeName] | None, typer.Option("--dtype", help="float32 by default. Repeatable.")] = None,
+    ops: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--op",
+            metavar=f"[{'|'.join(get_args(SweepOp))}]",
+            autocompletion=options.operators,
+            help="spmm by default. Repeatable.",
+        ),
+    ] = None,
+    dtypes: Annotated[list[DType] | None, typer.Option("--dtype", help="float32 by default. Repeatable.")] = None,
     implementations: Annotated[
         list[str] | None,
         typer.Option(
             "--implementation",
             metavar="NAME",
-            autocompletion=completion.implementations,
+            autocompletion=options.implementations,
             help="A name, or a class in a file such as ./mine.py:MyKernel; by default those that compete on the "
             "device. The device's baseline is always measured, too. Repeatable.",
         ),
     ] = None,
-    device: DeviceOption = DeviceName.AUTO,
+    device: DeviceOption = "auto",
     only: OnlyOption = None,
     limit: Annotated[int | None, typer.Option(min=0, help="Run at most this many cases.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be run or skipped, and why.")] = False,
     out: Annotated[Path, typer.Option(help="Folder of results; records go to OUT/SWEEP/DEVICE/.")] = Path("results"),
     retry: Annotated[
-        list[StatusName] | None, typer.Option(help="Run recorded cases with this ending once more. Repeatable.")
+        list[Status] | None, typer.Option(help="Run recorded cases with this ending once more. Repeatable.")
     ] = None,
     warm: Annotated[bool, typer.Option("--warm", help="Time from a warm cache as well.")] = False,
     flush: Annotated[
-        FlushName,
+        Flush,
         typer.Option(
             help="How caches are emptied before each sample. write: a buffer is written, and a run with a large result "
             "pays for storing it. read: then another buffer is read, which leaves nothing to store."
         ),
-    ] = FlushName.WRITE,
+    ] = Flush.WRITE,
     overrides: SetOption = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if a case of this run failed.")] = False,
     as_json: JsonOption = False,
@@ -152,7 +143,6 @@ def run(
 
     [bold]spmark run --matrix mine.mtx --width 64 --implementation ./mine.py:MyKernel[/bold]
     """
-    from spmark.impls.core.record import Flush, Status
     from spmark.suite.cli.run import run_sweep
     from spmark.suite.plan.onematrix import one_matrix
     from spmark.suite.plan.options import Options
@@ -160,15 +150,9 @@ def run(
     one = one_matrix(
         sweep, matrix, widths=widths or (), ops=ops or (), dtypes=dtypes or (), implementations=implementations or ()
     )
-    options = Options(
-        only=tuple(only or ()),
-        retry=tuple(Status(ending.value) for ending in retry or ()),
-        limit=limit,
-        warm=warm,
-        flush=Flush(flush.value),
-    )
+    asked = Options(only=tuple(only or ()), retry=tuple(retry or ()), limit=limit, warm=warm, flush=flush)
     ended = run_sweep(
-        one or str(sweep), device.value, options, out, overrides=overrides or (), dry_run=dry_run, as_json=as_json
+        one or str(sweep), device, asked, out, overrides=overrides or (), dry_run=dry_run, as_json=as_json
     )
     if ended.interrupted:
         raise typer.Exit(ExitCode.INTERRUPTED)
@@ -179,12 +163,12 @@ def reproduce(
     paper: Annotated[
         str,
         typer.Argument(
-            help="stile, sparsetir, liteform, lo_spmm, dash, all, or a YAML file.", autocompletion=completion.papers
+            help="stile, sparsetir, liteform, lo_spmm, dash, all, or a YAML file.", autocompletion=options.papers
         ),
     ],
     *,
     budget: Annotated[str, typer.Option(metavar="TIME", help="When to stop: 90s, 30m, 2h, 1h30m.")] = "30m",
-    device: DeviceOption = DeviceName.AUTO,
+    device: DeviceOption = "auto",
     out: Annotated[Path, typer.Option(help="Folder of results; pages go to OUT/reproduce/PAPER.")] = Path("results"),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the steps and how far they are.")] = False,
     as_json: JsonOption = False,
@@ -198,7 +182,70 @@ def reproduce(
     """
     from spmark.suite.cli.reproduce import reproduce_papers
 
-    ended = reproduce_papers(paper, budget, device.value, out, dry_run=dry_run, as_json=as_json)
+    ended = reproduce_papers(paper, budget, device, out, dry_run=dry_run, as_json=as_json)
     if ended.interrupted:
         raise typer.Exit(ExitCode.INTERRUPTED)
     raise typer.Exit(ExitCode.DEVICE if ended.missing else ExitCode.OK)
+
+
+def report(
+    results: Annotated[list[Path], typer.Argument(help="Folders of records, or folders that hold some.")],
+    *,
+    out: Annotated[Path, typer.Option(help="Folder for the site, its figures and tables.")] = Path("out/report"),
+    baseline: Annotated[str | None, typer.Option(help="Implementation that speed-ups are over.")] = None,
+    title: Annotated[str | None, typer.Option(help="Title of the first page.")] = None,
+    paper: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Keep the sweeps and the claims of one paper.")
+    ] = None,
+    narrow: Annotated[
+        bool, typer.Option("--narrow", help="Draw every figure for one column of a paper and for telephones, too.")
+    ] = False,
+    png: Annotated[bool, typer.Option("--png", help="Draw every figure as PNG, too.")] = False,
+    figures: Annotated[
+        Literal["usual", "all"],
+        typer.Option(help="usual: what a reader looks at. all: every figure that records fill."),
+    ] = "usual",
+    as_json: JsonOption = False,
+) -> None:
+    """Draw records: a site that needs no network, with every failure and the papers' claims beside ours.
+
+    The first page says which implementation is fastest for each matrix and J, and leads to a page for each sweep.
+    Tables have filters, and charts say the numbers of each point.
+    Figures come as SVG with their data as CSV, tables as CSV and Markdown, and summaries as LaTeX, too.
+    Into the folder of an earlier report, only sweeps are drawn of which something has changed.
+
+    Example: [bold]spmark report results/quickstart --out out/quickstart[/bold]
+    """
+    from spmark.suite.cli.report import draw
+
+    also = [form for form, asked in (("narrow", narrow), ("png", png)) if asked]
+    draw(results, out, baseline=baseline, title=title, paper=paper, also=also, every=figures == "all", as_json=as_json)
+
+
+def compare(
+    before: Annotated[Path, typer.Argument(help="Records to compare with: a folder or a file.")],
+    after: Annotated[Path, typer.Argument(help="Records that may have become slower.")],
+    *,
+    across: Annotated[
+        bool, typer.Option("--across", help="Allow another GPU, driver or protocol: compares speed-ups only.")
+    ] = False,
+    threshold_from: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="Records of repeated runs (A/A), or what study spread --fit made of them."),
+    ] = None,
+    least: Annotated[float, typer.Option(min=0.0, help="Relative change below which nothing is flagged.")] = 0.02,
+    every: Annotated[bool, typer.Option("--all", help="Show the cases that did not change as well.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare two sets of records case by case; exits with 1 if something became slower or lost its result.
+
+    Differences are compared with those between runs of the same code, and corrected for the number of cases.
+
+    [bold]spmark compare runs/before runs/after[/bold]
+    """
+    from spmark.suite.cli.compare import compare_records
+
+    found = compare_records(
+        before, after, across=across, threshold_from=threshold_from, least=least, every=every, as_json=as_json
+    )
+    raise typer.Exit(ExitCode.FAILURES if found else ExitCode.OK)
