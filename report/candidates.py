@@ -5,21 +5,35 @@ Only medians are kept: a sweep's side file holds tens of thousands of sample lis
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import json
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+import logging
+import os
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from math import nan
 from operator import attrgetter
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Literal, Self
 
 import pandas as pd
+from pydantic import ConfigDict, Field, model_validator
 
+from spmark.impls.core.errors import DatasetError, RecordError
+from spmark.impls.core.files import is_file
+from spmark.impls.core.frozen import Frozen
+from spmark.impls.core.guard import reading
+from spmark.impls.core.names import path_component
+from spmark.impls.core.plainjson import parse_model
 from spmark.impls.core.plausible import read_candidates
 from spmark.impls.core.record import CandidateRow
 from spmark.impls.core.recordfile import row_files
-from spmark.report.asset import CANDIDATES
-from spmark.report.records import record_files
+from spmark.impls.core.unpack import ARCHIVES
+from spmark.report.records import Paths, record_files
 
 COLUMNS = ("case_id", "implementation_version", "environment", "candidate", "predicted", "seen_us")
 """Columns of `load_candidates`; ``candidate`` is the config, ``seen_us`` its median, NaN where it was only scored."""
@@ -114,3 +128,207 @@ def measured(derived: pd.DataFrame, candidates: pd.DataFrame) -> pd.DataFrame:
     timed = candidates[candidates["seen_us"] > 0]
     cases = derived.loc[derived["median_us"].notna(), [*OF_CASE, *_TOLD]].drop_duplicates(list(OF_CASE), keep=False)
     return timed.merge(cases, on=list(OF_CASE), validate="many_to_one")
+
+
+MANIFEST = "candidates.json"
+CANDIDATES = "candidates.jsonl"
+"""Name of the side file; that of an archive goes on (`spmark.impls.core.unpack.ARCHIVES`)."""
+HOME = Path("report/reference")
+"""Where the published records stand in a checkout."""
+FETCH = "spmark fetch candidates"
+FILES = tuple(f"{CANDIDATES}{archive}" for archive in ARCHIVES)
+"""Names of archives of candidates."""
+_HEX = r"^[0-9a-f]{64}$"
+_MOST_BYTES = 1 << 30
+_NAMED = 5
+"""Folders that a message names; it counts the others."""
+Download = Callable[[str, str, str, str], Path]
+"""Fetches a URL to a place of the cache, checks its SHA-256, and tells in errors what to do without a network."""
+_log = logging.getLogger(__name__)
+
+
+class PublishedFile(Frozen):
+    """One side file."""
+
+    model_config = ConfigDict(strict=True)
+
+    path: str = Field(max_length=300)
+    """From the manifest's folder, with ``/`` between folders; also the file's name in the archive."""
+    bytes: int = Field(gt=0, le=_MOST_BYTES)
+    sha256: str = Field(pattern=_HEX)
+
+    @model_validator(mode="after")
+    def _stays_inside(self) -> Self:
+        *folders, name = self.path.split("/")
+        if not folders or name not in FILES or any(path_component(folder) != folder for folder in folders):
+            raise ValueError(f"expected folders of plain names and one of {', '.join(FILES)}, found {self.path!r}")
+        return self
+
+
+class CandidateAsset(Frozen):
+    """The manifest: the archive of a release, and what is in it."""
+
+    model_config = ConfigDict(strict=True)
+
+    schema_version: Literal[1] = 1
+    tag: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$")
+    """Of the release that has the archive."""
+    archive: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,75}\.tar$")
+    """Name of the archive."""
+    url: str | None = Field(pattern=r"^https?://[!-~]{1,500}$")
+    """Address of the archive; None where the project has no public address yet."""
+    bytes: int = Field(gt=0, le=_MOST_BYTES)
+    """Size of the archive."""
+    sha256: str = Field(pattern=_HEX)
+    """Digest of the archive."""
+    commit: str | None = Field(pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?$")
+    """Commit of this repository that holds all files; None where no commit does."""
+    files: tuple[PublishedFile, ...] = Field(min_length=1, strict=False)  # JSON has lists only
+
+
+def read_asset(path: Path) -> CandidateAsset:
+    """Read a manifest.
+
+    Raises
+    ------
+    RecordError
+        The file cannot be read, or is no such manifest.
+    """
+    remedy = f"name the {HOME} of a checkout with --into; restore the file with git, or by scripts/reference.py pack"
+    with reading(path, "the manifest of published candidates", RecordError, remedy=remedy):
+        return parse_model(CandidateAsset, path.read_bytes())
+
+
+def absent_candidates(paths: Paths) -> dict[Path, PublishedFile]:
+    """Give the folders with records, among and under ``paths``, whose published candidates are not there.
+
+    Raises
+    ------
+    RecordError
+        A path does not exist.
+    """
+    listed = functools.cache(_listed)
+    folders = {file.parent for file in record_files(paths)}
+    named = {
+        folder: listed(above)[folder] for folder in folders for above in folder.parents[:3] if folder in listed(above)
+    }
+    return {folder: named[folder] for folder in sorted(named) if not row_files(folder, CANDIDATES)}
+
+
+def _listed(above: Path) -> Mapping[Path, PublishedFile]:
+    """Give the folders that a manifest in ``above`` names; none where a file of that name is something else."""
+    try:
+        files = read_asset(above / MANIFEST).files if is_file(above / MANIFEST) else ()
+    except RecordError as error:
+        _log.warning("passed over: %s", error)
+        files = ()
+    return {(above / one.path).parent: one for one in files}
+
+
+def absence(absent: Mapping[Path, PublishedFile]) -> str:
+    """Say in one line whose candidates are not there, and which command brings them; empty where none is absent."""
+    if not absent:
+        return ""
+    named = ", ".join(folder.name for folder in list(absent)[:_NAMED])
+    more = f" and {len(absent) - _NAMED} more" if len(absent) > _NAMED else ""
+    tops = {folder.parents[one.path.count("/") - 1] for folder, one in absent.items()}
+    commands = [
+        FETCH if top == HOME.absolute() else f"{FETCH} --into {top}" for top in sorted(map(Path.absolute, tops))
+    ]
+    return (
+        f"expected {CANDIDATES}, which holds what searches measured, beside the records of {named}{more}, found none: "
+        f"these files are published apart ({sum(one.bytes for one in absent.values()):,} bytes); "
+        f"`{'` and `'.join(commands)}` brings them"
+    )
+
+
+def fetch_published(into: Path, archive: Path | None, download: Download) -> tuple[list[PublishedFile], str]:
+    """Bring the candidates that are missing below a folder of published records.
+
+    Parameters
+    ----------
+    into : Path
+        Folder with the manifest.
+    archive : Path or None
+        The release's archive, where it is on this machine. Without it, the archive is downloaded; where this fails,
+        the files come from the commit that the manifest names, if ``into`` lies in a checkout with this commit.
+    download : callable
+        As `spmark.datasets.cache.Cache.fetch`.
+
+    Returns
+    -------
+    fetched : list of PublishedFile
+        Those that were missing.
+    origin : str
+        Where they are from; empty where none was missing.
+
+    Raises
+    ------
+    DatasetError
+        A file there is another one than the published, none of the places has the missing files, or a file cannot be
+        written. Files that were brought before stay.
+    RecordError
+        ``into`` has no manifest, or it cannot be read.
+    """
+    asset = read_asset(into / MANIFEST)
+    missing = [one for one in asset.files if not os.path.lexists(into / one.path)]
+    for one in asset.files:
+        if one not in missing and (found := _digest(into / one.path)) != one.sha256:
+            raise DatasetError(
+                f"{into / one.path}: expected sha256 {one.sha256}, found {found}; nothing was fetched: move what is "
+                f"yours, or delete what is damaged, and run `{FETCH}` again"
+            )
+    by_hand = f"copy {asset.archive} from another machine and name it with `{FETCH} --from FILE`"
+    refused, origin = f"{into / MANIFEST}: names no address of {asset.archive}", str(archive)
+    if missing and archive is None and asset.url is not None:
+        try:
+            archive = download(asset.url, f"assets/{asset.tag}/{asset.archive}", asset.sha256, by_hand)
+            origin = asset.url
+        except DatasetError as error:
+            refused = str(error)
+            _log.warning("%s; looking into git's history", refused)
+    with tempfile.TemporaryDirectory(prefix="spmark-") as folder:
+        if missing and archive is None:
+            archive, origin = Path(folder) / asset.archive, f"commit {asset.commit}"
+            command = ["git", "-C", str(into), "archive", f"--output={archive}", str(asset.commit)]
+            try:
+                subprocess.run([*command, *(one.path for one in missing)], check=True, capture_output=True, text=True)
+            except (OSError, subprocess.SubprocessError) as error:
+                said = " ".join(str(getattr(error, "stderr", error)).split())
+                raise DatasetError(
+                    f"{refused}. Nor has the history of a checkout the files in {origin}: {said} (a shallow clone gets "
+                    f"its history by `git fetch --unshallow`); {by_hand}"
+                ) from error
+        if missing and archive is not None:
+            _unpack(archive, missing, into)
+    return missing, origin if missing else ""
+
+
+def _digest(path: Path) -> str:
+    if not is_file(path):
+        return "something else than a file"
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _unpack(archive: Path, missing: Sequence[PublishedFile], into: Path) -> None:
+    """Let files of an archive take their places, each whole and with the digest that the manifest states."""
+    import pooch
+
+    pooch.get_logger().setLevel(logging.WARNING)
+    files = pooch.create(into, base_url="", registry={one.path: one.sha256 for one in missing})
+    what = f"a complete archive of the files of {into / MANIFEST}"
+    with reading(archive, what, DatasetError, "copy it again"), tarfile.open(archive) as tar:
+        for one in missing:
+
+            def write(_url: str, place: str, _pooch: object, one: PublishedFile = one) -> None:
+                content = tar.extractfile(one.path)
+                Path(place).write_bytes(content.read(one.bytes) if content else b"")
+
+            try:
+                Path(files.fetch(one.path, downloader=write)).chmod(0o644)  # pooch lets its user alone read
+            except OSError as error:
+                raise DatasetError(
+                    f"{into / one.path}: cannot be written ({error.strerror}); make room or get the right to write, "
+                    f"and run `{FETCH}` again: it goes on with the files that are missing"
+                ) from error

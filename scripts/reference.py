@@ -50,7 +50,7 @@ from spmark.impls.core.errors import RecordError
 from spmark.impls.core.recordfile import row_files
 from spmark.impls.core.unpack import ARCHIVES, unpacked
 from spmark.impls.table import IMPLEMENTATIONS, package
-from spmark.report import asset
+from spmark.report import candidates as asset
 from spmark.report.records import load_records
 
 _PACKED = {"records.jsonl": ".bz2", "candidates.jsonl": ".xz", "transfers.jsonl": ".xz"}

@@ -23,7 +23,7 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.core.unpack import ARCHIVES, unpacked
-from spmark.report.asset import HOME, absence, absent_candidates
+from spmark.report.candidates import HOME, absence, absent_candidates
 from spmark.suite import measure
 
 ROOT = Path(__file__).parents[1]

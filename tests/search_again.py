@@ -29,7 +29,7 @@ from spmark.impls.core.record import CandidateRow, CaseSpec, EnvironmentRow, Mea
 from spmark.impls.core.recordfile import read_rows, row_files
 from spmark.impls.kernels.direct_spmm import is_direct
 from spmark.impls.table import create
-from spmark.report.asset import absence, absent_candidates
+from spmark.report.candidates import absence, absent_candidates
 
 Seen = frozenset[tuple[Any, ...]]
 """What a search saw or chose: names and values of each candidate."""

@@ -14,7 +14,7 @@ from candidate_records import FILES, NAMES, held
 from scripts_by_name import load_script
 
 from spmark.datasets.cache import Cache
-from spmark.report.asset import CandidateAsset, fetch_published, read_asset
+from spmark.report.candidates import CandidateAsset, fetch_published, read_asset
 
 pytestmark = pytest.mark.full
 

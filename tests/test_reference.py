@@ -21,7 +21,7 @@ from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.recordfile import read_rows
 from spmark.impls.core.unpack import unpacked
-from spmark.suite.plan.filters import select
+from spmark.suite.plan.plan import select
 
 pytestmark = pytest.mark.full
 

@@ -15,7 +15,6 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from spmark.datasets.cache import Cache
 from spmark.datasets.sources.table import FILES, file_ending, find_source, source_names
 from spmark.datasets.sweep.model import ImplementationSpec, MatrixSpec, Sweep
 from spmark.impls.core.choices import near, none_of
@@ -247,6 +246,8 @@ def _named(item: dict[str, Any], where: str) -> Iterator[Any]:
         source = rest.get("source")
         if not (isinstance(source, str) and source in source_names()):
             raise SweepError(f"{where}: expected a source to look for {name!r} in, found {source!r}")
+        from spmark.datasets.cache import Cache
+
         known = find_source(source).names(Cache.default())
         matches = [candidate for candidate in known if fnmatchcase(candidate, name)]
         if not matches:

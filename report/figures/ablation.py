@@ -10,8 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from spmark.report.analysis.cases import beside, spent_s
-from spmark.report.analysis.groups import ALL, MOST_POOLED, groups_of, in_panel_order
+from spmark.report.analysis.cases import ALL, MOST_POOLED, beside, groups_of, in_panel_order, spent_s
 from spmark.report.analysis.means import over_matrices
 from spmark.report.figures.findings import CASE, leading
 from spmark.report.figures.panels import by_group, said_ratio

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from spmark.report.analysis.groups import panels_of
+from spmark.report.analysis.cases import panels_of
 from spmark.report.analysis.tiles import published_agreement
 from spmark.report.figures import ablation, costs, predictions, roof, series, speedups
 from spmark.report.figures.plot import Plot

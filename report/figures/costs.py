@@ -19,8 +19,16 @@ from matplotlib.ticker import PercentFormatter
 
 from spmark.impls.core.interfaces import PHASES
 from spmark.impls.core.record import Status
-from spmark.report.analysis.cases import SPENT_PHASES, beside, spent_s
-from spmark.report.analysis.groups import MOST_POOLED, beside_baseline, groups_of, in_panel_order, panels_of
+from spmark.report.analysis.cases import (
+    MOST_POOLED,
+    SPENT_PHASES,
+    beside,
+    beside_baseline,
+    groups_of,
+    in_panel_order,
+    panels_of,
+    spent_s,
+)
 from spmark.report.analysis.statistics import mean_of
 from spmark.report.figures import panels
 from spmark.report.figures.findings import NO_LEAD, Finding, common_cases, leading, said_seconds, sentence

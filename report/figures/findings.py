@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from spmark.report.analysis.groups import panels_of
+from spmark.report.analysis.cases import panels_of
 from spmark.report.analysis.means import over_matrices
 from spmark.report.analysis.statistics import Interval, mean_of
 

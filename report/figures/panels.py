@@ -17,8 +17,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from numpy.typing import ArrayLike
 
-from spmark.report.analysis.cases import WIDE_MARK
-from spmark.report.analysis.groups import ALL, panels_of
+from spmark.report.analysis.cases import ALL, WIDE_MARK, panels_of
 from spmark.report.figures.style import COLUMN_IN, DASHES, DPI, WIDTH_IN, Look
 
 Keys = Literal["bars", "lines", "points"]

@@ -16,7 +16,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from spmark.report.analysis.groups import in_panel_order, panels_of
+from spmark.report.analysis.cases import in_panel_order, panels_of
 from spmark.report.analysis.statistics import mean_of
 from spmark.report.analysis.tiles import TileAgreement
 from spmark.report.figures.findings import sentence

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
 from spmark.report.analysis import roof as roofs
-from spmark.report.analysis.groups import in_panel_order
+from spmark.report.analysis.cases import in_panel_order
 from spmark.report.figures.findings import leading
 from spmark.report.figures.panels import axes_in, by_panel, grouped_bars, name_groups, write_value
 from spmark.report.figures.plot import Plot, looks_of, not_drawn

@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from spmark.impls.core.record import MatrixKind
-from spmark.report.analysis import groups
+from spmark.report.analysis import cases as groups
 from spmark.report.analysis.cases import WIDE_MARK, WIDE_SPEEDUP
 from spmark.report.analysis.means import MOSTLY, common_kinds, kinds, mean_speedups, mean_speedups_by_kind
 from spmark.report.figures import panels

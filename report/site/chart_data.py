@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from spmark.report.analysis.groups import by_size, panels_of
+from spmark.report.analysis.cases import by_size, panels_of
 from spmark.report.figures.style import looks
 
 MOST_POINTS = 12_000

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.names import path_component
 from spmark.impls.core.stores import StoreKind, Stores
-from spmark.report.figures.composition import composition, store_counts
+from spmark.report.figures.composition import composition, degree_histogram, spy, store_counts
 from spmark.report.figures.plot import Drawing, Form, render
 from spmark.report.site.model import Report, Section
+from spmark.report.site.run_metadata import Facts
 from spmark.report.tables.table import Table
 
 MOST_PICTURES = 4
@@ -109,3 +110,32 @@ def _drawn(picture: Picture, matrix: DrawnMatrix) -> Drawing:
     )
     name = path_component(f"composition-{picture.name}")
     return replace(drawing, name=name, caption=f"{drawing.caption} {picture.about}")
+
+
+def matrix_report(
+    name: str,
+    facts: Facts,
+    shape: tuple[int, int],
+    counts: NDArray[np.int64],
+    lengths: tuple[NDArray[np.integer], NDArray[np.integer]],
+) -> Report:
+    """Build the page of one matrix.
+
+    Parameters
+    ----------
+    name : str
+        Its id.
+    facts : list of (str, str)
+        Names and values of facts, in order.
+    shape : tuple of int
+        (I, K).
+    counts : (r, c) int64
+        As `spmark.report.figures.composition.spy_counts` gives them.
+    lengths : pair of arrays
+        Non-zeros of each row and of each column.
+    """
+    blocks = [
+        render(lambda width_in: spy(counts, shape, width_in=width_in), {Form.NARROW}),
+        render(lambda width_in: degree_histogram(*lengths, width_in=width_in), {Form.NARROW}),
+    ]
+    return Report(name, [], [Section(name, "Statistics of the pattern as it is loaded.", facts, [], [*blocks])])

@@ -21,7 +21,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from spmark.impls.core.names import path_component
-from spmark.report.analysis.groups import panels_of
+from spmark.report.analysis.cases import panels_of
 from spmark.report.figures.plot import Drawing
 from spmark.report.figures.style import looks
 from spmark.report.site.chart_data import Points

@@ -33,7 +33,7 @@ from spmark.impls.core.names import path_component
 from spmark.impls.core.recordfile import row_files
 from spmark.report.analysis.cases import baseline_names, choose_baseline, derive, each_problem_once
 from spmark.report.analysis.transfers import Moved
-from spmark.report.asset import CANDIDATES, absence, absent_candidates
+from spmark.report.candidates import CANDIDATES, absence, absent_candidates
 from spmark.report.claims.published import PAPERS, load_published
 from spmark.report.claims.scorecard import Verdict, scorecard_tables
 from spmark.report.figures.all import with_results

@@ -14,10 +14,12 @@ from typing import Any
 import pandas as pd
 
 from spmark.impls.core.record import MatrixKind
-from spmark.report.analysis.cases import PROBLEM, beside, each_problem_once
-from spmark.report.analysis.groups import (
+from spmark.report.analysis.cases import (
     ALL,
+    PROBLEM,
+    beside,
     beside_baseline,
+    each_problem_once,
     group_of,
     groups_of,
     in_panel_order,

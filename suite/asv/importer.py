@@ -23,7 +23,7 @@ from spmark.impls.core.names import is_commit, path_component
 from spmark.impls.core.plausible import read_candidates, read_measurements
 from spmark.impls.core.record import CandidateRow, Environment, EnvironmentRow, Flush, Measurement
 from spmark.impls.core.recordfile import read_rows, row_files
-from spmark.report.asset import absence, absent_candidates
+from spmark.report.candidates import absence, absent_candidates
 from spmark.report.records import record_files
 from spmark.suite.asv.machine import machine_keys
 from spmark.suite.asv.series import MATRICES, WIDTHS, Benchmark, swept, write_list

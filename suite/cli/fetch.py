@@ -58,7 +58,7 @@ def fetch_candidates(into: Path | None, archive: Path | None, as_json: bool) -> 
         The manifest cannot be read.
     """
     from spmark.datasets.cache import Cache
-    from spmark.report.asset import HOME, fetch_published
+    from spmark.report.candidates import HOME, fetch_published
 
     folder = HOME if into is None else into
     screen = console(as_json)

@@ -72,7 +72,7 @@ def show(
     [bold]spmark show results/graphs_spmm[/bold]
     """
     if Path(matrix).is_dir() or ".jsonl" in Path(matrix).suffixes:
-        from spmark.suite.cli.provenance import show_provenance
+        from spmark.suite.cli.report import show_provenance
 
         show_provenance(Path(matrix), as_json)
         return
@@ -81,8 +81,8 @@ def show(
     from spmark.datasets.loading_child import load_in_child
     from spmark.datasets.statistics import statistics
     from spmark.report.figures.composition import spy_counts
+    from spmark.report.site.composition import matrix_report
     from spmark.report.site.files import write_site
-    from spmark.report.site.matrix import matrix_report
 
     screen, spec = console(as_json), matrix_spec(matrix, arguments or ())
     with working(screen, spec.id):

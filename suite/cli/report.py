@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import asdict
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
+from spmark.datasets.sweep.model import expand
+from spmark.datasets.sweep.reading import packaged_sweeps, read_sweep
+from spmark.impls.core.devicespec import DeviceKind
 from spmark.suite.cli.console import answer, console, say
 from spmark.suite.cli.progress import Stages
 
 if TYPE_CHECKING:
-    from spmark.report.site.model import PaperPage
+    from spmark.report.site.model import ListedSweep, PaperPage
 
 
 def draw(
@@ -40,7 +45,6 @@ def draw(
     """
     from spmark.report.figures.plot import Form
     from spmark.report.site.site import write_report
-    from spmark.suite.cli.listed import PackagedSweeps
 
     screen, chosen = console(as_json), _paper(paper) if paper else None
     with nullcontext() if as_json else Stages(screen, "spmark.report"):
@@ -64,3 +68,52 @@ def _paper(name: str) -> PaperPage:
     return PaperPage(
         ", ".join(paper.name for paper in papers), frozenset(s.sweep for paper in papers for s in paper.steps)
     )
+
+
+class PackagedSweeps(Mapping[str, "ListedSweep"]):
+    """The packaged sweeps by name, each read when it is asked for."""
+
+    def __init__(self) -> None:
+        self._files = packaged_sweeps()
+
+    def __getitem__(self, name: str) -> ListedSweep:
+        """Read one; `KeyError` where no packaged sweep has the name."""
+        from spmark.report.site.model import ListedSweep
+
+        file = self._files[name]
+        sweep = read_sweep(file)
+        lines = takewhile(lambda line: line.startswith("#"), file.read_text(encoding="utf-8").splitlines())
+        about = " ".join(line.lstrip("# ") for line in lines)
+        # Which cases there are is the same on every kind of device.
+        return ListedSweep(sweep.title, about, {case.case_id: case.label for case in expand(sweep, DeviceKind.CUDA)})
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+
+def show_provenance(path: Path, as_json: bool) -> None:
+    """Print a shell script for each run: comments that describe the run, then commands, then the differences to expect.
+
+    Raises
+    ------
+    RecordError
+        There are no records, or a file cannot be read.
+    """
+    from spmark.impls.core.names import printable
+    from spmark.suite.run.provenance import read_batches, recipe
+
+    recipes_of = {file: [recipe(batch) for batch in batches] for file, batches in read_batches(path).items()}
+    if as_json:
+        answer([{"file": file} | asdict(made) for file, recipes in recipes_of.items() for made in recipes])
+        return
+    screen = console(as_json)
+    here = Path.cwd()
+    for file, recipes in recipes_of.items():
+        name = file.relative_to(here) if file.is_relative_to(here) else file
+        for made in recipes:
+            lines = [f"# {printable(str(name))}", *(f"# {line}" for line in made.about), *made.commands]
+            for line in (*lines, "# Not exactly as it was:", *(f"# - {line}" for line in made.limits), ""):
+                say(screen, escape(line))

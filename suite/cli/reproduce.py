@@ -30,7 +30,7 @@ from spmark.suite.plan.plan import record_folder
 from spmark.suite.run.execute import execute
 
 if TYPE_CHECKING:
-    from spmark.suite.study.paperstudy import StudyState
+    from spmark.suite.study.transfer import StudyState
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def _studies(
     papers: Sequence[Paper], spec: DeviceSpec, out: Path, screen: Console, *, ends: float, as_json: bool
 ) -> dict[str, list[StudyState]]:
     """Run the studies of papers that have one, each within half of its paper's share of the time."""
-    from spmark.suite.study.paperstudy import run_studies
+    from spmark.suite.study.transfer import run_studies
 
     studies = {}
     now = time.monotonic()
@@ -134,7 +134,7 @@ def _pages(
     """Draw each paper that has records, or facts of a study."""
     from spmark.report.site.model import PaperPage
     from spmark.report.site.site import write_report
-    from spmark.suite.cli.listed import PackagedSweeps
+    from spmark.suite.cli.report import PackagedSweeps
 
     pages = {}
     for paper in papers:

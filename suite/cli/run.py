@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -20,11 +20,13 @@ from spmark.impls.runtime.load import LoadMeter
 from spmark.suite.cli.console import answer, console, say, table
 from spmark.suite.cli.progress import Bar, tell_load, warn_of_load
 from spmark.suite.environment import collect
-from spmark.suite.plan.onematrix import OneMatrix, refuse_unreadable
 from spmark.suite.plan.options import Options
 from spmark.suite.plan.plan import Plan, choose, make_plan, record_folder
 from spmark.suite.plan.refusals import ELSEWHERE, runs_elsewhere
 from spmark.suite.run.execute import Summary, execute
+
+if TYPE_CHECKING:
+    from spmark.suite.plan.onematrix import OneMatrix
 
 _SHOWN = ("op", "dtype", "implementation", "speedup", "ok", "failed")
 
@@ -57,13 +59,15 @@ def run_sweep(
     from spmark.impls.runtime.device import calibration_file, find
 
     screen, meter = console(as_json), LoadMeter()
-    if isinstance(sweep, OneMatrix):
+    if isinstance(sweep, str):
+        asked, spec = Sweep.load(sweep, overrides), find(device)
+        chosen = choose(asked, spec.kind, options.only)
+    else:
+        from spmark.suite.plan.onematrix import refuse_unreadable
+
         spec = find(device)
         asked = sweep.sweep(spec.kind, overrides)
-    else:
-        asked, spec = Sweep.load(sweep, overrides), find(device)
-    chosen = choose(asked, spec.kind, options.only)
-    if isinstance(sweep, OneMatrix):
+        chosen = choose(asked, spec.kind, options.only)
         refuse_unreadable(chosen.cases, read=not dry_run)
     say(screen, f"[bold]{escape(asked.title or asked.name)}[/bold] on {escape(spec.name)}")
     if dry_run:
@@ -145,7 +149,7 @@ def _show_results(summary: Summary, screen: Console) -> None:
     if not summary.interrupted and (any(row.samples_us for row in summary.rows) or summary.skipped):
         from spmark.report.analysis.cases import WIDE_MARK
         from spmark.report.records import load_records
-        from spmark.report.tables.summary import WIDE_LEGEND, short_table
+        from spmark.report.tables.cells import WIDE_LEGEND, short_table
 
         rows = short_table(load_records([summary.folder]))
         kept = [{name: row[name] for name in _SHOWN} for row in rows if row["ok"]]
@@ -173,3 +177,22 @@ def _runs_elsewhere(row: Measurement) -> bool:
     if row.status is not Status.UNSUPPORTED or row.device_kind not in ELSEWHERE:
         return False
     return runs_elsewhere(row.spec.implementation, row.spec.config, row.device_kind)
+
+
+SWEEP = "quickstart"
+
+
+def run_quickstart(device: str, out: Path) -> Ended:
+    """Run the sweep into ``out/results`` and draw its pages into ``out``; a run that was interrupted has no page.
+
+    Raises
+    ------
+    SpmarkError
+        The device or the folder cannot be used.
+    """
+    from spmark.suite.cli.report import draw
+
+    ended = run_sweep(SWEEP, device, Options(), out / "results")
+    if not ended.interrupted:
+        draw([out / "results"], out, baseline=None, title=None, paper=None, also=["narrow"], as_json=False)
+    return ended

@@ -284,7 +284,7 @@ def calibrate(
 
     [bold]spmark study calibrate METHOD --out mine.json[/bold], for sweeps that pin [bold]calibration: mine.json[/bold]
     """
-    from spmark.suite.study.constants import measure_constants
+    from spmark.suite.study.label import measure_constants
 
     measure_constants(method, device, out, as_json, force=force)
 

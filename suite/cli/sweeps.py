@@ -26,7 +26,7 @@ def quickstart(
 
     Example: [bold]docker run --rm --volume "$PWD/data:/data" spmark:cpu quickstart[/bold]
     """
-    from spmark.suite.cli.quickstart import run_quickstart
+    from spmark.suite.cli.run import run_quickstart
 
     ended = run_quickstart(device, out)
     raise typer.Exit(ExitCode.INTERRUPTED if ended.interrupted else ExitCode.OK)
@@ -144,12 +144,13 @@ def run(
     [bold]spmark run --matrix mine.mtx --width 64 --implementation ./mine.py:MyKernel[/bold]
     """
     from spmark.suite.cli.run import run_sweep
-    from spmark.suite.plan.onematrix import one_matrix
     from spmark.suite.plan.options import Options
 
-    one = one_matrix(
-        sweep, matrix, widths=widths or (), ops=ops or (), dtypes=dtypes or (), implementations=implementations or ()
-    )
+    one = None
+    if sweep is None or matrix or widths or ops or dtypes or implementations:
+        from spmark.suite.plan.onematrix import one_matrix
+
+        one = one_matrix(sweep, matrix, widths or (), ops or (), dtypes or (), implementations or ())
     asked = Options(only=tuple(only or ()), retry=tuple(retry or ()), limit=limit, warm=warm, flush=flush)
     ended = run_sweep(
         one or str(sweep), device, asked, out, overrides=overrides or (), dry_run=dry_run, as_json=as_json

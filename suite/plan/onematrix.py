@@ -62,14 +62,13 @@ class OneMatrix:
         return checked_sweep(data, _WHERE, overrides)
 
 
-def one_matrix(
+def one_matrix(  # noqa: PLR0917
     sweep: str | None,
     matrix: str | None,
-    *,
-    widths: Sequence[int] = (),
-    ops: Sequence[str] = (),
-    dtypes: Sequence[str] = (),
-    implementations: Sequence[str] = (),
+    widths: Sequence[int],
+    ops: Sequence[str],
+    dtypes: Sequence[str],
+    implementations: Sequence[str],
 ) -> OneMatrix | None:
     """Give the matrix that a command line asks for; None where the line names a sweep.
 

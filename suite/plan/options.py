@@ -14,7 +14,7 @@ class Options(Frozen):
     """Which cases of a sweep to run, and what to time."""
 
     only: tuple[str, ...] = ()
-    """Filters of cases, as `spmark.suite.plan.filters.select` takes them."""
+    """Filters of cases, as `spmark.suite.plan.plan.select` takes them."""
     retry: tuple[Status, ...] = ()
     """Endings of recorded cases that are run once more."""
     limit: Annotated[int, Field(ge=0)] | None = None

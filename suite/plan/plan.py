@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
-from spmark.datasets.download import file_digest
-from spmark.datasets.source import Facts
+from pydantic import ValidationError
+
 from spmark.datasets.sources.table import find_source, own_file
-from spmark.datasets.sweep.model import Sweep, expand
+from spmark.datasets.sweep.model import ImplementationSpec, Sweep, expand
+from spmark.impls.core.choices import none_of
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import SweepError
+from spmark.impls.core.fileclass import is_file_class
 from spmark.impls.core.files import in_place_of_file, is_file
 from spmark.impls.core.names import path_component
 from spmark.impls.core.problem import Op
-from spmark.impls.core.record import CaseSpec, Environment, Flush, MatrixRef, Orientation
-from spmark.impls.table import package
-from spmark.suite.plan.filters import select
+from spmark.impls.core.record import CaseSpec, Environment, Flush, Orientation
+from spmark.impls.table import file_of, name_of, package
 from spmark.suite.plan.options import Options
-from spmark.suite.plan.plugins import with_files
 from spmark.suite.plan.refusals import refusals
 from spmark.suite.plan.resume import History, why_skipped
 
@@ -76,20 +78,14 @@ class Plan:
 
     def memory_bytes(self, spec: CaseSpec) -> int | None:
         """Give what A in CSR, the dense operands and the result take; None where the sizes of A are not known yet."""
-        facts = self._facts(spec.matrix)
+        recorded = self.history.problems.get(spec.matrix.id)
+        facts = recorded or find_source(spec.matrix.source).facts(spec.matrix.name)
         if facts is None:
             return None
+        turned = not recorded and spec.matrix.orientation is Orientation.TRANSPOSED
+        num_rows = facts.num_cols if turned else facts.num_rows
         dense = (facts.num_cols + facts.num_rows) * spec.width + (facts.nnz if spec.op is Op.SDDMM else 0)
-        return 4 * (facts.num_rows + 1 + facts.nnz) + spec.dtype.itemsize * (facts.nnz + dense)
-
-    def _facts(self, matrix: MatrixRef) -> Facts | None:
-        """Give the sizes of A that an earlier record or the matrix's source states."""
-        if problem := self.history.problems.get(matrix.id):
-            return Facts(problem.num_rows, problem.num_cols, problem.nnz)
-        facts = find_source(matrix.source).facts(matrix.name)
-        if facts is None or matrix.orientation is Orientation.A:
-            return facts
-        return Facts(facts.num_cols, facts.num_rows, facts.nnz)
+        return 4 * (num_rows + 1 + facts.nnz) + spec.dtype.itemsize * (facts.nnz + dense)
 
 
 def record_folder(out: Path, sweep: str, device: str) -> Path:
@@ -157,7 +153,8 @@ def _content(file: Path) -> str:
     if not is_file(file):
         return ""
     try:
-        return file_digest(file)
+        with file.open("rb") as content:
+            return hashlib.file_digest(content, "sha256").hexdigest()
     except OSError:
         return ""
 
@@ -173,3 +170,92 @@ def _refuse_missing_files(cases: Iterator[CaseSpec]) -> None:
             f"expected the sweep's matrices in files, found {told}; a relative path begins at the folder of the "
             "sweep's file"
         )
+
+
+def with_files(sweep: Sweep) -> Sweep:
+    """Import the files that a sweep names, and put the names of their classes in the place of the files.
+
+    Raises
+    ------
+    SweepError
+        A file cannot be used, or two entries name one implementation with one config.
+    """
+    names = {
+        entry.name: name_of(entry.name, Path(entry.folder))
+        for entry in sweep.implementations
+        if is_file_class(entry.name)
+    }
+    if not names:
+        return sweep
+
+    def named(entry: ImplementationSpec) -> ImplementationSpec:
+        name = names.get(entry.name, entry.name)
+        return entry.model_copy(update={"name": name, "label": name if entry.label == entry.name else entry.label})
+
+    changed = {
+        "implementations": tuple(map(named, sweep.implementations)),
+        "baseline": {kind: names.get(name, name) for kind, name in sweep.baseline.items()},
+    }
+    try:
+        # A model's own rules once more: two files may be one, and a file may have the name of another entry.
+        return Sweep.model_validate(sweep.model_copy(update=changed).model_dump(by_alias=True))
+    except ValidationError as error:
+        raise SweepError(f"{sweep.name}: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from error
+
+
+def files_of(cases: Iterable[CaseSpec]) -> tuple[str, ...]:
+    """List the files and classes that the cases' implementations and baselines come from, for another process."""
+    names = dict.fromkeys(name for case in cases for name in (case.implementation, case.baseline) if name is not None)
+    return tuple(file for name in names if (file := file_of(name)) is not None)
+
+
+FIELDS: dict[str, Callable[[CaseSpec], str]] = {
+    "op": lambda case: str(case.op),
+    "matrix": lambda case: case.matrix.name,
+    "source": lambda case: case.matrix.source,
+    "width": lambda case: str(case.width),
+    "dtype": lambda case: str(case.dtype),
+    "scaled": lambda case: str(case.scaled).lower(),
+    "implementation": lambda case: case.implementation,
+    "label": lambda case: case.label,
+}
+"""What ``key=value`` compares with."""
+
+
+def select(cases: Sequence[CaseSpec], only: Sequence[str]) -> list[CaseSpec]:
+    """Keep the cases that every filter accepts, in order.
+
+    Parameters
+    ----------
+    cases : sequence of CaseSpec
+        A sweep's cases.
+    only : sequence of str
+        Filters: ``key=value`` with a key of `FIELDS` and comma-separated patterns for the value; otherwise a pattern of
+        case ids (with ``*``, ``?`` or ``[``), or a part of one. An implementation may be a class in a file.
+
+    Raises
+    ------
+    SweepError
+        A key is unknown, or no case is left; says which filter left none.
+    """
+    kept = list(cases)
+    for text in only:
+        accepts = _filter(text)
+        left = [case for case in kept if accepts(case)]
+        if not left:
+            some = ", ".join(case.case_id for case in kept[:3]) or "no case at all"
+            raise SweepError(f"--only {text}: expected it to leave a case, found none among {len(kept)} such as {some}")
+        kept = left
+    return kept
+
+
+def _filter(text: str) -> Callable[[CaseSpec], bool]:
+    key, equals, value = text.partition("=")
+    if equals:
+        if key not in FIELDS:
+            raise SweepError(f"--only {text}: {none_of('a key', key, FIELDS)}")
+        patterns = [name_of(one) if key == "implementation" else one for one in value.split(",")]
+        return lambda case: any(fnmatchcase(FIELDS[key](case), pattern) for pattern in patterns)
+    if any(sign in text for sign in "*?["):
+        return lambda case: fnmatchcase(case.case_id, text)
+    return lambda case: text in case.case_id

@@ -21,8 +21,7 @@ from spmark.impls.core.recordfile import CANDIDATES, ENVIRONMENTS, RECORDS, RUNS
 from spmark.impls.runtime.device import calibrated, find
 from spmark.suite.environment import changes_digest, collect
 from spmark.suite.plan.options import Options
-from spmark.suite.plan.plan import Chosen, Item, Plan, choose, make_plan, record_folder
-from spmark.suite.plan.plugins import files_of
+from spmark.suite.plan.plan import Chosen, Item, Plan, choose, files_of, make_plan, record_folder
 from spmark.suite.run.messages import Result, Setup
 from spmark.suite.run.provenance import RunRow
 from spmark.suite.run.signals import StopSignals

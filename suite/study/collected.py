@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from spmark.datasets.sweep.model import MatrixSpec
+from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import DatasetError, RecordError
-from spmark.impls.core.record import CandidateRow, CaseSpec, MatrixRef
+from spmark.impls.core.record import CandidateRow, CaseSpec, MatrixRef, Measurement
 from spmark.impls.core.recordfile import read_rows
 from spmark.impls.study.collected import CollectedRow, read_collected
 from spmark.impls.table import PLATFORMS, find_platform
-from spmark.suite.study.searched import LeftOut, Searched
 from spmark.suite.study.train import labels_in
 
 
@@ -89,3 +92,68 @@ def _searched(row: CollectedRow, spec: MatrixSpec) -> Searched:
         note=row.note,
         outdated="" if row.space_digest == today else "its platform has another space today",
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Searched:
+    """A problem with the measured configs of an implementation, or of a platform that configs were collected on."""
+
+    case: CaseSpec
+    """For collected configs, the platform stands in for an implementation."""
+    case_id: str
+    matrix_hash: str
+    machine: str
+    """Name of the device, ``simulated``, or empty where the environment is not recorded."""
+    measured: Sequence[CandidateRow]
+    """Configs with samples, each once."""
+    failed: Sequence[CandidateRow] = ()
+    """Configs with a reason instead."""
+    note: str = ""
+    """What the times of collected configs are."""
+    outdated: str = ""
+    """Why no model of today knows the configs."""
+
+    @property
+    def times_us(self) -> NDArray[np.float64]:
+        """Medians of the measured configs, (len(measured),) float64."""
+        return np.array([np.median(row.samples_us) for row in self.measured], np.float64)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Recorded(Searched):
+    """A recorded case with what its search saw."""
+
+    record: Measurement
+    device: DeviceSpec | None
+    """None where the environment is not recorded."""
+
+    @classmethod
+    def of(
+        cls,
+        case: CaseSpec,
+        record: Measurement,
+        device: DeviceSpec | None,
+        measured: Sequence[CandidateRow],
+        failed: Sequence[CandidateRow] = (),
+    ) -> Recorded:
+        """Join a record, its case and its configs."""
+        return cls(
+            case=case,
+            case_id=record.case_id,
+            matrix_hash=record.matrix_hash,
+            machine=device.name if device else "",
+            measured=measured,
+            failed=failed,
+            record=record,
+            device=device,
+        )
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A case that cannot be replayed."""
+
+    case_id: str
+    reason: str
+    """The same words for all cases of a kind."""
+    detail: str = ""

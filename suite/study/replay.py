@@ -29,12 +29,10 @@ from spmark.impls.core.record import CandidateRow, Measurement
 from spmark.impls.table import IMPLEMENTATIONS, PLATFORMS, cost_model, cost_models, create, find_platform
 from spmark.impls.tuning.space import key_of
 from spmark.report.analysis.replay import judge
-from spmark.report.asset import absence, absent_candidates
-from spmark.report.candidates import read_seen
-from spmark.suite.plan.filters import select
+from spmark.report.candidates import absence, absent_candidates, read_seen
+from spmark.suite.plan.plan import select
 from spmark.suite.run.provenance import read_batches
-from spmark.suite.study.collected import holds_samples, read_samples
-from spmark.suite.study.searched import LeftOut, Recorded, Searched
+from spmark.suite.study.collected import LeftOut, Recorded, Searched, holds_samples, read_samples
 
 RECORDED: Final = "recorded"
 """The model whose scores stand in the side files."""
@@ -72,7 +70,7 @@ def replay(paths: Sequence[Path], model: str, seed: int = 0, only: Sequence[str]
     seed : int
         Of `RANDOM`.
     only : sequence of str
-        Filters of cases (`spmark.suite.plan.filters.select`).
+        Filters of cases (`spmark.suite.plan.plan.select`).
 
     Raises
     ------

@@ -23,7 +23,7 @@ from spmark.impls.lo_spmm.rank import RankModel
 from spmark.impls.lo_spmm.study import labels as lo_labels
 from spmark.report.analysis.run_spread import read_spread
 from spmark.report.analysis.tiles import read_agreement
-from spmark.report.asset import FETCH, HOME, MANIFEST, read_asset
+from spmark.report.candidates import FETCH, HOME, MANIFEST, read_asset
 from spmark.report.claims.published import load_published
 from spmark.report.claims.study import read_study
 from spmark.report.records import current, load_records

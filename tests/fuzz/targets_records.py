@@ -29,8 +29,7 @@ from spmark.impls.stile.calibration import Calibration
 from spmark.impls.tuning.cache import PlanCache
 from spmark.report.analysis.run_spread import read_spread
 from spmark.report.analysis.tiles import read_agreement
-from spmark.report.asset import read_asset
-from spmark.report.candidates import load_candidates
+from spmark.report.candidates import load_candidates, read_asset
 from spmark.report.claims.published import PAPERS, parse
 from spmark.report.claims.study import published_study, read_study
 from spmark.report.records import current, load_records

@@ -18,10 +18,9 @@ from fuzz.harness import Target
 from fuzz.shaken import shaken
 
 from spmark.suite.asv.importer import import_records
-from spmark.suite.cli.asv_import import import_into_asv
+from spmark.suite.cli.asv import import_into_asv
 from spmark.suite.cli.compare import compare_records, show_spread
-from spmark.suite.cli.provenance import show_provenance
-from spmark.suite.cli.report import draw
+from spmark.suite.cli.report import draw, show_provenance
 from spmark.suite.study.replay_command import ReplayRequest, replay_records
 
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from spmark.datasets.cache import Cache
 from spmark.impls.core.errors import DatasetError, RecordError
-from spmark.report.asset import PublishedFile, fetch_published
+from spmark.report.candidates import PublishedFile, fetch_published
 from spmark.suite.cli import main as cli
 
 pytestmark = pytest.mark.full

@@ -19,7 +19,7 @@ from spmark.impls.table import IMPLEMENTATIONS, create
 from spmark.suite.asv.series import live, questions_of, swept
 from spmark.suite.benchmarks import tracked
 from spmark.suite.benchmarks.tracked import REFUSED
-from spmark.suite.cli import asv_run
+from spmark.suite.cli import asv as asv_run
 from spmark.suite.cli import main as cli
 from spmark.suite.plan import refusals as roster
 

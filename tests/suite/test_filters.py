@@ -4,7 +4,7 @@ import pytest
 from suite_fakes import case
 
 from spmark.impls.core.errors import SweepError
-from spmark.suite.plan.filters import select
+from spmark.suite.plan.plan import select
 
 CASES = [case(name, width=width) for name in ("cora", "pubmed", "ppi") for width in (32, 128)]
 

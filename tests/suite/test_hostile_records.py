@@ -23,7 +23,7 @@ from spmark.report.site.site import write_report
 from spmark.suite.asv.importer import import_records
 from spmark.suite.cli import main as cli
 from spmark.suite.cli.console import console, say, table, working
-from spmark.suite.cli.logs import Printable
+from spmark.suite.cli.main import Printable
 from spmark.suite.cli.options import ExitCode
 from spmark.suite.cli.progress import Bar, Stages
 from spmark.suite.plan.plan import record_folder

@@ -5,7 +5,7 @@ from __future__ import annotations
 from spmark.datasets.sweep.model import Sweep, expand
 from spmark.datasets.sweep.reading import packaged_sweeps
 from spmark.impls.core.devicespec import DeviceKind
-from spmark.suite.cli.listed import PackagedSweeps
+from spmark.suite.cli.report import PackagedSweeps
 
 
 def test_a_packaged_sweep_says_its_title_first_comment_and_cases() -> None:

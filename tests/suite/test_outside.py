@@ -13,7 +13,7 @@ from spmark.impls import outside
 from spmark.impls.core.errors import SweepError
 from spmark.impls.core.record import Measurement
 from spmark.impls.core.recordfile import RUNS, read_rows
-from spmark.suite.plan.plugins import with_files
+from spmark.suite.plan.plan import with_files
 from spmark.suite.run.provenance import RunRow
 
 pytestmark = pytest.mark.usefixtures(nothing_loaded.__name__)

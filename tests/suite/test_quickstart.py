@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 import spmark.report.site.site  # noqa: F401 - before the fakes: pydantic looks through all modules, and one of them raises
 from spmark.impls.runtime import device
 from spmark.suite.cli import main as cli
-from spmark.suite.cli import quickstart
+from spmark.suite.cli import run as quickstart
 from spmark.suite.cli import run as run_command
 from spmark.suite.run import execute
 

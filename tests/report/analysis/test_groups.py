@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from spmark.report.analysis.groups import MOST_GROUPS, group_of, groups_of
+from spmark.report.analysis.cases import MOST_GROUPS, group_of, groups_of
 
 
 def frame_of(names):

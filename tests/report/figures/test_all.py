@@ -13,8 +13,7 @@ from drawn_bars import bars_of
 from matplotlib import image
 
 from spmark.impls.core.problem import DType
-from spmark.report.analysis.cases import derive
-from spmark.report.analysis.groups import MOST_GROUPS
+from spmark.report.analysis.cases import MOST_GROUPS, derive
 from spmark.report.figures.all import plots
 from spmark.report.figures.plot import Drawing, Form, render
 from spmark.report.figures.speedups import speedup_per_matrix

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from spmark.report.analysis.groups import beside_baseline
+from spmark.report.analysis.cases import beside_baseline
 from spmark.report.figures.findings import NO_LEAD, Finding, at_widths, lead_of, leading, said_seconds
 
 

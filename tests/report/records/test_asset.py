@@ -10,7 +10,7 @@ import pytest
 from candidate_records import FILES, NAMES, write_manifest
 
 from spmark.impls.core.errors import RecordError
-from spmark.report.asset import absence, absent_candidates, read_asset
+from spmark.report.candidates import absence, absent_candidates, read_asset
 
 
 def written(folder: Path, **changes: Any) -> Path:

@@ -6,8 +6,8 @@ import numpy as np
 from scipy import sparse
 
 from spmark.report.figures.composition import spy_counts
+from spmark.report.site.composition import matrix_report
 from spmark.report.site.files import write_site
-from spmark.report.site.matrix import matrix_report
 
 
 def test_the_page_of_a_matrix(tmp_path):
