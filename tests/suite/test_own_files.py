@@ -200,7 +200,7 @@ def test_a_method_that_does_not_exist_is_told_those_that_do(invoke, command):
 
 
 @pytest.mark.parametrize(
-    ("command", "expected"), [("run", 2), ("show", 2), ("report", 4), ("provenance", 4), ("compare", 4)]
+    ("command", "expected"), [("run", 2), ("show", 2), ("report", 4), ("compare", 4)]
 )
 def test_a_name_that_no_file_can_have_is_one_message(invoke, command, expected):
     name = "x" * 5000 + ".mtx"

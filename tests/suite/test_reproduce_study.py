@@ -20,7 +20,7 @@ from spmark.impls.runtime import device
 from spmark.suite.cli import main as cli
 from spmark.suite.plan.papers import read_papers, seconds
 from spmark.suite.run import execute
-from spmark.suite.study import paperstudy, transfer
+from spmark.suite.study import transfer
 from spmark.suite.study.label import parsed_shard
 
 SWEEP = """
@@ -90,7 +90,7 @@ def asked(fakes: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Log:
     monkeypatch.setattr(device, "calibrated", lambda spec: spec)
     monkeypatch.setattr(execute, "calibrated", lambda spec: spec)
     log = Log()
-    monkeypatch.setattr(paperstudy, "collect_samples", log.collect)
+    monkeypatch.setattr(transfer, "collect_samples", log.collect)
     monkeypatch.setattr(transfer, "StudyRequest", Request, raising=False)
     monkeypatch.setattr(transfer, "study_transfer", log.study, raising=False)
     return log
