@@ -250,7 +250,7 @@ def composition(
     side_in = slimness * ((width_in - 0.9) if narrow else (width_in - 1.6) / 2)
     heights = [*[side_in] * (2 if narrow else 1), 0.27 * len(bars)]
     handles = [Patch(color=colour, label=store) for colour, store in zip(colours, data["store"], strict=True)]
-    handles += [Patch(label="padding", **_PADDING)] * (stores.padding > 0)
+    handles += [Patch(label="padding", **_PADDING)] * bool(stores.padding > 0)
     columns = max(1, int(width_in / (0.5 + LETTER_IN * max(map(len, [*data["store"], "padding"])))))
     legend_in = 0.2 * -(-len(handles) // columns)
     figure = Figure(figsize=(width_in, sum(heights) + 0.55 * len(heights) + legend_in), dpi=DPI, layout="constrained")
