@@ -356,9 +356,13 @@ def lines(ax: Axes, part: pd.DataFrame, x: str, y: str, series: Mapping[str, Loo
 
 
 def whiskers(ax: Axes, x: ArrayLike, low: ArrayLike, high: ArrayLike, **style: Any) -> None:
-    """Draw intervals as upright lines: none where an end is NaN, or where they span more than `MOST_SPANNED`."""
-    ends = np.array([x, low, high], np.float64)
-    ax.vlines(*ends[:, ends[2] <= MOST_SPANNED * ends[1]], **style)
+    """Draw intervals as upright lines: none where an end is NaN, or where they span more than `MOST_SPANNED`.
+
+    They are one line with gaps, which takes a third of the time of a collection.
+    """
+    at, low, high = np.array([x, low, high], np.float64)
+    heights = np.where(high <= MOST_SPANNED * low, [low, high, np.full_like(at, np.nan)], np.nan)
+    ax.plot(np.repeat(at, 3), heights.T.ravel(), solid_capstyle="butt", **style)
 
 
 def value_ticks(axis: Axis, values: Sequence[float], room_in: float, *, log: bool) -> None:
