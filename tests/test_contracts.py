@@ -25,7 +25,7 @@ MAY_NAME = {
     "suite/benchmarks/tracked.py": "asv's list of what it follows is only appended to",
     "suite/plan/refusals.py": "Python packages of the same name, and the extras that bring them",
     "suite/environment.py": "Python packages of the same name, whose versions are recorded",
-    "suite/cli/sweeps_group.py": "papers of the same name",
+    "suite/cli/sweeps.py": "papers of the same name",
 }
 
 

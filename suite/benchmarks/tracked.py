@@ -205,7 +205,7 @@ class _Live:
 
 
 class _Swept:
-    """Reads what ``spmark asv-import`` kept in place of measuring, so that imported sweeps stay benchmarks."""
+    """Reads what ``spmark asv import`` kept in place of measuring, so that imported sweeps stay benchmarks."""
 
     def setup_cache(self) -> Answers:
         """Read the answers of the commit under test from the folder that `SWEPT_FOLDER` names, one machine's.

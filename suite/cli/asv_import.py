@@ -1,4 +1,4 @@
-"""``spmark asv-import``: records into the histories of airspeed velocity."""
+"""``spmark asv import``: records into the histories of airspeed velocity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``spmark asv-run``: airspeed velocity's ``run`` under the name that this machine has in every history."""
+"""``spmark asv run``: airspeed velocity's ``run`` under the name that this machine has in every history."""
 
 from __future__ import annotations
 

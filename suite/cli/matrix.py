@@ -291,8 +291,8 @@ def _advice(best: Sequence[Tuned], kind: DeviceKind, estimate: Tuned | None = No
         known = f"about {first.time_us:.3g} µs a run, an estimate that was not measured,"
         told = (
             f"Take {first.name}: {'no model predicts its time,' if math.isnan(first.time_us) else known} and "
-            f"{_seconds(first.search_s)} of search here; {estimate.name}, the baseline, takes {estimate.time_us:.3g} µs or "
-            "more by the roof"
+            f"{_seconds(first.search_s)} of search here; {estimate.name}, the baseline, takes "
+            f"{estimate.time_us:.3g} µs or more by the roof"
         )
         return f"{told}." if first.time_us < estimate.time_us else f"{told}, and only measuring tells which is faster."
     told = f"Take {first.name}: {_time(first)} a run"

@@ -1,4 +1,4 @@
-"""``spmark spread``: how far repeated runs of the same code differ."""
+"""``spmark study spread``: how far repeated runs of the same code differ."""
 
 from __future__ import annotations
 

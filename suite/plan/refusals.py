@@ -97,35 +97,6 @@ def runs_elsewhere(name: str, config: Mapping[str, Any], kind: DeviceKind) -> bo
     return not isinstance(made, str) and kind not in made.devices
 
 
-def usable(name: str, devices: Iterable[DeviceSpec]) -> tuple[list[str], str]:
-    """Find out on which of ``devices`` an implementation computes a small problem of any of its operators.
-
-    Asking imports what the implementation is made on: seconds for some.
-
-    Returns
-    -------
-    kinds : list of str
-        Of the devices, sorted.
-    reason : str
-        Why the implementation is usable on none of the devices; else empty.
-    """
-    made = make(name, {})
-    if isinstance(made, str):
-        return [], made
-    kinds, reasons = [], []
-    for device in devices:
-        if device.kind not in made.devices:
-            continue
-        answers = [
-            made.unsupported(Problem(op, _small(), 32, dtype), device) for op in sorted(made.ops) for dtype in DType
-        ]
-        if None in answers:
-            kinds.append(str(device.kind))
-        reasons += [reason for reason in answers if reason]
-    why = reasons[0] if reasons else f"runs on {_words(made.devices)}, and no such device is here"
-    return sorted(kinds), "" if kinds else why
-
-
 def other_product(ops: Iterable[Op], op: Op) -> str:
     """Say that an implementation of ``ops`` does not compute ``op``."""
     return f"supports {_words(_PRODUCTS[own] for own in ops)} alone; {_PRODUCTS[op]} was asked for"
