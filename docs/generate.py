@@ -70,7 +70,7 @@ def commands() -> str:
     """Write every command with its help, arguments and options."""
     parts = ["# Commands\n", "`spmark COMMAND --help` says the same in a terminal.\n"]
     group: Any = typer.main.get_command(app)
-    for name, command in group.commands.items():
+    for name, command in every_command(group):
         parts += [f"## spmark {name}\n", _plain(command.help or "") + "\n"]
         rows = [
             [_names(parameter), _plain(getattr(parameter, "help", None) or ""), _default(parameter)]
@@ -79,6 +79,15 @@ def commands() -> str:
         ]
         parts.append(table(("argument or option", "meaning", "default"), rows) if rows else "")
     return "\n".join(parts)
+
+
+def every_command(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    """Give the commands of a group by their words, those of a group within it after its name."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from every_command(command, f"{before}{name} ")
+        else:
+            yield f"{before}{name}", command
 
 
 def sweep_file() -> str:

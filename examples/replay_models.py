@@ -5,7 +5,7 @@
 A search measures many configs of one problem, and its records keep every time. The script orders these configs by what
 the search had predicted, and by chance. It prints for each order the mean regret (time of the first config over the
 best time, minus one), Kendall's tau, and how often the best config is among the first ten. `--model` takes the names
-that `spmark replay --model` takes.
+that `spmark study replay --model` takes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pack models of `spmark train dash` as they ship: in float16, with one featuriser for all platforms of an operator.
+"""Pack models of `spmark study train dash` as they ship: in float16, a featuriser for all platforms of an operator.
 
     python scripts/ship_models.py cpu-spmm.safetensors cuda-spmm.safetensors spade_sim-spmm.safetensors
 

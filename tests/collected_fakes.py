@@ -47,7 +47,7 @@ def row_of(platform: str, seed: int, op: Op = Op.SPMM, count: int = 6) -> Collec
 
 
 def write_rows(path: Path, rows: Sequence[CollectedRow]) -> Path:
-    """Write rows as ``spmark collect`` does."""
+    """Write rows as ``spmark study collect`` does."""
     with RecordFile(path) as file:
         file.append_all(rows)
     return path

@@ -109,8 +109,8 @@ def costs(*, target: str = "cuda", op: Op = Op.SPMM) -> Iterator[TransferCost]:
 def run() -> TransferRun:
     """Give what made the study."""
     return TransferRun(
-        command="spmark study dash --source cpu.jsonl", versions={"torch": "2.9"}, samples={"source cpu.jsonl": "ab"},
-        spmark="0.1", commit="0123abc",
+        command="spmark study transfer dash --source cpu.jsonl", versions={"torch": "2.9"},
+        samples={"source cpu.jsonl": "ab"}, spmark="0.1", commit="0123abc",
     )  # fmt: skip
 
 

@@ -13,17 +13,16 @@ from spmark.impls.core.interfaces import Implementation
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.core.stores import Held, StoreKind, Stores
 from spmark.impls.runtime.device import find, shipped
-from spmark.impls.table import COMPOSITIONS, FORECASTS, IMPLEMENTATIONS, composition_of, create, forecast_of
-from spmark.suite.cli.cards import read_card
+from spmark.impls.table import COMPOSITIONS, FORECASTS, IMPLEMENTATIONS, REACH, composition_of, create, forecast_of
 
 H200 = shipped("nvidia-h200")
 ON_HOST = {"cpu", "host-simt"}
 HERE = [
-    (name, op, dtype, card.devices)
-    for name, card in ((name, read_card(name)) for name in COMPOSITIONS if name != "dgl")
-    for op in card.ops
+    (name, op, dtype, REACH[name].devices)
+    for name in COMPOSITIONS
+    if name != "dgl" and ON_HOST & REACH[name].devices
+    for op in sorted(REACH[name].ops)
     for dtype in DType
-    if ON_HOST & set(card.devices)
 ]
 """Implementations with plans on any machine: operator, dtype and kinds of devices of each."""
 PINNED = [

@@ -26,7 +26,7 @@ MAY_NAME = {
     "suite/asv/series.py": "a source of matrices of the same name",
     "suite/plan/refusals.py": "Python packages of the same name, and the extras that bring them",
     "suite/environment.py": "Python packages of the same name, whose versions are recorded",
-    "suite/cli/sweeps_group.py": "papers of the same name",
+    "suite/cli/sweeps.py": "papers of the same name",
 }
 
 

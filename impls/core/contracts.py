@@ -46,7 +46,7 @@ class NamedMatrix(Protocol):
 
 @dataclass(frozen=True)
 class LabelJob:
-    """What ``spmark label`` asks for."""
+    """What ``spmark study label`` asks for."""
 
     device: DeviceSpec
     """A GPU, with measured rates."""
@@ -78,13 +78,13 @@ class LabelJob:
 
 
 class Labels(Protocol):
-    """``labels``: measures what a model of the implementation is trained on (``spmark label``)."""
+    """``labels``: measures what a model of the implementation is trained on (``spmark study label``)."""
 
     patterns: ClassVar[Sequence[str]]
     """Matrices that are measured by default, as ``source/*`` or the name of a list that ships with sweeps; empty where
     the implementation makes its own. None of them is of the judging half."""
     others: ClassVar[Sequence[str]]
-    """What can be measured in place of labels; each is an option of ``spmark label``."""
+    """What can be measured in place of labels; each is an option of ``spmark study label``."""
 
     def measure(self, job: LabelJob) -> Outcome:
         """Measure everything that has no row yet; each row is on disk before the next measurement begins.
@@ -132,7 +132,7 @@ class PublishedText:
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """What ``spmark train`` asks for: either files of labels or the published ones."""
+    """What ``spmark study train`` asks for: either files of labels or the published ones."""
 
     name: str
     """Name of the model in records."""
@@ -149,7 +149,7 @@ class TrainingJob:
 
 
 class Training(Protocol):
-    """``predictors``: trains a model of the implementation (``spmark train``)."""
+    """``predictors``: trains a model of the implementation (``spmark study train``)."""
 
     ending: ClassVar[str]
     """Ending of a model's file, such as ``.json``."""
@@ -181,7 +181,7 @@ class Training(Protocol):
 
 @dataclass(frozen=True)
 class TransferJob:
-    """What ``spmark train`` asks of a model that moves between platforms."""
+    """What ``spmark study train`` asks of a model that moves between platforms."""
 
     source: Sequence[Path]
     """Files of samples of a cheap platform."""
@@ -252,7 +252,7 @@ class StudyJob:
 
 
 class TransferLearning(Protocol):
-    """``transfer``: trains a model on many samples of one platform, then on few of another (``spmark train``)."""
+    """``transfer``: trains a model on many samples of one platform, then on few of another (``spmark study train``)."""
 
     models: ClassVar[Sequence[str]]
     """Names of the models that can be trained, the method's own first."""

@@ -17,7 +17,7 @@ from spmark.impls.tuning.platform import Platform
 
 
 class TransferredScores:
-    """Scores of the model that ``spmark train dash`` keeps for a platform, or that ships.
+    """Scores of the model that ``spmark study train dash`` keeps for a platform, or that ships.
 
     Parameters
     ----------

@@ -31,8 +31,8 @@ def find_model(platform: str, op: Op) -> Path | None:
 def how_made(platform: str, op: Op) -> str:
     """Say which commands make a model."""
     return (
-        f"train one with spmark train dash --source FILES --target FILES --op {op}, without --out, "
-        f"on samples of spmark collect, those of the target with --platform {platform}"
+        f"train one with spmark study train dash --source FILES --target FILES --op {op}, without --out, "
+        f"on samples of spmark study collect, those of the target with --platform {platform}"
     )
 
 

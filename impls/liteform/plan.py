@@ -121,7 +121,7 @@ class LiteForm:
     alone: int = 0
     """Dense pieces of a window that one warp takes by itself; 0 takes a rule."""
     model: str = SHIPPED
-    """A model that ships, or the path of one that ``spmark train liteform`` wrote."""
+    """A model that ships, or the path of one that ``spmark study train liteform`` wrote."""
 
     def __post_init__(self) -> None:
         check_choices(self, format=StoredAs, search=Method, cost=Cost, order=BucketOrder, dense=Dense)

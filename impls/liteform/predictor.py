@@ -137,7 +137,7 @@ def load(path: Path) -> Predictor:
     if not known or any(order not in _FEATURES[name] for name, order in card.features.items()):
         raise BuildError(
             f"{path}: expected features in the order of one of {dict(_FEATURES)}, found {card.features}; "
-            "train the model again: spmark train liteform"
+            "train the model again: spmark study train liteform"
         )
     if _digest(arrays) != card.digest:
         raise BuildError(f"{path}: expected arrays with the digest {card.digest}, found others: the file is damaged")

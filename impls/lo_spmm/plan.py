@@ -118,7 +118,7 @@ class LoSpmm:
         if self.chooser(device).runs and device.kind is not DeviceKind.CUDA:
             yield f"expected a GPU, which mode {self.mode} runs candidates on, found {device.kind}"
         if self.chooser(device).ranks and not exists(self.model):
-            yield f"expected the rank model {self.model}, found none; see spmark label lo_spmm, spmark train lo_spmm"
+            yield f"expected the rank model {self.model}, found none: spmark study train lo_spmm makes one"
         if self.order == Reordering.HYPERGRAPH and not is_installed():
             yield f"expected Mt-KaHyPar for order hypergraph, found none: {how_to_install('hypergraph')}"
         if matrix.nnz > most:

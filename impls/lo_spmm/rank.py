@@ -151,7 +151,7 @@ class RankModel(Frozen):
         if model.features != FEATURES:
             raise BuildError(
                 f"{path}: expected features in the order {', '.join(FEATURES)}, found {', '.join(model.features)}; "
-                "train the model again: spmark train lo_spmm"
+                "train the model again: spmark study train lo_spmm"
             )
         if model.digest != model._fingerprint():
             raise BuildError(f"{path}: expected content with the digest {model.digest}, found other: it is damaged")

@@ -184,7 +184,7 @@ def calibration_for(device: str, op: Op, dtype: DType, wanted: str = "", net: bo
     op : Op
     dtype : DType
     wanted : str
-        Name of a calibrated device, or the path of a file that ``spmark calibrate --stile`` wrote. Empty for the
+        Name of a calibrated device, or the path of a file that ``spmark study calibrate stile`` wrote. Empty for the
         device's own calibration, or for the published A100's where none ships for the device.
     net : bool
         Predict by the calibration's networks.

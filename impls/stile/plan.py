@@ -85,8 +85,8 @@ class Stile:
     tuned: bool = True
     """Measure the searched plans and their schedules on the device; otherwise take the plan predicted fastest."""
     calibration: str = ""
-    """A calibrated GPU by name, or a file of ``spmark calibrate --stile``. Empty for the device's own calibration, or
-    the published A100's where the device has none."""
+    """A calibrated GPU by name, or a file of ``spmark study calibrate stile``. Empty for the device's own calibration,
+    or the published A100's where the device has none."""
 
     order: str = ResultOrder.CSR
     """Order of SDDMM's result: ``csr``, or ``tiles``, where there are blocks; `Plan.order` then gives the order."""
@@ -145,7 +145,7 @@ class Stile:
         if self._needs_blocks and not calibration.blocks:
             raise UnsupportedError(
                 f"expected costs of block tiles of {problem.op} in {problem.dtype} for {self._asked}, found none "
-                f"for {label}: calibrate them (spmark calibrate --stile)"
+                f"for {label}: calibrate them (spmark study calibrate stile)"
             )
         measured = self.tuned and device.kind is DeviceKind.CUDA and problem.matrix.nnz > 0
         with own.phase("search"):

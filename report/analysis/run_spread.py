@@ -112,7 +112,7 @@ def read_spread(path: Path) -> SpreadModel:
     RecordError
         The file cannot be read or is not a model; the message names the field.
     """
-    with reading(path, "what `spmark spread --fit` writes", RecordError):
+    with reading(path, "what `spmark study spread --fit` writes", RecordError):
         return parse_model(SpreadModel, path.read_bytes())
 
 

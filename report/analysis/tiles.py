@@ -1,6 +1,6 @@
 """How well a calibrated cost model predicts single tiles that it was not fitted to: what `spmark calibrate` printed.
 
-``spmark calibrate --stile --json`` answers with the agreement of every operator and dtype. The answer, kept as
+``spmark study calibrate stile --json`` answers with the agreement of every operator and dtype. The answer, kept as
 ``reference/tiles/<device>.json``, serves the claims of section 5.6 and figure 14 of Fang, Shen, Wang and Chen, "STile",
 SIGMOD 2024. No record of a sweep holds the time of a tile.
 """

@@ -1,6 +1,6 @@
 """How well predictors do: the file of a study, which holds every score of every split, and lookups in a study.
 
-``spmark train liteform --reproduce`` writes a study. A study measures no device, so it stands beside records and not
+``spmark study train liteform --reproduce`` writes a study. A study measures no device, so it stands beside records, not
 among them. The published study ships under ``reference/cpu``.
 """
 

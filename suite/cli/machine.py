@@ -157,7 +157,7 @@ def _sanitizers() -> Check:
             subprocess.run(command, capture_output=True, check=True, timeout=120)
             subprocess.run([str(program)], capture_output=True, check=True, timeout=30)
         except FileNotFoundError:
-            needed = "device host-simt and taco_cpu need it: apt install g++"
+            needed = "device host-simt and generated C need it: apt install g++"
             return Check(what, "absent", f"no g++ on the path; {needed}")
         except subprocess.SubprocessError as error:
             said = (getattr(error, "stderr", None) or b"").decode(errors="replace").strip()

@@ -1,4 +1,4 @@
-"""``spmark collect``: times of uniformly drawn configs of a platform; cost models learn from these and are judged.
+"""``spmark study collect``: times of uniformly drawn configs of a platform, to train and judge cost models.
 
 A row holds all configs of one problem, and is on disk before the next problem begins.
 """

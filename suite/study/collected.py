@@ -1,4 +1,4 @@
-"""Samples of ``spmark collect`` as measured configs of problems, whatever platform they are of."""
+"""Samples of ``spmark study collect`` as measured configs of problems, whatever platform they are of."""
 
 from __future__ import annotations
 

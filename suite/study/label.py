@@ -1,4 +1,4 @@
-"""``spmark label``: the labels that predictors of an implementation are trained on, measured on a device."""
+"""``spmark study label``: the labels that predictors of an implementation are trained on, measured on a device."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Configs come from the side files of searches. Where a search measured nothing, the cases of one problem that pin one
 implementation in different ways are its configs: each was measured by itself. Where a machine searched a case
-several times, the last search counts. Samples of ``spmark collect`` are configs as well, whatever their platform.
+several times, the last search counts. Samples of ``spmark study collect`` are configs as well, whatever their platform.
 """
 
 from __future__ import annotations

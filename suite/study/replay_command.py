@@ -1,4 +1,4 @@
-"""``spmark replay``: how well a cost model orders the configs that recorded searches measured."""
+"""``spmark study replay``: how well a cost model orders the configs that recorded searches measured."""
 
 from __future__ import annotations
 

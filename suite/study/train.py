@@ -1,4 +1,4 @@
-"""``spmark train``: predictors from labels, and how good predictors are on the published labels."""
+"""``spmark study train``: predictors from labels, and how good predictors are on the published labels."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def train_predictor(request: TrainRequest) -> None:
     job = TrainingJob(
         name=request.name,
         out=request.out or Path("out") / f"{request.method}-{request.name}{training.ending}",
-        command=f"spmark train {request.method} {labels}" + (" --as-published" if request.as_published else ""),
+        command=f"spmark study train {request.method} {labels}" + (" --as-published" if request.as_published else ""),
         files=files,
         published=published,
         as_published=request.as_published,
@@ -93,7 +93,7 @@ def reproduce_study(method: str, seeds: int, slow: bool, out: Path, as_json: boo
         {
             "paper": method,
             "seeds": seeds,
-            "command": f"spmark train {method} --reproduce --seeds {seeds}" + (" --slow" if slow else ""),
+            "command": f"spmark study train {method} --reproduce --seeds {seeds}" + (" --slow" if slow else ""),
             "made_with": {name: version(name) for name in ("spmark", "scikit-learn", "numpy")},
             "sources": [
                 {key: value for key, value in asdict(table.about).items() if key != "what"} for table in tables.values()
@@ -124,6 +124,6 @@ def labels_in(path: Path) -> list[Path]:
     if not files or not all(file.is_file() for file in files):
         raise DatasetError(
             f"{path}: expected a file of rows ({', '.join(SUFFIXES)}) or a folder that holds some, found none: "
-            "spmark label and spmark collect write such files"
+            "spmark study label and spmark study collect write such files"
         )
     return files

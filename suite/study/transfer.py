@@ -1,4 +1,4 @@
-"""``spmark train`` and ``spmark study`` of models that move from one platform to another, from collected samples."""
+"""``spmark study train`` and ``transfer``: models that move from one platform to another, from collected samples."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def train_transfer(request: TransferRequest) -> None:
     """
     transfer: TransferLearning = find_contract("transfer", request.method)
     if not request.source:
-        raise SweepError(f"train {request.method}: expected --source with samples that spmark collect made, found none")
+        raise SweepError(f"train {request.method}: expected --source with samples of spmark study collect, found none")
     op = _op(request.op)
     screen = console(request.as_json)
     named = {"source": request.source, "target": request.target, "held-out": request.held_out}
@@ -103,7 +103,7 @@ def train_transfer(request: TransferRequest) -> None:
         seed=request.seed,
         epochs=request.epochs,
         out=request.out,
-        command=f"spmark train {request.method} {' '.join(words)}",
+        command=f"spmark study train {request.method} {' '.join(words)}",
         tell=lambda line: say(screen, escape(line)),
         model=request.model,
         featuriser=request.featuriser,
@@ -142,7 +142,7 @@ def study_transfer(request: StudyRequest) -> int:
         ends=ends,
         load=_load,
         out=request.out,
-        command=f"spmark study {request.method} {' '.join(words)}",
+        command=f"spmark study transfer {request.method} {' '.join(words)}",
         commit=commit(),
         tell=lambda line: say(screen, escape(line)),
         shard=parsed_shard(request.shard),

@@ -22,7 +22,7 @@ from spmark.impls.core.transferfacts import (
 METHOD = {"method": "dash", "source": "cpu", "target": "cuda", "op": Op.SPMM, "seed": 0}
 SIZES = {"source_matrices": 100, "target_matrices": 5}
 FACTS: list[TransferFact] = [
-    TransferRun(command="spmark study dash", versions={"torch": "2"}, samples={}, spmark="1", commit=""),
+    TransferRun(command="spmark study transfer dash", versions={"torch": "2"}, samples={}, spmark="1", commit=""),
     TransferCurve(**METHOD, **SIZES, phase="fine-tuning", epoch=1, values={"opa": 0.5}, seconds=1.0),
     TransferCost(**METHOD, what="pretrain", seconds=2.0, matrices=100, configs=10_000, cores=2, machine="cpu"),
     TransferResult(

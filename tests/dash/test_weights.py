@@ -28,7 +28,7 @@ def model() -> TrainedModel:
         spec=spec,
         trained_on=(SampleCard(platform="cpu", matrices=3, samples=36, sha256="ab"),),
         seed=4,
-        command="spmark train dash",
+        command="spmark study train dash",
         made_with={"torch": "1"},
         scores={"held_opa": 0.75},
     )

@@ -60,7 +60,7 @@ def test_sweeps_of_a_half_hold_its_matrices(script: ModuleType, half: str) -> No
 
 
 def judged(pattern: str) -> list[str]:
-    """Give the matrices of the judging half that a pattern of ``spmark label`` names."""
+    """Give the matrices of the judging half that a pattern of ``spmark study label`` names."""
     lists = packaged_lists()
     names = [spec.name for half in ("judging_graphs", "judging_layers") for spec in read_list(lists[half])]
     if pattern in lists:

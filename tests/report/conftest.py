@@ -272,7 +272,7 @@ def study() -> Study:
     return Study(
         paper="liteform",
         seeds=2,
-        command="spmark train liteform --reproduce --seeds 2",
+        command="spmark study train liteform --reproduce --seeds 2",
         made_with={"numpy": "2"},
         sources=(StudySource(name="a", url="https://a", sha256="0", gpu="V100", licence="MIT", citation="them"),),
         scores=(

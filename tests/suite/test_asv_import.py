@@ -190,7 +190,7 @@ def test_records_of_another_protocol_are_refused(tmp_path, repository, commit, r
     with pytest.raises(RecordError, match=r"protocol 2, which .* found 10 cases of protocol 1; .*measure them again"):
         import_records([folder], tmp_path / "results", repository)
     assert not (tmp_path / "results").exists()
-    ended = CliRunner().invoke(cli.app, ["asv-import", str(folder), "--results", str(tmp_path / "results")])
+    ended = CliRunner().invoke(cli.app, ["asv", "import", str(folder), "--results", str(tmp_path / "results")])
     assert isinstance(ended.exception, RecordError)
 
 
@@ -209,7 +209,7 @@ def test_of_mixed_protocols_what_can_be_compared_is_imported(tmp_path, repositor
     assert len(cells["'gespmm'", "'planetoid/cora'", "128", "'float32'"]["samples"]) == 40
     assert not (tmp_path / "results" / "test-gpu-cuda12").exists()
     monkeypatch.chdir(repository)
-    ended = CliRunner().invoke(cli.app, ["asv-import", str(tmp_path / "in"), "--results", str(tmp_path / "again")])
+    ended = CliRunner().invoke(cli.app, ["asv", "import", str(tmp_path / "in"), "--results", str(tmp_path / "again")])
     assert ended.exit_code == 0, ended.output
     assert "1 cases imported; 10 cases not" in ended.stdout
 

@@ -138,7 +138,7 @@ def checkout(tmp_path, monkeypatch):
 
         monkeypatch.setattr(asv_run, "subprocess", SimpleNamespace(run=run))
         commands.clear()
-        result = CliRunner().invoke(cli.app, ["asv-run", *arguments])
+        result = CliRunner().invoke(cli.app, ["asv", "run", *arguments])
         return result, commands
 
     return invoke

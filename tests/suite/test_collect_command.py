@@ -1,4 +1,4 @@
-"""``spmark collect`` from the command line to its file: the same data after a stop, halves apart, reasons kept."""
+"""``spmark study collect`` from the command to its file: the same data after a stop, halves apart, reasons kept."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def spmark(*arguments: object, monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 def collected(sweep: Path, out: Path, monkeypatch: pytest.MonkeyPatch, *more: object) -> Path:
-    arguments = ("collect", "--platform", "spade_sim", "--sweep", sweep, "--configs", 6, "--out", out, *more)
+    arguments = ("study", "collect", "--platform", "spade_sim", "--sweep", sweep, "--configs", 6, "--out", out, *more)
     assert spmark(*arguments, monkeypatch=monkeypatch) == 0
     return next((out / "spade_sim").glob("*.jsonl"))
 
@@ -97,7 +97,7 @@ def test_shards_are_parts_of_the_whole(sweep: Path, tmp_path: Path, monkeypatch:
 @pytest.mark.full
 def test_the_host_is_measured_with_its_cores(sweep: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spmark.impls.tuning.timer._HOST_S", 60.0)
-    arguments = ("collect", "--platform", "cpu", "--sweep", sweep, "--configs", 2, "--out", tmp_path)
+    arguments = ("study", "collect", "--platform", "cpu", "--sweep", sweep, "--configs", 2, "--out", tmp_path)
     only = ("--set", "matrices=[patterns/logsparse_64]", "--set", "ops=[spmm]")
     assert spmark(*arguments, *only, monkeypatch=monkeypatch) == 0
     (row,) = read_collected([tmp_path / "cpu" / "tiny-01-of-01.jsonl"])

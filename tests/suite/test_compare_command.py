@@ -1,4 +1,4 @@
-"""``spmark compare`` and ``spmark spread --fit``: exit codes, what is shown, and JSON."""
+"""``spmark compare`` and ``spmark study spread --fit``: exit codes, what is shown, and JSON."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_another_driver_is_refused_and_across_compares_speedups(folder):
 @pytest.mark.full
 def test_a_fitted_spread_is_taken_and_one_of_another_device_is_refused(folder, tmp_path):
     model = tmp_path / "spread.json"
-    ended = invoke("spread", AA, "--fit", model)
+    ended = invoke("study", "spread", AA, "--fit", model)
     assert ended.exit_code == 0, ended.output
     assert "jitter_us" in ended.output
     before, after = folder(0), folder(1)

@@ -172,7 +172,7 @@ def test_provenance_prints_a_script_whose_comments_end_where_they_should(tmp_pat
     text = f"x\ntouch {tmp_path}/evil\n# {ESCAPES}"
     of = hostile_environment("0" * 40, device_name=text, cpu=text, system=text, driver=text, cuda=text)
     write(tmp_path / "in", of, [record(of, device=text, matrix=text, label=text)])
-    ended = invoke("provenance", tmp_path / "in")
+    ended = invoke("show", tmp_path / "in")
     assert ended.exit_code == 0
     assert all(line.isprintable() for line in ended.stdout.split("\n"))
     assert f"touch {tmp_path}/evil" in ended.stdout
@@ -194,10 +194,10 @@ def test_no_command_that_shows_records_hands_escapes_to_the_terminal(tmp_path, m
     for words in (
         ("report", folders[0]),
         ("compare", *folders, "--all"),
-        ("spread", *folders),
-        ("spread", *folders, "--fit", tmp_path / "fit.json"),
-        ("provenance", folders[0]),
-        ("asv-import", folders[0]),
+        ("study", "spread", *folders),
+        ("study", "spread", *folders, "--fit", tmp_path / "fit.json"),
+        ("show", folders[0]),
+        ("asv", "import", folders[0]),
     ):
         ended = invoke(*words)
         shown = ended.output.replace("\n", "").replace("\t", "")
@@ -249,7 +249,7 @@ def test_an_error_that_quotes_a_record_is_printable(tmp_path, monkeypatch, capfd
 
 def test_json_answers_hold_no_raw_escape(tmp_path):
     of = hostile_environment("0" * 40, cpu=ESCAPES)
-    ended = invoke("provenance", write(tmp_path / "in", of, [record(of)]), "--json")
+    ended = invoke("show", write(tmp_path / "in", of, [record(of)]), "--json")
     assert ended.stdout.replace("\n", "").isprintable()
     assert json.loads(ended.stdout)
 

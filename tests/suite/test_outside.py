@@ -84,7 +84,7 @@ def test_a_class_in_a_file_is_measured_under_its_name(own, invoke, tmp_path):
 @pytest.mark.full
 def test_a_recipe_says_what_has_to_be_brought_along(own, invoke, tmp_path):
     invoke("run", own, "--device", "cpu", "--only", "implementation=./own/mine.py:Mine")
-    code, out, err = invoke("provenance", tmp_path / "results")
+    code, out, err = invoke("show", tmp_path / "results")
     assert code == 0, err
     assert "code that is not part of the project, to be brought along: implementation=./own/mine.py:Mine" in out
     assert "cat > own.yaml" in out

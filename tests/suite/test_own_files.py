@@ -192,16 +192,14 @@ def test_a_report_of_no_records_says_what_to_do(invoke, tmp_path):
 
 @pytest.mark.parametrize("command", [["label", "typo"], ["train", "typo"], ["label", "lo_smm"]])
 def test_a_method_that_does_not_exist_is_told_those_that_do(invoke, command):
-    code, _, err = invoke(*command)
+    code, _, err = invoke("study", *command)
     assert code == 2
     what = {"label": "labels", "train": "predictors"}[command[0]]
     assert f"expected a method with {what} out of liteform, lo_spmm, found '{command[1]}'" in err
     assert ("did you mean lo_spmm" in err) is (command[1] == "lo_smm")
 
 
-@pytest.mark.parametrize(
-    ("command", "expected"), [("run", 2), ("show", 2), ("report", 4), ("compare", 4)]
-)
+@pytest.mark.parametrize(("command", "expected"), [("run", 2), ("show", 2), ("report", 4), ("compare", 4)])
 def test_a_name_that_no_file_can_have_is_one_message(invoke, command, expected):
     name = "x" * 5000 + ".mtx"
     code, _, err = invoke(command, *[name] * (1 + (command == "compare")))

@@ -82,7 +82,7 @@ def test_a_run_with_nothing_to_do_leaves_no_row_and_a_resumed_one_is_one_batch(s
 def test_provenance_prints_what_repeats_a_run(sweep, tmp_path, invoke):
     out = tmp_path / "out"
     assert invoke("run", sweep, "--out", out, "--set", "widths=[64]")[0] == 0
-    code, text, err = invoke("provenance", out)
+    code, text, err = invoke("show", out)
     assert code == 0, err
     lines = text.splitlines()
     assert ".venv/bin/spmark run tiny.yaml --set 'widths=[64]'" in lines
@@ -90,14 +90,14 @@ def test_provenance_prints_what_repeats_a_run(sweep, tmp_path, invoke):
     again = tmp_path / "again.yaml"
     again.write_text("\n".join(lines[start + 1 : end]))
     assert Sweep.load(again) == Sweep.load(again, ["widths=[64]"]) == Sweep.load(sweep, ["widths=[64]"])
-    (answer,) = json.loads(invoke("provenance", out, "--json")[1])
+    (answer,) = json.loads(invoke("show", out, "--json")[1])
     assert answer["commands"][-1] == ".venv/bin/spmark run tiny.yaml --set 'widths=[64]'"
 
 
 def test_the_script_is_one_that_a_shell_takes(sweep, tmp_path, invoke):
     out = tmp_path / "out"
     assert invoke("run", sweep, "--out", out, "--only", "matrix=a*")[0] == 0
-    text = invoke("provenance", out)[1]
+    text = invoke("show", out)[1]
     checked = subprocess.run(["bash", "-n"], input=text, text=True, capture_output=True)
     assert checked.returncode == 0, checked.stderr
     assert "--only 'matrix=a*'" in text

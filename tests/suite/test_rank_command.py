@@ -1,4 +1,4 @@
-"""``spmark label lo_spmm`` and ``spmark train lo_spmm``, with a race that the estimate times."""
+"""``spmark study label lo_spmm`` and ``spmark study train lo_spmm``, with a race that the estimate times."""
 
 from __future__ import annotations
 
@@ -47,14 +47,17 @@ def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_from_kernels_to_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("lightgbm")
     for shard in ("1/2", "2/2"):
-        assert spmark(monkeypatch, "label", "lo_spmm", "--shard", shard, "--out", str(tmp_path)) == 0
+        assert spmark(monkeypatch, "study", "label", "lo_spmm", "--shard", shard, "--out", str(tmp_path)) == 0
     files = sorted((tmp_path / "nvidia-h200" / "lo_spmm").glob("*.jsonl"))
     assert [sorted(row.seed for row in read_rows(file, TileLabels)) for file in files] == [
         list(range(0, 24, 2)),
         list(range(1, 24, 2)),
     ]
     out = tmp_path / "model.json"
-    assert spmark(monkeypatch, "train", "lo_spmm", "--labels", str(tmp_path), "--name", "fake", "--out", str(out)) == 0
+    assert (
+        spmark(monkeypatch, "study", "train", "lo_spmm", "--labels", str(tmp_path), "--name", "fake", "--out", str(out))
+        == 0
+    )
     card = RankModel.load(out).card
     assert (card.name, card.gpu, card.groups) == ("fake", "nvidia-h200", 24)
     assert str(tmp_path) not in json.dumps(card.made_with)
@@ -68,7 +71,9 @@ def test_proxies_are_compared_layer_by_layer(
     monkeypatch.setattr(commands, "LAYERS", layers)
     monkeypatch.setattr(label, "loaded", lambda names, cache: ((name, label._load(name, cache)) for name in names))
     for shard in ("1/2", "1/1"):
-        assert spmark(monkeypatch, "label", "lo_spmm", "--proxies", "--shard", shard, "--out", str(tmp_path)) == 0
+        assert (
+            spmark(monkeypatch, "study", "label", "lo_spmm", "--proxies", "--shard", shard, "--out", str(tmp_path)) == 0
+        )
     rows = list(read_rows(tmp_path / "nvidia-h200" / "lo_spmm" / "proxies.jsonl", Compared))
     assert [row.layer for row in rows] == [f"{name} J{width}" for name, width in layers.items()]
     assert all(len(row.sizes) == 10 for row in rows)

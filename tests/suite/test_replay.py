@@ -1,4 +1,4 @@
-"""``spmark replay``: which configs are judged, by which model, what is left out and why, and the T4 export."""
+"""``spmark study replay``: which configs are judged, by which model, what is left out and why, and the T4 export."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def test_judgements_are_a_row_for_each_problem(write: Callable[..., Path]) -> No
 
 
 def invoke(*words: object) -> Any:
-    return CliRunner().invoke(cli.app, ["replay", *map(str, words)])
+    return CliRunner().invoke(cli.app, ["study", "replay", *map(str, words)])
 
 
 def test_the_command_shows_a_table_and_what_is_left_out(

@@ -1,4 +1,4 @@
-"""``spmark replay`` of collected samples: any platform's model is judged on them, and what they are is told."""
+"""``spmark study replay`` of collected samples: any platform's model is judged on them, and what they are is told."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_samples_that_cannot_be_replayed_are_left_out(changes: dict[str, Any], r
 
 def test_the_command_says_what_the_times_are(tmp_path: Path) -> None:
     file = write(tmp_path / "a.jsonl", row("spade_sim"))
-    words = ["replay", str(file), "--model", "random"]
+    words = ["study", "replay", str(file), "--model", "random"]
     shown = CliRunner().invoke(cli.app, words)
     assert shown.exit_code == 0, shown.output
     assert f"spade_sim: {find_platform('spade_sim').note}" in " ".join(shown.output.split())

@@ -27,7 +27,8 @@ def run(*arguments: object, monkeypatch: pytest.MonkeyPatch) -> int:
 def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Write samples, and give the options that name them."""
     monkeypatch.setattr(transfer, "_load", load)
-    found: list[object] = ["study", "dash", "--source-matrices", 1, "--target-matrices", 1, "--out", tmp_path / "out"]
+    words = [*"study transfer dash --source-matrices 1 --target-matrices 1 --out".split(), tmp_path / "out"]
+    found: list[object] = [*words]
     for kind, platform, seed in (("source", "cpu", 0), ("target", "spade_sim", 10), ("evaluation", "spade_sim", 20)):
         write_rows(tmp_path / kind / "rows.jsonl", [row_of(platform, seed)])
         found += [f"--{kind}", tmp_path / kind]
@@ -44,7 +45,7 @@ def test_a_study_goes_on_until_nothing_is_left(
     assert run(*options, "--methods", "target_best", "--seeds", 2, monkeypatch=monkeypatch) == ExitCode.OK
     (told,) = [fact for fact in read_transfers([tmp_path / "out" / "transfers.jsonl"]) if isinstance(fact, TransferRun)]
     assert told.command == (
-        "spmark study dash --source source --target target --evaluation evaluation --source-matrices 1 "
+        "spmark study transfer dash --source source --target target --evaluation evaluation --source-matrices 1 "
         "--target-matrices 1 --epochs 100"
     )
     assert told.samples.keys() == {f"{kind}/{kind}/rows.jsonl" for kind in ("source", "target", "evaluation")}
@@ -70,5 +71,5 @@ def test_what_no_study_can_do_is_refused(
 
 
 def test_a_folder_without_samples_says_what_writes_them(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match="found none: spmark label and spmark collect write such files"):
+    with pytest.raises(DatasetError, match="found none: spmark study label and spmark study collect write such files"):
         transfer.labels_in(tmp_path)

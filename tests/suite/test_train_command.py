@@ -1,4 +1,4 @@
-"""``spmark train`` and ``spmark label`` from the command line to their files, with labels that were made up."""
+"""``spmark study train`` and ``label`` from the command line to their files, with labels that were made up."""
 
 from __future__ import annotations
 
@@ -85,7 +85,17 @@ def test_a_model_is_trained_on_measured_labels(monkeypatch, tmp_path: Path, caps
     labels = measured(tmp_path / "labels" / "shard.jsonl")
     out = tmp_path / "model.npz"
     code = spmark(
-        monkeypatch, "train", "liteform", "--labels", str(labels.parent), "--name", "fake", "--out", str(out), "--json"
+        monkeypatch,
+        "study",
+        "train",
+        "liteform",
+        "--labels",
+        str(labels.parent),
+        "--name",
+        "fake",
+        "--out",
+        str(out),
+        "--json",
     )
     assert code == 0
     told = json.loads(capsys.readouterr().out)
@@ -102,15 +112,15 @@ def test_a_model_is_trained_on_measured_labels(monkeypatch, tmp_path: Path, caps
 def test_labels_of_two_gpus_are_not_mixed(monkeypatch, tmp_path: Path, capsys) -> None:
     measured(tmp_path / "labels" / "a.jsonl")
     measured(tmp_path / "labels" / "b.jsonl", "other-gpu")
-    assert spmark(monkeypatch, "train", "liteform", "--labels", str(tmp_path / "labels")) == 2
+    assert spmark(monkeypatch, "study", "train", "liteform", "--labels", str(tmp_path / "labels")) == 2
     assert "expected labels of one device, found fake-gpu, other-gpu" in capsys.readouterr().err
 
 
 def test_the_study_is_written_with_its_page(monkeypatch, tables: None, tmp_path: Path, capsys) -> None:
-    assert spmark(monkeypatch, "train", "liteform", "--reproduce", "--seeds", "1", "--out", str(tmp_path)) == 0
+    assert spmark(monkeypatch, "study", "train", "liteform", "--reproduce", "--seeds", "1", "--out", str(tmp_path)) == 0
     assert "Random forest over 1 splits" in capsys.readouterr().out
     study = json.loads((tmp_path / "study.json").read_text())
-    assert study["command"] == "spmark train liteform --reproduce --seeds 1"
+    assert study["command"] == "spmark study train liteform --reproduce --seeds 1"
     assert [source["sha256"] for source in study["sources"]] == [
         train.TABLES[name].sha256 for name in (LABELS, SPEEDS, OVERHEADS)
     ]
@@ -201,7 +211,7 @@ def test_a_table_of_schedules_is_made_shard_by_shard(monkeypatch: pytest.MonkeyP
     again = read_table(tmp_path / "again.json")
     assert again.model_copy(update={"made_with": table.made_with}) == table, "a table needs no GPU but its rows"
     assert again.made_with == (
-        "spmark train liteform --labels rows.ndjson.gz: 5 rows of 1 matrices, "
+        "spmark study train liteform --labels rows.ndjson.gz: 5 rows of 1 matrices, "
         f"SHA-256 {hashlib.sha256(data.read_bytes()).hexdigest()}"
     )
     before = (folder / "schedules-01-of-02.ndjson").read_bytes()

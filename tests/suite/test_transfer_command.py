@@ -1,4 +1,4 @@
-"""``spmark train`` from collected samples of two platforms to a model's file, its curves and its card."""
+"""``spmark study train`` from collected samples of two platforms to a model's file, its curves and its card."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         sweep = tmp_path / f"{name}.yaml"
         sweep.write_text(SWEEP.format(name=name, seed=len(name)))
         options = ("--platform", platform, "--sweep", sweep, "--configs", configs, "--out", tmp_path / name)
-        run(monkeypatch, "collect", *options)
+        run(monkeypatch, "study", "collect", *options)
     return tmp_path
 
 
@@ -85,7 +85,7 @@ def test_samples_become_a_model_with_card_curves_and_checkpoints(
     files = ("--source", samples / "source", "--target", samples / "target", "--held-out", samples / "held")
     counts = ("--source-matrices", 2, "--target-matrices", 1, "--epochs", 2)
     capsys.readouterr()
-    run(monkeypatch, "train", "dash", *files, *counts, "--out", out, "--json")
+    run(monkeypatch, "study", "train", "dash", *files, *counts, "--out", out, "--json")
     answer = json.loads(capsys.readouterr().out)
     spade = find_platform("spade_sim")
     own = OwnParameters(spade.own_axes(Op.SPMM))
@@ -97,8 +97,8 @@ def test_samples_become_a_model_with_card_curves_and_checkpoints(
     assert [(one.platform, one.matrices) for one in card.trained_on] == [("cpu", 2), ("spade_sim", 1)]
     assert card.trained_on[1].samples == 9
     assert card.command == (
-        "spmark train dash --source source --target target --held-out held --source-matrices 2 --target-matrices 1 "
-        "--op spmm --seed 0 --epochs 2"
+        "spmark study train dash --source source --target target --held-out held --source-matrices 2 "
+        "--target-matrices 1 --op spmm --seed 0 --epochs 2"
     )
     points = list(read_rows(Path(answer["curves"]), CurvePoint))
     assert [(point.phase, point.epoch) for point in points] == [
@@ -108,7 +108,7 @@ def test_samples_become_a_model_with_card_curves_and_checkpoints(
     assert "held_tau" not in points[0].values
     assert len(list(samples.glob("spade.*.checkpoint"))) == 2
     before = out.read_bytes()
-    run(monkeypatch, "train", "dash", *files, *counts, "--out", out)
+    run(monkeypatch, "study", "train", "dash", *files, *counts, "--out", out)
     assert out.read_bytes() == before
 
 
@@ -136,7 +136,7 @@ def test_a_kept_model_scores_the_configs_of_the_implementation(
     monkeypatch.setattr("spmark.impls.dash.finding.SHIPPED", tmp_path / "none")
     model = cost_model(how, "dash", find("cpu"))
     configs = find_platform("cpu").space(problem).sample(0, 5)
-    with pytest.raises(BuildError, match=r"a model of spmm on cpu at .*train one with spmark train dash"):
+    with pytest.raises(BuildError, match=r"a model of spmm on cpu at .*train one with spmark study train dash"):
         model.score(problem, configs)
     transfer.train_transfer(request(samples, target=[], held_out=[], epochs=1, out=None))
     scores = model.score(problem, [*configs, {**configs[0], "chunk": 3}, {"c": 1}])

@@ -1,4 +1,4 @@
-"""The part of ``spmark train`` that belongs to DASH."""
+"""The part of ``spmark study train`` that belongs to DASH."""
 
 from __future__ import annotations
 

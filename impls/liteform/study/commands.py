@@ -1,4 +1,4 @@
-"""LiteForm's side of `spmark label` and `spmark train`: labels, schedules, forests, the paper's evaluation."""
+"""LiteForm's side of `spmark study label` and `study train`: labels, schedules, forests, the paper's evaluation."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def _schedules(file: Path, job: LabelJob, skips: _Skips) -> tuple[int, int]:
     for path in job.folder.glob("skipped-*.ndjson"):
         done |= skipped_before(path, job.device.name, skips.version)
     if done.issuperset(_schedule_keys(job, job.names)):
-        _write_table(make_table(rows, "spmark label liteform --schedules"), job.folder / "schedules.json")
+        _write_table(make_table(rows, "spmark study label liteform --schedules"), job.folder / "schedules.json")
     return made, len(missing) - made - (len(skips.known) - known)
 
 

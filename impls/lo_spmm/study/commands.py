@@ -1,4 +1,4 @@
-"""LO-SpMM's side of `spmark label` and `spmark train`: kernels for the rank model, proxies, the model itself."""
+"""LO-SpMM's side of `spmark study label` and `study train`: kernels for the rank model, proxies, the model itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The models that ``spmark train`` makes by name, and a featuriser that is taken over."""
+"""The models that ``spmark study train`` makes by name, and a featuriser that is taken over."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def test_shipped_rows_give_the_figures_of_the_readme(problems: list[Priced]) -> 
 
 def test_the_card_says_what_the_choice_costs(tmp_path: Path) -> None:
     pytest.importorskip("lightgbm")
-    job = TrainingJob("mine", tmp_path / "mine.json", "spmark train lo_spmm --labels h200-rows.jsonl.gz", [ROWS])
+    job = TrainingJob("mine", tmp_path / "mine.json", "spmark study train lo_spmm --labels h200-rows.jsonl.gz", [ROWS])
     card = RankTraining().train(job).answer["card"]
     assert card["groups"] == 29
     assert (card["held_out"]["regret_of_estimate"], card["held_out"]["regret_of_refitted_estimate"]) == (0.0526, 0.0369)

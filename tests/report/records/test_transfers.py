@@ -25,7 +25,7 @@ def test_facts_become_frames(folder: Path) -> None:
     assert len(facts.results) == 2 * len(methods)
     assert list(facts.results["op"].unique()) == ["spmm"]
     assert facts.curves.empty and facts.costs.empty
-    assert [run.command for run in facts.runs] == ["spmark study dash --source cpu.jsonl"]
+    assert [run.command for run in facts.runs] == ["spmark study transfer dash --source cpu.jsonl"]
 
 
 def test_an_archive_and_a_named_file_are_read(folder: Path, tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_simulated_times_one_seed_and_no_gain_are_told(page: Any) -> None:
 def test_the_section_has_what_made_the_study(page: Any) -> None:
     (section,) = page(moved_fakes.run(), *few(), *moved_fakes.costs()).sections
     facts = dict(section.facts)
-    assert facts["Commands"] == "spmark study dash --source cpu.jsonl"
+    assert facts["Commands"] == "spmark study transfer dash --source cpu.jsonl"
     assert facts["Evaluation matrices"] == "6"
     assert facts["Packages"] == "spmark 0.1, torch 2.9"
     names = [block.name for block in section.blocks]
