@@ -360,8 +360,8 @@ def whiskers(ax: Axes, x: ArrayLike, low: ArrayLike, high: ArrayLike, **style: A
 
     They are one line with gaps, which takes a third of the time of a collection.
     """
-    at, low, high = np.array([x, low, high], np.float64)
-    heights = np.where(high <= MOST_SPANNED * low, [low, high, np.full_like(at, np.nan)], np.nan)
+    at, bottom, top = np.array([x, low, high], np.float64)
+    heights = np.where(top <= MOST_SPANNED * bottom, [bottom, top, np.full_like(at, np.nan)], np.nan)
     ax.plot(np.repeat(at, 3), heights.T.ravel(), solid_capstyle="butt", **style)
 
 
