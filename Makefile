@@ -64,7 +64,7 @@ picture: .venv/.dev-$(EXTRA) ## draw README's picture and those of plans anew; n
 	@$(BIN)/python scripts/plan_pictures.py
 
 screenshots: .venv/.dev-$(EXTRA) ## take pictures of the pages of out/quickstart, wide and narrow, light and dark
-	@PYTHONPATH=tests $(BIN)/python scripts/screenshots.py out/quickstart out/screenshots
+	@$(BIN)/python tests/screenshots.py out/quickstart out/screenshots
 
 # A link that leads nowhere ends it. The library's maintainers announce its successor in every build.
 docs: .venv/.dev-$(EXTRA) ## build the documents into out/docs

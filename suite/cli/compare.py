@@ -1,4 +1,4 @@
-"""``spmark compare``, a gate over two sets of records, and ``spmark study spread``, which learns the gate's thresholds."""
+"""``spmark compare``, a gate over two sets of records, and ``spmark study spread``, which learns its thresholds."""
 
 from __future__ import annotations
 

@@ -53,17 +53,6 @@ def refusal(name: str, config: Mapping[str, Any], kind: DeviceKind, op: Op) -> s
     return made if isinstance(made, str) else _ruled_out(made, kind, op)
 
 
-def refused(name: str, op: Op, width: int, dtype: DType, device: DeviceSpec) -> str | None:
-    """Say why an implementation computes not even a small problem of this kind on a device, or None.
-
-    Asking imports what the implementation is made on: seconds for some.
-    """
-    made = make(name, {})
-    if isinstance(made, str):
-        return made
-    return _ruled_out(made, device.kind, op) or made.unsupported(Problem(op, _small(), width, dtype), device)
-
-
 def refusals(cases: Iterable[CaseSpec], kind: DeviceKind) -> dict[str, str]:
     """Give the reason by case id for every case that cannot run on a kind of device.
 
@@ -97,34 +86,19 @@ def runs_elsewhere(name: str, config: Mapping[str, Any], kind: DeviceKind) -> bo
     return not isinstance(made, str) and kind not in made.devices
 
 
-def usable(name: str, devices: Iterable[DeviceSpec]) -> tuple[list[str], str]:
-    """Find out on which of ``devices`` an implementation computes a small problem of any of its operators.
+def why_unusable(name: str, device: DeviceSpec) -> str | None:
+    """Say why an implementation computes no small problem of any of its operators on a device, or None.
 
     Asking imports what the implementation is made on: seconds for some.
-
-    Returns
-    -------
-    kinds : list of str
-        Of the devices, sorted.
-    reason : str
-        Why the implementation is usable on none of the devices; else empty.
     """
     made = make(name, {})
     if isinstance(made, str):
-        return [], made
-    kinds, reasons = [], []
-    for device in devices:
-        if device.kind not in made.devices:
-            continue
-        answers = [
-            made.unsupported(Problem(op, _small(), 32, dtype), device) for op in sorted(made.ops) for dtype in DType
-        ]
-        if None in answers:
-            kinds.append(str(device.kind))
-        reasons += [reason for reason in answers if reason]
+        return made
+    if device.kind not in made.devices:
+        return ELSEWHERE.get(device.kind, f"runs on {_words(made.devices)}")
+    answers = [made.unsupported(Problem(op, _small(), 32, dtype), device) for op in sorted(made.ops) for dtype in DType]
     # The last is of float16, which implementations for matrix units want before they look for anything else.
-    why = reasons[-1] if reasons else f"runs on {_words(made.devices)}, and no such device is here"
-    return sorted(kinds), "" if kinds else why
+    return None if None in answers else answers[-1]
 
 
 def other_product(ops: Iterable[Op], op: Op) -> str:

@@ -83,7 +83,7 @@ def tables() -> str:
     with tempfile.TemporaryDirectory() as out:
         for name in REPORTS:
             folder = Path(out) / name
-            spmark("report", REFERENCE / name, "--out", folder)
+            spmark("report", REFERENCE / name, "--out", folder, "--figures", "all")
             for file in sorted(folder.rglob("*.csv")):
                 parts.append(f"== {name}/{file.relative_to(folder)}\n{file.read_text()}")
     return "".join(parts)

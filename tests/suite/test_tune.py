@@ -113,7 +113,7 @@ def test_the_screen_says_that_nothing_was_measured(files, invoke):
         (["mine.npz", "--budget", "soon"], SweepError, "--budget: expected a time such as 90s, 30m"),
         (["mine.npz", "--use", "stiel"], SweepError, r"expected an implementation out of .* \(did you mean stile\?\)"),
         (["mine.npz", "--use", "cublas"], SweepError, "expected an implementation that gives a plan, found none"),
-        (["mine.npz", "--out", "mine.npz/page.html"], SpmarkError, "the page cannot be written"),
+        (["mine.npz", "--out", "mine.npz/page.html"], SpmarkError, "the report cannot be written"),
     ],
 )
 def test_what_cannot_be_used_is_explained(files, invoke, words, kind, message):

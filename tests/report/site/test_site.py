@@ -88,10 +88,10 @@ def test_no_page_asks_for_anything_outside_the_site(report):
         for address in read(path).addresses:
             assert address.startswith(("data:", "#")) or (path.parent / address).is_file(), (page, address)
     reader = read(index.parent / SWEEP / "index.html")
-    assert reader.tags.count("img") == 1 + 5 + 4
+    assert reader.tags.count("img") == 7
     first = read(index).tags
     assert first.count("img") == 1 and first.index("img") < first.index("table")
-    assert len(list((index.parent / "figures").glob("*.csv"))) == 1 + 10
+    assert len(list((index.parent / "figures").glob("*.csv"))) == 1 + 7
 
 
 def test_the_library_of_charts_comes_with_its_licence(report):
@@ -275,10 +275,11 @@ def test_nothing_and_nothing_but_failures_say_so(records, write, tmp_path):
 
 def test_one_record_makes_a_page(records, write, tmp_path):
     (row, *_) = (row for row in records.sweep() if row.baseline)
-    index = write_report([write([row])], tmp_path / "out").index
-    names = {path.stem for path in (index.parent / "figures").glob("*.csv")}
-    each = {"overview-speedup-per-matrix", "speedup-per-matrix", "roofline", "break-even"}
-    assert names == {f"test-gpu-{name}" for name in each}
+    folder, usual = write([row]), {"overview-speedup-per-matrix", "speedup-per-matrix", "break-even"}
+    for every, each in ((False, usual), (True, usual | {"roofline"})):
+        index = write_report([folder], tmp_path / str(every), every=every).index
+        names = {path.stem for path in (index.parent / "figures").glob("*.csv")}
+        assert names == {f"test-gpu-{name}" for name in each}
     overall = pd.read_csv(index.parent / "tables" / "test-gpu-overall.csv")
     assert overall["common_cases"].tolist() == overall["own_cases"].tolist() == [1]
 

@@ -1,6 +1,6 @@
 """Take pictures of every page of a site at the widths of a screen and a telephone, light and dark.
 
-``PYTHONPATH=tests python scripts/screenshots.py SITE OUT`` drives the Chromium of ``make browser`` and writes
+``python tests/screenshots.py SITE OUT`` drives the Chromium of ``make browser`` and writes
 ``OUT/PAGE-WIDTH-SCHEME.png``; a tall page goes on in ``OUT/PAGE-WIDTH-SCHEME-2.png`` and further files.
 """
 
