@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.datasets.cache import Cache
-from spmark.datasets.ceiling import check_shape
 from spmark.datasets.mirror import find_in_mirror
-from spmark.datasets.source import Facts, RawMatrix, Source
+from spmark.datasets.source import Facts, RawMatrix, Source, check_shape
 from spmark.datasets.sources.table import find_source, own_file
 from spmark.impls.core.errors import DatasetError, MatrixError
 from spmark.impls.core.operators import random_values

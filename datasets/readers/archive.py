@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, cast
 
-from spmark.datasets.ceiling import VARIABLE, ceiling_bytes
+from spmark.datasets.source import VARIABLE, ceiling_bytes
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.guard import reading
 
@@ -44,7 +44,7 @@ def unpacked(path: Path, member: str = "", remedy: str = "") -> Iterator[Path]:
     ------
     DatasetError
         The archive is broken, holds none or several files of this name, or unpacks to more than the ceiling of
-        `spmark.datasets.ceiling`, or than entries can that differ.
+        `spmark.datasets.source`, or than entries can that differ.
     """
     where = f"{path}: {member}" if member else str(path)
     with contextlib.ExitStack() as stack:

@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.datasets.ceiling import check_shape
 from spmark.datasets.readers.archive import unpacked
-from spmark.datasets.source import RawMatrix, csr_from_edges
+from spmark.datasets.source import RawMatrix, check_shape, csr_from_edges
 from spmark.impls.core.errors import DatasetError, MatrixError
 from spmark.impls.core.guard import reading
 from spmark.impls.core.record import MatrixKind

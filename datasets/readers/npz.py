@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.datasets.ceiling import check_bytes, check_shape
-from spmark.datasets.source import RawMatrix
+from spmark.datasets.source import RawMatrix, check_bytes, check_shape
 from spmark.impls.core.canonical import canonical_rows
 from spmark.impls.core.errors import DatasetError, MatrixError
 from spmark.impls.core.files import in_place_of_file, is_file

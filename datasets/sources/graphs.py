@@ -9,6 +9,7 @@ import io
 import json
 import pickle
 import re
+import warnings
 from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +20,6 @@ from numpy.typing import NDArray
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.readers.archive import FETCH_AGAIN, unpacked
-from spmark.datasets.readers.edge_list import read_integers
 from spmark.datasets.readers.matrix_market import read_mtx
 from spmark.datasets.source import Args, Facts, RawMatrix, Source, csr_from_edges, known, only
 from spmark.impls.core.errors import DatasetError
@@ -246,3 +246,36 @@ def _square(size: int, rows: NDArray[np.int64], cols: NDArray[np.int64], path: P
 def _table(path: Path, file: str, columns: int) -> NDArray[np.int64]:
     with unpacked(path, f"raw/{file}", FETCH_AGAIN) as table:
         return read_integers(table, f"{path}: {file}", columns=columns, delimiter=",")
+
+
+def read_integers(file: Path, where: str, *, columns: int = 2, delimiter: str | None = None) -> NDArray[np.int64]:
+    """Read a table of integers; lines that start with ``#`` are comments.
+
+    Parameters
+    ----------
+    file : Path
+    where : str
+        Name of the file in errors.
+    columns : int
+    delimiter : str, optional
+        By default white space.
+
+    Returns
+    -------
+    (columns, lines) int64, row-major.
+
+    Raises
+    ------
+    DatasetError
+        A line does not hold ``columns`` integers; names the line.
+    """
+    with reading(where, f"{columns} integers in every line"), warnings.catch_warnings():
+        warnings.simplefilter("error")  # NumPy warns of integers that are written as reals
+        warnings.filterwarnings("ignore", "loadtxt: input contained no data", UserWarning)
+        # A relative path might be taken for the name of something to download.
+        table = np.loadtxt(file.absolute(), np.int64, comments="#", delimiter=delimiter, ndmin=2, encoding="latin1")
+    if table.size == 0:
+        return np.empty((columns, 0), np.int64)
+    if table.shape[1] != columns:
+        raise DatasetError(f"{where}: expected {columns} integers in every line, found {table.shape[1]}")
+    return np.ascontiguousarray(table.T)

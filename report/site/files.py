@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
@@ -12,7 +11,6 @@ from spmark.impls.core.errors import RecordError
 from spmark.report.figures.plot import Drawing
 from spmark.report.site.model import Report, SweepPage
 from spmark.report.site.pages import FIGURES, LIBRARY, TABLES, VENDOR, chapters_of, pages_of
-from spmark.report.tables.cells import shown
 from spmark.report.tables.table import Chapter, Table, csv_of
 
 INDEX = f"{Chapter.SUMMARY.value}.html"
@@ -62,14 +60,14 @@ def unwritable(out: Path, error: OSError) -> RecordError:
 
 
 def write_pages(report: Report, sweep: SweepPage | None, landing: Sequence[Chapter], out: Path) -> list[str]:
-    """Write the pages of one sweep, or the landing page, with their figures, tables and Markdown.
+    """Write the pages of one sweep, or the landing page, with their figures and tables.
 
     Parameters
     ----------
     report, sweep, landing
         As for `spmark.report.site.pages.pages_of`.
     out : Path
-        Folder that gets the pages (``sweeps/`` has a folder of them for each sweep), ``report.md`` beside each,
+        Folder that gets the pages (``sweeps/`` has a folder of them for each sweep),
         ``figures/`` (SVG, the data as CSV, and the further forms that were drawn), ``tables/`` (CSV, and LaTeX of what
         stands on a summary) and, for interactive charts, ``vendor/``; made where it is missing. Pages of an earlier
         report of the sweep that this one does not have are removed, and so are further forms of figures that are drawn
@@ -87,8 +85,6 @@ def write_pages(report: Report, sweep: SweepPage | None, landing: Sequence[Chapt
     """
     made = {path: text.encode() for path, text in pages_of(report, sweep, landing).items()}
     place = PurePosixPath(next(iter(made))).parent
-    up = PurePosixPath(*[".."] * len(place.parts))
-    made[str(place / "report.md")] = markdown(report, up / FIGURES, up / TABLES).encode()
     for block in (block for section in report.sections for block in section.blocks):
         if isinstance(block, Table):
             made[f"{TABLES}/{block.name}.csv"] = csv_of(block.frame).encode()
@@ -122,61 +118,3 @@ def _forms(drawing: Drawing) -> Iterator[tuple[str, bytes]]:
     yield f"{drawing.name}.csv", drawing.csv.encode()
     yield f"{drawing.name}-narrow.svg", drawing.narrow_svg
     yield f"{drawing.name}.png", drawing.png
-
-
-MOST_ROWS = 200
-"""Rows of a table in the page; failures are never cut off."""
-
-
-def markdown(report: Report, figures: PurePosixPath, csv: PurePosixPath) -> str:
-    """Write a report as Markdown: its title and notices, and its sections.
-
-    Parameters
-    ----------
-    report : Report
-        What to say.
-    figures, csv : PurePosixPath
-        Folders of the figures and the CSV files, as seen from the page.
-    """
-    parts = [f"# {_safe(report.title)}", *map(_notice, report.notices)]
-    titles = {sweep.name: f"{sweep.title}: " for sweep in report.sweeps}
-    for section in report.sections:
-        parts += [f"## {_safe(titles.get(section.sweep, '') + section.device)}", _safe(section.measured)]
-        parts.append(_rows(["", ""], [[f"**{_safe(name)}**", _safe(text)] for name, text in section.facts]))
-        parts += map(_notice, section.notices)
-        for block in section.blocks:
-            if isinstance(block, Drawing):
-                parts.append(f"![{_safe(block.caption)}]({figures / block.name}.svg)\n\n*{_safe(block.caption)}*")
-            else:
-                parts.append(_table(block, csv))
-    return "\n\n".join(parts) + "\n"
-
-
-def _notice(text: str) -> str:
-    return f"> {_safe(' '.join(text.splitlines()))}"
-
-
-def _table(table: Table, csv: PurePosixPath) -> str:
-    whole = "reason" in table.frame
-    columns, cells = shown(table.frame)  # which the pages and LaTeX show, too
-    cells = cells if whole else cells[:MOST_ROWS]
-    parts = [f"### {_safe(table.title)}", _safe(table.note)] if table.note else [f"### {_safe(table.title)}"]
-    parts.append(_rows([table.heading(c) for c in columns], [[_safe(cell.text) for cell in row] for row in cells]))
-    if len(cells) < len(table.frame):
-        parts.append(
-            f"The first {len(cells):,} of {len(table.frame):,} rows; all are in [the CSV file]({csv / table.name}.csv)."
-        )
-    return "\n\n".join(parts)
-
-
-def _rows(headings: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
-    lines = [headings, ["---"] * len(headings), *cells]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def _safe(text: str) -> str:
-    """Keep text, which may be a compiler's log, from being taken for markup or breaking a table."""
-    escaped = html.escape(" ⏎ ".join(text.strip().splitlines()), quote=False)
-    for letter in "\\|`*_[]":
-        escaped = escaped.replace(letter, "\\" + letter)
-    return escaped

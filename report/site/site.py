@@ -7,7 +7,6 @@ pages stay as they are.
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -21,15 +20,18 @@ from importlib.resources import files
 from multiprocessing import get_context
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 import pandas as pd
+from pydantic import ValidationError
 
 from spmark.impls.core.cores import allowed_cores
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import RecordError, SpmarkError
+from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.guard import reading
 from spmark.impls.core.names import path_component
+from spmark.impls.core.plainjson import NoJsonError, parse_model
 from spmark.impls.core.recordfile import row_files
 from spmark.report.analysis.cases import baseline_names, choose_baseline, derive, each_problem_once
 from spmark.report.analysis.transfers import Moved
@@ -56,7 +58,22 @@ WORTH_HELPERS = 500
 _PACKAGES = ("jinja2", "matplotlib", "numpy", "pandas", "scipy")
 """What pages are made with: another version may draw the same rows differently."""
 _log = logging.getLogger(__name__)
-_Given, _Made = TypeVar("_Given"), TypeVar("_Made")
+
+
+class _MadeSweep(Frozen):
+    key: str = ""
+    """Digest of all that the sweep's pages follow from."""
+    files: list[str] = []
+
+
+class _Made(Frozen):
+    """The file ``made.json``."""
+
+    whole: str
+    """Digest of all that the report follows from."""
+    notices: list[str]
+    files: list[str]
+    sweeps: dict[str, _MadeSweep]
 
 
 @dataclass(frozen=True)
@@ -112,8 +129,8 @@ def write_report(
     options = [repr(baseline), repr(title), repr(paper), *sorted(also), str(every)]
     whole = _digest([_code(), *options, *map(str, folders), *_digests(folders).values(), digest_of_transfers(folders)])
     before = _read_made(out)
-    if before and before["whole"] == whole and all((out / name).is_file() for name in before["files"]):
-        return Written(out / INDEX, before["notices"])
+    if before and before.whole == whole and all((out / name).is_file() for name in before.files):
+        return Written(out / INDEX, before.notices)
     _log.info("reading records")
     frame = load_records(folders, by_sweep=True)
     notices: list[str] = []
@@ -156,15 +173,11 @@ def write_report(
         landing = Report(title, notices, sections, tuple(pages))
         told = write_pages(landing, None, tasks[0].landing, out)
         _remove_others(out, pages)
-        stays = {name: of["files"] for name, of in before["sweeps"].items()} if before else {}
-        kept = {task.page.name: wrote[task.page.name] or stays[task.page.name] for task in tasks}
-        made = {
-            "whole": whole,
-            "notices": notices,
-            "files": [*told, *(name for of in kept.values() for name in of), *wrote.get(STUDIES, [])],
-            "sweeps": {name: {"key": site.keys[name], "files": of} for name, of in kept.items()},
-        }
-        (out / MADE).write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+        stays = before.sweeps if before else {}
+        kept = {name: _MadeSweep(key=key, files=wrote[name] or stays[name].files) for name, key in site.keys.items()}
+        every_file = [*told, *(name for of in kept.values() for name in of.files), *wrote.get(STUDIES, [])]
+        made = _Made(whole=whole, notices=notices, files=every_file, sweeps=kept)
+        (out / MADE).write_text(made.model_dump_json(indent=1) + "\n", encoding="utf-8")
     except OSError as error:
         raise unwritable(out, error) from error
     return Written(out / INDEX, notices)
@@ -200,7 +213,7 @@ class _Site:
         return dict(zip(of_devices, answered, strict=True))
 
     def tasks(
-        self, landing: list[Chapter], options: Sequence[str], before: dict[str, Any] | None
+        self, landing: list[Chapter], options: Sequence[str], before: _Made | None
     ) -> tuple[list[str], list[SweepTask]]:
         """Give the sweeps whose candidates are not here, and the pages to make in the order of a reader."""
         absent = absent_candidates(self.folders)
@@ -237,8 +250,8 @@ class _Site:
             shown = [repr((of.baseline, of.prefix, of.older, of.unseen)) for of in own]
             parts = [*options, self.title, *landing, repr(page), *shown, *sorted(digests[file] for file in near)]
             self.keys[name] = _digest([_code(), *parts])
-            known = (before["sweeps"] if before else {}).get(name, {"key": "", "files": []})
-            same = known["key"] == self.keys[name] and all((self.out / file).is_file() for file in known["files"])
+            known = (before.sweeps if before else {}).get(name, _MadeSweep())
+            same = known.key == self.keys[name] and all((self.out / file).is_file() for file in known.files)
             tasks.append(
                 SweepTask(
                     page, own, sorted({file.parent for file in near}), self.baseline, self.every, self.also, self.title,
@@ -374,13 +387,9 @@ def _code() -> str:
     return _digest(parts)
 
 
-def _read_made(out: Path) -> dict[str, Any] | None:
+def _read_made(out: Path) -> _Made | None:
     """Read what an earlier report wrote into ``out``; None where nothing is known of it."""
     try:
-        made = json.loads((out / MADE).read_bytes())
-        files, sweeps = made["files"], made["sweeps"]
-        known = [made["whole"], *files, *made["notices"], *sweeps, *(of["key"] for of in sweeps.values())]
-        known += [file for of in sweeps.values() for file in of["files"]]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return parse_model(_Made, (out / MADE).read_bytes())
+    except (OSError, NoJsonError, ValidationError):
         return None
-    return made if all(isinstance(text, str) for text in known) else None

@@ -25,7 +25,6 @@ from spmark.datasets.sweep.model import Sweep
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.frozen import Frozen
-from spmark.impls.core.load import Load
 from spmark.impls.core.names import is_commit, path_component, printable
 from spmark.impls.core.plausible import read_measurements
 from spmark.impls.core.record import PROTOCOL_VERSION, Environment, EnvironmentRow, Measurement, Time
@@ -152,10 +151,6 @@ def _about(batch: Batch) -> Iterator[str]:
     driver = f", driver {environment.driver}, CUDA {environment.cuda}" if environment.driver else ""
     memory = f"{environment.memory_bytes / 2**30:.0f} GiB"
     yield f"{environment.device.name}{driver}; {environment.cpu}, {environment.cores} cores, {memory}"
-    loads = [Load(environment.cores, record.free_cores) for record in records]
-    if busy := sum(load.busy for load in loads):
-        worst = max(loads, key=lambda load: load.taken_cores)
-        yield f"the machine was busy in {busy} of {len(loads)} records: at the most, {worst}"
 
 
 def _checkout(environment: Environment | None) -> Iterator[str]:
