@@ -16,7 +16,7 @@ import pandas as pd
 
 import spmark
 from spmark.datasets.sweep.model import MatrixSpec, Sweep
-from spmark.report.tables.cells import short_table
+from spmark.report.tables.table import short_table
 from spmark.suite.run.execute import execute
 
 SWEEP = Sweep(

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any
 
+import pandas as pd
+
+from spmark.report.analysis.cases import by_size, panels_of
 from spmark.report.figures.plot import Drawing
-from spmark.report.site.chart_data import Points
+from spmark.report.figures.style import looks
 from spmark.report.site.run_metadata import Facts
 from spmark.report.tables.table import Table
 
@@ -83,3 +88,61 @@ class Report:
     sections: list[Section]
     sweeps: tuple[SweepPage, ...] = ()
     """What sections with a sweep stand on, in the order of the landing page."""
+
+
+MOST_POINTS = 12_000
+"""Points of a chart: a page that holds them stays below a megabyte."""
+_DIGITS = 5
+
+
+@dataclass(frozen=True)
+class Points:
+    """The numbers of one chart."""
+
+    series: list[dict[str, str]]
+    """Label, colour, and marker and hatch as matplotlib names them, of each series, in the order of legends."""
+    panels: list[dict[str, Any]]
+    """``name`` (operator and dtype), ``cases`` ([matrix, J]) and ``points`` ([series, case, time in µs, speed-up])."""
+    left_out: int
+    """Cases that are not shown, for their number."""
+
+
+def points_of(derived: pd.DataFrame) -> Points | None:
+    """Give the points of all cases with a time; None where no case has one.
+
+    Parameters
+    ----------
+    derived : DataFrame
+        As `spmark.report.analysis.cases.derive` gives it, of one device and sweep.
+    """
+    timed = derived[derived["median_us"].notna()]
+    if timed.empty:
+        return None
+    rows = timed.head(MOST_POINTS)
+    named = looks(set(zip(rows["label"], rows["implementation"], strict=True)))
+    series = {label: place for place, label in enumerate(named)}
+    sizes = {matrix: place for place, matrix in enumerate(by_size(rows))}
+    panels = []
+    for (op, dtype), part in panels_of(rows):
+        ordered = part.assign(size=part["matrix"].map(sizes)).sort_values(["size", "width"], kind="stable")
+        problems = list(dict.fromkeys(zip(ordered["matrix"], ordered["width"].map(int), strict=True)))
+        places = {problem: place for place, problem in enumerate(problems)}
+        points = [
+            [
+                series[row["label"]],
+                places[row["matrix"], int(row["width"])],
+                *map(_short, (row["median_us"], row["speedup"])),
+            ]
+            for row in ordered[["label", "matrix", "width", "median_us", "speedup"]].to_dict("records")
+        ]
+        panels.append({"name": f"{op} {dtype}", "cases": [list(problem) for problem in problems], "points": points})
+    legend = [
+        {"label": label, "colour": look.colour, "marker": look.marker, "hatch": look.hatch}
+        for label, look in named.items()
+    ]
+    return Points(legend, panels, len(timed) - len(rows))
+
+
+def _short(number: float) -> float | None:
+    """Give a number with the digits that a reader sees; None for one that JSON lacks."""
+    return float(f"{number:.{_DIGITS}g}") if isfinite(number) else None

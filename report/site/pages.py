@@ -24,10 +24,8 @@ from spmark.impls.core.names import path_component
 from spmark.report.analysis.cases import panels_of
 from spmark.report.figures.plot import Drawing
 from spmark.report.figures.style import looks
-from spmark.report.site.chart_data import Points
-from spmark.report.site.model import Report, Section, SweepPage
-from spmark.report.tables.cells import Cell, shown
-from spmark.report.tables.table import Chapter, Table, csv_of, first_line
+from spmark.report.site.model import Points, Report, Section, SweepPage
+from spmark.report.tables.table import Cell, Chapter, Table, csv_of, first_line, shown
 from spmark.report.tables.winners import WinnerMap, WinnerPlace, place_of
 
 FIGURES, TABLES, SWEEPS, VENDOR = "figures", "tables", "sweeps", "vendor"

@@ -20,9 +20,8 @@ from spmark.report.figures.plot import Drawing, Form, render
 from spmark.report.figures.predictions import agreement_table, cost_model_table
 from spmark.report.figures.roof import roof_table
 from spmark.report.records import current, python_texts
-from spmark.report.site.chart_data import points_of
 from spmark.report.site.files import write_pages
-from spmark.report.site.model import Coverage, ListedSweep, Report, Section, SweepPage
+from spmark.report.site.model import Coverage, ListedSweep, Report, Section, SweepPage, points_of
 from spmark.report.site.run_metadata import MEASURED, facts_of, notices_of, versions_of
 from spmark.report.tables import results as tables
 from spmark.report.tables.extrapolated import extrapolated_table

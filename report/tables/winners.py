@@ -29,8 +29,7 @@ from spmark.report.analysis.cases import (
 )
 from spmark.report.analysis.means import by_group, kinds, over_matrices
 from spmark.report.analysis.statistics import NOTHING, mean_of
-from spmark.report.tables.cells import heading, number
-from spmark.report.tables.table import TWIN, Table, explained
+from spmark.report.tables.table import TWIN, Table, explained, heading, number
 
 COLUMNS = (
     "op", "dtype", "matrix", "width", "implementation", "speedup", "wins", "matrices", "next", "next_speedup", "tried",

@@ -315,7 +315,7 @@ def check(
 
     Example: [bold]spmark check ./mine.py:MyKernel --device host-simt[/bold]
     """
-    from spmark.suite.cli.check import check_implementation
+    from spmark.suite.conformance import check_implementation
 
     raise typer.Exit(ExitCode.OK if check_implementation(implementation, device, as_json) else ExitCode.FAILURES)
 

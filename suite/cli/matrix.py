@@ -335,7 +335,7 @@ def _with_stores(
 
 
 def _cells(one: Tuned) -> dict[str, str]:
-    from spmark.report.tables.cells import cell, heading
+    from spmark.report.tables.table import cell, heading
 
     row = one.row
     return {
@@ -348,7 +348,7 @@ def _cells(one: Tuned) -> dict[str, str]:
 
 
 def _time(one: Tuned) -> str:
-    from spmark.report.tables.cells import cell
+    from spmark.report.tables.table import cell
 
     return f"{cell('time_us', one.time_us, one.low_us, one.high_us)} µs"
 

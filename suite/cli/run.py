@@ -149,7 +149,7 @@ def _show_results(summary: Summary, screen: Console) -> None:
     if not summary.interrupted and (any(row.samples_us for row in summary.rows) or summary.skipped):
         from spmark.report.analysis.cases import WIDE_MARK
         from spmark.report.records import load_records
-        from spmark.report.tables.cells import WIDE_LEGEND, short_table
+        from spmark.report.tables.table import WIDE_LEGEND, short_table
 
         rows = short_table(load_records([summary.folder]))
         kept = [{name: row[name] for name in _SHOWN} for row in rows if row["ok"]]

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from spmark.datasets import download
+from spmark.datasets import cache as download
 from spmark.datasets.cache import Cache
 from spmark.impls.core.errors import DatasetError
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spmark.datasets.download import file_digest
+from spmark.datasets.cache import file_digest
 from spmark.report.candidates import CANDIDATES, MANIFEST, read_asset
 from spmark.report.records import record_files
 

@@ -65,7 +65,7 @@ def test_records_that_a_busy_machine_made_are_counted(invoke, sweep, machine, fa
 
 
 def test_the_table_marks_wide_intervals_and_says_what_the_mark_is(invoke, sweep, machine, monkeypatch):
-    from spmark.report.tables import cells as summary
+    from spmark.report.tables import table as summary
 
     machine(IDLE)
     row = {"op": "spmm", "dtype": "float32", "implementation": "fake", "speedup": "2.05× ~", "ok": 2, "failed": 0}

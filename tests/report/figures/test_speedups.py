@@ -12,7 +12,7 @@ from spmark.impls.core.record import Baseline
 from spmark.report.analysis.cases import derive
 from spmark.report.figures.speedups import speedup_over_size, speedup_per_matrix, speedup_per_width
 from spmark.report.records import load_records
-from spmark.report.tables.cells import short_table
+from spmark.report.tables.table import short_table
 
 
 def test_speedups_per_matrix_are_over_common_cases(derived):

@@ -10,9 +10,8 @@ import pytest
 from browser import Page, browser, needs_chromium
 
 from spmark.report.figures.style import looks
-from spmark.report.site.chart_data import Points
 from spmark.report.site.files import write_pages
-from spmark.report.site.model import Report, Section, SweepPage
+from spmark.report.site.model import Points, Report, Section, SweepPage
 from spmark.report.tables.table import Chapter
 
 pytestmark = [pytest.mark.full, needs_chromium]

@@ -13,8 +13,8 @@ from spmark.impls.core.problem import DType
 from spmark.report.analysis.cases import derive
 from spmark.report.figures.style import looks
 from spmark.report.records import load_records
-from spmark.report.site import chart_data as points
-from spmark.report.site.chart_data import points_of
+from spmark.report.site import model as points
+from spmark.report.site.model import points_of
 from spmark.report.site.pages import points_json
 
 

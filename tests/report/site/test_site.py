@@ -18,7 +18,7 @@ from spmark.report.records import load_records
 from spmark.report.site import site
 from spmark.report.site.model import ListedSweep, PaperPage
 from spmark.report.site.site import write_report
-from spmark.report.tables.cells import short_table
+from spmark.report.tables.table import short_table
 
 SWEEP = "sweeps/graphs_spmm"
 HOSTILE = "ptxas fatal: <script>alert('x')</script> | `y` & 5 < 6\nsecond line </td></table> $title"

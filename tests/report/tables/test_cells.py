@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from spmark.report.tables.cells import cell, shown
-from spmark.report.tables.table import MOST_ROWS, Table
+from spmark.report.tables.table import MOST_ROWS, Table, cell, shown
 
 
 @pytest.mark.parametrize(

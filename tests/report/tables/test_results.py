@@ -9,7 +9,6 @@ import pytest
 from spmark.impls.core.record import Baseline, Status
 from spmark.report.analysis.cases import derive
 from spmark.report.records import load_records
-from spmark.report.tables.cells import heading
 from spmark.report.tables.results import (
     break_even_table,
     build_table,
@@ -19,6 +18,7 @@ from spmark.report.tables.results import (
     mean_tables,
     times_table,
 )
+from spmark.report.tables.table import heading
 
 # Matrix: time of a run and seconds of choosing; the baseline takes 10 us.
 PLANS = {"a": (5.0, 1.0), "b": (9.0, 1.0), "c": (8.0, 4.0), "d": (12.0, 1.0)}

@@ -12,7 +12,7 @@ import pytest
 
 from spmark.impls.core.problem import Op
 from spmark.report.analysis.methods import known_methods
-from spmark.report.tables.cells import heading
+from spmark.report.tables.table import heading
 from spmark.report.tables.transfers import compared_table, cost_table, gain_table, size_table
 from spmark.report.transfers import load_transfers
 
