@@ -9,6 +9,7 @@ import pandas as pd
 
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.record import RUNS_ON, Environment, Flush, Status
+from spmark.report.analysis.cases import beside
 from spmark.report.tables.table import config_text, explained
 
 Facts = list[tuple[str, str]]
@@ -71,8 +72,7 @@ def notices_of(derived: pd.DataFrame, baseline: str | None, wanted: str | None, 
             f"{lent:,} speed-ups over {baseline} use the baseline's own record, not samples taken in turn with the "
             "case: they carry the drift between two moments."
         )
-    notices += _refused(derived)
-    notices += doubtful(derived)
+    notices += [*without_baseline(derived, baseline), *_refused(derived), *doubtful(derived)]
     versions = derived.groupby("implementation")["implementation_version"].nunique()
     mixed = sorted(str(name) for name in versions[versions > 1].index)
     if mixed:
@@ -115,6 +115,21 @@ def without_result(derived: pd.DataFrame) -> list[str]:
         of_these = f"{count} implementation{'s' if count > 1 else ''}"
         notices.append(f"{len(rows):,} cases of {of_these} need {device} and did not run.\n{reasons}.")
     return notices
+
+
+def without_baseline(derived: pd.DataFrame, baseline: str | None) -> list[str]:
+    """Count the cases with a time and no speed-up, with what became of the baseline on each of their matrices."""
+    lacking = derived[derived["median_us"].notna() & derived["speedup"].isna()]
+    if not baseline or lacking.empty:
+        return []
+    of_baseline = beside(lacking, derived[derived["is_baseline"]], "status")["status"].fillna("not recorded")
+    each = sorted(
+        f"{matrix}: {status} ({len(of):,})" for (matrix, status), of in lacking.groupby(["matrix", of_baseline])
+    )
+    return [
+        f"{len(lacking):,} of {len(derived):,} cases have a time and no speed-up: the baseline {baseline} has no time "
+        f"there.\n{'; '.join(each)}."
+    ]
 
 
 def doubtful(derived: pd.DataFrame) -> list[str]:

@@ -45,7 +45,7 @@ from spmark.report.records import current, load_records, python_texts, record_fi
 from spmark.report.site.files import INDEX, pages_in, unwritable, write_pages
 from spmark.report.site.model import ListedSweep, PaperPage, Report, Section, SweepPage
 from spmark.report.site.pages import SWEEPS, chapters_of
-from spmark.report.site.run_metadata import MEASURED, UNSEEN, doubtful, facts_of, without_result
+from spmark.report.site.run_metadata import MEASURED, UNSEEN, doubtful, facts_of, without_baseline, without_result
 from spmark.report.site.sweep_page import SweepCases, SweepDone, SweepTask, cases_of, coverage_of, named, render_sweep
 from spmark.report.site.transfers import STUDIES, moved_of, moved_section, standing, studies_alone
 from spmark.report.tables.table import Chapter, Table
@@ -279,7 +279,7 @@ class _Site:
                 blocks.append(replace(drawing, name=f"overview-{drawing.name}"))
             blocks.append(systems_table(once, baseline, systems))
             blocks.append(winner_map(once, baseline, systems))
-        notices = [*without_result(once), *doubtful(once)]
+        notices = [*without_result(once), *without_baseline(once, baseline), *doubtful(once)]
         if again := len(every) - len(once):
             told = "a problem counts once for each label, and equal patterns are one problem."
             notices.append(f"{again:,} cases are left out: {told}")

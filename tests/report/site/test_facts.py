@@ -19,6 +19,8 @@ def test_counts_of_notices_have_separators_of_thousands() -> None:
         {
             "status": [Status.OK.value] * 300 + [Status.TIMEOUT.value] * (rows - 300),
             "speedup_from": "record",
+            "median_us": 2.0,
+            "speedup": 1.0,
             "flags": "busy machine (others take 3 of 4 cores)",
             "reason": "",
             "implementation": "gespmm",
@@ -54,6 +56,21 @@ def test_cases_of_another_device_are_one_folded_line_on_the_first_page(records, 
     for page in (index.read_text(), index.parent.joinpath(SWEEP).read_text()):
         assert f"<summary>4 cases of 2 implementations need {device} and did not run.</summary>gespmm: runs on" in page
         assert "2 of 7 cases have no result (2 unsupported)" in page
+
+
+def test_a_baseline_that_failed_is_told_on_both_pages(records, write, tmp_path):
+    rows = [
+        records.measurement(width=64, samples_us=[1.0] * 8),
+        records.measurement(
+            width=128, samples_us=[1.0] * 8,
+            baseline=Baseline(implementation="cusparse_best", config={}, samples_us=[2.0] * 8),
+        ),
+        records.measurement(implementation="cusparse_best", width=64, status=Status.TIMEOUT),
+    ]  # fmt: skip
+    index = write_report([write(rows)], tmp_path / "out", baseline="cusparse_best").index
+    for page in (index.read_text(), index.parent.joinpath(SWEEP).read_text()):
+        assert "1 of 3 cases have a time and no speed-up: the baseline cusparse_best has no time there." in page
+        assert ": timeout (1)." in page
 
 
 def test_variants_that_a_baseline_lacked_are_named(records, write, tmp_path):
