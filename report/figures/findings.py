@@ -17,6 +17,8 @@ from spmark.report.analysis.means import over_matrices
 from spmark.report.analysis.statistics import Interval, mean_of
 
 CASE = ("matrix", "width", "seed")
+_MOST_NAMED = 3
+"""Labels without enough cases that a sentence names: it counts more of them."""
 NO_LEAD = "no case is common to all labels with most cases, so that none leads"
 
 
@@ -131,7 +133,9 @@ def _told(lead: Lead, leads: str, say: Callable[[float], str]) -> str:
         said += f", before {second} with {say(its_mean)}, {factor}"
         if lead.tied:
             said = f"{first} with {say(mean)} and {second} with {say(its_mean)} tie, {factor} apart"
-    few = f"; {', '.join(lead.left_out)} solved too few cases to be compared" if lead.left_out else ""
+    of_few = lead.left_out
+    few = ", ".join(of_few) if len(of_few) <= _MOST_NAMED else f"{len(of_few)} further labels"
+    few = f"; {few} solved too few cases to be compared" if of_few else ""
     return f"{said}, over {counted(lead.cases, 'case')}{few}"
 
 

@@ -77,6 +77,9 @@ def test_who_is_not_compared_is_named():
     finding = leading(rows, "speedup", "is fastest", str)
     assert finding.text.endswith("over 4 cases; c, d solved too few cases to be compared.")
     assert finding.labels == ("b", "a")
+    more = cases(a=[1, 1, 1, 1], b=[2, 2, 2, 2], **{label: [9, nan, nan, nan] for label in "cdef"})
+    told = leading(more, "speedup", "is fastest", str).text
+    assert told.endswith("over 4 cases; 4 further labels solved too few cases to be compared.")
 
 
 def test_a_lead_that_is_written_as_one_is_a_tie():
