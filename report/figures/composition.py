@@ -158,12 +158,12 @@ def _slimness(shape: tuple[int, int]) -> float:
     return float(np.clip(shape[0] / shape[1], _SLIMMEST, 1 / _SLIMMEST))
 
 
-def _draw_bins(ax: Axes, counts: NDArray[np.int64], shape: tuple[int, int]) -> AxesImage:
-    """Draw the share of the cells of each bin that are non-zero."""
+def _draw_bins(ax: Axes, counts: NDArray[np.int64], shape: tuple[int, int], shades: int = 256) -> AxesImage:
+    """Draw the share of the cells of each bin that are non-zero, in as many shades: few make a small file."""
     rows, cols = (np.diff(_edges(length, bins)) for length, bins in zip(shape, counts.shape, strict=True))
     share = np.where(counts > 0, counts / np.outer(rows, cols), np.nan)
     lowest = float(np.nanmin(share, initial=0.5))
-    colours = colors.ListedColormap(colormaps["viridis_r"](np.linspace(_PALEST, 1, 256)))
+    colours = colors.ListedColormap(colormaps["viridis_r"](np.linspace(_PALEST, 1, shades)))
     greatest = max(float(np.nanmax(share, initial=0)), 2 * lowest)
     return _show(ax, share, shape, cmap=colours, norm=colors.LogNorm(lowest, greatest))
 
@@ -256,7 +256,7 @@ def composition(
     figure = Figure(figsize=(width_in, sum(heights) + 0.55 * len(heights) + legend_in), dpi=DPI, layout="constrained")
     panels: Any = [["spy"], ["served"], ["bars"]] if narrow else [["spy", "served"], ["bars", "bars"]]
     axes = figure.subplot_mosaic(panels, height_ratios=heights)
-    _draw_bins(axes["spy"], counts.sum(axis=2), shape)
+    _draw_bins(axes["spy"], counts.sum(axis=2), shape, shades=8)
     # A bin has the colour of the store with most of its non-zeros; empty bins are white.
     table = np.array([(1.0, 1.0, 1.0), *map(colors.to_rgb, colours)])
     most_of = counts.argmax(axis=2) + 1 if colours else 0
@@ -317,7 +317,8 @@ def _draw_bars(ax: Axes, data: pd.DataFrame, bars: Sequence[str], colours: Seque
     for place, bar in enumerate(bars):
         left = data[bar].cumsum() - data[bar]
         filled = data[bar] * (data["nnz"] / data["stored"] if bar == "stored_share" else 1)
-        ax.barh(place, data[bar], left=left, height=0.7, linewidth=0, **_PADDING)
+        padded = filled < data[bar]
+        ax.barh(place, data[bar][padded], left=left[padded], height=0.7, linewidth=0, **_PADDING)
         ax.barh(place, filled, left=left, height=0.7, color=list(colours))
     ax.set_yticks(range(len(bars)), [_BARS[bar] for bar in bars])
     ax.invert_yaxis()
