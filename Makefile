@@ -73,7 +73,7 @@ docs: .venv/.dev-$(EXTRA) ## build the documents into out/docs
 install: .venv/.dev-$(EXTRA) ## make .venv with all that the targets below need
 
 browser: .venv/.dev-$(EXTRA) ## install a Chromium for the tests of pages: without one, they are skipped
-	@$(BIN)/python scripts/install_browser.py
+	@$(BIN)/python tests/install_browser.py
 
 # No test is in two of test, test-rest and fuzz. A process takes whole files, so that what a file's tests share is made once
 # (pytest 9.2 does not show pytest-xdist 3.8 its groups). test-rest has a few long files, so that it takes tests.

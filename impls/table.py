@@ -6,15 +6,17 @@ person names (``./mine.py:MyKernel``) are looked up in `spmark.impls.outside`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from spmark.impls.core.choices import check_type, none_of
 from spmark.impls.core.enums import DeviceKind, Op
 from spmark.impls.core.errors import SweepError, UnsupportedError
+from spmark.impls.core.extras import how_to_install
 from spmark.impls.core.fileclass import is_file_class, parse_file_class
 from spmark.impls.core.offers import IMPLEMENTATION_GROUP, find_offer, offers
 from spmark.impls.outside import LOADED, Outside, load_file, load_offer
@@ -66,6 +68,13 @@ class Reach(NamedTuple):
     """Modules that it needs and that plain spmark does not bring."""
     extra: str = ""
     """The extra of spmark that brings them."""
+
+    def unmet(self, kinds: Iterable[DeviceKind]) -> str:
+        """Say why it runs on none of some kinds of devices here; empty where it runs."""
+        if not self.devices & set(kinds):
+            return f"runs on {' and '.join(sorted(self.devices))}"
+        lacking = [module for module in self.needs if find_spec(module) is None]
+        return f"needs {' and '.join(lacking)}: {how_to_install(self.extra)}" if lacking else ""
 
 
 _BOTH, _SPMM, _SDDMM = frozenset(Op), frozenset({Op.SPMM}), frozenset({Op.SDDMM})

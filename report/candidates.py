@@ -52,12 +52,8 @@ def read_seen(paths: Sequence[Path]) -> Iterator[CandidateRow]:
         A path is missing, a file cannot be read, or a complete line is not a candidate.
     """
     for folder in dict.fromkeys(file.parent for file in record_files(paths)):
-        yield from _beside(folder)
-
-
-def _beside(folder: Path, *, timed: bool = False) -> Iterator[CandidateRow]:
-    for side in row_files(folder, CANDIDATES):
-        yield from read_candidates(side, timed=timed)
+        for side in row_files(folder, CANDIDATES):
+            yield from read_candidates(side)
 
 
 def load_candidates(paths: Sequence[Path], records: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -93,9 +89,16 @@ def load_candidates(paths: Sequence[Path], records: pd.DataFrame | None = None) 
 
 
 def _of_folder(folder: Path, *, timed: bool) -> pd.DataFrame:
+    return _of_files(tuple((side, side.stat().st_mtime_ns) for side in row_files(folder, CANDIDATES)), timed)
+
+
+@functools.lru_cache(maxsize=32)
+def _of_files(sides: tuple[tuple[Path, int], ...], timed: bool) -> pd.DataFrame:
+    """Read files as of their times of change: the pages of several sweeps look at the same ones."""
     rows = [
         (*_OF(row), row.config, row.predicted, median(row.samples_us) if row.samples_us else nan)
-        for row in _beside(folder, timed=timed)
+        for side, _ in sides
+        for row in read_candidates(side, timed=timed)
     ]
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"predicted": float, "seen_us": float})
 

@@ -38,6 +38,11 @@ _APART = {
 }
 """What the scorecard says of speed-ups whose two sides did not run in turn, by `speedup_from`."""
 _VALUE, _LOW, _HIGH = "value", "value_low", "value_high"
+_OF_CLAIM = (
+    *PROBLEM, "label", "plain", "pattern", "status", "started_at", "matrix_kind", "num_rows", "num_cols", "nnz",
+    "speedup_from", _VALUE, _LOW, _HIGH,
+)  # fmt: skip
+"""Columns that a claim is answered from: a thousand claims choose their rows out of them."""
 _MOST_NAMED = 4
 _NO_SIZES: Mapping[str, int] = MappingProxyType({})
 
@@ -94,6 +99,7 @@ class Records:
         """One row for each loaded matrix; stand-ins are left out."""
         self._together: dict[tuple[str, str], pd.DataFrame] = {}
         self._derived: dict[tuple[str, str], pd.DataFrame] = {}
+        self._valued: dict[Measure, pd.DataFrame] = {}
 
     def of(self, measure: Measure) -> pd.DataFrame:
         """Give the rows of ``measure.of`` with `derive`'s columns over ``measure.over``."""
@@ -120,6 +126,12 @@ class Records:
             part = part.drop_duplicates([*PROBLEM, "label"], keep="last")
             self._together[key] = part.sort_index().reset_index(drop=True)
         return self._together[key]
+
+    def valued(self, measure: Measure) -> pd.DataFrame:
+        """Give the rows of the measure with ``value`` and its ends, per case and NaN where there is none."""
+        if measure not in self._valued:
+            self._valued[measure] = _valued(self, measure)[list(_OF_CLAIM)]
+        return self._valued[measure]
 
 
 def answer(
@@ -148,7 +160,7 @@ def answer(
         return _prediction(claim)
     if measure.statistic is Statistic.TILES:
         return _tiles(claim, str(records.frame["device"].iloc[0]))
-    chosen, lacking, covered = _chosen(claim, _valued(records, measure), matrices, sizes)
+    chosen, lacking, covered = _chosen(claim, records.valued(measure), matrices, sizes)
     rows = each_problem_once(chosen[np.isfinite(chosen[_VALUE].to_numpy(np.float64))])
     if rows.empty:
         return Answer(missing="; ".join(filter(None, (lacking or _why_none(measure, chosen), measure.differs))))
@@ -216,7 +228,7 @@ def _tiles(claim: Claim, device: str) -> Answer:
 
 def _fact(claim: Claim, records: Records, matrices: dict[str, tuple[str, ...]]) -> Answer:
     patterns = [pattern for name in claim.conditions.matrices for pattern in matrices[name]]
-    rows = records.matrices[records.matrices["plain"].map(lambda name: _matches(name, patterns))]
+    rows = records.matrices[_named(records.matrices["plain"], patterns)]
     if rows.empty:
         return Answer(missing="no record of this matrix; stand-ins are made to its size and prove nothing")
     row, statistic = rows.iloc[0], claim.measure.statistic
@@ -226,7 +238,6 @@ def _fact(claim: Claim, records: Records, matrices: dict[str, tuple[str, ...]]) 
 
 
 def _valued(records: Records, measure: Measure) -> pd.DataFrame:
-    """Give the rows of the measure with ``value`` and its ends, per case and NaN where there is none."""
     rows, statistic = records.of(measure), measure.statistic
     of_other = partial(_of_other, records, measure, rows)
     value: pd.Series[float]
@@ -281,8 +292,7 @@ def _chosen(
         rows = rows[rows["width"].isin(about.widths)]
     parts, absent, answered, few = [rows.iloc[:0]], Counter[str](), 0.0, list[str]()
     for name in about.matrices:
-        patterns = ([pattern] for pattern in matrices[name])
-        of_pattern = (rows[rows["plain"].map(partial(_matches, patterns=pattern)).astype(bool)] for pattern in patterns)
+        of_pattern = (rows[_named(rows["plain"], [pattern])] for pattern in matrices[name])
         mine = next((part for part in of_pattern if len(part)), rows.iloc[:0])
         parts.append(mine)
         valued = np.isfinite(mine[_VALUE])
@@ -302,8 +312,9 @@ def _chosen(
     return pd.concat(parts), "; ".join(lacking), answered / len(about.matrices)
 
 
-def _matches(name: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
+def _named(names: pd.Series[str], patterns: Sequence[str]) -> pd.Series[bool]:
+    """Say which names match one of the patterns; many rows share a name."""
+    return names.isin([name for name in names.unique() if any(fnmatchcase(name, pattern) for pattern in patterns)])
 
 
 def _why_none(measure: Measure, chosen: pd.DataFrame) -> str:

@@ -153,6 +153,22 @@ def scorecard(frame: pd.DataFrame, papers: Sequence[str] = PAPERS, moved: Moved 
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
+def answers_any(frame: pd.DataFrame, papers: Sequence[str] = (), moved: Moved | None = None) -> bool:
+    """Say whether records answer a claim: one of ``papers``, or one that not every record of its matrix answers.
+
+    Parameters are those of `scorecard_tables`, which gives tables where this is true.
+    """
+    if DeviceKind.HOST_SIMT.value in set(frame["device_kind"]):
+        return False
+    records = Records(current(frame, by_sweep=True), moved)
+    return any(
+        answer(claim, records, published.matrices, published.sizes).found
+        for published in map(load_published, papers or PAPERS)
+        for claim in published.claims
+        if papers or kind_of(claim).value not in _ANSWERED_ANYWAY
+    )
+
+
 def scorecard_tables(frame: pd.DataFrame, papers: Sequence[str] = (), moved: Moved | None = None) -> list[Table]:
     """Give the tables for the report of one device: verdicts by paper, and every claim.
 

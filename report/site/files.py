@@ -1,4 +1,4 @@
-"""A report on disk: HTML pages that need nothing else, Markdown, figures and tables as files."""
+"""A report on disk: HTML pages that need nothing else, figures and tables as files."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ def write_pages(report: Report, sweep: SweepPage | None, landing: Sequence[Chapt
     report, sweep, landing
         As for `spmark.report.site.pages.pages_of`.
     out : Path
-        Folder that gets the pages (``sweeps/`` has a folder of them for each sweep),
-        ``figures/`` (SVG, the data as CSV, and the further forms that were drawn), ``tables/`` (CSV, and LaTeX of what
-        stands on a summary) and, for interactive charts, ``vendor/``; made where it is missing. Pages of an earlier
-        report of the sweep that this one does not have are removed, and so are further forms of figures that are drawn
-        anew without them.
+        Folder that gets the pages (``sweeps/`` has a folder of them for each sweep), ``figures/`` (SVG, the data as
+        CSV, and the further forms that were drawn), ``tables/`` (CSV, and LaTeX of a summary's tables that fit on a
+        page of paper) and, for interactive charts, ``vendor/``; made where it is missing. Pages of an earlier report of
+        the sweep that this one does not have are removed, and so are further forms of figures that are drawn anew
+        without them.
 
     Returns
     -------
@@ -88,7 +88,7 @@ def write_pages(report: Report, sweep: SweepPage | None, landing: Sequence[Chapt
     for block in (block for section in report.sections for block in section.blocks):
         if isinstance(block, Table):
             made[f"{TABLES}/{block.name}.csv"] = csv_of(block.frame).encode()
-            if block.chapter is Chapter.SUMMARY:
+            if block.on_paper:
                 made[f"{TABLES}/{block.name}.tex"] = block.latex().encode()
         else:
             made |= {f"{FIGURES}/{name}": data for name, data in _forms(block)}

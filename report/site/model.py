@@ -1,4 +1,4 @@
-"""What a report says, before it is Markdown or HTML: sections of figures and tables, by device and sweep."""
+"""What a report says, before it is HTML: sections of figures and tables, by device and sweep."""
 
 from __future__ import annotations
 

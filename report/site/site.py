@@ -6,8 +6,10 @@ pages stay as they are.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import logging
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ProcessPoolExecutor
@@ -37,7 +39,7 @@ from spmark.report.analysis.cases import baseline_names, choose_baseline, derive
 from spmark.report.analysis.transfers import Moved
 from spmark.report.candidates import CANDIDATES, absence, absent_candidates
 from spmark.report.claims.published import PAPERS, load_published
-from spmark.report.claims.scorecard import Verdict, scorecard_tables
+from spmark.report.claims.scorecard import answers_any, scorecard_tables
 from spmark.report.figures.all import with_results
 from spmark.report.figures.plot import Drawing, Form, render
 from spmark.report.figures.speedups import speedup_per_matrix
@@ -50,14 +52,18 @@ from spmark.report.site.sweep_page import SweepCases, SweepDone, SweepTask, case
 from spmark.report.site.transfers import STUDIES, moved_of, moved_section, standing, studies_alone
 from spmark.report.tables.table import Chapter, Table
 from spmark.report.tables.winners import systems_table, winner_map
-from spmark.report.transfers import digest_of_transfers, load_transfers
+from spmark.report.transfers import TransferFacts, digest_of_transfers, load_transfers
 
 MADE = "made.json"
-WORTH_HELPERS = 500
-"""Records below which other processes take longer to start than they save."""
+WORTH_HELPERS = 1_000_000
+"""Bytes of records below which other processes take longer to start than they save."""
+_GARBAGE = 100_000
+"""Objects more than before at which a process of the pool looks for garbage."""
 _PACKAGES = ("jinja2", "matplotlib", "numpy", "pandas", "scipy")
 """What pages are made with: another version may draw the same rows differently."""
 _log = logging.getLogger(__name__)
+_Run = Callable[[Iterable[Callable[[], Any]]], Iterator[Any]]
+"""What runs jobs and gives their results in order."""
 
 
 class _MadeSweep(Frozen):
@@ -69,7 +75,7 @@ class _MadeSweep(Frozen):
 class _Made(Frozen):
     """The file ``made.json``."""
 
-    whole: str
+    whole: str = ""
     """Digest of all that the report follows from."""
     notices: list[str]
     files: list[str]
@@ -131,56 +137,38 @@ def write_report(
     before = _read_made(out)
     if before and before.whole == whole and all((out / name).is_file() for name in before.files):
         return Written(out / INDEX, before.notices)
-    _log.info("reading records")
-    frame = load_records(folders, by_sweep=True)
-    notices: list[str] = []
-    if paper is not None:
-        title = title or f"spmark: {paper.name}"
-        frame, notices = _of_paper(frame, paper)
-    facts = load_transfers(folders)
-    moved = moved_of(facts, paper)
-    names = sorted(map(str, frame["sweep"].unique()))
-    title = title or _heading(names, list(map(str, frame["device"].unique())))
     try:
-        if frame.empty:
-            if not moved:
-                raise RecordError(
-                    f"{', '.join(map(str, folders))}: expected records, found none; run a sweep first (spmark run "
-                    "quickstart) and name the folder that it says"
-                )
-            report = studies_alone(facts, moved, title, notices, also)
-            write_pages(report, None, chapters_of(report.sections), out)
-            return Written(out / INDEX, report.notices)
-        if baseline and all(
-            choose_baseline(part, baseline) != baseline for _, part in current(frame).groupby("device")
-        ):
-            known = ", ".join(baseline_names(current(frame)))
-            raise RecordError(f"expected a baseline out of {known}, found {baseline!r} in none of the records")
-        with _pool(len(frame)) as side_by_side:
-            site = _Site(folders, frame, baseline, title, paper, listed, out, also, every, moved)
-            cards = site.cards(side_by_side)
-            lacking, tasks = site.tasks([Chapter.SUMMARY, *[Chapter.SCORECARD] * any(cards.values())], options, before)
-            done = list(side_by_side(render_sweep, tasks))
-        notices += [f"{UNSEEN} This is so of {', '.join(lacking)}."] if lacking else []
-        pages = [task.page for task in tasks]
-        wrote = {of.name: of.files for of in done}
-        if moved:
-            pages.append(SweepPage(STUDIES, STUDIES.capitalize()))
-            section = replace(moved_section(facts, moved, also), sweep=STUDIES)
-            section = replace(section, notices=[*standing(moved), *section.notices])
-            wrote[STUDIES] = write_pages(Report(title, [], [section], (pages[-1],)), pages[-1], tasks[0].landing, out)
-        sections = [site.overview(device, done, cards[device]) for device in cards]
-        landing = Report(title, notices, sections, tuple(pages))
-        told = write_pages(landing, None, tasks[0].landing, out)
-        _remove_others(out, pages)
-        stays = before.sweeps if before else {}
-        kept = {name: _MadeSweep(key=key, files=wrote[name] or stays[name].files) for name, key in site.keys.items()}
-        every_file = [*told, *(name for of in kept.values() for name in of.files), *wrote.get(STUDIES, [])]
-        made = _Made(whole=whole, notices=notices, files=every_file, sweeps=kept)
-        (out / MADE).write_text(made.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        with _side_by_side(folders) as run:
+            _log.info("reading records")
+            frame = load_records(folders, by_sweep=True)
+            notices: list[str] = []
+            if paper is not None:
+                title = title or f"spmark: {paper.name}"
+                frame, notices = _of_paper(frame, paper)
+            facts = load_transfers(folders)
+            moved = moved_of(facts, paper)
+            names = sorted(map(str, frame["sweep"].unique()))
+            title = title or _heading(names, list(map(str, frame["device"].unique())))
+            if frame.empty:
+                if not moved:
+                    raise RecordError(
+                        f"{', '.join(map(str, folders))}: expected records, found none; run a sweep first (spmark run "
+                        "quickstart) and name the folder that it says"
+                    )
+                report = studies_alone(facts, moved, title, notices, also)
+                write_pages(report, None, chapters_of(report.sections), out)
+                return Written(out / INDEX, report.notices)
+            if baseline and all(
+                choose_baseline(part, baseline) != baseline for _, part in current(frame).groupby("device")
+            ):
+                known = ", ".join(baseline_names(current(frame)))
+                raise RecordError(f"expected a baseline out of {known}, found {baseline!r} in none of the records")
+            site = _Site(folders, frame, baseline, title, paper, listed, out, also, every, facts, moved)
+            made = site.write(run, notices, options, before)
+        (out / MADE).write_text(made.model_copy(update={"whole": whole}).model_dump_json(indent=1) + "\n", "utf-8")
     except OSError as error:
         raise unwritable(out, error) from error
-    return Written(out / INDEX, notices)
+    return Written(out / INDEX, made.notices)
 
 
 @dataclass
@@ -196,6 +184,7 @@ class _Site:
     out: Path
     also: AbstractSet[Form]
     every: bool
+    facts: TransferFacts
     moved: Moved | None
 
     def __post_init__(self) -> None:
@@ -203,14 +192,16 @@ class _Site:
         self.packaged = {name: self.listed.get(name) for name in names}
         self.cases = cases_of(self.frame, self.baseline, self.packaged, alone=len(names) == 1)
         self.keys: dict[str, str] = {}
+        self.of_devices = {str(device): rows for device, rows in self.frame.groupby("device", sort=False)}
 
-    def cards(self, side_by_side: Callable[..., Iterable[Any]]) -> dict[str, list[Table]]:
-        """Give the scorecard's tables of each device; none where records answer no claim."""
+    def scored(self) -> dict[str, Callable[[], list[Table]]]:
+        """Give what makes the scorecard's tables, of each device whose records answer a claim."""
         papers = (self.paper.name,) if self.paper and self.paper.name in PAPERS else ()
-        of_devices = {str(device): rows for device, rows in self.frame.groupby("device", sort=False)}
-        _log.info("answering the papers' claims")
-        answered = side_by_side(_cards, [(rows, papers, self.moved) for rows in of_devices.values()])
-        return dict(zip(of_devices, answered, strict=True))
+        return {
+            device: partial(_cards, rows, papers, self.moved)
+            for device, rows in self.of_devices.items()
+            if answers_any(rows, papers, self.moved)
+        }
 
     def tasks(
         self, landing: list[Chapter], options: Sequence[str], before: _Made | None
@@ -230,7 +221,7 @@ class _Site:
             (str(device), str(sweep)): frozenset(ids)
             for (device, sweep), ids in self.frame.groupby(["device", "sweep"])["case_id"]
         }
-        of_device = {str(device): frozenset(rows["case_id"]) for device, rows in self.frame.groupby("device")}
+        of_device = {device: frozenset(rows["case_id"]) for device, rows in self.of_devices.items()}
         tasks = []
         # What is not packaged, such as a measurement of the same code twice, stands behind what a reader looks for.
         for name in sorted(self.packaged, key=lambda name: (self.packaged[name] is None, name)):
@@ -260,6 +251,35 @@ class _Site:
             )  # fmt: skip
         return sorted({sweep for _, sweep in unseen} & self.packaged.keys()), tasks
 
+    def write(self, run: _Run, notices: Sequence[str], options: Sequence[str], before: _Made | None) -> _Made:
+        """Write the pages of the sweeps that changed, then the landing page, and say what was made.
+
+        ``options`` are what pages follow from besides the records, and ``before`` is what the folder has.
+        """
+        scored = self.scored()
+        lacking, tasks = self.tasks([Chapter.SUMMARY, *[Chapter.SCORECARD] * bool(scored)], options, before)
+        studies = [partial(moved_section, self.facts, self.moved, self.also)] if self.moved else []
+        # What takes the longest begins first, so that no process waits for another at the end.
+        order = sorted(range(len(tasks)), key=lambda at: -tasks[at].cases)
+        ended = run([*scored.values(), *studies, *(partial(render_sweep, tasks[at]) for at in order)])
+        cards = {device: next(ended) for device in scored}
+        moved_sections: list[Section] = [next(ended) for _ in studies]
+        done = [of for _, of in sorted(zip(order, ended, strict=True), key=lambda pair: pair[0])]
+        told = [*notices, *([f"{UNSEEN} This is so of {', '.join(lacking)}."] if lacking else [])]
+        pages, wrote = [task.page for task in tasks], {of.name: of.files for of in done}
+        if self.moved:
+            page, moved = SweepPage(STUDIES, STUDIES.capitalize()), moved_sections[0]
+            section = replace(moved, sweep=STUDIES, notices=[*standing(self.moved), *moved.notices])
+            wrote[STUDIES] = write_pages(Report(self.title, [], [section], (page,)), page, tasks[0].landing, self.out)
+            pages.append(page)
+        sections = [self.overview(device, done, cards.get(device, [])) for device in self.of_devices]
+        landing = write_pages(Report(self.title, told, sections, tuple(pages)), None, tasks[0].landing, self.out)
+        _remove_others(self.out, pages)
+        stays = before.sweeps if before else {}
+        kept = {name: _MadeSweep(key=key, files=wrote[name] or stays[name].files) for name, key in self.keys.items()}
+        every_file = [*landing, *(name for of in kept.values() for name in of.files), *wrote.get(STUDIES, [])]
+        return _Made(notices=told, files=every_file, sweeps=kept)
+
     def overview(self, device: str, done: Sequence[SweepDone], cards: Sequence[Table]) -> Section:
         """Give the landing page's section of a device, of its newest records of all sweeps: a figure comes first."""
         kept = current(self.frame[self.frame["device"] == device])
@@ -288,8 +308,8 @@ class _Site:
 
 
 @contextmanager
-def _pool(records: int) -> Iterator[Callable[..., Iterable[Any]]]:
-    """Give `map` over the processes of a pool where that is worth it.
+def _side_by_side(folders: Sequence[Path]) -> Iterator[_Run]:
+    """Give what runs jobs and gives their results in order, in the processes of a pool where that is worth it.
 
     Raises
     ------
@@ -297,14 +317,15 @@ def _pool(records: int) -> Iterator[Callable[..., Iterable[Any]]]:
         A process was killed.
     """
     cores = len(allowed_cores())
-    if cores == 1 or records < WORTH_HELPERS:
-        yield map
+    if cores == 1 or sum(file.stat().st_size for file in record_files(folders)) < WORTH_HELPERS:
+        yield lambda jobs: (job() for job in jobs)
         return
     level = logging.getLogger().level
-    with ProcessPoolExecutor(cores, get_context("forkserver"), logging.basicConfig, ()) as pool:
-        pool.submit(logging.getLogger().setLevel, level)
+    with ProcessPoolExecutor(cores, get_context("forkserver"), _begin, (level,)) as pool:
+        for _ in range(cores):
+            pool.submit(int)  # processes import what they need while this one reads the records
         try:
-            yield pool.map
+            yield partial(pool.map, operator.call)
         except BrokenProcessPool as error:
             raise SpmarkError(
                 "a helper process was ended from outside, for want of memory perhaps: free some memory, or allow one "
@@ -312,13 +333,16 @@ def _pool(records: int) -> Iterator[Callable[..., Iterable[Any]]]:
             ) from error
 
 
+def _begin(level: int) -> None:
+    """Begin a process of the pool: it logs as this one, and looks seldom for garbage, which takes an eighth of it."""
+    logging.basicConfig(level=level)
+    gc.set_threshold(_GARBAGE)
+
+
 @python_texts()
-def _cards(asked: tuple[pd.DataFrame, Sequence[str], Moved | None]) -> list[Table]:
-    """Give the tables of one device's scorecard; none where its records answer no claim."""
-    made = scorecard_tables(*asked)
-    if not made or (made[-1].frame["verdict"] == Verdict.NOT_RUN.value).all():
-        return []
-    verdicts, claims = (replace(table, chapter=Chapter.SCORECARD) for table in made)
+def _cards(rows: pd.DataFrame, papers: Sequence[str], moved: Moved | None) -> list[Table]:
+    """Give the tables of one device's scorecard."""
+    verdicts, claims = (replace(table, chapter=Chapter.SCORECARD) for table in scorecard_tables(rows, papers, moved))
     return [replace(verdicts, headline=True), claims]
 
 

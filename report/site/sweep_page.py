@@ -85,6 +85,11 @@ class SweepTask:
     unchanged: bool = False
     """Whether the folder has these very pages: cases are then derived for the landing page alone."""
 
+    @property
+    def cases(self) -> int:
+        """Number of cases, with which the work grows."""
+        return sum(len(of.cases) for of in self.of_devices)
+
 
 @dataclass(frozen=True, eq=False)
 class SweepDone:

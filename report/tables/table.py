@@ -57,15 +57,18 @@ class Table:
         """Give the heading of a column."""
         return self.heads.get(column, heading(column))
 
+    @property
+    def on_paper(self) -> bool:
+        """Whether the table is a summary that fits on a page of paper, and so is written as LaTeX, too."""
+        return self.chapter is Chapter.SUMMARY and len(self.frame) <= MOST_ROWS
+
     def latex(self) -> str:
-        """Write the table as LaTeX for the packages ``booktabs`` and ``longtable``; of a reason the first line."""
+        """Write the table as LaTeX for the package ``booktabs``; of a reason the first line."""
         columns, rows = shown(self.frame)
         texts = [[first_line(cell.text) for cell in row] for row in rows]
         frame = pd.DataFrame(texts, columns=list(map(self.heading, columns)))
         label = f"tab:{self.name}"
-        return frame.to_latex(
-            index=False, escape=True, longtable=len(rows) > MOST_ROWS, caption=self.title, label=label
-        )
+        return frame.to_latex(index=False, escape=True, caption=self.title, label=label)
 
 
 def csv_of(frame: pd.DataFrame) -> str:

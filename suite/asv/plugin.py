@@ -21,10 +21,10 @@ from asv.console import log
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.load import LoadMeter
+from spmark.impls.table import REACH
 from spmark.suite.asv.environment import WheelEnvironment
 from spmark.suite.asv.series import live, questions_of, swept, write_list
 from spmark.suite.benchmarks.tracked import LIVE, LiveSpmm, questions
-from spmark.suite.plan.refusals import why_unusable
 
 __all__ = ["WheelEnvironment", "setup"]
 BUILDS = ("track_build", "track_search", "track_phase")
@@ -63,10 +63,10 @@ def _live(device: DeviceSpec, patterns: Sequence[str], compared: bool) -> dict[s
         log.warning(f"This machine is busy: {load}; {', '.join(methods)} are not compared")
     names, left_out = [], dict[str, list[str]]()
     for name in LiveSpmm.params[0]:
-        if (why := why_unusable(name, device)) is None:
-            names.append(name)
-        else:
+        if why := REACH[name].unmet([device.kind]):
             left_out.setdefault(why, []).append(name)
+        else:
+            names.append(name)
     reasons = "; ".join(f"{', '.join(found)} ({why})" for why, found in left_out.items()) or "nothing"
     log.info(f"{device.name} ({device.kind}): {', '.join(names)} are measured; left out: {reasons}")
     wanted = set(questions_of(patterns, methods))

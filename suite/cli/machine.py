@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
@@ -194,13 +193,10 @@ def _data() -> Iterator[Check]:
 def _implementation(name: str, here: set[DeviceKind]) -> Check:
     """Say where an implementation runs on this machine, by the table: importing them all takes seconds."""
     what, reach = f"implementation {name}", REACH[name]
-    kinds, lacking = sorted(reach.devices & here), [module for module in reach.needs if find_spec(module) is None]
-    if kinds and not lacking:
-        return Check(what, "ok", f"for {' and '.join(kinds)}")
-    needs = f"needs {' and '.join(lacking)}: {how_to_install(reach.extra)}" if lacking else ""
-    why = needs or f"runs on {' and '.join(sorted(reach.devices))}, and no such device is here"
-    # Without its baseline no run on the CPU has anything to compare with.
-    return Check(what, "missing" if name == BASELINES["cpu"] else "absent", why)
+    if why := reach.unmet(here):
+        # Without its baseline no run on the CPU has anything to compare with.
+        return Check(what, "missing" if name == BASELINES["cpu"] else "absent", why)
+    return Check(what, "ok", f"for {' and '.join(sorted(reach.devices & here))}")
 
 
 def list_(

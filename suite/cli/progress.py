@@ -1,8 +1,7 @@
-"""What runs and reports are doing: the progress bar of a run, and the stages of a report."""
+"""What a run is doing: the progress bar, and warnings of a busy machine."""
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Sequence
 from typing import Self
@@ -10,13 +9,12 @@ from typing import Self
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
-from rich.text import Text
 
 from spmark.impls.core.load import Load
 from spmark.impls.core.names import printable
 from spmark.impls.core.record import FINAL, CaseSpec, Measurement
 from spmark.impls.runtime.load import LoadMeter
-from spmark.suite.cli.console import say, working
+from spmark.suite.cli.console import say
 from spmark.suite.plan.plan import Plan
 from spmark.suite.run.execute import Watcher
 
@@ -83,29 +81,3 @@ class Bar(Watcher):
         if row.status not in FINAL:
             first = row.reason.splitlines()[0] if row.reason else ""
             say(self._console, f"[red]{row.status}[/red] {escape(row.case_id)}: {escape(first)}")
-
-
-class Stages(logging.Handler):
-    """Shows the newest message of a logger on the last line of a terminal, until the work is done."""
-
-    def __init__(self, console: Console, logger: str) -> None:
-        super().__init__(logging.INFO)
-        self._status = working(console, "")
-        self._logger = logging.getLogger(logger)
-        self._level = self._logger.level
-
-    def __enter__(self) -> Self:
-        self._logger.addHandler(self)
-        self._logger.setLevel(min(self._logger.getEffectiveLevel(), logging.INFO))
-        self._status.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._status.stop()
-        self._logger.setLevel(self._level)
-        self._logger.removeHandler(self)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Show a message of a stage; warnings go to standard error anyway."""
-        if record.levelno == logging.INFO:
-            self._status.update(Text(printable(record.getMessage())))

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
+from rich.console import Console
 from rich.markup import escape
+from rich.text import Text
 
 from spmark.datasets.sweep.model import expand
 from spmark.datasets.sweep.reading import packaged_sweeps, read_sweep
 from spmark.impls.core.devicespec import DeviceKind
-from spmark.suite.cli.console import answer, console, say
-from spmark.suite.cli.progress import Stages
+from spmark.impls.core.names import printable
+from spmark.suite.cli.console import answer, console, say, working
 
 if TYPE_CHECKING:
     from spmark.report.site.model import ListedSweep, PaperPage
@@ -102,7 +105,6 @@ def show_provenance(path: Path, as_json: bool) -> None:
     RecordError
         There are no records, or a file cannot be read.
     """
-    from spmark.impls.core.names import printable
     from spmark.suite.run.provenance import read_batches, recipe
 
     recipes_of = {file: [recipe(batch) for batch in batches] for file, batches in read_batches(path).items()}
@@ -117,3 +119,29 @@ def show_provenance(path: Path, as_json: bool) -> None:
             lines = [f"# {printable(str(name))}", *(f"# {line}" for line in made.about), *made.commands]
             for line in (*lines, "# Not exactly as it was:", *(f"# - {line}" for line in made.limits), ""):
                 say(screen, escape(line))
+
+
+class Stages(logging.Handler):
+    """Shows the newest message of a logger on the last line of a terminal, until the work is done."""
+
+    def __init__(self, console: Console, logger: str) -> None:
+        super().__init__(logging.INFO)
+        self._status = working(console, "")
+        self._logger = logging.getLogger(logger)
+        self._level = self._logger.level
+
+    def __enter__(self) -> Self:
+        self._logger.addHandler(self)
+        self._logger.setLevel(min(self._logger.getEffectiveLevel(), logging.INFO))
+        self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._status.stop()
+        self._logger.setLevel(self._level)
+        self._logger.removeHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show a message of a stage; warnings go to standard error anyway."""
+        if record.levelno == logging.INFO:
+            self._status.update(Text(printable(record.getMessage())))

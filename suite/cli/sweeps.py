@@ -212,7 +212,7 @@ def report(
 
     The first page says which implementation is fastest for each matrix and J, and leads to a page for each sweep.
     Tables have filters, and charts say the numbers of each point.
-    Figures come as SVG with their data as CSV, tables as CSV and Markdown, and summaries as LaTeX, too.
+    Figures come as SVG with their data as CSV, tables as CSV, and summaries as LaTeX, too.
     Into the folder of an earlier report, only sweeps are drawn of which something has changed.
 
     Example: [bold]spmark report results/quickstart --out out/quickstart[/bold]

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import numpy as np
-
-from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.extras import how_to_install
 from spmark.impls.core.interfaces import Implementation
-from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.core.problem import Op
 from spmark.impls.core.record import RUNS_ON, CaseSpec
 from spmark.impls.table import IMPLEMENTATIONS, create
 
@@ -86,21 +84,6 @@ def runs_elsewhere(name: str, config: Mapping[str, Any], kind: DeviceKind) -> bo
     return not isinstance(made, str) and kind not in made.devices
 
 
-def why_unusable(name: str, device: DeviceSpec) -> str | None:
-    """Say why an implementation computes no small problem of any of its operators on a device, or None.
-
-    Asking imports what the implementation is made on: seconds for some.
-    """
-    made = make(name, {})
-    if isinstance(made, str):
-        return made
-    if device.kind not in made.devices:
-        return ELSEWHERE.get(device.kind, f"runs on {_words(made.devices)}")
-    answers = [made.unsupported(Problem(op, _small(), 32, dtype), device) for op in sorted(made.ops) for dtype in DType]
-    # The last is of float16, which implementations for matrix units want before they look for anything else.
-    return None if None in answers else answers[-1]
-
-
 def other_product(ops: Iterable[Op], op: Op) -> str:
     """Say that an implementation of ``ops`` does not compute ``op``."""
     return f"supports {_words(_PRODUCTS[own] for own in ops)} alone; {_PRODUCTS[op]} was asked for"
@@ -112,10 +95,6 @@ def _ruled_out(made: Implementation, kind: DeviceKind, op: Op) -> str | None:
     if op not in made.ops:
         return other_product(made.ops, op)
     return None
-
-
-def _small() -> Csr:
-    return Csr.checked((2, 3), np.array([0, 2, 3]), np.array([0, 2, 1]), np.array([0.5, -0.75, 0.625], np.float32))
 
 
 def _words(names: Iterable[str]) -> str:

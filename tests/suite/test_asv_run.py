@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.load import Load
-from spmark.impls.core.problem import DType, Op
+from spmark.impls.core.problem import Op
 from spmark.impls.runtime.device import find, shipped_calibration
 from spmark.impls.table import IMPLEMENTATIONS, create
 from spmark.suite.asv.series import live, questions_of, swept
@@ -62,20 +62,20 @@ def test_a_cpu_measures_its_own_and_says_what_is_left_out(told, caplog) -> None:
     assert known["device"] == "cpu"
     assert {key[1] for key in known["questions"] if len(key) == 5} == set(known["implementations"])
     assert ["ell", "rmat/rmat_13"] in known["questions"]
-    (reason,) = re.findall(r"left out: (.*?) \(need a GPU\)", caplog.text)
-    assert set(reason.split(", ")) == {name for name in IMPLEMENTATIONS if DeviceKind.CPU not in create(name).devices}
+    left_out = re.findall(r"([\w, ]+) \(runs on [a-z -]+\)", caplog.text.partition("left out: ")[2])
+    told_of = {name for names in left_out for name in names.strip().split(", ")}
+    assert told_of == {name for name in IMPLEMENTATIONS if DeviceKind.CPU not in create(name).devices}
 
 
 def test_a_gpu_measures_every_implementation_for_it(told, monkeypatch, caplog) -> None:
     caplog.set_level("INFO")
-    monkeypatch.setattr("spmark.impls.dgl.plan._missing", lambda kind: None)
-    monkeypatch.setattr("spmark.impls.triton_blocksparse.plan._missing", lambda: "install the extra for Triton")
+    monkeypatch.setattr("spmark.impls.table.find_spec", lambda module: None if module == "triton" else module)
     known = told(DeviceSpec.load(shipped_calibration("nvidia-h200")), "continuous", "-b", "LiveSpmm", "HEAD")
     gone = {*CPU_ONLY, *REFUSED, "triton_blocksparse"}
     assert set(known["implementations"]) == set(IMPLEMENTATIONS) - gone
     assert {key[0] for key in known["questions"]} == {"spmm"}
-    assert "taco_cpu (run on the CPU alone)" in caplog.text
-    assert "triton_blocksparse (install the extra for Triton)" in caplog.text
+    assert "taco_cpu (runs on cpu)" in caplog.text
+    assert "triton_blocksparse (needs triton: pip install" in caplog.text
 
 
 @pytest.mark.parametrize("command", ["run", "continuous"])
@@ -117,7 +117,7 @@ def test_the_list_names_imported_sweeps_and_of_a_site_all_machines(told, tmp_pat
 
 def test_a_missing_module_is_a_reason(monkeypatch) -> None:
     monkeypatch.setattr(roster, "create", lambda name, config: __import__("no_such_module"))
-    reason = roster.refused("gespmm", Op.SPMM, 8, DType.FLOAT32, find("cpu"))
+    reason = roster.refusal("gespmm", {}, DeviceKind.CPU, Op.SPMM)
     assert reason == "needs the package no_such_module, which is not installed"
 
 

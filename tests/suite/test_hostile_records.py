@@ -25,7 +25,8 @@ from spmark.suite.cli import main as cli
 from spmark.suite.cli.console import console, say, table, working
 from spmark.suite.cli.main import Printable
 from spmark.suite.cli.options import ExitCode
-from spmark.suite.cli.progress import Bar, Stages
+from spmark.suite.cli.progress import Bar
+from spmark.suite.cli.report import Stages
 from spmark.suite.plan.plan import record_folder
 from spmark.suite.run.provenance import RunRow, read_batches, recipe
 

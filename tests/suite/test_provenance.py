@@ -157,17 +157,3 @@ def test_a_sweep_survives_as_data(name):
 def test_no_records_say_so(tmp_path):
     with pytest.raises(RecordError, match="expected records, found none"):
         read_batches(tmp_path)
-
-
-def test_the_load_of_the_machine_is_told_where_records_have_it(fakes, tmp_path):
-    folder = tmp_path / "r"
-    summary = fakes.run_cases([fakes.case("a"), fakes.case("b")], folder, fakes.environment())
-    assert not any("busy" in line for line in about(folder))
-    with RecordFile(folder / "records.jsonl") as file:
-        file.append(summary.rows[0].model_copy(update={"free_cores": 0.5}))
-    assert "the machine was busy in 1 of 3 records: at the most, other processes take 1.5 of 2 cores" in about(folder)
-
-
-def about(folder):
-    """Give what the recipes of a folder say of its runs."""
-    return [line for batches in read_batches(folder).values() for batch in batches for line in recipe(batch).about]
