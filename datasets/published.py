@@ -13,10 +13,10 @@ from contextlib import nullcontext
 from spmark.datasets.cache import Cache
 from spmark.datasets.readers.archive import FETCH_AGAIN, unpacked
 from spmark.impls.core.choices import none_of
-from spmark.impls.core.contracts import PublishedTable
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.files import is_file
 from spmark.impls.core.guard import reading
+from spmark.studies.contracts import PublishedTable
 
 _ARTIFACT = "https://raw.githubusercontent.com/johnpzh/sparsetir-artifact"
 _LABELS = "24acb5a2cf5d0e3bc6bddfc59746abb924868397"

@@ -116,20 +116,6 @@ AUTO: Mapping[str, tuple[str, ...]] = {
 product that is computed once, so those without a search stand first."""
 LITERAL_VALUES = frozenset({"lo_spmm"})
 """Implementations whose plans hold A's values as literals of their code."""
-CONTRACTS: Mapping[str, Mapping[str, str]] = {
-    "labels": {
-        "liteform": "spmark.impls.liteform.study.commands:FormatLabels",
-        "lo_spmm": "spmark.impls.lo_spmm.study.commands:KernelLabels",
-    },
-    "predictors": {
-        "liteform": "spmark.impls.liteform.study.commands:ForestTraining",
-        "lo_spmm": "spmark.impls.lo_spmm.study.commands:RankTraining",
-    },
-    "transfer": {"dash": "spmark.impls.dash.study.commands:TransferTraining"},
-    "published labels": {"liteform": "spmark.impls.liteform.study.commands:PublishedLabels"},
-    "calibration": {"stile": "spmark.impls.stile.study.commands:TileCalibration"},
-}
-"""What implementations offer beside plans, by the contracts of `spmark.impls.core.contracts`; imported on use."""
 COMPOSITIONS: Mapping[str, str] = {
     **dict.fromkeys(
         ("cusparse", "cusparse_best", "gespmm", "rowsplit", "nnzbalanced", "dgsparse", "direct", "sparsetir_nohyb",
@@ -305,20 +291,6 @@ def search_for_absent(name: str) -> Callable[[Problem], float | None]:
     if name not in SEARCHES:
         raise UnsupportedError(f"expected a search out of {', '.join(SEARCHES)}, found {name!r}")
     return cast("Callable[[Problem], float | None]", _imported(SEARCHES[name]))
-
-
-def find_contract(contract: str, name: str) -> Any:
-    """Import what the implementation ``name`` offers by ``contract``, a key of `CONTRACTS`.
-
-    Raises
-    ------
-    SweepError
-        The implementation does not offer it; lists the implementations that do.
-    """
-    entry = CONTRACTS[contract].get(name)
-    if entry is None:
-        raise SweepError(none_of(f"a method with {contract}", name, CONTRACTS[contract]))
-    return _imported(entry)()
 
 
 def composition_of(name: str) -> Composing:

@@ -11,10 +11,16 @@ import pandas as pd
 
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.guard import reading
-from spmark.impls.core.plausible import read_transfer_facts
 from spmark.impls.core.recordfile import SUFFIXES
-from spmark.impls.core.transferfacts import TransferCost, TransferCurve, TransferFact, TransferResult, TransferRun
 from spmark.report.records import TRANSFERS, files_below, searching
+from spmark.studies.transferfacts import (
+    TransferCost,
+    TransferCurve,
+    TransferFact,
+    TransferResult,
+    TransferRun,
+    read_transfer_facts,
+)
 
 _MODEL = ["method", "source", "target", "op", "seed", "source_matrices", "target_matrices"]
 _KEYS = {

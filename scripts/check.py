@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SECONDS = ROOT / "tests/seconds.tsv"
 BUDGET_S = 30.0
 """CPU seconds of tests that are chosen by the change: about a quarter of a minute on two cores."""
-FOLDERS = ("datasets/", "impls/", "report/", "suite/", "tests/", "spmark/")
+FOLDERS = ("datasets/", "impls/", "report/", "studies/", "suite/", "tests/", "spmark/")
 IMPORTED = re.compile(r"from ([\w.]+) import (\([^)]+|[^\n]+)")
 CODE = (".cu", ".cuh", ".cpp", ".hpp", ".h")
 

@@ -11,8 +11,8 @@ from dash_fakes import random_csr
 
 from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.core.recordfile import RecordFile
-from spmark.impls.study.collected import CollectedRow, SampledConfig
 from spmark.impls.table import find_platform
+from spmark.studies.collected import CollectedRow, SampledConfig
 
 
 def load(spec: Mapping[str, Any]) -> Csr:

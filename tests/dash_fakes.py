@@ -18,10 +18,10 @@ from spmark.impls.dash.finding import own_model
 from spmark.impls.dash.mapping import CommonConfig
 from spmark.impls.dash.network import Network, NetworkSpec
 from spmark.impls.dash.parameters import OwnParameters
-from spmark.impls.dash.study.samples import MatrixSamples, SampleSet
 from spmark.impls.dash.weights import ModelCard, Subject, TrainedModel
 from spmark.impls.table import find_platform
 from spmark.impls.tuning.space import Axis, Space
+from spmark.studies.dash.samples import MatrixSamples, SampleSet
 
 CPU_SPACE = Space(
     (

@@ -10,7 +10,7 @@ import numpy as np
 
 from spmark.impls.core.problem import Op
 from spmark.impls.core.recordfile import RecordFile
-from spmark.impls.core.transferfacts import TransferCost, TransferCurve, TransferFact, TransferResult, TransferRun
+from spmark.studies.transferfacts import TransferCost, TransferCurve, TransferFact, TransferResult, TransferRun
 
 SOURCE, TARGET = 8, 5
 """Matrices of pre-training and of fine-tuning at the headline sizes."""

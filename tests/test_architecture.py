@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from spmark.datasets.sources.table import SOURCES
-from spmark.impls.table import COMPOSITIONS, CONTRACTS, IMPLEMENTATIONS, PLATFORMS
+from spmark.impls.table import COMPOSITIONS, IMPLEMENTATIONS, PLATFORMS
+from spmark.studies.table import CONTRACTS
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("impls", "datasets", "suite", "report")
-SHARED = ("core", "formats", "runtime", "kernels", "tuning", "study", "operator")
+PACKAGES = ("impls", "studies", "datasets", "suite", "report")
+SHARED = ("core", "formats", "runtime", "kernels", "tuning", "operator")
 IMPLEMENTATION_FOLDERS = sorted(
     path.name for path in (ROOT / "impls").iterdir() if path.is_dir() and path.name not in (*SHARED, "__pycache__")
 )

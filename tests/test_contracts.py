@@ -15,10 +15,11 @@ from dash_fakes import keep_model
 from spmark.datasets.published import TABLES
 from spmark.impls.core.errors import SweepError
 from spmark.impls.core.problem import Op
-from spmark.impls.table import CONTRACTS, IMPLEMENTATIONS, find_contract
+from spmark.impls.table import IMPLEMENTATIONS
+from spmark.studies.table import CONTRACTS, find_contract
 
 ROOT = Path(__file__).parents[1]
-STUDIES = sorted(path.parent.name for path in (ROOT / "impls").glob("*/study") if (path.parent / "plan.py").is_file())
+STUDIES = sorted(path.parent.name for path in (ROOT / "studies").glob("*/__init__.py"))
 NAMES = re.compile(rf"(?<![a-z0-9])({'|'.join(sorted(IMPLEMENTATIONS, key=len, reverse=True))})(?![a-z0-9])", re.I)
 # A file of these may say a name, for the reason beside it.
 MAY_NAME = {
@@ -58,7 +59,7 @@ def test_suite_and_report_name_no_implementation() -> None:
 def test_a_contract_is_found_by_name(contract: str, name: str) -> None:
     assert name in IMPLEMENTATIONS or not (ROOT / "impls" / name / "plan.py").exists()
     offered = find_contract(contract, name)
-    assert type(offered).__module__.startswith(f"spmark.impls.{name}.study.")
+    assert type(offered).__module__.startswith(f"spmark.studies.{name}.")
     tables = [*getattr(offered, "tables", ()), *filter(None, [getattr(offered, "published", "")])]
     assert set(tables) <= TABLES.keys()
 
@@ -66,25 +67,6 @@ def test_a_contract_is_found_by_name(contract: str, name: str) -> None:
 def test_who_offers_nothing_is_refused_with_those_who_do() -> None:
     with pytest.raises(SweepError, match=r"a method with labels out of liteform, lo_spmm, found 'lo_spm' \(did you"):
         find_contract("labels", "lo_spm")
-
-
-def imported(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
-def test_a_study_is_imported_by_studies_alone() -> None:
-    broken = [
-        f"{path.relative_to(ROOT)} imports {module}"
-        for path in sorted((ROOT / "impls").rglob("*.py"))
-        if "study" not in path.relative_to(ROOT).parts
-        for module in imported(path)
-        if module.startswith("spmark.impls.") and "study" in module.split(".")
-    ]
-    assert not broken, "what builds a plan imports no study:\n  " + "\n  ".join(broken)
 
 
 @pytest.mark.full
@@ -108,7 +90,7 @@ for op in sorted(made.ops):
     problem = Problem(op, matrix, 8, DType.FLOAT32)
     assert made.unsupported(problem, device) is None
     made.build(problem, device)
-print(*[module for module in sys.modules if module.startswith("spmark.impls.") and "study" in module.split(".")])
+print(*[module for module in sys.modules if module.startswith("spmark.studies")])
 """
     child = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=280)
     assert child.returncode == 0, child.stderr

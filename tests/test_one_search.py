@@ -32,21 +32,24 @@ EXCEPTIONS = {
     "operator/saved.py": {
         "cache writes": "writes what a person saves, where the person says, and raises where it cannot"
     },
-    "stile/study/gpu.py": {"clocks": "measures the costs of single tiles, from which the cost model is fitted"},
-    "liteform/study/models.py": {"clocks": "seconds that training and predicting take on the CPU: a result of a study"},
-    "dash/study/training.py": {"clocks": "seconds of epochs: a result of a study"},
-    "dash/study/embeddings.py": {"clocks": "seconds of the featuriser: a result of a study"},
-    "dash/study/methodstudy.py": {"clocks": "seconds of training and scoring: a result of a study"},
+    "studies/stile/gpu.py": {"clocks": "measures the costs of single tiles, from which the cost model is fitted"},
+    "studies/liteform/models.py": {
+        "clocks": "seconds of training and predicting: a result of a study"
+    },
+    "studies/dash/training.py": {"clocks": "seconds of epochs: a result of a study"},
+    "studies/dash/embeddings.py": {"clocks": "seconds of the featuriser: a result of a study"},
+    "studies/dash/methodstudy.py": {"clocks": "seconds of training and scoring: a result of a study"},
     "dash/tensorfile.py": {"cache writes": "models and checkpoints of training: a search keeps neither"},
 }
 """By file: which kind it may name, and why."""
 
 
 def sources() -> Iterator[tuple[str, Path]]:
-    for path in sorted((ROOT / "impls").rglob("*.py")):
-        inside = path.relative_to(ROOT / "impls").as_posix()
-        if not inside.startswith(OWNERS):
-            yield inside, path
+    for folder, root in (("impls", ROOT / "impls"), ("studies", ROOT)):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            inside = path.relative_to(root).as_posix()
+            if not inside.startswith(OWNERS):
+                yield inside, path
 
 
 def names(tree: ast.AST) -> Iterator[tuple[int, str]]:

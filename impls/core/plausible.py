@@ -18,7 +18,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from spmark.impls.core.record import CandidateRow, Matrices, MatrixSource, Measurement
 from spmark.impls.core.recordfile import RUNS, read_rows, row_files
-from spmark.impls.core.transferfacts import TransferFact, TransferResult, read_transfers
 
 _LEAST_US, _MOST_US = 1e-6, 1e13
 """A picosecond, and a hundred days."""
@@ -72,27 +71,16 @@ def read_candidates(path: Path, *, timed: bool = False) -> Iterator[CandidateRow
     With ``timed``, candidates that were only scored are passed over unread, which two of three are.
     """
     for row in read_rows(path, CandidateRow, _ONLY_SCORED if timed else None):
-        if _are_times(row.samples_us) and (row.predicted is None or abs(row.predicted) < _MOST_US):
+        if are_times(row.samples_us) and (row.predicted is None or abs(row.predicted) < _MOST_US):
             yield row
         else:
             _log.warning("%s: passed over a candidate of %s: no search gives its numbers", path, row.case_id)
 
 
-def read_transfer_facts(path: Path) -> Iterator[TransferFact]:
-    """Read the facts of a study; a result with impossible times is passed over with a warning."""
-    for fact in read_transfers([path]):
-        if isinstance(fact, TransferResult) and not _are_times(
-            (fact.default_us, fact.optimum_us, fact.top1_us, fact.top5_us)
-        ):
-            _log.warning("%s: passed over a result of %s on %s: impossible times", path, fact.method, fact.matrix)
-        else:
-            yield fact
-
-
 def implausible(row: Measurement) -> str:
     """Say which number of a record is impossible; empty where all are possible."""
     base = row.baseline.samples_us if row.baseline else []
-    if not _are_times(chain(row.samples_us, row.warm_samples_us, row.graph_samples_us, base)):
+    if not are_times(chain(row.samples_us, row.warm_samples_us, row.graph_samples_us, base)):
         return f"expected times from {_LEAST_US:g} to {_MOST_US:g} us, found others"
     if not all(0 <= seconds <= _MOST_S for seconds in row.phases_s.values()):
         return f"expected seconds of phases from 0 to {_MOST_S:g}, found others"
@@ -104,5 +92,6 @@ def implausible(row: Measurement) -> str:
     return ""
 
 
-def _are_times(samples_us: Iterable[float]) -> bool:
+def are_times(samples_us: Iterable[float]) -> bool:
+    """Say whether all are times that something can take."""
     return all(_LEAST_US <= us <= _MOST_US for us in samples_us)

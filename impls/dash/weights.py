@@ -42,7 +42,7 @@ class SampleCard(Frozen):
     matrices: int
     samples: int
     sha256: str
-    """`spmark.impls.dash.study.samples.SampleSet.digest`."""
+    """`spmark.studies.dash.samples.SampleSet.digest`."""
 
 
 class ModelCard(Frozen):

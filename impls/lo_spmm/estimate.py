@@ -6,7 +6,7 @@ exponent. They were fitted to 920 times of 48 kernels of eleven pruned layers fr
 on average. The assembler, and not the kernel, decides how far loads run ahead; the loads are counted in machine code.
 
 The times and counts to which these numbers were fitted were not kept; docs/notes/lo_spmm.md says how they were taken,
-and what rates that `spmark.impls.lo_spmm.study.rates` fits to kept rows would change.
+and what rates that `spmark.studies.lo_spmm.rates` fits to kept rows would change.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The rank model of LO-SpMM's section 3.5: regression trees boosted by LambdaMART, as plain lists in a JSON file.
 
-LightGBM trains (`spmark.impls.lo_spmm.study.training`). A search reads these lists alone, so that it needs no LightGBM
+LightGBM trains (`spmark.studies.lo_spmm.training`). A search reads these lists alone, so that it needs no LightGBM
 and a file has nothing but numbers. Files that ship stand under ``models``.
 """
 

@@ -21,7 +21,7 @@ from rich.text import Text
 from spmark.impls.core.names import printable
 
 if TYPE_CHECKING:
-    from spmark.impls.core.contracts import Outcome
+    from spmark.studies.contracts import Outcome
 
 FILE_WIDTH = 140
 """Columns of tables that are written to a file or a pipe."""

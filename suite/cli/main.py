@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from spmark.impls.table import CONTRACTS
+from spmark.studies.table import CONTRACTS
 from spmark.suite.cli import asv, machine, matrix, study, sweeps
 from spmark.suite.cli.options import EXIT_CODES, ExitCode
 

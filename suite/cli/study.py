@@ -11,7 +11,8 @@ from typing import Annotated
 
 import typer
 
-from spmark.impls.table import CONTRACTS, PLATFORMS
+from spmark.impls.table import PLATFORMS
+from spmark.studies.table import CONTRACTS
 from spmark.suite.cli.machine import ForceOption
 from spmark.suite.cli.options import DeviceOption, ExitCode, JsonOption, OnlyOption, SetOption
 

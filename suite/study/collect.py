@@ -17,7 +17,6 @@ from typing import Any
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
 from spmark.datasets.sweep.model import Sweep, expand
-from spmark.impls.core.contracts import Outcome
 from spmark.impls.core.cores import allowed_cores
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import RecordError, SpmarkError, SweepError
@@ -25,12 +24,13 @@ from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Csr, Problem
 from spmark.impls.core.record import CaseSpec
 from spmark.impls.core.recordfile import read_rows
-from spmark.impls.study.collected import CollectedRow, SampledConfig
-from spmark.impls.study.rows import reason_of
-from spmark.impls.study.shards import append_rows
 from spmark.impls.table import find_platform
 from spmark.impls.tuning.platform import Platform
 from spmark.impls.tuning.space import key_of
+from spmark.studies.collected import CollectedRow, SampledConfig
+from spmark.studies.contracts import Outcome
+from spmark.studies.rows import reason_of
+from spmark.studies.shards import append_rows
 from spmark.suite.cli.console import tell
 from spmark.suite.plan.papers import seconds
 from spmark.suite.study.label import parsed_shard

@@ -17,8 +17,8 @@ from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import DatasetError, RecordError
 from spmark.impls.core.record import CandidateRow, CaseSpec, MatrixRef, Measurement
 from spmark.impls.core.recordfile import read_rows
-from spmark.impls.study.collected import CollectedRow, read_collected
 from spmark.impls.table import PLATFORMS, find_platform
+from spmark.studies.collected import CollectedRow, read_collected
 from spmark.suite.study.train import labels_in
 
 

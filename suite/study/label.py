@@ -21,12 +21,12 @@ from spmark.datasets.load import LoadedMatrix, load_matrix
 from spmark.datasets.sources.table import find_source
 from spmark.datasets.sweep.model import MatrixSpec
 from spmark.datasets.sweep.reading import packaged_lists, read_list
-from spmark.impls.core.contracts import Calibrating, LabelJob, Labels, Outcome
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import DatasetError, DeviceError, SpmarkError, SweepError
 from spmark.impls.core.names import path_component
 from spmark.impls.core.problem import DType
-from spmark.impls.table import find_contract
+from spmark.studies.contracts import Calibrating, LabelJob, Labels, Outcome
+from spmark.studies.table import find_contract
 from spmark.suite.cli.console import console, say, tell
 from spmark.suite.cli.machine import refuse_while_busy, save_calibration
 from spmark.suite.plan.papers import seconds
@@ -48,7 +48,7 @@ class LabelRequest:
     budget: str
     shard: str
     instead: str
-    """What to measure in place of labels (`spmark.impls.core.contracts.Labels.others`); by default nothing."""
+    """What to measure in place of labels (`spmark.studies.contracts.Labels.others`); by default nothing."""
     device: str
     out: Path
     as_json: bool

@@ -11,10 +11,10 @@ from rich.markup import escape
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.published import TABLES, read_table
-from spmark.impls.core.contracts import Outcome, PublishedText, Reproduction, Training, TrainingJob
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.recordfile import SUFFIXES
-from spmark.impls.table import find_contract
+from spmark.studies.contracts import Outcome, PublishedText, Reproduction, Training, TrainingJob
+from spmark.studies.table import find_contract
 from spmark.suite.cli.console import console, say, tell
 
 PUBLISHED = "published"

@@ -16,10 +16,10 @@ from rich.markup import escape
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
 from spmark.datasets.sweep.model import MatrixSpec
-from spmark.impls.core.contracts import StudyJob, TransferJob, TransferLearning
 from spmark.impls.core.errors import SpmarkError, SweepError
 from spmark.impls.core.problem import Csr, Op
-from spmark.impls.table import find_contract
+from spmark.studies.contracts import StudyJob, TransferJob, TransferLearning
+from spmark.studies.table import find_contract
 from spmark.suite.cli.console import console, say, tell
 from spmark.suite.environment import commit
 from spmark.suite.plan.papers import Collected, PaperStudy, seconds

@@ -17,16 +17,16 @@ from spmark.impls.core.recordfile import read_rows
 from spmark.impls.core.unpack import ARCHIVES, unpacked_lines
 from spmark.impls.liteform import predictor
 from spmark.impls.liteform.schedule import read_table
-from spmark.impls.liteform.study import measured
-from spmark.impls.liteform.study.labels import MatrixLabels
 from spmark.impls.lo_spmm.rank import RankModel
-from spmark.impls.lo_spmm.study import labels as lo_labels
 from spmark.report.analysis.run_spread import read_spread
 from spmark.report.analysis.tiles import read_agreement
 from spmark.report.candidates import FETCH, HOME, MANIFEST, read_asset
 from spmark.report.claims.published import load_published
 from spmark.report.claims.study import read_study
 from spmark.report.records import current, load_records
+from spmark.studies.liteform import measured
+from spmark.studies.liteform.labels import MatrixLabels
+from spmark.studies.lo_spmm import labels as lo_labels
 from spmark.suite.plan.papers import read_papers
 from spmark.suite.run.provenance import RunRow
 

@@ -163,7 +163,7 @@ def test_folders_that_were_not_used_for_long_go(tree: Tree) -> None:
 
 
 def modules_with_numba() -> Iterator[tuple[Path, ast.Module]]:
-    for folder in ("impls", "datasets", "suite", "report"):
+    for folder in ("impls", "studies", "datasets", "suite", "report"):
         for path in (ROOT / folder).rglob("*.py"):
             if "numba" in (text := path.read_text()):
                 yield path, ast.parse(text)

@@ -12,7 +12,7 @@ from scripts_by_name import load_script
 
 from spmark.datasets.mirror import read_manifest
 from spmark.datasets.sweep.reading import packaged_lists, packaged_sweeps, read_list, read_sweep
-from spmark.impls.table import CONTRACTS, find_contract
+from spmark.studies.table import CONTRACTS, find_contract
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ from spmark.impls.core.guard import reading
 from spmark.impls.core.plainjson import parse_model
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.dash import tensorfile, weights
-from spmark.impls.study.collected import CollectedRow, SampledConfig
 from spmark.impls.table import find_platform
+from spmark.studies.collected import CollectedRow, SampledConfig
 from spmark.suite.study.replay_command import ReplayRequest, replay_records
 
 

@@ -32,7 +32,6 @@ from spmark.impls.core.record import (
     Status,
 )
 from spmark.impls.core.recordfile import RecordFile
-from spmark.impls.core.transferfacts import TransferFact
 from spmark.report.analysis.cases import derive
 from spmark.report.analysis.methods import known_methods
 from spmark.report.analysis.transfers import Moved, derive_moved
@@ -40,6 +39,7 @@ from spmark.report.candidates import load_candidates, measured
 from spmark.report.claims.study import RatioRow, ScoreRow, Study, StudySource
 from spmark.report.records import load_records
 from spmark.report.transfers import load_transfers
+from spmark.studies.transferfacts import TransferFact
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

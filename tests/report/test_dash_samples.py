@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from spmark.impls.core.problem import Op
-from spmark.impls.dash.study.judging import Halves
-from spmark.impls.study.collected import CollectedRow, read_collected
 from spmark.report.analysis.statistics import mean_of
+from spmark.studies.collected import CollectedRow, read_collected
+from spmark.studies.dash.judging import Halves
 
 pytestmark = pytest.mark.full
 

@@ -16,8 +16,8 @@ from spmark.impls.runtime.device import find
 from spmark.impls.stile.calibration import Calibration, Line, calibration_for, published_a100, shipped
 from spmark.impls.stile.net import FEATURES, Net
 from spmark.impls.stile.plan import Stile
-from spmark.impls.stile.study import fitting, samples
-from spmark.impls.stile.study.fitting import HELD_OUT, Agreement, Fitted, Measured, fitted, tiles_name
+from spmark.studies.stile import fitting, samples
+from spmark.studies.stile.fitting import HELD_OUT, Agreement, Fitted, Measured, fitted, tiles_name
 
 A100 = published_a100()
 PEAK = 40.0

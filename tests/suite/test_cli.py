@@ -19,8 +19,8 @@ from spmark.impls.core.record import Measurement
 from spmark.impls.core.recordfile import FolderLock, read_rows
 from spmark.impls.runtime import device
 from spmark.impls.stile.calibration import calibration_for, published_a100
-from spmark.impls.stile.study.fitting import Agreement
 from spmark.report import records as load
+from spmark.studies.stile.fitting import Agreement
 from spmark.suite.cli import asv, study
 from spmark.suite.cli import main as cli
 from spmark.suite.cli import run as run_command
@@ -286,7 +286,7 @@ def test_calibrate_tiles(invoke, fakes, monkeypatch, tmp_path):
         fitted = SimpleNamespace(calibration=constants, agreement=Agreement(0.97, 2e-5, 12), held_out_us=[(1.5, 1.25)])
         return spec.model_copy(update={"tables": constants.tables()}), [fitted]
 
-    monkeypatch.setitem(sys.modules, "spmark.impls.stile.study.gpu", SimpleNamespace(calibrate=calibrate))
+    monkeypatch.setitem(sys.modules, "spmark.studies.stile.gpu", SimpleNamespace(calibrate=calibrate))
     monkeypatch.setattr(device, "find", lambda name: fakes.CPU)
     code, _, err = invoke("study", "calibrate", "stile")
     assert code == 3

@@ -13,11 +13,11 @@ from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import DeviceError, SweepError
 from spmark.impls.core.recordfile import read_rows
 from spmark.impls.lo_spmm.rank import RankModel
-from spmark.impls.lo_spmm.study import commands, labels
-from spmark.impls.lo_spmm.study.commands import LAYERS
-from spmark.impls.lo_spmm.study.compared import Compared
-from spmark.impls.lo_spmm.study.labels import TileLabels
 from spmark.impls.runtime.device import shipped_calibration
+from spmark.studies.lo_spmm import commands, labels
+from spmark.studies.lo_spmm.commands import LAYERS
+from spmark.studies.lo_spmm.compared import Compared
+from spmark.studies.lo_spmm.labels import TileLabels
 from spmark.suite.cli import main as cli
 from spmark.suite.study import label
 from spmark.suite.study.label import LabelRequest, measure_labels

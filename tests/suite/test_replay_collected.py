@@ -15,8 +15,8 @@ from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
 from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.problem import DType, Op, Problem
-from spmark.impls.study.collected import CollectedRow, SampledConfig
 from spmark.impls.table import PLATFORMS, cost_model, find_platform
+from spmark.studies.collected import CollectedRow, SampledConfig
 from spmark.suite.cli import main as cli
 from spmark.suite.study.replay import replay
 

@@ -10,7 +10,7 @@ import pytest
 from collected_fakes import load, row_of, write_rows
 
 from spmark.impls.core.errors import DatasetError
-from spmark.impls.core.transferfacts import TransferRun, read_transfers
+from spmark.studies.transferfacts import TransferRun, read_transfers
 from spmark.suite.cli import main as cli
 from spmark.suite.cli.options import ExitCode
 from spmark.suite.study import transfer

@@ -22,14 +22,14 @@ from spmark.impls.liteform.cost import count
 from spmark.impls.liteform.features import SELECTION_BY_WIDTH
 from spmark.impls.liteform.predictor import find
 from spmark.impls.liteform.schedule import CellSchedule, read_table
-from spmark.impls.liteform.study.commands import LABELS, OVERHEADS, SPEEDS
-from spmark.impls.liteform.study.labelled import read_published
-from spmark.impls.liteform.study.labels import MatrixLabels, TriedConfig
-from spmark.impls.liteform.study.measured import read_labels
-from spmark.impls.liteform.study.shards import Skipped
-from spmark.impls.liteform.study.tuning import COUNTED, ScheduleRow, TimedSchedule
 from spmark.impls.runtime.device import shipped_calibration
-from spmark.impls.study.shards import append_rows
+from spmark.studies.liteform.commands import LABELS, OVERHEADS, SPEEDS
+from spmark.studies.liteform.labelled import read_published
+from spmark.studies.liteform.labels import MatrixLabels, TriedConfig
+from spmark.studies.liteform.measured import read_labels
+from spmark.studies.liteform.shards import Skipped
+from spmark.studies.liteform.tuning import COUNTED, ScheduleRow, TimedSchedule
+from spmark.studies.shards import append_rows
 from spmark.suite.cli import main as cli
 from spmark.suite.study import label, train
 from spmark.suite.study.label import LabelRequest, measure_labels
@@ -178,7 +178,7 @@ class FakeScheduleTimer:
 
 
 def test_a_table_of_schedules_is_made_shard_by_shard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    gpu = pytest.importorskip("spmark.impls.liteform.study.gpu", reason="needs CuPy")
+    gpu = pytest.importorskip("spmark.studies.liteform.gpu", reason="needs CuPy")
     device = DeviceSpec.load(shipped_calibration("nvidia-h200"))
     monkeypatch.setattr(gpu, "ScheduleTimer", FakeScheduleTimer)
     monkeypatch.setattr(gpu, "compile_schedules", lambda *_: None)
@@ -222,7 +222,7 @@ def test_a_table_of_schedules_is_made_shard_by_shard(monkeypatch: pytest.MonkeyP
 def test_labels_are_made_shard_by_shard_and_what_cannot_be_is_skipped(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    gpu = pytest.importorskip("spmark.impls.liteform.study.gpu", reason="needs CuPy")
+    gpu = pytest.importorskip("spmark.studies.liteform.gpu", reason="needs CuPy")
     device = DeviceSpec.load(shipped_calibration("nvidia-h200"))
 
     class FakeTimer:

@@ -12,7 +12,6 @@ import pytest
 
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.problem import Op
-from spmark.impls.core.transferfacts import TransferFact
 from spmark.impls.table import PLATFORMS
 from spmark.report.analysis.methods import known_methods
 from spmark.report.analysis.transfers import derive_moved
@@ -21,6 +20,7 @@ from spmark.report.claims.scorecard import Verdict, scorecard, scorecard_tables
 from spmark.report.claims.transfers import DEFAULT, known_metric
 from spmark.report.records import load_records
 from spmark.report.transfers import load_transfers
+from spmark.studies.transferfacts import TransferFact
 
 GAINS = 0.4 * np.random.default_rng(7).uniform(0.5, 1.5, 6)
 MEAN_GAIN = float(GAINS.mean())

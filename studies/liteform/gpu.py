@@ -1,0 +1,394 @@
+"""Timing formats of one matrix on a GPU, for labels and for tables of schedules: checked, and from cold caches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+from functools import cached_property, partial
+from itertools import product
+from math import inf, isfinite
+from typing import Any
+
+import numpy as np
+
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.errors import BuildError, SpmarkError, UnsupportedError
+from spmark.impls.core.interfaces import Config
+from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.formats.cell import cell_layout, cell_pieces, lay_pieces
+from spmark.impls.formats.hyb import THIRDS, HybLayout
+from spmark.impls.formats.nearness import RowOrder, distinct_share, near_order
+from spmark.impls.formats.pieces import Pieces
+from spmark.impls.formats.threads import run_all
+from spmark.impls.kernels.direct_spmm import DIRECT, SHORT, DirectPlan, direct_instance, is_direct
+from spmark.impls.kernels.ell_buckets import NEVER, SPMM_ELL_BUCKETS, EllBucketsPlan
+from spmark.impls.kernels.hyb_convert import HybConverter
+from spmark.impls.liteform.compose import StoredAs
+from spmark.impls.liteform.cost import BucketCounts, count
+from spmark.impls.liteform.features import Features
+from spmark.impls.liteform.plan import LiteForm, scheduled
+from spmark.impls.liteform.schedule import (
+    CellSchedule,
+    ScheduleTable,
+    candidates,
+    direct_candidates,
+    schedule_for,
+    table_for,
+    tiles,
+)
+from spmark.impls.liteform.search import search, table_of
+from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.runtime.target import open_target
+from spmark.impls.runtime.template import C_TYPES
+from spmark.impls.tuning.gpu import PlanTimer
+from spmark.impls.tuning.race import Race
+from spmark.studies.liteform.labels import WIDTHS
+from spmark.studies.liteform.tuning import COUNTED, COUNTED_THIRDS, ScheduleRow, TimedDirect, TimedSchedule
+
+_FORM = ("partitions", "max_width", "gathered", "tail_in_last", "thirds")
+"""Names of a config that describe the format; the others are its schedule."""
+_NARROWEST = 3
+"""Binary logarithm of the narrowest widest bucket of a table."""
+_WIDEST = 9
+_CLASSES = ((0, 5), (6, 6), (7, _WIDEST))
+"""Ranges of powers of the widest bucket, a table's classes: all schedules are tried for one power of each."""
+_LESS = 0.95
+"""Gathered rows are tried where blocks read less than this share of what they read in A's order."""
+_NEAR = 1.15
+"""A range is left out where its best width takes this many times as long as the best of all."""
+
+
+class _Bench:
+    """One matrix on this machine's GPU, in one dtype: a race of formats and schedules at each of several widths J.
+
+    The races keep no plans. Only the last format stays in memory: two formats of a large matrix might not fit.
+    """
+
+    def __init__(
+        self,
+        matrix: Csr,
+        device: DeviceSpec,
+        dtype: DType,
+        widths: Sequence[int],
+        trusts: Callable[[int, Config], bool] = lambda width, config: False,
+    ) -> None:
+        self.matrix, self.device, self.target = matrix, device, open_target(device)
+        self.problems = {width: Problem(Op.SPMM, matrix, width, dtype) for width in widths}
+        self.laid: dict[Hashable, HybLayout] = {}
+        """Formats whose rows were laid out ahead."""
+        self._converter = HybConverter(self.problems[widths[0]], self.target)
+        self._held: dict[Hashable, tuple[HybLayout, Any]] = {}
+        self._csr: Sequence[Any] = ()
+        self.timers = {width: PlanTimer(problem, device) for width, problem in self.problems.items()}
+        self.races = {
+            width: Race(partial(self._plan, width), timer, trusts=partial(trusts, width), finalists=0)
+            for width, timer in self.timers.items()
+        }
+
+    @cached_property
+    def order(self) -> RowOrder:
+        """Rows that share columns together."""
+        return near_order(self.matrix)
+
+    @cached_property
+    def shares(self) -> tuple[float, float]:
+        """Share of rows of B that a block reads for the first time, in A's order and in the gathered one."""
+        return distinct_share(self.matrix), distinct_share(self.matrix, self.order)
+
+    def hold(
+        self, partitions: int, max_width: int, gathered: bool, tail_in_last: bool, thirds: bool
+    ) -> tuple[HybLayout, Any]:
+        """Convert a format, or give it where it is the last one that was converted."""
+        form = partitions, max_width, gathered, tail_in_last, thirds
+        if form not in self._held:
+            self._held.clear()
+            layout = self.laid.pop(form, None)
+            if layout is None:
+                rows = self.order.rows if gathered else None
+                layout = cell_layout(self.matrix, [max_width] * partitions, tail_in_last, rows, thirds)
+            self._held[form] = layout, self._converter.fill(layout)
+        return self._held[form]
+
+    def _plan(self, width: int, config: Config) -> DevicePlan:
+        if is_direct(config):
+            own = {name: value for name, value in config.items() if name not in DIRECT}
+            plan = DirectPlan(self.problems[width], self.target, {}, arrays=self._csr, **own)
+            self._csr = plan.arrays
+            return plan
+        form, schedule = _parted(config)
+        layout, arrays = self.hold(**form)
+        arguments = scheduled(schedule, self.order if form["gathered"] else None, form["partitions"])
+        return EllBucketsPlan(self.problems[width], self.target, layout, {}, arrays=arrays, **arguments)
+
+
+class GpuTimer:
+    """A `spmark.studies.liteform.labels.FormatTimer` of one matrix on this machine's GPU.
+
+    Parameters
+    ----------
+    matrix : Csr
+    device : DeviceSpec
+    dtype : DType
+    widths : sequence of int
+        J; operands of all of them are held at once.
+    """
+
+    def __init__(self, matrix: Csr, device: DeviceSpec, dtype: DType, widths: Sequence[int] = WIDTHS) -> None:
+        self._bench, self._table = _Bench(matrix, device, dtype, widths, self._is_right), table_for(device.name)
+        self._thirds = LiteForm().thirds_of(self._table)
+        self._pieces: dict[tuple[int, bool], Pieces] = {}
+        self._timed_now: list[int] = []
+
+    def fixed(self, form: StoredAs, width: int) -> list[float]:
+        """Time a fixed format; refused where the dtype has no kernel for blocks."""
+        problem, chosen = self._bench.problems[width], LiteForm(format=form.value)
+        reason = chosen.unsupported(problem, self._bench.device)
+        if reason:
+            raise UnsupportedError(reason)
+        race = Race(lambda _: chosen.build(problem, self._bench.device), self._bench.timers[width], finalists=0)
+        return _samples_us(race, {"format": form.value})
+
+    def prepare(self, configs: Sequence[tuple[int, int]]) -> None:
+        """Lay the rows of several configs out at once, on all cores, while the GPU has nothing to do.
+
+        A config that cannot be laid out is left to `cell`, which says why.
+        """
+        laid = self._bench.laid
+        todo = [key for config in configs for way in self._ways() if self._form(*(key := (*config, way))) not in laid]
+        for partitions, way in dict.fromkeys((partitions, way) for partitions, _, way in todo):
+            if (partitions, way) not in self._pieces:
+                order = self._bench.order.rows if way else None
+                self._pieces[partitions, way] = cell_pieces(self._bench.matrix, partitions, order)
+
+        def lay(partitions: int, max_width: int, way: bool) -> None:
+            with suppress(SpmarkError):
+                widest = [max_width] * partitions
+                layout = lay_pieces(self._pieces[partitions, way], widest, tail_in_last=False, thirds=self._thirds)
+                laid[self._form(partitions, max_width, way)] = layout
+
+        run_all(lay, todo)
+
+    def cell(self, partitions: int, max_width: int) -> Mapping[int, list[float]]:
+        """Time CELL with the same cap in all partitions; it is converted once for all widths."""
+        self._timed_now = []
+        samples_us: dict[int, list[float]] = {}
+        for way, widths in self._ways().items():
+            form = dict(zip(_FORM, self._form(partitions, max_width, way), strict=True))
+            for width in widths:
+                problem = self._bench.problems[width]
+                schedule = schedule_for(
+                    self._bench.device.name,
+                    width,
+                    problem.dtype,
+                    nnz=problem.matrix.nnz,
+                    max_width=max_width,
+                    gathered=way,
+                )
+                samples_us[width] = _samples_us(self._bench.races[width], form | schedule.arguments())
+                self._timed_now.append(width)
+        return samples_us
+
+    def _form(self, partitions: int, max_width: int, way: bool) -> tuple[int, int, bool, bool, bool]:
+        """Give the values of `_FORM`."""
+        return partitions, max_width, way, False, self._thirds
+
+    def _is_right(self, width: int, config: Config) -> bool:
+        """Tell whether a result need not be checked.
+
+        The same kernels run every config: each is checked at one J, and each J once.
+        """
+        return bool(self._timed_now) and isfinite(self._bench.races[width].fastest_us)
+
+    def _ways(self) -> dict[bool, list[int]]:
+        """Give the widths J at which rows stay in A's order, and those at which a plan would gather them."""
+        rule = self._table.gathering if self._table else None
+        widths_of: dict[bool, list[int]] = {}
+        for width, problem in self._bench.problems.items():
+            way = rule is not None and rule.asks(problem.matrix.nnz, width, problem.dtype)
+            if way:
+                given, together = self._bench.shares
+                way = rule is not None and together <= rule.most_share * given
+            widths_of.setdefault(way, []).append(width)
+        return widths_of
+
+
+class ScheduleTimer:
+    """Times schedules of CELL in one partition, over its widths, then all at the best width of each class; and of CSR.
+
+    Parameters
+    ----------
+    matrix : Csr
+    device : DeviceSpec
+    dtype : DType
+    width : int
+        J.
+    """
+
+    def __init__(self, matrix: Csr, device: DeviceSpec, dtype: DType, width: int) -> None:
+        self._bench, self._width, self._dtype = _Bench(matrix, device, dtype, [width]), width, dtype
+        self._race = self._bench.races[width]
+        self._counts, self._thirds = (count(matrix, 1, columns=False, thirds=thirds) for thirds in (False, True))
+        self._loads = matrix.nnz * width
+
+    def row(self, matrix: str) -> ScheduleRow:
+        """Measure, and give everything under the matrix's name.
+
+        Raises
+        ------
+        BuildError
+            Every schedule failed.
+        """
+        top = int(self._counts.widest[0])
+        powers = range(min(_NARROWEST, top), min(_WIDEST, top) + 1)
+        middle = self._middle()
+        for power in powers:
+            for together in (NEVER, 64) if power >= 6 else (NEVER,):
+                self._try(power, False, [replace(middle, together=together)])
+            if 1 << power > THIRDS[0]:
+                self._try(power, False, [middle], whole=True)
+        best = dict.fromkeys(powers, inf)
+        for timed in self._timed():
+            power = timed.max_width.bit_length() - 1
+            best[power] = min(best[power], timed.time_us)
+        for low, high in _CLASSES:
+            powers_in = [power for power in powers if low <= power <= high]
+            power = min(powers_in, key=lambda one: best[one], default=-1)
+            if power < 0 or best[power] > _NEAR * min(best.values()):
+                continue
+            for way in self._ways():
+                self._try(power, way, candidates(self._width, self._dtype, self._loads, 1 << power))
+        if not self._timed():
+            raise BuildError(
+                f"{matrix}: expected a schedule that computes the product at J = {self._width}, found none"
+            )
+        self._refine(powers)
+        bench = self._bench
+        direct = tuple(self._direct())
+        return ScheduleRow(
+            matrix=matrix,
+            device=bench.device.name,
+            dtype=self._dtype,
+            width=self._width,
+            num_cols=bench.matrix.num_cols,
+            nnz=bench.matrix.nnz,
+            features=asdict(Features.of(bench.matrix)),
+            counted=_told(self._counts, COUNTED),
+            counted_thirds=_told(self._thirds, COUNTED_THIRDS),
+            given_share=bench.shares[0],
+            gathered_share=bench.shares[1],
+            timed=tuple(self._timed()),
+            direct=direct,
+        )
+
+    def _direct(self) -> Iterator[TimedDirect]:
+        """Time CSR as it comes."""
+        problem = self._bench.problems[self._width]
+        for schedule in direct_candidates(problem):
+            timed = self._race.time({**DIRECT, **schedule.arguments(problem)})
+            if isfinite(timed.us):
+                yield TimedDirect(schedule=schedule, time_us=timed.us)
+
+    def _refine(self, powers: Iterable[int]) -> None:
+        """Try the fastest way with other widths, the rest of folded rows in the last, no thirds, blocks by row."""
+        fastest = min(self._timed(), key=lambda timed: timed.time_us)
+        power = fastest.max_width.bit_length() - 1
+        for other in powers:
+            if other != power and abs(other - power) <= 2:
+                self._try(other, fastest.gathered, [fastest.schedule])
+        self._try(power, fastest.gathered, [fastest.schedule], tail_in_last=True)
+        self._try(power, fastest.gathered, [fastest.schedule], whole=True)
+        if not fastest.gathered:
+            self._try(power, False, [replace(fastest.schedule, by_row=True)])
+
+    def _ways(self) -> tuple[bool, ...]:
+        """Give the orders of rows: A's, and the gathered one where blocks read less with it."""
+        given, together = self._bench.shares
+        return (False, True) if together < _LESS * given else (False,)
+
+    def _middle(self) -> CellSchedule:
+        vector, vectors, lanes = max(
+            tiles(self._width, self._dtype), key=lambda tile: (tile[0] * tile[1] * tile[2] <= 128, tile[1], tile[2])
+        )
+        return CellSchedule(vector, lanes, 16 if self._loads < 10_000_000 else 32, vectors)
+
+    def _timed(self) -> list[TimedSchedule]:
+        """Give the schedules that have times, in the order in which they were tried."""
+        cell = [(config, us) for config, us, _ in self._race.seen if isfinite(us) and not is_direct(config)]
+        parted = [(*_parted(config), us) for config, us in cell]
+        return [
+            TimedSchedule(schedule=schedule, time_us=us, **{name: form[name] for name in _FORM if name != "partitions"})
+            for form, schedule, us in parted
+        ]
+
+    def _try(
+        self, power: int, way: bool, some: Iterable[CellSchedule], *, tail_in_last: bool = False, whole: bool = False
+    ) -> None:
+        """Time schedules of one format, with widths between the powers of two unless ``whole``."""
+        thirds = not whole and 1 << power > THIRDS[0]
+        form: Config = dict(zip(_FORM, (1, 1 << power, way, tail_in_last, thirds), strict=True))
+        with suppress(SpmarkError, MemoryError):
+            self._bench.hold(**form)
+            self._race.time_all(form | schedule.arguments() for schedule in some)
+
+
+def _parted(config: Config) -> tuple[dict[str, Any], CellSchedule]:
+    """Give the format and the schedule of a config."""
+    form = {name: config[name] for name in _FORM}
+    return form, CellSchedule(**{name: config[name] for name in config.keys() - form.keys()})
+
+
+def _told(counts: BucketCounts, names: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Give counts of one partition by name."""
+    return {name: tuple(map(int, getattr(counts, name)[0])) for name in names}
+
+
+def _samples_us(race: Race[Any], config: Config) -> list[float]:
+    """Give the samples of a config; raises `BuildError` with the reason where it has none."""
+    told = race.candidate(config)
+    if told.reason:
+        raise BuildError(told.reason)
+    return list(told.samples_us)
+
+
+def start_width(matrix: Csr, device: DeviceSpec) -> int:
+    """Give the widest bucket of least cost in one partition at the middle J: where a climb over configs may begin."""
+    table = table_for(device.name)
+    weights = table.weights if table else None
+    counts = count(matrix, 1, columns=weights is None, thirds=LiteForm().thirds_of(table))
+    costs = table_of(counts, WIDTHS[len(WIDTHS) // 2], weights=weights)
+    return 1 << int(search(costs, counts.widest).powers[0])
+
+
+def compile_schedules(
+    device: DeviceSpec, dtypes: Sequence[DType], widths: Sequence[int], table: ScheduleTable | None
+) -> None:
+    """Compile every kernel that timing will need, on all cores, so that no compiling falls between two times.
+
+    Parameters
+    ----------
+    device : DeviceSpec
+    dtypes, widths : sequence
+    table : ScheduleTable, optional
+        Table of the device: its schedules alone are compiled; by default all candidates are.
+    """
+    shapes: dict[tuple[DType, int, int, int], None] = {}
+    for dtype in dtypes:
+        for width in widths:
+            every = tiles(width, dtype, small=True)
+            if table:
+                own = (e.schedule for e in table.entries if e.dtype is dtype)
+                every = [(s.vector, s.vectors, s.lanes) for s in own if width % s.vector == 0] or every
+            shapes |= dict.fromkeys((dtype, *tile) for tile in every)
+    row = Csr.checked((1, SHORT), np.array([0, SHORT]), np.arange(SHORT), np.ones(SHORT))
+    problems = [Problem(Op.SPMM, row, width, dtype) for dtype, width in product(dtypes, widths)]
+    direct = {
+        direct_instance(problem, schedule.arguments(problem) | {"threads": 128})
+        for problem in problems
+        for schedule in direct_candidates(problem)
+    }
+    instances = [
+        SPMM_ELL_BUCKETS.instance(T=C_TYPES[dtype], vector=vector, vectors=vectors, lanes=lanes, threads=128)
+        for dtype, vector, vectors, lanes in shapes
+    ]
+    open_target(device).load([*instances, *direct])

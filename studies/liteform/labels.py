@@ -1,0 +1,215 @@
+"""Labels from a device: each matrix's fastest number of partitions and bucket width, and the fixed formats' times.
+
+After the label search of LiteForm's public code (Peng et al., HPDC 2025): a hill climb over powers of two from one
+partition, in which a neighbour is followed unless it is slower than the config before it. Three things differ. A config
+is built once for all widths J, so that its times are known to the climb of every J. All fixed formats are timed. The
+climb may begin at the width of least cost instead of at narrow buckets, which are slow.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import partial
+from math import inf
+from typing import Annotated, Protocol
+
+import numpy as np
+from pydantic import Field, field_validator
+
+from spmark.impls.core.errors import SpmarkError
+from spmark.impls.core.frozen import Frozen
+from spmark.impls.core.problem import Csr, DType
+from spmark.impls.liteform.compose import StoredAs
+from spmark.impls.liteform.features import Features
+from spmark.impls.liteform.loops import MAX_POWER
+from spmark.studies.liteform.climb import Point, climb, published_start
+from spmark.studies.rows import Row, reason_of
+
+WIDTHS = (32, 64, 128, 256, 512)
+"""J of the published labels."""
+FIXED = (StoredAs.CSR, StoredAs.BSR, StoredAs.DIRECT)
+"""Formats that CELL is compared with."""
+MAX_SAMPLES = 10
+"""Most samples of a config."""
+MAX_PARTITION_POWER = 7
+
+
+@dataclass(frozen=True)
+class About:
+    """Where a label comes from."""
+
+    matrix: str
+    """``source/name``."""
+    matrix_kind: str
+    device: str
+    implementation_version: str = ""
+
+
+class FormatTimer(Protocol):
+    """Times formats of one matrix, at several widths J, on a device of its own choice."""
+
+    def fixed(self, form: StoredAs, width: int) -> list[float]:
+        """Give samples of a fixed format at one J in microseconds; raises `SpmarkError` where that fails."""
+        ...
+
+    def prepare(self, configs: Sequence[tuple[int, int]]) -> None:
+        """Do the host's part of building these configs, which are timed next; a timer may have none."""
+        ...
+
+    def cell(self, partitions: int, max_width: int) -> Mapping[int, list[float]]:
+        """Build CELL once and give its samples by J in microseconds; raises `SpmarkError` where that fails."""
+        ...
+
+
+Samples = dict[int, list[Annotated[float, Field(gt=0, allow_inf_nan=False)]]]
+"""Microseconds by J."""
+
+
+class TriedConfig(Frozen):
+    """A config with its times."""
+
+    partitions: int
+    max_width: int
+    samples_us: Samples = Field(default_factory=dict)
+    reason: str = ""
+
+
+class MatrixLabels(Row):
+    """A line of a file of labels: one matrix in one dtype, at all widths."""
+
+    matrix: str
+    """``source/name``."""
+    matrix_hash: str
+    matrix_kind: str
+    device: str
+    dtype: DType
+    widths: tuple[int, ...]
+    features: dict[str, float]
+    fixed_us: dict[str, Samples]
+    """Samples by format and J; a format that could not be timed is missing."""
+    refused: dict[str, str] = Field(default_factory=dict)
+    """Why a fixed format is missing."""
+    tried: tuple[TriedConfig, ...]
+    exhaustive: bool
+    """Whether every config was tried."""
+    complete: bool
+    """Whether the climb ended by itself, and not because its time was up."""
+    spent_s: float
+    implementation_version: str = ""
+
+    @field_validator("features")
+    @classmethod
+    def _has_every_feature(cls, features: dict[str, float]) -> dict[str, float]:
+        if features.keys() != (wanted := {field.name for field in fields(Features)}):
+            raise ValueError(f"expected the features {', '.join(sorted(wanted))}, found {', '.join(sorted(features))}")
+        return features
+
+
+class _TimeIsUpError(Exception):
+    """The climb has used its time."""
+
+
+class _Book:
+    """Times every config once, for all widths together."""
+
+    def __init__(self, timer: FormatTimer, ends: float) -> None:
+        self._timer, self._ends = timer, ends
+        self.tried: dict[Point, TriedConfig] = {}
+
+    def announce(self, points: Sequence[Point]) -> None:
+        """Have the timer prepare the configs that have not been tried yet."""
+        fresh = [point for point in points if point not in self.tried]
+        if fresh and time.monotonic() < self._ends:
+            self._timer.prepare([(1 << point.partitions, 1 << point.width) for point in fresh])
+
+    def time_us(self, point: Point, width: int) -> float:
+        """Give the median of a config at one J; infinite where it failed."""
+        if point not in self.tried:
+            if self.tried and time.monotonic() >= self._ends:
+                raise _TimeIsUpError
+            config = 1 << point.partitions, 1 << point.width
+            try:
+                samples = {j: list(times)[:MAX_SAMPLES] for j, times in self._timer.cell(*config).items()}
+                self.tried[point] = TriedConfig(partitions=config[0], max_width=config[1], samples_us=samples)
+            except (SpmarkError, MemoryError) as error:
+                self.tried[point] = TriedConfig(partitions=config[0], max_width=config[1], reason=reason_of(error))
+        times = self.tried[point].samples_us.get(width)
+        return float(np.median(times)) if times else inf
+
+
+def measure(
+    matrix: Csr,
+    timer: FormatTimer,
+    about: About,
+    *,
+    dtype: DType = DType.FLOAT32,
+    widths: Sequence[int] = WIDTHS,
+    exhaustive: bool = False,
+    start_width: int = 0,
+    limit_s: float = inf,
+) -> MatrixLabels:
+    """Time one matrix.
+
+    Parameters
+    ----------
+    matrix : Csr
+    timer : FormatTimer
+        Timer of this matrix and dtype.
+    about : About
+        Origin of the row.
+    dtype : DType
+    widths : sequence of int
+        J.
+    exhaustive : bool
+        Try every config instead of climbing.
+    start_width : int
+        Widest bucket that the climb begins with; by default the public code's.
+    limit_s : float
+        No config is begun after so many seconds; the row then says that it is not complete.
+    """
+    started = time.monotonic()
+    features = Features.of(matrix)
+    fixed: dict[str, dict[int, list[float]]] = {}
+    refused: dict[str, str] = {}
+    for form in FIXED:
+        try:
+            fixed[form.value] = {width: list(timer.fixed(form, width))[:MAX_SAMPLES] for width in widths}
+        except (SpmarkError, MemoryError) as error:
+            refused[form.value] = reason_of(error)
+    # Wider buckets than the longest row needs would be the same format again.
+    longest = min(MAX_POWER, max(features.max_length - 1, 0).bit_length())
+    most = Point(min(MAX_PARTITION_POWER, matrix.num_cols.bit_length() - 1), longest)
+    start = Point(0, start_width.bit_length() - 1) if start_width else published_start(features)
+    start = Point(0, min(start.width, most.width))
+    book = _Book(timer, started + limit_s)
+    complete = True
+    try:
+        if exhaustive:
+            for partitions in range(most.partitions + 1):
+                points = [Point(partitions, width_power) for width_power in range(most.width + 1)]
+                book.announce(points)
+                for point in points:
+                    book.time_us(point, widths[0])
+        else:
+            for width in widths:
+                climb(start, most, partial(book.time_us, width=width), book.announce)
+    except _TimeIsUpError:
+        complete = False
+    return MatrixLabels(
+        matrix=about.matrix,
+        matrix_kind=about.matrix_kind,
+        device=about.device,
+        implementation_version=about.implementation_version,
+        matrix_hash=matrix.hash,
+        dtype=dtype,
+        widths=tuple(widths),
+        features={name: float(value) for name, value in asdict(features).items()},
+        fixed_us=fixed,
+        refused=refused,
+        tried=tuple(book.tried.values()),
+        exhaustive=exhaustive,
+        complete=complete,
+        spent_s=time.monotonic() - started,
+    )

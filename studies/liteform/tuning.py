@@ -1,0 +1,248 @@
+"""From times of many schedules to the table of a GPU: schedules by size, weights of the cost, when to gather rows.
+
+Measured times are kept row by row (`spmark.studies.liteform.gpu`), so that making a table again needs no GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import field_validator
+
+from spmark.impls.core.frozen import Frozen
+from spmark.impls.core.problem import DType
+from spmark.impls.formats.hyb import THIRDS
+from spmark.impls.liteform.cost import POWERS, BucketCounts
+from spmark.impls.liteform.features import Features
+from spmark.impls.liteform.schedule import CellSchedule, DirectSchedule, Gathering, ScheduleTable
+from spmark.impls.liteform.weights import Weights, weighed
+from spmark.studies.liteform.direct_fit import DirectTrials, fitted_direct
+from spmark.studies.liteform.schedule_fit import MANY, Trials, fitted_entries
+from spmark.studies.rows import Row, one_device
+
+COUNTED = ("rows", "folded", "longer", "split", "split_slots")
+"""Fields of `spmark.impls.liteform.cost.BucketCounts` that a row keeps."""
+COUNTED_THIRDS = ("slots", "split_slots")
+"""Fields that differ where buckets have widths between the powers of two; a row keeps these counts, too."""
+_SPACE = {
+    "atomic": (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0),
+    "slot": (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0),
+    "chain": (0.0, 1e3, 3e3, 1e4, 2e4, 4e4),
+    "beyond": (3e2, 1e3, 3e3, 1e4, 3e4, 1e5),
+    "launch": (0.0, 2.5e5, 5e5, 1e6, 2e6, 4e6),
+}
+_STARTS = tuple(
+    Weights(atomic, slot, *rest)
+    for atomic, slot, rest in product((2.0, 4.0), (0.2, 0.5), ((1e4, 3e3, 1e6), (0.0, 3e2, 0.0)))
+)
+_SHARES = (0.97, 0.95, 0.9, 0.85, 0.8, 0.7)
+_WIDTHS = (1, 64, 128, 256)
+_LOADS = (0, 2_000_000, 4_000_000, 8_000_000, 16_000_000, 32_000_000, 64_000_000)
+_CREDIBLE, _WORTH = 0.1, 0.01
+"""Greatest share of the time that gathering is believed to gain or lose, since a median may be off by more; and the
+share that gathering must gain, since finding an order takes time."""
+
+
+class TimedSchedule(Frozen):
+    """One way of running CELL in one partition, with its time."""
+
+    max_width: int
+    gathered: bool
+    schedule: CellSchedule
+    time_us: float
+    tail_in_last: bool = False
+    thirds: bool = False
+    """Whether the format has bucket widths between the powers of two; up to 16 wide there are none."""
+
+
+class TimedDirect(Frozen):
+    """One way of running CSR as it comes, with its time."""
+
+    schedule: DirectSchedule
+    time_us: float
+
+
+class ScheduleRow(Row):
+    """Measurements of one matrix at one J in one dtype."""
+
+    matrix: str
+    device: str
+    dtype: DType
+    width: int
+    num_cols: int
+    nnz: int
+    features: dict[str, float] = {}
+    """`spmark.impls.liteform.features.Features` by name; rows of before have none."""
+    counted: dict[str, tuple[int, ...]]
+    """Counts of one partition by power of two, under the names of `COUNTED`."""
+    counted_thirds: dict[str, tuple[int, ...]] = {}
+    """Counts with widths between the powers of two, under the names of `COUNTED_THIRDS`; empty where not counted."""
+    given_share: float
+    """Share of rows of B that a block reads for the first time (`spmark.impls.formats.nearness.distinct_share`)."""
+    gathered_share: float
+    timed: tuple[TimedSchedule, ...]
+    direct: tuple[TimedDirect, ...] = ()
+    """CSR as it comes."""
+
+    @field_validator("counted")
+    @classmethod
+    def _has_every_count(cls, counted: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+        if counted.keys() != set(COUNTED) or any(len(counts) != POWERS for counts in counted.values()):
+            raise ValueError(f"expected {', '.join(COUNTED)} of {POWERS} powers each, found others")
+        return counted
+
+    @field_validator("counted_thirds")
+    @classmethod
+    def _has_no_count_or_every(cls, counted: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+        if counted and (counted.keys() != set(COUNTED_THIRDS) or any(len(one) != POWERS for one in counted.values())):
+            raise ValueError(f"expected {', '.join(COUNTED_THIRDS)} of {POWERS} powers each, found others")
+        return counted
+
+    def counts(self, thirds: bool) -> BucketCounts:
+        """Give the counts that weights price."""
+        told = {name: np.array([self.counted[name]], np.int64) for name in COUNTED}
+        told["slots"] = told["rows"] << np.arange(POWERS)
+        told["slots"][:, -1] -= told["longer"][:, -1] << POWERS - 1
+        if thirds:
+            told |= {name: np.array([counts], np.int64) for name, counts in self.counted_thirds.items()}
+        return BucketCounts(**told, bound=np.zeros((1, POWERS), np.int64))
+
+    def by_width(self, gathered: bool, tail_in_last: bool, thirds: bool = False) -> dict[int, float]:
+        """Give the least time of every widest bucket that was tried in one order of rows.
+
+        Up to 16 wide buckets have no widths between the powers of two: these times count with thirds and without.
+        """
+        least_us: dict[int, float] = {}
+        for timed in self.timed:
+            alike = timed.thirds is thirds or timed.max_width <= THIRDS[0]
+            if timed.gathered is gathered and timed.tail_in_last is tail_in_last and alike:
+                least_us[timed.max_width] = min(timed.time_us, least_us.get(timed.max_width, np.inf))
+        return least_us
+
+    def direct_trials(self) -> DirectTrials | None:
+        """Give the times of CSR as it comes beside CELL's least; None where either was not timed."""
+        if not self.direct or not self.timed or not self.features:
+            return None
+        times = {timed.schedule: timed.time_us for timed in self.direct}
+        features = Features(**self.features)  # type: ignore[arg-type]
+        return DirectTrials(self.dtype, self.width, features, times, min(timed.time_us for timed in self.timed))
+
+    def trials(self) -> list[Trials]:
+        """Give the formats for which many schedules were tried, with the times of all."""
+        kinds: dict[tuple[int, bool, bool, bool], dict[CellSchedule, float]] = {}
+        for timed in self.timed:
+            times = kinds.setdefault((timed.max_width, timed.gathered, timed.tail_in_last, timed.thirds), {})
+            key = timed.schedule.canonical(timed.max_width)
+            times[key] = min(timed.time_us, times.get(key, np.inf))
+        return [
+            Trials(self.dtype, self.width, self.nnz, max_width, gathered, times)
+            for (max_width, gathered, *_), times in kinds.items()
+            if len(times) >= MANY
+        ]
+
+
+def make_table(rows: Sequence[ScheduleRow], made_with: str = "") -> ScheduleTable:
+    """Choose the entries, weights and bounds of a GPU that take least time over the measured rows.
+
+    Parameters
+    ----------
+    rows : sequence of ScheduleRow
+        Rows of one device.
+    made_with : str
+        The command.
+
+    Raises
+    ------
+    DatasetError
+        There are no rows, or rows of several devices.
+    """
+    device = one_device((row.device for row in rows), "expected schedules")
+    entries = fitted_entries([trials for row in rows for trials in row.trials()])
+    gathering, thirds = fitted_gathering(rows), fitted_thirds(rows)
+    return ScheduleTable(
+        device=device,
+        entries=tuple(entries),
+        weights=fitted_weights(rows, gathered=False, thirds=thirds),
+        gathering=gathering and replace(gathering, weights=fitted_weights(rows, gathered=True, thirds=thirds)),
+        thirds=thirds,
+        direct=tuple(fitted_direct([trials for row in rows if (trials := row.direct_trials())])),
+        made_with=made_with,
+    )
+
+
+def fitted_thirds(rows: Sequence[ScheduleRow]) -> bool:
+    """Tell whether widths between the powers of two take less time, over formats that were timed in both ways."""
+    gains = []
+    for row in rows:
+        times: dict[bool, dict[tuple[Any, ...], float]] = {True: {}, False: {}}
+        for timed in row.timed:
+            times[timed.thirds][timed.max_width, timed.gathered, timed.tail_in_last, timed.schedule] = timed.time_us
+        both = times[True].keys() & times[False].keys()
+        if both:
+            gains.append(float(np.mean([np.log(times[True][key] / times[False][key]) for key in both])))
+    return bool(gains) and float(np.mean(gains)) < 0
+
+
+def fitted_weights(rows: Sequence[ScheduleRow], gathered: bool, thirds: bool = False) -> Weights:
+    """Find the weights under which the cheapest widths take least time, one weight after the other over a grid."""
+    curves = [
+        (row, tail, times)
+        for row, tail in product(rows, (False, True))
+        if len(times := row.by_width(gathered, tail, thirds)) > 1
+    ]
+    counts = [row.counts(thirds) for row, _, _ in curves]
+
+    def regret(weights: Weights) -> float:
+        regrets = [
+            _width_regret(weighed(counted, row.width, weights, tail)[0], times)
+            for counted, (row, tail, times) in zip(counts, curves, strict=True)
+        ]
+        return float(np.mean(regrets)) if regrets else 0.0
+
+    return min((_descend(start, regret) for start in _STARTS), key=regret)
+
+
+def _descend(weights: Weights, regret: Callable[[Weights], float]) -> Weights:
+    best = regret(weights)
+    while True:
+        before = best
+        for name, values in _SPACE.items():
+            for value in values:
+                candidate = replace(weights, **{name: value})
+                if (loss := regret(candidate)) < best - 1e-9:
+                    weights, best = candidate, loss
+        if best >= before - 1e-6:
+            return weights
+
+
+def _width_regret(prices: NDArray[np.float64], times: dict[int, float]) -> float:
+    widest = int(np.flatnonzero(np.isfinite(prices))[-1])
+    taken = min(times, key=lambda max_width: prices[min(max_width.bit_length() - 1, widest)])
+    return float(np.log(times[taken] / min(times.values())))
+
+
+def fitted_gathering(rows: Sequence[ScheduleRow]) -> Gathering | None:
+    """Find the bounds from which on gathering rows takes least time; None where it never pays or was never tried."""
+    pairs = []
+    for row in rows:
+        times = [[t.time_us for t in row.timed if t.gathered is way] for way in (False, True)]
+        if all(len(way_us) >= MANY for way_us in times):
+            gain = float(np.clip(np.log(min(times[1]) / min(times[0])), -_CREDIBLE, _CREDIBLE))
+            width = row.width * row.dtype.itemsize // DType.FLOAT32.itemsize  # as `Gathering.asks` counts
+            pairs.append((width, row.nnz * width, row.gathered_share / row.given_share, gain))
+    if not pairs:
+        return None
+    widths, loads, shares, gains = (np.array(column) for column in zip(*pairs, strict=True))
+
+    def total(rule: Gathering) -> float:
+        taken = (widths >= rule.least_width) & (loads >= rule.least_loads) & (shares <= rule.most_share)
+        return float((gains[taken] + _WORTH).sum())
+
+    rules = [Gathering(*bounds, weights=_STARTS[0]) for bounds in product(_WIDTHS, _LOADS, _SHARES)]
+    best = min(rules, key=total)
+    return best if total(best) < 0 else None

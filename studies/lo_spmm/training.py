@@ -1,0 +1,157 @@
+"""From labels to a rank model: LightGBM's lambdarank, taken over as plain lists (LO-SpMM, section 3.5).
+
+The paper names LambdaMART without settings. Here they are LightGBM's usual ones, shortened for some hundred problems.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.errors import DatasetError
+from spmark.impls.lo_spmm.features import FEATURES
+from spmark.impls.lo_spmm.rank import RankCard, RankModel, Trees
+from spmark.impls.lo_spmm.tuning import RANKED
+from spmark.studies.lo_spmm.labels import TileLabels
+from spmark.studies.orders import kendall
+from spmark.studies.rows import untrained
+
+LEVELS = 16
+"""Grades of relevance: the best time over a candidate's, rounded down to sixteenths."""
+_TREES = 150
+_FOLDS = 5
+_LEAST = 20
+_SETTINGS = {
+    "objective": "lambdarank",
+    "lambdarank_truncation_level": 20,
+    "label_gain": list(range(LEVELS + 1)),
+    "learning_rate": 0.1,
+    "num_leaves": 15,
+    "min_data_in_leaf": 20,
+    "verbosity": -1,
+    "deterministic": True,
+    "num_threads": 1,
+    "seed": 0,
+}
+Group = tuple[NDArray[np.float64], NDArray[np.float64]]
+"""Features (n, 11) and times (n,) of one problem's candidates."""
+
+
+def train(rows: Sequence[TileLabels], card: RankCard) -> RankModel:
+    """Train on all problems; the card's scores are of models that each leave out a fifth of the problems.
+
+    Parameters
+    ----------
+    rows : sequence of TileLabels
+    card : RankCard
+        Facts about the labels; counts, ranges, scores and versions are filled in beside what the card already says.
+
+    Raises
+    ------
+    DatasetError
+        There are too few problems.
+    UnsupportedError
+        LightGBM is not installed.
+    """
+    groups = [group for row in rows if (group := _group(row))[1].size > 1]
+    if len(groups) < _LEAST:
+        raise DatasetError(f"expected at least {_LEAST} problems with times, found {len(groups)}; measure more labels")
+    features = np.concatenate([group[0] for group in groups])
+    filled = card.model_copy(
+        update={
+            "groups": len(groups),
+            "candidates": features.shape[0],
+            "ranges": {
+                name: (float(low), float(high))
+                for name, low, high in zip(FEATURES, features.min(0), features.max(0), strict=True)
+            },
+            "held_out": card.held_out | _held_out(groups, card),
+            "made_with": {name: version(name) for name in ("lightgbm", "numpy")} | card.made_with,
+        }
+    )
+    return RankModel(card=filled, trees=_fitted(groups))
+
+
+def _group(row: TileLabels) -> Group:
+    timed = [one for one in row.tried if one.samples_us]
+    features = np.array([one.features for one in timed], np.float64).reshape(len(timed), len(FEATURES))
+    return features, np.array([np.median(one.samples_us) for one in timed], np.float64)
+
+
+def _held_out(groups: Sequence[Group], card: RankCard) -> dict[str, float]:
+    """Score models on the problems that they did not see, on average over these problems.
+
+    The scores are the regret of the first and of the best of the first ten, how often the best of all is among the ten,
+    the normalised discounted cumulative gain of the ten, and Kendall's tau.
+    """
+    first, ten, taus, recalled, gains = [], [], [], [], []
+    for fold in range(_FOLDS):
+        trees = _fitted([group for at, group in enumerate(groups) if at % _FOLDS != fold])
+        model = RankModel(card=card, trees=trees)
+        for features, times in groups[fold::_FOLDS]:
+            scores = model.score(features)
+            order = np.argsort(scores, kind="stable")
+            first.append(times[order[0]] / times.min())
+            ten.append(times[order[:RANKED]].min() / times.min())
+            taus.append(kendall(scores, times))
+            recalled.append(times.argmin() in order[:RANKED])
+            relevance = _relevance(times)
+            gains.append(_gain(relevance[order]) / _gain(np.sort(relevance)[::-1]))
+    return {
+        "regret_of_first": round(float(np.exp(np.mean(np.log(first))) - 1), 4),
+        "regret_of_first_ten": round(float(np.exp(np.mean(np.log(ten))) - 1), 4),
+        "best_in_first_ten": round(float(np.mean(recalled)), 4),
+        "ndcg_ten": round(float(np.mean(gains)), 4),
+        "kendall_tau": round(float(np.nanmean(taus)), 4),
+    }
+
+
+def _relevance(times: NDArray[np.float64]) -> NDArray[np.int64]:
+    levels: NDArray[np.int64] = np.floor(LEVELS * times.min() / times).astype(np.int64)
+    return levels
+
+
+def _gain(relevance: NDArray[np.int64]) -> float:
+    """Give the discounted cumulative gain of the first ten, with gains as in training."""
+    shown = relevance[:RANKED]
+    return float((shown / np.log2(np.arange(shown.size) + 2)).sum())
+
+
+def _fitted(groups: Sequence[Group]) -> Trees:
+    try:
+        import lightgbm
+    except ImportError as error:
+        raise untrained("LightGBM", error) from error
+    relevance = [_relevance(times) for _, times in groups]
+    data = lightgbm.Dataset(
+        np.concatenate([features for features, _ in groups]),
+        np.concatenate(relevance),
+        group=[times.size for _, times in groups],
+        feature_name=list(FEATURES),
+    )
+    return take_over(lightgbm.train(_SETTINGS, data, _TREES))
+
+
+def take_over(booster: Any) -> Trees:
+    """Take the trees of a LightGBM booster; their sums are its raw predictions."""
+    lists: dict[str, list[Any]] = {name: [] for name in ("roots", "feature", "threshold", "left", "right")}
+
+    def add(node: dict[str, Any]) -> int:
+        at = len(lists["feature"])
+        inner = "split_feature" in node
+        lists["feature"].append(node["split_feature"] if inner else -1)
+        lists["threshold"].append(node["threshold"] if inner else node["leaf_value"])
+        lists["left"].append(0)
+        lists["right"].append(0)
+        if inner:
+            lists["left"][at] = add(node["left_child"])
+            lists["right"][at] = add(node["right_child"])
+        return at
+
+    for tree in booster.dump_model()["tree_info"]:
+        lists["roots"].append(add(tree["tree_structure"]))
+    return Trees.model_validate({name: tuple(values) for name, values in lists.items()})

@@ -1,0 +1,264 @@
+"""From measured tiles to the cost model: the line, the networks, and how well both predict tiles outside of the fit.
+
+Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3.2 (algorithm 1) and section 5.6.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from spmark.impls.core.errors import DeviceError, UnsupportedError
+from spmark.impls.core.problem import DType, Op
+from spmark.impls.stile.calibration import SECTOR, Calibration, Line
+from spmark.impls.stile.prices import ONE_DIMENSION, ell_bytes, features, run_bytes
+from spmark.studies.stile.training import train
+
+HELD_OUT = 3
+"""Every third tile is left out of the fit and predicted."""
+_PEAKS = tuple(2.0 ** (-half / 2) for half in range(13))
+"""Shares of the device's peak that the roofline is tried with: a kernel that gathers reaches only a share."""
+_READS = (float(SECTOR), 128.0)
+"""Least bytes of a read of a row of B that the roofline is tried with: a sector, a cache line."""
+_FIELDS = 6
+_DIGITS = 6
+_SAME = 1e-9
+"""Difference of ratios below which they differ only by rounding."""
+
+Tile = tuple[int, int, int, int]
+"""Rows, non-zeros of a row, different columns, and columns of the dense operand (SpMM) or J (SDDMM)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Light tiles: ELL tiles of SpMM, one-dimensional tiles of SDDMM."""
+
+    tiles: NDArray[np.float64]
+    """(n, 4) the `Tile` of each."""
+    plain_ms: NDArray[np.float64]
+    """(n,) milliseconds of one tile, on one multiprocessor, where no other tile adds into its rows."""
+    atomic_ms: NDArray[np.float64]
+    """(n,) milliseconds of its twin with atomic additions; 0 for SDDMM, which adds nothing atomically."""
+
+    @classmethod
+    def of(cls, tiles: Iterable[tuple[Tile, float, float]]) -> Measured:
+        """Gather tiles with their milliseconds, to six digits."""
+        rounded = [(*tile, *map(_rounded, times)) for tile, *times in tiles]
+        return cls.from_table([float(number) for row in rounded for number in row], "measured tiles")
+
+    @classmethod
+    def from_table(cls, table: Sequence[float], where: str) -> Measured:
+        """Read the answer of `table`.
+
+        Raises
+        ------
+        DeviceError
+            The numbers are not tiles and times.
+        """
+        rows = np.asarray(table, np.float64)
+        if rows.size % _FIELDS or not np.isfinite(rows).all():
+            raise DeviceError(
+                f"expected {where} in rows of {_FIELDS} finite numbers, found {rows.size}: calibrate again"
+            )
+        rows = rows.reshape(-1, _FIELDS)
+        if not (rows[:, :5] > 0).all() or not (rows[:, 5] >= 0).all():
+            raise DeviceError(f"expected {where} to be shapes and times above zero, found others: calibrate again")
+        return cls(rows[:, :4], rows[:, 4], rows[:, 5])
+
+    def table(self) -> list[float]:
+        """Give the numbers that `from_table` reads: for each tile its four numbers and both times."""
+        return [float(x) for x in np.column_stack([self.tiles, self.plain_ms, self.atomic_ms]).reshape(-1)]
+
+    def some(self, which: NDArray[np.bool_]) -> Measured:
+        """Give the tiles that a mask (n,) marks."""
+        return Measured(self.tiles[which], self.plain_ms[which], self.atomic_ms[which])
+
+    def roof_bytes(
+        self, op: Op, dtype: DType, peak: float, atomic: bool = False, read_bytes: float = SECTOR
+    ) -> NDArray[np.float64]:
+        """Give R of table 3, (n,), as the search counts it."""
+        roofs = [
+            ell_bytes(rows, width, columns, part, dtype.itemsize, peak, atomic, read_bytes)
+            if op is Op.SPMM
+            else run_bytes(rows, columns, part, dtype.itemsize, peak)
+            for rows, width, columns, part in self.tiles.astype(int).tolist()
+        ]
+        return np.array(roofs, np.float64)
+
+    def features(self, op: Op, dtype: DType, line: Line, atomic: bool = False) -> NDArray[np.float64]:
+        """Give the network's inputs, (n, 6)."""
+        rows, width, columns, part = self.tiles.T
+        roof = self.roof_bytes(op, dtype, line.peak, atomic, line.read_bytes)
+        if op is Op.SDDMM:
+            return features(1, ONE_DIMENSION, rows, columns, part, roof)
+        inputs = [
+            features(int(h), int(w), h, c, int(p), r)[0]
+            for h, w, c, p, r in zip(rows, width, columns, part, roof, strict=True)
+        ]
+        return np.array(inputs)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How well predictions agree with measurements (section 5.6)."""
+
+    pearson: float
+    """Linear correlation, NaN where one side is constant."""
+    rmse: float
+    """Root of the mean squared error, in the unit of both."""
+    count: int
+
+    @classmethod
+    def of(cls, predicted: ArrayLike, measured: ArrayLike) -> Agreement:
+        """Compare two arrays (n,).
+
+        Raises
+        ------
+        ValueError
+            The arrays have different lengths, or fewer than two numbers.
+        """
+        x, y = np.asarray(predicted, np.float64), np.asarray(measured, np.float64)
+        if x.shape != y.shape or x.ndim != 1 or x.size < 2:
+            raise ValueError(f"expected two arrays of the same length of at least 2, found {x.shape} and {y.shape}")
+        dx, dy = x - x.mean(), y - y.mean()
+        scale = float(np.sqrt((dx @ dx) * (dy @ dy)))
+        pearson = float(dx @ dy) / scale if scale > 0 else math.nan
+        return cls(pearson, float(np.sqrt(np.mean((x - y) ** 2))), x.size)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Constants of one operator and dtype, and how well they predict tiles outside of the fit."""
+
+    calibration: Calibration
+    agreement: Agreement
+    """The line's agreement, for milliseconds of light tiles without atomic additions."""
+    learned: Calibration | None
+    """The calibration with networks, trained on the same tiles; None where scikit-learn is not installed."""
+    learned_agreement: Agreement | None
+    """The first network's agreement, for the same milliseconds."""
+    measured: Measured
+    """The tiles that line and networks were fitted to and compared with."""
+
+    @property
+    def held_out_us(self) -> list[tuple[float, float]]:
+        """Microseconds of each tile outside of the fit, as the line predicts them and as measured, to six digits."""
+        tiles = self.measured.some(held_out(self.measured))
+        own = self.calibration
+        pairs = zip(_predicted(own.line, tiles, own.op, own.dtype), tiles.plain_ms, strict=True)
+        return [(_rounded(1e3 * predicted), _rounded(1e3 * measured)) for predicted, measured in pairs]
+
+    def tables(self) -> dict[str, list[float]]:
+        """Give the tables of a calibration file: the constants, and the tiles, so that constants can be fitted anew."""
+        tables = (self.learned or self.calibration).tables()
+        return {**tables, tiles_name(self.calibration.op, self.calibration.dtype): self.measured.table()}
+
+
+def held_out(measured: Measured) -> NDArray[np.bool_]:
+    """Mark the tiles (n,) that are left out of the fit and predicted."""
+    marked: NDArray[np.bool_] = np.arange(measured.plain_ms.size) % HELD_OUT == HELD_OUT - 1
+    return marked
+
+
+def _rounded(number: float) -> float:
+    return float(f"{number:.{_DIGITS}g}")
+
+
+def tiles_name(op: Op, dtype: DType) -> str:
+    """Name the table of measured tiles."""
+    return f"stile_{op}_{dtype}_tiles"
+
+
+def fitted(calibration: Calibration, measured: Measured) -> Fitted:
+    """Fit the line, and the networks where scikit-learn is installed, to two tiles out of three, and predict the third.
+
+    Parameters
+    ----------
+    calibration : Calibration
+        Gives the device, the operator, the peak and the costs of blocks; other fields of its line are not read. The
+        fitted peak is the share of this peak that fits best, since arithmetic waits for gathered rows. The least bytes
+        of a read of SpMM's B, a sector or a cache line, are those that fit best, too.
+    measured : Measured
+    """
+    op, dtype = calibration.op, calibration.dtype
+    left_out = held_out(measured)
+    own, out = measured.some(~left_out), measured.some(left_out)
+    reads = _READS if op is Op.SPMM else _READS[:1]
+    line = min(
+        (_line(own, op, dtype, share * calibration.line.peak, read) for read, share in product(reads, _PEAKS)),
+        key=lambda line: float(np.sum((_predicted(line, own, op, dtype) - own.plain_ms) ** 2)),
+    )
+    by_line = replace(calibration, line=line)
+    agreement = Agreement.of(_predicted(line, out, op, dtype), out.plain_ms)
+    sides = ((False, own.plain_ms), (True, own.atomic_ms))[: 2 if op is Op.SPMM else 1]
+    try:
+        nets = tuple(train(own.features(op, dtype, line, atomic), times) for atomic, times in sides)
+    except UnsupportedError:
+        return Fitted(by_line, agreement, None, None, measured)
+    learned = Agreement.of(nets[0].milliseconds(out.features(op, dtype, line)), out.plain_ms)
+    return Fitted(by_line, agreement, replace(by_line, nets=nets), learned, measured)
+
+
+def _line(tiles: Measured, op: Op, dtype: DType, peak: float, read_bytes: float) -> Line:
+    roof = tiles.roof_bytes(op, dtype, peak, read_bytes=read_bytes)
+    if op is Op.SDDMM:
+        return fit_line(roof, tiles.plain_ms, [], [], peak)
+    atomic = tiles.roof_bytes(op, dtype, peak, atomic=True, read_bytes=read_bytes)
+    return replace(fit_line(roof, tiles.plain_ms, atomic, tiles.atomic_ms, peak), read_bytes=read_bytes)
+
+
+def _predicted(line: Line, tiles: Measured, op: Op, dtype: DType) -> NDArray[np.float64]:
+    return line.a * tiles.roof_bytes(op, dtype, line.peak, read_bytes=line.read_bytes) + line.b
+
+
+def fit_line(
+    plain_bytes: ArrayLike, plain_ms: ArrayLike, atomic_bytes: ArrayLike, atomic_ms: ArrayLike, peak: float
+) -> Line:
+    """Fit the constants of tiles that were measured without and with atomic additions (algorithm 1, lines 12 and 13).
+
+    A line that would begin below zero is drawn through zero: a tile of no bytes cannot cost less than nothing.
+
+    Parameters
+    ----------
+    plain_bytes, plain_ms : (n,) float
+        Roofline bytes R and the milliseconds of each tile.
+    atomic_bytes, atomic_ms : (n,) float
+        The same of each tile's twin with atomic additions. Both are empty where there are no such twins: then c is 0
+        and d is 1.
+    peak : float
+        Flops for each byte.
+
+    Raises
+    ------
+    ValueError
+        The arrays have different lengths, or fewer than two different R: a line needs two points.
+    """
+    r, ms = np.asarray(plain_bytes, np.float64), np.asarray(plain_ms, np.float64)
+    r_atomic, ms_atomic = np.asarray(atomic_bytes, np.float64), np.asarray(atomic_ms, np.float64)
+    if r.shape != ms.shape or r_atomic.shape != ms_atomic.shape or r_atomic.size not in (0, r.size):
+        raise ValueError(
+            f"expected bytes and milliseconds of as many tiles, found {r.size}, {ms.size}, {r_atomic.size} and "
+            f"{ms_atomic.size}"
+        )
+    a, b = _straight(r, ms)
+    if b < 0:
+        a, b = float(r @ ms / (r @ r)), 0.0
+    if not r_atomic.size:
+        return Line(a, b, 0.0, 1.0, peak)
+    more, longer = r_atomic / r, ms_atomic / ms
+    if np.ptp(more) < _SAME:  # arithmetic bounds every tile, so that atomic additions leave R as it is
+        return Line(a, b, 0.0, float(longer.mean()), peak)
+    c, d = _straight(more, longer)
+    return Line(a, b, c, d, peak)
+
+
+def _straight(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+    if np.unique(x).size < 2:
+        raise ValueError(f"expected tiles of at least two sizes to fit a line through, found {np.unique(x).size}")
+    slope, offset = np.polyfit(x, y, 1)
+    return float(slope), float(offset)

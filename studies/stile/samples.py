@@ -1,0 +1,164 @@
+"""The tiles that a calibration measures, each many times over: algorithm 1's micro-benchmarks, without a device.
+
+Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3.2. A tile has as many copies as keep the GPU busy, each with
+rows and columns of its own. The measured cost is thus that of a tile where all multiprocessors work and share nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.problem import Csr
+from spmark.impls.formats.hyb import Bucket, HybFormat
+from spmark.impls.formats.tiles import GROUP, Blocks, TileFormat
+from spmark.impls.stile.prices import ONE_DIMENSION
+from spmark.studies.stile.fitting import Tile
+
+HEIGHT = 16
+"""Rows of a block tile, except for SpMM's lower ones."""
+SPMM_PARTS = (32, 64)
+"""Columns of B that tiles are measured with."""
+SDDMM_PARTS = (16, 32, 64)
+"""Slices of J."""
+BLOCK_COLS = tuple(range(GROUP, 161, GROUP))
+"""Columns of SpMM's block tiles, as published."""
+SDDMM_FILLED = 4
+"""Non-zeros of a row of SDDMM's block tile: a quarter, since only non-zeros are written."""
+SDDMM_WIDTHS = (32, 64, 128, 256, 512)
+_ELEMENTS = (64, 256)
+_ELL_WIDTHS = (1, 2, 4, 8, 16, 32)
+_COLUMN_COUNTS = 4
+_PANEL = 4
+
+
+@dataclass(frozen=True, eq=False)
+class EllTile:
+    """An ELL tile, described by its pattern."""
+
+    part: int
+    columns: int
+    """Different columns."""
+    pattern: NDArray[np.int32]
+    """(rows, width) columns from 0."""
+
+    @property
+    def tile(self) -> Tile:
+        """Give the four numbers that describe the tile."""
+        rows, width = self.pattern.shape
+        return rows, width, self.columns, self.part
+
+
+def ell_tiles(parts: tuple[int, ...], seed: int = 0) -> Iterator[EllTile]:
+    """Draw ELL tiles of every width with few and many different columns."""
+    rng = np.random.default_rng(seed)
+    for part in parts:
+        for elements in _ELEMENTS:
+            for width in _ELL_WIDTHS:
+                rows = elements // width
+                for wanted in np.unique(np.geomspace(width, elements, _COLUMN_COUNTS).astype(int)):
+                    drawn = [np.sort(rng.choice(wanted, width, replace=False)) for _ in range(rows)]
+                    named, pattern = np.unique(np.stack(drawn), return_inverse=True)
+                    yield EllTile(part, named.size, pattern.reshape(rows, width).astype(np.int32))
+
+
+def ell_copies(tile: EllTile, copies: int, shared: bool) -> HybFormat:
+    """Lay copies of an ELL tile out; where ``shared``, every two copies add into the same rows."""
+    rows, width = tile.pattern.shape
+    copy = np.arange(copies, dtype=np.int32)
+    of = np.repeat(copy // 2 if shared else copy, rows) * rows + np.tile(np.arange(rows, dtype=np.int32), copies)
+    count = rows * copies
+    indices = (copy[:, None, None] * tile.columns + tile.pattern).reshape(-1).astype(np.int32)
+    return HybFormat(
+        (count // 2 if shared else count, tile.columns * copies),
+        of.astype(np.int32),
+        np.full(count, width, np.int32),
+        np.arange(0, count * width, width, dtype=np.int32),
+        (Bucket(0, width, shared, 0, count, 0),),
+        count * width,
+        indices=indices,
+        values=np.full(count * width, 0.75, np.float32),
+    )
+
+
+def block_copies(cols: int, copies: int, shared: bool, height: int = HEIGHT) -> TileFormat:
+    """Lay copies of a block tile of ``height`` x ``cols`` out; where ``shared``, every two add into the same rows."""
+    copy = np.arange(copies, dtype=np.int32)
+    window = copy // 2 if shared else copy
+    rows = (window[:, None] * height + np.arange(height)).astype(np.int32)
+    groups = copies * cols // GROUP
+    blocks = Blocks(
+        rows,
+        np.arange(0, groups + 1, cols // GROUP, dtype=np.int32),
+        np.arange(copies * cols, dtype=np.int32).reshape(-1, GROUP),
+        np.full((groups, height, GROUP), 0.75, np.float32),
+        np.empty(0, np.int32),
+        np.empty(0, np.int64),
+    )
+    shape = int(rows[-1, -1]) + 1, copies * cols
+    return TileFormat(shape, groups * height * GROUP, {height: blocks}, None, np.empty(0, np.int32), None)
+
+
+def sddmm_block_copies(copies: int) -> tuple[Csr, TileFormat]:
+    """Give a matrix of copies of SDDMM's block tile, four to a window, and its layout as tiles."""
+    panels = copies // _PANEL
+    count = panels * _PANEL
+    filled = (np.arange(HEIGHT)[:, None] + np.arange(SDDMM_FILLED) * (GROUP // SDDMM_FILLED)) % GROUP
+    filled.sort(axis=1)
+    # Within a window a row has its non-zeros of all four tiles one after the other.
+    group, row, k = np.meshgrid(np.arange(count), np.arange(HEIGHT), np.arange(SDDMM_FILLED), indexing="ij")
+    panel, inside = np.divmod(group, _PANEL)
+    in_csr = ((panel * HEIGHT + row) * _PANEL + inside) * SDDMM_FILLED + k
+    places = group * (HEIGHT * GROUP) + row * GROUP + filled[row, k]
+    columns = np.empty(in_csr.size, np.int32)
+    columns[in_csr.reshape(-1)] = (group * GROUP + filled[row, k]).reshape(-1)
+    order = np.argsort(in_csr, axis=None)
+    blocks = Blocks(
+        np.arange(panels * HEIGHT, dtype=np.int32).reshape(-1, HEIGHT),
+        np.arange(0, count + 1, _PANEL, dtype=np.int32),
+        np.arange(count * GROUP, dtype=np.int32).reshape(-1, GROUP),
+        np.zeros((count, HEIGHT, GROUP), np.float32),
+        in_csr.reshape(-1)[order].astype(np.int32),
+        places.reshape(-1)[order],
+    )
+    shape = panels * HEIGHT, count * GROUP
+    indptr = np.arange(0, in_csr.size + 1, _PANEL * SDDMM_FILLED, dtype=np.int32)
+    matrix = Csr(shape, indptr, columns, np.full(in_csr.size, 0.75, np.float32))
+    return matrix, TileFormat(shape, matrix.nnz, {HEIGHT: blocks}, None, np.empty(0, np.int32), None)
+
+
+@dataclass(frozen=True, eq=False)
+class RunTile:
+    """A one-dimensional tile, described by its pattern."""
+
+    columns: int
+    pattern: NDArray[np.int32]
+    """(rows, non-zeros of a row) columns from 0."""
+
+    def tile(self, width: int) -> Tile:
+        """Give the four numbers that describe the tile, for J = ``width``."""
+        rows, each = self.pattern.shape
+        return rows, each, self.columns, width
+
+
+def run_tiles(seed: int = 0) -> Iterator[RunTile]:
+    """Draw one-dimensional tiles of 1 to 32 rows with few and many different columns."""
+    rng = np.random.default_rng(seed)
+    for rows in _ELL_WIDTHS:
+        each = ONE_DIMENSION // rows
+        for wanted in np.unique(np.geomspace(each, ONE_DIMENSION, 3).astype(int)):
+            drawn = [np.sort(rng.choice(wanted, each, replace=False)) for _ in range(rows)]
+            named, pattern = np.unique(np.stack(drawn), return_inverse=True)
+            yield RunTile(named.size, pattern.reshape(rows, each).astype(np.int32))
+
+
+def run_copies(tile: RunTile, copies: int) -> Csr:
+    """Give the matrix of copies of a one-dimensional tile."""
+    rows, each = tile.pattern.shape
+    copy = np.arange(copies, dtype=np.int32)
+    indices = (copy[:, None, None] * tile.columns + tile.pattern).reshape(-1).astype(np.int32)
+    indptr = np.arange(0, indices.size + 1, each, dtype=np.int32)
+    return Csr((rows * copies, tile.columns * copies), indptr, indices, np.full(indices.size, 0.75, np.float32))

@@ -1,0 +1,42 @@
+"""The ranking loss and the ordered pair accuracy by hand; no order of samples changes them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from spmark.studies.dash.ranking import Pairs, ranking_loss
+
+pytestmark = pytest.mark.full
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra dash)")
+
+
+def loss_of(scores, seconds, noise=0.0, margin=1.0):
+    pairs = Pairs.of(np.asarray(seconds, float), noise)
+    slower, faster = torch.from_numpy(pairs.slower), torch.from_numpy(pairs.faster)
+    return float(ranking_loss(torch.tensor(scores, dtype=torch.float64), slower, faster, margin))
+
+
+def test_the_loss_is_the_mean_of_pytorch_s():
+    rng = np.random.default_rng(1)
+    scores, seconds = rng.normal(size=20), rng.random(20)
+    left, right = np.triu_indices(20, 1)
+    signs = torch.from_numpy(np.sign(seconds[left] - seconds[right]))
+    given = torch.from_numpy(scores)
+    expected = torch.nn.MarginRankingLoss(margin=1)(given[left], given[right], signs)
+    assert loss_of(scores.tolist(), seconds) == pytest.approx(float(expected))
+
+
+def test_pairs_within_noise_are_left_out():
+    pairs = Pairs.of(np.array([1.0, 1.02, 1.1, 1.0]), 0.05)
+    assert sorted(zip(pairs.slower.tolist(), pairs.faster.tolist(), strict=True)) == [(2, 0), (2, 1), (2, 3)]
+    assert not Pairs.of(np.array([1.0, 1.0]), 0.0).slower.size
+
+
+def test_the_share_in_order_by_hand():
+    pairs = Pairs.of(np.array([1.0, 2.0, 3.0]), 0.0)
+    assert pairs.share_in_order(np.array([1.0, 2.0, 3.0])) == 1
+    assert pairs.share_in_order(np.array([1.0, 3.0, 2.0])) == pytest.approx(2 / 3)
+    assert pairs.share_in_order(np.zeros(3)) == 0, "equal scores order nothing"
+    assert np.isnan(Pairs.of(np.ones(2), 0.0).share_in_order(np.zeros(2)))

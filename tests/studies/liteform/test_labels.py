@@ -1,0 +1,184 @@
+"""Labels with a timer that computes instead of measuring: the climb, one build for all J, shards that go on."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from math import inf
+from pathlib import Path
+
+import numpy as np
+import pytest
+from problems import random_csr
+
+from spmark.impls.core.errors import BuildError, DatasetError, RecordError, UnsupportedError
+from spmark.impls.core.problem import Csr, DType
+from spmark.impls.liteform.compose import StoredAs
+from spmark.studies.liteform.climb import Point, climb
+from spmark.studies.liteform.labelled import LabelTable
+from spmark.studies.liteform.labels import (
+    MAX_SAMPLES,
+    About,
+    MatrixLabels,
+    measure,
+)
+from spmark.studies.liteform.measured import read_labels, table_of
+from spmark.studies.liteform.shards import by_dtype, measured_before
+from spmark.studies.shards import append_rows
+
+pytestmark = pytest.mark.full
+
+MATRIX = random_csr(60, 300, np.random.default_rng(0).integers(1, 200, 60).tolist())
+ABOUT = About("made/up", "synthetic", "fake-gpu", "0" * 16)
+
+
+def read(path: Path, both: bool = True) -> LabelTable:
+    return table_of(read_labels([path]), both)
+
+
+def there(path: Path) -> list[Path]:
+    return [path] if path.is_file() else []
+
+
+class FakeTimer:
+    """Fastest at two partitions and buckets of 16 at J = 32, at four and 64 at J = 128."""
+
+    def __init__(self, fail_from: int = 1024) -> None:
+        self.built: list[tuple[int, int]] = []
+        self.prepared: list[tuple[int, int]] = []
+        self._fail_from = fail_from
+
+    def fixed(self, form: StoredAs, width: int) -> list[float]:
+        if form is StoredAs.BSR:
+            raise UnsupportedError("no blocks here")
+        return [50.0 * width / 32] * 12
+
+    def prepare(self, configs: Sequence[tuple[int, int]]) -> None:
+        self.prepared += configs
+
+    def cell(self, partitions: int, max_width: int) -> Mapping[int, list[float]]:
+        self.built.append((partitions, max_width))
+        if max_width >= self._fail_from:
+            raise BuildError("too wide")
+        best = {32: (1, 4), 128: (2, 6)}
+        return {
+            width: [10.0 * width / 32 * (1 + abs(np.log2(partitions) - p) + abs(np.log2(max_width) - w))] * 12
+            for width, (p, w) in best.items()
+        }
+
+
+def made(timer: FakeTimer, **how) -> MatrixLabels:
+    return measure(MATRIX, timer, ABOUT, widths=(32, 128), **how)
+
+
+def test_the_climb_finds_the_bottom_and_asks_once() -> None:
+    asked: list[Point] = []
+
+    def time_us(point: Point) -> float:
+        asked.append(point)
+        return abs(point.partitions - 3) + abs(point.width - 5) + 1.0
+
+    seen = climb(Point(0, 0), Point(7, 10), time_us)
+    assert min(seen, key=lambda point: seen[point]) == (3, 5)
+    assert len(asked) == len(set(asked)) == len(seen) < 8 * 11
+
+
+def test_a_config_is_built_once_for_all_widths() -> None:
+    timer = FakeTimer()
+    row = made(timer)
+    assert len(timer.built) == len(set(timer.built)) == len(row.tried)
+    assert row.complete
+    assert len(timer.prepared) == len(set(timer.prepared))
+    assert set(timer.built[1:]) == set(timer.prepared), "all but the start are announced before they are built"
+    assert all(len(samples) <= MAX_SAMPLES for tried in row.tried for samples in tried.samples_us.values())
+    assert {len(tried.samples_us) for tried in row.tried if not tried.reason} == {2}
+    assert row.refused == {"bsr": "no blocks here"}
+
+
+def test_what_fails_is_kept_with_its_reason_and_never_chosen(tmp_path: Path) -> None:
+    row = made(FakeTimer(fail_from=64), exhaustive=True)
+    failed = [tried for tried in row.tried if tried.reason]
+    assert {tried.max_width for tried in failed} == {64, 128, 256}
+    path = tmp_path / "labels.jsonl"
+    append_rows(path, by_dtype([("made/up", MATRIX)], [DType.FLOAT32]), lambda *_: row, inf)
+    labels, gpu = read(path), read_labels([path])[0].device
+    assert gpu == "fake-gpu"
+    assert labels.max_width.tolist() == [16, 32]
+
+
+def test_labels_become_a_table(tmp_path: Path) -> None:
+    path = tmp_path / "shard-01-of-01.jsonl"
+    row = made(FakeTimer())
+    append_rows(path, by_dtype([("made/up", MATRIX)], [DType.FLOAT32]), lambda *_: row, inf)
+    labels = read(path)
+    assert labels.width.tolist() == [32, 128]
+    assert labels.partitions.tolist() == [2, 4]
+    assert labels.max_width.tolist() == [16, 64]
+    assert labels.cell_us.tolist() == [10, 40]
+    assert labels.speedup.tolist() == [5, 5]
+    assert labels.nnz.tolist() == [MATRIX.nnz] * 2
+
+
+def test_a_shard_goes_on_where_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "labels.jsonl"
+    row = made(FakeTimer())
+    todo = [(f"made/{n}", MATRIX if n != 3 else "no such file") for n in range(4)]
+    calls: list[tuple[str, DType]] = []
+
+    def make(key: tuple[str, DType], matrix: Csr) -> MatrixLabels:
+        name, dtype = key
+        calls.append(key)
+        assert matrix is MATRIX
+        if name == "made/1":
+            raise DatasetError("broken")
+        return row.model_copy(update={"matrix": name, "dtype": dtype})
+
+    def go_on(matrices: list, ends: float) -> int:
+        have = measured_before(there(path), "fake-gpu", "0" * 16)
+        return append_rows(path, by_dtype(matrices, list(DType), have), make, ends, lambda *_: None)
+
+    assert go_on(todo, time.monotonic() - 1) == 0
+    assert calls == []
+    assert go_on(todo[:1], inf) == 2
+    assert go_on(todo, inf) == 2
+    assert calls[2:] == [(f"made/{n}", dtype) for n in (1, 2) for dtype in DType]
+    assert go_on(todo, inf) == 0
+
+
+def test_a_shard_of_another_device_is_not_gone_on_with(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "labels.jsonl"
+    assert measured_before([], "fake-gpu", "") == set()
+    append_rows(path, by_dtype([("made/up", MATRIX)], [DType.FLOAT32]), lambda *_: made(FakeTimer()), inf)
+    with pytest.raises(RecordError, match="expected labels of other-gpu, found those of fake-gpu; name"):
+        measured_before([path], "other-gpu", "0" * 16)
+    assert measured_before([path], "fake-gpu", "0" * 16) == {("made/up", "float32")}
+    assert not caplog.records
+    assert measured_before([path], "fake-gpu", "1" * 16) == {("made/up", "float32")}
+    assert "1 of 1 labels were measured by another version" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"features": {"num_rows": 3.0}}, "expected the features"),
+        ({"fixed_us": {"csr": {32: [0.0]}}}, "greater than 0"),
+        ({"tried": [{"partitions": 1, "max_width": 8, "samples_us": {32: [-1.0]}}]}, "greater than 0"),
+        ({"schema_version": 2}, "schema_version"),
+        ({"surprise": 1}, "surprise"),
+    ],
+    ids=str,
+)
+def test_a_line_that_means_nothing_is_refused(tmp_path: Path, change: dict, message: str) -> None:
+    path = tmp_path / "labels.jsonl"
+    path.write_text(json.dumps(made(FakeTimer()).model_dump(mode="json") | change) + "\n")
+    with pytest.raises(RecordError, match=message) as caught:
+        read(path)
+    assert f"{path}:1" in str(caught.value)
+
+
+def test_a_file_without_labels_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "labels.jsonl"
+    path.write_text("")
+    with pytest.raises(DatasetError, match="one device, found none"):
+        read(path)

@@ -1,0 +1,109 @@
+"""The study of predictors: labels as they are read, splits, metrics, and the published ratios."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from label_fakes import HEADER, published_csv
+
+from spmark.impls.core.errors import DatasetError
+from spmark.impls.liteform.features import PARTITIONS, SELECTION, Features
+from spmark.studies.liteform.labelled import disjoint_split, read_published
+from spmark.studies.liteform.models import balanced_accuracy, cosine, cosine_by_matrix, similarity
+from spmark.studies.liteform.published import (
+    FEW_ROWS,
+    MAJORITY,
+    SLOW,
+    Split,
+    Task,
+    overhead_ratios,
+    score_models,
+    selected_as_published,
+    speed_ratios,
+)
+
+pytestmark = pytest.mark.full
+
+LABELS = read_published(published_csv(80), "labels.csv")
+
+
+def test_published_labels_are_read_in_our_units() -> None:
+    text = f"{HEADER}\nm,10,20,30,3,1,9,2.5,64,4,16,7.5,0.5,0.6,1.2\nm,10,20,30,3,1,9,2.5,512,1,1,7.5,inf,inf,nan\n"
+    labels = read_published(text, "labels.csv")
+    assert labels.cell_us.tolist() == [500, np.inf]
+    assert labels.wins.tolist() == [True, False]
+    assert labels.one_per_matrix().width.tolist() == [64]
+    assert labels.where_cell_wins().size == 1
+    own = Features(10, 20, 30, 3.0, 1, 9, 2.5)
+    assert np.array_equal(labels.selection()[0], own.selection())
+    assert np.array_equal(labels.partition_features()[0], own.partitions(64))
+    assert (len(SELECTION), len(PARTITIONS)) == (7, 8)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name,num_rows\nm,3\n", "missing K"),
+        (f"{HEADER}\nm,10,20,thirty,3,1,9,2.5,64,4,16,7.5,0.5,0.6,1.2\n", r"labels.csv:2: .* nnz, found 'thirty'"),
+        (f"{HEADER}\n", "found none"),
+    ],
+)
+def test_broken_labels_are_refused(text: str, message: str) -> None:
+    with pytest.raises(DatasetError, match=message):
+        read_published(text, "labels.csv")
+
+
+def test_the_honest_split_keeps_a_matrix_on_one_side() -> None:
+    train, test = disjoint_split(LABELS.matrix, np.random.default_rng(0))
+    assert not set(LABELS.matrix[train]) & set(LABELS.matrix[test])
+    assert train.size + test.size == LABELS.size
+    assert len(set(LABELS.matrix[train])) == 64
+
+
+def test_metrics_by_hand() -> None:
+    truth, predicted = np.array([1, 1, 1, 4]), np.array([1, 1, 2, 2])
+    assert balanced_accuracy(truth, predicted) == pytest.approx((2 / 3 + 0) / 2)
+    assert similarity(truth, predicted) == pytest.approx((1 + 1 + 0.5 + 0.5) / 4)
+    assert cosine(truth, predicted) == pytest.approx((1 + 1 + 2 + 8) / np.sqrt(19 * 10))
+    by_matrix = cosine_by_matrix(np.array(["a", "a", "b", "b"]), truth, predicted)
+    assert by_matrix == pytest.approx((1 + 10 / np.sqrt(17 * 8)) / 2)
+
+
+def test_every_model_is_scored_or_says_why_not() -> None:
+    scores = score_models(LABELS, 2, False, lambda _: None)
+    models = {score.model for score in scores}
+    assert len(models) == 11
+    for task in Task:
+        forest = next(
+            s
+            for s in scores
+            if (s.task, s.split, s.model, s.metric) == (task, Split.DISJOINT, "Random Forest", "accuracy")
+        )
+        majority = next(
+            s for s in scores if (s.task, s.split, s.model, s.metric) == (task, Split.DISJOINT, MAJORITY, "accuracy")
+        )
+        assert len(forest.values) == 2
+        assert np.mean(forest.values) > np.mean(majority.values), "what decides is a feature"
+    failed = {(s.model, bool(s.note)) for s in scores if s.metric == "failed"}
+    assert failed <= {("QDA", True)}
+    slow = [s for s in scores if s.model == SLOW and s.metric == "accuracy"]
+    assert {(s.split, len(s.values)) for s in slow} == {(Split.PUBLIC, 1)}
+    assert all(str(FEW_ROWS) in s.note for s in slow)
+
+
+def test_published_ratios_by_hand() -> None:
+    head = "name,feat_size,num_rows,num_cols,Oracle(ms),LiteForm(ms)\n"
+    text = head + "a,32,2000,2000,4,1\na,64,2000,2000,1,1\nb,32,5000,2500,1,4\nsmall,32,1999,9000,1,9\nblank,32,,,1,9\n"
+    found = speed_ratios(text, "x")
+    assert found.num_rows.tolist() == [2000, 5000]
+    assert found.ratio.tolist() == pytest.approx([2, 0.25])
+    kept, draws = selected_as_published(found, draws=3)
+    assert kept == 2, "one is below 0.6, and up to seven come back"
+    assert draws == pytest.approx([np.sqrt(0.5)] * 3)
+    head = "name,feat_size,num_rows,num_cols,autotuning_time(s),time_select(s),time_num_parts(s),time_bucket(s)\n"
+    seconds = overhead_ratios(head + "a,32,2000,2000,10,1,1,0\na,64,2000,2000,20,1,1,2\n", "x")
+    assert seconds.ratio.tolist() == [5]
+    with pytest.raises(DatasetError, match="x:1: expected the published columns, missing time_select"):
+        overhead_ratios(head.replace("time_select", "time_chosen"), "x")
+    with pytest.raises(DatasetError, match="found none of at least 2000 rows"):
+        overhead_ratios(head + "small,32,1999,9000,1,1,1,1\n", "x")

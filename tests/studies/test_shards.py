@@ -1,0 +1,66 @@
+"""Files of rows that grow, and what becomes of a thing that cannot be measured."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from math import inf
+from pathlib import Path
+
+import pytest
+
+from spmark.impls.core.errors import BuildError, DatasetError, RecordError
+from spmark.impls.core.recordfile import read_rows
+from spmark.studies.rows import Row
+from spmark.studies.shards import append_rows
+
+
+class Measured(Row):
+    number: int
+
+
+def made(key: str, thing: int) -> Measured:
+    if thing < 0:
+        raise BuildError(f"{key} is broken")
+    return Measured(number=thing)
+
+
+def numbers(path: Path) -> list[int]:
+    return [row.number for row in read_rows(path, Measured)]
+
+
+def test_what_cannot_be_measured_is_told_and_the_shard_goes_on(tmp_path: Path) -> None:
+    path, skipped = tmp_path / "rows.jsonl", dict[str, str]()
+    things = [("a", 1), ("b", -1), ("c", "there is none"), ("d", 4)]
+    assert append_rows(path, things, made, inf, skipped.__setitem__) == 2
+    assert append_rows(path, [("e", 5)], made, inf) == 1
+    assert numbers(path) == [1, 4, 5]
+    assert skipped == {"b": "b is broken", "c": "there is none"}
+
+
+@pytest.mark.parametrize(("thing", "error"), [(-1, BuildError), ("there is none", DatasetError)])
+def test_without_anyone_to_tell_an_error_ends_the_shard(tmp_path: Path, thing: int | str, error: type) -> None:
+    path = tmp_path / "rows.jsonl"
+    with pytest.raises(error):
+        append_rows(path, [("a", 1), ("b", thing), ("c", 3)], made, inf)
+    assert numbers(path) == [1], "what was measured before is kept"
+
+
+def test_nothing_is_begun_after_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    on_disk = []
+
+    def things() -> Iterator[tuple[str, int]]:
+        for number in range(3):
+            yield "a", number
+            on_disk.append(numbers(path))
+
+    assert append_rows(path, things(), made, time.monotonic() - 1) == 0
+    assert append_rows(path, things(), made, inf) == 3
+    assert on_disk == [[0], [0, 1], [0, 1, 2]], "each row is on disk before the next thing is asked for"
+
+
+def test_a_file_that_cannot_be_written_ends_the_shard(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(RecordError):
+        append_rows(tmp_path / "file" / "rows.jsonl", [("a", 1)], made, inf, lambda *_: None)
