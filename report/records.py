@@ -34,16 +34,15 @@ _BEGINNING = 1 << 20
 _SIDE_FOLDERS = frozenset({"labels", "samples"})
 """Folders beside records whose rows cost models learn from."""
 
+_FACTS = ("num_rows", "num_cols", "nnz", "longest_row", "flops", "compulsory_bytes")
+_SAMPLES = ("samples_us", "warm_samples_us", "graph_samples_us")
+_COPIED = [name for name in Measurement.model_fields if name not in ("schema_version", "spec", "problem", "baseline")]
+_OF_SPEC = [name for name in CaseSpec.model_fields if name not in ("scaled", "baseline", "time_limit_s", "config")]
 COLUMNS = (
-    "sweep", "case_id", "implementation_version", "protocol_version", "flush", "device", "device_kind", "op", "matrix",
-    "matrix_kind", "matrix_hash", "seed", "width", "dtype", "implementation", "label", "requested", "config", "status",
-    "reason", "samples_us", "warm_samples_us", "graph_samples_us", "baseline_implementation", "baseline_config",
-    "baseline_refused", "baseline_samples_us", "clocks_mhz", "throttled", "phases_s", "search", "max_rel_error",
-    "load_average", "free_cores", "stored", "device_bytes", "peak_device_bytes", "num_rows", "num_cols", "nnz",
-    "longest_row", "flops", "compulsory_bytes", "environment", "facts", "copy_bytes_per_s", "flops_per_s",
-    "started_at", "pattern",
+    "sweep", *_OF_SPEC, "requested", *_COPIED, "baseline_implementation", "baseline_config", "baseline_refused",
+    "baseline_samples_us", *_FACTS, "facts", "copy_bytes_per_s", "flops_per_s", "pattern",
 )  # fmt: skip
-"""Columns of a loaded frame.
+"""Columns of a loaded frame: the fields of a record and of its case, and what is derived from other fields.
 
 ``matrix`` is the id (``source/name``, with the orientation and, where two patterns share an id, the start of the
 pattern's hash); ``op`` is ``sddmm-scaled`` for scaled SDDMM; samples are (n,) float64 arrays in the order taken;
@@ -53,10 +52,6 @@ the case has seen.
 """
 _CASE = ["device", "case_id", "pattern"]
 """Columns that tell cases apart: files of one name may hold several patterns."""
-_FACTS = ("num_rows", "num_cols", "nnz", "longest_row", "flops", "compulsory_bytes")
-_SAMPLES = ("samples_us", "warm_samples_us", "graph_samples_us")
-_COPIED = [name for name in COLUMNS if name in Measurement.model_fields]
-_OF_SPEC = [name for name in COLUMNS if name in CaseSpec.model_fields and name not in Measurement.model_fields]
 
 
 @contextmanager

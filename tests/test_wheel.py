@@ -23,7 +23,7 @@ from spmark.impls.core.record import Measurement, Status
 from spmark.impls.core.recordfile import read_rows
 
 ROOT = Path(__file__).parents[1]
-LINKED = ("impls", "datasets", "suite", "report")
+LINKED = ("impls", "studies", "datasets", "suite", "report")
 DATA = (".cu", ".cuh", ".h", ".hpp", ".cpp", ".yaml", ".json", ".npz", ".html", ".css", ".js")
 
 pytestmark = pytest.mark.full
@@ -209,7 +209,7 @@ def test_no_folder_of_the_checkout_is_a_package_of_its_own(tmp_path: Path) -> No
         "from importlib.util import find_spec\n"
         f"wrong = {{name: spec.origin for name in {LINKED!r} if (spec := find_spec(name)) is not None}}\n"
         f"print(*[place for place in wrong.values() if {str(ROOT)!r} in str(place)])\n"
-        "import spmark.impls, spmark.datasets, spmark.suite, spmark.report\n"
+        "import spmark.impls, spmark.studies, spmark.datasets, spmark.suite, spmark.report\n"
     )
     kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     asked = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=kept, capture_output=True, text=True)
