@@ -33,9 +33,7 @@ EXCEPTIONS = {
         "cache writes": "writes what a person saves, where the person says, and raises where it cannot"
     },
     "studies/stile/gpu.py": {"clocks": "measures the costs of single tiles, from which the cost model is fitted"},
-    "studies/liteform/models.py": {
-        "clocks": "seconds of training and predicting: a result of a study"
-    },
+    "studies/liteform/models.py": {"clocks": "seconds of training and predicting: a result of a study"},
     "studies/dash/training.py": {"clocks": "seconds of epochs: a result of a study"},
     "studies/dash/embeddings.py": {"clocks": "seconds of the featuriser: a result of a study"},
     "studies/dash/methodstudy.py": {"clocks": "seconds of training and scoring: a result of a study"},
