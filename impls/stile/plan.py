@@ -17,7 +17,6 @@ from spmark.impls.core.errors import UnsupportedError
 from spmark.impls.core.interfaces import Built, Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.threads import cores
-from spmark.impls.kernels.direct_spmm import SPMM_DIRECT
 from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS
 from spmark.impls.kernels.sddmm import SDDMM_CSR
 from spmark.impls.kernels.sddmm_runs import SDDMM_RUNS
@@ -55,7 +54,7 @@ class Stile:
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (
-        *(SPMM_TILES, SPMM_TILES_FLOAT, SPMM_ELL_BUCKETS, SPMM_DIRECT, ROUND_SHARED_ROWS, ZERO_ROWS),
+        *(SPMM_TILES, SPMM_TILES_FLOAT, SPMM_ELL_BUCKETS, ROUND_SHARED_ROWS, ZERO_ROWS),
         *(SDDMM_TILES, SDDMM_CSR, SDDMM_RUNS),
     )
     cost_models: ClassVar[Mapping[str, str]] = {"prices": "spmark.impls.stile.cost_models:TilePrices"}
@@ -74,7 +73,8 @@ class Stile:
     """Search the non-zeros that blocks leave once more where another order of rows makes them much denser."""
     widest: int = 0
     """Most non-zeros of a row of an ELL tile, a power of two; 0 takes the public code's estimate. Where plans are
-    measured, 0 also compares wider rows, and rows ordered so that rows that share columns stand together."""
+    measured, 0 also compares wider rows, and rows ordered so that rows that share columns stand together; neither is in
+    the paper, nor in its mode."""
     thirds: bool = False
     """Store ELL rows that fill at most 3/4 of a tile of 32, 64, ... in buckets of 24, 48, ...; tiles are searched and
     priced by the paper's powers of two."""
@@ -92,7 +92,7 @@ class Stile:
     """Order of SDDMM's result: ``csr``, or ``tiles``, where there are blocks; `Plan.order` then gives the order."""
     keep_mixture: bool = False
     """Keep the mixture that the search finds, with all of its levels, however fast it is: neither format alone, nor
-    wider or reordered rows, nor CSR compete. The device then chooses the schedule alone."""
+    wider or reordered rows compete. The device then chooses the schedule alone."""
     cost_model: str = Pricing.LINE
     """The paper's ``line``, or ``mlp``, the network that the paper tried, where the calibration has one."""
 
@@ -153,7 +153,7 @@ class Stile:
         target, facts = open_target(device), self._facts(problem, label)
         if measured:
             with own.phase("select"):
-                plan, plan_search = fastest(problem, target, forms, facts, cores(), self._takes_csr(problem))
+                plan, plan_search = fastest(problem, target, forms, facts, cores())
             # Building and timing all plans counts as selecting, except for the plan that is kept.
             own.phases_s["select"] = max(0.0, own.phases_s["select"] - sum(plan.phases_s.values()))
         else:
@@ -197,18 +197,14 @@ class Stile:
         budget_s = self.budget_s or math.inf
         blocks = _has_blocks(problem)
         wanted = [Wanted(self.rules(blocks))]
-        if measured and not self.widest and problem.op is Op.SPMM and not self._needs_blocks:
+        pinned = self.widest or self._needs_blocks or self.mode == SearchMode.PAPER
+        if measured and problem.op is Op.SPMM and not pinned:
             nnz, square = problem.matrix.nnz, problem.matrix.num_rows == problem.matrix.num_cols
             small = nnz <= _MOST_AGAIN
             wanted += [Wanted(self.rules(blocks and small, _WIDER[0])), Wanted(self.rules(False, _WIDER[1]))]
             if square and small and nnz * problem.width > _LARGE:
                 wanted += [Wanted(self.rules(False, widest), near=True) for widest in _WIDER]
         return forms_of(problem, calibration, width, wanted, budget_s)
-
-    def _takes_csr(self, problem: Problem) -> bool:
-        """Tell whether CSR as it comes competes: not in the paper's mode, nor where formats or widths are pinned."""
-        free = self.formats == Formats.MIXED and not self.widest and not self.keep_mixture
-        return problem.op is Op.SPMM and self.mode != SearchMode.PAPER and free
 
     def _facts(self, problem: Problem, label: str) -> dict[str, Any]:
         return {

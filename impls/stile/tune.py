@@ -1,7 +1,5 @@
 """From searched tiles to plans: conversion, schedules, and the choice of the plan that runs fastest.
 
-CSR as it comes is one more candidate where it is asked for: no tiles at all.
-
 The paper compares the mixture with both formats alone by their measured times (Fang et al., SIGMOD 2024, section 3.3)
 and measures a kernel's variants as well (section 4). The cost model only chooses the tiles of each.
 """
@@ -18,7 +16,6 @@ from spmark.impls.core.interfaces import Built, Candidate, Config, DeviceArray, 
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.hyb import HybFormat
 from spmark.impls.formats.tiles import TileFormat
-from spmark.impls.kernels.direct_spmm import DIRECT, DirectPlan, direct_instance, is_direct
 from spmark.impls.kernels.ell_buckets import EllBucketsPlan, ell_instance
 from spmark.impls.kernels.sddmm import rows_are_near
 from spmark.impls.kernels.sddmm_runs import sddmm_kernel, sddmm_plan
@@ -30,7 +27,6 @@ from spmark.impls.runtime.template import Instance
 from spmark.impls.stile.forms import Tiling
 from spmark.impls.stile.schedule import axes_of, block_tiles, ell_tiles, middle, run_schedules, tile_schedules
 from spmark.impls.stile.space import ResultOrder
-from spmark.impls.tuning.direct import search_direct
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.runs import search_runs
 from spmark.impls.tuning.space import Space
@@ -56,18 +52,13 @@ def build_first(problem: Problem, target: Target, form: Tiling, facts: Mapping[s
     return plan, Search(candidates=1, seen=(Candidate(form.facts, form.found.predicted_ms * 1e-3),))
 
 
-def fastest(  # noqa: PLR0917
-    problem: Problem,
-    target: Target,
-    forms: Sequence[Tiling],
-    facts: Mapping[str, Any],
-    cores: int,
-    direct: bool = False,
+def fastest(
+    problem: Problem, target: Target, forms: Sequence[Tiling], facts: Mapping[str, Any], cores: int
 ) -> tuple[DevicePlan, Search]:
     """Race every form with several schedules on the GPU that is there; give the fastest plan.
 
     Forms that are predicted fast are walked through first. Each walk begins with the best schedule of the earlier walks
-    through forms of the same kind. Where ``direct`` says so, the kernel that takes CSR as it comes is timed first.
+    through forms of the same kind.
 
     Raises
     ------
@@ -84,8 +75,6 @@ def fastest(  # noqa: PLR0917
         predict=made.predicted_s,
         tell=made.told,
     )
-    if direct:
-        search_direct(problem, race)
     walks: dict[tuple[bool, bool], Walk] = {}
     for number in range(len(forms)):
         try:
@@ -105,15 +94,11 @@ def fastest(  # noqa: PLR0917
 
 
 class _Forms:
-    """Forms of one problem on the target, the last one converted, for configs ``form`` and a schedule.
-
-    A config of CSR as it comes has ``format`` in place of ``form``; nothing is predicted of it.
-    """
+    """Forms of one problem on the target, the last one converted, for configs ``form`` and a schedule."""
 
     def __init__(self, problem: Problem, target: Target, forms: Sequence[Tiling], facts: Mapping[str, Any]) -> None:
         self._problem, self._target, self._forms, self._facts = problem, target, forms, facts
         self._last: tuple[int, _Converted] | None = None
-        self._csr: tuple[list[DeviceArray], float] = [], 0.0
 
     def converted(self, number: int) -> _Converted:
         """Convert a form; the previous one is released first, since two forms of a large matrix might not fit."""
@@ -124,36 +109,26 @@ class _Forms:
 
     def plan(self, config: Config) -> DevicePlan:
         """Build a config."""
-        return self._direct(config) if is_direct(config) else self.converted(config[_FORM]).plan(_schedule(config))
-
-    def _direct(self, config: Config) -> DirectPlan:
-        """Build a plan of CSR; each tells the seconds for which the first one uploaded the matrix for all."""
-        facts, (arrays, upload_s) = {**self._facts, **DIRECT}, self._csr
-        plan = DirectPlan(self._problem, self._target, facts, arrays=arrays, **_schedule(config))
-        plan.phases_s["upload"] += upload_s
-        self._csr = plan.arrays, upload_s or plan.phases_s["upload"]
-        return plan
+        return self.converted(config[_FORM]).plan(_schedule(config))
 
     def prepare(self, configs: Sequence[Config]) -> None:
         """Compile the kernels of several configs side by side."""
         self._target.load(list(dict.fromkeys(map(self._instance, configs))))
 
     def _instance(self, config: Config) -> Instance:
-        if is_direct(config):
-            return direct_instance(self._problem, config)
         return self.converted(config[_FORM]).instance(_schedule(config))
 
-    def predicted_s(self, config: Config) -> float | None:
-        """Give the form's time by the cost model, in seconds; None for CSR as it comes."""
-        return None if is_direct(config) else self._forms[config[_FORM]].found.predicted_ms * 1e-3
+    def predicted_s(self, config: Config) -> float:
+        """Give the form's time by the cost model, in seconds."""
+        return self._forms[config[_FORM]].found.predicted_ms * 1e-3
 
     def told(self, config: Config) -> Config:
         """Give the facts that name a candidate: those of its form instead of the form's number."""
-        return config if is_direct(config) else {**self._forms[config[_FORM]].facts, **_schedule(config)}
+        return {**self._forms[config[_FORM]].facts, **_schedule(config)}
 
 
 def _schedule(config: Config) -> Config:
-    return {name: value for name, value in config.items() if name not in {_FORM, *DIRECT}}
+    return {name: value for name, value in config.items() if name != _FORM}
 
 
 class _Converted:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from time import sleep
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,13 +15,11 @@ from problems import dense_operands, matrices, random_csr, run_checked
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
 from spmark.datasets.sweep.model import MatrixSpec
-from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import BuildError, DeviceError, UnsupportedError
 from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.core.tolerance import tolerance
 from spmark.impls.formats.tiles import BLOCK, TileFormat
-from spmark.impls.kernels.direct_spmm import DIRECT, DirectPlan, direct_starts, is_direct
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.target import open_target
 from spmark.impls.stile.calibration import PUBLISHED, BlockCost, Calibration, calibration_for, published_a100
@@ -31,7 +28,7 @@ from spmark.impls.stile.greedy import Rules
 from spmark.impls.stile.plan import Stile
 from spmark.impls.stile.search import search
 from spmark.impls.stile.space import Formats
-from spmark.impls.stile.tune import build_first, fastest
+from spmark.impls.stile.tune import fastest
 
 HOST = find("host-simt")
 
@@ -200,8 +197,6 @@ class MadeUpTimes:
         return [[self.cost(plan.config)] * 20 for plan in plans]
 
     def cost(self, config: Any) -> float:
-        if is_direct(config):
-            return 40.0 - config["lanes"]
         return 10.0 + abs(config["work"] - 64) / 16 + (config["formats"] != "mixed")
 
 
@@ -242,50 +237,19 @@ def test_the_fastest_that_is_right_is_kept() -> None:
         fastest(problem, open_target(HOST), blocks, {}, 2)
 
 
-@pytest.mark.usefixtures("nothing_compiled")
-def test_csr_as_it_comes_is_timed_before_the_forms_and_wins_where_it_is_fastest(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_wider_rows_compete_only_where_nothing_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spmark.impls.stile.plan.forms_of", lambda *args: [one.rules.widest for one in args[3]])
     problem = Problem(Op.SPMM, banded(), 64, DType.FLOAT16)
     calibration, _ = calibration_for("", Op.SPMM, DType.FLOAT16)
-    forms = forms_of(problem, calibration, 64, [Wanted(Rules(formats=Formats.OTHER))], float("inf"))
-    offered = [{**DIRECT, **schedule} for schedule in direct_starts(problem)]
-    plan, told = fastest(problem, open_target(HOST), forms, {"mode": "code"}, 1, True)
-    assert [candidate.config for candidate in told.seen[: len(offered)]] == offered
-    assert all((candidate.predicted is None) == is_direct(candidate.config) for candidate in told.seen)
-    assert not is_direct(plan.config)
-    monkeypatch.setattr(MadeUpTimes, "cost", lambda self, config: 5.0 if config.get("lanes") == 4 else 9.0)
-    target = open_target(HOST)
-    upload = target.upload
-
-    def slow(array: Any) -> Any:
-        sleep(0.2 if array is problem.matrix.indptr else 0.0)
-        return upload(array)
-
-    monkeypatch.setattr(target, "upload", slow)
-    plan, told = fastest(problem, target, forms, {"mode": "code"}, 1, True)
-    assert isinstance(plan, DirectPlan)
-    assert plan.phases_s["upload"] >= 0.2, "the first plan's upload is told by all"
-    assert (plan.config["format"], plan.config["lanes"]) == ("direct", 4)
-    plan, told = fastest(problem, open_target(HOST), forms, {}, 1)
-    assert not any(is_direct(candidate.config) for candidate in told.seen), "it was not asked for"
-
-
-def test_csr_as_it_comes_competes_only_where_nothing_pins_a_format(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[bool] = []
-    gpu = HOST.model_copy(update={"kind": DeviceKind.CUDA})
-
-    def chosen(problem: Problem, target: Any, forms: Any, facts: Any, cores: int, direct: bool) -> Any:
-        asked.append(direct)
-        return build_first(problem, target, forms[0], facts)
-
-    monkeypatch.setattr("spmark.impls.stile.plan.fastest", chosen)
-    monkeypatch.setattr("spmark.impls.stile.plan.open_target", lambda device: open_target(HOST))
-    problem = Problem(Op.SPMM, banded(), 64, DType.FLOAT16)
-    for pinned in ({}, {"levels": 1}, {"mode": "paper"}, {"formats": "other"}, {"formats": "blocks"}, {"widest": 32}):
-        Stile(**pinned).build(problem, gpu)
-    Stile().build(Problem(Op.SDDMM, banded(), 64, DType.FLOAT16), gpu)
-    assert asked == [True, True, False, False, False, False, False]
+    for config, widths in (
+        ({}, [0, 128, 512]),
+        ({"levels": 1}, [0, 128, 512]),
+        ({"mode": "paper"}, [0]),
+        ({"formats": "blocks"}, [0]),
+        ({"widest": 32}, [32]),
+    ):
+        assert Stile(**config).forms(problem, calibration, measured=True) == widths, config
+        assert len(Stile(**config).forms(problem, calibration, measured=False)) == 1
 
 
 @pytest.mark.full
