@@ -14,7 +14,6 @@ from spmark.impls.core.problem import Csr, DType
 from spmark.impls.formats.limits import MAX_STORED
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.predictor import Predictor
-from spmark.impls.liteform.schedule import DirectSchedule
 
 BLOCK = 32
 """Rows and columns of a block of BSR, as in the paper's fixed format."""
@@ -29,8 +28,6 @@ class StoredAs(StrEnum):
     CELL = "cell"
     CSR = "csr"
     BSR = "bsr"
-    DIRECT = "direct"
-    """CSR by the kernel that takes it as it comes."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +39,6 @@ class Choice:
     partitions: int
     pieces: bool = False
     """Whether all rows are in dense pieces instead of buckets."""
-    direct: DirectSchedule | None = None
-    """How CSR as it comes is run; None takes the rule of its kernel."""
     fallback: str = ""
     """Which feature is outside of the models' training range; empty where the models chose."""
 
@@ -65,7 +60,7 @@ def choose(features: Features, width: int, predictor: Predictor, form: StoredAs,
     partitions : int
         0 to have them predicted.
     """
-    if form in (StoredAs.CSR, StoredAs.BSR, StoredAs.DIRECT) or (form is StoredAs.CELL and partitions):
+    if form in (StoredAs.CSR, StoredAs.BSR) or (form is StoredAs.CELL and partitions):
         return Choice(form, max(partitions, 1))
     outside = predictor.outside(features, width)
     if outside:

@@ -1,4 +1,4 @@
-"""Plans of the fixed formats that CELL is compared with: CSR by either of two kernels, and BSR."""
+"""Plans of the fixed formats that CELL is compared with: CSR by GE-SpMM's kernel, and BSR."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from spmark.impls.core.problem import Problem
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.kernels.block_spmm import BlockSpmmPlan, vector_of
 from spmark.impls.kernels.csr_spmm import CsrSpmmPlan, coarsen_for, vector_and_lanes
-from spmark.impls.kernels.direct_spmm import DirectPlan, usual_schedule
 from spmark.impls.liteform.compose import BLOCK, Choice, StoredAs
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target
@@ -29,9 +28,6 @@ def fixed_plan(problem: Problem, target: Target, choice: Choice, facts: dict[str
     own : Built
         Charged for the conversion.
     """
-    if choice.form is StoredAs.DIRECT:
-        schedule: dict[str, Any] = choice.direct.arguments(problem) if choice.direct else usual_schedule(problem)
-        return DirectPlan(problem, target, facts, **schedule)
     if choice.form is StoredAs.BSR:
         with own.phase("convert"):
             blocks = BsrFormat.from_csr(problem.matrix, BLOCK, BLOCK)

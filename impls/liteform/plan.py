@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
-from math import inf
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,7 +25,6 @@ from spmark.impls.formats.nearness import RowOrder, distinct_share, near_order
 from spmark.impls.kernels.block_spmm import SPMM_BLOCKS
 from spmark.impls.kernels.column_bits import COUNT_MARKS, MARK_COLUMNS, ColumnBits
 from spmark.impls.kernels.csr_spmm import SPMM_CSR
-from spmark.impls.kernels.direct_spmm import SPMM_DIRECT
 from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS, EllBucketsPlan
 from spmark.impls.kernels.hyb_convert import FILL_ELL_BUCKETS, HybConverter
 from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS
@@ -41,7 +39,7 @@ from spmark.impls.liteform.dense_plan import dense_plan, faster
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.fixed_plan import fixed_plan
 from spmark.impls.liteform.predictor import SHIPPED, Predictor, find
-from spmark.impls.liteform.schedule import CellSchedule, DirectSchedule, ScheduleTable, rule, schedule_for, table_for
+from spmark.impls.liteform.schedule import CellSchedule, ScheduleTable, rule, schedule_for, table_for
 from spmark.impls.liteform.search import Method, Widths, search, table_of
 from spmark.impls.liteform.weights import Weights
 from spmark.impls.runtime.plan import DevicePlan
@@ -53,20 +51,6 @@ MOST_PARTITIONS = 1024
 _MANY = 1 << 20
 """Non-zeros from which on distinct columns are counted where the matrix is converted, if the non-zeros also outnumber
 rows and columns together: the 4 bytes sent for each are then less than the words that the host would touch."""
-
-_LONG = 64
-"""Non-zeros of a row that one block takes in no time, however small the matrix is. Beyond, a row is long where it has
-more non-zeros than a multiprocessor's share of them all.
-
-The rows of schedules that ship say so. CSR took 0.95 of CELL's time without a long row, 1.2 where the longest row had
-one to two shares, 1.7 to 1.9 at two to eight shares, and 13.8 at 44 (medians)."""
-
-_MOST_LOSS = 0.04
-"""Logarithm of CSR's expected time over CELL's up to which CSR as it comes runs where the models say that CELL does not
-pay. Beyond, the times of matrices nearby count more than the models. The models say so in 310 cases of the rows of
-schedules that ship. There, each with its matrix left out of the table and CELL at 1.05 times its least time, 0.04 takes
-least time in the mean of limits from 0 to 0.2: 1.032 times that of the faster of both, 1.047 at 0, 1.033 without a
-limit."""
 
 
 class Cost(StrEnum):
@@ -85,7 +69,7 @@ class LiteForm:
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (
         SPMM_ELL_BUCKETS, FILL_ELL_BUCKETS, ROUND_SHARED_ROWS, ZERO_ROWS, SPMM_CSR, SPMM_BLOCKS,
-        SPMM_DIRECT, SPMM_TILES, MARK_COLUMNS, COUNT_MARKS,
+        SPMM_TILES, MARK_COLUMNS, COUNT_MARKS,
     )  # fmt: skip
     cost_models: ClassVar[Mapping[str, str]] = {
         "cost": "spmark.impls.liteform.cost_models:BucketCost",
@@ -93,8 +77,7 @@ class LiteForm:
     }
 
     format: str = StoredAs.AUTO
-    """``cell``, ``csr`` (GE-SpMM's kernel), ``direct`` (CSR by `spmark.impls.kernels.direct_spmm`) or ``bsr``; ``auto``
-    asks the models and the GPU's table."""
+    """``cell``, ``csr`` (GE-SpMM's kernel) or ``bsr``; ``auto`` asks the models."""
     partitions: int = 0
     """Column partitions of CELL; 0 asks the models."""
     max_width: int = 0
@@ -124,6 +107,11 @@ class LiteForm:
     """A model that ships, or the path of one that ``spmark study train liteform`` wrote."""
 
     def __post_init__(self) -> None:
+        if self.format == "direct":
+            raise ValueError(
+                f"expected format to be one of {', '.join(StoredAs)}, found direct, which is an implementation of its "
+                "own: take direct, or auto, which chooses among all implementations"
+            )
         check_choices(self, format=StoredAs, search=Method, cost=Cost, order=BucketOrder, dense=Dense)
         if self.alone not in {0, *ALONE}:
             raise ValueError(f"expected alone to be one of {ALONE}, or 0, found {self.alone}")
@@ -156,7 +144,7 @@ class LiteForm:
             predictor = find(self.model)
             table = table_for(device.name)
             target = open_target(device)
-        choice = self._choice(problem, device, predictor, table, own)
+        choice = self._choice(problem, predictor, own)
         facts: dict[str, Any] = {"format": choice.form.value, "model": predictor.card.name}
         if choice.fallback:
             facts["fallback"] = choice.fallback
@@ -170,19 +158,17 @@ class LiteForm:
     def compose(self, problem: Problem, device: DeviceSpec) -> Composition | None:
         """Choose as `build` does, on the host, for a GPU that may be absent; None where buckets are not chosen."""
         own, table = Built(), table_for(device.name)
-        choice = self.choice(problem, device)
+        choice = self.choice(problem)
         if choice.form is not StoredAs.CELL or choice.pieces:
             return None
         counted = partial(count, problem.matrix, choice.partitions, thirds=self.thirds_of(table))
         return self._buckets(problem, table, own, counted)
 
-    def choice(self, problem: Problem, device: DeviceSpec) -> Choice:
+    def choice(self, problem: Problem) -> Choice:
         """Choose the format as `build` does, on the host."""
-        return self._choice(problem, device, find(self.model), table_for(device.name), Built())
+        return self._choice(problem, find(self.model), Built())
 
-    def _choice(
-        self, problem: Problem, device: DeviceSpec, predictor: Predictor, table: ScheduleTable | None, own: Built
-    ) -> Choice:
+    def _choice(self, problem: Problem, predictor: Predictor, own: Built) -> Choice:
         """Choose the format, and the partitions of CELL or whether all rows are in dense pieces."""
         with own.phase("features"):
             features = Features.of(problem.matrix)
@@ -195,28 +181,7 @@ class LiteForm:
                 form = fixed_form(problem.matrix, problem.dtype)
             if self._in_pieces(problem, form):
                 return replace(choice, form=StoredAs.CELL, partitions=1, pieces=True)
-            free = table is not None and self._may_be_direct
-            # A block takes a long row as a whole; CELL folds the row.
-            lopsided = features.max_length > max(_LONG, problem.matrix.nnz / device.num_sms)
-
-            def direct(most_loss: float) -> DirectSchedule | None:
-                return table.direct_for(features, problem.width, problem.dtype, most_loss) if table else None
-
-            schedule = direct(inf) if form is StoredAs.DIRECT else None
-            if free and form is StoredAs.CSR:
-                schedule = None if lopsided else direct(_MOST_LOSS)
-                if lopsided or (table and table.direct and not schedule):
-                    form = StoredAs.CELL
-            elif free and form is StoredAs.CELL and not lopsided:
-                schedule = direct(0.0)
-            return replace(choice, form=StoredAs.DIRECT if schedule else form, direct=schedule)
-
-    @property
-    def _may_be_direct(self) -> bool:
-        """Whether a GPU's table may say that CSR as it comes is faster: no format and nothing of CELL is pinned."""
-        pinned = self.partitions or self.max_width or self.block or self.thirds is not None
-        free = self.format == StoredAs.AUTO and self.order == BucketOrder.AUTO and self.dense != Dense.ALWAYS
-        return free and not pinned and self.cost == Cost.MEASURED
+            return replace(choice, form=form)
 
     def _buckets(
         self, problem: Problem, table: ScheduleTable | None, own: Built, counted: Callable[[bool], BucketCounts]

@@ -1,9 +1,8 @@
 """How a composed format is run: loads, lanes and blocks by J, dtype, size and widest bucket, from a table of each GPU.
 
 LiteForm tunes nothing at build time (Peng et al., HPDC 2025, section 5), so the schedule is looked up: the nearest
-entry of the device's table, which is measured once, or a rule where there is no table. The table also says where CSR as
-it comes is faster than CELL, which widths buckets may have and from where on the gathered order of rows pays. It holds
-the weights of the cost model.
+entry of the device's table, which is measured once, or a rule where there is no table. The table also says which widths
+buckets may have and from where on the gathered order of rows pays. It holds the weights of the cost model.
 """
 
 from __future__ import annotations
@@ -17,23 +16,15 @@ from math import log2
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.guard import reading
 from spmark.impls.core.names import path_component
 from spmark.impls.core.plainjson import parse_model
-from spmark.impls.core.problem import DType, Problem
-from spmark.impls.kernels.direct_spmm import (
-    direct_deep,
-    direct_tiles,
-    loads_whole,
-    usual_length,
-    usual_schedule,
-)
+from spmark.impls.core.problem import DType
 from spmark.impls.kernels.ell_buckets import LANES, NEVER
-from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.weights import Weights
 from spmark.impls.runtime.template import loads_of
 
@@ -43,12 +34,6 @@ _LONG_ROWS = ((NEVER, NEVER), (32, NEVER), (128, NEVER), (NEVER, 64), (NEVER, 25
 _TILE = 128
 """Columns of a tile of C; tiles down to half as wide are measured."""
 _WORKS = (8, 16, 32, 64, 128)
-_TILES = 5
-"""Widest tiles of CSR that are measured."""
-_DEPTH = ("lanes", "parts", "unroll")
-"""What a deep schedule of CSR says."""
-_UNEVEN = (2.0, 6.0)
-"""Candidates for the mean rows beyond which a block takes a row of CSR."""
 _LEAST_US, _BYTES_PER_US, _SLOTS_PER_US = 5.0, 6e6, 12.0
 """Time of the smallest product, bytes of B that a microsecond loads, and slots of an ELL row that one group takes in a
 microsecond, on an H200; other GPUs take the same. A wide row of a small product is still being added up when all
@@ -109,48 +94,6 @@ class ScheduleEntry(BaseModel):
 
 
 @dataclass(frozen=True)
-class DirectSchedule:
-    """Arguments of `spmark.impls.kernels.direct_spmm.DirectPlan`; what is not here follows the kernel's rule."""
-
-    lanes: int
-    """Threads of a group, which takes one row of A at a time."""
-    vectors: int = 1
-    """Loads of a thread side by side."""
-    parts: int = 1
-    """Parts of a group, which share a row."""
-    unroll: int = 4
-    """Rows of B that a thread has on their way."""
-    uneven: float = 4.0
-    """A row of more than so many mean rows is the work of a whole block."""
-
-    def arguments(self, problem: Problem) -> dict[str, int]:
-        """Give the arguments for a problem; where J allows no loads of 16 bytes, only the lanes are kept."""
-        whole = loads_whole(problem.width, problem.dtype)
-        kept = {name: value for name, value in asdict(self).items() if name == "lanes" or (whole and name != "uneven")}
-        return usual_schedule(problem, kept | {"longest": usual_length(problem.matrix, self.uneven)})
-
-
-class DirectEntry(BaseModel):
-    """How CSR as it comes runs fastest under some conditions, and how its time compares with CELL's."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    dtype: DType
-    width: PositiveInt
-    """J."""
-    nnz: PositiveInt
-    """Non-zeros of the matrix."""
-    mean_length: PositiveFloat
-    """Non-zeros of a mean row."""
-    spread: NonNegativeFloat
-    """Standard deviation of the rows' lengths over their mean."""
-    schedule: DirectSchedule
-    """The fastest."""
-    loss: float
-    """Logarithm of its time over CELL's, as expected from matrices nearby; negative where CSR is faster."""
-
-
-@dataclass(frozen=True)
 class Gathering:
     """When rows that share columns are put together."""
 
@@ -173,7 +116,6 @@ class ScheduleTable(Frozen):
     """Schedules, weights and bounds that were measured for one GPU."""
 
     schema_version: Literal[3] = 3
-    """2 had no schedules of CSR where CELL was faster."""
     device: str
     entries: tuple[ScheduleEntry, ...]
     weights: Weights | None = None
@@ -182,39 +124,14 @@ class ScheduleTable(Frozen):
     """Without it, rows stay in A's order."""
     thirds: bool = False
     """Whether the weights and entries are of buckets of 24, 48, 96, ... slots between the powers of two as well."""
-    direct: tuple[DirectEntry, ...] = ()
-    """CSR as it comes beside CELL; empty where that was not measured."""
+    direct: tuple[Any, ...] = Field(default=(), exclude=True, repr=False)
+    """Schedules of another kernel, in tables of before; nothing reads them."""
     made_with: str = ""
     """The command, and the measurements behind the table."""
 
     def weights_for(self, gathered: bool) -> Weights | None:
         """Give the weights for an order of rows; without weights of its own the gathered order takes A's."""
         return self.gathering.weights if gathered and self.gathering else self.weights
-
-    def direct_for(self, features: Features, width: int, dtype: DType, most_loss: float = 0.0) -> DirectSchedule | None:
-        """Give the schedule of CSR as it comes, from the nearest entry, J before all else; None where it loses more.
-
-        Entries of another dtype serve where this dtype has none, by rows of B of as many bytes.
-
-        Parameters
-        ----------
-        features : Features
-        width : int
-            J.
-        dtype : DType
-        most_loss : float
-            Greatest `DirectEntry.loss` at which the schedule is given.
-        """
-        own = [entry for entry in self.direct if entry.dtype is dtype] or self.direct
-        nnz, mean = max(features.nnz, 1), features.avg_length or 1.0
-
-        def distance(entry: DirectEntry) -> tuple[float, float]:
-            apart = abs(log2(entry.nnz / nnz)) + abs(log2(entry.mean_length / mean))
-            apart += abs(entry.spread - features.std_length / mean)
-            return abs(log2(entry.width * entry.dtype.itemsize / (width * dtype.itemsize))), apart
-
-        entry = min(own, key=distance, default=None)
-        return entry.schedule if entry and entry.loss <= most_loss else None
 
 
 def widest_vector(width: int, dtype: DType) -> int:
@@ -343,16 +260,6 @@ def candidates(width: int, dtype: DType, loads: int, max_width: int) -> Iterator
         if lanes == max(LANES) and spread != NEVER:
             continue  # a group is a whole warp: the warp has no other group to share a row
         yield CellSchedule(vector, lanes, work, vectors, spread, together)
-
-
-def direct_candidates(problem: Problem) -> Iterator[DirectSchedule]:
-    """List the schedules of CSR as it comes that are measured for a table."""
-    tiles = [
-        DirectSchedule(one["lanes"], one["vectors"]) for one in direct_tiles(problem.width, problem.dtype)[:_TILES]
-    ]
-    deep = [DirectSchedule(**{name: one[name] for name in _DEPTH}) for one in direct_deep(problem)]
-    for schedule, uneven in product([*tiles, *deep], _UNEVEN):
-        yield replace(schedule, uneven=uneven)
 
 
 @cache

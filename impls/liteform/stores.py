@@ -27,7 +27,7 @@ class CellStores:
         """Lay out what a config names; the order of rows changes no store."""
         matrix = problem.matrix
         form = word_of(config, "format", how.name)
-        if form in (StoredAs.CSR, StoredAs.DIRECT):
+        if form in (StoredAs.CSR, "direct"):  # records of before may have CSR by the kernel of `direct`
             return Stores.of(matrix.nnz, [held_in_rows(matrix.nnz)])
         if form == StoredAs.BSR:
             return Stores.of(matrix.nnz, [held_in_blocks(BsrFormat.from_csr(matrix, BLOCK, BLOCK))])
@@ -48,7 +48,7 @@ class CellStores:
 
     def forecast(self, how: LiteForm, problem: Problem, device: DeviceSpec, budget_s: float) -> Forecast:
         """Ask the models, and the cost of buckets where buckets are chosen."""
-        choice = how.choice(problem, device)
+        choice = how.choice(problem)
         config: Config = {"format": str(choice.form)}
         by, predicted_s = "LiteForm's models and its table of the GPU", None
         table = table_for(device.name)

@@ -223,8 +223,8 @@ def _fitted_table(job: TrainingJob) -> Outcome:
     table = make_table(rows, f"{job.command}: {counted}, SHA-256 {digest_of(job.files)}")
     _write_table(table, path)
     return Outcome(
-        answer={"file": path, "entries": len(table.entries), "direct": len(table.direct), "thirds": table.thirds},
-        line=f"{path}: {counted}; {len(table.entries)} entries, {len(table.direct)} of CSR",
+        answer={"file": path, "entries": len(table.entries), "thirds": table.thirds},
+        line=f"{path}: {counted}; {len(table.entries)} entries",
     )
 
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import cached_property, partial
-from itertools import product
 from math import inf, isfinite
 from typing import Any
-
-import numpy as np
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError, SpmarkError, UnsupportedError
@@ -21,7 +18,6 @@ from spmark.impls.formats.hyb import THIRDS, HybLayout
 from spmark.impls.formats.nearness import RowOrder, distinct_share, near_order
 from spmark.impls.formats.pieces import Pieces
 from spmark.impls.formats.threads import run_all
-from spmark.impls.kernels.direct_spmm import DIRECT, SHORT, DirectPlan, direct_instance, is_direct
 from spmark.impls.kernels.ell_buckets import NEVER, SPMM_ELL_BUCKETS, EllBucketsPlan
 from spmark.impls.kernels.hyb_convert import HybConverter
 from spmark.impls.liteform.compose import StoredAs
@@ -32,7 +28,6 @@ from spmark.impls.liteform.schedule import (
     CellSchedule,
     ScheduleTable,
     candidates,
-    direct_candidates,
     schedule_for,
     table_for,
     tiles,
@@ -44,7 +39,7 @@ from spmark.impls.runtime.template import C_TYPES
 from spmark.impls.tuning.gpu import PlanTimer
 from spmark.impls.tuning.race import Race
 from spmark.studies.liteform.labels import WIDTHS
-from spmark.studies.liteform.tuning import COUNTED, COUNTED_THIRDS, ScheduleRow, TimedDirect, TimedSchedule
+from spmark.studies.liteform.tuning import COUNTED, COUNTED_THIRDS, ScheduleRow, TimedSchedule
 
 _FORM = ("partitions", "max_width", "gathered", "tail_in_last", "thirds")
 """Names of a config that describe the format; the others are its schedule."""
@@ -79,7 +74,6 @@ class _Bench:
         """Formats whose rows were laid out ahead."""
         self._converter = HybConverter(self.problems[widths[0]], self.target)
         self._held: dict[Hashable, tuple[HybLayout, Any]] = {}
-        self._csr: Sequence[Any] = ()
         self.timers = {width: PlanTimer(problem, device) for width, problem in self.problems.items()}
         self.races = {
             width: Race(partial(self._plan, width), timer, trusts=partial(trusts, width), finalists=0)
@@ -111,11 +105,6 @@ class _Bench:
         return self._held[form]
 
     def _plan(self, width: int, config: Config) -> DevicePlan:
-        if is_direct(config):
-            own = {name: value for name, value in config.items() if name not in DIRECT}
-            plan = DirectPlan(self.problems[width], self.target, {}, arrays=self._csr, **own)
-            self._csr = plan.arrays
-            return plan
         form, schedule = _parted(config)
         layout, arrays = self.hold(**form)
         arguments = scheduled(schedule, self.order if form["gathered"] else None, form["partitions"])
@@ -214,7 +203,7 @@ class GpuTimer:
 
 
 class ScheduleTimer:
-    """Times schedules of CELL in one partition, over its widths, then all at the best width of each class; and of CSR.
+    """Times schedules of CELL in one partition, over its widths, then all at the best width of each class.
 
     Parameters
     ----------
@@ -264,7 +253,6 @@ class ScheduleTimer:
             )
         self._refine(powers)
         bench = self._bench
-        direct = tuple(self._direct())
         return ScheduleRow(
             matrix=matrix,
             device=bench.device.name,
@@ -278,16 +266,7 @@ class ScheduleTimer:
             given_share=bench.shares[0],
             gathered_share=bench.shares[1],
             timed=tuple(self._timed()),
-            direct=direct,
         )
-
-    def _direct(self) -> Iterator[TimedDirect]:
-        """Time CSR as it comes."""
-        problem = self._bench.problems[self._width]
-        for schedule in direct_candidates(problem):
-            timed = self._race.time({**DIRECT, **schedule.arguments(problem)})
-            if isfinite(timed.us):
-                yield TimedDirect(schedule=schedule, time_us=timed.us)
 
     def _refine(self, powers: Iterable[int]) -> None:
         """Try the fastest way with other widths, the rest of folded rows in the last, no thirds, blocks by row."""
@@ -314,7 +293,7 @@ class ScheduleTimer:
 
     def _timed(self) -> list[TimedSchedule]:
         """Give the schedules that have times, in the order in which they were tried."""
-        cell = [(config, us) for config, us, _ in self._race.seen if isfinite(us) and not is_direct(config)]
+        cell = [(config, us) for config, us, _ in self._race.seen if isfinite(us)]
         parted = [(*_parted(config), us) for config, us in cell]
         return [
             TimedSchedule(schedule=schedule, time_us=us, **{name: form[name] for name in _FORM if name != "partitions"})
@@ -380,15 +359,8 @@ def compile_schedules(
                 own = (e.schedule for e in table.entries if e.dtype is dtype)
                 every = [(s.vector, s.vectors, s.lanes) for s in own if width % s.vector == 0] or every
             shapes |= dict.fromkeys((dtype, *tile) for tile in every)
-    row = Csr.checked((1, SHORT), np.array([0, SHORT]), np.arange(SHORT), np.ones(SHORT))
-    problems = [Problem(Op.SPMM, row, width, dtype) for dtype, width in product(dtypes, widths)]
-    direct = {
-        direct_instance(problem, schedule.arguments(problem) | {"threads": 128})
-        for problem in problems
-        for schedule in direct_candidates(problem)
-    }
     instances = [
         SPMM_ELL_BUCKETS.instance(T=C_TYPES[dtype], vector=vector, vectors=vectors, lanes=lanes, threads=128)
         for dtype, vector, vectors, lanes in shapes
     ]
-    open_target(device).load([*instances, *direct])
+    open_target(device).load(instances)

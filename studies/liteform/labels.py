@@ -29,8 +29,8 @@ from spmark.studies.rows import Row, reason_of
 
 WIDTHS = (32, 64, 128, 256, 512)
 """J of the published labels."""
-FIXED = (StoredAs.CSR, StoredAs.BSR, StoredAs.DIRECT)
-"""Formats that CELL is compared with."""
+FIXED = (StoredAs.CSR, StoredAs.BSR)
+"""Formats that CELL is compared with; rows of before may have times of further ones, which do not count."""
 MAX_SAMPLES = 10
 """Most samples of a config."""
 MAX_PARTITION_POWER = 7

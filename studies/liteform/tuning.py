@@ -18,10 +18,8 @@ from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.problem import DType
 from spmark.impls.formats.hyb import THIRDS
 from spmark.impls.liteform.cost import POWERS, BucketCounts
-from spmark.impls.liteform.features import Features
-from spmark.impls.liteform.schedule import CellSchedule, DirectSchedule, Gathering, ScheduleTable
+from spmark.impls.liteform.schedule import CellSchedule, Gathering, ScheduleTable
 from spmark.impls.liteform.weights import Weights, weighed
-from spmark.studies.liteform.direct_fit import DirectTrials, fitted_direct
 from spmark.studies.liteform.schedule_fit import MANY, Trials, fitted_entries
 from spmark.studies.rows import Row, one_device
 
@@ -60,13 +58,6 @@ class TimedSchedule(Frozen):
     """Whether the format has bucket widths between the powers of two; up to 16 wide there are none."""
 
 
-class TimedDirect(Frozen):
-    """One way of running CSR as it comes, with its time."""
-
-    schedule: DirectSchedule
-    time_us: float
-
-
 class ScheduleRow(Row):
     """Measurements of one matrix at one J in one dtype."""
 
@@ -86,8 +77,8 @@ class ScheduleRow(Row):
     """Share of rows of B that a block reads for the first time (`spmark.impls.formats.nearness.distinct_share`)."""
     gathered_share: float
     timed: tuple[TimedSchedule, ...]
-    direct: tuple[TimedDirect, ...] = ()
-    """CSR as it comes."""
+    direct: tuple[Any, ...] = ()
+    """Times of another kernel, in rows of before; nothing reads them."""
 
     @field_validator("counted")
     @classmethod
@@ -123,14 +114,6 @@ class ScheduleRow(Row):
             if timed.gathered is gathered and timed.tail_in_last is tail_in_last and alike:
                 least_us[timed.max_width] = min(timed.time_us, least_us.get(timed.max_width, np.inf))
         return least_us
-
-    def direct_trials(self) -> DirectTrials | None:
-        """Give the times of CSR as it comes beside CELL's least; None where either was not timed."""
-        if not self.direct or not self.timed or not self.features:
-            return None
-        times = {timed.schedule: timed.time_us for timed in self.direct}
-        features = Features(**self.features)  # type: ignore[arg-type]
-        return DirectTrials(self.dtype, self.width, features, times, min(timed.time_us for timed in self.timed))
 
     def trials(self) -> list[Trials]:
         """Give the formats for which many schedules were tried, with the times of all."""
@@ -170,7 +153,6 @@ def make_table(rows: Sequence[ScheduleRow], made_with: str = "") -> ScheduleTabl
         weights=fitted_weights(rows, gathered=False, thirds=thirds),
         gathering=gathering and replace(gathering, weights=fitted_weights(rows, gathered=True, thirds=thirds)),
         thirds=thirds,
-        direct=tuple(fitted_direct([trials for row in rows if (trials := row.direct_trials())])),
         made_with=made_with,
     )
 

@@ -51,12 +51,12 @@ def test_our_trees_say_what_scikit_learn_says_on_10_000_rows(kind: str) -> None:
     ("name", "gpu", "origin", "rows", "classes"),
     [
         ("published-v100", "V100", "published", {"selection": 2279, "partitions": 4991}, [1, 2, 4, 8, 16, 32, 64, 128]),
-        ("nvidia-h200", "h200", "measured with spmark", {"selection": 850, "partitions": 207}, [1, 2, 4, 8, 16]),
+        ("nvidia-h200", "h200", "measured with spmark", {"selection": 850, "partitions": 389}, [1, 2, 4, 8, 16]),
         (
             "nvidia-h200-published",
             "h200",
             "measured with spmark",
-            {"selection": 170, "partitions": 207},
+            {"selection": 170, "partitions": 389},
             [1, 2, 4, 8, 16],
         ),
     ],
