@@ -198,11 +198,16 @@ def _outside(name: str) -> Outside | None:
 def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation:
     """Make the implementation ``name`` with its tunables pinned to ``config``, whose `SWITCHES` are left out.
 
+    A class may name ``retired`` tunables of earlier versions, each with the value that means what is done today. That
+    value is left out.
+
     Raises
     ------
     SweepError
         The name or a tunable is unknown, or a value is illegal or of another type than its field; lists the known
         names. Or a class from outside of spmark cannot be used.
+    UnsupportedError
+        A retired tunable has another value.
     """
     kind = _class_of(name)
     if config is not None and not isinstance(config, Mapping):
@@ -210,11 +215,18 @@ def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation
     known = {f.name: f for f in fields(kind)}
     config = config or {}
     switches = {key: value for key, value in config.items() if key in SWITCHES}
-    tunables = {key: value for key, value in config.items() if key not in SWITCHES}
+    retired = getattr(kind, "retired", {})
+    tunables = {key: value for key, value in config.items() if key not in {*SWITCHES, *retired}}
     unknown = sorted(map(str, set(tunables) - set(known)))
     if unknown:
         has = ", ".join(known) or "none"
         raise SweepError(f"implementation {name}: expected tunables out of {has}, found {', '.join(unknown)}")
+    for key, value in retired.items():
+        if config.get(key, value) != value:
+            raise UnsupportedError(
+                f"implementation {name}: expected no {key}, which earlier versions had, found {config[key]!r}: leave "
+                f"it out, or say {value!r}, which means the same"
+            )
     for key, value in switches.items():
         if not isinstance(value, bool):
             raise SweepError(f"implementation {name}: expected {key} to be true or false, found {value!r}")

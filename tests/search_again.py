@@ -114,8 +114,7 @@ def _liteform(
     row: Measurement, case: CaseSpec, problem: Problem, device: DeviceSpec, candidates: Sequence[CandidateRow]
 ) -> tuple[Seen, Seen]:
     made: Any = create(case.implementation, case.config)
-    # Where dense pieces won on the device, buckets were composed before.
-    found = replace(made, format="cell", dense="never").compose(problem, device)
+    found = replace(made, format="cell").compose(problem, device)
     told = {"format": "cell"} | found.facts
     again = [(candidate.config, candidate.predicted) for candidate in found.record.seen]
     recorded = [(candidate.config, candidate.predicted) for candidate in candidates]

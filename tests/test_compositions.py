@@ -31,7 +31,6 @@ PINNED = [
     ("sparsetir_srbcrs", DType.FLOAT16, {"t": 16}),
     ("sparsetir_composed", DType.FLOAT16, {"fold": False, "max_width": 4, "min_density": 0.1}),
     ("liteform", DType.FLOAT32, {"format": "cell", "partitions": 5, "thirds": True}),
-    ("liteform", DType.FLOAT16, {"format": "cell", "dense": "always"}),
     ("liteform", DType.FLOAT16, {"format": "bsr"}),
     ("liteform", DType.FLOAT32, {"format": "csr"}),
     ("stile", DType.FLOAT16, {"formats": "blocks", "calibration": "nvidia-h200"}),

@@ -68,11 +68,6 @@ class HybConverter:
         self._positions: NDArray[np.int32] | None = None
 
     @property
-    def indices(self) -> DeviceArray:
-        """(nnz,) int32 columns of A on the target."""
-        return self._csr[0]
-
-    @property
     def positions(self) -> NDArray[np.int32]:
         """Places in the order that `spmark.impls.formats.nearness` gives the rows, computed at the first use."""
         if self._positions is None:

@@ -7,11 +7,10 @@ from spmark.impls.core.errors import UnsupportedError
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.liteform.compose import StoredAs
 from spmark.impls.liteform.composition import Composition
-from spmark.impls.liteform.dense import Dense
 from spmark.impls.liteform.plan import LiteForm
 from spmark.impls.runtime.device import shipped_calibration
 
-_BUCKETS_ALONE = LiteForm(format=StoredAs.CELL, dense=Dense.NEVER)
+_BUCKETS_ALONE = LiteForm(format=StoredAs.CELL)
 
 
 def buckets_h200(problem: Problem) -> float | None:

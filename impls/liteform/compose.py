@@ -37,8 +37,6 @@ class Choice:
     form: StoredAs
     """CELL, or CSR for whichever fixed format."""
     partitions: int
-    pieces: bool = False
-    """Whether all rows are in dense pieces instead of buckets."""
     fallback: str = ""
     """Which feature is outside of the models' training range; empty where the models chose."""
 

@@ -6,10 +6,9 @@ Multiplication on GPUs", HPDC 2025.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,24 +17,19 @@ from numpy.typing import NDArray
 from spmark.impls.core.choices import check_choices
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Built, Plan
-from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.cell import cell_layout
 from spmark.impls.formats.hyb import prepare
 from spmark.impls.formats.nearness import RowOrder, distinct_share, near_order
 from spmark.impls.kernels.block_spmm import SPMM_BLOCKS
-from spmark.impls.kernels.column_bits import COUNT_MARKS, MARK_COLUMNS, ColumnBits
 from spmark.impls.kernels.csr_spmm import SPMM_CSR
 from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS, EllBucketsPlan
 from spmark.impls.kernels.hyb_convert import FILL_ELL_BUCKETS, HybConverter
 from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS
-from spmark.impls.kernels.tile_spmm import SPMM_TILES
-from spmark.impls.kernels.tile_tasks import ALONE
 from spmark.impls.kernels.zeroing import ZERO_ROWS
 from spmark.impls.liteform.compose import Choice, StoredAs, choose, fixed_form
 from spmark.impls.liteform.composition import BucketOrder, Composition
 from spmark.impls.liteform.cost import BucketCounts, capped, count, power_of
-from spmark.impls.liteform.dense import MOST_TRIED, Dense, pays, refusal
-from spmark.impls.liteform.dense_plan import dense_plan, faster
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.fixed_plan import fixed_plan
 from spmark.impls.liteform.predictor import SHIPPED, Predictor, find
@@ -48,9 +42,6 @@ from spmark.impls.runtime.template import KernelTemplate
 
 MOST_PARTITIONS = 1024
 """Most column partitions of CELL."""
-_MANY = 1 << 20
-"""Non-zeros from which on distinct columns are counted where the matrix is converted, if the non-zeros also outnumber
-rows and columns together: the 4 bytes sent for each are then less than the words that the host would touch."""
 
 
 class Cost(StrEnum):
@@ -69,8 +60,8 @@ class LiteForm:
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (
         SPMM_ELL_BUCKETS, FILL_ELL_BUCKETS, ROUND_SHARED_ROWS, ZERO_ROWS, SPMM_CSR, SPMM_BLOCKS,
-        SPMM_TILES, MARK_COLUMNS, COUNT_MARKS,
     )  # fmt: skip
+    retired: ClassVar[Mapping[str, Any]] = {"dense": "never", "alone": 0}
     cost_models: ClassVar[Mapping[str, str]] = {
         "cost": "spmark.impls.liteform.cost_models:BucketCost",
         "forests": "spmark.impls.liteform.cost_models:ClassVotes",
@@ -97,12 +88,6 @@ class LiteForm:
     thirds: bool | None = None
     """Put buckets of 24, 48, 96, ... between the paper's powers of two, which the measured cost counts. By default the
     GPU's table says whether."""
-    dense: str = Dense.PREDICTED
-    """All rows in dense pieces on the matrix unit instead of buckets: ``never`` or ``always`` (float16, one partition),
-    or only where pieces win. ``predicted`` counts what pieces read; ``measured`` runs both on the device while
-    building."""
-    alone: int = 0
-    """Dense pieces of a window that one warp takes by itself; 0 takes a rule."""
     model: str = SHIPPED
     """A model that ships, or the path of one that ``spmark study train liteform`` wrote."""
 
@@ -112,11 +97,7 @@ class LiteForm:
                 f"expected format to be one of {', '.join(StoredAs)}, found direct, which is an implementation of its "
                 "own: take direct, or auto, which chooses among all implementations"
             )
-        check_choices(self, format=StoredAs, search=Method, cost=Cost, order=BucketOrder, dense=Dense)
-        if self.alone not in {0, *ALONE}:
-            raise ValueError(f"expected alone to be one of {ALONE}, or 0, found {self.alone}")
-        if self.dense == Dense.ALWAYS and self.partitions > 1:
-            raise ValueError(f"expected one partition, or 0, for dense pieces always, found {self.partitions}")
+        check_choices(self, format=StoredAs, search=Method, cost=Cost, order=BucketOrder)
         if not 0 <= self.partitions <= MOST_PARTITIONS:
             raise ValueError(f"expected partitions in [1, {MOST_PARTITIONS}], or 0 to predict, found {self.partitions}")
         if self.max_width:
@@ -125,18 +106,16 @@ class LiteForm:
             raise ValueError(f"expected block to be a power of two of at least 8, or 0, found {self.block}")
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
-        """Refuse widths beyond the grid, and blocks and dense pieces where the matrix unit does not compute."""
+        """Refuse widths beyond the grid, and blocks where the matrix unit does not compute."""
         if self.format == StoredAs.BSR and problem.dtype is not DType.FLOAT16:
             return f"expected float16 for bsr, which the matrix unit computes, found {problem.dtype}"
-        if self.dense == Dense.ALWAYS and (reason := refusal(problem)):
-            return reason
         schedule = rule(problem.width, problem.dtype, 1)
         if ceil_div(problem.width, schedule.vector * schedule.lanes) > MAX_GRID[1]:
             return f"expected J of at most {MAX_GRID[1] * schedule.vector * schedule.lanes}, found {problem.width}"
         return None
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
-        """Compose, convert and upload; nothing is run on the device unless dense pieces are to be measured."""
+        """Compose, convert and upload; nothing is run on the device."""
         own = Built()
         with own.phase("compile"):
             # What a process pays once: Numba's loops from its cache, and the model's file.
@@ -149,7 +128,7 @@ class LiteForm:
         if choice.fallback:
             facts["fallback"] = choice.fallback
         if choice.form is StoredAs.CELL:
-            plan = self._composed(problem, target, table, choice, facts, own)
+            plan: DevicePlan = self._cell(problem, target, table, choice, facts, own)
         else:
             plan = fixed_plan(problem, target, choice, facts, own)
         plan.charge(own.phases_s)
@@ -159,61 +138,34 @@ class LiteForm:
         """Choose as `build` does, on the host, for a GPU that may be absent; None where buckets are not chosen."""
         own, table = Built(), table_for(device.name)
         choice = self.choice(problem)
-        if choice.form is not StoredAs.CELL or choice.pieces:
+        if choice.form is not StoredAs.CELL:
             return None
-        counted = partial(count, problem.matrix, choice.partitions, thirds=self.thirds_of(table))
-        return self._buckets(problem, table, own, counted)
+        return self._buckets(problem, table, own, choice.partitions)
 
     def choice(self, problem: Problem) -> Choice:
         """Choose the format as `build` does, on the host."""
         return self._choice(problem, find(self.model), Built())
 
     def _choice(self, problem: Problem, predictor: Predictor, own: Built) -> Choice:
-        """Choose the format, and the partitions of CELL or whether all rows are in dense pieces."""
+        """Choose the format, and the partitions of CELL."""
         with own.phase("features"):
             features = Features.of(problem.matrix)
         with own.phase("select"):
-            # Tiles of one matrix are not partitioned.
-            partitions = 1 if self.dense == Dense.ALWAYS else self.partitions
-            choice = choose(features, problem.width, predictor, StoredAs(self.format), partitions)
+            choice = choose(features, problem.width, predictor, StoredAs(self.format), self.partitions)
             form = choice.form
             if form is StoredAs.CSR and self.format == StoredAs.AUTO:
                 form = fixed_form(problem.matrix, problem.dtype)
-            if self._in_pieces(problem, form):
-                return replace(choice, form=StoredAs.CELL, partitions=1, pieces=True)
             return replace(choice, form=form)
 
-    def _buckets(
-        self, problem: Problem, table: ScheduleTable | None, own: Built, counted: Callable[[bool], BucketCounts]
-    ) -> Composition:
-        """Choose the order of rows and the widths of buckets; ``counted`` is told whether to count columns, too."""
+    def _buckets(self, problem: Problem, table: ScheduleTable | None, own: Built, partitions: int) -> Composition:
+        """Choose the order of rows and the widths of buckets."""
         with own.phase("convert"):
             order = self.ordered(problem, table)
         weights = self.weights_of(table, order)
-        counts = counted(weights is None)
         with own.phase("search"):
+            counts = count(problem.matrix, partitions, weights is None, self.thirds_of(table))
             costs = table_of(counts, problem.width, bound=self.bound, weights=weights, tail_in_last=self.tail_in_last)
             return Composition(order, counts, costs, self._widths(counts, costs))
-
-    def _composed(  # noqa: PLR0917
-        self,
-        problem: Problem,
-        target: Target,
-        table: ScheduleTable | None,
-        choice: Choice,
-        facts: dict[str, Any],
-        own: Built,
-    ) -> DevicePlan:
-        make = partial(dense_plan, problem, target, facts | {"partitions": 1}, alone=self.alone)
-        if choice.pieces:
-            return make(BucketOrder(self.order) if self.dense == Dense.ALWAYS else BucketOrder.GIVEN)
-        plain = self._cell(problem, target, table, choice, facts, own)
-        asked = self.dense == Dense.MEASURED and target.spec.kind is DeviceKind.CUDA
-        if not asked or choice.partitions > 1 or refusal(problem):
-            return plain
-        plan, seconds = faster(plain, partial(make, BucketOrder(self.order), MOST_TRIED), problem, target.spec)
-        own.phases_s["select"] += seconds
-        return plan
 
     def _cell(  # noqa: PLR0917
         self,
@@ -225,8 +177,7 @@ class LiteForm:
         own: Built,
     ) -> DevicePlan:
         converter, thirds = HybConverter(problem, target), self.thirds_of(table)
-        counted = partial(_counted, problem.matrix, choice.partitions, converter, own, thirds=thirds)
-        buckets = self._buckets(problem, table, own, counted)
+        buckets = self._buckets(problem, table, own, choice.partitions)
         order, max_widths = buckets.order, buckets.max_widths
         with own.phase("convert"):
             rows = order.rows if order else None
@@ -240,15 +191,6 @@ class LiteForm:
         plan.charge(converter.phases_s)
         plan.search = buckets.record
         return plan
-
-    def _in_pieces(self, problem: Problem, form: StoredAs) -> bool:
-        """Tell whether all rows go into dense pieces; where only expected, False if a pinned field has no meaning."""
-        if self.dense != Dense.PREDICTED:
-            return self.dense == Dense.ALWAYS and form is StoredAs.CELL
-        pinned = self.max_width or self.block or self.partitions > 1 or self.thirds is not None
-        free = self.order != BucketOrder.GATHERED and self.cost == Cost.MEASURED and not pinned
-        competes = form is StoredAs.CELL or (form is StoredAs.CSR and self.format == StoredAs.AUTO)
-        return competes and free and not refusal(problem) and pays(problem.matrix, problem.width)
 
     def _widths(self, counts: BucketCounts, costs: NDArray[np.float64]) -> Widths:
         if not self.max_width:
@@ -277,21 +219,6 @@ class LiteForm:
 def _schedule_of(problem: Problem, target: Target, max_width: int, *, gathered: bool) -> CellSchedule:
     nnz = problem.matrix.nnz
     return schedule_for(target.spec.name, problem.width, problem.dtype, nnz=nnz, max_width=max_width, gathered=gathered)
-
-
-def _counted(
-    matrix: Csr, partitions: int, converter: HybConverter, own: Built, columns: bool, *, thirds: bool = False
-) -> BucketCounts:
-    """Count a matrix; the converter's target counts distinct columns, if ``columns``, where that is less work."""
-    if not columns or matrix.nnz < max(_MANY, matrix.num_rows + matrix.num_cols):
-        with own.phase("search"):
-            return count(matrix, partitions, columns, thirds)
-    with own.phase("compile"):
-        bits = ColumnBits(converter.target, partitions)
-    with own.phase("search"):
-        touched, above = bits.count(matrix.indptr, converter.indices, matrix.num_cols)
-        counts = count(matrix, partitions, columns=False, thirds=thirds)
-        return replace(counts, columns=touched, columns_above=above)
 
 
 def gathered_where_it_pays(problem: Problem, table: ScheduleTable | None) -> RowOrder | None:

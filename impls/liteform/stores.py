@@ -1,4 +1,4 @@
-"""The stores of LiteForm's plans: buckets of CELL, dense pieces, or a fixed format; and what its models choose."""
+"""The stores of LiteForm's plans: buckets of CELL, or a fixed format; and what its models choose."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ from spmark.impls.core.problem import Problem
 from spmark.impls.core.stores import Forecast, Stores
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.formats.cell import cell_layout
-from spmark.impls.formats.stores import held_in_blocks, held_in_buckets, held_in_rows, held_in_tiles, word_of
-from spmark.impls.formats.tiles import TileFormat
+from spmark.impls.formats.stores import held_in_blocks, held_in_buckets, held_in_rows, word_of
 from spmark.impls.liteform.absent import seconds_of
 from spmark.impls.liteform.compose import BLOCK, StoredAs
-from spmark.impls.liteform.composition import BucketOrder, expanded
-from spmark.impls.liteform.dense import Dense, RowWindows, selection_of, windows_of
+from spmark.impls.liteform.composition import expanded
 from spmark.impls.liteform.plan import MOST_PARTITIONS, LiteForm
 from spmark.impls.liteform.schedule import table_for
 
 
 class CellStores:
-    """Buckets of CELL, dense pieces, rows of CSR, or blocks of BSR."""
+    """Buckets of CELL, rows of CSR, or blocks of BSR."""
 
     def stores(self, how: LiteForm, problem: Problem, device: DeviceSpec, config: Config) -> Stores:
         """Lay out what a config names; the order of rows changes no store."""
@@ -31,13 +29,9 @@ class CellStores:
             return Stores.of(matrix.nnz, [held_in_rows(matrix.nnz)])
         if form == StoredAs.BSR:
             return Stores.of(matrix.nnz, [held_in_blocks(BsrFormat.from_csr(matrix, BLOCK, BLOCK))])
-        if "reads" in config:
-            with reading(how.name, "an order of rows, given or gathered", BuildError):
-                order = BucketOrder(word_of(config, "order", how.name))
-            return _in_pieces(problem, windows_of(matrix, order))
-        if "dense" in config:
+        if {"reads", "dense"} & set(config):
             raise BuildError(
-                f"{how.name}: expected all rows in pieces or all in buckets, found a config of an earlier version: "
+                f"{how.name}: expected buckets, found a config of an earlier version, with rows in dense pieces: "
                 "measure the case again"
             )
         widths = word_of(config, "max_widths", how.name)
@@ -52,19 +46,9 @@ class CellStores:
         config: Config = {"format": str(choice.form)}
         by, predicted_s = "LiteForm's models and its table of the GPU", None
         table = table_for(device.name)
-        if choice.pieces:
-            always = how.dense == Dense.ALWAYS
-            windows = windows_of(problem.matrix, BucketOrder(how.order) if always else BucketOrder.GIVEN)
-            config |= {"order": windows.order.value, "reads": round(windows.reads, 4)}
-            return Forecast(config, _in_pieces(problem, windows), by)
         composition = how.compose(problem, device)
         if composition is not None:
             config |= composition.facts | ({"thirds": True} if how.thirds_of(table) else {})
             predicted_s = seconds_of(composition, problem, device)
             by = "LiteForm's models and its cost of buckets, as the time of a copy of as many bytes"
         return Forecast(config, self.stores(how, problem, device, config), by, predicted_s)
-
-
-def _in_pieces(problem: Problem, windows: RowWindows) -> Stores:
-    tiles = TileFormat.from_csr(problem.matrix, selection_of(problem.matrix, windows))
-    return Stores.of(problem.matrix.nnz, held_in_tiles(tiles))

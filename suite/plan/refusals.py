@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.errors import UnsupportedError
 from spmark.impls.core.extras import how_to_install
 from spmark.impls.core.interfaces import Implementation
 from spmark.impls.core.problem import Op
@@ -20,7 +21,7 @@ _PRODUCTS: Mapping[Op, str] = {Op.SPMM: "SpMM", Op.SDDMM: "SDDMM"}
 
 
 def make(name: str, config: Mapping[str, Any]) -> Implementation | str:
-    """Make an implementation, or say why this machine cannot run it.
+    """Make an implementation, or say why this machine, or this version of spmark, cannot run it.
 
     Raises
     ------
@@ -29,6 +30,8 @@ def make(name: str, config: Mapping[str, Any]) -> Implementation | str:
     """
     try:
         return create(name, config)
+    except UnsupportedError as error:
+        return str(error)
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing == "spmark":

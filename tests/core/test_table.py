@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spmark.impls.core.errors import SweepError
+from spmark.impls.core.errors import SweepError, UnsupportedError
 from spmark.impls.outside import faults
 from spmark.impls.runtime.device import find
 from spmark.impls.table import (
@@ -62,6 +62,14 @@ def test_unknown_name_lists_the_known_and_the_nearest(ask: Callable[[str], Any])
         ask("cusprase")
     with pytest.raises(SweepError, match=r"found 'zzz'$"):
         ask("zzz")
+
+
+def test_a_retired_tunable_may_say_what_is_done_today() -> None:
+    assert create("liteform", {"dense": "never", "alone": 0, "partitions": 2}) == create("liteform", {"partitions": 2})
+    with pytest.raises(
+        UnsupportedError, match=r"liteform: expected no dense, .* found 'always': leave it out, or say 'never'"
+    ):
+        create("liteform", {"dense": "always"})
 
 
 def test_unknown_tunable_lists_the_known() -> None:

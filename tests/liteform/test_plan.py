@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from problems import banded, matrices, random_csr, run_checked
+from problems import matrices, random_csr, run_checked
 
 from spmark.datasets.sweep.model import Sweep
 from spmark.impls.core.problem import Csr, DType, Op, Problem
-from spmark.impls.liteform import dense
 from spmark.impls.liteform import plan as plan_module
 from spmark.impls.liteform.compose import Choice, StoredAs, choose, estimated_blocks, fixed_form
 from spmark.impls.liteform.cost import count
@@ -29,6 +28,7 @@ from spmark.impls.liteform.schedule import (
 from spmark.impls.liteform.search import search, table_of
 from spmark.impls.liteform.weights import Weights
 from spmark.impls.runtime.device import find as find_device
+from spmark.impls.table import create
 
 RNG = np.random.default_rng(4)
 MATRIX = random_csr(90, 130, [*RNG.integers(0, 20, 88), 120, 97])
@@ -106,7 +106,7 @@ def test_as_published_no_table_of_a_gpu_is_asked(sweep: str, model: str, monkeyp
     (config,) = (entry.config for entry in entries if entry.config.get("model") == model)
     monkeypatch.setattr(plan_module, "table_for", lambda gpu: table_for("nvidia-h200"))
     problem = Problem(Op.SPMM, MATRIX, 36)
-    plan = LiteForm(**config).build(problem, find_device("host-simt"))
+    plan = create("liteform", config).build(problem, find_device("host-simt"))
     run_checked(plan, problem)
     assert (plan.config["model"], "thirds" in plan.config) == (model, False)
     assert plan.config["format"] in {"cell", "csr"}
@@ -192,15 +192,3 @@ def test_a_gpu_s_table_says_whether_buckets_have_thirds(monkeypatch: pytest.Monk
         assert "thirds" not in LiteForm(**cell, cost="paper").build(problem, device).config
         assert "thirds" not in LiteForm(**cell, thirds=False).build(problem, device).config
         assert LiteForm(**cell, thirds=True).build(problem, device).config["thirds"]
-
-
-@pytest.mark.parametrize("said", [StoredAs.CELL, StoredAs.CSR])
-def test_dense_pieces_come_first(said: StoredAs, monkeypatch: pytest.MonkeyPatch) -> None:
-    matrix = banded(120, 40)
-    monkeypatch.setattr(dense, "LEAST_LOADS", 1)
-    problem, device = Problem(Op.SPMM, matrix, 32, DType.FLOAT16), find_device("host-simt")
-    monkeypatch.setattr(plan_module, "choose", lambda *_: Choice(said, 1))
-    monkeypatch.setattr(plan_module, "fixed_form", lambda *_: StoredAs.CSR)
-    assert "reads" in LiteForm().build(problem, device).config
-    never = LiteForm(dense="never").build(problem, device).config
-    assert (never["format"], "reads" in never) == (said, False)
