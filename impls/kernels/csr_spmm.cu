@@ -50,23 +50,23 @@ __global__ void __launch_bounds__(threads)
   }
   Vec<float, vector> sum[coarsen] = {};
 
-  const int end = indptr[row + 1];
+  const unsigned end = indptr[row + 1];  // without a sign: the step after the last may pass 2^31
   int next_column[kEach];
   T next_value[kEach];
-  const auto fetch = [&](int start) {
+  const auto fetch = [&](unsigned start) {
 #pragma unroll
     for (int e = 0; e < kEach; ++e) {
-      const int p = start + e * lanes + lane;
+      const unsigned p = start + e * lanes + lane;
       if (p < end) {
         next_column[e] = indices[p];
         next_value[e] = values[p];
       }
     }
   };
-  int start = indptr[row];
+  unsigned start = indptr[row];
   fetch(start);
   for (; start < end; start += kStage) {
-    const int count = min(kStage, end - start);
+    const int count = min(kStage, static_cast<int>(end - start));
 #pragma unroll
     for (int e = 0; e < kEach; ++e) {
       if (e * lanes + lane < count) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from problems import random_csr, run_checked
 from tables import DTYPES, TableTarget, every_instance, table_target
@@ -32,6 +33,23 @@ def test_every_spmm_instance(instance: Instance, spmm_target: TableTarget) -> No
     problem = Problem(Op.SPMM, MATRIX, vector * (lanes * coarsen + 3), DTYPES[str(values["T"])])
     plan = CsrSpmmPlan(problem, spmm_target, {}, vector=vector, lanes=lanes, coarsen=coarsen)
     run_checked(plan, problem)
+
+
+def test_the_last_positions_that_a_matrix_may_have(tmp_path: Path, spmm_target: TableTarget) -> None:
+    """The steps after a row's last non-zero pass 2^31 where this non-zero is the last that int32 can number."""
+    end, length, width = 2**31 - 1, 33, 8
+    for name, dtype, element in (("indices", np.int32, 1), ("values", np.float32, 2.0)):
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(4 * end)
+            file.seek(4 * (end - length))
+            file.write(np.full(length, element, dtype).tobytes())
+    indices = np.memmap(tmp_path / "indices", np.int32, "r", shape=(end,))
+    values = np.memmap(tmp_path / "values", np.float32, "r", shape=(end,))
+    dense, out = np.array([[np.nan] * width, [0.5] * width], np.float32), np.full((1, width), np.nan, np.float32)
+    (kernel,) = spmm_target.load([SPMM_CSR.instance(T="float", vector=1, lanes=8, coarsen=1, threads=128)])
+    indptr = np.array([end - length, end], np.int32)
+    kernel.launch((1, 1, 1), (np.int32(1), np.int32(width), indptr, indices, values, dense, out))
+    assert out.tolist() == [[float(length)] * width]
 
 
 @pytest.mark.one_in(4)
