@@ -196,8 +196,13 @@ def block_ranges(
     Raises
     ------
     BuildError
-        A bucket is as wide as a mark, or wider.
+        A bucket is as wide as a mark, or wider; or a block would take ELL rows that are shorter than a unit together.
     """
+    if together < UNIT:
+        raise BuildError(
+            f"expected ELL rows of at least {UNIT} elements for a whole block to take together, found together: "
+            f"{together}: take {UNIT} or more"
+        )
     widest = max((bucket.width for bucket in layout.buckets), default=0)
     if widest >= NEVER:
         raise BuildError(

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from problems import dense_operands, random_csr, run_checked
 from tables import AWKWARD, TableTarget, table_target
 
+from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.formats.hyb import HybFormat
 from spmark.impls.kernels import shared_rows
@@ -120,6 +121,15 @@ def test_a_group_that_ends_before_its_neighbours_adds_nothing_more(
     held = HybFormat.from_csr(matrix, 1, 8)
     plan = EllBucketsPlan(problem, target, held, {}, vector=4, lanes=lanes, work=64)
     run_checked(plan, problem)
+
+
+def test_a_block_does_not_take_rows_together_that_are_shorter_than_a_unit(target: TableTarget) -> None:
+    matrix = random_csr(70, 40, [3, 8] * 35)
+    held, problem = HybFormat.from_csr(matrix, 1, 8), Problem(Op.SPMM, matrix, 8, DType.FLOAT32)
+    schedule = {"vector": 4, "lanes": 8, "work": 16}
+    with pytest.raises(BuildError, match="found together: 4"):
+        EllBucketsPlan(problem, target, held, {}, **schedule, together=4)
+    run_checked(EllBucketsPlan(problem, target, held, {}, **schedule, together=8), problem)
 
 
 def shared_by_loop(matrix: Csr, partitions: int, max_width: int) -> list[int]:
