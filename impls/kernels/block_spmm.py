@@ -124,7 +124,7 @@ class BlockSpmmPlan(DevicePlan):
         with self.phase("upload"):
             self._heads = self.upload(heads)
             self._partials = self.workspace((shared * rows * tile,), np.float32)
-            self._arrived = self.upload(np.zeros(shared, np.int32))
+            self._arrived = self.counters(shared)
             self.arrays = list(arrays) or [self.upload(array) for array in pieces]
             self.values, self.values_in_order = self.arrays[-1], False
             cleared = _rows_not_listed(listed, rows, problem.matrix.num_rows)

@@ -206,9 +206,9 @@ class TileSpmmPlan(DevicePlan):
     def _sums(self, row_pieces: NDArray[np.int32], count: int, width: int) -> tuple[DeviceArray, ...]:
         """Give the workspace, the pieces of rows, and the counters of pieces, 0 before and after every run."""
         if not row_pieces.size:
-            return self._shared.sums, *(self.upload(np.zeros(4, np.int32)) for _ in range(2))
+            return self._shared.sums, self.upload(np.zeros(4, np.int32)), self.counters(1)
         sums = self.workspace((row_pieces.shape[0], width), np.float32)
-        return sums, self.upload(row_pieces.reshape(-1)), self.upload(np.zeros(count, np.int32))
+        return sums, self.upload(row_pieces.reshape(-1)), self.counters(count)
 
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
         """Compute in one grid; before it clear rows that are added up atomically, and after it round these rows."""

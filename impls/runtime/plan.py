@@ -47,6 +47,8 @@ class DevicePlan(Built):
         self._shapes = problem.operand_shapes, problem.out_shape
         self._dtype = problem.dtype
         self._alignment = alignment
+        self._counters: list[DeviceArray] = []
+        self._failed = False
 
     def upload(self, array: NDArray[Any]) -> DeviceArray:
         """Copy to the target; counted in `device_bytes`."""
@@ -58,6 +60,12 @@ class DevicePlan(Built):
         self.device_bytes += int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
         return self.target.empty(shape, dtype)
 
+    def counters(self, count: int) -> DeviceArray:
+        """Allocate int32 counters that a run finds 0 and leaves 0; where a run failed, the next clears them first."""
+        counters = self.upload(np.zeros(count, np.int32))
+        self._counters.append(counters)
+        return counters
+
     def run(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
         """Enqueue on the caller's current stream (see `spmark.impls.core.interfaces.Plan.run`).
 
@@ -66,7 +74,7 @@ class DevicePlan(Built):
         """
         if self.target.spec.kind is DeviceKind.HOST_SIMT:
             self._check(operands, out)
-            self.enqueue(operands, out)
+            self._start(operands, out)
             return
         from spmark.impls.runtime.adopt import adopt, stream_of
 
@@ -74,7 +82,15 @@ class DevicePlan(Built):
         adopted = [adopt(array) for array in given]
         self._check(adopted[:-1], adopted[-1])
         with stream_of(given) or nullcontext():
-            self.enqueue(adopted[:-1], adopted[-1])
+            self._start(adopted[:-1], adopted[-1])
+
+    def _start(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
+        if self._failed:
+            for counters in self._counters:
+                counters.fill(0)
+        self._failed = True
+        self.enqueue(operands, out)
+        self._failed = False
 
     def _check(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
         where = self.target.location

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from problems import dense_operands, random_csr, run_checked
 from tables import TableTarget, every_instance, table_target
 
-from spmark.impls.core.errors import BuildError
+from spmark.impls.core.errors import BuildError, KernelFault
 from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.core.tolerance import tolerance
 from spmark.impls.formats.tiles import BLOCK, ELL, RUN, Selection, TileFormat
 from spmark.impls.kernels.tile_spmm import AHEAD, HEIGHTS, SPMM_TILES, TileSpmmPlan
 from spmark.impls.kernels.tile_tasks import ALONE, MOST, Panels
+from spmark.impls.runtime.host.target import HostKernel
 from spmark.impls.runtime.template import Instance
 
 target = table_target(SPMM_TILES)
@@ -163,6 +165,27 @@ def test_who_brings_the_last_of_three_pieces_adds_up(
     matrix = random_csr(8, columns, [*[20] * 7, columns])
     plan = multiply(matrix, select(matrix, 1.0, height=8), 8, target, vector=8, lanes=8)
     assert plan.deterministic
+
+
+def test_a_run_after_one_that_was_aborted_is_right(target: TableTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counters that an aborted grid leaves behind would make another warp believe that it brings the last piece."""
+    full = random_csr(77, 290, [1, 290, *np.random.default_rng(5).integers(1, 60, 75)])
+    problem = Problem(Op.SPMM, full, 24, DType.FLOAT16)
+    held = TileFormat.from_csr(full, in_blocks(full))
+    plan = TileSpmmPlan(problem, target, held, {}, vector=8, lanes=8, work=16)
+    launch = HostKernel.launch
+
+    def aborted(kernel: HostKernel, grid: Any, args: Any, *rest: Any, **options: Any) -> None:
+        launch(kernel, grid, args, *rest, **options)
+        if kernel.instance.template is SPMM_TILES:
+            args[-1][:] = 1
+            raise KernelFault("the grid was aborted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(HostKernel, "launch", aborted)
+        with pytest.raises(KernelFault, match="aborted"):
+            run_checked(plan, problem)
+    run_checked(plan, problem)
 
 
 def test_refuses(target: TableTarget) -> None:
