@@ -44,15 +44,21 @@ struct PieceTarget {
   }
 
   // Whether the row's other pieces are there; the lanes that have written this piece take the answer of their `leader`.
-  // All lanes of the warp make the call, after a fence that lets others see their writes.
+  // All lanes of the warp make the call, after a __syncwarp that orders their writes before it.
   __device__ __forceinline__ bool last(int target, const Vec<int, 4>& piece, int leader) const {
     int found = 0;
     if (shared(target) && lane_id() == leader) {
+      __threadfence();  // other warps see what the lanes of this one wrote before the piece is counted
       int* const counter = counters + static_cast<int64_t>(piece[3]) * tiles + tile;
       found = atomicAdd(counter, 1) == piece[2] - piece[1] - 1;
-      if (found != 0) *counter = 0;
+      if (found != 0) {
+        *counter = 0;
+        __threadfence();  // reads after this see the other pieces
+      }
     }
-    return shuffle(kFullMask, found, leader) != 0;
+    found = shuffle(kFullMask, found, leader);
+    __syncwarp();  // the leader's fence comes before the reads of its lanes: a shuffle orders no memory
+    return found != 0;
   }
 
   template <int vector>

@@ -122,12 +122,10 @@ private:
     }
     if constexpr (Target::kArrives) {
       const Vec<int, 4> pieces[2] = {target.piece(to[0]), target.piece(to[1])};
-      __threadfence();  // others see this lane's writes before the piece is counted
-      __syncwarp();
+      __syncwarp();  // the leaders, who count the pieces, come after the writes of their lanes
 #pragma unroll
       for (int side = 0; side < 2; ++side) {
         if (!target.last(to[side], pieces[side], Rows::leader(lane))) continue;
-        __threadfence();  // reads after this see the other pieces
 #pragma unroll
         for (int part = 0; part < Rows::kParts; ++part) {
           const int column = first + Rows::column(lane, part);

@@ -317,7 +317,7 @@ void pass_barrier() {
 }
 
 void meet(size_t first_thread, unsigned mask, bool orders_memory) {
-  if (!orders_memory && !fences_in_block) return;
+  if (!orders_memory) return;
   ++now;
   if (mask == 0xffffffffu && !fences_in_block) {
     for (size_t lane = 0; lane < kWarp; ++lane) std::fill_n(threads[first_thread + lane].seen, kWarp, now);
@@ -340,19 +340,8 @@ void meet(size_t first_thread, unsigned mask, bool orders_memory) {
     learn(all.met, thread.met);
     learn(all.acquired, thread.acquired);
   });
-  for (size_t lane = 0; lane < kWarp; ++lane) {
-    if ((mask >> lane & 1u) != 0) all.seen[lane] = now;
-  }
-  each([&](Thread& thread, size_t) {
-    memcpy(thread.fenced, all.fenced, sizeof(all.fenced));
-    thread.fenced_barrier = all.fenced_barrier;
-    thread.knows_fence = all.knows_fence;
-    thread.met = all.met;
-    if (!orders_memory) return;
-    memcpy(thread.seen, all.seen, sizeof(all.seen));
-    thread.waited = all.waited;
-    thread.acquired = all.acquired;
-  });
+  each([&](const Thread&, size_t lane) { all.seen[lane] = now; });
+  each([&](Thread& thread, size_t) { thread = all; });
 }
 
 void fence() {

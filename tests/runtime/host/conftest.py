@@ -62,6 +62,7 @@ RACES = (
     "blocks_write_the_same",
     "atomic_and_plain",
     *(f"last_adds_up<{n}>" for n in range(7)),
+    *(f"last_warp_adds_up<{n}>" for n in range(5)),
     "clear_rows",
     *(f"add_to_rows<{n}>" for n in range(5)),
     "order_of_arrival",

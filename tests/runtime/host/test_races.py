@@ -99,6 +99,20 @@ def test_an_arrival_without_all_that_it_needs(races, order, left_out):
         races(f"last_adds_up<{left_out}>", [parts, counter, result], block=64, grid=5)
 
 
+def test_the_last_warp_sees_what_all_have_written(races, order):
+    parts, counter, result = np.full(5 * 32, np.nan, np.float32), np.zeros(1, np.int32), out(32)
+    races("last_warp_adds_up<0>", [parts, counter, result], block=32, grid=5)
+    assert (result == 5).all()
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("left_out", [1, 2, 3, 4])
+def test_an_arrival_of_a_warp_without_all_that_it_needs(races, order, left_out):
+    parts, counter, result = np.full(5 * 32, np.nan, np.float32), np.zeros(1, np.int32), out(32)
+    with pytest.raises(KernelFault, match="race: "):
+        races(f"last_warp_adds_up<{left_out}>", [parts, counter, result], block=32, grid=5)
+
+
 @pytest.mark.parametrize(("way", "races_with"), [(0, False), (1, True), (2, True), (3, False), (4, True)])
 def test_a_grid_that_overlaps_waits_for_what_the_one_before_clears(races_executable, order, way, races_with):
     width = 32

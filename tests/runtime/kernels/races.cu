@@ -103,6 +103,29 @@ __global__ void last_adds_up(float* parts, int* counter, float* out) {
   out[threadIdx.x] = sum;
 }
 
+// The last warp to arrive adds up what all have written; a warp is a thread block, and its first lane counts it.
+// `left_out`: 0 nothing; 1 the order of the lanes' writes before the arrival; 2 the fence before it; 3 the fence after
+// it; 4 the order of the lanes' reads after it: a shuffle tells them that they are last, and orders no memory.
+template <int left_out>
+__global__ void last_warp_adds_up(float* parts, int* counter, float* out) {
+  const int blocks = static_cast<int>(gridDim.x), lane = lane_id();
+  parts[blockIdx.x * 32 + lane] = 1.0f;
+  if (left_out != 1) __syncwarp();
+  int last = 0;
+  if (lane == 0) {
+    if (left_out != 2) __threadfence();
+    last = atomicAdd(counter, 1) == blocks - 1;
+    if (last) *counter = 0;
+    if (left_out != 3) __threadfence();
+  }
+  last = shuffle(kFullMask, last, 0);
+  if (left_out != 4) __syncwarp();
+  if (last == 0) return;
+  float sum = 0.0f;
+  for (int b = 0; b < blocks; ++b) sum += parts[b * 32 + lane];
+  out[lane] = sum;
+}
+
 __global__ void clear_rows(int width, const int* rows, float* out) {
   let_next_grid_begin();
   out[rows[blockIdx.x] * width + threadIdx.x] = 0.0f;
