@@ -26,7 +26,7 @@ from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime.compile import cache_folder
 from spmark.impls.runtime.device import find
-from spmark.impls.table import create
+from spmark.impls.table import create, module_of
 from spmark.impls.tuning.gpu import PlanTimer
 
 _ROUNDS = 5
@@ -68,7 +68,7 @@ def main() -> None:
     times = np.median(rounds, axis=0)
     line = {
         "implementation": args.implementation,
-        "implementation_version": implementation_version(args.implementation),
+        "implementation_version": implementation_version(module_of(args.implementation)),
         "matrix": spec.id,
         "op": str(args.op),
         "width": args.width,

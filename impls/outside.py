@@ -165,7 +165,7 @@ def _kept(found: Outside, own: Mapping[str, str], sources: OutsideSources | None
     if sources is not None:
         from spmark.impls.core.digest import keep_sources
 
-        keep_sources(name, sources)
+        keep_sources(found.kind.__module__, sources)
     LOADED[name] = found
     return found
 

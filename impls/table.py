@@ -353,7 +353,7 @@ def platform_of(implementation: str) -> Any:
         No platform has its configs, or the name is unknown.
     """
     for name, entry in PLATFORMS.items():
-        if entry.startswith(f"spmark.impls.{package(implementation)}."):
+        if entry.startswith(f"{module_of(implementation).rpartition('.')[0]}."):
             return find_platform(name)
     raise SweepError(f"implementation {implementation}: expected a platform that has its configs, found none")
 
@@ -364,8 +364,8 @@ def _imported(entry: str) -> Any:
     return getattr(import_module(module), label)
 
 
-def package(name: str) -> str:
-    """Give the folder under ``impls`` that holds the implementation ``name``; its name where it is not of spmark.
+def module_of(name: str) -> str:
+    """Give the module of the class of the implementation ``name``, by which its version is known.
 
     Raises
     ------
@@ -373,7 +373,4 @@ def package(name: str) -> str:
         The name is unknown; lists the known names. Or a class from outside of spmark cannot be used.
     """
     found = _found(name)
-    if isinstance(found, Outside):
-        own: str = found.kind.name
-        return own
-    return found.split(":")[0].split(".")[2]
+    return found.kind.__module__ if isinstance(found, Outside) else found.partition(":")[0]

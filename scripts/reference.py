@@ -49,7 +49,7 @@ from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.recordfile import row_files
 from spmark.impls.core.unpack import ARCHIVES, unpacked
-from spmark.impls.table import IMPLEMENTATIONS, package
+from spmark.impls.table import IMPLEMENTATIONS, module_of
 from spmark.report import candidates as asset
 from spmark.report.records import load_records
 
@@ -109,7 +109,7 @@ def missing(sweeps: Sequence[str], records: pd.DataFrame, together: int = 1, *, 
     # What does not build, such as a format that pads beyond its bound, would not build again: the record says why.
     answers = records[records["status"].isin(("ok", "unsupported", "build_error"))]
     if same_code:
-        versions = {name: implementation_version(package(name)) for name in IMPLEMENTATIONS}
+        versions = {name: implementation_version(module_of(name)) for name in IMPLEMENTATIONS}
         answers = answers[answers["implementation"].map(versions) == answers["implementation_version"]]
     sizes = records.groupby("matrix")["nnz"].max()
     cases = pd.DataFrame(

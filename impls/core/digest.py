@@ -1,26 +1,69 @@
-"""Digests of source folders, which tell what code a record or a cached binary came from."""
+"""Versions of implementations: digests of the files that each is made of, which records and caches are known by.
+
+An implementation is made of the module of its class, of the modules of `spmark.impls` that this code names, imports
+inside functions included, of the CUDA and C++ sources and headers that they name, and of the data in their folders. The
+names are read out of the code: nothing is imported, and a name that cannot be read stands for a whole folder.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import logging
 import os
+import re
 from collections.abc import Iterable, Iterator
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from spmark.impls.core.files import Stamp, is_file, stamp
 from spmark.impls.core.normalise import CPP_FILES, normalised
 
-_FORMAT: Final = "2"
-"""Counts up when the same code gets another digest: 2 leaves comments and docstrings out."""
-_SHARED: Final = ("core", "formats", "kernels", "runtime", "tuning")
-"""Folders that every implementation may depend on."""
+_FORMAT: Final = "3"
+"""Counts up when the same code gets another digest: 2 leaves comments and docstrings out, 3 what is not used."""
 _SKIPPED: Final = ("__pycache__", "README.md")
-_STUDY: Final = "study"
-"""Folder of the code that trains and measures labels; building a plan uses none of that code."""
+_REGISTRY: Final = "table.py"
+"""Whoever imports it may build all that it names. Elsewhere ``module:class`` is an offer to others."""
+_FOR_TYPES = re.compile(r"^( *)if TYPE_CHECKING:\n(?:\1 +.*\n?)+", re.MULTILINE)
+_MODULE = re.compile(r"\bspmark\.impls(?P<above>(?:\.\w+)*)(?P<more>:\w|\.{)?(?: import (?P<names>[\w, ()]+))?")
+_SOURCE = re.compile(r"""([\w./{}-]*\.(?:cuh?|[ch]pp|h))["'>]""")
+"""Ends of texts such as ``"kernels/spmm.cu"``, ``f"{name}.cu"``, ``".cpp"`` and ``#include <spmark/vec.cuh>``."""
 _log = logging.getLogger(__name__)
+
+
+class _Content(NamedTuple):
+    """What counts of a file, and what it names."""
+
+    digest: str
+    modules: frozenset[str]
+    """Names after ``spmark.impls``: those of modules, and of what modules hold."""
+    entries: frozenset[str]
+    """The modules of texts ``module:class``."""
+    packages: frozenset[str]
+    """Packages of which a module is named at run time."""
+    sources: frozenset[str]
+    """Files of CUDA and C++, or what is known of their names."""
+
+
+_NOTHING: Final = _Content("", *[frozenset[str]()] * 4)
+
+
+@cache
+def _content(path: str, seen: Stamp | None) -> _Content:
+    if seen is None:
+        return _NOTHING
+    content = normalised(Path(path))
+    digest = hashlib.sha256(content).hexdigest()
+    if not path.endswith((".py", *CPP_FILES)):
+        return _NOTHING._replace(digest=digest)
+    text = _FOR_TYPES.sub("", content.decode("utf-8", "surrogateescape"))
+    modules, entries, packages = set[str](), set[str](), set[str]()
+    for found in _MODULE.finditer(text):
+        above, more = found["above"], found["more"] or ""
+        (entries if more.startswith(":") else packages if more else modules).add(above)
+        modules |= {f"{above}.{name}" for name in re.findall(r"\w+", found["names"] or "")}
+    return _Content(digest, *map(frozenset, (modules, entries, packages, _SOURCE.findall(text))))
 
 
 class Sources:
@@ -29,12 +72,14 @@ class Sources:
     Parameters
     ----------
     root : Path
-        Holds a folder for each package.
+        The folder of the package ``spmark.impls``.
     """
 
     def __init__(self, root: Path) -> None:
         self._root = str(root)
         self._began = dict(_stamps(self._root))
+        self._uses: dict[str, frozenset[str]] = {}
+        self._closures: dict[str, frozenset[str]] = {}
 
     def files(self) -> Iterator[Path]:
         """Give the files that were there at the beginning."""
@@ -44,35 +89,98 @@ class Sources:
         """Say whether one of ``files`` has changed since the beginning."""
         return any(stamp(path) != self._began.get(str(path)) for path in files)
 
-    def version(self, package: str) -> str:
-        """Give sixteen hex digits over the code of a package and of the folders that every package may depend on.
+    def version(self, module: str) -> str:
+        """Give sixteen hex digits over the code and the data that a module is made of.
 
-        Names of files count; comments, docstrings and the package's folder ``study`` do not. Where a file has changed
-        since the beginning, this process may mix old code and new: the digest is then one that unchanged code never
-        has.
+        Names of files count; comments and docstrings do not. Where a file has changed since the beginning, this process
+        may mix old code and new: the digest is then one that unchanged code never has.
+
+        Raises
+        ------
+        ValueError
+            There is no such module.
         """
-        folders = [f"{self._root}{os.sep}{name}" for name in sorted({*_SHARED, package})]
-        starts = tuple(f"{folder}{os.sep}" for folder in folders)
-        study = f"{self._root}{os.sep}{package}{os.sep}{_STUDY}{os.sep}"
-        now = {path: seen for folder in folders for path, seen in _stamps(folder) if not path.startswith(study)}
-        then = {p: seen for p, seen in self._began.items() if p.startswith(starts) and not p.startswith(study)}
-        return _version(self._root, tuple(sorted(now.items())), now != then)
+        return self._version(self.closure(module))
+
+    def version_of_used(self, files: Iterable[str]) -> str:
+        """Give sixteen hex digits over what files from outside of the folder use of it, as `version`."""
+        return self._version(self._reached(set().union(*map(self.used, files))))
+
+    def closure(self, module: str) -> frozenset[str]:
+        """Give the files that a module is made of; a package stands for all its modules.
+
+        Raises
+        ------
+        ValueError
+            There is no such module.
+        """
+        if module not in self._closures:
+            name = "." + module.removeprefix("spmark.impls.")
+            below = f"{self._path(name)}{os.sep}"
+            own = {path for path in self._began if path.endswith(".py") and path.startswith(below)}
+            own |= {f"{self._path(name)}.py"} & self._began.keys()
+            if not own:
+                raise ValueError(f"expected a module of spmark.impls, found {module!r}: mend the name")
+            self._closures[module] = self._reached(own | {*self._modules(name)})
+        return self._closures[module]
+
+    def _reached(self, start: set[str]) -> frozenset[str]:
+        reached, edge = set(start), list(start)
+        while edge:
+            new = self.used(edge.pop()) - reached
+            reached |= new
+            edge += new
+        folders = {self._folder(path) for path in reached if path.endswith(".py")}
+        code = (".py", *CPP_FILES)
+        return frozenset(reached | {p for p in self._began if not p.endswith(code) and self._folder(p) in folders})
+
+    def used(self, path: str) -> frozenset[str]:
+        """Give the files of the folder that the code of a file names."""
+        if path not in self._uses:
+            self._uses[path] = frozenset(self._named(path, _content(path, stamp(path))))
+        return self._uses[path]
+
+    def _named(self, path: str, content: _Content) -> Iterator[str]:
+        registry = path == f"{self._root}{os.sep}{_REGISTRY}"
+        for name in content.modules | (content.entries if registry else frozenset()):
+            yield from self._modules(name)
+        for name in map(self._path, content.packages):
+            yield from (one for one in self._began if one.endswith(".py") and one.rpartition(os.sep)[0] == name)
+        folder = path.rpartition(os.sep)[0] + os.sep
+        sources = [one for one in self._began if one.endswith(CPP_FILES)]
+        for name in content.sources:
+            known = [one for one in sources if one.endswith(f"{os.sep}{name}")]
+            beside = [one for one in known if one.startswith(folder)]
+            # A header that is not known is one of the toolkit's.
+            unread = [one for one in sources if one.startswith(folder)] if path.endswith(".py") else []
+            yield from beside or known or unread
+
+    def _modules(self, name: str) -> Iterator[str]:
+        """Give the files of a module and of the packages above it; what a module holds has none."""
+        for part in accumulate(name.split("."), "{}.{}".format):
+            yield from {f"{self._path(part)}.py", f"{self._path(part)}{os.sep}__init__.py"} & self._began.keys()
+
+    def _path(self, name: str) -> str:
+        return self._root + name.replace(".", os.sep)
+
+    def _folder(self, path: str) -> str:
+        """Give the folder of the root that a file lies in."""
+        return path[len(self._root) + 1 :].partition(os.sep)[0]
+
+    def _version(self, files: Iterable[str]) -> str:
+        now = {path: stamp(path) for path in sorted(files)}
+        return _version(self._root, tuple(now.items()), any(self._began[path] != seen for path, seen in now.items()))
 
 
 @cache
-def _version(root: str, files: tuple[tuple[str, Stamp], ...], mixed: bool) -> str:
+def _version(root: str, files: tuple[tuple[str, Stamp | None], ...], mixed: bool) -> str:
     digest = hashlib.sha256(f"{_FORMAT}\0".encode())
     for path, seen in files:
-        digest.update(f"{Path(path).relative_to(root).as_posix()}\0{_file_digest(path, seen)}\0".encode())
+        digest.update(f"{Path(path).relative_to(root).as_posix()}\0{_content(path, seen).digest}\0".encode())
     if mixed:
         _log.warning("%s: code has changed since this process began; its records belong to no version", root)
         digest.update(b"changed while it was in use")
     return digest.hexdigest()[:16]
-
-
-@cache
-def _file_digest(path: str, _seen: Stamp) -> str:
-    return hashlib.sha256(normalised(Path(path))).hexdigest()
 
 
 def _stamps(folder: str) -> Iterator[tuple[str, Stamp]]:
@@ -109,10 +217,10 @@ class OutsideSources:
         self._began = self._now()
 
     def version(self) -> str:
-        """Give sixteen hex digits over these files and the folders that every implementation may depend on."""
+        """Give sixteen hex digits over these files and over what they use of `spmark.impls`."""
         now = self._now()
         own = _version(str(self._file.parent), tuple(sorted(now.items())), now != self._began)
-        return hashlib.sha256(f"{SOURCES.version(_SHARED[0])}\0{own}".encode()).hexdigest()[:16]
+        return hashlib.sha256(f"{SOURCES.version_of_used(now)}\0{own}".encode()).hexdigest()[:16]
 
     def _now(self) -> dict[str, Stamp]:
         folder = self._file.parent
@@ -125,15 +233,23 @@ class OutsideSources:
 _OUTSIDE: dict[str, OutsideSources] = {}
 
 
-def keep_sources(name: str, sources: OutsideSources) -> None:
-    """Let `implementation_version` know the implementation ``name`` by these files."""
-    _OUTSIDE[name] = sources
+def keep_sources(module: str, sources: OutsideSources) -> None:
+    """Let `implementation_version` know a module from outside of spmark by these files."""
+    _OUTSIDE[module] = sources
 
 
-def implementation_version(package: str) -> str:
-    """Digest the code that a result of the implementation in ``impls/<package>`` depends on.
+def implementation_version(module: str) -> str:
+    """Digest the code and the data that a result of an implementation depends on, as this process loaded them.
 
-    This code is its folder without ``study``, and core, formats, kernels, runtime and tuning, as this process loaded
-    them (`Sources.version`). For an implementation from outside, ``package`` is its name (`keep_sources`).
+    Parameters
+    ----------
+    module : str
+        The module of its class (`spmark.impls.table.module_of`). A package stands for all its modules, and
+        ``spmark.impls.`` may be left out: ``"liteform"``.
+
+    Raises
+    ------
+    ValueError
+        There is no such module.
     """
-    return _OUTSIDE[package].version() if package in _OUTSIDE else SOURCES.version(package)
+    return _OUTSIDE[module].version() if module in _OUTSIDE else SOURCES.version(module)

@@ -65,7 +65,7 @@ def assemble(kernel: UnrolledKernel, arch: str, cap: int, workers: int | None = 
 
 def cache_key(kernel: UnrolledKernel, arch: str, cap: int) -> str:
     """Give the key that `assemble` keeps a kernel under."""
-    words = ("lo_spmm", kernel.digest, arch, str(cap), nvcc_version(), implementation_version("lo_spmm"))
+    words = ("lo_spmm", kernel.digest, arch, str(cap), nvcc_version(), implementation_version(__name__))
     return hashlib.sha256("\0".join(words).encode()).hexdigest()
 
 

@@ -20,7 +20,7 @@ from spmark.impls.kernels.plain import HostPlainPlan, PlainPlan, PlainProblem
 from spmark.impls.operator.matrices import OwnedMatrix
 from spmark.impls.runtime.device import calibrated, find
 from spmark.impls.runtime.target import open_target
-from spmark.impls.table import AUTO, LITERAL_VALUES, create, implementation_names, name_of, package
+from spmark.impls.table import AUTO, LITERAL_VALUES, create, implementation_names, module_of, name_of
 from spmark.impls.tuning.cache import PlanCache, held_results, searched, without_files
 from spmark.impls.tuning.race import Budget, Race
 from spmark.impls.tuning.strategies import exhaustive
@@ -256,7 +256,7 @@ def _raced(problem: Problem, device: DeviceSpec, names: Sequence[str], budget_s:
 
 def _conditions(device: DeviceSpec, names: Sequence[str], budget_s: float | None) -> dict[str, Any]:
     """Give what the result of a race depends on beside the problem, the name of the device and its driver."""
-    rivals = [(name, implementation_version(package(name))) for name in names]
+    rivals = [(name, implementation_version(module_of(name))) for name in names]
     return {"rivals": rivals, "budget_s": budget_s, "processors": device.num_sms}
 
 

@@ -29,7 +29,7 @@ from spmark.impls.operator.compiled import CompiledOperator
 from spmark.impls.operator.elements import ElementType
 from spmark.impls.operator.matrices import OwnedMatrix
 from spmark.impls.runtime.device import versions
-from spmark.impls.table import implementation_names, package
+from spmark.impls.table import implementation_names, module_of
 
 _MAGIC, _FORMAT = b"spmark compiled operator, format ", 1
 _REMEDY = "compile the operator and save it again"
@@ -243,4 +243,4 @@ def _rebuilt(plan: SavedPlan, matrix: OwnedMatrix, asked: Asked) -> ChosenPlan:
 
 
 def _version(name: str) -> str:
-    return implementation_version("operator" if name == PLAIN else package(name))
+    return implementation_version("spmark.impls.kernels.plain" if name == PLAIN else module_of(name))

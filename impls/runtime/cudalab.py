@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.core.record import Flush
+from spmark.impls.core.enums import Flush
 from spmark.impls.runtime.cuda import CudaTarget
 from spmark.impls.runtime.cudatiming import CapturedGraph, CudaStopwatch, PeakMemory
 from spmark.impls.runtime.lab import Peak

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.core.record import Flush
+from spmark.impls.core.enums import Flush
 from spmark.impls.runtime.compile import compile_kernel
 from spmark.impls.runtime.cuda import cuda_faults, load_function
 from spmark.impls.runtime.template import Instance, KernelTemplate

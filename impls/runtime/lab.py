@@ -14,8 +14,8 @@ import psutil
 from numpy.typing import DTypeLike, NDArray
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.enums import Flush
 from spmark.impls.core.errors import KernelFault
-from spmark.impls.core.record import Flush
 from spmark.impls.runtime.timing import HostStopwatch, Run, Stopwatch
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")

@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.record import Flush
+from spmark.impls.core.enums import Flush
 
 Run = Callable[[], None]
 _Z95 = 1.959963984540054

@@ -62,7 +62,7 @@ class SpadePlatform:
 
     def version(self) -> str:
         """Tell versions of the code that a price depends on apart, the parameters of the machine included."""
-        return implementation_version(self.name)
+        return implementation_version(__name__)
 
     def measure(self, problem: Problem, configs: Sequence[Config], device: DeviceSpec | None) -> list[ConfigSamples]:
         """Price configs: one simulated time each, the same on every machine. O(configs nnz J / d_split) time.

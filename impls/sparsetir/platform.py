@@ -133,7 +133,7 @@ class CudaPlatform:
 
     def version(self) -> str:
         """Tell versions of the code apart."""
-        return implementation_version("sparsetir")
+        return implementation_version(__name__)
 
     def measure(self, problem: Problem, configs: Sequence[Config], device: DeviceSpec | None) -> list[ConfigSamples]:
         """Race the configs on a GPU.

@@ -57,7 +57,7 @@ class CpuPlatform:
 
     def version(self) -> str:
         """Tell versions of the code apart."""
-        return implementation_version(TacoCpu.name)
+        return implementation_version(__name__)
 
     def measure(self, problem: Problem, configs: Sequence[Config], device: DeviceSpec | None) -> list[ConfigSamples]:
         """Race the configs on the host; a config beyond `TacoCpu`'s cap of storage has a reason.

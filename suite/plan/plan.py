@@ -21,7 +21,7 @@ from spmark.impls.core.files import in_place_of_file, is_file
 from spmark.impls.core.names import path_component
 from spmark.impls.core.problem import Op
 from spmark.impls.core.record import CaseSpec, Environment, Flush, Orientation
-from spmark.impls.table import file_of, name_of, package
+from spmark.impls.table import file_of, module_of, name_of
 from spmark.suite.plan.options import Options
 from spmark.suite.plan.refusals import refusals
 from spmark.suite.plan.resume import History, why_skipped
@@ -136,7 +136,7 @@ def make_plan(chosen: Chosen, environment: Environment, folder: Path, options: O
 
 def completed(cases: Sequence[CaseSpec], flush: Flush = Flush.WRITE) -> Iterator[CaseSpec]:
     """Give cases with what tells them apart on this machine: version of the code, content of own files, and flush."""
-    versions = {name: implementation_version(package(name)) for name in {case.implementation for case in cases}}
+    versions = {name: implementation_version(module_of(name)) for name in {case.implementation for case in cases}}
     contents: dict[Path, str] = {}
     for case in cases:
         matrix = case.matrix

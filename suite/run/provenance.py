@@ -29,7 +29,7 @@ from spmark.impls.core.names import is_commit, path_component, printable
 from spmark.impls.core.plausible import read_measurements
 from spmark.impls.core.record import PROTOCOL_VERSION, Environment, EnvironmentRow, Measurement, Time
 from spmark.impls.core.recordfile import ENVIRONMENTS, RUNS, read_rows, row_files
-from spmark.impls.table import IMPLEMENTATIONS, package
+from spmark.impls.table import IMPLEMENTATIONS, module_of
 
 _OF_THIS_MACHINE: Any = {key: {"__all__": {"folder"}} for key in ("matrices", "implementations")}
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9][A-Za-z0-9.!+_-]*")
@@ -210,6 +210,6 @@ def _limits(batch: Batch) -> Iterator[str]:
     if protocols := {record.spec.protocol_version for record in records} - {PROTOCOL_VERSION}:
         yield f"this spmark measures by protocol {PROTOCOL_VERSION}, the records by {', '.join(map(str, protocols))}"
     versions = {(one.spec.implementation, one.spec.implementation_version) for one in records}
-    other = {n for n, version in versions if n in IMPLEMENTATIONS and version != implementation_version(package(n))}
+    other = {n for n, version in versions if n in IMPLEMENTATIONS and version != implementation_version(module_of(n))}
     if other:
         yield f"the code here is not the code of these records: {', '.join(sorted(other))}; check that commit out"

@@ -18,7 +18,7 @@ from spmark.impls import outside
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import DatasetError, SweepError
 from spmark.impls.core.offers import offers
-from spmark.impls.table import IMPLEMENTATIONS, cost_models, create, file_of, implementation_names, name_of, package
+from spmark.impls.table import IMPLEMENTATIONS, cost_models, create, file_of, implementation_names, module_of, name_of
 
 pytestmark = pytest.mark.usefixtures(nothing_loaded.__name__)
 SOURCE = '''
@@ -59,10 +59,10 @@ def test_the_version_follows_the_file_and_what_is_beside_it(file: Path) -> None:
     def version() -> str:
         outside.LOADED.clear()
         sys.modules.pop(outside.private_name(file), None)
-        return implementation_version(package(name_of(f"{file}:Mine")))
+        return implementation_version(module_of(name_of(f"{file}:Mine")))
 
     first = version()
-    assert first == implementation_version("mine") != implementation_version("scipy_cpu")
+    assert first == implementation_version(module_of("mine")) != implementation_version(module_of("scipy_cpu"))
     file.write_text(MINE + "# a comment\n")
     assert version() == first
     (file.parent / "other.py").write_text("ONE = 1")
@@ -83,9 +83,9 @@ def test_a_package_imports_what_is_beside_and_all_of_it_counts(tmp_path: Path) -
     (folder / "plan.py").write_text(MINE.replace('"mine"', "NAME").replace("import Scipy", "import Scipy", 1)
                                     .replace("from typing", "from .helper import NAME\nfrom typing"))  # fmt: skip
     assert name_of(f"{folder}/plan.py:Mine") == "mine"
-    before = implementation_version("mine")
+    before = implementation_version(module_of("mine"))
     (folder / "helper.py").write_text("NAME = 'mine'; ONE = 1")
-    assert implementation_version("mine") != before
+    assert implementation_version(module_of("mine")) != before
     assert "helper" not in sys.modules
 
 
@@ -171,9 +171,9 @@ def test_what_a_distribution_registers_is_imported_when_it_is_named(installed: P
     b = np.ones((3, 4), np.float32)
     op = spmark.compile(sparse.eye_array(3, format="csr", dtype=np.float32), width=4, use="mine", device="cpu")
     np.testing.assert_array_equal(op(b), b)
-    before = implementation_version(package("mine"))
+    before = implementation_version(module_of("mine"))
     (installed / "demo_kernels.py").write_text(MINE + "ONE = 1\n")
-    assert implementation_version("mine") != before
+    assert implementation_version(module_of("mine")) != before
 
 
 def test_a_name_with_two_owners_is_refused_with_both(installed: Path, file: Path) -> None:
