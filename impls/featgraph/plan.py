@@ -6,7 +6,6 @@ project.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -16,7 +15,7 @@ from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div, open_target
-from spmark.impls.runtime.template import C_TYPES, KernelTemplate, TemplateValue
+from spmark.impls.runtime.template import C_TYPES, KernelTemplate
 
 WARP = 32
 """Threads of a non-zero from this J on; below, one thread takes a non-zero."""
@@ -24,15 +23,10 @@ _THREADS = {1: 1024, WARP: 256}
 """Threads of a block by those of a non-zero."""
 
 
-def _legal(values: Mapping[str, TemplateValue]) -> bool:
-    return values["threads"] == _THREADS[int(values["lanes"])]
-
-
 EDGE_SDDMM = KernelTemplate(
     Path(__file__).parent / "kernels" / "edge_sddmm.cu",
     "edge_sddmm",
     {"T": ("float", "half"), "lanes": tuple(_THREADS), "threads": tuple(_THREADS.values())},
-    legal=_legal,
     max_registers=48,
 )
 

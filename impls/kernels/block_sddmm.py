@@ -13,22 +13,16 @@ from spmark.impls.core.spans import numbered, openings
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import KernelTemplate, TemplateValue
+from spmark.impls.runtime.template import KernelTemplate
 
 STRIP, UNIT, HEAD = 16, 32, 8
 """Rows of A of a warp, columns of A that it takes at a time, and integers of a task, as in the kernel."""
-
-
-def _worth_compiling(values: Mapping[str, TemplateValue]) -> bool:
-    """Compile kernels without masks, and with other block sizes, for the widest loads alone."""
-    return values["vector"] == 8 or (values["threads"] == 128 and not values["full"])
 
 
 BLOCK_SDDMM = KernelTemplate(
     Path(__file__).parent / "block_sddmm.cu",
     "block_sddmm",
     {"block": (16, 32), "vector": (1, 2, 8), "full": (False, True), "threads": (128, 256)},
-    legal=_worth_compiling,
     max_registers=152,
 )
 

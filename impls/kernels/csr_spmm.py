@@ -13,7 +13,7 @@ from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.problem import DType, Problem
 from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import C_TYPES, KernelTemplate, loads_at_once, loads_of
+from spmark.impls.runtime.template import C_TYPES, KernelTemplate, loads_of
 
 THREADS = 128
 _COARSEN_WAVES = 64
@@ -30,7 +30,6 @@ SPMM_CSR = KernelTemplate(
         "coarsen": (1, 2),
         "threads": (THREADS,),
     },
-    legal=loads_at_once,
     max_registers=96,
 )
 

@@ -133,7 +133,8 @@ __global__ void __launch_bounds__(threads, kResident<vectors, unroll> / threads)
                 const T* __restrict__ dense, T* __restrict__ out) {
   static_assert(kWarpSize % (lanes * parts) == 0, "a group is a part of one warp");
   static_assert(lanes % unroll == 0, "a group holds whole steps");
-  static_assert(parts == 1 || (vectors == 1 && !several), "parts are for single rows in narrow tiles");
+  static_assert(parts == 1 || (vectors == 1 && unroll == 4 && !several), "parts are for single rows in narrow tiles");
+  static_assert(unroll < 8 || (vectors == 1 && !several), "many rows of B are on their way for single rows alone");
   static_assert(sizeof(T) * vector <= 16, "a vector is loaded at once");
   static_assert(sizeof(T) * vector == 16 || (vectors == 1 && parts == 1 && unroll == 4 && threads == 128),
                 "schedules are chosen where a load has 16 bytes");

@@ -50,22 +50,6 @@ _MOST_LANES = {1: 32, 2: 16}
 """Threads of a group at most by rule, by its loads side by side: a tile is 512 bytes of a row of B."""
 
 
-def _worth_having(values: Mapping[str, TemplateValue]) -> bool:
-    """Tell whether a load takes at most 16 bytes; narrower loads fix the rest of the schedule.
-
-    Many rows of B are on their way for single rows alone: by 8 loads of a lane, or by several parts of a group.
-    """
-    load_bytes = int(values["vector"]) * (2 if values["T"] == "half" else 4)
-    lanes, parts, unroll = (int(values[name]) for name in ("lanes", "parts", "unroll"))
-    deep = parts > 1 or unroll == _DEEP
-    if deep and (values["vectors"] != 1 or values["several"] or lanes % unroll or lanes * parts > _WARP):
-        return False
-    if parts > 1 and unroll != _UNROLL:
-        return False
-    plain = not deep and (values["vectors"], unroll, values["threads"]) == (1, _UNROLL, _THREADS)
-    return load_bytes == _LOAD_BYTES or (load_bytes < _LOAD_BYTES and plain)
-
-
 SPMM_DIRECT = KernelTemplate(
     Path(__file__).parent / "direct_spmm.cu",
     "spmm_direct",
@@ -79,7 +63,6 @@ SPMM_DIRECT = KernelTemplate(
         "several": (False, True),
         "threads": (64, _THREADS, 256),
     },
-    legal=_worth_having,
     max_registers=80,
     max_spill_bytes=8,  # as `SPMM_ELL_BUCKETS`
 )

@@ -17,6 +17,7 @@ __global__ void __launch_bounds__(threads, kResident<vector, vectors> / threads)
     spmm_ell_buckets(int width, const int* __restrict__ ranges, const int* __restrict__ rows,
                      const int* __restrict__ indices, const T* __restrict__ values, const T* __restrict__ dense, T* out,
                      float* sums) {
+  static_assert(sizeof(T) * vector <= 16, "a vector is loaded at once");
   static_assert(threads == 128 || (vectors == 2 && sizeof(T) * vector == 16), "large blocks where a thread takes most");
   using Buckets = EllBuckets<T, vector, vectors, lanes, threads>;
   __shared__ typename Buckets::Shared memory;

@@ -17,7 +17,7 @@ from spmark.impls.formats.hyb import UNIT, HybFormat, HybLayout
 from spmark.impls.kernels.shared_rows import SharedRows, shared_instances
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, TemplateValue
+from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate
 
 _SOURCE = Path(__file__).parent / "ell_buckets.cu"
 _TOGETHER, _SPREAD = 1 << 24, 1 << 25
@@ -33,21 +33,10 @@ NEVER = 1 << 24
 """Wider than any bucket."""
 
 
-def _worth_having(values: Mapping[str, TemplateValue]) -> bool:
-    """Tell whether a load takes at most 16 bytes, and large blocks have threads that take most at once.
-
-    Large blocks are for the cache that their threads share.
-    """
-    most = 8 if values["T"] == "half" else 4
-    vector = int(values["vector"])
-    return vector <= most and (values["threads"] == _THREADS or (vector == most and values["vectors"] == 2))
-
-
 SPMM_ELL_BUCKETS = KernelTemplate(
     _SOURCE,
     "spmm_ell_buckets",
     {"T": ("float", "half"), "vector": (1, 2, 4, 8), "vectors": (1, 2), "lanes": LANES, "threads": (128, 256)},
-    legal=_worth_having,
     max_registers=128,
     max_spill_bytes=96,  # a few bytes spilled cost less than fewer threads of a multiprocessor
 )

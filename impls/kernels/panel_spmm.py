@@ -23,7 +23,6 @@ SPMM_PANELS = KernelTemplate(
     Path(__file__).parent / "panel_spmm.cu",
     "spmm_panels",
     {"tile": (64, 128), "vector": (1, 8), "threads": (_THREADS,)},
-    legal=lambda values: values["vector"] == 8 or values["tile"] == 64,
     max_registers=96,
 )
 

@@ -11,20 +11,13 @@ import numpy as np
 from spmark.impls.core.problem import Csr, Problem
 from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, TemplateValue, loads_at_once
+from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate
 
 _THREADS = 128
 GROUPS = (1, 2, 4, 8)
 """Groups of a block in the space of SparseTIR's paper (section 4.2.2)."""
 _MOST_STEPS = 256
 """Rows that a group may have to walk from one non-zero to the next: each step waits for memory."""
-
-
-def _legal(values: Mapping[str, TemplateValue]) -> bool:
-    """Tell whether a load is one of at most 16 bytes, and the block is one of ours or of the paper's space."""
-    lanes, threads = int(values["lanes"]), int(values["threads"])
-    papers = not values["searched"] and int(values["vector"]) <= 4 and threads in [lanes * groups for groups in GROUPS]
-    return loads_at_once(values) and (papers or (threads == _THREADS and values["batch"] != 1))
 
 
 SDDMM_CSR = KernelTemplate(
@@ -38,7 +31,6 @@ SDDMM_CSR = KernelTemplate(
         "searched": (False, True),
         "threads": (8, 16, 32, 64, 128, 256),
     },
-    legal=_legal,
     max_registers=128,
     max_spill_bytes=8,  # ptxas for sm_100 stops at 56 registers
 )

@@ -15,26 +15,6 @@ from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, Tem
 
 _LOAD_BYTES = 16
 """Bytes of the widest load."""
-_MOST_OF_Y = 64
-"""Elements of Y that a lane may have on their way."""
-_MOST_OF_X = 32
-"""Elements of a row of X that a lane may keep."""
-
-
-def _legal(values: Mapping[str, TemplateValue]) -> bool:
-    """Tell whether a kernel fits the registers; batches of 8 and ``early`` pay only with one load of a row."""
-    vector, vectors, lanes, batch, parts = (int(values[k]) for k in ("vector", "vectors", "lanes", "batch", "parts"))
-    load_bytes, loads = vector * (2 if values["T"] == "half" else 4), vectors * batch
-    x_fits = parts * vectors * vector <= _MOST_OF_X and (not values["early"] or vectors == 1)
-    y_fits = (
-        loads * vector <= _MOST_OF_Y and (batch > 2 or vectors == 4) and (batch < 8 or (vectors == 1 and lanes == 8))
-    )
-    if load_bytes > _LOAD_BYTES or batch > lanes or not (x_fits and y_fits):
-        return False
-    plain = not (values["searched"] or values["early"])
-    if not values["whole"]:
-        return plain and parts == 1 and batch == 4 and lanes in (8, 32)
-    return load_bytes == _LOAD_BYTES and (parts == 1 or (plain and vectors > 1 and loads <= 8 and lanes >= 16))
 
 
 SDDMM_RUNS = KernelTemplate(
@@ -52,7 +32,6 @@ SDDMM_RUNS = KernelTemplate(
         "early": (False, True),
         "threads": (128,),
     },
-    legal=_legal,
     max_registers=128,
     max_spill_bytes=8,  # where the compiler for sm_80 stops at 80 registers
 )
@@ -84,7 +63,7 @@ def run_tiles(width: int, dtype: DType) -> list[dict[str, Any]]:
 
 def is_offered(width: int, dtype: DType, schedule: Mapping[str, Any]) -> bool:
     """Tell whether there is a kernel for a schedule; its ``run`` does not matter."""
-    return _legal(_values(width, dtype, schedule))
+    return SDDMM_RUNS.has({"threads": 128, **_values(width, dtype, schedule)})
 
 
 def _values(width: int, dtype: DType, schedule: Mapping[str, Any]) -> dict[str, TemplateValue]:

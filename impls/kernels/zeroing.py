@@ -16,7 +16,7 @@ from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import DType
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Kernel, ceil_div
-from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, loads_at_once, loads_of
+from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, loads_of
 
 _THREADS = 64
 _MAX_BLOCKS = 4096
@@ -24,7 +24,6 @@ ZERO_ROWS = KernelTemplate(
     Path(__file__).parent / "zero_rows.cu",
     "zero_rows",
     {"T": ("float", "half"), "vector": (1, 2, 4, 8), "threads": (_THREADS,)},
-    legal=loads_at_once,
     max_registers=32,
 )
 

@@ -24,7 +24,7 @@ from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS, SharedRows, shar
 from spmark.impls.kernels.zeroing import ZERO_ROWS
 from spmark.impls.runtime.plan import DevicePlan, OneLaunchPlan
 from spmark.impls.runtime.target import MAX_GRID, Grid, Target, ceil_div, open_target
-from spmark.impls.runtime.template import C_TYPES, KernelTemplate, TemplateValue, loads_at_once, loads_of
+from spmark.impls.runtime.template import C_TYPES, KernelTemplate, TemplateValue, loads_of
 
 _FOLDER = Path(__file__).parent / "kernels"
 _LOAD_BYTES = 16
@@ -41,32 +41,24 @@ BUSY_TERMS, LONG_TERMS = 1 << 25, 1 << 28
 SPAN, LONG_SPAN = 32, 128
 
 
-def _flies(values: Mapping[str, TemplateValue]) -> bool:
-    whole = int(values["vector"]) == (8 if values["T"] == "half" else 4)
-    return loads_at_once(values) and (whole or values["flight"] == 8)
-
-
 _TYPES: Mapping[str, tuple[TemplateValue, ...]] = {"T": ("float", "half"), "vector": (1, 2, 4, 8)}
 _LANES = (4, 8, 16, 32)
 ROWS_SEQUENTIAL = KernelTemplate(
     _FOLDER / "row_balanced.cu",
     "spmm_rows_sequential",
     {**_TYPES, "lanes": _LANES, "threads": (THREADS,)},
-    legal=loads_at_once,
     max_registers=80,
 )
 ROWS_PARALLEL = KernelTemplate(
     _FOLDER / "row_balanced.cu",
     "spmm_rows_parallel",
     {**_TYPES, "lanes": (16, 32), "threads": (THREADS,)},
-    legal=loads_at_once,
     max_registers=80,
 )
 SPANS_SEQUENTIAL = KernelTemplate(
     _FOLDER / "nnz_balanced.cu",
     "spmm_spans_sequential",
     {**_TYPES, "lanes": _LANES, "flight": (4, 8), "threads": (THREADS,)},
-    legal=_flies,
     max_registers=96,
     max_spill_bytes=8,  # for sm_100, ptxas stops at 72 registers with eight loads of four floats on their way
 )
@@ -74,7 +66,6 @@ SPANS_PARALLEL = KernelTemplate(
     _FOLDER / "nnz_balanced.cu",
     "spmm_spans_parallel",
     {**_TYPES, "threads": (THREADS,)},
-    legal=loads_at_once,
     max_registers=80,
 )
 

@@ -5,7 +5,6 @@ Gale, Zaharia, Young and Elsen, "Sparse GPU Kernels for Deep Learning", SC 2020,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,7 +19,7 @@ from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.core.spans import numbered
 from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div, open_target
-from spmark.impls.runtime.template import C_TYPES, KernelTemplate, TemplateValue, loads_at_once, loads_of
+from spmark.impls.runtime.template import C_TYPES, KernelTemplate, loads_of
 
 _FOLDER = Path(__file__).parent / "kernels"
 _LOAD_BYTES = 16
@@ -35,13 +34,6 @@ _MAX_SHORT_COLS = 1 << 15
 _STRIP = 8
 
 
-def _legal(values: Mapping[str, TemplateValue]) -> bool:
-    half, vector = values["T"] == "half", int(values["vector"])
-    load_bytes = vector * (2 if half else 4)
-    tiled = values["tiles"] == 1 or load_bytes == _LOAD_BYTES
-    return load_bytes <= _LOAD_BYTES and tiled and (values["Index"] == "int" or (half and vector >= 4))
-
-
 SPMM = KernelTemplate(
     _FOLDER / "spmm.cu",
     "spmm_rowsplit",
@@ -53,14 +45,12 @@ SPMM = KernelTemplate(
         "tiles": (1, 2),
         "threads": (WARP,),
     },
-    legal=_legal,
     max_registers=112,
 )
 SDDMM = KernelTemplate(
     _FOLDER / "sddmm.cu",
     "sddmm_rowsplit",
     {"T": ("float", "half"), "vector": (1, 2, 4, 8), "lanes": (8,), "strip": (_STRIP, 16), "threads": (32, 64)},
-    legal=loads_at_once,
     max_registers=104,
 )
 

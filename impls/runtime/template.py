@@ -6,11 +6,13 @@ running on the host under sanitizers.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from pathlib import Path
+from types import CodeType
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import DType
@@ -29,9 +31,24 @@ def loads_of(width: int, most: int) -> list[int]:
     return [vector for vector in (8, 4, 2, 1) if vector <= most and width % vector == 0]
 
 
-def loads_at_once(values: Mapping[str, TemplateValue]) -> bool:
-    """Tell whether a load of ``vector`` elements of type ``T`` is one of at most 16 bytes."""
-    return values["T"] == "half" or int(values["vector"]) <= 4
+_BYTES = {"float": 4, "half": 2, "int": 4, "short": 2}
+_ASSERT = re.compile(r'static_assert\((.*?),\s*"[^"]*"\);', re.DOTALL)
+_SHARED_NAMES = {"sizeof": _BYTES.__getitem__, "kWarpSize": 32}
+"""What restrictions may name beside template parameters."""
+
+
+def _restrictions(source: str, name: str, known: set[str]) -> Iterator[CodeType]:
+    """Translate those ``static_assert``s of a kernel that name nothing but template parameters into Python.
+
+    What Python has no equal for (``?:``) is left to `KernelTemplate.legal`.
+    """
+    found = re.search(rf"\b{name}\s*\(", source)
+    body = source[found.end() :].split("\ntemplate <", 1)[0] if found else ""
+    for match in _ASSERT.finditer(body):
+        words = " ".join(match[1].split())
+        if "?" not in words and set(re.findall(r"[A-Za-z_]\w*", words)) <= known:
+            words = re.sub(r"!(?!=)", " not ", words).replace("&&", "and").replace("||", "or")
+            yield compile(f"({words})", name, "eval")
 
 
 def _always(values: Mapping[str, TemplateValue]) -> bool:
@@ -48,7 +65,8 @@ class KernelTemplate:
     space: Mapping[str, tuple[TemplateValue, ...]]
     """Legal values of every template parameter, in the template's order. One is called ``threads``: the block size."""
     legal: Callable[[Mapping[str, TemplateValue]], bool] = field(default=_always)
-    """The kernel's ``static_assert``s once more, so that illegal instances are not offered."""
+    """Tells whether arguments are worth compiling, beside the restrictions in the source: each ``static_assert`` of the
+    kernel that names template parameters alone."""
     max_registers: int = 255
     """Registers of a thread that no instance may exceed on any architecture: `tests/runtime/test_targets.py` compiles
     and compares. What bounds a launch stands in the source (``__launch_bounds__``)."""
@@ -59,6 +77,15 @@ class KernelTemplate:
             raise ValueError(
                 f"{self.source}: {self.name}: expected a template parameter called threads, found {self.space}"
             )
+
+    @cached_property
+    def _restrictions(self) -> tuple[CodeType, ...]:
+        return tuple(_restrictions(self.source.read_text(), self.name, {*self.space, *_SHARED_NAMES}))
+
+    def has(self, values: Mapping[str, TemplateValue]) -> bool:
+        """Tell whether the kernel's restrictions allow a combination of legal values, and it is worth compiling."""
+        names = {**_SHARED_NAMES, **values}
+        return all(eval(code, {}, names) for code in self._restrictions) and self.legal(values)
 
     def instance(self, **values: TemplateValue) -> Instance:
         """Give the instance with these template arguments.
@@ -74,14 +101,14 @@ class KernelTemplate:
         for name, value in values.items():
             if value not in self.space[name]:
                 raise BuildError(f"{where}: expected {name} out of {self.space[name]}, found {value!r}")
-        if not self.legal(values):
+        if not self.has(values):
             raise BuildError(f"{where}: the combination {values} is not legal")
         return Instance(self, tuple(values[name] for name in self.space))
 
     def instances(self) -> Iterator[Instance]:
         """Walk the whole table."""
         for arguments in product(*self.space.values()):
-            if self.legal(dict(zip(self.space, arguments, strict=True))):
+            if self.has(dict(zip(self.space, arguments, strict=True))):
                 yield Instance(self, arguments)
 
 
