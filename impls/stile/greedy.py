@@ -66,7 +66,8 @@ class Rules:
     slack: float = 0.2
     """r - 1 of the local search; 0 picks one candidate a round."""
     withdraw: bool = True
-    max_levels: int = 100
+    max_levels: int = 0
+    """Most levels; 0 for no limit."""
     widest: int = 0
     """Most non-zeros of a row of an ELL tile, a power of two; 0 for the public code's estimate."""
     rearrange: bool = True
@@ -77,8 +78,8 @@ class Rules:
     def __post_init__(self) -> None:
         if not self.slack >= 0:
             raise ValueError(f"expected a slack of at least 0, found {self.slack}")
-        if self.max_levels < 1:
-            raise ValueError(f"expected at least one level, found {self.max_levels}")
+        if self.max_levels < 0:
+            raise ValueError(f"expected a number of levels, or 0 for no limit, found {self.max_levels}")
         if self.widest < 0 or self.widest & (self.widest - 1):
             raise ValueError(f"expected widest to be a power of two, or 0 to estimate it, found {self.widest}")
 
@@ -165,15 +166,20 @@ class Greedy:
     def _left(self) -> int:
         return int(self._chosen.tally[2])
 
+    @property
+    def _may_regroup(self) -> bool:
+        """Whether a pick was made since the last level was, and one more level is allowed."""
+        return not self._fresh and (not self._rules.max_levels or self._levels < self._rules.max_levels)
+
     def _round(self) -> None:
         literal = self._rules.mode is SearchMode.PAPER
-        if literal and not self._fresh and self._levels < self._rules.max_levels:
+        if literal and self._may_regroup:
             self._regroup()
         average, window, whole = best_block(self._windows, self._groups, self._shapes.single_ms, self._rules.withdraw)
         light, best = math.inf, -1
         # No candidate of the next level can cost less than this: the level need not be made yet.
         if self._rules.formats is not Formats.BLOCKS and (literal or not average <= self._shapes.cheapest_ms):
-            if not self._fresh and self._levels < self._rules.max_levels:
+            if self._may_regroup:
                 self._regroup()
             if self._level is not None:
                 light, best = best_light(*self._seen(), int(self._chosen.tally[3]))

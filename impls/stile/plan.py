@@ -63,8 +63,8 @@ class Stile:
     """Whose search space: that of the public ``code`` or that of the ``paper``."""
     formats: str = Formats.MIXED
     """``mixed`` compares mixtures with either format alone; ``blocks`` or ``other`` (ELL, one-dimensional) pins one."""
-    levels: int = 100
-    """Most levels of regrouping."""
+    levels: int = 0
+    """Most levels of regrouping; 0 for no limit, as published."""
     withdraw: bool = True
     """Let whole windows replace the tiles that were picked in them."""
     local_search: float = 0.2

@@ -133,7 +133,7 @@ def test_blocks_of_float32_where_they_are_calibrated(formats: str, tmp_path: Pat
         ({"searched_width": -1}, "searched_width"),
         ({"budget_s": float("nan")}, "budget_s"),
         ({"widest": 12}, "widest"),
-        ({"levels": 0}, "level"),
+        ({"levels": -1}, "level"),
         ({"order": "rows"}, "order"),
     ],
 )

@@ -50,7 +50,7 @@ rules = st.builds(
     formats=st.sampled_from(Formats),
     slack=st.sampled_from([0.0, 0.2, 3.0]),
     withdraw=st.booleans(),
-    max_levels=st.sampled_from([1, 2, 100]),
+    max_levels=st.sampled_from([0, 1, 2]),
 )
 
 
@@ -77,13 +77,20 @@ def test_every_nonzero_has_one_tile(matrix: Csr, how: Rules, calibration: Calibr
 def test_picks_are_those_of_a_literal_algorithm_2(seed: int, withdraw: bool, calibration: Calibration) -> None:
     matrix = mixed_matrix(np.random.default_rng(seed), 40, 60)
     shapes = shapes_of(calibration, 32, 32, matrix.nnz, SearchMode.PAPER)
-    how = Rules(SearchMode.PAPER, slack=0.0, withdraw=withdraw, max_levels=10**6)
+    how = Rules(SearchMode.PAPER, slack=0.0, withdraw=withdraw)
     picked = Greedy(Tiled.of(matrix, matrix.row_lengths.astype(np.int32)), shapes, True, how, lambda: False).run()
     slow = Slow(matrix, shapes, picked.order.tolist(), withdraw)
     assert picked.spent_ms == pytest.approx(slow.run(), rel=1e-9)
     assert [step.average_ms for step in picked.trace] == pytest.approx(slow.averages, rel=1e-9)
     expected = np.array([slow.owner[at] for at in range(matrix.nnz)])
     np.testing.assert_array_equal(labels(picked.owner), labels(expected))
+
+
+def test_levels_have_the_limit_that_is_asked_for_and_none_by_default() -> None:
+    matrix = mixed_matrix(np.random.default_rng(2), 6000, 400)
+    one_a_round = Rules(SearchMode.PAPER, slack=0.0, withdraw=False, compared=False)
+    assert search(matrix, SPMM, 32, replace(one_a_round, max_levels=100)).levels == 100
+    assert search(matrix, SPMM, 32, one_a_round).levels > 100
 
 
 def test_a_window_replaces_what_was_picked_in_it() -> None:
