@@ -75,10 +75,13 @@ class Recounted(Greedy):
         if event is not Event.REST:
             blocks = [*self._wholes().values(), *(tile[0] for tile in self._singles())]
             assert average < min(blocks, default=math.inf)  # of equals a block
+        first_new = int(self._chosen.tally[0])
         super()._pick_light(average, best, slack, event)
         limit, shape = _limit(average, slack), self._level.shape[best]
         after = {tile: value for tile, value in self._lights().items() if self._level.shape[tile] == shape}
         assert slack <= 0 or all(_is_beyond(value, limit) for value in after.values())
+        if slack > 0 and self._rules.mode is SearchMode.PAPER:
+            self._check_every(limit, first_new)
 
     def _note(self, event, average, before):
         super()._note(event, average, before)
@@ -136,6 +139,8 @@ class Recounted(Greedy):
         new = range(first_new, int(chosen.tally[0]))
         if slack <= 0:
             assert len(new) == 1
+        elif self._rules.mode is SearchMode.PAPER:
+            self._check_every(limit, first_new)
         elif whole:
             assert all(_is_beyond(value, limit) for value in self._wholes().values())
         else:
@@ -146,6 +151,16 @@ class Recounted(Greedy):
             for tile_average, other, _, other_shape in self._singles():
                 if other not in swept and other_shape == shape and self._windows.height[other] == height:
                     assert _is_beyond(tile_average, limit)
+
+    def _check_every(self, limit, first_new):
+        """Tiles of every shape and format that are cheap enough were picked, and no others."""
+        assert all(
+            _is_beyond(value, limit) for value in (*self._lights().values(), *(one[0] for one in self._singles()))
+        )
+        chosen, counts = self._chosen, np.bincount(self._tiled.owner[self._tiled.owner >= 0])
+        for tile in self._alive():
+            if tile >= first_new and chosen.kind[tile] != WHOLE:
+                assert chosen.cost_ms[tile] / counts[tile] <= limit * (1 + 1e-12)
 
     def _of_window(self, window):
         windows, indptr = self._windows, self._tiled.matrix.indptr

@@ -27,10 +27,12 @@ from spmark.impls.core.loops import compiled, part
 from spmark.impls.stile.state import (
     CHOSEN,
     COSTS,
+    EVERY,
     GROUPS,
     I32,
     IN,
     LONG,
+    NONE,
     REAL,
     SINGLE,
     WHOLE,
@@ -226,8 +228,29 @@ def best_block(windows: Any, groups: Any, costs: Any, withdraw: Any) -> Any:
     return average, best, 0
 
 
+@compiled(types.void, IN, I32, IN, WINDOWS, GROUPS, CHOSEN, COSTS, LONG, LONG)
+def pick_block(  # noqa: PLR0917
+    indptr: Any,
+    owner: Any,
+    row_of: Any,
+    windows: Any,
+    groups: Any,
+    chosen: Any,
+    costs: Any,
+    window: Any,
+    whole: Any,
+) -> None:
+    """Pick the block that `best_block` found; ``window`` and ``whole`` are its answer."""
+    if whole:
+        pick_whole(indptr, owner, windows, groups, chosen, window)
+        return
+    shape = groups.shape[window]
+    cost = costs[windows.height[window], shape]
+    pick_single(owner, row_of, windows, groups, chosen, window, groups.at[window], shape, cost)
+
+
 @compiled(types.void, IN, I32, IN, WINDOWS, GROUPS, CHOSEN, COSTS, LONG, REAL, LONG, LONG)
-def pick_blocks(  # noqa: PLR0917
+def pick_near_blocks(  # noqa: PLR0917
     indptr: Any,
     owner: Any,
     row_of: Any,
@@ -236,29 +259,35 @@ def pick_blocks(  # noqa: PLR0917
     chosen: Any,
     costs: Any,
     withdraw: Any,
-    slack: Any,
-    window: Any,
-    whole: Any,
+    limit: Any,
+    height: Any,
+    shape: Any,
 ) -> None:
-    """Pick the block that `best_block` found, and by local search those that cost little more.
+    """Pick the whole windows, and the block tiles, that cost no more than ``limit`` for each new non-zero.
 
-    The local search takes whole windows and, after a single tile, tiles of its shape in the other windows. Parameters
-    are those of `prefer_blocks`; ``window`` and ``whole`` are the answer of `best_block`.
+    Parameters
+    ----------
+    indptr, owner, row_of, windows, groups, chosen, costs, withdraw
+        Those of `prefer_blocks`.
+    limit : float
+        Milliseconds for each new non-zero.
+    height, shape : int
+        Number of the height, and shape of the block tiles: one shape is swept over each window, from the first group to
+        the last. With the shape `EVERY`, a window's cheapest tile of any shape is picked until none is cheap enough, in
+        windows of every height; with `NONE`, whole windows alone.
     """
-    height, shape = windows.height[window], groups.shape[window]
-    average = _whole_average(windows, window, withdraw) if whole else groups.average[window]
-    limit = stretched(average, slack)
-    if whole:
-        pick_whole(indptr, owner, windows, groups, chosen, window)
-    else:
-        pick_single(owner, row_of, windows, groups, chosen, window, groups.at[window], shape, costs[height, shape])
-    if slack <= 0:
-        return
-    for other in range(windows.left.size):
-        if windows.left[other] == 0:
+    for window in range(windows.left.size):
+        if windows.left[window] == 0:
             continue
-        held_whole = _whole_average(windows, other, withdraw)
-        if held_whole < np.inf and held_whole <= limit:
-            pick_whole(indptr, owner, windows, groups, chosen, other)
-        elif not whole and windows.height[other] == height and groups.average[other] <= limit:
-            _sweep(owner, row_of, windows, groups, chosen, other, shape, costs[height, shape], limit)
+        whole = _whole_average(windows, window, withdraw)
+        if whole < np.inf and whole <= limit:
+            pick_whole(indptr, owner, windows, groups, chosen, window)
+        elif shape == EVERY:
+            _rank(windows, groups, costs, window)
+            while groups.average[window] <= limit and groups.average[window] < np.inf:
+                at, best = groups.at[window], groups.shape[window]
+                cost = costs[windows.height[window], best]
+                pick_single(owner, row_of, windows, groups, chosen, window, at, best, cost)
+                _rank(windows, groups, costs, window)
+        elif shape != NONE and windows.height[window] == height and groups.average[window] <= limit:
+            _sweep(owner, row_of, windows, groups, chosen, window, shape, costs[height, shape], limit)

@@ -16,11 +16,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.stile.block_loops import best_block, pick_blocks, prefer_blocks
-from spmark.impls.stile.level_loops import best_light, count_owned, pick_light
+from spmark.impls.stile.block_loops import best_block, pick_block, pick_near_blocks, prefer_blocks
+from spmark.impls.stile.level_loops import best_light, count_owned, pick_lights
 from spmark.impls.stile.levels import make_level
 from spmark.impls.stile.space import Formats, SearchMode, Shapes
-from spmark.impls.stile.state import LIGHT, Chosen, Groups, Level, Windows
+from spmark.impls.stile.state import EVERY, LIGHT, NONE, Chosen, Groups, Level, Windows, stretched
 from spmark.impls.stile.windows import Tiled, begin, make_groups
 
 _CHOSEN_TO_BEGIN_WITH = 1024
@@ -167,18 +167,22 @@ class Greedy:
         return int(self._chosen.tally[2])
 
     @property
+    def _literal(self) -> bool:
+        """Whether algorithm 2 is followed to the letter."""
+        return self._rules.mode is SearchMode.PAPER
+
+    @property
     def _may_regroup(self) -> bool:
         """Whether a pick was made since the last level was, and one more level is allowed."""
         return not self._fresh and (not self._rules.max_levels or self._levels < self._rules.max_levels)
 
     def _round(self) -> None:
-        literal = self._rules.mode is SearchMode.PAPER
-        if literal and self._may_regroup:
+        if self._literal and self._may_regroup:
             self._regroup()
         average, window, whole = best_block(self._windows, self._groups, self._shapes.single_ms, self._rules.withdraw)
         light, best = math.inf, -1
         # No candidate of the next level can cost less than this: the level need not be made yet.
-        if self._rules.formats is not Formats.BLOCKS and (literal or not average <= self._shapes.cheapest_ms):
+        if self._rules.formats is not Formats.BLOCKS and (self._literal or not average <= self._shapes.cheapest_ms):
             if self._may_regroup:
                 self._regroup()
             if self._level is not None:
@@ -194,22 +198,48 @@ class Greedy:
 
     def _blocks(self) -> tuple[object, ...]:
         tiled, state = self._tiled, (self._windows, self._groups, self._chosen)
-        return tiled.matrix.indptr, tiled.owner, tiled.row_of, *state, self._shapes.single_ms, self._rules.withdraw
+        return tiled.matrix.indptr, tiled.owner, tiled.row_of, *state, self._shapes.single_ms
 
     def _pick_blocks(self, average: float, window: int, whole: int, slack: float, event: Event) -> None:
         before = self._chosen.tally.copy()
         self._reserve(self._groups.left.size + self._windows.left.size)
-        pick_blocks(*self._blocks(), slack, window, whole)
+        height, shape = int(self._windows.height[window]), NONE if whole else int(self._groups.shape[window])
+        pick_block(*self._blocks(), window, whole)
         self._fresh = False
+        if slack > 0:
+            if self._literal:
+                self._pick_every(average, slack)
+            else:
+                pick_near_blocks(*self._blocks(), self._rules.withdraw, stretched(average, slack), height, shape)
         self._note(event, average, before)
 
     def _pick_light(self, average: float, best: int, slack: float, event: Event = Event.OTHER) -> None:
         assert self._level is not None
         before = self._chosen.tally.copy()
-        self._reserve(self._level.first.size)
-        pick_light(*self._seen(), self._windows, self._groups, self._chosen, slack, best)
-        self._fresh = self._rules.mode is SearchMode.CODE or math.isinf(slack)
+        count, limit = self._level.first.size, stretched(average, slack)
+        self._reserve(count)
+        state = self._windows, self._groups, self._chosen
+        if slack > 0 and not self._literal:
+            pick_lights(*self._seen(), *state, limit, int(self._level.shape[best]), 0, count)
+        else:
+            pick_lights(*self._seen(), *state, average, EVERY, best, best + 1)
+        self._fresh = not self._literal or math.isinf(slack)
+        if slack > 0 and self._literal:
+            self._pick_every(average, slack)
         self._note(event, average, before)
+
+    def _pick_every(self, average: float, slack: float) -> None:
+        """Pick every candidate, of any shape and format, that costs little more than the best (algorithm 2, line 12).
+
+        A candidate's cost is divided by the non-zeros that those before it have left.
+        """
+        limit = stretched(average, slack)
+        self._reserve(self._groups.left.size + self._windows.left.size)
+        pick_near_blocks(*self._blocks(), self._rules.withdraw, limit, 0, EVERY)
+        if self._level is not None:
+            count = self._level.first.size
+            self._reserve(count)
+            pick_lights(*self._seen(), self._windows, self._groups, self._chosen, limit, EVERY, 0, count)
 
     def _beforehand(self) -> None:
         """Pick blocks that cost less than every ELL tile could, window by window."""
@@ -218,7 +248,8 @@ class Greedy:
         for first in range(0, count, _WINDOWS_AT_ONCE):
             stop = min(first + _WINDOWS_AT_ONCE, count)
             self._reserve(int(self._groups.ptr[stop] - self._groups.ptr[first]) + stop - first)
-            prefer_blocks(*self._blocks(), self._rules.slack, self._shapes.cheapest_ms, first, stop)
+            slack, below = self._rules.slack, self._shapes.cheapest_ms
+            prefer_blocks(*self._blocks(), self._rules.withdraw, slack, below, first, stop)
             if self._late():
                 break
         self._note(Event.BEFOREHAND, self._shapes.cheapest_ms, before)
@@ -240,7 +271,7 @@ class Greedy:
         """Begin a level: make new light tiles of the non-zeros left, and in the paper's mode new groups of columns."""
         if self._rules.formats is not Formats.BLOCKS:
             self._level = make_level(self._tiled, self._shapes, self._ell, int(self._chosen.tally[3]))
-        if self._rules.mode is SearchMode.PAPER and self._levels:
+        if self._literal and self._levels:
             self._groups = make_groups(self._tiled, self._windows)
         self._levels += 1
         self._fresh = True

@@ -33,6 +33,7 @@ from numba import types
 from spmark.impls.core.loops import compiled, part
 from spmark.impls.stile.state import (
     CHOSEN,
+    EVERY,
     GROUPS,
     I32,
     I64,
@@ -45,7 +46,6 @@ from spmark.impls.stile.state import (
     WINDOWS,
     close_tile,
     open_tile,
-    stretched,
     take,
 )
 
@@ -255,8 +255,8 @@ def best_light(owner: Any, row_of: Any, whole: Any, level: Any, price: Any, adds
     return average, best
 
 
-@compiled(types.void, I32, IN, IN, LEVEL, PRICE, LONG, WINDOWS, GROUPS, CHOSEN, REAL, LONG)
-def pick_light(  # noqa: PLR0917
+@compiled(types.void, I32, IN, IN, LEVEL, PRICE, LONG, WINDOWS, GROUPS, CHOSEN, REAL, LONG, LONG, LONG)
+def pick_lights(  # noqa: PLR0917
     owner: Any,
     row_of: Any,
     whole: Any,
@@ -266,34 +266,33 @@ def pick_light(  # noqa: PLR0917
     windows: Any,
     groups: Any,
     chosen: Any,
-    slack: Any,
-    best: Any,
+    limit: Any,
+    shape: Any,
+    first: Any,
+    stop: Any,
 ) -> None:
-    """Pick a candidate of a level, and by local search all of its shape that cost little more.
+    """Pick those of the candidates ``first:stop`` of a level that cost no more than ``limit`` for each new non-zero.
 
     Parameters
     ----------
     owner, row_of, whole, level, price, adds
         As the module says.
     windows, groups, chosen : `Windows`, `Groups`, `Chosen`
-        Written: the pick's non-zeros leave the windows and groups, and the new tiles enter ``chosen``.
-    slack : float
-        r - 1; 0 picks one candidate, infinity all of the shape.
-    best : int
-        The candidate of `best_light`.
+        Written: the picks' non-zeros leave the windows and groups, and the new tiles enter ``chosen``.
+    limit : float
+        Milliseconds for each new non-zero.
+    shape : int
+        Shape of the picks, or `EVERY`.
     """
-    shape = level.shape[best]
-    limit = stretched(level.average[best], slack)
-    last = level.first.size if slack > 0 else best + 1
-    for tile in range(best if slack <= 0 else 0, last):
-        if level.shape[tile] != shape or not level.average[tile] <= limit:
+    for tile in range(first, stop):
+        if (shape != EVERY and level.shape[tile] != shape) or not level.average[tile] <= limit:
             continue
         if level.seen[tile] < chosen.tally[3]:
             _rank(owner, row_of, whole, level, price, adds, chosen.tally[3], tile)
-            if not level.average[tile] <= limit or level.average[tile] == np.inf:
-                continue
+        if not level.average[tile] <= limit or level.average[tile] == np.inf:
+            continue
         cost = level.atomic_ms[tile] if level.atomic[tile] else level.plain_ms[tile]
-        made = open_tile(chosen, LIGHT, shape, -1, cost)
+        made = open_tile(chosen, LIGHT, level.shape[tile], -1, cost)
         take(owner, row_of, windows, groups, chosen, level.items, level.first[tile], level.stop[tile], made)
         close_tile(chosen, windows, made)
         level.average[tile] = np.inf

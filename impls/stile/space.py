@@ -29,7 +29,7 @@ class SearchMode(StrEnum):
     made once; blocks that beat any ELL tile are picked window by window beforehand."""
     PAPER = "paper"
     """The paper's: windows of every calibrated height, columns divided where that is cheaper, and every part of J.
-    Block candidates are made anew at every level."""
+    Block candidates are made anew at every level, and the local search takes tiles of every shape."""
 
 
 class Formats(StrEnum):

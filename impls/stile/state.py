@@ -19,6 +19,8 @@ GROUP = 16
 """Columns by which block tiles are placed and grow."""
 SINGLE, WHOLE, LIGHT = 0, 1, 2
 """Kinds of tiles: one block tile, all block tiles of a window, and light tiles (ELL or one-dimensional)."""
+EVERY, NONE = -1, -2
+"""In place of a shape: a local search takes tiles of every shape, or none."""
 
 
 class Windows(NamedTuple):

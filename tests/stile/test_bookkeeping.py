@@ -12,9 +12,10 @@ from stile_recount import Recounted, on_grid
 
 from spmark.impls.core.problem import Csr, Op
 from spmark.impls.stile.calibration import Calibration
-from spmark.impls.stile.greedy import Event, Greedy, Rules
+from spmark.impls.stile.greedy import Event, Rules
+from spmark.impls.stile.level_loops import pick_lights
 from spmark.impls.stile.space import Formats, SearchMode, shapes_of
-from spmark.impls.stile.state import stretched
+from spmark.impls.stile.state import LIGHT, SINGLE, stretched
 from spmark.impls.stile.windows import Tiled
 
 FINE, COARSE = 2.0**-40, 2.0**-10
@@ -56,6 +57,7 @@ RULES = {
     "paper_heights_blocks": ("two_heights", Rules(SearchMode.PAPER, Formats.BLOCKS, slack=0.0)),
     "sddmm": ("sddmm", Rules(SearchMode.CODE)),
     "sddmm_paper": ("sddmm", Rules(SearchMode.PAPER, slack=0.0)),
+    "sddmm_paper_near": ("sddmm", Rules(SearchMode.PAPER, slack=0.3)),
 }
 SHAPES = [(40, 60, 0.06), (70, 30, 0.15), (33, 200, 0.04), (96, 120, 0.03), (82, 153, 0.15)]
 COSTS = {
@@ -91,6 +93,21 @@ def test_the_matrices_call_for_every_kind_of_pick() -> None:
     assert ties > 0
 
 
+def test_the_paper_s_local_search_takes_every_shape_and_both_formats_in_one_round() -> None:
+    def kinds_of_a_round(mode: SearchMode) -> set[tuple[int, int]]:
+        matrix, rules = mixed(0, *SHAPES[2]), Rules(mode, slack=5.0, max_levels=1, withdraw=False)
+        run = search(matrix, SPMM, rules, FINE, 1e4, 0.2)
+        count = next(step.picked for step in run._trace if step.event in (Event.BLOCK, Event.OTHER))
+        chosen, first = run._chosen, sum(step.picked for step in run._trace if step.event is Event.BEFOREHAND)
+        picks = range(first, first + count)
+        return {(int(chosen.kind[tile]), int(chosen.shape[tile])) for tile in picks}
+
+    found = kinds_of_a_round(SearchMode.PAPER)
+    assert {kind for kind, _ in found} == {SINGLE, LIGHT}
+    assert len(found) > 2
+    assert len(kinds_of_a_round(SearchMode.CODE)) == 1
+
+
 def test_windows_that_give_back_more_than_they_cost_are_taken_together() -> None:
     """Rows of 24 are cut in 16 and 8: once all tiles of 8 are picked, each window gives back more than it costs."""
     count = 48
@@ -100,8 +117,10 @@ def test_windows_that_give_back_more_than_they_cost_are_taken_together() -> None
     shapes = on_grid(shapes_of(SPMM, 32, 32, matrix.nnz, rules.mode, rules.widest), FINE, 0.2, 1.0)
     run = Recounted(Tiled.of(matrix, matrix.row_lengths.astype(np.int32)), shapes, True, rules, lambda: False)
     run._regroup()
-    narrow = min((average, tile) for tile, average in run._lights().items() if run._level.shape[tile] == 1)
-    Greedy._pick_light(run, *narrow, math.inf)
+    narrow, count, before = 1, run._level.first.size, run._chosen.tally.copy()
+    run._reserve(count)
+    pick_lights(*run._seen(), run._windows, run._groups, run._chosen, math.inf, narrow, 0, count)
+    run._note(Event.OTHER, 0.0, before)
     first, *_ = run.run().trace[1:]
     assert first.event is Event.WINDOW
     assert first.average_ms < 0
