@@ -6,8 +6,10 @@ person names (``./mine.py:MyKernel``) are looked up in `spmark.impls.outside`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import ast
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields
+from enum import StrEnum
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,7 +26,6 @@ from spmark.impls.outside import LOADED, Outside, load_file, load_offer
 if TYPE_CHECKING:
     from spmark.impls.core.devicespec import DeviceSpec
     from spmark.impls.core.interfaces import CostModel, Implementation
-    from spmark.impls.core.problem import Problem
     from spmark.impls.core.stores import Composing, Forecasting
 
 IMPLEMENTATIONS: Mapping[str, str] = {
@@ -60,14 +61,16 @@ IMPLEMENTATIONS: Mapping[str, str] = {
 
 
 class Reach(NamedTuple):
-    """What an implementation computes, and where; known without an import of it."""
+    """What the class of an implementation of spmark says about itself; known without an import of it (`reach_of`)."""
 
     ops: frozenset[Op]
     devices: frozenset[DeviceKind]
-    needs: tuple[str, ...] = ()
+    needs: tuple[str, ...]
     """Modules that it needs and that plain spmark does not bring."""
-    extra: str = ""
+    extra: str
     """The extra of spmark that brings them."""
+    about: str
+    """The first line of its docstring."""
 
     def unmet(self, kinds: Iterable[DeviceKind]) -> str:
         """Say why it runs on none of some kinds of devices here; empty where it runs."""
@@ -77,33 +80,6 @@ class Reach(NamedTuple):
         return f"needs {' and '.join(lacking)}: {how_to_install(self.extra)}" if lacking else ""
 
 
-_BOTH, _SPMM, _SDDMM = frozenset(Op), frozenset({Op.SPMM}), frozenset({Op.SDDMM})
-_GPU, _CPU = frozenset({DeviceKind.CUDA}), frozenset({DeviceKind.CPU})
-_KERNELS = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
-"""Devices of spmark's own kernels."""
-REACH: Mapping[str, Reach] = {
-    **dict.fromkeys(("cusparse", "cusparse_best", "cusparse_bsr", "cublas"), Reach(_BOTH, _GPU)),
-    **dict.fromkeys(("cusparse_bell", "cublaslt_best"), Reach(_SPMM, _GPU)),
-    **dict.fromkeys(("gespmm", "rowsplit", "sparsetir", "sparsetir_bsr", "stile"), Reach(_BOTH, _KERNELS)),
-    **dict.fromkeys(
-        ("nnzbalanced", "direct", "sparsetir_dbsr", "sparsetir_srbcrs", "sparsetir_nohyb", "sparsetir_composed",
-         "liteform", "lo_spmm"),
-        Reach(_SPMM, _KERNELS),
-    ),
-    **dict.fromkeys(("dgsparse", "featgraph"), Reach(_SDDMM, _KERNELS)),
-    **dict.fromkeys(("scipy_cpu", "numba_cpu", "blas_cpu", "taco_cpu"), Reach(_BOTH, _CPU)),
-    "triton_blocksparse": Reach(_BOTH, _GPU, ("triton",), "triton"),
-    "dgl": Reach(_BOTH, _GPU | _CPU, ("torch", "dgl"), "dgl"),
-    "dash": Reach(_BOTH, frozenset(DeviceKind), ("torch", "safetensors"), "dash"),
-}  # fmt: skip
-"""What each of `IMPLEMENTATIONS` computes and where, as its class says, and what it needs."""
-SEARCHES: Mapping[str, str] = {
-    "stile_a100": "spmark.impls.stile.absent:a100",
-    "liteform_build_h200": "spmark.impls.liteform.absent:build_h200",
-    "liteform_h200": "spmark.impls.liteform.absent:buckets_h200",
-}
-"""Searches for a GPU that may be absent, by the names that regression tracking asks for. Each is a function of a
-problem, imported on use, and gives the predicted seconds of the chosen config, or None."""
 SWITCHES = ("anew", "again")
 """Keys of a config that say how a build is measured, and nothing of its plan: ``anew`` builds, on a GPU, as if nothing
 had been built before; ``again`` measures what loading a kept plan costs (`spmark.impls.core.interfaces.KeepsPlans`)."""
@@ -114,8 +90,6 @@ AUTO: Mapping[str, tuple[str, ...]] = {
 }
 """What competes where a person names no implementation, by the kind of device. The first that takes a problem serves a
 product that is computed once, so those without a search stand first."""
-LITERAL_VALUES = frozenset({"lo_spmm"})
-"""Implementations whose plans hold A's values as literals of their code."""
 COMPOSITIONS: Mapping[str, str] = {
     **dict.fromkeys(
         ("cusparse", "cusparse_best", "gespmm", "rowsplit", "nnzbalanced", "dgsparse", "direct", "sparsetir_nohyb",
@@ -152,6 +126,34 @@ PLATFORMS: Mapping[str, str] = {
 def implementation_names() -> list[str]:
     """List the names of all implementations, those of installed distributions and of loaded files last."""
     return list(dict.fromkeys((*IMPLEMENTATIONS, *offers(IMPLEMENTATION_GROUP), *LOADED)))
+
+
+def reach_of(name: str) -> Reach:
+    """Read what the class of an implementation of spmark declares; imports of all classes take a second."""
+    module, _, label = IMPLEMENTATIONS[name].partition(":")
+    file = Path(__file__).parents[1].joinpath(*module.split(".")[1:]).with_suffix(".py")
+    body = ast.parse(file.read_text(encoding="utf-8")).body
+    classes = {node.name: node for node in body if isinstance(node, ast.ClassDef)}
+    above = [classes[base.id] for base in classes[label].bases if isinstance(base, ast.Name) and base.id in classes]
+    said = {
+        line.target.id: line.value
+        for kind in (*above, classes[label])
+        for line in kind.body
+        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and line.value is not None
+    }
+    return Reach(
+        ops=_members(said["ops"], Op),
+        devices=_members(said["devices"], DeviceKind),
+        needs=ast.literal_eval(said["needs"]) if "needs" in said else (),
+        extra=ast.literal_eval(said["extra"]) if "extra" in said else "",
+        about=(ast.get_docstring(classes[label]) or "").partition("\n")[0],
+    )
+
+
+def _members(written: ast.expr, kind: type[StrEnum]) -> frozenset[Any]:
+    """Give the members that ``frozenset({Op.SPMM})`` names; ``frozenset(Op)`` holds all."""
+    named = [kind[node.attr] for node in ast.walk(written) if isinstance(node, ast.Attribute)]
+    return frozenset(named or kind)
 
 
 def name_of(written: str, folder: Path | None = None) -> str:
@@ -290,19 +292,6 @@ def cost_model(how: Any, model: str, device: DeviceSpec | None) -> CostModel:
         has = ", ".join(known) or "none"
         raise SweepError(f"{how.name}: expected a cost model out of {has}, found {model!r}")
     return cast("CostModel", _imported(known[model])(how, device))
-
-
-def search_for_absent(name: str) -> Callable[[Problem], float | None]:
-    """Import the search ``name`` of `SEARCHES`.
-
-    Raises
-    ------
-    UnsupportedError
-        There is no such search; lists all searches.
-    """
-    if name not in SEARCHES:
-        raise UnsupportedError(f"expected a search out of {', '.join(SEARCHES)}, found {name!r}")
-    return cast("Callable[[Problem], float | None]", _imported(SEARCHES[name]))
 
 
 def composition_of(name: str) -> Composing:

@@ -13,15 +13,15 @@ from spmark.impls.core.interfaces import Implementation
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.core.stores import Held, StoreKind, Stores
 from spmark.impls.runtime.device import find, shipped
-from spmark.impls.table import COMPOSITIONS, FORECASTS, IMPLEMENTATIONS, REACH, composition_of, create, forecast_of
+from spmark.impls.table import COMPOSITIONS, FORECASTS, IMPLEMENTATIONS, composition_of, create, forecast_of, reach_of
 
 H200 = shipped("nvidia-h200")
 ON_HOST = {"cpu", "host-simt"}
 HERE = [
-    (name, op, dtype, REACH[name].devices)
+    (name, op, dtype, reach_of(name).devices)
     for name in COMPOSITIONS
-    if name != "dgl" and ON_HOST & REACH[name].devices
-    for op in sorted(REACH[name].ops)
+    if name != "dgl" and ON_HOST & reach_of(name).devices
+    for op in sorted(reach_of(name).ops)
     for dtype in DType
 ]
 """Implementations with plans on any machine: operator, dtype and kinds of devices of each."""

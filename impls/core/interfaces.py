@@ -210,6 +210,11 @@ class Implementation(Protocol):
     devices: ClassVar[frozenset[DeviceKind]]
     kernels: ClassVar[tuple[Any, ...]]
     """Templates (`spmark.impls.runtime.template.KernelTemplate`) that plans launch: the tests compile and run each."""
+    # A class may also declare these:
+    #   needs: ClassVar[tuple[str, ...]]         modules that plain spmark does not bring, and
+    #   extra: ClassVar[str]                     the extra of spmark that brings them
+    #   literal_values: ClassVar[bool] = True    its plans hold A's values as literals of their code
+    #   cost_models: ClassVar[Mapping[str, str]] the ``module:class`` of each `CostModel` by the model's name
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Say why the problem cannot be built on the device, or None."""

@@ -54,6 +54,8 @@ class Dash:
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT, DeviceKind.CPU})
     kernels: ClassVar[tuple[()]] = ()
+    needs: ClassVar[tuple[str, ...]] = ("torch", "safetensors")
+    extra: ClassVar[str] = "dash"
 
     top: int = 5
     """Configs that are measured: the paper has 1 and 5."""

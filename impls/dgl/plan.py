@@ -34,6 +34,8 @@ class Dgl:
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CPU, DeviceKind.CUDA})
     kernels: ClassVar[tuple[()]] = ()
+    needs: ClassVar[tuple[str, ...]] = ("torch", "dgl")
+    extra: ClassVar[str] = "dgl"
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Say which part of the problem DGL refuses, or what is not installed; the first call imports DGL (seconds)."""

@@ -54,6 +54,7 @@ class LoSpmm:
     ops: ClassVar[frozenset[Op]] = frozenset({Op.SPMM})
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (ZERO_ROWS, SUM_PARTS)
+    literal_values: ClassVar[bool] = True
     cost_models: ClassVar[Mapping[str, str]] = {
         "estimate": "spmark.impls.lo_spmm.cost_models:CountedCycles",
         "rank": "spmark.impls.lo_spmm.cost_models:RankTrees",

@@ -20,7 +20,7 @@ from spmark.impls.kernels.plain import HostPlainPlan, PlainPlan, PlainProblem
 from spmark.impls.operator.matrices import OwnedMatrix
 from spmark.impls.runtime.device import calibrated, find
 from spmark.impls.runtime.target import open_target
-from spmark.impls.table import AUTO, LITERAL_VALUES, create, implementation_names, module_of, name_of
+from spmark.impls.table import AUTO, create, implementation_names, module_of, name_of
 from spmark.impls.tuning.cache import PlanCache, held_results, searched, without_files
 from spmark.impls.tuning.race import Budget, Race
 from spmark.impls.tuning.strategies import exhaustive
@@ -152,7 +152,7 @@ def names_of(use: str | Sequence[str], op: Op, device: DeviceSpec, constant: boo
         if device.kind not in how.devices:
             kinds = ", ".join(sorted(how.devices))
             raise ProblemError(f"use={name!r}: expected an implementation for {device.kind}, found one for {kinds}")
-        if name in LITERAL_VALUES and not constant:
+        if getattr(how, "literal_values", False) and not constant:
             raise ProblemError(
                 f"use={name!r}: expected values='constant', since the plan's code holds A's values, found 'variable'"
             )

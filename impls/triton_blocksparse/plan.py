@@ -51,6 +51,8 @@ class TritonBlockSparse:
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA})
     kernels: ClassVar[tuple[()]] = ()
+    needs: ClassVar[tuple[str, ...]] = ("triton",)
+    extra: ClassVar[str] = "triton"
 
     block: int = 0
     """Rows and columns of a block: 16, 32 or 64; 0 searches."""

@@ -21,7 +21,7 @@ from asv.console import log
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.load import LoadMeter
-from spmark.impls.table import REACH
+from spmark.impls.table import reach_of
 from spmark.suite.asv.environment import WheelEnvironment
 from spmark.suite.asv.series import live, questions_of, swept, write_list
 from spmark.suite.benchmarks.tracked import LIVE, LiveSpmm, questions
@@ -63,7 +63,7 @@ def _live(device: DeviceSpec, patterns: Sequence[str], compared: bool) -> dict[s
         log.warning(f"This machine is busy: {load}; {', '.join(methods)} are not compared")
     names, left_out = [], dict[str, list[str]]()
     for name in LiveSpmm.params[0]:
-        if why := REACH[name].unmet([device.kind]):
+        if why := reach_of(name).unmet([device.kind]):
             left_out.setdefault(why, []).append(name)
         else:
             names.append(name)

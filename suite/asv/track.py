@@ -29,7 +29,8 @@ from spmark.impls.core.record import PROTOCOL_VERSION, CaseSpec, MatrixRef, Outc
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.formats.ell import EllFormat
 from spmark.impls.runtime.device import calibrated, find
-from spmark.impls.table import create, search_for_absent
+from spmark.impls.table import create
+from spmark.studies.absent import SEARCHES
 from spmark.suite.measure import Bench
 from spmark.suite.plan.refusals import refusal
 
@@ -218,7 +219,10 @@ class _Tracker:
         return Tracked(status=Status.OK, stored=stored, **vars(timed))
 
     def _search(self, question: SearchCase) -> Tracked:
-        search, timed = search_for_absent(question.search), _Timed()
+        search, timed = SEARCHES.get(question.search), _Timed()
+        if search is None:
+            reason = f"expected a search out of {', '.join(SEARCHES)}, found {question.search!r}"
+            return Tracked(status=Status.UNSUPPORTED, reason=reason)
         problem = Problem(question.op, self._csr(question), question.width, question.dtype)
         predicted_s = search(problem)
         timed.repeat(lambda: search(problem), problem.matrix, question.samples, question.max_s)

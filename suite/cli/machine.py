@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import platform
 import shutil
 import subprocess
@@ -21,7 +20,7 @@ from spmark.impls.core.enums import DeviceKind, DeviceName
 from spmark.impls.core.errors import BuildError, DatasetError, DeviceError, RecordError
 from spmark.impls.core.extras import how_to_install
 from spmark.impls.core.offers import IMPLEMENTATION_GROUP, SOURCE_GROUP, offers
-from spmark.impls.table import IMPLEMENTATIONS, REACH
+from spmark.impls.table import IMPLEMENTATIONS, reach_of
 from spmark.suite.cli.console import answer, console, say, table
 from spmark.suite.cli.options import DeviceOption, ExitCode, JsonOption, implementations
 
@@ -191,8 +190,8 @@ def _data() -> Iterator[Check]:
 
 
 def _implementation(name: str, here: set[DeviceKind]) -> Check:
-    """Say where an implementation runs on this machine, by the table: importing them all takes seconds."""
-    what, reach = f"implementation {name}", REACH[name]
+    """Say where an implementation runs on this machine, as its class declares: importing them all takes seconds."""
+    what, reach = f"implementation {name}", reach_of(name)
     if why := reach.unmet(here):
         # Without its baseline no run on the CPU has anything to compare with.
         return Check(what, "missing" if name == BASELINES["cpu"] else "absent", why)
@@ -232,12 +231,9 @@ def _implementations() -> Iterator[dict[str, Any]]:
 
     Nothing is imported: operators and devices of what an installed distribution offers are not known.
     """
-    for name, entry in IMPLEMENTATIONS.items():
-        module, _, label = entry.partition(":")
-        file = Path(__file__).parents[2].joinpath(*module.split(".")[1:]).with_suffix(".py")
-        classes = (node for node in ast.parse(file.read_text(encoding="utf-8")).body if isinstance(node, ast.ClassDef))
-        about = next(ast.get_docstring(node) or "" for node in classes if node.name == label).partition("\n")[0]
-        yield {"name": name, "ops": sorted(REACH[name].ops), "devices": sorted(REACH[name].devices), "about": about}
+    for name in IMPLEMENTATIONS:
+        reach = reach_of(name)
+        yield {"name": name, "ops": sorted(reach.ops), "devices": sorted(reach.devices), "about": reach.about}
     for name in offers(IMPLEMENTATION_GROUP):
         yield {"name": name, "ops": [], "devices": [], "about": _offered_by(IMPLEMENTATION_GROUP, name)}
 

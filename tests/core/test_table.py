@@ -13,13 +13,13 @@ from spmark.impls.outside import faults
 from spmark.impls.runtime.device import find
 from spmark.impls.table import (
     IMPLEMENTATIONS,
-    REACH,
     SWITCHES,
     cost_model,
     cost_models,
     create,
     package,
     platform_of,
+    reach_of,
 )
 from spmark.suite.conformance import check_contract
 
@@ -35,13 +35,14 @@ def test_every_entry_is_an_implementation(name: str) -> None:
     assert create(name, pinned) == made
 
 
-def test_the_table_says_where_each_implementation_runs() -> None:
-    """Help and lists believe the table and import no implementation."""
-    assert REACH.keys() == IMPLEMENTATIONS.keys()
-    for name, reach in REACH.items():
-        made = create(name)
-        assert (reach.ops, reach.devices) == (made.ops, made.devices), name
-        assert bool(reach.needs) == bool(reach.extra), name
+@pytest.mark.parametrize("name", IMPLEMENTATIONS)
+def test_what_is_read_of_a_class_is_what_the_class_says(name: str) -> None:
+    """Lists believe what is read, and import no implementation."""
+    kind, reach = type(create(name)), reach_of(name)
+    assert (reach.ops, reach.devices) == (kind.ops, kind.devices)
+    assert (reach.needs, reach.extra) == (getattr(kind, "needs", ()), getattr(kind, "extra", ""))
+    assert bool(reach.needs) == bool(reach.extra)
+    assert reach.about == (kind.__doc__ or "").partition("\n")[0]
 
 
 def test_how_a_build_is_measured_is_no_tunable() -> None:

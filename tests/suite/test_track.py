@@ -153,7 +153,7 @@ def test_only_a_refusal_is_unsupported_and_a_failure_is_not(monkeypatch, error, 
     def search(problem):
         raise error
 
-    monkeypatch.setattr(tracking, "search_for_absent", lambda name: search)
+    monkeypatch.setattr(tracking, "SEARCHES", {SEARCH["search"]: search})
     failed, fine = ask(SEARCH, CONVERT)
     assert failed["status"] == status
     assert "no candidate builds" in failed["reason"]
