@@ -1,4 +1,4 @@
-"""Implementations of other people: a class in a file that a person names, or one that a distribution offers.
+"""Implementations of other people: in a Python or CUDA file that a person names, or offered by a distribution.
 
 Nothing is imported before somebody names it. `spmark.impls.table` looks here for names that are not its own.
 """
@@ -40,7 +40,7 @@ class Outside:
 
     kind: type[Any]
     entry: str
-    """The class as ``/folder/mine.py:MyKernel``, or ``module:class`` of a distribution."""
+    """``/folder/mine.py:MyKernel``, ``/folder/mine.cu``, or ``module:class`` of a distribution."""
     owner: str
     """Whose name it is, for messages."""
 
@@ -50,7 +50,9 @@ LOADED: dict[str, Outside] = {}
 
 
 def load_file(named: FileClass, own: Mapping[str, str]) -> Outside:
-    """Import the class that a person names by its file; the file is imported once for a process.
+    """Load what a person names by its file: a class, whose file is imported, or a kernel, whose file is read.
+
+    This happens once for a process.
 
     Parameters
     ----------
@@ -69,9 +71,15 @@ def load_file(named: FileClass, own: Mapping[str, str]) -> Outside:
     if known is not None:
         return known
     if not is_file(named.file):
-        raise SweepError(f"{named}: expected a Python file, found none: mend the path")
-    # The files are stamped before Python reads them, so that a change in between shows in the version.
-    sources, module = _sources(named.file), _imported(named.file)
+        raise SweepError(f"{named}: expected a Python or CUDA file, found none: mend the path")
+    # The files are stamped before they are read, so that a change in between shows in the version.
+    sources = _sources(named.file)
+    if not named.label:
+        from spmark.impls.runtime.kernelfile import kernel_class
+
+        kind = kernel_class(named.file, private_name(named.file))
+        return _kept(Outside(kind, str(named), f"the file {named.file}"), own, sources)
+    module = _imported(named.file)
     defined = {name: one for name, one in vars(module).items() if isinstance(one, type)}
     classes = [name for name, one in defined.items() if one.__module__ == module.__name__]
     try:

@@ -1,7 +1,7 @@
 """Every implementation by name: a new folder needs one line here. Classes are imported on use.
 
 Names of installed distributions (entry points of the group ``spmark.implementations``) and classes in files that a
-person names (``./mine.py:MyKernel``) are looked up in `spmark.impls.outside`.
+person names (``./mine.py:MyKernel``, ``./mine.cu``) are looked up in `spmark.impls.outside`.
 """
 
 from __future__ import annotations
@@ -164,7 +164,8 @@ def name_of(written: str, folder: Path | None = None) -> str:
     Parameters
     ----------
     written : str
-        A name, which is given back as it is, or a class in a file, which is imported and from then on has its name.
+        A name, which is given back as it is; or a class in a file, or a CUDA file, which is loaded and from then on has
+        its name.
     folder : Path, optional
         Where the path of a file begins; by default the current folder.
 
@@ -178,13 +179,13 @@ def name_of(written: str, folder: Path | None = None) -> str:
     try:
         named = parse_file_class(written, folder)
     except (OSError, RuntimeError, ValueError) as error:  # a loop of links, a NUL byte
-        raise SweepError(f"{written}: expected the path of a Python file, found {error}: mend the path") from error
+        raise SweepError(f"{written}: expected the path of a file, found {error}: mend the path") from error
     name: str = load_file(named, IMPLEMENTATIONS).kind.name
     return name
 
 
 def file_of(name: str) -> str | None:
-    """Give the class in a file, ``/folder/mine.py:MyKernel``, that was loaded as ``name``; None for all others."""
+    """Give the file, ``/folder/mine.py:MyKernel``, from which ``name`` was loaded; None for all others."""
     entry = LOADED[name].entry if name in LOADED else ""
     return entry if is_file_class(entry) else None
 

@@ -1,4 +1,4 @@
-"""Classes in files, as a person writes them: ``./mine.py:MyKernel``."""
+"""Implementations in files, as a person writes them: ``./mine.py:MyKernel``, or a CUDA file, ``./mine.cu``."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from pathlib import Path
 
 from spmark.impls.core.files import at_home
 
-_WRITTEN = re.compile(r"(?P<file>.+\.py):(?P<label>[A-Za-z_]\w*)")
+_WRITTEN = re.compile(r"(?:(?P<cuda>.+\.cu)|(?P<python>.+\.py):(?P<label>[A-Za-z_]\w*))")
 
 
 @dataclass(frozen=True)
 class FileClass:
-    """A class in a Python file."""
+    """A class in a Python file, or the kernel that a CUDA file declares."""
 
     file: Path
     label: str
-    """The name of the class."""
+    """The name of the class; empty for a CUDA file."""
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.label}"
+        return f"{self.file}:{self.label}" if self.label else str(self.file)
 
 
 def is_file_class(text: str) -> bool:
-    """Tell whether a text names a class in a file; no name of an implementation is such a text."""
+    """Tell whether a text names an implementation by its file."""
     return _WRITTEN.fullmatch(text) is not None
 
 
 def parse_file_class(text: str, folder: Path | None = None) -> FileClass:
-    """Give the class that a text names, with an absolute path.
+    """Give the file and the class that a text names, with an absolute path.
 
     Parameters
     ----------
@@ -45,5 +45,7 @@ def parse_file_class(text: str, folder: Path | None = None) -> FileClass:
     """
     found = _WRITTEN.fullmatch(text)
     if found is None:
-        raise ValueError(f"expected a class in a file, such as ./mine.py:MyKernel, found {text!r}")
-    return FileClass(((folder or Path.cwd()) / at_home(found["file"])).resolve(), found["label"])
+        raise ValueError(f"expected a file such as ./mine.py:MyKernel or ./mine.cu, found {text!r}")
+    return FileClass(
+        ((folder or Path.cwd()) / at_home(found["cuda"] or found["python"])).resolve(), found["label"] or ""
+    )
