@@ -82,6 +82,11 @@ def test_python_of_a_page_runs_from_top_to_bottom(page: Path, tmp_path: Path, mo
             assert block in QUOTED[page.stem].read_text(), "a part of a file stands there word for word"
 
 
+def test_the_page_shows_the_whole_example_of_a_declared_kernel() -> None:
+    [block] = re.findall(r"```cpp\n(.*?)```", (ROOT / "docs/tutorial/own-kernel.md").read_text(), re.DOTALL)
+    assert block == (ROOT / "examples/mykernel/spmm_rows.cu").read_text()
+
+
 @pytest.fixture(scope="module")
 def generated() -> ModuleType:
     pytest.importorskip("mkdocs")

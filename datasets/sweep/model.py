@@ -47,7 +47,7 @@ class ImplementationSpec(_Written):
     """An implementation of a sweep, with the tunables that it pins."""
 
     name: str = Field(min_length=1)
-    """A name, or a class in a Python file, ``./mine.py:MyKernel``, which only running the sweep imports."""
+    """A name, or a file, ``./mine.py:MyKernel`` or ``./mine.cu``, which only running the sweep loads."""
     config: dict[str, Any] = {}
     label: str = ""
     """The name in legends; by default the implementation's."""

@@ -26,7 +26,7 @@ _CPP = re.compile(
     R"(?P<mark>[^\s()\\]*)\(.*?\)(?P=mark)"
     |"(?:[^"\\\n]|\\.)*"
     |(?<![0-9A-Fa-f])'(?:[^'\\\n]|\\.)*'
-    |(?P<left_out>//(?:[^\\\n]|\\.)*|/\*.*?\*/|\\\n)
+    |(?P<left_out>//(?:[^\\\n]|\\.)*|/\*(?!\ spmark\n).*?\*/|\\\n)
     |(?P<end>\n)
     """,
     re.VERBOSE | re.DOTALL,
@@ -78,7 +78,7 @@ def _statements(text: str) -> Iterator[str]:
 
 
 def cpp_code(text: str) -> str:
-    """Give CUDA or C++ without comments.
+    """Give CUDA or C++ without comments, but for one that declares a kernel (`spmark.impls.runtime.kernelfile`).
 
     White space outside of strings becomes one space, and only directives have lines of their own.
     """

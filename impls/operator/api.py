@@ -105,8 +105,9 @@ def compile(
         float32 and float16 are served by the implementations of the table. float64 and bfloat16 are served by one plain
         kernel for each operator, without a search.
     use : str or sequence of str
-        An implementation's name; or a class in a file, ``"./mine.py:MyKernel"``, which is imported; or several, which
-        are raced; or ``"auto"``, a race of those that the device's kind has in `spmark.impls.table.AUTO`.
+        An implementation's name; or a class in a file, ``"./mine.py:MyKernel"``, which is imported; or a CUDA file,
+        ``"./mine.cu"``; or several, which are raced; or ``"auto"``, a race of those that the device's kind has in
+        `spmark.impls.table.AUTO`.
     values : {"variable", "constant"}
         Whether A's values may change (`CompiledOperator.update_values`). Only with ``"constant"`` may a plan hold them
         in its code.

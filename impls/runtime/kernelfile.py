@@ -29,7 +29,7 @@ from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import MAX_GRID, Grid, Target, ceil_div, open_target
 from spmark.impls.runtime.template import C_TYPES, KernelTemplate, TemplateValue
 
-_COMMENT = re.compile(r"/\*\s*spmark\n(.*?)\*/", re.DOTALL)
+_COMMENT = re.compile(r"/\* spmark\n(.*?)\*/", re.DOTALL)
 _EXAMPLE = "/* spmark, then lines such as kernel: my_kernel (examples/mykernel/spmm_rows.cu), then */"
 _NOT_CODE = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _WORD, _WORDS = r"^[A-Za-z]\w*$", re.compile(r"\w+")
@@ -143,6 +143,10 @@ def _explained(error: Any) -> str:
         return none_of("a key", key, KernelTable.model_fields)
     if error["type"] == "missing":
         return f"{key}: expected this key, found none"
+    if error["type"] == "string_pattern_mismatch":
+        grid = error["loc"][0] == "grid"
+        wanted = "a product and what divides it, such as num_rows * 32 / threads" if grid else "letters, digits and _"
+        return f"{key}: expected {wanted}, found {error['input']!r}"
     if error["type"] == "value_error":
         return message.removeprefix("Value error, ")
     return f"{key}: {message}, found {error['input']!r}"

@@ -290,7 +290,7 @@ def check(
     implementation: Annotated[
         str,
         typer.Argument(
-            help="A name, or a class in a file such as [bold]./mine.py:MyKernel[/bold].",
+            help="A name, a class in a file such as [bold]./mine.py:MyKernel[/bold], or a CUDA file.",
             autocompletion=implementations,
         ),
     ],
@@ -303,7 +303,7 @@ def check(
 
     The tests build and run every tiny problem that the class takes. They check results, that operands stay unchanged,
     what the plan reports (phases, stored elements, bytes), and that wrong arrays are refused.
-    The file is imported, and its code runs in this process.
+    A Python file is imported, and its code runs in this process.
 
     Example: [bold]spmark check ./mine.py:MyKernel --device host-simt[/bold]
     """

@@ -160,7 +160,8 @@ def tune(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="An implementation, or a class in a file ([bold]./mine.py:MyKernel[/bold]); default: all. Repeatable.",
+            help="An implementation, or a file ([bold]./mine.py:MyKernel[/bold], [bold]./mine.cu[/bold]); default: "
+            "all. Repeatable.",
             autocompletion=implementations,
         ),
     ] = None,

@@ -106,7 +106,7 @@ def run(
             "--implementation",
             metavar="NAME",
             autocompletion=options.implementations,
-            help="A name, or a class in a file such as ./mine.py:MyKernel; by default those that compete on the "
+            help="A name, or a file such as ./mine.py:MyKernel or ./mine.cu; by default those that compete on the "
             "device. The device's baseline is always measured, too. Repeatable.",
         ),
     ] = None,

@@ -40,7 +40,7 @@ class Setup(_Asked):
     device: DeviceSpec
     options: Options = Options()
     files: tuple[str, ...] = ()
-    """Classes in files (``/folder/mine.py:MyKernel``) that the cases name, to be imported first."""
+    """Files (``/folder/mine.py:MyKernel``, ``/folder/mine.cu``) that the cases name, to be loaded first."""
 
 
 class Request(_Asked):

@@ -69,12 +69,16 @@ def test_the_example_passes(invoke, device):
 
 
 @pytest.mark.full
-def test_the_example_is_measured(invoke, tmp_path):
+@pytest.mark.parametrize(
+    ("file", "baseline", "device"),
+    [(f"{EXAMPLE}:MyKernel", "scipy_cpu", "cpu"), (EXAMPLE.with_name("spmm_rows.cu"), "rowsplit", "host-simt")],
+)
+def test_the_example_is_measured(invoke, tmp_path, file, baseline, device):
     (tmp_path / "own.yaml").write_text(
         "schema: 1\nname: own\nops: [spmm]\nmatrices: [patterns/logsparse_64]\nwidths: [8]\n"
-        f"implementations: [scipy_cpu, {EXAMPLE}:MyKernel]\nbaseline: scipy_cpu\n"
+        f"implementations: [{baseline}, {file}]\nbaseline: {baseline}\n"
     )
-    code, out, err = invoke("run", "own.yaml", "--device", "cpu", "--json")
+    code, out, err = invoke("run", "own.yaml", "--device", device, "--json")
     assert code == 0, err
     assert json.loads(out)["statuses"] == {"ok": 2}
 
