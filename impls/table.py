@@ -46,7 +46,6 @@ IMPLEMENTATIONS: Mapping[str, str] = {
     "sparsetir_dbsr": "spmark.impls.sparsetir.blocks:SparseTirDbsr",
     "sparsetir_srbcrs": "spmark.impls.sparsetir.blocks:SparseTirSrBcrs",
     "sparsetir_nohyb": "spmark.impls.sparsetir.nohyb:SparseTirNoHyb",
-    "sparsetir_composed": "spmark.impls.sparsetir.composed:SparseTirComposed",
     "liteform": "spmark.impls.liteform.plan:LiteForm",
     "stile": "spmark.impls.stile.plan:Stile",
     "lo_spmm": "spmark.impls.lo_spmm.plan:LoSpmm",
@@ -103,7 +102,6 @@ COMPOSITIONS: Mapping[str, str] = {
     **dict.fromkeys(
         ("sparsetir_bsr", "sparsetir_dbsr", "sparsetir_srbcrs"), "spmark.impls.sparsetir.stores:TunedBlockStores"
     ),
-    "sparsetir_composed": "spmark.impls.sparsetir.stores:DecomposedStores",
     "liteform": "spmark.impls.liteform.stores:CellStores",
     "stile": "spmark.impls.stile.stores:TileStores",
     "lo_spmm": "spmark.impls.lo_spmm.stores:LiteralStores",

@@ -29,7 +29,6 @@ PINNED = [
     ("sparsetir", DType.FLOAT32, {"c": 3, "k": 3, "thirds": True}),
     ("sparsetir", DType.FLOAT16, {"c": 2, "k": 6, "thirds": True}),
     ("sparsetir_srbcrs", DType.FLOAT16, {"t": 16}),
-    ("sparsetir_composed", DType.FLOAT16, {"fold": False, "max_width": 4, "min_density": 0.1}),
     ("liteform", DType.FLOAT32, {"format": "cell", "partitions": 5, "thirds": True}),
     ("liteform", DType.FLOAT16, {"format": "bsr"}),
     ("liteform", DType.FLOAT32, {"format": "csr"}),

@@ -208,12 +208,7 @@ def slots_of(lengths: NDArray[np.int32], ladder: Sequence[int]) -> int:
     return int(np.sum(lengths - rests, dtype=np.int64) + np.sum(widths[np.searchsorted(widths, rests)]))
 
 
-def lay_out(
-    pieces: Pieces,
-    ladders: Sequence[Sequence[int]],
-    tail_in_last: bool = False,
-    elsewhere: NDArray[np.bool_] | None = None,
-) -> HybLayout:
+def lay_out(pieces: Pieces, ladders: Sequence[Sequence[int]], tail_in_last: bool = False) -> HybLayout:
     """Give every piece its ELL rows in the narrowest bucket of its partition that is wide enough, or fold the piece.
 
     Parameters
@@ -224,8 +219,6 @@ def lay_out(
         of two, where longer pieces are folded.
     tail_in_last : bool
         Whether the rest of a folded piece stays in the last bucket.
-    elsewhere : (I,) bool, optional
-        Rows that have non-zeros outside of these pieces too, so that their ELL rows are always shared.
 
     Returns
     -------
@@ -245,7 +238,7 @@ def lay_out(
     _check_ladders(ladders, pieces.partitions)
     slots, kinds = _slots(ladders, tail_in_last)
     folds = np.array([ladder[-1].bit_length() - 1 for ladder in ladders], np.int32)
-    uses = np.zeros(pieces.shape[0], np.int32) if elsewhere is None else elsewhere.astype(np.int32)
+    uses = np.zeros(pieces.shape[0], np.int32)
     loops.add_uses(pieces.rows, pieces.lengths, pieces.of_partition, folds, uses)
 
     shares = list(pairwise(_piece_shares(pieces.rows.size, len(kinds))))

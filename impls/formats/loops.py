@@ -127,8 +127,7 @@ def count_ell_rows(  # noqa: PLR0917
     rows, lengths, partitions : (n,) int32
         Pieces, as `cut_pieces` writes them.
     uses : (I,) int32
-        ELL rows of every row of A, from `add_uses`, with one more for a row that has pieces elsewhere; several make
-        the row shared.
+        ELL rows of every row of A, from `add_uses`; several make the row shared.
     folds : (c,) int32
         Binary logarithm of each partition's widest bucket, where longer pieces are folded.
     slots : (c, 66) int32
@@ -248,37 +247,3 @@ def fill_ell_rows(  # noqa: PLR0917
             out_indices[base + s] = -1
             out_values[base + s] = 0
         base += width
-
-
-@compiled(types.void, _IN, _IN, _LONG, _LONG, _LONG, _LONG, _LONG, _OUT, types.boolean[::1])
-def mark_dense_blocks(  # noqa: PLR0917
-    indptr: Any,
-    indices: Any,
-    block_rows: Any,
-    block_cols: Any,
-    least: Any,
-    first: Any,
-    stop: Any,
-    counts: Any,
-    marks: Any,
-) -> None:
-    """Mark the non-zeros of rows ``first:stop`` whose block holds at least ``least`` of them.
-
-    Parameters
-    ----------
-    first : int
-        A multiple of ``block_rows``.
-    counts : (ceil(K / block_cols),) int32
-        Scratch of this call, zero before and after.
-    marks : (nnz,) bool
-        Written for the non-zeros of these rows.
-    """
-    for top in range(first, stop, block_rows):
-        bottom = min(top + block_rows, stop)
-        begin, end = indptr[top], indptr[bottom]
-        for at in range(begin, end):
-            counts[indices[at] // block_cols] += 1
-        for at in range(begin, end):
-            marks[at] = counts[indices[at] // block_cols] >= least
-        for at in range(begin, end):
-            counts[indices[at] // block_cols] = 0

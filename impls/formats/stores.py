@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Config, Implementation
-from spmark.impls.core.problem import Csr, Problem
+from spmark.impls.core.problem import Problem
 from spmark.impls.core.spans import numbered
 from spmark.impls.core.stores import Held, StoreKind, Stores
 from spmark.impls.formats.bsr import BsrFormat, DenseBlocks
-from spmark.impls.formats.decompose import Part
 from spmark.impls.formats.hyb import HybLayout
 from spmark.impls.formats.tiles import TileFormat
 
@@ -61,25 +60,6 @@ def held_in_tiles(tiles: TileFormat) -> Iterator[Held]:
         yield from held_in_buckets(tiles.ell, tiles.ell_held)
     if tiles.runs:
         yield Held(StoreKind.ROW, "runs of non-zeros", tiles.runs.values.size, tiles.runs.held)
-
-
-def held_in_parts(matrix: Csr, parts: Iterable[Part]) -> Iterator[Held]:
-    """Give the stores of a matrix that `spmark.impls.formats.decompose.decompose` took apart. O(nnz log nnz)."""
-    keys = _keys(matrix)
-    for part in parts:
-        places = np.searchsorted(keys, _keys(part.held.to_csr()))
-        if isinstance(part.held, HybLayout):
-            yield from held_in_buckets(part.held, places.astype(np.int32))
-        elif isinstance(part.held, DenseBlocks):
-            yield held_in_blocks(part.held)._replace(places=places)
-        else:
-            yield held_in_rows(places.size)._replace(places=places)
-
-
-def _keys(matrix: Csr) -> NDArray[np.int64]:
-    """Give a number for the place of each non-zero, rising in CSR order."""
-    keys: NDArray[np.int64] = matrix.rows_of_entries() * np.int64(matrix.num_cols) + matrix.indices
-    return keys
 
 
 def word_of(config: Config, name: str, who: str) -> Any:

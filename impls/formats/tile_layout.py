@@ -16,9 +16,9 @@ from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import Csr
 from spmark.impls.core.spans import offsets
 from spmark.impls.formats import tile_loops
-from spmark.impls.formats.decompose import row_use
 from spmark.impls.formats.hyb import THIRDS, UNIT, Bucket, HybFormat, HybLayout
 from spmark.impls.formats.limits import check_stored
+from spmark.impls.formats.row_use import row_use
 from spmark.impls.formats.threads import SHARE, cores, run_all, with_scratch
 from spmark.impls.formats.tiles import BLOCK, ELL, GROUP, RUN, Blocks, Runs, Selection
 

@@ -1,21 +1,41 @@
-// CSR SpMM with the schedule that SparseTIR compiles for a matrix in one format, and that LiteForm compares with:
-// 32 lanes a row, one column of each lane loaded at a time, no shared memory (csr_rows.cuh has the body).
-// Deterministic.
+// CSR SpMM with the schedule that SparseTIR compiles for a matrix in one format (Ye et al., ASPLOS 2023, section 4.2.1):
+// GE-SpMM's without its cache of columns (Huang et al., SC 2020). Deterministic.
 
 #include <spmark/half.cuh>
-
-#include "csr_rows.cuh"
+#include <spmark/vec.cuh>
 
 using namespace spmark;
 
-// C[i, j] = sum_k A[i, k] B[k, j]; every row is written, empty ones as zeros.
-//   indptr   num_rows + 1 offsets;  indices, values   in CSR order
-//   dense    B, num_cols x width, row-major;  out   C, num_rows x width, row-major
+// C[i, j] = sum_k A[i, k] B[k, j].
+//
+// A warp walks the non-zeros of one row; a lane owns `coarsen` columns, 32 apart, and loads one element at a time.
+//   indptr   num_rows + 1 offsets
+//   indices  nnz columns, in CSR order
+//   values   nnz values, likewise
+//   dense    B, num_cols x width, row-major
+//   out      C, num_rows x width, row-major; written whole, empty rows as zeros
 template <typename T, int coarsen, int threads>
 __global__ void __launch_bounds__(threads)
     spmm_csr_rows(int num_rows, int width, const int* __restrict__ indptr, const int* __restrict__ indices,
                   const T* __restrict__ values, const T* __restrict__ dense, T* __restrict__ out) {
-  const RowTarget<T> target{out, nullptr, width};
-  CsrRows<T, 1, 32, coarsen, false, threads>::run(blockIdx.x, blockIdx.y, num_rows, indptr, indices, values, nullptr,
-                                                  dense, target);
+  constexpr int kLanes = 32;
+  const int row = blockIdx.x * (threads / kLanes) + threadIdx.x / kLanes;
+  if (row >= num_rows) return;  // no barrier follows
+  const int first = blockIdx.y * (kLanes * coarsen) + threadIdx.x % kLanes;
+  Vec<float, 1> sum[coarsen] = {};
+  const int end = indptr[row + 1];
+  for (int p = indptr[row]; p < end; ++p) {
+    const float value = to_float(values[p]);
+    const T* source = dense + static_cast<int64_t>(indices[p]) * width;
+#pragma unroll
+    for (int c = 0; c < coarsen; ++c) {
+      const int column = first + c * kLanes;
+      if (column < width) axpy(sum[c], value, load_read_only<1>(source + column));
+    }
+  }
+#pragma unroll
+  for (int c = 0; c < coarsen; ++c) {
+    const int column = first + c * kLanes;
+    if (column < width) store_streaming(out + static_cast<int64_t>(row) * width + column, round_to<T>(sum[c]));
+  }
 }

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import DType, Problem
-from spmark.impls.formats.decompose import RowUse, row_use
 from spmark.impls.formats.hyb import UNIT, HybFormat, HybLayout
+from spmark.impls.formats.row_use import RowUse, row_use
 from spmark.impls.kernels.shared_rows import SharedRows, shared_instances
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div

@@ -14,7 +14,7 @@ import numpy as np
 
 from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import DType
-from spmark.impls.formats.decompose import RowUse
+from spmark.impls.formats.row_use import RowUse
 from spmark.impls.kernels.zeroing import RowZeroing, zeroing_instance
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Kernel

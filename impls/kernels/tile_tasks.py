@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.spans import numbered
-from spmark.impls.formats.decompose import RowUse, row_use
+from spmark.impls.formats.row_use import RowUse, row_use
 from spmark.impls.formats.tiles import Blocks
-from spmark.impls.kernels.composed import NO_ROW
 from spmark.impls.runtime.target import ceil_div
 
+NO_ROW = -(2**31)
+"""Target of a row that the kernel does not write, ``kNoRow`` of ``row_target.cuh``."""
 WARPS = 4
 """Warps of a thread block."""
 ALONE = (4, 8, 16, 32)

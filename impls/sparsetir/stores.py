@@ -1,4 +1,4 @@
-"""The stores of SparseTIR's plans: buckets of hyb(c, k), blocks, and what `SparseTirComposed` takes apart."""
+"""The stores of SparseTIR's plans: buckets of hyb(c, k), and blocks."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ from spmark.impls.core.errors import BuildError, UnsupportedError
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.core.stores import Forecast, Stores
-from spmark.impls.formats.decompose import decompose
 from spmark.impls.formats.hyb import lay_out, widths_up_to
 from spmark.impls.formats.pieces import partition_columns
-from spmark.impls.formats.stores import BsrStores, held_in_blocks, held_in_buckets, held_in_parts, held_in_rows, word_of
+from spmark.impls.formats.stores import BsrStores, held_in_blocks, held_in_buckets, held_in_rows, word_of
 from spmark.impls.kernels.direct_spmm import is_direct
 from spmark.impls.sparsetir.search import rule_width
 
 if TYPE_CHECKING:
     from spmark.impls.sparsetir.blocks import TunedBlocks
-    from spmark.impls.sparsetir.composed import SparseTirComposed
     from spmark.impls.sparsetir.plan import SparseTir
 
 
@@ -59,12 +57,3 @@ class TunedBlockStores:
         if problem.op is Op.SDDMM:
             return BsrStores().stores(how, problem, device, config)
         return Stores.of(problem.matrix.nnz, [held_in_blocks(how.convert(problem, config))])
-
-
-class DecomposedStores:
-    """Of `SparseTirComposed`: blocks, buckets and rows."""
-
-    def stores(self, how: SparseTirComposed, problem: Problem, device: DeviceSpec, config: Config) -> Stores:
-        """Decompose by the rules of the pinned tunables: nothing else is chosen."""
-        parts = decompose(problem.matrix, how.rules())
-        return Stores.of(problem.matrix.nnz, held_in_parts(problem.matrix, parts))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.problem import Csr
-from spmark.impls.formats.decompose import split
+from spmark.impls.core.spans import offsets
 from spmark.impls.formats.threads import cores
 from spmark.impls.stile.greedy import Greedy, PickedTiles, Rules
 from spmark.impls.stile.space import Formats, Shapes
@@ -60,7 +60,9 @@ class Ground:
 
     def part(self, taken: NDArray[np.bool_]) -> Tiled:
         """Give a new `Tiled` of the non-zeros that ``taken`` (nnz,) marks."""
-        return Tiled.of(split(self.matrix, taken)[0], self.whole, self.threads)
+        matrix, before = self.matrix, offsets(taken, np.int32)
+        marked = Csr(matrix.shape, before[matrix.indptr], matrix.indices[taken], matrix.values[taken])
+        return Tiled.of(marked, self.whole, self.threads)
 
     def _columns(self, number: int, count: int) -> tuple[NDArray[np.int64] | None, Tiled]:
         if count == 1:

@@ -117,7 +117,6 @@ def test_a_value_of_another_type_than_its_field_is_refused(name: str, tunable: s
         ("sparsetir", "thirds", None),
         ("sparsetir", "thirds", False),
         ("scipy_cpu", "chunk_bytes", np.int64(4096)),
-        ("sparsetir_composed", "min_density", np.float32(0.5)),
     ],
 )
 def test_a_value_of_the_type_of_its_field_is_taken_as_it_is(name: str, tunable: str, value: Any) -> None:

@@ -15,7 +15,6 @@ from spmark.impls.core.interfaces import Format
 from spmark.impls.core.problem import Csr
 from spmark.impls.formats import bsr, limits
 from spmark.impls.formats.bsr import BsrFormat
-from spmark.impls.formats.csr import CsrFormat
 from spmark.impls.formats.dbsr import DbsrFormat
 from spmark.impls.formats.ell import EllFormat
 from spmark.impls.formats.srbcrs import SrBcrsFormat
@@ -59,13 +58,6 @@ def entries(matrix: Csr) -> list[tuple[int, int, np.float32]]:
         for row in range(matrix.num_rows)
         for at in range(matrix.indptr[row], matrix.indptr[row + 1])
     ]
-
-
-@given(csrs())
-def test_csr(matrix: Csr) -> None:
-    held = CsrFormat.from_csr(matrix)
-    assert_format(held, matrix)
-    assert held.stored == matrix.nnz
 
 
 @given(csrs(), st.integers(0, 5))
