@@ -7,15 +7,18 @@ import os
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from host_races import watched
 from hypothesis import settings
 
 from spmark.impls.core.problem import Csr
 from spmark.impls.runtime.device import cuda_missing
+from spmark.impls.runtime.gcc import gcc_missing
 
 SECONDS = Path(__file__).parent / "seconds.tsv"
 SLOW_S = 0.5
@@ -36,6 +39,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--also", action="append", default=[], help="a function of seconds.tsv that runs with the fast tests"
     )
     parser.addoption("--write-seconds", action="store_true", help="list the functions that took half a second and more")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _watched(request: pytest.FixtureRequest) -> Generator[None]:
+    """Look for races in all kernels that run on the host; the fast tests look for what the product looks for."""
+    with nullcontext() if request.config.getoption("tests") == "fast" or gcc_missing() else watched():
+        yield
 
 
 def pytest_configure(config: pytest.Config) -> None:

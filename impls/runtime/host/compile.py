@@ -21,8 +21,7 @@ from spmark.impls.runtime.gcc import find_gcc, run_gcc
 from spmark.impls.runtime.host.rewrite import rewrite
 
 _HOST = Path(__file__).parent
-_RING = ("driver.cpp", "hooks.cpp", "memory.cpp", "races.cpp", "scheduler.cpp")
-_AT_EVERY_ACCESS = ("hooks.cpp", "races.cpp")
+_RING = ("driver.cpp", "memory.cpp", "scheduler.cpp", "watcher.cpp")
 _OPTIONS = (
     "-std=c++17",
     "-O1",
@@ -37,12 +36,8 @@ _OPTIONS = (
 )
 _NAMES = ".names"
 """Ending of the file that lists an executable's instances; it is written after the executable."""
-_FAST_OPTIONS = ("-O2", "-fno-sanitize=all")
-# A kernel calls AddressSanitizer for every access, and the linker leads these calls through hooks.cpp.
-_KERNEL_OPTIONS = ("--param=asan-instrumentation-with-call-threshold=0",)
-_LINK_OPTIONS = tuple(
-    f"-Wl,--wrap=__asan_{kind}{size}" for kind in ("load", "store") for size in ("2", "4", "8", "16", "N")
-)
+MORE_OPTIONS: tuple[str, ...] = ()
+"""Further options of kernels: tests link in what watches every access (``watcher.hpp``)."""
 _FIRST_PATTERN_INIT = 12  # GCC that can fill uninitialised locals with a pattern
 
 
@@ -79,7 +74,7 @@ def compile_host(source: Path, instances: Sequence[str], include_dirs: Sequence[
         flat = _preprocessed(source, content(source), tuple(include_dirs))
     except CompileError as error:
         raise CompileError(str(source), named, error.log) from error
-    options = (*options, *_KERNEL_OPTIONS, *_LINK_OPTIONS)
+    options = (*options, *MORE_OPTIONS)
     shelf = f"{source.stem}-{_key(flat, version, *options, _ring_digest())}"
     cache_dir.mkdir(parents=True, exist_ok=True)
     with FileLock(cache_dir / f".{shelf}.lock"):
@@ -150,7 +145,7 @@ def ring_objects(cache_dir: Path) -> list[Path]:
     """Compile the shim itself, once for all kernels of a cache."""
     compiler, version, options = _compiler()
     cache_dir.mkdir(parents=True, exist_ok=True)
-    key = _key(version, *options, *_FAST_OPTIONS, _ring_digest())
+    key = _key(version, *options, _ring_digest())
     objects = []
     with FileLock(cache_dir / f".ring-{key}.lock"):
         for name in _RING:
@@ -158,8 +153,7 @@ def ring_objects(cache_dir: Path) -> list[Path]:
             object_ = cache_dir / f"{source.stem}-{key}.o"
             if not object_.is_file():
                 with whole(object_) as made:
-                    own = _FAST_OPTIONS if name in _AT_EVERY_ACCESS else ()
-                    command = [compiler, *options, *own, "-c", "-x", "c++", "-", "-o", str(made)]
+                    command = [compiler, *options, "-c", "-x", "c++", "-", "-o", str(made)]
                     run_gcc(command, f'#include "{source}"\n', str(source), "the host ring")
             objects.append(object_)
     return objects

@@ -1,9 +1,9 @@
 // The main program of a host executable: reads one launch from standard input, runs it, and writes back the arrays
 // that the kernel may write. launch.py holds the other end and the layout of the bytes.
 #include "memory.hpp"
-#include "races.hpp"
 #include "scheduler.hpp"
 #include "simt.hpp"
+#include "watcher.hpp"
 
 #include <cerrno>
 #include <csignal>
@@ -61,6 +61,7 @@ public:
     memcpy(&value, take(sizeof(T)), sizeof(T));
     return value;
   }
+  void hear_rest() const { simt::watcher::hear(bytes_.data() + at_, bytes_.size() - at_); }
   std::string text() {
     const auto count = number<uint64_t>();
     return {take(count), count};
@@ -105,20 +106,6 @@ void* mapped(const std::string& path, size_t offset, size_t position, size_t byt
   return space + kGuard + offset;
 }
 
-// Reads the accesses to an argument of the grid before, which may still run.
-void read_grid_before(Reader& request, const Argument& argument) {
-  bool watched = argument.parameter.written;
-  for (const bool written : {false, true}) {
-    for (auto count = request.number<uint64_t>(); count > 0; --count) {
-      const auto start = request.number<uint64_t>();
-      const auto bytes = request.number<uint64_t>();
-      if (!watched) simt::races::watch(argument.data, argument.bytes, false);
-      watched = true;
-      simt::races::note_grid_before(argument.data + start, bytes, written);
-    }
-  }
-}
-
 // Reads one argument and checks it against the kernel's signature.
 Argument read_argument(Reader& request, size_t position, const simt::Parameter& wanted) {
   const auto form = static_cast<Form>(request.number<uint8_t>());
@@ -145,8 +132,7 @@ Argument read_argument(Reader& request, size_t position, const simt::Parameter& 
   }
   if (!array) return made;
   simt::name_region(("argument " + std::to_string(position)).c_str(), made.data, bytes);
-  if (wanted.written) simt::races::watch(made.data, bytes, false);
-  read_grid_before(request, made);
+  simt::watcher::argument(made.data, bytes, wanted.written);
   return made;
 }
 
@@ -198,6 +184,7 @@ int main() {
   }
   std::vector<Argument> arguments;
   for (size_t i = 0; i < count; ++i) arguments.push_back(read_argument(request, i, instance.parameters[i]));
+  request.hear_rest();
   std::vector<void*> passed;
   for (Argument& argument : arguments) {
     passed.push_back(argument.parameter.pointer ? static_cast<void*>(&argument.data) : argument.data);
@@ -217,17 +204,10 @@ int main() {
   for (const Argument& argument : arguments) {
     const uint8_t written = argument.parameter.written ? 1 : 0;
     write_all(result, &written, 1);
-    if (written == 0) continue;
-    write_all(result, argument.data, argument.bytes);
-    for (const bool stored : {false, true}) {
-      const std::vector<simt::races::Range> ranges = simt::races::touched(argument.data, stored);
-      const uint64_t number = ranges.size();
-      write_all(result, &number, sizeof(number));
-      write_all(result, ranges.data(), number * sizeof(ranges[0]));
-    }
+    if (written != 0) write_all(result, argument.data, argument.bytes);
   }
-  const uint8_t waited = simt::races::anyone_waited() ? 1 : 0;
-  write_all(result, &waited, 1);
+  const std::vector<char> watched = simt::watcher::answer();
+  write_all(result, watched.data(), watched.size());
   fflush(stdout);
   _exit(0);  // nothing needs tearing down, and leaks are not searched
 }

@@ -94,9 +94,9 @@ void __stcg(T* p, simt::detail::same<T> value) {
   *p = value;
 }
 
-// Threads take turns on one core, so memory is in order. races.hpp finds code that relies on this without a fence.
+// Threads take turns on one core, so memory is in order. The detector of the tests finds code that relies on it.
 inline void __threadfence() { simt::fence(); }
-inline void __threadfence_block() {}  // races.hpp does not count it: an access that needs it is reported
+inline void __threadfence_block() {}  // the detector does not count it: an access that needs it is reported
 [[noreturn]] inline void __trap() { simt::fault("__trap"); }
 
 // ---- atomics: each gives the old value ----

@@ -1,8 +1,8 @@
 """Run one launch of a host executable in a child process, and turn the child's faults into `KernelFault`.
 
-``driver.cpp`` reads the bytes of a request: name, grid, block, dynamic shared bytes, then every argument. The
-environment variable ``SPMARK_HOST_ORDER`` is the number of the order in which blocks, warps and lanes run (see
-``order.hpp``).
+``driver.cpp`` reads the bytes of a request: name, grid, block, dynamic shared bytes, then every argument; what follows
+is for who watches the grid (``watcher.hpp``). The environment variable ``SPMARK_HOST_ORDER`` is the number of the order
+in which blocks, warps and lanes run (see ``order.hpp``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import signal
 import struct
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,27 +23,6 @@ from spmark.impls.core.errors import KernelFault, OperandError
 
 Argument = NDArray[Any] | np.generic
 """An argument of a kernel: an array for a pointer, a NumPy scalar of exactly the parameter's type for a value."""
-
-Pieces = tuple[tuple[int, int], ...]
-"""Pieces of an array: start and length of each, in bytes."""
-
-
-@dataclass(frozen=True, eq=False)
-class Accesses:
-    """The bytes of an array that a grid read and wrote."""
-
-    array: NDArray[Any]
-    read: Pieces
-    written: Pieces
-
-    def seen_by(self, other: NDArray[Any]) -> tuple[Pieces, Pieces]:
-        """Give the pieces of ``other``, which may share memory with the array, that were read and written."""
-        shift = self.array.ctypes.data - other.ctypes.data
-        clipped = []
-        for pieces in (self.read, self.written):
-            bounds = ((max(start + shift, 0), min(start + shift + size, other.nbytes)) for start, size in pieces)
-            clipped.append(tuple((start, stop - start) for start, stop in bounds if start < stop))
-        return clipped[0], clipped[1]
 
 
 _SANITIZER = ":".join(
@@ -68,8 +46,7 @@ def launch_host(  # noqa: PLR0917 (the launch interface of CUDA, in its order)
     shared_bytes: int,
     args: Sequence[Argument],
     timeout_s: float = 60,
-    before: Sequence[Accesses] = (),
-) -> tuple[list[Accesses], bool]:
+) -> None:
     """Run a kernel to its end; arrays behind pointers to non-const are changed in place.
 
     Every array is copied to a buffer of its own of exactly the array's length. An array that is passed twice becomes
@@ -89,15 +66,6 @@ def launch_host(  # noqa: PLR0917 (the launch interface of CUDA, in its order)
         In the order of the kernel's parameters; arrays row-major and contiguous.
     timeout_s : float
         Seconds after which the kernel is stopped.
-    before : sequence of Accesses
-        Accesses of earlier grids that may still run: a thread has to wait for these grids before it touches the same.
-
-    Returns
-    -------
-    accesses : list of Accesses
-        What the grid did to each array; an array that the kernel takes as const counts as read.
-    waited : bool
-        Whether a thread waited for the grids before.
 
     Raises
     ------
@@ -107,7 +75,26 @@ def launch_host(  # noqa: PLR0917 (the launch interface of CUDA, in its order)
         The kernel or the launch did something illegal, or did not finish. The error carries the kernel, the shapes of
         its arguments, the thread block and thread where they are known, and the head of the report.
     """
-    request = _request(instance, grid, block, shared_bytes, args, before)
+    request = request_of(instance, grid, block, shared_bytes, args)
+    take_back(answer_of(executable, request, instance, grid, block, args, timeout_s), args)
+
+
+def answer_of(  # noqa: PLR0917 (as `launch_host`)
+    executable: Path,
+    request: bytes,
+    instance: str,
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    args: Sequence[Argument],
+    timeout_s: float,
+) -> bytes:
+    """Send the bytes of a launch to a child process and give its answer.
+
+    Raises
+    ------
+    KernelFault
+        As of `launch_host`.
+    """
     environment = {
         **os.environ,
         "ASAN_OPTIONS": _SANITIZER,
@@ -132,18 +119,23 @@ def launch_host(  # noqa: PLR0917 (the launch interface of CUDA, in its order)
         shapes = ", ".join(f"{argument.dtype}{list(argument.shape)}" for argument in args)
         launch = f"{instance} on the host: {how}; grid {grid}, block {block}, arguments ({shapes})"
         raise KernelFault(_message(launch, report.decode(errors="replace")))
-    return _take_back(result, args)
+    return result
 
 
-def _request(  # noqa: PLR0917 (as `launch_host`)
+def request_of(
     instance: str,
     grid: tuple[int, int, int],
     block: tuple[int, int, int],
     shared_bytes: int,
     args: Sequence[object],
-    before: Sequence[Accesses],
 ) -> bytes:
-    """Lay out a launch as ``driver.cpp`` reads it."""
+    """Lay out a launch as ``driver.cpp`` reads it.
+
+    Raises
+    ------
+    OperandError
+        As of `launch_host`.
+    """
     name = instance.encode()
     parts = [
         struct.pack("=Q", len(name)),
@@ -171,40 +163,20 @@ def _request(  # noqa: PLR0917 (as `launch_host`)
             parts += [struct.pack("=Q", len(path)), path, struct.pack("=Q", argument.offset)]
         else:
             parts.append(argument.tobytes())
-        if isinstance(argument, np.ndarray):
-            seen = [one.seen_by(argument) for one in before]
-            parts += [_packed([piece for pieces in kind for piece in pieces]) for kind in zip(*seen, strict=True)]
-            parts += [_packed([])] * (0 if seen else 2)
     return b"".join(parts)
 
 
-def _packed(pieces: Sequence[tuple[int, int]]) -> bytes:
-    return struct.pack(f"={1 + 2 * len(pieces)}Q", len(pieces), *(number for piece in pieces for number in piece))
-
-
-def _unpacked(result: bytes, at: int) -> tuple[Pieces, int]:
-    """Give the pieces that are packed at an offset, and the offset after them."""
-    (count,) = struct.unpack_from("=Q", result, at)
-    numbers = struct.unpack_from(f"={2 * count}Q", result, at + 8)
-    return tuple(zip(numbers[::2], numbers[1::2], strict=True)), at + 8 + 16 * count
-
-
-def _take_back(result: bytes, args: Sequence[Argument]) -> tuple[list[Accesses], bool]:
-    """Copy the kernel's writes into the caller's arrays, and give the accesses to each array."""
-    at, accesses = 0, []
+def take_back(answer: bytes, args: Sequence[Argument]) -> bytes:
+    """Copy the kernel's writes into the caller's arrays, and give the bytes that follow in the answer."""
+    at = 0
     for argument in args:
-        written, at = result[at], at + 1
-        if not written:
-            if isinstance(argument, np.ndarray):
-                accesses.append(Accesses(argument, ((0, argument.nbytes),), ()))
-            continue
-        assert isinstance(argument, np.ndarray)  # the driver writes back arrays of pointer parameters alone
-        flat = np.frombuffer(result, argument.dtype, argument.size, at)
-        np.copyto(argument, flat.reshape(argument.shape))
-        read, at = _unpacked(result, at + argument.nbytes)
-        stored, at = _unpacked(result, at)
-        accesses.append(Accesses(argument, read, stored))
-    return accesses, bool(result[at])
+        written, at = answer[at], at + 1
+        if written:
+            assert isinstance(argument, np.ndarray)  # the driver writes back arrays of pointer parameters alone
+            flat = np.frombuffer(answer, argument.dtype, argument.size, at)
+            np.copyto(argument, flat.reshape(argument.shape))
+            at += argument.nbytes
+    return answer[at:]
 
 
 def _stop(child: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:

@@ -1,7 +1,7 @@
 // Regions, shared memory and late copies: see memory.hpp, and simt.hpp for what kernels call.
 #include "memory.hpp"
-#include "races.hpp"
 #include "simt.hpp"
+#include "watcher.hpp"
 
 #include <cstdlib>
 #include <string>
@@ -40,7 +40,7 @@ void add_shared(const std::string& name, void* start, size_t bytes) {
     fault("a thread block has at most %zu bytes of shared memory, this one uses %zu", kSharedLimit, total);
   }
   poison(static_cast<char*>(start), bytes);
-  races::watch(start, bytes, true);
+  watcher::shared(start, bytes);
 }
 
 }  // namespace
@@ -109,8 +109,8 @@ void AsyncCopies::start(void* target, const void* source, int bytes, bool valid,
   }
   char probe[16];
   if (valid) memcpy(probe, source, width);  // an illegal source shows here, where the copy is started
-  if (valid) races::access(source, width, false, place);
-  races::access(target, width, true, place);
+  if (valid) watcher::access(source, width, false, place);
+  watcher::access(target, width, true, place);
   poison(static_cast<char*>(target), width);
   copies_.push_back({target, source, width, valid, place});
   ++open_;
@@ -125,7 +125,7 @@ void AsyncCopies::wait(size_t groups_left) {
   for (; groups_.size() > groups_left; groups_.pop_front()) {
     for (size_t i = 0; i < groups_.front(); ++i, copies_.pop_front()) {
       const Copy& copy = copies_.front();
-      races::access(copy.target, copy.bytes, true, copy.place);  // it lands at any time between start and wait
+      watcher::access(copy.target, copy.bytes, true, copy.place);  // it lands at any time between start and wait
       if (copy.valid) {
         memcpy(copy.target, copy.source, copy.bytes);
       } else {

@@ -4,8 +4,8 @@
 #include "fiber.hpp"
 #include "memory.hpp"
 #include "order.hpp"
-#include "races.hpp"
 #include "simt.hpp"
+#include "watcher.hpp"
 
 #include <cstdarg>
 #include <cstdlib>
@@ -93,7 +93,7 @@ void fiber_main() {
     grid.launch->instance->call(grid.launch->arguments);
     Fiber& self = *grid.running;
     self.state = State::kExited;
-    races::stop_thread();
+    watcher::stop_thread();
     __sanitizer_start_switch_fiber(&self.fake_stack, grid.scheduler_stack, grid.scheduler_stack_bytes);
     self.context.switch_to(grid.scheduler);
     __sanitizer_finish_switch_fiber(self.fake_stack, &grid.scheduler_stack, &grid.scheduler_stack_bytes);
@@ -103,7 +103,7 @@ void fiber_main() {
 void resume(Fiber& fiber) {
   grid.running = &fiber;
   threadIdx = fiber.index;
-  races::run_thread(static_cast<size_t>(&fiber - grid.fibers.data()));
+  watcher::run_thread(static_cast<size_t>(&fiber - grid.fibers.data()));
   void* fake_stack = nullptr;
   __sanitizer_start_switch_fiber(&fake_stack, fiber.stack, kStackBytes);
   grid.scheduler.switch_to(fiber.context);
@@ -114,7 +114,7 @@ void resume(Fiber& fiber) {
 void leave(State state) {
   Fiber& self = *grid.running;
   self.state = state;
-  races::stop_thread();
+  watcher::stop_thread();
   __sanitizer_start_switch_fiber(&self.fake_stack, grid.scheduler_stack, grid.scheduler_stack_bytes);
   self.context.switch_to(grid.scheduler);
   __sanitizer_finish_switch_fiber(self.fake_stack, &grid.scheduler_stack, &grid.scheduler_stack_bytes);
@@ -142,7 +142,7 @@ bool release(Fiber* warp, int count, Fiber& first) {
     requests[lane] = warp[lane].request;
   }
   first.combine(requests, first.mask);
-  races::meet(static_cast<size_t>(warp - grid.fibers.data()), first.mask, first.orders_memory);
+  watcher::meet(static_cast<size_t>(warp - grid.fibers.data()), first.mask, first.orders_memory);
   for (int lane = 0; lane < count; ++lane) {
     if ((first.mask >> lane & 1u) != 0) warp[lane].state = State::kReady;
   }
@@ -224,7 +224,7 @@ bool release_barrier(std::vector<void*>& requests) {
   }
   for (size_t i = 0; i < requests.size(); ++i) requests[i] = grid.fibers[i].request;
   waiting->combine(requests.data(), static_cast<unsigned>(requests.size()));
-  races::pass_barrier();
+  watcher::pass_barrier();
   for (Fiber& fiber : grid.fibers) fiber.state = State::kReady;
   return true;
 }
@@ -232,7 +232,7 @@ bool release_barrier(std::vector<void*>& requests) {
 void run_block(size_t number) {
   std::vector<void*> requests(grid.fibers.size());
   grid.order.start_block();
-  races::start_block(number);
+  watcher::start_block(number);
   poison_shared();
   for (Fiber& fiber : grid.fibers) {
     fiber.state = State::kReady;
@@ -304,7 +304,7 @@ void run(const Launch& launch) {
   make_dynamic_shared(launch.shared_bytes);
   make_fibers(launch.block);
   const char* const stacks = grid.fibers.front().stack;
-  races::start_grid(grid.fibers.size(), stacks, static_cast<size_t>(grid.fibers.back().stack - stacks) + kStackBytes);
+  watcher::start_grid(grid.fibers.size(), stacks, static_cast<size_t>(grid.fibers.back().stack - stacks) + kStackBytes);
   const dim3 blocks = launch.grid;
   for (const unsigned number : grid.order.blocks(static_cast<size_t>(blocks.x) * blocks.y * blocks.z)) {
     blockIdx = block_index(number);
@@ -349,18 +349,18 @@ void fault_at(const void* address, const char* format, ...) {
 }
 
 void fence() {
-  races::fence();
+  watcher::fence();
   if (grid.order.drawn()) leave(State::kReady);
 }
 
 void start_atomic(const void* address) {
   if (grid.order.drawn()) leave(State::kReady);
-  races::start_atomic(address);
+  watcher::start_atomic(address);
 }
 
-void stop_atomic() { races::stop_atomic(); }
+void stop_atomic() { watcher::stop_atomic(); }
 
-void wait_for_previous_grid() { races::wait_for_grid_before(); }
+void wait_for_previous_grid() { watcher::wait_for_grid_before(); }
 
 int lane() { return grid.running->lane; }
 

@@ -4,7 +4,7 @@
 //
 // Threads change places at barriers and collectives, in drawn orders (order.hpp) at fences and atomics too, and thread
 // blocks run one after the other: a kernel that spins until another thread or block writes a flag does not end here.
-// A race that shows only in another order is a fault all the same: races.hpp checks that accesses are ordered.
+// A race that shows only in another order is found where somebody watches (watcher.hpp).
 //
 // Kept light on purpose: it is compiled again with every kernel. rewrite.py turns what no macro can express into C++:
 // `__shared__` declarations, to the classes at the end of this file, and `__noinline__`, a word of GCC's headers too.

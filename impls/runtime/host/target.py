@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +14,10 @@ from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.runtime.compile import cache_folder
 from spmark.impls.runtime.host.compile import compile_host
-from spmark.impls.runtime.host.launch import Accesses, launch_host
+from spmark.impls.runtime.host.launch import launch_host
 from spmark.impls.runtime.target import Grid, Kernel
 from spmark.impls.runtime.template import Instance
 from spmark.impls.runtime.toolchain import INCLUDE
-
-
-@dataclass
-class HostStream:
-    """The launches of a target, one after the other."""
-
-    before: list[Accesses] = field(default_factory=list)
-    """Accesses of the grids that the next grid may overlap with."""
 
 
 @dataclass
@@ -34,25 +26,15 @@ class HostKernel:
 
     instance: Instance
     executable: Path
-    stream: HostStream
 
     def allow_shared(self, shared_bytes: int) -> None:
         """Do nothing: the host has no limit to lift."""
 
     def launch(self, grid: Grid, args: Sequence[Any], shared_bytes: int = 0, overlap: bool = False) -> None:
-        """Run to the end; a fault raises `KernelFault` with the sanitizer's report.
-
-        Where the grid overlaps with the one before, a thread that has not waited must not touch what that one touched.
-        """
-        if not all(grid):
-            return
-        block = (self.instance.threads, 1, 1)
-        before = self.stream.before if overlap else []
-        accesses, waited = launch_host(
-            self.executable, self.instance.expression, grid, block, shared_bytes, args, before=before
-        )
-        # A grid that does not wait may end before its predecessor: the next grid overlaps with both.
-        self.stream.before = accesses if waited else [*before, *accesses]
+        """Run to the end, and so before any other grid; a fault raises `KernelFault` with the sanitizer's report."""
+        if all(grid):
+            block = (self.instance.threads, 1, 1)
+            launch_host(self.executable, self.instance.expression, grid, block, shared_bytes, args)
 
 
 class HostTarget:
@@ -63,7 +45,6 @@ class HostTarget:
 
     def __init__(self, spec: DeviceSpec) -> None:
         self.spec = spec
-        self._stream = HostStream()
 
     def upload(self, array: NDArray[Any]) -> DeviceArray:
         """Copy."""
@@ -86,7 +67,7 @@ class HostTarget:
             source: compile_host(source, sorted(wanted), [INCLUDE], cache_folder())
             for source, wanted in expressions.items()
         }
-        return [HostKernel(instance, executables[instance.template.source], self._stream) for instance in instances]
+        return [HostKernel(instance, executables[instance.template.source]) for instance in instances]
 
     def synchronize(self) -> None:
         """Nothing is pending: launches run to the end."""

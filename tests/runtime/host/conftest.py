@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from host_races import watched
 
 from spmark.impls.runtime.compile import cache_folder
 from spmark.impls.runtime.host.compile import compile_host, ring_objects
@@ -123,12 +124,14 @@ def faults() -> Launch:
 
 @pytest.fixture(scope="session")
 def races_executable() -> Path:
-    return compile_host(KERNELS / "races.cu", RACES, [INCLUDE], cache_folder())
+    with watched():
+        return compile_host(KERNELS / "races.cu", RACES, [INCLUDE], cache_folder())
 
 
 @pytest.fixture(scope="session")
 def races() -> Launch:
-    return _launcher("races.cu", RACES)
+    with watched():
+        return _launcher("races.cu", RACES)
 
 
 def _gpu_launcher(source: str, instances: tuple[str, ...]) -> Launch:

@@ -23,6 +23,12 @@ SOURCE = (
 )
 
 
+@pytest.fixture(autouse=True)
+def _unwatched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compile what users run."""
+    monkeypatch.setattr(host_compile, "MORE_OPTIONS", ())
+
+
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     (tmp_path / "factor.cuh").write_text("constexpr float kFactor = 0.5f;\n")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from host_races import watched_launch
 
 from spmark.impls.core.errors import KernelFault
 from spmark.impls.runtime.host.launch import launch_host
@@ -119,14 +120,18 @@ def test_a_grid_that_overlaps_waits_for_what_the_one_before_clears(races_executa
     sums = np.ones((4, width), np.float32)
     cleared = np.array([1, 2], np.int32)
     sizes = (np.int32(width),)
-    accesses, waited = launch_host(races_executable, "clear_rows", (2, 1, 1), (width, 1, 1), 0, [*sizes, cleared, sums])
+    accesses, waited = watched_launch(
+        races_executable, "clear_rows", (2, 1, 1), (width, 1, 1), 0, [*sizes, cleared, sums]
+    )
     assert [pieces.written for pieces in accesses] == [(), ((width * 4, 2 * width * 4),)]
     assert not waited
 
     def add(first: int, rows: int) -> bool:
         kernel = f"add_to_rows<{way}>"
         part = sums[first : first + rows]
-        return launch_host(races_executable, kernel, (rows, 1, 1), (width, 1, 1), 0, [*sizes, part], before=accesses)[1]
+        return watched_launch(
+            races_executable, kernel, (rows, 1, 1), (width, 1, 1), 0, [*sizes, part], before=accesses
+        )[1]
 
     assert add(3, 1) == (way != 1), "what the grid before has not touched"
     if races_with:

@@ -1,7 +1,15 @@
-// Happens-before over the ring's memory: see races.hpp. Time advances with every event that orders threads. An access
-// keeps its time, and a thread knows up to which time the accesses of others are ordered before its own.
-#include "races.hpp"
+// Finds races. Two threads that access the same bytes, one of them to write, must be ordered: by a barrier, by
+// __syncwarp, by the wait for the grid before, or by fences and an atomic. In the last case one thread makes a fence,
+// then an atomic; the other sees this atomic, then makes a fence. Two accesses without an order are a fault, in
+// whichever order the ring happened to run them.
+//
+// Every load and store of a kernel comes here (hooks.cpp). Bytes that a kernel only reads (pointers to const) cannot
+// race within a grid.
+//
+// Time advances with every event that orders threads. An access keeps its time, and a thread knows up to which time the
+// accesses of others are ordered before its own. host_races.py tells what the grid before has accessed.
 #include "scheduler.hpp"
+#include "watcher.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -13,7 +21,7 @@
 #include <sanitizer/common_interface_defs.h>
 #include <sys/mman.h>
 
-namespace simt::races {
+namespace simt::watcher {
 namespace {
 
 constexpr size_t kWarp = 32;
@@ -41,6 +49,19 @@ struct Region {
   size_t bytes;
   bool shared;
   Cell* cells;
+};
+
+struct Argument {
+  const char* start;
+  size_t bytes;
+  bool written;  // by the kernel, which does not take it as const
+  bool watched = written;
+};
+
+// A piece of an argument, in bytes from its start.
+struct Range {
+  uint64_t start;
+  uint64_t bytes;
 };
 
 // An atomic releases the accesses of its thread block that fences cover, to each thread that sees its location changed.
@@ -75,6 +96,7 @@ struct Load {
   char value[16];
 };
 
+std::vector<Argument> arguments;
 std::vector<Region> regions;
 Region* last_region = nullptr;
 std::vector<Thread> threads;
@@ -113,6 +135,47 @@ void learn(Known& known, const Known& other) {
     }
     if (missing) known.emplace_back(location, count);
   }
+}
+
+void watch(const void* start, size_t bytes, bool shared) {
+  if (bytes == 0) return;
+  const size_t cells = (bytes + kGranule - 1) / kGranule;
+  // Pages of zeros that take memory once they are touched.
+  void* made =
+      mmap(nullptr, cells * sizeof(Cell), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (made == MAP_FAILED) fault_at(start, "no address space to watch %zu bytes", bytes);
+  if (regions.capacity() == 0) regions.reserve(256);  // loads point to regions
+  if (regions.size() == regions.capacity()) fault_at(start, "more than %zu variables and arguments", regions.size());
+  regions.push_back({static_cast<const char*>(start), bytes, shared, static_cast<Cell*>(made)});
+}
+
+void note_grid_before(const void* start, size_t bytes, bool written) {
+  const Region* region = region_of(static_cast<const char*>(start));
+  const auto offset = static_cast<size_t>(static_cast<const char*>(start) - region->start);
+  for (size_t granule = offset / kGranule; granule * kGranule < offset + bytes; ++granule) {
+    Cell& cell = region->cells[granule];
+    (written ? cell.write : cell.reads[0]).block = kGridBefore;
+  }
+}
+
+// What the grid has written of an argument, or only read; what it takes as const counts as read.
+std::vector<Range> touched(const Argument& argument, bool written) {
+  if (!argument.written) return written ? std::vector<Range>{} : std::vector<Range>{{0, argument.bytes}};
+  std::vector<Range> found;
+  const Region* region = region_of(argument.start);
+  if (region == nullptr) return found;
+  for (size_t at = 0; at < region->bytes; at += kGranule) {
+    const Cell& cell = region->cells[at / kGranule];
+    const uint32_t by = written ? cell.write.block : cell.reads[0].block;
+    if (by == 0 || by == kGridBefore) continue;
+    const size_t bytes = region->bytes - at < kGranule ? region->bytes - at : kGranule;
+    if (!found.empty() && found.back().start + found.back().bytes == at) {
+      found.back().bytes += bytes;
+    } else {
+      found.push_back({at, bytes});
+    }
+  }
+  return found;
 }
 
 // ---- whether an earlier access is ordered before the running thread's access ----
@@ -221,46 +284,49 @@ void instrumented(const void* address, size_t bytes, bool writes, const void* pl
   }
 }
 
-void watch(const void* start, size_t bytes, bool shared) {
+void shared(const void* start, size_t bytes) { watch(start, bytes, true); }
+
+void argument(const void* start, size_t bytes, bool written) {
+  arguments.push_back({static_cast<const char*>(start), bytes, written});
+  if (written) watch(start, bytes, false);
+}
+
+// For each argument: what the grid before has read of it, then what it has written.
+void hear(const char* note, size_t bytes) {
   if (bytes == 0) return;
-  const size_t cells = (bytes + kGranule - 1) / kGranule;
-  // Pages of zeros that take memory once they are touched.
-  void* made =
-      mmap(nullptr, cells * sizeof(Cell), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (made == MAP_FAILED) fault_at(start, "no address space to watch %zu bytes", bytes);
-  if (regions.capacity() == 0) regions.reserve(256);  // loads point to regions
-  if (regions.size() == regions.capacity()) fault_at(start, "more than %zu variables and arguments", regions.size());
-  regions.push_back({static_cast<const char*>(start), bytes, shared, static_cast<Cell*>(made)});
-}
-
-void note_grid_before(const void* start, size_t bytes, bool written) {
-  const Region* region = region_of(static_cast<const char*>(start));
-  const auto offset = static_cast<size_t>(static_cast<const char*>(start) - region->start);
-  for (size_t granule = offset / kGranule; granule * kGranule < offset + bytes; ++granule) {
-    Cell& cell = region->cells[granule];
-    (written ? cell.write : cell.reads[0]).block = kGridBefore;
-  }
-}
-
-std::vector<Range> touched(const void* start, bool written) {
-  std::vector<Range> found;
-  const Region* region = region_of(static_cast<const char*>(start));
-  if (region == nullptr) return found;
-  for (size_t at = 0; at < region->bytes; at += kGranule) {
-    const Cell& cell = region->cells[at / kGranule];
-    const uint32_t by = written ? cell.write.block : cell.reads[0].block;
-    if (by == 0 || by == kGridBefore) continue;
-    const size_t bytes = region->bytes - at < kGranule ? region->bytes - at : kGranule;
-    if (!found.empty() && found.back().start + found.back().bytes == at) {
-      found.back().bytes += bytes;
-    } else {
-      found.push_back({at, bytes});
+  for (Argument& argument : arguments) {
+    for (const bool written : {false, true}) {
+      uint64_t count;
+      memcpy(&count, note, sizeof(count));
+      note += sizeof(count);
+      for (; count > 0; --count, note += sizeof(Range)) {
+        Range range;
+        memcpy(&range, note, sizeof(range));
+        if (!argument.watched) watch(argument.start, argument.bytes, false);
+        argument.watched = true;
+        note_grid_before(argument.start + range.start, range.bytes, written);
+      }
     }
   }
-  return found;
 }
 
-bool anyone_waited() { return waited; }
+// For each argument: what the grid has read, then what it has written; at the end, whether a thread has waited.
+std::vector<char> answer() {
+  std::vector<char> told;
+  const auto tell = [&](const void* data, size_t bytes) {
+    told.insert(told.end(), static_cast<const char*>(data), static_cast<const char*>(data) + bytes);
+  };
+  for (const Argument& argument : arguments) {
+    for (const bool written : {false, true}) {
+      const std::vector<Range> ranges = touched(argument, written);
+      const uint64_t count = ranges.size();
+      tell(&count, sizeof(count));
+      tell(ranges.data(), count * sizeof(Range));
+    }
+  }
+  told.push_back(waited ? 1 : 0);
+  return told;
+}
 
 void start_grid(size_t count, const void* stack, size_t bytes) {
   threads.resize(count);
@@ -386,4 +452,4 @@ void access(const void* address, size_t bytes, bool writes, const void* place) {
          static_cast<uint32_t>(reinterpret_cast<uintptr_t>(place)));
 }
 
-}  // namespace simt::races
+}  // namespace simt::watcher
