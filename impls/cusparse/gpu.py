@@ -73,7 +73,7 @@ class CuSparsePlan(_LibraryPlan):
 
     Parameters
     ----------
-    arrays : tuple of device arrays, optional
+    arrays : sequence of device arrays, optional
         indptr, indices and values already on the device, so that variants share one upload.
     column_major : bool
         SDDMM: Y is described as a J x K matrix in column-major order instead of being transposed.
@@ -86,7 +86,7 @@ class CuSparsePlan(_LibraryPlan):
         algorithm: str,
         preprocess: bool,
         *,
-        arrays: tuple[DeviceArray, ...] | None = None,
+        arrays: Sequence[DeviceArray] | None = None,
         column_major: bool = False,
     ) -> None:
         spmm = problem.op is Op.SPMM

@@ -1,4 +1,4 @@
-"""SpMM straight from CSR with a schedule by rule: the kernel of the formats' searches, by itself and without a search.
+"""SpMM straight from CSR, with a schedule by rule or searched.
 
 Its family: Huang, Dai, Wang and Yang, "GE-SpMM", SC 2020; Gale, Zaharia, Young and Elsen, "Sparse GPU Kernels for Deep
 Learning", SC 2020; RA-SpMM's direct kernel. The README says which of their ideas the kernel has.
@@ -6,22 +6,14 @@ Learning", SC 2020; RA-SpMM's direct kernel. The README says which of their idea
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
 from spmark.impls.core.choices import check_choices
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import Op, Problem
-from spmark.impls.kernels.direct_spmm import (
-    LANES,
-    PARTS,
-    ROWS,
-    SPMM_DIRECT,
-    DirectPlan,
-    is_offered,
-    usual_schedule,
-)
+from spmark.impls.kernels.direct_spmm import DIRECT_SPMM, ROWS, SPMM_DIRECT, DirectPlan, is_offered, usual_schedule
 from spmark.impls.runtime.target import MAX_GRID, open_target
 from spmark.impls.runtime.template import KernelTemplate
 
@@ -33,7 +25,7 @@ class Direct:
     name: ClassVar[str] = "direct"
     ops: ClassVar[frozenset[Op]] = frozenset({Op.SPMM})
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
-    kernels: ClassVar[tuple[KernelTemplate, ...]] = (SPMM_DIRECT,)
+    kernels: ClassVar[tuple[KernelTemplate, ...]] = DIRECT_SPMM.templates
 
     lanes: int = 0
     """Threads of a group (4, 8, 16, 32); 0 takes as many as J needs, up to 512 bytes of a row of B."""
@@ -50,12 +42,18 @@ class Direct:
     """Rows of a group (1, 2, 4); 0 takes the most that together have 4 non-zeros in the mean, at least 1."""
     longest: int = 0
     """Non-zeros of a row beyond which a block takes it; 0 takes four times the mean of the rows that are not empty."""
+    search: bool = False
+    """Measure some twenty schedules that agree with what is pinned; otherwise the rules choose."""
 
     def __post_init__(self) -> None:
-        check_choices(self, lanes=(0, *LANES), vectors=(0, 1, 2), parts=(0, *PARTS))
-        check_choices(self, unroll=(0, 2, 4, 8), rows=(0, *ROWS))
+        named = [field.name for field in fields(self) if field.name in SPMM_DIRECT.space]
+        check_choices(self, rows=(0, *ROWS), **{name: (0, *SPMM_DIRECT.space[name]) for name in named})
         if self.longest < 0:
             raise ValueError(f"expected longest of at least 1, or 0 to choose it, found {self.longest}")
+
+    @property
+    def _pinned(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if name != "search" and value}
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse widths beyond the grid, and pinned tunables whose loads J does not allow."""
@@ -72,8 +70,21 @@ class Direct:
 
     def schedule(self, problem: Problem) -> dict[str, Any]:
         """Give the pinned tunables, and the others by their rules."""
-        return usual_schedule(problem, asdict(self))
+        return usual_schedule(problem, self._pinned)
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
-        """List the long rows and upload."""
-        return DirectPlan(problem, open_target(device), {}, **self.schedule(problem))
+        """Search where that is asked for and there are non-zeros and a GPU; list the long rows and upload."""
+        if not self.search:
+            return DirectPlan(problem, open_target(device), {}, **self.schedule(problem))
+        from spmark.impls.tuning.direct import search_direct
+        from spmark.impls.tuning.tune import tune
+
+        pinned = self._pinned
+        return tune(
+            problem,
+            device,
+            [DIRECT_SPMM],
+            lambda race: search_direct(problem, race, pinned),
+            owner=self.name,
+            pinned=pinned,
+        )

@@ -127,6 +127,7 @@ class BlockSpmmPlan(DevicePlan):
             self._arrived = self.counters(shared)
             self.arrays = list(arrays) or [self.upload(array) for array in pieces]
             self.values, self.values_in_order = self.arrays[-1], False
+            self.device_bytes += sum(array.nbytes for array in arrays)
             cleared = _rows_not_listed(listed, rows, problem.matrix.num_rows)
             self._clears = cleared.size > 0
             self._zeroed = RowZeroing(self, cleared, problem.width, zeroing)

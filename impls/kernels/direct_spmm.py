@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.interfaces import DeviceArray
+from spmark.impls.core.interfaces import Config, DeviceArray
 from spmark.impls.core.problem import Csr, DType, Problem
+from spmark.impls.kernels.family import Axes, Build, KernelFamily, OneFormat, taken_apart, tiles_of, widest_load
 from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, TemplateValue, loads_of
+from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, TemplateValue
 
 LANES = (4, 8, 16, 32)
 """Threads of a group."""
@@ -29,7 +30,6 @@ UNSPLIT = 2**31 - 1
 """Longer than any row."""
 DIRECT: Mapping[str, str] = {"format": "direct"}
 """What a config of `DirectPlan` says beside its schedule where a search compares formats."""
-_THREADS = 128
 _WARP = 32
 _LOAD_BYTES = 16
 _AT_ONCE = 1 << 17
@@ -59,13 +59,16 @@ SPMM_DIRECT = KernelTemplate(
         "vectors": (1, 2),
         "lanes": LANES,
         "parts": PARTS,
-        "unroll": (2, _UNROLL, _DEEP),
+        "unroll": (_UNROLL, 2, _DEEP),
         "several": (False, True),
-        "threads": (64, _THREADS, 256),
+        "threads": (128, 64, 256),
     },
     max_registers=80,
     max_spill_bytes=8,  # as `SPMM_ELL_BUCKETS`
 )
+_TUNABLES = {n: tuple(map(int, values)) for n, values in SPMM_DIRECT.space.items() if n not in {"T", "several"}}
+"""What a search may choose of the template; the first value of each is taken without a reason for another."""
+_PLAIN = {**{name: values[0] for name, values in _TUNABLES.items()}, "rows": 1, "longest": UNSPLIT}
 
 
 def is_direct(config: Mapping[str, Any]) -> bool:
@@ -75,18 +78,18 @@ def is_direct(config: Mapping[str, Any]) -> bool:
 
 def is_offered(dtype: DType, schedule: Mapping[str, Any]) -> bool:
     """Tell whether there is a kernel for a schedule; ``longest`` does not matter."""
-    return SPMM_DIRECT.legal({"threads": _THREADS, **_values(dtype, schedule)})
+    return SPMM_DIRECT.has(_values(dtype, schedule))
 
 
 def _values(dtype: DType, schedule: Mapping[str, Any]) -> dict[str, TemplateValue]:
-    names = ("vector", "vectors", "lanes", "unroll")
-    tile = {name: schedule[name] for name in names} | {"parts": schedule.get("parts", 1)}
-    return {"T": C_TYPES[dtype], **tile, "several": schedule["rows"] > 1}
+    whole = {**_PLAIN, **schedule}
+    tunables = {name: whole[name] for name in _TUNABLES}
+    return {"T": C_TYPES[dtype], **tunables, "several": whole["rows"] > 1}
 
 
 def direct_instance(problem: Problem, schedule: Mapping[str, Any]) -> Instance:
     """Give the kernel of a schedule of `DirectPlan`."""
-    return SPMM_DIRECT.instance(**_values(problem.dtype, schedule), threads=schedule["threads"])
+    return SPMM_DIRECT.instance(**_values(problem.dtype, schedule))
 
 
 class DirectPlan(OneLaunchPlan):
@@ -96,20 +99,17 @@ class DirectPlan(OneLaunchPlan):
     ----------
     config : mapping
         What `DevicePlan.config` says beside the schedule below.
-    vector, vectors, lanes : int
-        Elements of a load, loads of a thread side by side, threads of a part of a group.
-    parts : int
-        Parts of a group, which share each row.
-    unroll : int
-        Rows of B that a thread has on their way.
-    rows : int
-        Neighbouring rows of a group.
-    longest : int
-        Elements of a row; a longer one is the work of a whole block. `UNSPLIT` leaves every row to a group.
-    threads : int
-        Threads of a block.
     arrays : sequence of device arrays, optional
         `arrays` of another plan of the same problem: the matrix is then not uploaded again.
+    **schedule : int
+        Any of the following; the others are the first of their values in `SPMM_DIRECT`.
+
+        - ``vector, vectors, lanes``: elements of a load, loads of a thread side by side, threads of a part of a group;
+        - ``parts``: parts of a group, which share each row;
+        - ``unroll``: rows of B that a thread has on their way;
+        - ``rows``: neighbouring rows of a group;
+        - ``longest``: elements of a row; a longer one is the work of a whole block. `UNSPLIT` leaves all to groups;
+        - ``threads``: threads of a block.
 
     Attributes
     ----------
@@ -123,20 +123,12 @@ class DirectPlan(OneLaunchPlan):
         target: Target,
         config: Mapping[str, object],
         *,
-        vector: int,
-        vectors: int,
-        lanes: int,
-        unroll: int,
-        parts: int = 1,
-        rows: int = 1,
-        longest: int = UNSPLIT,
-        threads: int = _THREADS,
         arrays: Sequence[DeviceArray] = (),
+        **schedule: int,
     ) -> None:
-        schedule = {"vector": vector, "vectors": vectors, "lanes": lanes, "parts": parts}
-        schedule |= {"unroll": unroll, "rows": rows, "longest": longest, "threads": threads}
-        super().__init__(problem, target, {**config, **schedule}, alignment=vector * problem.dtype.itemsize)
-        matrix = problem.matrix
+        schedule = {**_PLAIN, **schedule}
+        super().__init__(problem, target, {**config, **schedule}, schedule["vector"] * problem.dtype.itemsize)
+        matrix, rows, longest, threads = problem.matrix, schedule["rows"], schedule["longest"], schedule["threads"]
         self.stored = matrix.nnz
         self._load(direct_instance(problem, schedule))
         with self.phase("convert"):
@@ -150,9 +142,10 @@ class DirectPlan(OneLaunchPlan):
         sizes = (matrix.num_rows, problem.width, rows, longest, long_rows.size)
         self._args = (*map(np.int32, sizes), *self.arrays, blocks)
         groups = ceil_div(matrix.num_rows, rows)
-        num_blocks = long_rows.size + ceil_div(groups, threads // (lanes * parts))
-        self._grid = (num_blocks, ceil_div(problem.width, lanes * vector * vectors), 1)
-        self._shared_bytes = 4 * vector * threads if long_rows.size else 0
+        num_blocks = long_rows.size + ceil_div(groups, threads // (schedule["lanes"] * schedule["parts"]))
+        columns = schedule["lanes"] * schedule["vector"] * schedule["vectors"]
+        self._grid = (num_blocks, ceil_div(problem.width, columns), 1)
+        self._shared_bytes = 4 * schedule["vector"] * threads if long_rows.size else 0
 
 
 def rows_of_blocks(matrix: Csr, rows: int, longest: int) -> NDArray[np.int32]:
@@ -201,8 +194,7 @@ def usual_length(matrix: Csr, times: float = _USUAL) -> int:
 
 def load_of(width: int, dtype: DType) -> int:
     """Choose the elements of a load: as many as divide J, fit into 16 bytes and give four lanes something to do."""
-    loads = loads_of(width, _LOAD_BYTES // dtype.itemsize)
-    return next(vector for vector in loads if vector == 1 or LANES[0] * vector <= width)
+    return widest_load(width, _LOAD_BYTES // dtype.itemsize, LANES[0])
 
 
 def loads_whole(width: int, dtype: DType) -> bool:
@@ -215,11 +207,9 @@ def direct_tiles(width: int, dtype: DType) -> list[dict[str, int]]:
 
     Two loads stand side by side only where a load has 16 bytes.
     """
-    vector = load_of(width, dtype)
-    most = 2 if loads_whole(width, dtype) else 1
-    pairs = [(n, vectors) for vectors in range(1, most + 1) for n in LANES if n * vectors * vector <= width]
-    pairs.sort(key=lambda pair: (-pair[0] * pair[1], pair[1]))
-    return [{"vector": vector, "vectors": vectors, "lanes": n} for n, vectors in pairs or [(LANES[0], 1)]]
+    vectors = (1, 2) if loads_whole(width, dtype) else (1,)
+    tiles = tiles_of(width, (load_of(width, dtype),), LANES, vectors)
+    return sorted(tiles, key=lambda tile: (-tile["lanes"] * tile["vectors"], tile["vectors"]))
 
 
 def usual_schedule(problem: Problem, pinned: Mapping[str, int] | None = None) -> dict[str, int]:
@@ -254,11 +244,11 @@ def usual_schedule(problem: Problem, pinned: Mapping[str, int] | None = None) ->
     deep = parts > 1 or kept.get("unroll") == _DEEP
     vectors = kept.get("vectors", 2 if mean < SHORT and not deep and whole and width >= 2 * LANES[0] * vector else 1)
     return {
+        **_PLAIN,
         "vector": vector,
         "vectors": vectors,
         "lanes": lanes(vectors, parts),
         "parts": parts,
-        "unroll": _UNROLL,
         "rows": max(n for n in ROWS if n == 1 or (n * mean <= _UNROLL and not deep)),
         "longest": usual_length(problem.matrix),
         **kept,
@@ -268,8 +258,7 @@ def usual_schedule(problem: Problem, pinned: Mapping[str, int] | None = None) ->
 def direct_starts(problem: Problem) -> list[dict[str, int]]:
     """List the schedules of `DirectPlan` with which a search begins: the widest tiles, one row a group."""
     tiles = direct_tiles(problem.width, problem.dtype)[:_MOST_TILES]
-    plain = {"parts": 1, "unroll": _UNROLL, "rows": 1, "longest": usual_length(problem.matrix), "threads": _THREADS}
-    return [{**tile, **plain} for tile in tiles]
+    return [{**_PLAIN, "longest": usual_length(problem.matrix), **tile} for tile in tiles]
 
 
 def direct_deep(problem: Problem) -> list[dict[str, int]]:
@@ -280,9 +269,9 @@ def direct_deep(problem: Problem) -> list[dict[str, int]]:
     """
     if not loads_whole(problem.width, problem.dtype) or mean_length(problem.matrix) < _UNROLL:
         return []
-    vector = load_of(problem.width, problem.dtype)
     deep = []
-    for lanes in [n for n in LANES if n * vector <= problem.width][-_DEEP_TILES:]:
+    tiles = tiles_of(problem.width, (load_of(problem.width, problem.dtype),), LANES)
+    for lanes in [tile["lanes"] for tile in tiles[-_DEEP_TILES:]]:
         tile = {"vectors": 1, "lanes": lanes, "rows": 1}
         deep += [{**tile, "parts": 1, "unroll": _DEEP}] if lanes >= _DEEP else []
         shared = [parts for parts in (_WARP // lanes, _WARP // 2 // lanes) if parts > 1]
@@ -290,12 +279,34 @@ def direct_deep(problem: Problem) -> list[dict[str, int]]:
     return deep
 
 
-def direct_axes(problem: Problem) -> dict[str, tuple[int, ...]]:
-    """List the other values of `direct_starts`' tunables, by name; empty without a choice."""
-    whole = loads_whole(problem.width, problem.dtype)
+def _axes(problem: Problem, pinned: Config) -> Axes:
+    """Give the tiles that J fills, several rows a group where rows are short, and the template's other values."""
+    matrix = problem.matrix
+    tiles = direct_tiles(problem.width, problem.dtype)
     return {
-        "rows": ROWS[1:] if mean_length(problem.matrix) < SHORT else (),
-        "unroll": (2,) if whole else (),
-        "longest": lengths_to_split(problem.matrix),
-        "threads": (64, 256) if whole else (),
+        "tile": [{name: pinned.get(name, value) for name, value in tile.items()} for tile in tiles],
+        "rows": ROWS if mean_length(matrix) < SHORT else ROWS[:1],
+        **{name: values for name, values in _TUNABLES.items() if name not in tiles[0]},
+        "longest": tuple(dict.fromkeys((usual_length(matrix), *lengths_to_split(matrix)))),
     }
+
+
+def _opened(problem: Problem, target: Target) -> Build:
+    """Build plans that share the matrix on the target."""
+
+    def build(_: None, schedule: Config, arrays: Sequence[DeviceArray]) -> DirectPlan:
+        facts, schedule = taken_apart(schedule, tuple(DIRECT))
+        return DirectPlan(problem, target, facts, arrays=arrays, **schedule)
+
+    csr = OneFormat(lambda _: None, build)
+    return lambda config: csr.plan({}, config)
+
+
+DIRECT_SPMM = KernelFamily(
+    mark="longest",
+    templates=(SPMM_DIRECT,),
+    axes=_axes,
+    opened=_opened,
+    default=usual_schedule,
+    kernel=direct_instance,
+)

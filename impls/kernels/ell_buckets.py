@@ -10,14 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.interfaces import DeviceArray
+from spmark.impls.core.interfaces import Config, DeviceArray
 from spmark.impls.core.problem import DType, Problem
 from spmark.impls.formats.hyb import UNIT, HybFormat, HybLayout
 from spmark.impls.formats.row_use import RowUse, row_use
+from spmark.impls.kernels.family import Axes, tiles_of
 from spmark.impls.kernels.shared_rows import SharedRows, shared_instances
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate
+from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, loads_of
 
 _SOURCE = Path(__file__).parent / "ell_buckets.cu"
 _TOGETHER, _SPREAD = 1 << 24, 1 << 25
@@ -31,6 +32,12 @@ LANES = (8, 16, 32)
 """Threads of a group."""
 NEVER = 1 << 24
 """Wider than any bucket."""
+WORK = (32, 16, 64, 8, 128)
+"""Elements of A that a group takes, in the order of trying."""
+SPREAD, TOGETHER = (NEVER, 128, 32, 64), (NEVER, 64, 128, 32)
+"""Widths from which a warp, and from which a block, shares an ELL row, in the order of trying."""
+LONG_ROWS = ((NEVER, NEVER), (NEVER, 64), (32, NEVER), (32, 64), (32, 128), (NEVER, 32), (128, NEVER))
+"""The pairs of `SPREAD` and `TOGETHER` worth trying where both are one axis."""
 
 
 SPMM_ELL_BUCKETS = KernelTemplate(
@@ -51,6 +58,24 @@ def ell_instance(problem: Problem, schedule: Mapping[str, Any]) -> Instance:
         lanes=schedule["lanes"],
         threads=schedule.get("threads", _THREADS),
     )
+
+
+def ell_tiles(width: int, dtype: DType) -> list[Config]:
+    """List the loads of ELL rows: the two widest that divide J, over so many lanes, and the widest two side by side."""
+    loads = loads_of(width, 16 // dtype.itemsize)[:2]
+    doubles = [tile for tile in tiles_of(width, loads[:1], LANES, (1, 2)) if tile["vectors"] == 2]
+    return [*tiles_of(width, loads, LANES), *doubles]
+
+
+def ell_axes(problem: Problem) -> Axes:
+    """Give what `EllBucketsPlan` leaves open beside the format."""
+    return {
+        "tile": ell_tiles(problem.width, problem.dtype),
+        "work": WORK,
+        "spread": SPREAD,
+        "together": TOGETHER,
+        "threads": SPMM_ELL_BUCKETS.space["threads"],
+    }
 
 
 class EllBucketsPlan(DevicePlan):

@@ -44,6 +44,8 @@ class HybConverter:
     phases_s : dict
         Seconds spent on the kernel and the host's loops (``compile``), on CSR (``upload``), and on all conversions so
         far with their uploads (``convert``).
+    reused_s : float
+        Seconds that the last conversion saved since an earlier one had cut or ordered the matrix likewise.
     device_bytes : int
         Bytes of CSR, which stays on the target until the converter is dropped.
 
@@ -66,12 +68,14 @@ class HybConverter:
         self.device_bytes = problem.matrix.indices.nbytes + problem.values.nbytes
         self._pieces: Pieces | None = None
         self._positions: NDArray[np.int32] | None = None
+        self._cut, self._ordered = Built(), Built()
+        self.reused_s = 0.0
 
     @property
     def positions(self) -> NDArray[np.int32]:
         """Places in the order that `spmark.impls.formats.nearness` gives the rows, computed at the first use."""
         if self._positions is None:
-            with self._accounts.phase("convert"):
+            with self._accounts.phase("convert"), self._ordered.phase("convert"):
                 self._positions = near_order(self._matrix).positions
         return self._positions
 
@@ -112,11 +116,16 @@ class HybConverter:
         BuildError
             More than 2^31 - 1 elements would be stored.
         """
+        self.reused_s = self._ordered.phases_s.get("convert", 0.0) if near else 0.0
         positions = self.positions if near else None
         with self._accounts.phase("convert"):
             ladders = [widths_up_to(max_width, thirds)] * partitions
             if self._pieces is None or self._pieces.partitions != partitions:
-                self._pieces = partition_columns(self._matrix, partitions)
+                self._cut = Built()
+                with self._cut.phase("convert"):
+                    self._pieces = partition_columns(self._matrix, partitions)
+            else:
+                self.reused_s += self._cut.phases_s["convert"]
             pieces = self._pieces if positions is None else self._pieces.in_order(positions)
             layout = lay_out(pieces, ladders, tail_in_last)
         return layout, self.fill(layout)

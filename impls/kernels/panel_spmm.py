@@ -79,6 +79,7 @@ class PanelSpmmPlan(OneLaunchPlan):
         grid = (ceil_div(heads.shape[0], warps), ceil_div(problem.width, tile), 1)
         self._arrange(grid, (problem.matrix.num_rows, heads.shape[0], problem.width), (heads, *pieces))
         self._args += tuple(arrays)
+        self.device_bytes += sum(array.nbytes for array in arrays)
         self.arrays = list(self._args[-2:])
 
 

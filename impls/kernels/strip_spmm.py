@@ -75,6 +75,7 @@ class StripSpmmPlan(OneLaunchPlan):
         grid = (ceil_div(block_rows, strips), ceil_div(problem.width, tile), 1)
         self._arrange(grid, (*problem.matrix.shape, problem.width, block_rows), (bsr.indptr, *pieces))
         self._args += tuple(arrays)
+        self.device_bytes += sum(array.nbytes for array in arrays)
         self.arrays = list(self._args[-2:])
 
 

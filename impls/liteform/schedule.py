@@ -24,16 +24,15 @@ from spmark.impls.core.guard import reading
 from spmark.impls.core.names import path_component
 from spmark.impls.core.plainjson import parse_model
 from spmark.impls.core.problem import DType
-from spmark.impls.kernels.ell_buckets import LANES, NEVER
+from spmark.impls.kernels.ell_buckets import LANES, LONG_ROWS, NEVER, WORK
+from spmark.impls.kernels.family import tiles_of
 from spmark.impls.liteform.weights import Weights
 from spmark.impls.runtime.template import loads_of
 
 _LEAST_WORK = 32
-_LONG_ROWS = ((NEVER, NEVER), (32, NEVER), (128, NEVER), (NEVER, 64), (NEVER, 256), (64, 256))
-"""Candidates for the widths from which on a warp and a block share an ELL row."""
 _TILE = 128
 """Columns of a tile of C; tiles down to half as wide are measured."""
-_WORKS = (8, 16, 32, 64, 128)
+_WORKS = tuple(sorted(WORK))
 _LEAST_US, _BYTES_PER_US, _SLOTS_PER_US = 5.0, 6e6, 12.0
 """Time of the smallest product, bytes of B that a microsecond loads, and slots of an ELL row that one group takes in a
 microsecond, on an H200; other GPUs take the same. A wide row of a small product is still being added up when all
@@ -229,12 +228,8 @@ def tiles(width: int, dtype: DType, small: bool = False) -> list[tuple[int, int,
         Add loads half as wide, which give small problems more threads.
     """
     widest = widest_vector(width, dtype)
-    shapes = [
-        (widest, vectors, lanes)
-        for vectors, lanes in product((1, 2), LANES)
-        if min(width, _TILE) <= 2 * widest * vectors * lanes <= 2 * width
-    ]
-    shapes = shapes or [(widest, 1, min(LANES))]
+    fitting = [tuple(tile.values()) for tile in tiles_of(width, (widest,), LANES, (1, 2))]
+    shapes = [(v, count, n) for v, count, n in fitting if min(width, _TILE) <= 2 * v * count * n]
     if small and widest > 1:
         shapes += [(widest // 2, 1, lanes) for lanes in LANES if widest // 2 * lanes == min(width, _TILE // 2)]
     return shapes
@@ -253,7 +248,7 @@ def candidates(width: int, dtype: DType, loads: int, max_width: int) -> Iterator
     max_width : int
     """
     works = _WORKS[:3] if loads < _SMALL else _WORKS[1:4] if loads < _LARGE else _WORKS[1:]
-    longs = [pair for pair in _LONG_ROWS if all(least <= max_width or least == NEVER for least in pair)]
+    longs = [pair for pair in LONG_ROWS if all(least <= max_width or least == NEVER for least in pair)]
     for (vector, vectors, lanes), work, (spread, together) in product(
         tiles(width, dtype, loads < _SMALL), works, longs
     ):

@@ -40,6 +40,9 @@ class Shaped(Protocol):
 class DevicePlan(Built):
     """A plan whose arrays and kernels are on a target; subclasses upload in ``__init__`` and write `enqueue`."""
 
+    arrays: Sequence[DeviceArray] = ()
+    """What plans with another schedule of the same format may share."""
+
     def __init__(self, problem: Shaped, target: Target, config: Mapping[str, Any], alignment: int = 1) -> None:
         super().__init__(config=dict(config))
         self.target = target

@@ -8,22 +8,22 @@ cut in parts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import cast
 
-from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.interfaces import Config, DeviceArray, Search
+from spmark.impls.core.interfaces import Config, DeviceArray
 from spmark.impls.core.problem import Problem
 from spmark.impls.formats.bsr import BsrFormat, DenseBlocks
 from spmark.impls.formats.srbcrs import SrBcrsFormat
 from spmark.impls.kernels.block_spmm import BlockSpmmPlan, block_instance, vector_of
+from spmark.impls.kernels.family import Build, OneFormat, taken_apart
 from spmark.impls.kernels.panel_spmm import GROUP, PANEL, PanelSpmmPlan, panel_instance
 from spmark.impls.kernels.strip_spmm import SIDE, STRIPS, StripSpmmPlan, strip_instance
 from spmark.impls.kernels.strip_spmm import TILES as STRIP_TILES
-from spmark.impls.runtime.target import Target, ceil_div, open_target
+from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import Instance
-from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.space import key_of
 from spmark.impls.tuning.strategies import Times, along, exhaustive
 
@@ -35,13 +35,11 @@ PANELS = ((PANEL, GROUP), (16, 32), (32, 32), (32, 64), (64, 64))
 """t and g of SR-BCRS(t, g)."""
 PARTS = (2, 4, 8)
 """Thread blocks that share the longest block row where the grid is small."""
-_FEW = 4
-"""Thread blocks for each multiprocessor below which a grid is small."""
 _TURNED = 3
 """Best configs that are tried with turned starts."""
 _PLAIN = {"turned": False, "parts": 1}
-BlockPlan = BlockSpmmPlan | PanelSpmmPlan | StripSpmmPlan
-Convert = Callable[[Problem, Config], DenseBlocks]
+FORM = ("block_rows", "block_cols", "t", "g")
+"""Tunables of the format."""
 
 
 def block_space(problem: Problem, rows: int = 0, cols: int = 0) -> list[Config]:
@@ -105,86 +103,47 @@ def middle(space: Sequence[Config]) -> Config:
     return next((c for c in space if any(form.items() <= c.items() for form in named)), space[0])
 
 
-def shape_of(config: Config) -> tuple[Config, Config]:
-    """Split a config into the tunables of the format and those of the schedule."""
-    form = {name: value for name, value in config.items() if name in ("block_rows", "block_cols", "t", "g")}
-    return form, {name: value for name, value in config.items() if name not in form}
+def varied(space: Sequence[Config]) -> Iterator[Config]:
+    """Give the configs of a space with every value that `run_through` may try on them."""
+    for config in space:
+        for parts in (1, *PARTS) if "parts" in config else (0,):
+            for turned in (False, True) if "turned" in config else (False,):
+                yield {name: {"parts": parts, "turned": turned}.get(name, value) for name, value in config.items()}
 
 
-def build_plan(
-    problem: Problem, target: Target, held: DenseBlocks, config: Config, arrays: Sequence[DeviceArray] = ()
-) -> BlockPlan:
-    """Build one config over a matrix that is converted to the config's format, and perhaps uploaded (``arrays``)."""
-    form, schedule = shape_of(config)
-    if "strips" in schedule:
-        return StripSpmmPlan(problem, target, cast("BsrFormat", held), form, arrays=arrays, **schedule)
-    if isinstance(held, SrBcrsFormat) and held.block_shape == (PANEL, GROUP):
-        return PanelSpmmPlan(problem, target, held, form, arrays=arrays, **schedule)
-    return BlockSpmmPlan(problem, target, held, form, arrays=arrays, **schedule)
-
-
-class Candidates:
-    """Builds configs; each format is converted and uploaded once, and refused formats are not tried again.
+def opened(problem: Problem, target: Target, convert: Callable[[Problem, Config], DenseBlocks]) -> Build:
+    """Give what builds configs; plans of one format share it, and refused formats are not tried again.
 
     Parameters
     ----------
     problem : Problem
     target : Target
     convert : callable
-        Gives the matrix in the format of a config, or raises BuildError.
+        Gives the matrix in the format of a config, or raises BuildError. Formats whose blocks consist of whole blocks
+        of a refused format store as much, so that they are refused for the same reason.
     """
+    refused: list[tuple[Config, str]] = []
 
-    def __init__(self, problem: Problem, target: Target, convert: Convert) -> None:
-        self._problem, self._target, self._convert = problem, target, convert
-        self._form: Config = {}
-        self._held: DenseBlocks | None = None
-        self._arrays: list[Any] = []
-        self._refused: list[tuple[Config, str]] = []
-
-    def plan(self, config: Config) -> BlockPlan:
-        """Build one config.
-
-        Raises
-        ------
-        BuildError
-            The format stores too many elements. So do formats whose blocks consist of whole blocks of a refused format.
-        """
-        form, _ = shape_of(config)
-        for less, why in self._refused:
+    def held(form: Config) -> DenseBlocks:
+        for less, why in refused:
             if all(form[name] % less[name] == 0 for name in form):
                 raise BuildError(why)
-        if self._held is None or form != self._form:
-            self._held, self._form, self._arrays = None, form, []
-            try:
-                self._held = self._convert(self._problem, config)
-            except BuildError as error:
-                self._refused.append((form, str(error)))
-                raise
-        plan = build_plan(self._problem, self._target, self._held, config, self._arrays)
-        self._arrays = plan.arrays
-        return plan
+        try:
+            return convert(problem, form)
+        except BuildError as error:
+            refused.append((form, str(error)))
+            raise
 
+    def build(blocks: DenseBlocks, config: Config, arrays: Sequence[DeviceArray]) -> DevicePlan:
+        form, schedule = taken_apart(config, FORM)
+        if "strips" in schedule:
+            return StripSpmmPlan(problem, target, cast("BsrFormat", blocks), form, arrays=arrays, **schedule)
+        if isinstance(blocks, SrBcrsFormat) and blocks.block_shape == (PANEL, GROUP):
+            return PanelSpmmPlan(problem, target, blocks, form, arrays=arrays, **schedule)
+        return BlockSpmmPlan(problem, target, blocks, form, arrays=arrays, **schedule)
 
-def search(problem: Problem, device: DeviceSpec, space: Sequence[Config], convert: Convert) -> tuple[Config, Search]:
-    """Race a space on the device.
-
-    Raises
-    ------
-    BuildError
-        No candidate could be built; the error carries the reasons.
-    """
-    from spmark.impls.tuning.gpu import PlanTimer
-
-    target = open_target(device)
-
-    def prepare(configs: Sequence[Config]) -> None:
-        target.load(list(dict.fromkeys(_instance(problem, config) for config in configs)))
-
-    race = Race(Candidates(problem, target, convert).plan, PlanTimer(problem, device), prepare=prepare)
-    few = _FEW * device.num_sms
-    run_through(race, space, lambda config: _grid(problem, config) < few)
-    config, _ = race.finish()
-    return config, race.describe()
+    blocks = OneFormat(held, build)
+    return lambda config: blocks.plan(taken_apart(config, FORM)[0], config)
 
 
 def run_through(race: Times, space: Sequence[Config], is_small: Callable[[Config], bool]) -> None:
@@ -199,13 +158,14 @@ def run_through(race: Times, space: Sequence[Config], is_small: Callable[[Config
     exhaustive(race, [{**config, "turned": True} for config in turnable[:_TURNED]])
 
 
-def _grid(problem: Problem, config: Config) -> int:
+def grid(problem: Problem, config: Config) -> int:
     """Count the thread blocks of a config without parts."""
     rows = config["t"] if "t" in config else config["block_rows"]
     return ceil_div(problem.matrix.num_rows, rows) * ceil_div(problem.width, config["tile"])
 
 
-def _instance(problem: Problem, config: Config) -> Instance:
+def block_kernel(problem: Problem, config: Config) -> Instance:
+    """Give the kernel of a config."""
     if "strips" in config:
         return strip_instance(config["strips"], config["tile"])
     if config.get("t") == PANEL:

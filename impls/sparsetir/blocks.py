@@ -12,35 +12,39 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.interfaces import Built, Config, Plan
+from spmark.impls.core.interfaces import Config, Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.bsr import BsrFormat, DenseBlocks
 from spmark.impls.formats.dbsr import DbsrFormat
 from spmark.impls.formats.srbcrs import SrBcrsFormat
 from spmark.impls.kernels.block_sddmm import BLOCK_SDDMM
 from spmark.impls.kernels.block_spmm import SPMM_BLOCKS
+from spmark.impls.kernels.family import KernelFamily
 from spmark.impls.kernels.panel_spmm import SPMM_PANELS
 from spmark.impls.kernels.strip_spmm import SPMM_STRIPS
 from spmark.impls.kernels.zeroing import ZERO_ROWS
-from spmark.impls.runtime.plan import DevicePlan
-from spmark.impls.runtime.target import MAX_GRID, Target, open_target
+from spmark.impls.runtime.target import MAX_GRID
 from spmark.impls.runtime.template import KernelTemplate
-from spmark.impls.sparsetir.block_sddmm import BLOCKS as SDDMM_BLOCKS
-from spmark.impls.sparsetir.block_sddmm import build_block_sddmm
+from spmark.impls.sparsetir.block_sddmm import BLOCK_FAMILY, SDDMM_BLOCKS
 from spmark.impls.sparsetir.block_search import (
     COLS,
     PANELS,
     ROWS,
+    block_kernel,
     block_space,
-    build_plan,
+    grid,
     middle,
+    opened,
     panel_space,
-    search,
+    run_through,
     strip_space,
+    varied,
 )
-from spmark.impls.tuning.cache import PlanCache, searched
-from spmark.impls.tuning.space import key_of
+from spmark.impls.tuning.strategies import exhaustive
+from spmark.impls.tuning.tune import space_of, tune
 
+_FEW = 4
+"""Thread blocks for each multiprocessor below which a grid is small."""
 _WIDEST = 64 * MAX_GRID[1]
 
 
@@ -72,26 +76,24 @@ class TunedBlocks:
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """Search where several configs and a device to measure on exist, then convert and upload."""
-        space, target = self.space(problem), open_target(device)
-        if not self.tuned or device.kind is not DeviceKind.CUDA or problem.matrix.nnz == 0 or len(space) == 1:
-            return self._plan(problem, target, middle(space))
-        cache = PlanCache("sparsetir", problem, device, {"format": self.name, "space": space})
-        known = {key_of(config) for config in space}
-        kept = searched(
-            cache, lambda: search(problem, device, space, self.convert), lambda config: key_of(config) in known
+        space, few = self.space(problem), _FEW * device.num_sms
+        family = KernelFamily(
+            mark="tile",
+            templates=self.kernels,
+            axes=lambda problem, _: {"config": list(varied(space))},
+            opened=lambda problem, target: opened(problem, target, self.convert),
+            default=lambda problem, _: middle(space),
+            kernel=block_kernel,
         )
-        plan = self._plan(problem, target, kept.config)
-        plan.phases_s |= kept.phases_s
-        plan.search = kept.search
-        return plan
-
-    def _plan(self, problem: Problem, target: Target, config: Config) -> DevicePlan:
-        own = Built()
-        with own.phase("convert"):
-            blocks = self.convert(problem, config)
-        plan = build_plan(problem, target, blocks, config)
-        plan.charge(own.phases_s)
-        return plan
+        return tune(
+            problem,
+            device,
+            [family],
+            lambda race: run_through(race, space, lambda config: grid(problem, config) < few),
+            owner="sparsetir",
+            facts={"format": self.name, "space": space},
+            measured=self.tuned and len(space) > 1,
+        )
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,17 @@ class SparseTirBsr(TunedBlocks):
         if problem.op is Op.SPMM:
             return super().build(problem, device)
         size = max(self.block_rows, self.block_cols)
-        return build_block_sddmm(problem, device, {"block": size} if size else {}, self.tuned)
+        pinned = {"block": size} if size else {}
+        return tune(
+            problem,
+            device,
+            [BLOCK_FAMILY],
+            lambda race: exhaustive(race, space_of(BLOCK_FAMILY, problem, pinned).configs()),
+            owner="sparsetir",
+            pinned=pinned,
+            facts={"form": BsrFormat.name},  # apart from the two-stage kernel's search
+            measured=self.tuned,
+        )
 
     def _sizes(self) -> set[int]:
         """Give the pinned sizes."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Problem
-from spmark.impls.sparsetir.search import rule_width
+from spmark.impls.kernels.hyb_spmm import rule_width
 
 if TYPE_CHECKING:
     from spmark.impls.sparsetir.plan import SparseTir

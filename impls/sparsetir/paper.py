@@ -6,16 +6,17 @@ The default search has further formats and schedules, and ends an axis where tim
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 from enum import StrEnum
-from typing import Any
 
-from spmark.impls.core.problem import Op, Problem
+from spmark.impls.core.interfaces import Config
+from spmark.impls.core.problem import Problem
 from spmark.impls.kernels.ell_buckets import NEVER
+from spmark.impls.kernels.family import Axes, tiles_of
+from spmark.impls.kernels.hyb_spmm import HYB_SPMM, PARTITIONS, rule_width
 from spmark.impls.kernels.sddmm import GROUPS
+from spmark.impls.kernels.sddmm_family import CSR_SDDMM
 from spmark.impls.runtime.template import loads_of
-from spmark.impls.sparsetir.search import PARTITIONS, rule_width
-from spmark.impls.tuning.space import Axis, Space
 
 LANES = 32
 """Threads that share a row of C."""
@@ -25,55 +26,35 @@ class SpaceOwner(StrEnum):
     """Whose search."""
 
     OWN = "own"
-    """Ours: hyb beside CSR as it comes, more widths and orders of rows, and schedules one axis after the other."""
+    """Ours: more widths and orders of rows, and schedules one axis after the other."""
     PAPER = "paper"
-    """The paper's: every config of `paper_space`."""
+    """The paper's: every config of `PAPERS_HYB` or `PAPERS_SDDMM`."""
 
 
-def paper_space(problem: Problem, pinned: Mapping[str, Any]) -> Space:
-    """Give the configs that the paper's search measures.
-
-    Parameters
-    ----------
-    problem : Problem
-    pinned : mapping
-        Any of ``c`` and ``max_width`` of SpMM, which are then not searched.
-
-    Returns
-    -------
-    Space
-        SpMM: hyb(c, k) with c out of 1, 2, 4, 8, 16 and k = ceil(log2(nnz / I)). The rest of a folded row stays in the
-        last bucket, and rows stand by width. A group of 32 threads takes 2^k elements of A. Its threads own one or two
-        columns (the public code's coarsening factor).
-
-        SDDMM: ``vector, lanes, batch`` and 1, 2, 4 or 8 groups of a block. Rows come from an array.
-    """
-    return _sddmm(problem) if problem.op is Op.SDDMM else _spmm(problem, pinned)
-
-
-def _spmm(problem: Problem, pinned: Mapping[str, Any]) -> Space:
+def _spmm(problem: Problem, pinned: Config) -> Axes:
     width = pinned.get("max_width", rule_width(problem))
     form = {"max_width": width, "order": "width", "tail_in_last": True}
     schedule = {"vector": 1, "lanes": LANES, "work": width, "threads": 128, "spread": NEVER, "together": NEVER}
-    return Space(
-        (
-            Axis.of("c", (pinned["c"],) if "c" in pinned else PARTITIONS),
-            Axis("fixed", (form | schedule,)),
-            Axis.of("vectors", (1, 2) if problem.width > LANES else (1,)),
-        )
-    )
+    return {
+        "c": (pinned["c"],) if "c" in pinned else PARTITIONS,
+        "fixed": (form | schedule,),
+        "vectors": (1, 2) if problem.width > LANES else (1,),
+    }
 
 
-def _sddmm(problem: Problem) -> Space:
-    loads = [
-        {"vector": vector, "lanes": lanes}
-        for vector in sorted(loads_of(problem.width, 4))
-        for lanes in (8, 16, 32)
-        if vector * lanes <= problem.width
-    ]
+def _sddmm(problem: Problem, pinned: Config) -> Axes:
     tiles = [
-        {**load, "threads": groups * load["lanes"]}
-        for load in loads or [{"vector": 1, "lanes": 8}]
+        {"vector": tile["vector"], "lanes": tile["lanes"], "threads": groups * tile["lanes"]}
+        for tile in tiles_of(problem.width, sorted(loads_of(problem.width, 4)), (8, 16, 32))
         for groups in GROUPS
     ]
-    return Space((Axis("tile", tuple(tiles)), Axis.of("batch", (1, 2, 4)), Axis.of("searched", (False,))))
+    return {"tile": tiles, "batch": (1, 2, 4), "searched": (False,)}
+
+
+PAPERS_HYB = replace(HYB_SPMM, axes=_spmm, default=None)
+"""hyb(c, k) with c out of 1, 2, 4, 8, 16 and k = ceil(log2(nnz / I)).
+
+The rest of a folded row stays in the last bucket, and rows stand by width. A group of 32 threads takes 2^k elements of
+A. Its threads own one or two columns (the public code's coarsening factor)."""
+PAPERS_SDDMM = replace(CSR_SDDMM, axes=_sddmm, default=None)
+"""SDDMM with 1, 2 or 4 non-zeros and 1, 2, 4 or 8 groups of a block. Rows come from an array."""

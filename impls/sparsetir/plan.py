@@ -6,41 +6,37 @@ sections 4.2.1 and 4.2.2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from spmark.impls.core.choices import check_choices
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.interfaces import Config, Plan, Search
+from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import Op, Problem
-from spmark.impls.kernels.direct_spmm import SPMM_DIRECT, is_direct
-from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS
-from spmark.impls.kernels.hyb_convert import FILL_ELL_BUCKETS
-from spmark.impls.kernels.sddmm import SDDMM_CSR
-from spmark.impls.kernels.sddmm_runs import SDDMM_RUNS, sddmm_plan
-from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS
-from spmark.impls.kernels.zeroing import ZERO_ROWS
-from spmark.impls.runtime.plan import DevicePlan
-from spmark.impls.runtime.target import MAX_GRID, ceil_div, open_target
+from spmark.impls.kernels.ell_buckets import ell_tiles
+from spmark.impls.kernels.family import KernelFamily
+from spmark.impls.kernels.hyb_spmm import HYB_SPMM, MOST_K, rule_width
+from spmark.impls.kernels.sddmm_family import CSR_SDDMM, RUNS_SDDMM
+from spmark.impls.runtime.target import MAX_GRID, ceil_div
 from spmark.impls.runtime.template import KernelTemplate
-from spmark.impls.sparsetir.form import Forms
-from spmark.impls.sparsetir.paper import LANES, SpaceOwner, paper_space
-from spmark.impls.sparsetir.search import MOST_K, hyb_spaces, rule_width, sddmm_spaces, search_hyb, search_sddmm, tiles
-from spmark.impls.tuning.cache import PlanCache, searched
-from spmark.impls.tuning.space import Space
+from spmark.impls.sparsetir.paper import LANES, PAPERS_HYB, PAPERS_SDDMM, SpaceOwner
+from spmark.impls.sparsetir.search import search_hyb, search_sddmm
 from spmark.impls.tuning.strategies import exhaustive
+from spmark.impls.tuning.tune import Strategy, space_of, tune
 
 
 @dataclass(frozen=True)
 class SparseTir:
-    """SpMM over hyb(c, k), or over CSR where nothing is pinned and CSR is faster, and SDDMM in two stages."""
+    """SpMM over hyb(c, k), and SDDMM in two stages: with our schedules, or as published (``mode: paper``)."""
 
     name: ClassVar[str] = "sparsetir"
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (
-        *(SPMM_ELL_BUCKETS, SPMM_DIRECT, ROUND_SHARED_ROWS, ZERO_ROWS, FILL_ELL_BUCKETS, SDDMM_CSR, SDDMM_RUNS),
+        *HYB_SPMM.templates,
+        *CSR_SDDMM.templates,
+        *RUNS_SDDMM.templates,
     )
     cost_models: ClassVar[Mapping[str, str]] = {
         "rule": "spmark.impls.sparsetir.cost_models:WidthRule",
@@ -70,23 +66,20 @@ class SparseTir:
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse widths beyond the grid."""
         papers = self.mode == SpaceOwner.PAPER
-        narrowest = LANES if papers else min(vector * lanes for vector, lanes in tiles(problem))
+        tiles = ell_tiles(problem.width, problem.dtype)
+        narrowest = LANES if papers else min(tile["vector"] * tile["lanes"] for tile in tiles)
         if ceil_div(problem.width, narrowest) > MAX_GRID[1]:
             return f"expected J of at most {MAX_GRID[1] * narrowest}, found {problem.width}"
         return None
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
-        """Search where non-zeros and a device to measure on exist, then convert and upload."""
-        pinned = self._pinned(problem)
-        if not self.tuned or device.kind is not DeviceKind.CUDA or problem.matrix.nnz == 0:
-            return build_plan(problem, device, self._untuned(problem, pinned))
+        """Search where non-zeros and a device to measure on exist; otherwise take the default of the space."""
+        families, strategy = self._search(problem)
         mode = {} if self.mode == SpaceOwner.OWN else {"mode": str(self.mode)}
-        cache = PlanCache("sparsetir", problem, device, pinned | mode)
-        kept = searched(cache, lambda: self._search(problem, device, pinned), self._may_give(problem, pinned))
-        plan = build_plan(problem, device, kept.config)
-        plan.phases_s |= kept.phases_s
-        plan.search = kept.search
-        return plan
+        pinned = self._pinned(problem)
+        return tune(
+            problem, device, families, strategy, owner=self.name, pinned=pinned, facts=mode, measured=self.tuned
+        )
 
     def _pinned(self, problem: Problem) -> dict[str, Any]:
         if problem.op is Op.SDDMM:
@@ -100,49 +93,12 @@ class SparseTir:
             pinned["thirds"] = self.thirds
         return pinned
 
-    def _untuned(self, problem: Problem, pinned: Mapping[str, Any]) -> Config:
-        """Give a config from the middle of our space, or the first one of the paper's."""
+    def _search(self, problem: Problem) -> tuple[tuple[KernelFamily, ...], Strategy]:
+        """Give what is searched, and how."""
+        spmm, pinned = problem.op is Op.SPMM, self._pinned(problem)
         if self.mode == SpaceOwner.PAPER:
-            return next(paper_space(problem, pinned).configs())
-        return {**_middle(problem), **pinned}
-
-    def _may_give(self, problem: Problem, pinned: Mapping[str, Any]) -> Callable[[Config], bool]:
-        if self.mode == SpaceOwner.PAPER:
-            spaces: tuple[Space, ...] = (paper_space(problem, pinned),)
-        else:
-            spaces = hyb_spaces(problem, pinned) if problem.op is Op.SPMM else sddmm_spaces(problem)
-        return lambda config: any(config in space for space in spaces)
-
-    def _search(self, problem: Problem, device: DeviceSpec, pinned: dict[str, Any]) -> tuple[Config, Search]:
-        from spmark.impls.sparsetir.gpu import open_race
-
-        race = open_race(problem, device)
-        if self.mode == SpaceOwner.PAPER:
-            exhaustive(race, paper_space(problem, pinned).configs())
-        elif problem.op is Op.SPMM:
-            search_hyb(problem, pinned, race)
-        else:
-            search_sddmm(problem, race)
-        config, _ = race.finish()
-        return config, race.describe()
-
-
-def _middle(problem: Problem) -> dict[str, Any]:
-    """Give a config from the middle of the space."""
-    if problem.op is Op.SDDMM:
-        vector, lanes = tiles(problem, (8, 16, 32))[-1]
-        return {"vector": vector, "lanes": lanes, "batch": 4, "searched": False}
-    vector, lanes = tiles(problem)[-1]
-    return {"c": 1, "max_width": 32, "vector": vector, "lanes": lanes, "work": 32}
-
-
-def build_plan(problem: Problem, device: DeviceSpec, config: dict[str, Any]) -> DevicePlan:
-    """Build one config; for SpMM ``c, max_width`` or ``format`` name the format, and the rest is the schedule."""
-    target = open_target(device)
-    if problem.op is Op.SDDMM:
-        return sddmm_plan(problem, target, {}, config)
-    forms = Forms(problem, target)
-    plan = forms.plan(config)
-    if not is_direct(config):
-        plan.charge(forms.converter.phases_s)
-    return plan
+            papers = PAPERS_HYB if spmm else PAPERS_SDDMM
+            return (papers,), lambda race: exhaustive(race, space_of(papers, problem, pinned).configs())
+        if spmm:
+            return (HYB_SPMM,), lambda race: search_hyb(problem, pinned, race)
+        return (CSR_SDDMM, RUNS_SDDMM), lambda race: search_sddmm(problem, race)

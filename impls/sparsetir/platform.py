@@ -15,26 +15,31 @@ from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.kernels import direct_spmm, sddmm_runs
 from spmark.impls.kernels.ell_buckets import NEVER
+from spmark.impls.kernels.hyb_spmm import HYB_SPMM, MAX_WIDTHS, PARTITIONS, rule_width
+from spmark.impls.kernels.sddmm_family import CSR_SDDMM, RUNS, RUNS_SDDMM
 from spmark.impls.runtime.plan import DevicePlan
-from spmark.impls.sparsetir.plan import SparseTir, build_plan
-from spmark.impls.sparsetir.search import MAX_WIDTHS, PARTITIONS, WORK, rule_width, sddmm_space, spmm_tiles
+from spmark.impls.runtime.target import open_target
+from spmark.impls.sparsetir.plan import SparseTir
+from spmark.impls.sparsetir.search import spmm_tiles
 from spmark.impls.tuning.platform import CommonLoops, ConfigSamples, digest_of_values, raced
 from spmark.impls.tuning.race import Race
-from spmark.impls.tuning.runs import RUNS
 from spmark.impls.tuning.space import Axis, Space
+from spmark.impls.tuning.tune import builder, open_race, space_of
 
 _THREADS = 128
 """Threads of a block in every config."""
 _FIXED: Config = {"spread": 128, "together": NEVER, "threads": _THREADS}
 """Tunables of hyb that stand still, as at the start of SparseTIR's search."""
 _ORDERS = ("width", "row", "near")
+_WORK = (8, 16, 32, 64, 128)
+_FAMILIES = {Op.SPMM: (HYB_SPMM, direct_spmm.DIRECT_SPMM), Op.SDDMM: (RUNS_SDDMM, CSR_SDDMM)}
 _NEVER = 0
 """The value of an own parameter that a config's template does not have."""
 _DEEP = tuple((parts, unroll) for parts in direct_spmm.PARTS for unroll in (2, 4, 8) if parts == 1 or unroll == 4)
 _OF_HYB = (
     Axis.of("max_width", (_NEVER, *MAX_WIDTHS)),
     Axis.of("order", ("none", *_ORDERS)),
-    Axis.of("work", (_NEVER, *WORK)),
+    Axis.of("work", (_NEVER, *_WORK)),
 )
 _OF_DIRECT = (
     Axis("depth", tuple({"parts": p, "unroll": u} for p, u in ((_NEVER, _NEVER), *_DEEP))),
@@ -74,7 +79,7 @@ class CudaPlatform:
     def default(self, problem: Problem) -> Config:
         """Give hyb(1, k) with the paper's rule for k, in the values of the space, and the first tile; or SDDMM's."""
         if problem.op is Op.SDDMM:
-            return next(sddmm_space(problem).configs())
+            return next(space_of(CSR_SDDMM, problem).configs())
         width = min(max(rule_width(problem), MAX_WIDTHS[0]), MAX_WIDTHS[-1])
         return {"c": 1, "max_width": width, "order": "width", "work": 32, **spmm_tiles(problem)[0], **_FIXED}
 
@@ -152,14 +157,12 @@ class CudaPlatform:
         return SparseTir().unsupported(problem, device)
 
     def open_race(self, problem: Problem, device: DeviceSpec, **options: Any) -> Race[DevicePlan]:
-        """Open SparseTIR's race on a GPU; ``options`` are those of `Race`."""
-        from spmark.impls.sparsetir import gpu
-
-        return gpu.open_race(problem, device, **options)
+        """Open a race on a GPU; ``options`` are those of `Race`."""
+        return open_race(problem, device, _FAMILIES[problem.op], **options)
 
     def plan(self, problem: Problem, device: DeviceSpec, config: Config) -> DevicePlan:
         """Convert, compile and upload."""
-        return build_plan(problem, device, config)
+        return builder(problem, open_target(device), _FAMILIES[problem.op])(config)
 
 
 def _spmm(problem: Problem) -> Iterator[Config]:
@@ -169,7 +172,7 @@ def _spmm(problem: Problem) -> Iterator[Config]:
             Axis.of("c", PARTITIONS),
             Axis.of("max_width", MAX_WIDTHS),
             Axis.of("order", _ORDERS if square else _ORDERS[:-1]),
-            Axis.of("work", WORK),
+            Axis.of("work", _WORK),
             Axis("tile", tuple(spmm_tiles(problem))),
             Axis("fixed", (_FIXED,)),
         )
@@ -199,7 +202,7 @@ def _sddmm(problem: Problem) -> Iterator[Config]:
         ),
         lambda config: config["run"] >= config["batch"] and sddmm_runs.is_offered(width, dtype, config),
     )
-    yield from sddmm_space(problem).configs()
+    yield from space_of(CSR_SDDMM, problem).configs()
     yield from runs.configs()
 
 

@@ -13,7 +13,7 @@ from spmark.impls.formats.hyb import lay_out, widths_up_to
 from spmark.impls.formats.pieces import partition_columns
 from spmark.impls.formats.stores import BsrStores, held_in_blocks, held_in_buckets, held_in_rows, word_of
 from spmark.impls.kernels.direct_spmm import is_direct
-from spmark.impls.sparsetir.search import rule_width
+from spmark.impls.kernels.hyb_spmm import rule_width
 
 if TYPE_CHECKING:
     from spmark.impls.sparsetir.blocks import TunedBlocks

@@ -8,30 +8,22 @@ from typing import Any
 
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import DType
-from spmark.impls.kernels import tile_float
-from spmark.impls.kernels.ell_buckets import LANES, NEVER
+from spmark.impls.kernels import ell_buckets, tile_float
+from spmark.impls.kernels.ell_buckets import LANES, LONG_ROWS, NEVER, WORK
+from spmark.impls.kernels.family import tiles_of
 from spmark.impls.kernels.tile_tasks import ALONE
 from spmark.impls.runtime.template import loads_of
 from spmark.impls.tuning.space import Axis
 
-_WORK = (32, 16, 64, 8, 128)
-_LONG_ROWS = ((NEVER, NEVER), (NEVER, 64), (32, NEVER), (32, 64), (32, 128), (NEVER, 32), (128, NEVER))
-"""Widths from which a warp and a thread block share an ELL row, in the order in which they are tried."""
 _LONG = 32
 _LARGE_BLOCK = 256
 """Threads of a larger block, which shares rows of B in its caches; for two of the widest loads of ELL rows a thread."""
 
 
 def ell_tiles(width: int, dtype: DType) -> list[Config]:
-    """List the loads of ELL rows: the two widest that divide J, over so many lanes, and the widest two side by side.
-
-    The first is taken where nothing is measured.
-    """
-    most = 16 // dtype.itemsize
-    vectors = loads_of(width, most)[:2]
-    loads = [{"vector": v, "vectors": 1, "lanes": n} for v in vectors for n in LANES[::-1] if v * n <= width]
-    loads += [{**one, "vectors": 2} for one in loads if one["vector"] == most and 2 * most * one["lanes"] <= width]
-    return loads or [{"vector": vectors[-1], "vectors": 1, "lanes": LANES[0]}]
+    """List the loads of ELL rows, the most lanes first; the first is taken where nothing is measured."""
+    tiles = ell_buckets.ell_tiles(width, dtype)
+    return sorted(tiles, key=lambda tile: (tile["vectors"], -tile["vector"], -tile["lanes"]))
 
 
 def large_blocks(tiles: list[Config], dtype: DType) -> list[Config]:
@@ -54,7 +46,7 @@ def block_tiles(width: int, dtype: DType = DType.FLOAT16) -> list[Config]:
 
 def middle(tile: Mapping[str, Any]) -> Config:
     """Give the schedule that is taken where nothing is measured."""
-    return {**tile, "work": _WORK[0], "spread": NEVER, "together": NEVER}
+    return {**tile, "work": WORK[0], "spread": NEVER, "together": NEVER}
 
 
 def axes_of(tiles: list[Config], widest: int, blocks: bool, half: bool) -> tuple[Axis, ...]:
@@ -76,32 +68,31 @@ def axes_of(tiles: list[Config], widest: int, blocks: bool, half: bool) -> tuple
     tuple of Axis
         The first values are `middle` of the first tile.
     """
-    long_rows = [one for one in _LONG_ROWS if one[1] == NEVER or one[1] <= widest] if widest >= _LONG else []
-    sharing = Axis("sharing", tuple({"spread": a, "together": b} for a, b in long_rows or _LONG_ROWS[:1]))
+    long_rows = [one for one in LONG_ROWS if one[1] == NEVER or one[1] <= widest] if widest >= _LONG else []
+    sharing = Axis("sharing", tuple({"spread": a, "together": b} for a, b in long_rows or LONG_ROWS[:1]))
     if not blocks:
         # Rows in A's order pay only with much work for a block, so that both make up one axis.
-        order = tuple({"work": work, "by_row": by_row} for by_row, work in product((False, True), _WORK))
+        order = tuple({"work": work, "by_row": by_row} for by_row, work in product((False, True), WORK))
         dtype = DType.FLOAT16 if half else DType.FLOAT32
         every = tuple({"threads": 128, **tile} for tile in (*tiles, *large_blocks(tiles, dtype)))
         return sharing, Axis("tile", every), Axis("order", order)
     if widest:
-        return sharing, Axis.of("alone", ALONE), Axis("tile", tuple(tiles)), Axis.of("work", _WORK)
+        return sharing, Axis.of("alone", ALONE), Axis("tile", tuple(tiles)), Axis.of("work", WORK)
     panels = Axis.of("alone", ALONE)
     if half:
         most = (8, 4) if tiles[0]["vector"] * LANES[0] > 32 else (4,)  # a narrow J has 4 always
         shapes = product(ALONE, most, (False, True))
         panels = Axis("panel", tuple({"alone": a, "columns": c, "shallow": shallow} for a, c, shallow in shapes))
-    return sharing, panels, Axis("tile", tuple(tiles[:1])), Axis.of("work", _WORK[:1])
+    return sharing, panels, Axis("tile", tuple(tiles[:1])), Axis.of("work", WORK[:1])
 
 
 def run_schedules(width: int, dtype: DType) -> list[Config]:
     """List the schedules of SDDMM over non-zeros alone; the first is taken where nothing is measured."""
     most = 16 // dtype.itemsize
     vectors = loads_of(width, most)[:2]
-    tiles = [(v, n) for v in vectors for n in LANES[::-1] if v * n <= width] or [(vectors[-1], LANES[0])]
     return [
-        {"vector": vector, "lanes": lanes, "batch": batch, "searched": searched}
-        for vector, lanes in tiles
+        {"vector": tile["vector"], "lanes": tile["lanes"], "batch": batch, "searched": searched}
+        for tile in tiles_of(width, vectors, LANES[::-1])
         for batch in (4, 2)
         for searched in (False, True)
     ]

@@ -1,4 +1,4 @@
-"""Compile Triton programs ahead of time, launch them through CuPy, and search the fastest schedule.
+"""Compile Triton programs ahead of time, and launch them through CuPy.
 
 Triton's own launcher asks PyTorch for device and stream. This module uses Triton's compiler alone: the cubin is loaded
 and launched like every other kernel, on CuPy's current stream. A run can thus be captured and does without PyTorch.
@@ -14,21 +14,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import CompileError
-from spmark.impls.core.interfaces import Built, Config, DeviceArray, Plan
+from spmark.impls.core.interfaces import Config, DeviceArray
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.core.spans import numbered, openings
 from spmark.impls.formats.bsr import BsrFormat
+from spmark.impls.kernels.family import Build, OneFormat
 from spmark.impls.runtime.compile import Binary, cache_folder
 from spmark.impls.runtime.cuda import CudaKernel, load_function
 from spmark.impls.runtime.plan import DevicePlan
-from spmark.impls.runtime.target import Grid, Target, ceil_div, open_target
+from spmark.impls.runtime.target import Grid, Target, ceil_div
 from spmark.impls.runtime.template import Instance
-from spmark.impls.triton_blocksparse.plan import SDDMM, SPMM, middle, schedules
-from spmark.impls.tuning.gpu import PlanTimer
-from spmark.impls.tuning.race import Race
-from spmark.impls.tuning.strategies import exhaustive
+from spmark.impls.triton_blocksparse.plan import SDDMM, SPMM
 
 _TYPES: dict[str, dict[str, str]] = {
     "spmm": {
@@ -194,40 +191,10 @@ def row_ranks(held: BsrFormat) -> tuple[NDArray[np.int32], NDArray[np.int8]]:
     return starts, ranks
 
 
-def build_plan(problem: Problem, device: DeviceSpec, config: Config, held: BsrFormat | None = None) -> TritonPlan:
-    """Build one schedule, converting where no format is given."""
-    own = Built()
-    with own.phase("convert"):
-        held = held or BsrFormat.from_csr(problem.matrix, config["block"], config["block"])
-    plan = TritonPlan(problem, open_target(device), held, config)
-    plan.charge(own.phases_s)
-    return plan
-
-
-def build_best(problem: Problem, device: DeviceSpec, blocks: Sequence[int]) -> Plan:
-    """Time a middle config of every block size, then every schedule of the best; build the fastest of all.
-
-    Raises
-    ------
-    BuildError
-        No candidate could be built; the error carries the reasons.
-    """
-    own = Built()
-    formats: dict[int, BsrFormat] = {}
-
-    def build(config: Config) -> TritonPlan:
-        """Build a candidate; the matrix is converted once for each block size."""
-        block = config["block"]
-        if block not in formats:
-            formats[block] = BsrFormat.from_csr(problem.matrix, block, block)
-        return build_plan(problem, device, config, formats[block])
-
-    with own.phase("search"):
-        race = Race(build, PlanTimer(problem, device))
-        block = exhaustive(race, [middle(problem, size) for size in blocks]).config["block"]
-        exhaustive(race, [middle(problem, block), *schedules(problem, block)])
-        config, _ = race.finish()
-    plan = build_plan(problem, device, config)
-    plan.charge(own.phases_s)
-    plan.search = race.describe()
-    return plan
+def opened(problem: Problem, target: Target) -> Build:
+    """Give what builds schedules; those of one block size share the blocks."""
+    blocks = OneFormat(
+        lambda form: BsrFormat.from_csr(problem.matrix, form["block"], form["block"]),
+        lambda held, config, _: TritonPlan(problem, target, held, config),
+    )
+    return lambda config: blocks.plan({"block": config["block"]}, config)

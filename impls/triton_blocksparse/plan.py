@@ -18,8 +18,11 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.extras import how_to_install
 from spmark.impls.core.interfaces import Config, Plan
 from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.kernels.family import KernelFamily
 from spmark.impls.runtime.target import MAX_GRID, ceil_div
 from spmark.impls.runtime.template import KernelTemplate, TemplateValue
+from spmark.impls.tuning.strategies import Times, exhaustive
+from spmark.impls.tuning.tune import tune
 
 BLOCKS = (16, 32, 64)
 _MOST_COLUMNS = 128
@@ -81,11 +84,25 @@ class TritonBlockSparse:
         BuildError
             No candidate could be built; the error carries the reasons.
         """
-        from spmark.impls.triton_blocksparse.gpu import build_best, build_plan
+        from spmark.impls.triton_blocksparse.gpu import opened
 
-        if self.tuned and problem.matrix.nnz:
-            return build_best(problem, device, (self.block,) if self.block else BLOCKS)
-        return build_plan(problem, device, middle(problem, self.block or BLOCKS[0]))
+        sizes = (self.block,) if self.block else BLOCKS
+
+        def space(block: int) -> list[Config]:
+            return [middle(problem, block), *schedules(problem, block)]
+
+        def strategy(race: Times) -> None:
+            """Time a middle config of every block size, then every schedule of the best."""
+            exhaustive(race, space(exhaustive(race, [middle(problem, size) for size in sizes]).config["block"]))
+
+        family = KernelFamily(
+            mark="group",
+            templates=(SPMM, SDDMM),
+            axes=lambda *_: {"config": [config for size in sizes for config in space(size)]},
+            opened=opened,
+        )
+        facts = {"block": self.block}
+        return tune(problem, device, [family], strategy, owner=self.name, facts=facts, measured=self.tuned)
 
 
 def widest_tile(problem: Problem) -> int:

@@ -5,22 +5,14 @@ from __future__ import annotations
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Problem
 from spmark.impls.kernels.sddmm import rows_are_near
+from spmark.impls.kernels.sddmm_family import RUNS
 from spmark.impls.kernels.sddmm_runs import is_offered, run_tiles
-from spmark.impls.tuning.space import Axis, Space
 from spmark.impls.tuning.strategies import Times, both_ways, exhaustive
 
-RUNS = (2, 4, 8, 16, 32)
-"""Non-zeros of a group."""
 _WALKED = 2
 """Tiles whose runs are walked."""
 _MANY = 100_000
 """Non-zeros above which longer runs from the start still leave enough groups."""
-
-
-def runs_space(problem: Problem) -> Space:
-    """Give the space that the walk of `search_runs` stays in."""
-    tiles = tuple(run_tiles(problem.width, problem.dtype))
-    return Space((Axis("tile", tiles), Axis.of("searched", (False, True)), Axis.of("run", RUNS)))
 
 
 def search_runs(problem: Problem, race: Times, fixed: Config) -> None:
@@ -33,7 +25,7 @@ def search_runs(problem: Problem, race: Times, fixed: Config) -> None:
     ----------
     problem : Problem
     race : Race
-        Of configs ``vector, vectors, lanes, batch, parts, early, searched, run`` besides ``fixed``.
+        Of configs of `RUNS_SDDMM` with ``fixed``.
     fixed : dict
         Tunables of all configs.
     """

@@ -54,6 +54,12 @@ class Space:
     axes: tuple[Axis, ...]
     legal: Callable[[Config], bool] = always_legal
 
+    @classmethod
+    def of(cls, axes: Mapping[str, Iterable[Any]], legal: Callable[[Config], bool] = always_legal) -> Space:
+        """Make a space of values by name; a value that is a mapping sets several tunables."""
+        named = {name: [v if isinstance(v, Mapping) else {name: v} for v in values] for name, values in axes.items()}
+        return cls(tuple(Axis(name, tuple(map(dict, values))) for name, values in named.items()), legal)
+
     def configs(self) -> Iterator[Config]:
         """Give every legal config; the value of the last axis changes fastest.
 

@@ -11,15 +11,16 @@ from tables import AWKWARD, DTYPES, TableTarget, every_instance, table_target
 
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.kernels.direct_spmm import (
+    DIRECT_SPMM,
     SPMM_DIRECT,
     UNSPLIT,
     DirectPlan,
-    direct_axes,
     direct_deep,
     direct_instance,
     direct_starts,
 )
 from spmark.impls.runtime.template import Instance
+from spmark.impls.tuning.tune import space_of
 
 # Empty rows at both ends and side by side; rows of one less than a chunk, of a chunk and of one more, and of several.
 MATRIX = random_csr(
@@ -105,9 +106,10 @@ def test_no_slot_past_a_row_loads_a_row_of_b(rows: int, parts: int, longest: int
 def test_schedules_are_few_and_legal(width: int, dtype: DType) -> None:
     for lengths in ([2] * 40, [5] * 39 + [300], [40] * 39 + [400], [0] * 40):
         problem = Problem(Op.SPMM, random_csr(40, 500, lengths), width, dtype)
-        starts, axes = direct_starts(problem), direct_axes(problem)
+        starts, space = direct_starts(problem), space_of(DIRECT_SPMM, problem)
         assert 0 < len(starts) <= 6
-        offered = [*starts, *({**start, name: value} for start in starts for name in axes for value in axes[name])]
+        varied = ({**start, **value} for start in starts for axis in space.axes for value in axis.values)
+        offered = [*starts, *(one for one in varied if one in space)]
         assert len({str(one) for one in starts}) == len(starts)
         offered += [{**starts[0], **deep} for deep in direct_deep(problem)]
         for one in offered:

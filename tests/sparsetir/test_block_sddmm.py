@@ -7,8 +7,9 @@ from problems import matrices
 
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime.device import find
-from spmark.impls.sparsetir.block_sddmm import build_block_sddmm, space_of
+from spmark.impls.sparsetir.block_sddmm import BLOCK_FAMILY
 from spmark.impls.sparsetir.blocks import SparseTirBsr
+from spmark.impls.tuning.tune import space_of
 
 
 def problem(width: int = 32, dtype: DType = DType.FLOAT16) -> Problem:
@@ -16,16 +17,16 @@ def problem(width: int = 32, dtype: DType = DType.FLOAT16) -> Problem:
 
 
 def test_the_space_keeps_what_is_pinned_and_has_no_kernel_that_is_not_compiled() -> None:
-    assert len(list(space_of(problem(), {}).configs())) == 20
-    pinned = list(space_of(problem(), {"block": 32, "units": 3}).configs())
+    assert len(list(space_of(BLOCK_FAMILY, problem()).configs())) == 20
+    pinned = list(space_of(BLOCK_FAMILY, problem(), {"block": 32, "units": 3}).configs())
     assert {(config["block"], config["units"]) for config in pinned} == {(32, 3)}
-    assert {config["threads"] for config in space_of(problem(33), {}).configs()} == {128}
+    assert {config["threads"] for config in space_of(BLOCK_FAMILY, problem(33)).configs()} == {128}
 
 
-@pytest.mark.parametrize("pinned", [{}, {"block": 32}, {"units": 1}])
-def test_pinned_config_is_what_is_built(pinned: dict[str, int]) -> None:
-    plan = build_block_sddmm(problem(), find("host-simt"), pinned)
-    assert plan.config == {"block": 16, "units": 4, "threads": 128} | pinned
+@pytest.mark.parametrize("size", [0, 32])
+def test_pinned_config_is_what_is_built(size: int) -> None:
+    plan = SparseTirBsr(block_rows=size).build(problem(), find("host-simt"))
+    assert plan.config == {"block": size or 16, "units": 4, "threads": 128}
     assert plan.deterministic
     assert plan.search is None
     assert {"compile", "convert", "upload"} <= set(plan.phases_s)

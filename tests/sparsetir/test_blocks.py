@@ -14,18 +14,20 @@ from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats import limits
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.kernels.block_spmm import block_instance
+from spmark.impls.kernels.family import taken_apart
 from spmark.impls.kernels.panel_spmm import panel_instance
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.target import open_target
 from spmark.impls.sparsetir.block_search import (
     COLS,
+    FORM,
     PANELS,
     ROWS,
-    Candidates,
     block_space,
+    opened,
     panel_space,
     run_through,
-    shape_of,
+    varied,
 )
 from spmark.impls.sparsetir.blocks import SparseTirBsr, SparseTirDbsr, SparseTirSrBcrs
 
@@ -76,6 +78,7 @@ def test_the_space_is_measured_and_the_best_few_with_turned_starts() -> None:
     config, _ = race.finish()
     assert (config["block_rows"], config["tile"], config["turned"]) == (32, 64, True)
     assert len(timer.asked) == len(space) + 3 == len(race.seen)
+    assert all(one in list(varied(space)) for one in timer.asked)
     assert sum(c["turned"] for c in timer.asked) == 3
 
 
@@ -84,7 +87,9 @@ def test_small_grids_are_tried_with_rows_cut_in_parts() -> None:
         return 100 * config["block_rows"] / config["parts"] + config["tile"] + config["block_cols"] + config["turned"]
 
     race, timer = made_up_race(cost)
-    run_through(race, block_space(problem_of(512)), lambda config: config["block_rows"] >= 96)
+    space = block_space(problem_of(512))
+    run_through(race, space, lambda config: config["block_rows"] >= 96)
+    assert all(one in list(varied(space)) for one in timer.asked)
     config, _ = race.finish()
     assert {one["block_rows"] for one in timer.asked if one["parts"] > 1} == {96, 128}
     assert (config["block_rows"], config["parts"], config["turned"]) == (96, 8, False)
@@ -105,11 +110,11 @@ def test_formats_made_of_a_refused_one_are_not_converted() -> None:
         return limited(problem, asked[-1], 1 if config["block_cols"] == 32 else 1 << 20)
 
     problem = problem_of(16)
-    candidates = Candidates(problem, open_target(HOST), convert)
+    build = opened(problem, open_target(HOST), convert)
     failed = []
     for config in block_space(problem):
         try:
-            candidates.plan(config)
+            build(config)
         except BuildError as error:
             failed.append((config["block_rows"], config["block_cols"]))
             assert "at most 1 stored elements" in str(error)
@@ -125,12 +130,12 @@ def test_blocks_are_refused_where_both_of_their_sides_are_made_of_a_refused_one(
 
     problem = problem_of(16)
     space = {(c["block_rows"], c["block_cols"]): c for c in block_space(problem)}
-    candidates = Candidates(problem, open_target(HOST), convert)
+    build = opened(problem, open_target(HOST), convert)
     for shape in ((64, 64), (128, 64), (128, 128)):
         with pytest.raises(BuildError, match="at most 1 stored elements"):
-            candidates.plan(space[shape])
+            build(space[shape])
     for shape in ((128, 32), (96, 64), (64, 32)):
-        assert candidates.plan(space[shape]).stored > 0
+        assert build(space[shape]).stored > 0
 
 
 def test_pinned_config_is_what_is_built() -> None:
@@ -141,7 +146,7 @@ def test_pinned_config_is_what_is_built() -> None:
         (SparseTirSrBcrs(t=32), {"t": 32, "g": 32}),
     ):
         plan = made.build(problem, HOST)
-        assert shape_of(plan.config)[0] == form
+        assert taken_apart(plan.config, FORM)[0] == form
         run_checked(plan, problem)
 
 

@@ -8,13 +8,13 @@ from tables import DTYPES, TableTarget, every_instance, table_target
 
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.hyb import HybFormat
-from spmark.impls.kernels.direct_spmm import DIRECT, DirectPlan, direct_starts
 from spmark.impls.kernels.ell_buckets import NEVER, SPMM_ELL_BUCKETS, EllBucketsPlan
+from spmark.impls.kernels.hyb_spmm import HYB_SPMM
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.template import Instance
-from spmark.impls.sparsetir.form import Forms
-from spmark.impls.sparsetir.paper import paper_space
+from spmark.impls.sparsetir.paper import PAPERS_HYB
 from spmark.impls.sparsetir.plan import SparseTir
+from spmark.impls.tuning.tune import space_of
 
 MATRIX = random_csr(29, 41, [0, 1, 2, 3, 41, 7, 0, 12, 30, 5, 8, 9] * 2 + [1, 0, 9, 16, 17])
 target = table_target(SPMM_ELL_BUCKETS)
@@ -60,16 +60,22 @@ def test_illegal_tunables_are_refused(c: int, k: int) -> None:
         SparseTir(c=c, k=k)
 
 
-def test_plans_of_csr_share_the_matrix_and_leave_hyb_its_own(target: TableTarget) -> None:
+def test_plans_of_one_format_share_it_and_each_tells_what_it_takes_alone(target: TableTarget) -> None:
     problem = Problem(Op.SPMM, MATRIX, 32)
-    forms = Forms(problem, target)
-    one, other = (forms.plan({**DIRECT, **schedule}) for schedule in direct_starts(problem)[:2])
-    assert isinstance(one, DirectPlan)
-    assert isinstance(other, DirectPlan)
-    assert all(a is b for a, b in zip(one.arrays, other.arrays, strict=True))
-    hyb = forms.plan({"c": 1, "max_width": 8, "vector": 4, "lanes": 8, "work": 16})
-    for plan in (one, other, hyb):
+    build = HYB_SPMM.opened(problem, target)
+    form = {"c": 2, "max_width": 8, "order": "near"}
+    first, second = (build({**form, "vector": 4, "lanes": 8, "work": work}) for work in (16, 32))
+    other = build({**form, "max_width": 16, "vector": 4, "lanes": 8, "work": 16})
+    assert all(a is b for a, b in zip(first.arrays, second.arrays, strict=True))
+    assert not any(a is b for a, b in zip(first.arrays, other.arrays, strict=True))
+    for plan in (first, second, other):
         run_checked(plan, problem)
+        assert {"compile", "upload", "convert"} <= plan.phases_s.keys()
+    assert second.phases_s["convert"] > 0.5 * first.phases_s["convert"], "the shared conversion is told again"
+    assert first.config == {**form, "vector": 4, "vectors": 1, "lanes": 8, "work": 16, "threads": 128} | {
+        "spread": NEVER,
+        "together": NEVER,
+    }
 
 
 @pytest.mark.full
@@ -82,9 +88,9 @@ def test_the_papers_configs_are_built_as_published(width: int, dtype: DType, tar
     held = HybFormat.from_csr(MATRIX, 2, 16, tail_in_last=True)
     assert plan.stored == held.stored > HybFormat.from_csr(MATRIX, 2, 16).stored
     assert (plan.config["max_width"], plan.config["tail_in_last"], plan.config["work"]) == (16, True, 16)
-    forms = Forms(problem, target)
-    for config in paper_space(problem, {}).configs():
-        run_checked(forms.plan(config), problem)
+    build = PAPERS_HYB.opened(problem, target)
+    for config in space_of(PAPERS_HYB, problem).configs():
+        run_checked(build(config), problem)
 
 
 @pytest.mark.parametrize("width", [1, 32, 70])

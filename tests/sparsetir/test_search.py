@@ -11,19 +11,13 @@ from races import made_up_race
 
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Op, Problem
-from spmark.impls.kernels.direct_spmm import DIRECT, direct_starts, is_direct
 from spmark.impls.kernels.ell_buckets import NEVER
+from spmark.impls.kernels.hyb_spmm import HYB_SPMM, rule_width
 from spmark.impls.kernels.sddmm import sddmm_instance
-from spmark.impls.sparsetir.paper import paper_space
-from spmark.impls.sparsetir.search import (
-    hyb_spaces,
-    rule_width,
-    sddmm_space,
-    sddmm_spaces,
-    search_hyb,
-    search_sddmm,
-    tiles,
-)
+from spmark.impls.kernels.sddmm_family import CSR_SDDMM, RUNS_SDDMM, csr_tiles
+from spmark.impls.sparsetir.paper import PAPERS_HYB, PAPERS_SDDMM
+from spmark.impls.sparsetir.search import search_hyb, search_sddmm
+from spmark.impls.tuning.tune import space_of
 
 PROBLEM = Problem(Op.SPMM, random_csr(64, 64, [5] * 64), 64)
 
@@ -36,8 +30,6 @@ class Times:
 
     def __call__(self, config: Config) -> float:
         cost = 10.0
-        if is_direct(config) != is_direct(self.best):
-            return 10 * cost
         for key, value in self.best.items():
             if config[key] != value:
                 cost *= 1.05 + 0.001 * (crc32(str(config[key]).encode()) % 7)
@@ -48,8 +40,8 @@ def searched(problem: Problem, pinned: Config, cost: Any) -> tuple[Config, list[
     """Give what a search of hyb ends with, and what it asked for."""
     race, timer = made_up_race(cost)
     search_hyb(problem, pinned, race)
-    spaces = hyb_spaces(problem, pinned)
-    assert all(any(config in space for space in spaces) for config in timer.asked)
+    space = space_of(HYB_SPMM, problem, pinned)
+    assert all(config in space for config in timer.asked)
     return race.finish()[0], timer.asked
 
 
@@ -70,20 +62,9 @@ def test_the_best_point_of_separable_costs_is_found() -> None:
     assert config == best
 
 
-def test_csr_as_it_comes_is_tried_first_and_kept_where_it_ties() -> None:
-    offered = [{**DIRECT, **schedule} for schedule in direct_starts(PROBLEM)]
-    config, asked = searched(PROBLEM, {}, Times({**DIRECT, "lanes": 8, "vectors": 2, "unroll": 2}))
-    assert (config["lanes"], config["vectors"], config["unroll"]) == (8, 2, 2)
-    assert asked[: len(offered)] == offered
-    kinds = [is_direct(one) for one in asked]
-    assert kinds == sorted(kinds, reverse=True), "every schedule of CSR comes before hyb"
-    assert searched(PROBLEM, {}, lambda config: 10.0)[0] == offered[0]
-
-
 def test_large_problems_are_searched_from_both_orders_of_rows() -> None:
     large = Problem(Op.SPMM, random_csr(2000, 2000, [40] * 2000), 64)
     config, asked = searched(large, {}, Times({"order": "near", "spread": 32}))
-    asked = [one for one in asked if not is_direct(one)]
     assert (config["order"], config["spread"]) == ("near", 32)
     assert {one["vector"] for one in asked} == {4}
     wide = Problem(Op.SPMM, random_csr(2000, 2001, [40] * 2000), 64)
@@ -104,7 +85,7 @@ def test_the_papers_rule_is_measured_where_the_sweep_ends_before_it() -> None:
     times = {4: 1.0, 8: 40.0, 16: 20.0, 32: 10.0}
 
     def cost(config: Config) -> float:
-        return 99.0 if is_direct(config) else times.get(config["max_width"], 10.0 * config["max_width"])
+        return times.get(config["max_width"], 10.0 * config["max_width"])
 
     config, asked = searched(narrow, {}, cost)
     assert config["max_width"] == 4
@@ -138,7 +119,8 @@ def test_the_papers_rule(lengths: list[int], width: int) -> None:
 def searched_sddmm(problem: Problem, cost: Any) -> tuple[Config, list[Config]]:
     race, timer = made_up_race(cost)
     search_sddmm(problem, race)
-    assert all(any(config in space for space in sddmm_spaces(problem)) for config in timer.asked)
+    spaces = [space_of(family, problem) for family in (CSR_SDDMM, RUNS_SDDMM)]
+    assert all(any(config in space for space in spaces) for config in timer.asked)
     return race.finish()[0], timer.asked
 
 
@@ -148,27 +130,27 @@ def test_the_whole_space_of_sddmm_is_measured() -> None:
     config, asked = searched_sddmm(problem, lambda config: 5.0 if config == best else 10.0)
     assert config == best
     paper = [one for one in asked if "run" not in one]
-    assert paper == list(sddmm_space(problem).configs())
-    assert len(paper) == len(tiles(problem, (8, 16, 32))) * 4
+    assert paper == list(space_of(CSR_SDDMM, problem).configs())
+    assert len(paper) == len(csr_tiles(problem)) * 4
 
 
 @pytest.mark.parametrize(("width", "columns"), [(32, {1}), (64, {1, 2})])
 def test_the_papers_search_measures_every_c_with_its_rule_for_k(width: int, columns: set[int]) -> None:
     problem = Problem(Op.SPMM, PROBLEM.matrix, width)
-    configs = list(paper_space(problem, {}).configs())
+    configs = list(space_of(PAPERS_HYB, problem).configs())
     assert [one["c"] for one in configs] == sorted([1, 2, 4, 8, 16] * len(columns))
     assert {one["vectors"] for one in configs} == columns
     shared = {"max_width": 8, "order": "width", "tail_in_last": True, "work": 8, "vector": 1, "lanes": 32}
     assert all(shared.items() <= one.items() and "thirds" not in one for one in configs)
     assert {(one["spread"], one["together"]) for one in configs} == {(NEVER, NEVER)}
-    pinned = list(paper_space(problem, {"c": 4, "max_width": 32}).configs())
+    pinned = list(space_of(PAPERS_HYB, problem, {"c": 4, "max_width": 32}).configs())
     assert {(one["c"], one["max_width"]) for one in pinned} == {(4, 32)}
 
 
 @pytest.mark.parametrize(("width", "tiles"), [(1, 1), (16, 3), (32, 6), (64, 8), (128, 9), (33, 3)])
 def test_the_papers_space_of_sddmm_is_whole(width: int, tiles: int) -> None:
     problem = Problem(Op.SDDMM, PROBLEM.matrix, width)
-    configs = list(paper_space(problem, {}).configs())
+    configs = list(space_of(PAPERS_SDDMM, problem).configs())
     # Tiles wider than J are left out; each tile has 4 numbers of groups and 3 of non-zeros.
     assert len(configs) == tiles * 4 * 3
     assert {one["threads"] // one["lanes"] for one in configs} == {1, 2, 4, 8}

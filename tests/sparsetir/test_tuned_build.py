@@ -17,12 +17,12 @@ from spmark.impls.core.errors import BuildError, CompileError
 from spmark.impls.core.interfaces import Built, Config
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.kernels.block_spmm import block_instance
-from spmark.impls.kernels.direct_spmm import is_direct
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.template import Instance
-from spmark.impls.sparsetir import block_search, blocks, plan
+from spmark.impls.sparsetir import block_search
 from spmark.impls.sparsetir.blocks import SparseTirDbsr
 from spmark.impls.sparsetir.plan import SparseTir
+from spmark.impls.tuning import tune
 from spmark.impls.tuning.race import Race
 
 MATRIX = random_csr(70, 90, [i % 12 for i in range(70)])
@@ -38,13 +38,11 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
-    """Give what hyb's search measures: CSR is wrong, partitions run out of memory, narrow buckets do not compile."""
+    """Give what hyb's search measures: partitions run out of memory, narrow buckets do not compile."""
     configs: list[Config] = []
 
     def cost(config: Config) -> float:
         configs.append(config)
-        if is_direct(config):
-            raise BuildError("not right: expected an error of at most 1, found 3")
         if config["c"] > 1:
             raise MemoryError("no room")
         if config["max_width"] < 32:
@@ -59,12 +57,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
         def _samples(self, plan: Any, rounds: int) -> Iterator[float]:
             yield from [10.0 + plan.config["max_width"] / 1000] * rounds
 
-    def open_race(problem: Problem, device: DeviceSpec) -> Race[Built]:
+    def open_race(problem: Problem, device: DeviceSpec, families: object) -> Race[Built]:
         assert device is GPU
         return Race(lambda config: Built(config=dict(config)), Once(cost))
 
-    monkeypatch.setitem(sys.modules, "spmark.impls.sparsetir.gpu", SimpleNamespace(open_race=open_race))
-    monkeypatch.setattr(plan, "build_plan", lambda problem, device, config: Built(config=dict(config)))
+    monkeypatch.setattr(tune, "open_race", open_race)
+    monkeypatch.setattr(tune, "open_target", lambda device: None)
+    monkeypatch.setattr(tune, "builder", lambda *_: lambda config: Built(config=dict(config)))
     return configs
 
 
@@ -73,7 +72,7 @@ def test_hyb_passes_over_what_fails_and_says_why(asked: list[Config]) -> None:
     assert (built.config["c"], built.config["max_width"]) == (1, 32)
     assert built.search is not None
     reasons = {candidate.reason.split("\n")[-1].split(":")[0] for candidate in built.search.seen}
-    assert reasons == {"", "not right", "no room", "ptxas died", "wrong result"}
+    assert reasons == {"", "no room", "ptxas died", "wrong result"}
     # Where memory is short, a candidate is tried once more without the plans of the finalists.
     assert built.search.candidates == len({str(config) for config in asked})
     assert built.search.measured == sum(not candidate.reason for candidate in built.search.seen)
@@ -117,17 +116,19 @@ def block_cost(config: Config) -> float:
 def compiler(monkeypatch: pytest.MonkeyPatch) -> Compiler:
     found = Compiler(lambda instance: instance.values["rows"] == 32)
 
-    def build_plan(problem: Problem, target: Compiler, held: Any, config: Config, arrays: Any = ()) -> Any:
+    def block_plan(
+        problem: Problem, target: Compiler, held: Any, form: Config, arrays: Any = (), **tunables: Any
+    ) -> Any:
+        config = {**form, **tunables}
         target.load([block_instance(problem.width, config["block_rows"], config["tile"], config["depth"], False)])
-        made = Built(config=dict(config), phases_s={"convert": 0.0})
+        made = Built(config=config)
         made.arrays = []
         return made
 
-    timer = SimpleNamespace(PlanTimer=lambda problem, device: MadeUpTimer(block_cost))
+    timer = SimpleNamespace(PlanTimer=lambda problem, device, seed: MadeUpTimer(block_cost))
     monkeypatch.setitem(sys.modules, "spmark.impls.tuning.gpu", timer)
-    for module in (block_search, blocks):
-        monkeypatch.setattr(module, "open_target", lambda device: found)
-        monkeypatch.setattr(module, "build_plan", build_plan)
+    monkeypatch.setattr(tune, "open_target", lambda device: found)
+    monkeypatch.setattr(block_search, "BlockSpmmPlan", block_plan)
     return found
 
 

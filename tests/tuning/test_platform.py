@@ -12,7 +12,6 @@ from spmark.impls.core.problem import Op, Problem
 from spmark.impls.dash.mapping import of_loops
 from spmark.impls.dash.parameters import OwnParameters
 from spmark.impls.runtime.device import find
-from spmark.impls.sparsetir.plan import build_plan
 from spmark.impls.table import PLATFORMS, find_platform
 from spmark.impls.tuning.space import key_of
 
@@ -71,7 +70,7 @@ def test_a_device_that_lacks_is_named(name: str, expected: str) -> None:
 def test_configs_of_the_gpu_are_plans(problem: Problem) -> None:
     platform, device = find_platform("cuda"), find("host-simt")
     for config in (platform.default(problem), *platform.space(problem).sample(1, 1)):
-        build_plan(problem, device, dict(config))
+        platform.plan(problem, device, dict(config))
 
 
 def test_an_unknown_platform_is_refused_with_the_known_ones() -> None:

@@ -10,9 +10,11 @@ from problems import random_csr
 from races import made_up_race
 
 from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.kernels.sddmm_family import RUNS_SDDMM
 from spmark.impls.kernels.sddmm_runs import run_tiles
-from spmark.impls.tuning.runs import runs_space, search_runs
+from spmark.impls.tuning.runs import search_runs
 from spmark.impls.tuning.space import Config
+from spmark.impls.tuning.tune import space_of
 
 
 @pytest.mark.parametrize("best_run", [2, 4, 32])
@@ -34,7 +36,7 @@ def test_the_tile_is_found_then_its_run_then_its_rows(nnz_of_row: int, best_run:
     starts = {one["run"] for one in timer.asked[: len(tiles)]}
     assert starts == ({8} if nnz_of_row == 2000 else {4}), "small problems begin with more groups"
     assert len(timer.asked) <= len(tiles) + 9, "two tiles' runs, and searched rows"
-    space = runs_space(problem)
+    space = space_of(RUNS_SDDMM, problem)
     assert all({name: value for name, value in one.items() if name != "form"} in space for one in timer.asked)
 
 
