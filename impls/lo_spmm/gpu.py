@@ -225,10 +225,8 @@ class Kernels:
     def _proxy(self, code: Code, size: TileSize) -> Callable[[DeviceArray, DeviceArray], None]:
         """Make the launch that stands for a candidate: it reads and writes where the real launch does."""
         kernel, width = self._kernel(kernel_of(size)), self._space.problem.width
-        registers, own = register_cap(size.tile_rows, size.cpt, kernel.schedule.prefetch), code.registers
-        args = launch_for(
-            size, kernel.dispatch.size, width, registers=registers, own_registers=own, device=self._target.spec
-        )
+        registers = register_cap(size.tile_rows, size.cpt, kernel.schedule.prefetch)
+        args = launch_for(size, kernel.dispatch.size, width, registers=registers, device=self._target.spec)
         loaded = code.kernels.get(args.threads) or _resized(next(iter(code.kernels.values())), args.threads)
         launch = Launch(loaded, args.grid, np.uint32(size.threads))
         partial = None if size.split == 1 else self._parts(size.split).partial

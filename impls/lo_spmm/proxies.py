@@ -20,9 +20,6 @@ from spmark.impls.lo_spmm.space import TileSize, grid_of
 from spmark.impls.runtime.target import ceil_div
 
 _CLUSTERS_PER_BLOCK = 3
-_MOST_CLUSTERS = 48
-"""Most clusters that section 5.1.2's rule asks for: more functions than run side by side on a multiprocessor in any
-candidate near the best."""
 LEAST_INSTRUCTIONS = 32_000
 """Least instructions of a proxy in PTX, unless its kernel has fewer: half a megabyte of code, which no multiprocessor
 holds."""
@@ -42,7 +39,7 @@ class ProxyArguments:
     threads: int
     """Threads of a thread block."""
     shared_bytes: int
-    """Dynamic shared memory that limits the proxy to the candidate's occupancy (section 5.2.2)."""
+    """Dynamic shared memory that gives the proxy the candidate's occupancy (section 5.2.2)."""
 
 
 def resident_blocks(threads: int, registers: int, device: DeviceSpec) -> int:
@@ -82,28 +79,21 @@ def shared_for(blocks: int, device: DeviceSpec) -> int:
     return max(0, min(share, device.shared_bytes_per_block) // 128 * 128)
 
 
-def launch_for(
-    size: TileSize, num_tiles: int, width: int, *, registers: int, own_registers: int, device: DeviceSpec
-) -> ProxyArguments:
+def launch_for(size: TileSize, num_tiles: int, width: int, *, registers: int, device: DeviceSpec) -> ProxyArguments:
     """Give the arguments that make a proxy stand for one candidate.
-
-    The proxy takes shared memory only where its own registers would lead to another number of blocks: the L1 cache
-    loses what shared memory takes.
 
     Parameters
     ----------
     size : TileSize
     num_tiles, width : int
         Row tiles, and J.
-    registers, own_registers : int
-        Registers of a thread of the candidate, and of the proxy.
+    registers : int
+        Registers of a thread of the candidate.
     device : DeviceSpec
     """
     grid = grid_of(size, num_tiles, width)
-    active, own = (
-        active_blocks(grid[0] * grid[1], size.block_threads, count, device) for count in (registers, own_registers)
-    )
-    return ProxyArguments(grid, size.block_threads, 0 if own == active else shared_for(active, device))
+    active = active_blocks(grid[0] * grid[1], size.block_threads, registers, device)
+    return ProxyArguments(grid, size.block_threads, shared_for(active, device))
 
 
 def active_tiles(size: TileSize, num_tiles: int, width: int, registers: int, device: DeviceSpec) -> int:
@@ -171,7 +161,7 @@ def extent_of(
         Sparsity of A.
     active : sequence of int
         `active_tiles` of every candidate that the proxy serves. Three clusters are kept for each tile of the greatest
-        number, but `_MOST_CLUSTERS` at most.
+        number.
     cpt : int
         Columns of a thread.
     least_instructions : int
@@ -181,7 +171,7 @@ def extent_of(
     of_function = loads * (1 + cpt * float(nnz.sum()) / max(1, int(nnc.sum())))
     # A proxy's code is fetched as slowly as a kernel's only where the proxy has much code.
     least = int(least_instructions / of_function)
-    return Extent(min(nnc.size, max(min(_CLUSTERS_PER_BLOCK * max(active), _MOST_CLUSTERS), least)), of_function)
+    return Extent(min(nnc.size, max(_CLUSTERS_PER_BLOCK * max(active), least)), of_function)
 
 
 def make_proxy(

@@ -43,16 +43,15 @@ def test_active_blocks_keep_to_every_bound(blocks: int, threads: int, registers:
 
 def test_arguments_of_a_launch() -> None:
     facts = {"num_tiles": 192, "width": 1000, "registers": 62, "device": SPEC}
-    launch = launch_for(TileSize(16, 128, 2), **facts, own_registers=40)
+    launch = launch_for(TileSize(16, 128, 2), **facts)
     assert launch.grid == (4, 192, 1)
     assert launch.threads == 128
-    assert launch.shared_bytes == 0  # six blocks, of either kernel
+    assert launch.shared_bytes == shared_for(6, SPEC)  # also where the proxy's registers would let as many blocks in
     stacked = TileSize(16, 128, 2, 5)
-    launch = launch_for(stacked, **facts, own_registers=40)
+    launch = launch_for(stacked, **facts)
     assert launch.grid == (4, 39, 1)
     assert launch.threads == 640
     assert launch.shared_bytes == shared_for(1, SPEC)
-    assert launch_for(stacked, **facts, own_registers=60).shared_bytes == 0
     assert active_tiles(stacked, 192, 1000, 62, SPEC) == 5
 
 

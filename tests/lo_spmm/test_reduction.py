@@ -73,6 +73,16 @@ def test_published_proxies_follow_the_papers_rules_alone() -> None:
     assert np.mean([tile.nnc for tile in proxy.tiles]) == pytest.approx(300 / density, rel=0.01)
 
 
+def test_clusters_are_three_for_each_active_block_however_many() -> None:
+    """Section 5.1.2 sets no other bound: thread blocks of one warp have 32 side by side."""
+    problem = Problem(Op.SPMM, random_csr(2048, 200, [20] * 2048), 512)
+    space = explore(problem, H200, Reordering.GREEDY, Pins(tile_rows=2, threads=32, cpt=1, tiles_per_block=1))
+    published = Reduction.as_published(space)
+    kernel = 2, 1, 1
+    assert max(published.active[kernel]) == 32
+    assert len(published.proxy(kernel, tiles(space, kernel), TileSchedule(1), False).tiles) == 96
+
+
 @pytest.mark.parametrize("name", ["bert_768x768@0.98", "mobilenetv2_960x160@0.98", "resnet50_2048x512@0.98"])
 def test_no_proxy_of_table_4s_published_layers_is_its_own_kernel(name: str, tmp_path: Path) -> None:
     (spec,) = (one for one in Sweep.load("lo_spmm_table4_published").matrices if one.name == name)
