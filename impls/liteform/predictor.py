@@ -84,7 +84,12 @@ class Predictor:
         return features.selection(width if self.by_width else None)
 
     def outside(self, features: Features, width: int) -> str:
-        """Say which feature lies outside of the training range; empty where all lie inside."""
+        """Say which feature lies outside of the training range; empty where all lie inside.
+
+        The paper's forests, which are not told J, are asked whatever the matrix is: the paper has no such range.
+        """
+        if not self.by_width:
+            return ""
         samples = {"selection": self._selection(features, width), "partitions": features.partitions(width)}
         for name, sample in samples.items():
             forest: Forest = getattr(self, name)

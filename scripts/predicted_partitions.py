@@ -1,0 +1,48 @@
+"""How many column partitions LiteForm's forests predict for the matrices of a mirror: a table, one row a model.
+
+``SPMARK_MIRROR=FOLDER python scripts/predicted_partitions.py [MODEL...]`` needs no GPU. A model is the name of one that
+ships, or the path of a file; by default all that ship.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+
+from spmark.datasets.cache import Cache
+from spmark.datasets.load import load_matrix
+from spmark.datasets.mirror import Mirror
+from spmark.datasets.sweep.model import MatrixSpec
+from spmark.impls.liteform.features import Features
+from spmark.impls.liteform.predictor import find, shipped
+
+WIDTHS = (32, 64, 128, 256, 512)
+
+
+def main(models: Sequence[str]) -> None:
+    """Print how often each number of partitions is predicted, over matrices times widths, and where CELL is chosen."""
+    cache = Cache.default()
+    specs = [MatrixSpec(source="mirror", name=name) for name in Mirror().names(cache)]
+    features = [Features.of(load_matrix(spec, cache, seed=0).csr) for spec in specs]
+    print(f"{len(features)} matrices, J of {', '.join(map(str, WIDTHS))}")
+    print("| model | partitions: cases | the same where CELL is chosen |")
+    print("|---|---|---|")
+    for name in models:
+        forests = find(name)
+        every: Counter[int] = Counter()
+        chosen: Counter[int] = Counter()
+        for one in features:
+            for width in WIDTHS:
+                partitions = int(forests.partitions.predict(one.partitions(width)))
+                every[partitions] += 1
+                chosen[partitions] += forests.pays(one, width)
+        print(f"| `{name}` | {_told(every)} | {_told(+chosen)} |")
+
+
+def _told(counts: Counter[int]) -> str:
+    return ", ".join(f"{partitions}: {count}" for partitions, count in sorted(counts.items())) or "none"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or shipped())
