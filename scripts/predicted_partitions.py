@@ -21,13 +21,12 @@ WIDTHS = (32, 64, 128, 256, 512)
 
 
 def main(models: Sequence[str]) -> None:
-    """Print how often each number of partitions is predicted, over matrices times widths, and where CELL is chosen."""
+    """Write how often each number of partitions is predicted, over matrices times widths, and where CELL is chosen."""
     cache = Cache.default()
     specs = [MatrixSpec(source="mirror", name=name) for name in Mirror().names(cache)]
     features = [Features.of(load_matrix(spec, cache, seed=0).csr) for spec in specs]
-    print(f"{len(features)} matrices, J of {', '.join(map(str, WIDTHS))}")
-    print("| model | partitions: cases | the same where CELL is chosen |")
-    print("|---|---|---|")
+    lines = [f"{len(features)} matrices, J of {', '.join(map(str, WIDTHS))}"]
+    lines += ["| model | partitions: cases | the same where CELL is chosen |", "|---|---|---|"]
     for name in models:
         forests = find(name)
         every: Counter[int] = Counter()
@@ -37,7 +36,8 @@ def main(models: Sequence[str]) -> None:
                 partitions = int(forests.partitions.predict(one.partitions(width)))
                 every[partitions] += 1
                 chosen[partitions] += forests.pays(one, width)
-        print(f"| `{name}` | {_told(every)} | {_told(+chosen)} |")
+        lines.append(f"| `{name}` | {_told(every)} | {_told(+chosen)} |")
+    sys.stdout.write("\n".join([*lines, ""]))
 
 
 def _told(counts: Counter[int]) -> str:
