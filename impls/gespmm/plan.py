@@ -13,7 +13,8 @@ from spmark.impls.core.choices import check_choices
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import DType, Op, Problem
-from spmark.impls.kernels.csr_spmm import SPMM_CSR, CsrSpmmPlan, coarsen_for, vector_and_lanes, widest_load
+from spmark.impls.kernels.csr_spmm import SPMM_CSR, CsrSpmmPlan, coarsen_for, vector_and_lanes
+from spmark.impls.kernels.family import widest_load
 from spmark.impls.kernels.sddmm import SDDMM_CSR, SddmmPlan
 from spmark.impls.runtime.target import MAX_GRID, ceil_div, open_target
 from spmark.impls.runtime.template import KernelTemplate
@@ -28,7 +29,7 @@ def sddmm_vector_and_lanes(width: int, dtype: DType) -> tuple[int, int]:
     Four non-zeros at once fill the registers, so that float32 is loaded 8 bytes at a time. Few lanes leave few sums to
     add.
     """
-    vector = widest_load(width, _SDDMM_VECTOR[dtype])
+    vector = widest_load(width, _SDDMM_VECTOR[dtype], 8)
     return vector, 8 if width <= 32 * vector else 16
 
 

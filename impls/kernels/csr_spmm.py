@@ -11,9 +11,10 @@ from pathlib import Path
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.problem import DType, Problem
+from spmark.impls.kernels.family import widest_load
 from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import C_TYPES, KernelTemplate, loads_of
+from spmark.impls.runtime.template import C_TYPES, KernelTemplate
 
 THREADS = 128
 _COARSEN_WAVES = 64
@@ -34,17 +35,12 @@ SPMM_CSR = KernelTemplate(
 )
 
 
-def widest_load(width: int, most: int) -> int:
-    """Give the most elements of a load, up to ``most``, that divide J and leave work for eight lanes."""
-    return next(v for v in loads_of(width, most) if v == 1 or 8 * v <= width)
-
-
 def vector_and_lanes(width: int, dtype: DType) -> tuple[int, int]:
     """Choose elements of a load and lanes of a row: the widest load that keeps lanes busy, no more lanes than J needs.
 
     Rows of B start at multiples of J elements, so a load of v elements is aligned in every row only where v divides J.
     """
-    vector = widest_load(width, 16 // dtype.itemsize)
+    vector = widest_load(width, 16 // dtype.itemsize, 8)
     lanes = next((n for n in (8, 16) if n * vector >= width), 32)
     return vector, lanes
 

@@ -9,7 +9,7 @@ cut in parts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import cast
+from typing import Any, cast
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Config, DeviceArray
@@ -24,8 +24,9 @@ from spmark.impls.kernels.strip_spmm import TILES as STRIP_TILES
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import Instance
+from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.space import key_of
-from spmark.impls.tuning.strategies import Times, along, exhaustive
+from spmark.impls.tuning.strategies import along, exhaustive
 
 ROWS = (16, 32, 64, 96, 128)
 """R of BSR(R, C): the rows of a thread block. R = 2 b, 3 b and so on stack block rows of b rows."""
@@ -146,7 +147,7 @@ def opened(problem: Problem, target: Target, convert: Callable[[Problem, Config]
     return lambda config: blocks.plan(taken_apart(config, FORM)[0], config)
 
 
-def run_through(race: Times, space: Sequence[Config], is_small: Callable[[Config], bool]) -> None:
+def run_through(race: Race[Any], space: Sequence[Config], is_small: Callable[[Config], bool]) -> None:
     """Time every config, then configs of small grids with rows cut in parts, then the best few with turned starts."""
     seen = {key_of(timed.config): timed for timed in race.time_all(space)}
     for config in space:

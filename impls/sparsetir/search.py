@@ -21,9 +21,9 @@ from spmark.impls.kernels.ell_buckets import NEVER, TOGETHER, ell_tiles
 from spmark.impls.kernels.hyb_spmm import HYB_SPMM, MAX_WIDTHS, PARTITIONS, rule_width
 from spmark.impls.kernels.sddmm import rows_are_near
 from spmark.impls.kernels.sddmm_family import CSR_SDDMM
-from spmark.impls.tuning.race import ConfigTime
+from spmark.impls.tuning.race import ConfigTime, Race
 from spmark.impls.tuning.runs import search_runs
-from spmark.impls.tuning.strategies import Times, along, both_ways, exhaustive, fastest
+from spmark.impls.tuning.strategies import along, both_ways, exhaustive, fastest
 from spmark.impls.tuning.tune import space_of
 
 _LARGE = 4_000_000
@@ -50,7 +50,7 @@ def spmm_tiles(problem: Problem) -> list[Config]:
     return [tile for tile in every if tile["vector"] == every[0]["vector"] or not _is_large(problem)]
 
 
-def search_hyb(problem: Problem, pinned: Mapping[str, Any], race: Times) -> None:
+def search_hyb(problem: Problem, pinned: Mapping[str, Any], race: Race[Any]) -> None:
     """Time the configs of hyb(c, k), with their schedules, that are worth trying.
 
     Parameters
@@ -73,7 +73,7 @@ def search_hyb(problem: Problem, pinned: Mapping[str, Any], race: Times) -> None
     _one_turn(problem, race, best, pinned)
 
 
-def _one_turn(problem: Problem, race: Times, config: Config, pinned: Mapping[str, Any]) -> ConfigTime:
+def _one_turn(problem: Problem, race: Race[Any], config: Config, pinned: Mapping[str, Any]) -> ConfigTime:
     """Go along every axis once, without the column partitions, each of which costs a conversion."""
     best = exhaustive(race, [{**config, "threads": 128, **tile} for tile in spmm_tiles(problem)]).config
     axes = HYB_SPMM.axes(problem, {})
@@ -96,7 +96,7 @@ def _one_turn(problem: Problem, race: Times, config: Config, pinned: Mapping[str
     return race.time(along(race, best, "threads", (256,) if best["vectors"] == 2 else ()))
 
 
-def search_sddmm(problem: Problem, race: Times) -> None:
+def search_sddmm(problem: Problem, race: Race[Any]) -> None:
     """Time SparseTIR's space, and then the tiles that keep rows of X in registers over a run of non-zeros.
 
     Parameters

@@ -12,7 +12,7 @@ from functools import cache
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.extras import how_to_install
@@ -21,7 +21,8 @@ from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.kernels.family import KernelFamily
 from spmark.impls.runtime.target import MAX_GRID, ceil_div
 from spmark.impls.runtime.template import KernelTemplate, TemplateValue
-from spmark.impls.tuning.strategies import Times, exhaustive
+from spmark.impls.tuning.race import Race
+from spmark.impls.tuning.strategies import exhaustive
 from spmark.impls.tuning.tune import tune
 
 BLOCKS = (16, 32, 64)
@@ -91,7 +92,7 @@ class TritonBlockSparse:
         def space(block: int) -> list[Config]:
             return [middle(problem, block), *schedules(problem, block)]
 
-        def strategy(race: Times) -> None:
+        def strategy(race: Race[Any]) -> None:
             """Time a middle config of every block size, then every schedule of the best."""
             exhaustive(race, space(exhaustive(race, [middle(problem, size) for size in sizes]).config["block"]))
 

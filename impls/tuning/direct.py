@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Problem
 from spmark.impls.kernels.direct_spmm import DIRECT_SPMM, direct_deep, direct_starts, usual_schedule
-from spmark.impls.tuning.race import ConfigTime
-from spmark.impls.tuning.strategies import Times, both_ways, exhaustive
+from spmark.impls.tuning.race import ConfigTime, Race
+from spmark.impls.tuning.strategies import both_ways, exhaustive
 from spmark.impls.tuning.tune import space_of
 
 
-def search_direct(problem: Problem, race: Times, pinned: Config) -> ConfigTime:
+def search_direct(problem: Problem, race: Race[Any], pinned: Config) -> ConfigTime:
     """Time some twenty schedules of `DirectPlan`: tiles, rows, unrolling, tiles again, depth, and then all other axes.
 
     With two lengths of long rows the walk came within 0.5 % of the fastest of the whole product in the geometric mean,

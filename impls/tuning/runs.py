@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Problem
 from spmark.impls.kernels.sddmm import rows_are_near
 from spmark.impls.kernels.sddmm_family import RUNS
 from spmark.impls.kernels.sddmm_runs import is_offered, run_tiles
-from spmark.impls.tuning.strategies import Times, both_ways, exhaustive
+from spmark.impls.tuning.race import Race
+from spmark.impls.tuning.strategies import both_ways, exhaustive
 
 _WALKED = 2
 """Tiles whose runs are walked."""
@@ -15,7 +18,7 @@ _MANY = 100_000
 """Non-zeros above which longer runs from the start still leave enough groups."""
 
 
-def search_runs(problem: Problem, race: Times, fixed: Config) -> None:
+def search_runs(problem: Problem, race: Race[Any], fixed: Config) -> None:
     """Time the tiles of a width, the runs of the best two tiles from the middle to both sides, and then searched rows.
 
     The result is within 0.1 % of the best of the whole product in the geometric mean, and within 3 % at worst (72
@@ -43,6 +46,6 @@ def search_runs(problem: Problem, race: Times, fixed: Config) -> None:
         race.time({**best, "searched": True})
 
 
-def _walked(race: Times, tile: Config) -> Config:
+def _walked(race: Race[Any], tile: Config) -> Config:
     """Walk along the runs of a tile; a run has at least a batch."""
     return both_ways(race, tile, "run", [run for run in RUNS if run >= tile["batch"]])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from spmark.impls.core.interfaces import Config
 from spmark.impls.tuning.race import FAR, ConfigTime, Race
@@ -25,24 +25,7 @@ _ASKED = 2
 """Axes after which the first round of a walk may be given up: the axes that bind most are settled by then."""
 
 
-class Times(Protocol):
-    """What a strategy needs of `spmark.impls.tuning.race.Race`."""
-
-    @property
-    def fastest_us(self) -> float:
-        """Least median so far."""
-        ...
-
-    def time(self, config: Config) -> ConfigTime:
-        """Time a config, once."""
-        ...
-
-    def time_all(self, configs: Iterable[Config]) -> list[ConfigTime]:
-        """Time several configs, compiled side by side."""
-        ...
-
-
-def exhaustive(race: Times, configs: Iterable[Config]) -> ConfigTime:
+def exhaustive(race: Race[Any], configs: Iterable[Config]) -> ConfigTime:
     """Time every config; give the fastest, or the first of several with equal times."""
     return fastest(race.time_all(configs))
 
@@ -60,7 +43,7 @@ def fastest(timed: Sequence[ConfigTime]) -> ConfigTime:
     return min(timed, key=lambda one: one.us)
 
 
-def first_built(race: Times, configs: Sequence[Config], most: int) -> ConfigTime:
+def first_built(race: Race[Any], configs: Sequence[Config], most: int) -> ConfigTime:
     """Time configs in their order until ``most`` of them have times, compiled side by side; give the fastest."""
     timed: list[ConfigTime] = []
     while missing := most - sum(math.isfinite(one.us) for one in timed):
@@ -71,7 +54,7 @@ def first_built(race: Times, configs: Sequence[Config], most: int) -> ConfigTime
     return fastest(timed)
 
 
-def along(race: Times, config: Config, axis: str, values: Iterable[Any]) -> Config:
+def along(race: Race[Any], config: Config, axis: str, values: Iterable[Any]) -> Config:
     """Give ``config`` with the best value of one ordered axis.
 
     A value replaces another where it is faster beyond the errors of both times, so that noise alone moves nothing. Two
@@ -92,7 +75,7 @@ def along(race: Times, config: Config, axis: str, values: Iterable[Any]) -> Conf
     return best.config
 
 
-def both_ways(race: Times, config: Config, axis: str, values: Iterable[int]) -> Config:
+def both_ways(race: Race[Any], config: Config, axis: str, values: Iterable[int]) -> Config:
     """Walk `along` an axis of numbers from where ``config`` stands: first to lesser values, then to greater ones."""
     rising = sorted(values)
     lesser = [value for value in rising[::-1] if value < config[axis]]
@@ -100,7 +83,7 @@ def both_ways(race: Times, config: Config, axis: str, values: Iterable[int]) -> 
     return along(race, along(race, config, axis, lesser), axis, greater)
 
 
-def while_hopeful(race: Times, configs: Sequence[Config]) -> None:
+def while_hopeful(race: Race[Any], configs: Sequence[Config]) -> None:
     """Time configs, but only the first `_FEW` where all of these are far slower than the race's fastest."""
     if fastest(race.time_all(configs[:_FEW])).us <= HOPELESS[0] * race.fastest_us:
         race.time_all(configs[_FEW:])
@@ -119,7 +102,7 @@ class Walk:
         Its fastest candidate decides which walks are hopeless.
     """
 
-    def __init__(self, race: Times) -> None:
+    def __init__(self, race: Race[Any]) -> None:
         self._race = race
         self._known: ConfigTime | None = None
         self._far: set[str] = set()
