@@ -8,21 +8,24 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Csr, Problem
 from spmark.impls.core.spans import numbered, openings
 from spmark.impls.formats.bsr import BsrFormat
+from spmark.impls.kernels.family import Axes, Build, KernelFamily, OneFormat, taken_apart
 from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import KernelTemplate
 
 STRIP, UNIT, HEAD = 16, 32, 8
 """Rows of A of a warp, columns of A that it takes at a time, and integers of a task, as in the kernel."""
-
+SDDMM_BLOCKS = (16, 32)
+"""Rows, and columns, of a block."""
 
 BLOCK_SDDMM = KernelTemplate(
     Path(__file__).parent / "block_sddmm.cu",
     "block_sddmm",
-    {"block": (16, 32), "vector": (1, 2, 8), "full": (False, True), "threads": (128, 256)},
+    {"block": SDDMM_BLOCKS, "vector": (1, 2, 8), "full": (False, True), "threads": (128, 256)},
     max_registers=152,
 )
 
@@ -134,3 +137,26 @@ class BlockSddmmPlan(OneLaunchPlan):
 def _places(matrix: Csr, bsr: BsrFormat, full: bool) -> tuple[NDArray[np.int32], NDArray[np.uint32]]:
     """Give the arrays by which the kernel places results: `row_runs`, or A's indptr where every block is full."""
     return (matrix.indptr, np.zeros(0, np.uint32)) if full else row_runs(bsr)
+
+
+def _axes(problem: Problem, pinned: Config) -> Axes:
+    # Kernels with loads of less than 16 bytes are compiled for one size of thread block.
+    threads = BLOCK_SDDMM.space["threads"][: 2 if problem.width % 8 == 0 else 1]
+    return {"block": SDDMM_BLOCKS, "units": (1, 2, 4, 8, 16), "threads": threads}
+
+
+def _opened(problem: Problem, target: Target) -> Build:
+    blocks = OneFormat(
+        lambda form: BsrFormat.from_csr(problem.matrix, form["block"], form["block"]),
+        lambda held, schedule, _: BlockSddmmPlan(problem, target, held, {}, **schedule),
+    )
+    return lambda config: blocks.plan(*taken_apart(config, ("block",)))
+
+
+SDDMM_OVER_BLOCKS = KernelFamily(
+    mark="units",
+    templates=(BLOCK_SDDMM,),
+    axes=_axes,
+    opened=_opened,
+    default=lambda problem, pinned: {"block": SDDMM_BLOCKS[0], "units": 4, "threads": 128, **pinned},
+)

@@ -17,7 +17,7 @@ from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.bsr import BsrFormat, DenseBlocks
 from spmark.impls.formats.dbsr import DbsrFormat
 from spmark.impls.formats.srbcrs import SrBcrsFormat
-from spmark.impls.kernels.block_sddmm import BLOCK_SDDMM
+from spmark.impls.kernels.block_sddmm import BLOCK_SDDMM, SDDMM_BLOCKS, SDDMM_OVER_BLOCKS
 from spmark.impls.kernels.block_spmm import SPMM_BLOCKS
 from spmark.impls.kernels.family import KernelFamily
 from spmark.impls.kernels.panel_spmm import SPMM_PANELS
@@ -25,7 +25,6 @@ from spmark.impls.kernels.strip_spmm import SPMM_STRIPS
 from spmark.impls.kernels.zeroing import ZERO_ROWS
 from spmark.impls.runtime.target import MAX_GRID
 from spmark.impls.runtime.template import KernelTemplate
-from spmark.impls.sparsetir.block_sddmm import BLOCK_FAMILY, SDDMM_BLOCKS
 from spmark.impls.sparsetir.block_search import (
     COLS,
     PANELS,
@@ -97,12 +96,8 @@ class TunedBlocks:
 
 
 @dataclass(frozen=True)
-class SparseTirBsr(TunedBlocks):
-    """SpMM over BSR(R, C), whose kernel also writes zeros into rows of C without blocks, and SDDMM."""
-
-    name: ClassVar[str] = "sparsetir_bsr"
-    ops: ClassVar[frozenset[Op]] = frozenset(Op)
-    kernels: ClassVar[tuple[KernelTemplate, ...]] = (SPMM_BLOCKS, SPMM_STRIPS, ZERO_ROWS, BLOCK_SDDMM)
+class _RectangularBlocks(TunedBlocks):
+    """The base of BSR(R, C) and DBSR(R, C)."""
 
     block_rows: int = 0
     """R: 16, 32, 64, 96 or 128 rows; 0 searches. A multiple of the block rows' height stacks them. SDDMM has square
@@ -113,7 +108,24 @@ class SparseTirBsr(TunedBlocks):
     """Measure on the device; otherwise take the pinned blocks, or 32 x 32."""
 
     def __post_init__(self) -> None:
-        _check_blocks(self.block_rows, self.block_cols)
+        rows, cols = self.block_rows, self.block_cols
+        if rows not in (0, *ROWS) or cols not in (0, *COLS) or (cols == 16 and rows not in (0, 16)):
+            raise ValueError(
+                f"expected block_rows out of {ROWS} and block_cols out of {COLS}, 16 columns with 16 rows only, or 0 "
+                f"to search them, found {rows} and {cols}"
+            )
+
+    def space(self, problem: Problem) -> Sequence[Config]:
+        """List blocks and tiles."""
+        return block_space(problem, self.block_rows, self.block_cols)
+
+
+class SparseTirBsr(_RectangularBlocks):
+    """SpMM over BSR(R, C), whose kernel also writes zeros into rows of C without blocks, and SDDMM."""
+
+    name: ClassVar[str] = "sparsetir_bsr"
+    ops: ClassVar[frozenset[Op]] = frozenset(Op)
+    kernels: ClassVar[tuple[KernelTemplate, ...]] = (SPMM_BLOCKS, SPMM_STRIPS, ZERO_ROWS, BLOCK_SDDMM)
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse float32, widths beyond the grid, and blocks for which SDDMM has no kernel."""
@@ -131,8 +143,8 @@ class SparseTirBsr(TunedBlocks):
         return tune(
             problem,
             device,
-            [BLOCK_FAMILY],
-            lambda race: exhaustive(race, space_of(BLOCK_FAMILY, problem, pinned).configs()),
+            [SDDMM_OVER_BLOCKS],
+            lambda race: exhaustive(race, space_of(SDDMM_OVER_BLOCKS, problem, pinned).configs()),
             owner="sparsetir",
             pinned=pinned,
             facts={"form": BsrFormat.name},  # apart from the two-stage kernel's search
@@ -145,34 +157,18 @@ class SparseTirBsr(TunedBlocks):
 
     def space(self, problem: Problem) -> Sequence[Config]:
         """List blocks and tiles, and configs without shared memory."""
-        pinned = self.block_rows, self.block_cols
-        return [*block_space(problem, *pinned), *strip_space(problem, *pinned)]
+        return [*super().space(problem), *strip_space(problem, self.block_rows, self.block_cols)]
 
     def convert(self, problem: Problem, config: Config) -> BsrFormat:
         """Cut into blocks."""
         return BsrFormat.from_csr(problem.matrix, config["block_rows"], config["block_cols"])
 
 
-@dataclass(frozen=True)
-class SparseTirDbsr(TunedBlocks):
+class SparseTirDbsr(_RectangularBlocks):
     """SpMM over the block rows of BSR(R, C) that have blocks; a kernel before it clears all other rows of C."""
 
     name: ClassVar[str] = "sparsetir_dbsr"
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (SPMM_BLOCKS, ZERO_ROWS)
-
-    block_rows: int = 0
-    """As `SparseTirBsr.block_rows`."""
-    block_cols: int = 0
-    """As `SparseTirBsr.block_cols`."""
-    tuned: bool = True
-    """As `SparseTirBsr.tuned`."""
-
-    def __post_init__(self) -> None:
-        _check_blocks(self.block_rows, self.block_cols)
-
-    def space(self, problem: Problem) -> Sequence[Config]:
-        """List blocks and tiles."""
-        return block_space(problem, self.block_rows, self.block_cols)
 
     def convert(self, problem: Problem, config: Config) -> DbsrFormat:
         """Cut into blocks and list the block rows that have blocks."""
@@ -203,11 +199,3 @@ class SparseTirSrBcrs(TunedBlocks):
     def convert(self, problem: Problem, config: Config) -> SrBcrsFormat:
         """Condense the columns of panels."""
         return SrBcrsFormat.from_csr(problem.matrix, config["t"], config["g"])
-
-
-def _check_blocks(rows: int, cols: int) -> None:
-    if rows not in (0, *ROWS) or cols not in (0, *COLS) or (cols == 16 and rows not in (0, 16)):
-        raise ValueError(
-            f"expected block_rows out of {ROWS} and block_cols out of {COLS}, 16 columns with 16 rows only, or 0 to "
-            f"search them, found {rows} and {cols}"
-        )

@@ -6,8 +6,8 @@ import pytest
 from problems import matrices
 
 from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.kernels.block_sddmm import SDDMM_OVER_BLOCKS
 from spmark.impls.runtime.device import find
-from spmark.impls.sparsetir.block_sddmm import BLOCK_FAMILY
 from spmark.impls.sparsetir.blocks import SparseTirBsr
 from spmark.impls.tuning.tune import space_of
 
@@ -17,10 +17,10 @@ def problem(width: int = 32, dtype: DType = DType.FLOAT16) -> Problem:
 
 
 def test_the_space_keeps_what_is_pinned_and_has_no_kernel_that_is_not_compiled() -> None:
-    assert len(list(space_of(BLOCK_FAMILY, problem()).configs())) == 20
-    pinned = list(space_of(BLOCK_FAMILY, problem(), {"block": 32, "units": 3}).configs())
+    assert len(list(space_of(SDDMM_OVER_BLOCKS, problem()).configs())) == 20
+    pinned = list(space_of(SDDMM_OVER_BLOCKS, problem(), {"block": 32, "units": 3}).configs())
     assert {(config["block"], config["units"]) for config in pinned} == {(32, 3)}
-    assert {config["threads"] for config in space_of(BLOCK_FAMILY, problem(33)).configs()} == {128}
+    assert {config["threads"] for config in space_of(SDDMM_OVER_BLOCKS, problem(33)).configs()} == {128}
 
 
 @pytest.mark.parametrize("size", [0, 32])
