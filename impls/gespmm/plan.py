@@ -60,7 +60,7 @@ class GeSpmm:
         target = open_target(device)
         if problem.op is Op.SDDMM:
             vector, lanes = sddmm_vector_and_lanes(problem.width, problem.dtype)
-            return SddmmPlan(problem, target, {}, vector=vector, lanes=lanes, batch=BATCH, searched=False)
+            return SddmmPlan(problem, target, {}, vector=vector, lanes=lanes, batch=BATCH)
         vector, lanes = vector_and_lanes(problem.width, problem.dtype)
         coarsen = self.coarsen or coarsen_for(problem, device)
         return CsrSpmmPlan(problem, target, {}, vector=vector, lanes=lanes, coarsen=coarsen)

@@ -6,7 +6,6 @@
 
 #include <spmark/half.cuh>
 
-#include "row_at.cuh"
 #include "sddmm_dots.cuh"
 
 using namespace spmark;
@@ -14,8 +13,7 @@ using namespace spmark;
 // D[p] = sum_j X[row of p, j] Y[indices[p], j], times values[p] where `scaled` is not 0.
 //
 // A group of `lanes` threads owns `batch` consecutive non-zeros; a block holds threads / lanes groups.
-//   rows      where `searched`: indptr, num_rows + 1 offsets, in which a group looks for the row of its first non-zero;
-//             else the row of each of the nnz non-zeros
+//   rows      the row of each of the nnz non-zeros
 //   indices   nnz columns, in CSR order
 //   values    nnz values, likewise; not read unless scaled
 //   x         num_rows x width, row-major; aligned to vector elements, and so is width
@@ -23,14 +21,13 @@ using namespace spmark;
 //   out       nnz results
 // Consecutive non-zeros mostly share their row, so the repeated reads of X hit the first-level cache; `batch`
 // independent rows of Y in flight hide the latency of reads that miss.
-template <typename T, int vector, int lanes, int batch, bool searched, int threads>
+template <typename T, int vector, int lanes, int batch, int threads>
 __global__ void __launch_bounds__(threads)
-    sddmm_csr(int num_rows, int nnz, int width, int scaled, const int* __restrict__ rows,
-              const int* __restrict__ indices, const T* __restrict__ values, const T* __restrict__ x,
-              const T* __restrict__ y, T* __restrict__ out) {
+    sddmm_csr(int nnz, int width, int scaled, const int* __restrict__ rows, const int* __restrict__ indices,
+              const T* __restrict__ values, const T* __restrict__ x, const T* __restrict__ y, T* __restrict__ out) {
   static_assert(threads % lanes == 0 && 32 % lanes == 0, "a group is a part of one warp");
   static_assert(sizeof(T) * vector <= 16, "a vector is loaded at once");
-  static_assert((threads == 128 && batch > 1) || (!searched && vector <= 4 && threads <= 8 * lanes),
+  static_assert((threads == 128 && batch > 1) || (vector <= 4 && threads <= 8 * lanes),
                 "blocks of other sizes, and groups of one non-zero, are those of SparseTIR's published space");
   const int lane = threadIdx.x % lanes;
   const int64_t first = (static_cast<int64_t>(blockIdx.x) * (threads / lanes) + threadIdx.x / lanes) * batch;
@@ -38,15 +35,10 @@ __global__ void __launch_bounds__(threads)
 
   const T* left[batch];
   const T* right[batch];
-  int row = searched ? row_at(rows, num_rows, static_cast<int>(first)) : 0;
 #pragma unroll
   for (int b = 0; b < batch; ++b) {
     const int p = static_cast<int>(first + b < nnz ? first + b : nnz - 1);  // past the end: never written
-    if constexpr (searched)
-      while (rows[row + 1] <= p) ++row;
-    else
-      row = rows[p];
-    left[b] = x + static_cast<int64_t>(row) * width;
+    left[b] = x + static_cast<int64_t>(rows[p]) * width;
     right[b] = y + static_cast<int64_t>(indices[p]) * width;
   }
 

@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from spmark.impls.core.problem import Csr, Problem
+from spmark.impls.core.problem import Problem
 from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate
@@ -16,8 +14,6 @@ from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate
 _THREADS = 128
 GROUPS = (1, 2, 4, 8)
 """Groups of a block in the space of SparseTIR's paper (section 4.2.2)."""
-_MOST_STEPS = 256
-"""Rows that a group may have to walk from one non-zero to the next: each step waits for memory."""
 
 
 SDDMM_CSR = KernelTemplate(
@@ -28,7 +24,6 @@ SDDMM_CSR = KernelTemplate(
         "vector": (1, 2, 4, 8),
         "lanes": (8, 16, 32),
         "batch": (1, 2, 4),
-        "searched": (False, True),
         "threads": (8, 16, 32, 64, 128, 256),
     },
     max_registers=128,
@@ -36,13 +31,8 @@ SDDMM_CSR = KernelTemplate(
 )
 
 
-def rows_are_near(matrix: Csr) -> bool:
-    """Tell whether kernels may follow rows from non-zero to non-zero in indptr: few empty rows lie between. O(I)."""
-    return bool(np.diff(np.flatnonzero(matrix.row_lengths)).max(initial=0) <= _MOST_STEPS)
-
-
 def sddmm_instance(problem: Problem, schedule: Mapping[str, Any]) -> Instance:
-    """Give the kernel of a schedule: ``vector``, ``lanes``, ``batch``, ``searched``, and optionally ``threads``."""
+    """Give the kernel of a schedule: ``vector``, ``lanes``, ``batch``, and optionally ``threads``."""
     return SDDMM_CSR.instance(**{"T": C_TYPES[problem.dtype], "threads": _THREADS, **schedule})
 
 
@@ -55,8 +45,6 @@ class SddmmPlan(OneLaunchPlan):
         What `DevicePlan.config` says; the schedule below is part of it.
     vector, lanes, batch : int
         Elements of a load, threads of a group, non-zeros of a group.
-    searched : bool
-        Whether the kernel looks rows up in indptr; otherwise it reads an array of rows, made in the phase ``convert``.
     threads : int, optional
         Threads of a block, 128 by default; the config names the number where it is given.
     """
@@ -70,19 +58,18 @@ class SddmmPlan(OneLaunchPlan):
         vector: int,
         lanes: int,
         batch: int,
-        searched: bool,
         threads: int | None = None,
     ) -> None:
         matrix = problem.matrix
-        schedule = {"vector": vector, "lanes": lanes, "batch": batch, "searched": searched}
+        schedule = {"vector": vector, "lanes": lanes, "batch": batch}
         schedule |= {} if threads is None else {"threads": threads}
         super().__init__(problem, target, {**config, **schedule}, alignment=vector * problem.dtype.itemsize)
         self.stored = matrix.nnz
         instance = sddmm_instance(problem, schedule)
         self._load(instance)
         with self.phase("convert"):
-            rows = matrix.indptr if searched else matrix.rows_of_entries()
+            rows = matrix.rows_of_entries()
         grid = (ceil_div(matrix.nnz, instance.threads // lanes * batch), 1, 1)
-        sizes = (matrix.num_rows, matrix.nnz, problem.width, problem.scaled)
+        sizes = (matrix.nnz, problem.width, problem.scaled)
         self._arrange(grid, sizes, (rows, matrix.indices, problem.factors))
         self.values = self._args[-1]

@@ -23,11 +23,11 @@ def csr_tiles(problem: Problem) -> list[Config]:
 
 def _csr_axes(problem: Problem, pinned: Config) -> Axes:
     """Give the space of Ye et al., "SparseTIR", ASPLOS 2023, section 4.2.2, but for groups of a block."""
-    return {"tile": csr_tiles(problem), "batch": (2, 4), "searched": (False, True)}
+    return {"tile": csr_tiles(problem), "batch": (2, 4)}
 
 
 def _csr_default(problem: Problem, pinned: Config) -> Config:
-    return {**csr_tiles(problem)[-1], "batch": 4, "searched": False, **pinned}
+    return {**csr_tiles(problem)[-1], "batch": 4, **pinned}
 
 
 def _opened(problem: Problem, target: Target) -> Build:
@@ -39,7 +39,6 @@ RUNS_SDDMM = KernelFamily(
     templates=(SDDMM_RUNS,),
     axes=lambda problem, _: {
         "tile": run_tiles(problem.width, problem.dtype),
-        "searched": (False, True),
         "run": RUNS,
     },
     opened=_opened,

@@ -8,32 +8,7 @@
 #include <spmark/vec.cuh>
 #include <spmark/warp.cuh>
 
-#include "row_at.cuh"
-
 using namespace spmark;
-
-// The rows of positions that only grow: looked up once in indptr and followed there, or read from an array.
-template <bool searched>
-class RowsOfRun {
-public:
-  __device__ __forceinline__ RowsOfRun(const int* __restrict__ rows, int num_rows, int first) : rows_(rows) {
-    if constexpr (searched) {
-      row_ = row_at(rows, num_rows, first);
-      end_ = rows[row_ + 1];
-    }
-  }
-
-  // Row of position p, which is at least the last call's.
-  __device__ __forceinline__ int at(int p) {
-    if constexpr (!searched) return rows_[p];
-    while (end_ <= p) end_ = rows_[++row_ + 1];
-    return row_;
-  }
-
-private:
-  const int* __restrict__ rows_;
-  int row_ = 0, end_ = 0;  // of indptr: the row of the last position, and where it ends
-};
 
 // D[p] = sum_j X[row of p, j] Y[indices[p], j], times values[p] where `scaled` is not 0.
 //
@@ -46,22 +21,20 @@ private:
 //   batch     rows of Y that are on their way together
 //   parts     turns that a batch takes, each over `vectors` loads: fewer registers wait for Y, while all of X stays
 //   whole     the parts cover J exactly, so that the compiler knows J; else lanes past J hold zeros
-//   searched  rows are looked up in indptr, and followed there
 //   early     rows of X that begin within a batch are loaded with the batch's rows of Y, which costs registers and may
 //             pay for short rows; else each row of X is loaded where it is needed
 //   columns   J
 //   run       non-zeros of a group
-//   rows      where `searched`: indptr, num_rows + 1 offsets; else the row of each of the nnz non-zeros
+//   rows      the row of each of the nnz non-zeros
 //   indices   nnz columns, in CSR order
 //   values    nnz values, likewise; not read unless scaled
 //   x         num_rows x J, row-major; aligned to vector elements, and so is J
 //   y         K x J, likewise
 //   out       nnz results
 // Columns, rows and values of the next batch are fetched before this batch is computed.
-template <typename T, int vector, int vectors, int lanes, int batch, int parts, bool whole, bool searched, bool early,
-          int threads>
+template <typename T, int vector, int vectors, int lanes, int batch, int parts, bool whole, bool early, int threads>
 __global__ void __launch_bounds__(threads)
-    sddmm_runs(int num_rows, int nnz, int columns, int run, int scaled, const int* __restrict__ rows,
+    sddmm_runs(int nnz, int columns, int run, int scaled, const int* __restrict__ rows,
                const int* __restrict__ indices, const T* __restrict__ values, const T* __restrict__ x,
                const T* __restrict__ y, T* __restrict__ out) {
   static_assert(threads % 32 == 0 && 32 % lanes == 0, "a group is a part of one warp");
@@ -72,7 +45,7 @@ __global__ void __launch_bounds__(threads)
   static_assert(parts == 1 || (vectors > 1 && vectors * batch <= 8 && lanes >= 16), "parts are for a wide J");
   static_assert(!early || vectors == 1, "rows of X are held beside those of Y");
   static_assert(batch < 8 || (vectors == 1 && lanes == 8), "large batches pay with one load of a row alone");
-  static_assert(!(searched || early) || (whole && parts == 1), "few kernels have a tail or parts");
+  static_assert(!early || (whole && parts == 1), "few kernels have a tail or parts");
   static_assert(!whole || sizeof(T) * vector == 16, "narrow loads are for a J that wide ones do not divide");
   static_assert(whole || (parts == 1 && batch == 4 && (lanes == 8 || lanes == 32)), "few kernels have a tail");
   constexpr int kStep = lanes * vector;   // columns from one vector of a lane to its next
@@ -98,8 +71,7 @@ __global__ void __launch_bounds__(threads)
   // The warp leaves together, and all its groups go through a whole run, so that every shuffle has all lanes.
   if (first - static_cast<int64_t>(group_in_warp) * run >= nnz) return;
   int p = position(0);
-  RowsOfRun<searched> rows_of_run(rows, num_rows, p);
-  int next_row = rows_of_run.at(p), next_column = indices[p];
+  int next_row = rows[p], next_column = indices[p];
   T next_value = from_float<T>(1.0f);  // converted when it is needed: a conversion would wait for the load
   if (scaled) next_value = values[p];
 
@@ -111,7 +83,7 @@ __global__ void __launch_bounds__(threads)
     const T value = next_value;
     if (done + batch < run) {
       p = position(done + batch);
-      next_row = rows_of_run.at(p), next_column = indices[p];
+      next_row = rows[p], next_column = indices[p];
       if (scaled) next_value = values[p];
     }
 

@@ -28,7 +28,6 @@ SDDMM_RUNS = KernelTemplate(
         "batch": (2, 4, 8),
         "parts": (1, 2),
         "whole": (False, True),
-        "searched": (False, True),
         "early": (False, True),
         "threads": (128,),
     },
@@ -57,7 +56,7 @@ def run_tiles(width: int, dtype: DType) -> list[dict[str, Any]]:
             for batch in (8, 4, 2):
                 tile = {"vector": vector, "vectors": vectors, "lanes": lanes, "batch": batch, "parts": parts}
                 both = [{**tile, "early": early} for early in (False, True)]
-                offered += [one for one in both if is_offered(width, dtype, {**one, "searched": False})]
+                offered += [one for one in both if is_offered(width, dtype, one)]
     return offered
 
 
@@ -104,8 +103,6 @@ class SddmmRunsPlan(OneLaunchPlan):
         Turns in which a batch is taken: ``vector vectors lanes parts`` is at least J.
     early : bool
         Whether rows of X that begin within a batch are loaded with the batch's rows of Y, which may pay for short rows.
-    searched : bool
-        Whether the kernel looks rows up in indptr; otherwise it reads an array of rows, made in the phase ``convert``.
     run : int
         Consecutive non-zeros of a group.
     """
@@ -122,21 +119,20 @@ class SddmmRunsPlan(OneLaunchPlan):
         batch: int,
         parts: int,
         early: bool,
-        searched: bool,
         run: int,
     ) -> None:
         matrix = problem.matrix
         schedule = {"vector": vector, "vectors": vectors, "lanes": lanes, "batch": batch, "parts": parts}
-        schedule |= {"early": early, "searched": searched, "run": run}
+        schedule |= {"early": early, "run": run}
         super().__init__(problem, target, {**config, **schedule}, alignment=vector * problem.dtype.itemsize)
         _check(problem, vector, vector * vectors * lanes * parts, run)
         self.stored = matrix.nnz
         instance = sddmm_kernel(problem, schedule)
         self._load(instance)
         with self.phase("convert"):
-            rows = matrix.indptr if searched else matrix.rows_of_entries()
+            rows = matrix.rows_of_entries()
         grid = (ceil_div(matrix.nnz, instance.threads // lanes * run), 1, 1)
-        sizes = (matrix.num_rows, matrix.nnz, problem.width, run, problem.scaled)
+        sizes = (matrix.nnz, problem.width, run, problem.scaled)
         self._arrange(grid, sizes, (rows, matrix.indices, problem.factors))
         self.values = self._args[-1]
 

@@ -48,7 +48,7 @@ def _sddmm(problem: Problem, pinned: Config) -> Axes:
         for tile in tiles_of(problem.width, sorted(loads_of(problem.width, 4)), (8, 16, 32))
         for groups in GROUPS
     ]
-    return {"tile": tiles, "batch": (1, 2, 4), "searched": (False,)}
+    return {"tile": tiles, "batch": (1, 2, 4)}
 
 
 PAPERS_HYB = replace(HYB_SPMM, axes=_spmm, default=None)

@@ -49,7 +49,7 @@ _OWN = {
     Op.SPMM: (*_OF_HYB, *_OF_DIRECT, Axis.of("vectors", (1, 2))),
     Op.SDDMM: (
         Axis.of("batch", (2, 4, 8)),
-        Axis.of("searched", (False, True)),
+        Axis.of("searched", (False, True)),  # of kernels of earlier versions; models that ship read it
         Axis.of("run", (_NEVER, *RUNS)),
         Axis.of("early", (False, True)),
         Axis.of("parts", (1, 2)),
@@ -197,7 +197,6 @@ def _sddmm(problem: Problem) -> Iterator[Config]:
     runs = Space(
         (
             Axis("tile", tuple(sddmm_runs.run_tiles(width, dtype))),
-            Axis.of("searched", (False, True)),
             Axis.of("run", RUNS),
         ),
         lambda config: config["run"] >= config["batch"] and sddmm_runs.is_offered(width, dtype, config),

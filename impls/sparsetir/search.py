@@ -19,7 +19,6 @@ from spmark.impls.formats.hyb import slots_of, widths_up_to
 from spmark.impls.formats.pieces import partition_columns
 from spmark.impls.kernels.ell_buckets import NEVER, TOGETHER, ell_tiles
 from spmark.impls.kernels.hyb_spmm import HYB_SPMM, MAX_WIDTHS, PARTITIONS, rule_width
-from spmark.impls.kernels.sddmm import rows_are_near
 from spmark.impls.kernels.sddmm_family import CSR_SDDMM
 from spmark.impls.tuning.race import ConfigTime, Race
 from spmark.impls.tuning.runs import search_runs
@@ -103,8 +102,7 @@ def search_sddmm(problem: Problem, race: Race[Any]) -> None:
     ----------
     problem : Problem
     race : Race
-        Of configs ``vector, lanes, batch, searched``, and of the configs of `search_runs`.
+        Of configs ``vector, lanes, batch``, and of the configs of `search_runs`.
     """
-    near = rows_are_near(problem.matrix)
-    exhaustive(race, [one for one in space_of(CSR_SDDMM, problem).configs() if near or not one["searched"]])
+    exhaustive(race, space_of(CSR_SDDMM, problem).configs())
     search_runs(problem, race, {})

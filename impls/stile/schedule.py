@@ -91,10 +91,9 @@ def run_schedules(width: int, dtype: DType) -> list[Config]:
     most = 16 // dtype.itemsize
     vectors = loads_of(width, most)[:2]
     return [
-        {"vector": tile["vector"], "lanes": tile["lanes"], "batch": batch, "searched": searched}
+        {"vector": tile["vector"], "lanes": tile["lanes"], "batch": batch}
         for tile in tiles_of(width, vectors, LANES[::-1])
         for batch in (4, 2)
-        for searched in (False, True)
     ]
 
 

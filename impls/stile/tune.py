@@ -17,7 +17,6 @@ from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.hyb import HybFormat
 from spmark.impls.formats.tiles import TileFormat
 from spmark.impls.kernels.ell_buckets import EllBucketsPlan, ell_instance
-from spmark.impls.kernels.sddmm import rows_are_near
 from spmark.impls.kernels.sddmm_runs import sddmm_kernel, sddmm_plan
 from spmark.impls.kernels.tile_sddmm import TileSddmmPlan, tile_sddmm_instance
 from spmark.impls.kernels.tile_spmm import TileSpmmPlan, tile_spmm_instance
@@ -148,9 +147,7 @@ class _Converted:
         """List schedules; the first is taken where nothing is measured."""
         width, dtype = self._problem.width, self._problem.dtype
         if self._problem.op is Op.SDDMM:
-            near = rows_are_near(self._problem.matrix)
-            runs = [schedule for schedule in run_schedules(width, dtype) if near or not schedule["searched"]]
-            return tile_schedules(width) if self._held.blocks else runs
+            return tile_schedules(width) if self._held.blocks else run_schedules(width, dtype)
         return [middle(tile) for tile in self._tiles()]
 
     def _tiles(self) -> list[Config]:

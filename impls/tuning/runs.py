@@ -6,9 +6,8 @@ from typing import Any
 
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Problem
-from spmark.impls.kernels.sddmm import rows_are_near
 from spmark.impls.kernels.sddmm_family import RUNS
-from spmark.impls.kernels.sddmm_runs import is_offered, run_tiles
+from spmark.impls.kernels.sddmm_runs import run_tiles
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.strategies import both_ways, exhaustive
 
@@ -19,7 +18,7 @@ _MANY = 100_000
 
 
 def search_runs(problem: Problem, race: Race[Any], fixed: Config) -> None:
-    """Time the tiles of a width, the runs of the best two tiles from the middle to both sides, and then searched rows.
+    """Time the tiles of a width, and the runs of the best two tiles from the middle to both sides.
 
     The result is within 0.1 % of the best of the whole product in the geometric mean, and within 3 % at worst (72
     problems of 12 matrices, development runs on an H200).
@@ -34,16 +33,11 @@ def search_runs(problem: Problem, race: Race[Any], fixed: Config) -> None:
     """
     width, dtype = problem.width, problem.dtype
     middle = 8 if problem.matrix.nnz > _MANY else 4
-    starts = [
-        {**fixed, **tile, "searched": False, "run": max(middle, tile["batch"])} for tile in run_tiles(width, dtype)
-    ]
+    starts = [{**fixed, **tile, "run": max(middle, tile["batch"])} for tile in run_tiles(width, dtype)]
     if not starts:
         return
     leading = sorted(race.time_all(starts), key=lambda timed: timed.us)[:_WALKED]
-    best = exhaustive(race, [_walked(race, timed.config) for timed in leading]).config
-    tile = {name: value for name, value in best.items() if name not in fixed}
-    if rows_are_near(problem.matrix) and is_offered(width, dtype, {**tile, "searched": True}):
-        race.time({**best, "searched": True})
+    exhaustive(race, [_walked(race, timed.config) for timed in leading])
 
 
 def _walked(race: Race[Any], tile: Config) -> Config:

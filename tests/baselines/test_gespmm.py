@@ -58,8 +58,8 @@ def test_every_sddmm_instance(instance: Instance, sddmm_target: TableTarget) -> 
     values = instance.values
     vector, lanes = int(values["vector"]), int(values["lanes"])
     width = vector * (lanes + 3)
-    batch, searched, threads = int(values["batch"]), bool(values["searched"]), int(values["threads"])
-    schedule: dict[str, Any] = {"vector": vector, "lanes": lanes, "batch": batch, "searched": searched}
+    batch, threads = int(values["batch"]), int(values["threads"])
+    schedule: dict[str, Any] = {"vector": vector, "lanes": lanes, "batch": batch}
     for scaled in (False, True):
         problem = Problem(Op.SDDMM, MATRIX, width, DTYPES[str(values["T"])], scaled=scaled)
         plan = SddmmPlan(problem, sddmm_target, {}, **schedule, threads=threads)

@@ -22,7 +22,7 @@ from spmark.impls.runtime.template import Instance
 
 # Rows that begin within a batch, with it and long after it; none of 2, 4 and 8 divides the number of non-zeros.
 MATRIX = random_csr(23, 97, [0, 1, 2, 3, 97, 7, 0, 33, 64, 5] * 2 + [1, 0, 10])
-SCHEDULE = ("vector", "vectors", "lanes", "batch", "parts", "early", "searched")
+SCHEDULE = ("vector", "vectors", "lanes", "batch", "parts", "early")
 target = table_target(SDDMM_RUNS)
 
 
@@ -42,19 +42,17 @@ def test_every_instance(instance: Instance, target: TableTarget) -> None:
         run_with(problem, target, run, **schedule)
 
 
-@pytest.mark.parametrize("searched", [False, True])
 @pytest.mark.parametrize("name", AWKWARD)
-def test_awkward_matrices(name: str, searched: bool, target: TableTarget) -> None:
+def test_awkward_matrices(name: str, target: TableTarget) -> None:
     matrix = AWKWARD[name]
-    tile = {"vectors": 1, "lanes": 8, "batch": 8, "parts": 1, "early": False, "searched": searched}
+    tile = {"vectors": 1, "lanes": 8, "batch": 8, "parts": 1, "early": False}
     for vector, dtype, scaled, run in ((4, DType.FLOAT32, True, 32), (8, DType.FLOAT16, False, 8)):
         problem = Problem(Op.SDDMM, matrix, 8 * vector, dtype, scaled)
         plan = SddmmRunsPlan(problem, target, {}, **tile, vector=vector, run=run)
         run_checked(plan, problem)
         # The array of rows belongs to the plan, and its making to the build.
-        rows = matrix.num_rows + 1 if searched else matrix.nnz
         factors = matrix.nnz * dtype.itemsize if scaled else 0
-        assert plan.device_bytes == 4 * (rows + matrix.nnz) + factors
+        assert plan.device_bytes == 8 * matrix.nnz + factors
         assert "convert" in plan.phases_s
         assert plan.config == {**tile, "vector": vector, "run": run}
 
@@ -65,11 +63,11 @@ def test_the_bits_depend_on_lanes_alone(dtype: DType, vector: int, target: Table
     for loads, tiles in ((4, wide), (1, [(1, 1, 4, False), (1, 1, 4, True)])):
         problem = Problem(Op.SDDMM, MATRIX, loads * 16 * vector, dtype, scaled=True)
         one = {"vector": vector, "lanes": 16}
-        expected = run_checked(SddmmPlan(problem, target, {}, **one, batch=4, searched=False), problem)
+        expected = run_checked(SddmmPlan(problem, target, {}, **one, batch=4), problem)
         for vectors, parts, batch, early in tiles:
-            for searched, run in ((False, 2), (False, 12), (False, 64), (parts == 1, 5)):
+            for run in (2, 5, 12, 64):
                 tile = {**one, "vectors": vectors, "parts": parts, "batch": batch, "early": early}
-                result = run_with(problem, target, run, **tile, searched=searched)
+                result = run_with(problem, target, run, **tile)
                 np.testing.assert_array_equal(result.view(np.uint8), expected.view(np.uint8))
 
 
@@ -79,7 +77,7 @@ def test_what_stands_past_j_does_not_reach_a_result(target: TableTarget) -> None
     left, right = dense_operands(problem)
     left[1], right[2] = np.inf, np.inf
     out = np.empty(problem.out_shape, np.float32)
-    tile = {"vector": 4, "vectors": 1, "lanes": 8, "batch": 4, "parts": 1, "early": False, "searched": False}
+    tile = {"vector": 4, "vectors": 1, "lanes": 8, "batch": 4, "parts": 1, "early": False}
     SddmmRunsPlan(problem, target, {}, **tile, run=4).run((left, right), out)
     rows, columns = problem.matrix.rows_of_entries(), problem.matrix.indices
     finite = (rows == 0) & (columns < 2)
@@ -96,12 +94,12 @@ def test_tiles_hold_a_row_and_have_a_kernel(width: int, dtype: DType) -> None:
         assert width % tile["vector"] == 0
         assert tile["vector"] * tile["lanes"] * loads >= width
         assert tile["vector"] * tile["lanes"] * loads < 4 * width, "most lanes have something to do"
-        assert is_offered(width, dtype, {**tile, "searched": False})
+        assert is_offered(width, dtype, tile)
 
 
 def test_the_schedule_says_which_kernel(target: TableTarget) -> None:
     problem = Problem(Op.SDDMM, MATRIX, 32)
-    csr = {"vector": 4, "lanes": 8, "batch": 4, "searched": False}
+    csr = {"vector": 4, "lanes": 8, "batch": 4}
     runs = {**csr, "vectors": 1, "parts": 1, "early": True, "run": 8}
     for schedule, kind in ((csr, SddmmPlan), (runs, SddmmRunsPlan)):
         plan = sddmm_plan(problem, target, {}, schedule)
@@ -119,7 +117,7 @@ def test_the_schedule_says_which_kernel(target: TableTarget) -> None:
     ],
 )
 def test_what_does_not_fit_is_refused(width: int, changed: dict[str, int], words: str, target: TableTarget) -> None:
-    schedule = {"vector": 4, "vectors": 1, "lanes": 8, "batch": 4, "parts": 1, "early": False, "searched": False}
+    schedule = {"vector": 4, "vectors": 1, "lanes": 8, "batch": 4, "parts": 1, "early": False}
     with pytest.raises(BuildError, match=words):
         SddmmRunsPlan(Problem(Op.SDDMM, MATRIX, width), target, {}, **{**schedule, "run": 8, **changed})
 
@@ -134,10 +132,7 @@ def test_every_tile_on_a_gpu(width: int, dtype: DType) -> None:
     operands = dense_operands(problem)
     given = [cupy.asarray(operand) for operand in operands]
     cuda = open_target(find("cuda"))
-    for tile, searched, turns in product(run_tiles(width, dtype), (False, True), (1, 3)):
-        schedule = {**tile, "searched": searched}
-        if not is_offered(width, dtype, schedule):
-            continue
+    for tile, turns in product(run_tiles(width, dtype), (1, 3)):
         out = cupy.full(problem.out_shape, np.nan, dtype.numpy)
-        SddmmRunsPlan(problem, cuda, {}, **schedule, run=turns * tile["batch"]).run(given, out)
-        assert reference(problem, operands).max_error(cupy.asnumpy(out)) <= tolerance(problem), schedule
+        SddmmRunsPlan(problem, cuda, {}, **tile, run=turns * tile["batch"]).run(given, out)
+        assert reference(problem, operands).max_error(cupy.asnumpy(out)) <= tolerance(problem), tile

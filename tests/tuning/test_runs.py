@@ -1,8 +1,6 @@
-"""The search of SDDMM over runs on made-up times: the tile, then the run, then searched rows."""
+"""The search of SDDMM over runs on made-up times: the tile, then the run."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,10 +17,10 @@ from spmark.impls.tuning.tune import space_of
 
 @pytest.mark.parametrize("best_run", [2, 4, 32])
 @pytest.mark.parametrize("nnz_of_row", [5, 2000])
-def test_the_tile_is_found_then_its_run_then_its_rows(nnz_of_row: int, best_run: int) -> None:
+def test_the_tile_is_found_then_its_run(nnz_of_row: int, best_run: int) -> None:
     problem = Problem(Op.SDDMM, random_csr(64, 2001, [nnz_of_row] * 64), 128)
     batch = min(best_run, 4)
-    best = {"vector": 4, "vectors": 4, "lanes": 8, "batch": batch, "parts": 1, "early": False, "searched": True}
+    best = {"vector": 4, "vectors": 4, "lanes": 8, "batch": batch, "parts": 1, "early": False}
     best |= {"run": best_run, "form": 3}
 
     def cost(config: Config) -> float:
@@ -35,24 +33,6 @@ def test_the_tile_is_found_then_its_run_then_its_rows(nnz_of_row: int, best_run:
     tiles = run_tiles(128, DType.FLOAT32)
     starts = {one["run"] for one in timer.asked[: len(tiles)]}
     assert starts == ({8} if nnz_of_row == 2000 else {4}), "small problems begin with more groups"
-    assert len(timer.asked) <= len(tiles) + 9, "two tiles' runs, and searched rows"
+    assert len(timer.asked) <= len(tiles) + 8, "two tiles' runs"
     space = space_of(RUNS_SDDMM, problem)
     assert all({name: value for name, value in one.items() if name != "form"} in space for one in timer.asked)
-
-
-def test_rows_are_searched_only_where_there_is_a_kernel_for_it() -> None:
-    def cost(config: dict[str, Any]) -> float:
-        return 10.0 - config["parts"]
-
-    race, timer = made_up_race(cost)
-    search_runs(Problem(Op.SDDMM, random_csr(8, 8, [2] * 8), 512), race, {})
-    assert race.finish()[0]["parts"] == 2
-    assert not any(one["searched"] for one in timer.asked)
-
-
-@pytest.mark.parametrize(("empty", "searched"), [(255, True), (256, False)])
-def test_rows_are_not_searched_across_many_empty_rows(empty: int, searched: bool) -> None:
-    lengths = [20] * 4 + [0] * empty + [20] * 4 + [0] * 300
-    race, timer = made_up_race(lambda config: 10.0 + 5 * (config["parts"] - 1))
-    search_runs(Problem(Op.SDDMM, random_csr(len(lengths), 40, lengths), 128), race, {})
-    assert any(one["searched"] for one in timer.asked) == searched
