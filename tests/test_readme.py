@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 REPRODUCING = (ROOT / "REPRODUCING.md").read_text()
 RECORDS = ROOT / "report/reference/h200"
-GRAPHS = {matrix.id for matrix in Sweep.load(ROOT / "datasets/sweeps/sparsetir_fig13_spmm.yaml").matrices}
+GRAPHS = {matrix.id for matrix in Sweep.load(ROOT / "datasets/sweeps/sparsetir_fig14_sddmm.yaml").matrices}
 # `make docs` checks the links inside of the site; notes link figures outside of it.
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/notes/*.md"), *ROOT.glob("impls/*/README.md")])
 

@@ -111,7 +111,7 @@ def test_a_range_is_least_and_greatest_of_the_matrices(
         for matrix, ratio in (
             ("planetoid/cora", 2.34),
             ("planetoid/pubmed", 1.22),
-            ("ogb/ogbn-arxiv", 1.8),
+            ("dgl/ppi-train-20graphs", 1.8),
             ("twin/reddit_twin", 1.5),
         )
         for name, us in (("cusparse", 10 * ratio), ("sparsetir_paper", 10.0))
