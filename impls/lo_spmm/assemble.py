@@ -1,4 +1,4 @@
-"""PTX of an unrolled kernel to one cubin: functions assembled side by side by ptxas, then linked (`link`).
+"""PTX of an unrolled kernel to one cubin: functions assembled side by side by ptxas, then linked by nvlink.
 
 The linked cubin is kept on disk by content (`spmark.impls.runtime.compile.cached`).
 """
@@ -18,7 +18,6 @@ from spmark.impls.core.errors import CompileError
 from spmark.impls.formats.threads import cores
 from spmark.impls.lo_spmm.emit_ptx import entry_ptx, function_ptx, head
 from spmark.impls.lo_spmm.kernel import NAME, UnrolledKernel
-from spmark.impls.lo_spmm.link import link
 from spmark.impls.runtime.compile import Binary, cached
 from spmark.impls.runtime.compile_pool import side_by_side
 from spmark.impls.runtime.toolchain import nvcc_version, tool
@@ -56,9 +55,9 @@ def assemble(kernel: UnrolledKernel, arch: str, cap: int, workers: int | None = 
     Raises
     ------
     CompileError
-        ptxas or the linker failed, was killed or did not end within `TIMEOUT_S`; the cache is as before.
+        ptxas or nvlink failed, was killed or did not end within `TIMEOUT_S`; the cache is as before.
     DeviceError
-        ptxas or a linker is not installed.
+        ptxas or nvlink is not installed.
     """
     return cached(cache_key(kernel, arch, cap), lambda: _assemble(kernel, arch, cap, workers or cores()))
 
@@ -90,11 +89,11 @@ def _in_pieces(kernel: UnrolledKernel, arch: str, cap: int, workers: int) -> Bin
         (folder / "entry.ptx").write_text(entry_ptx(kernel, arch))
         _object(folder, "entry", arch, needed)
         objects = [f"{name}.o" for name in ("entry", *sources)]
-        cubin, log = link(folder, objects, arch, _run)
+        log = _run(folder, "nvlink", f"-arch={arch}", "-v", *objects, "-o", "out.cubin")
         linked = _LINKED.search(log)
         if linked is None:
-            raise CompileError(NAME, "linker", f"expected the properties of {NAME}, found\n{log}")
-        return Binary(cubin, NAME, int(linked[1]), int(linked[2]), 0)
+            raise CompileError(NAME, "nvlink", f"expected the properties of {NAME}, found\n{log}")
+        return Binary((folder / "out.cubin").read_bytes(), NAME, int(linked[1]), int(linked[2]), 0)
 
 
 def _shares(kernel: UnrolledKernel, count: int) -> list[list[int]]:
