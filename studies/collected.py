@@ -6,6 +6,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.problem import Csr, DType, Op, Problem
@@ -64,6 +67,18 @@ class CollectedRow(Row):
     """The platform's default first, then the drawn configs in the order of drawing."""
     reason: str = ""
     """Why there are no configs."""
+
+    @property
+    def timed(self) -> list[SampledConfig]:
+        """The configs that have samples, in their order."""
+        return [one for one in self.configs if one.chosen_by_us]
+
+    @property
+    def halves_us(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Medians of the timed configs, (n,) microseconds: of the half that chooses, and of the half that values."""
+        halves = ([one.chosen_by_us for one in self.timed], [one.valued_by_us for one in self.timed])
+        chosen_by, valued_by = (np.array([np.median(samples) for samples in half]) for half in halves)
+        return chosen_by, valued_by
 
     def problem(self, matrix: Csr) -> Problem:
         """Give the problem that was measured.

@@ -5,17 +5,14 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from spmark.impls.core.errors import BuildError
+from spmark.impls.core.files import whole
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.guard import reading
-from spmark.impls.core.plainjson import parse_model
-from spmark.impls.dash import tensorfile
 from spmark.impls.dash.network import Network
-from spmark.impls.dash.withtorch import load_torch, to_numpy
-
-_STATE: Final = "state"
+from spmark.impls.dash.withtorch import load_torch
 
 
 class Epoch(Frozen):
@@ -39,18 +36,13 @@ class Epoch(Frozen):
         return {name: value for name, value in self if value is not None and name != "seconds"}
 
 
-class _State(Frozen):
-    key: str
-    """Digest of all that decides the bits of a training."""
-    curve: tuple[Epoch, ...]
-
-
 @dataclass
 class Checkpoint:
     """A place for the state of one training."""
 
     path: Path
     key: str
+    """Digest of all that decides the bits of the training."""
     _saved: float = field(default_factory=time.monotonic)
 
     @property
@@ -66,11 +58,13 @@ class Checkpoint:
         BuildError
             The file cannot be written.
         """
-        tensors = {f"network.{name}": array for name, array in network.tensors().items()}
-        for number, state in optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer.{number}.{name}": to_numpy(tensor) for name, tensor in state.items()}
-        text = _State(key=self.key, curve=tuple(curve)).model_dump_json()
-        tensorfile.write(self.path, tensors, {_STATE: text})
+        parts = {"network": network.layers.state_dict(), "optimizer": optimizer.state_dict()}
+        state = {"key": self.key, "curve": [epoch.model_dump() for epoch in curve], **parts}
+        try:
+            with whole(self.path) as part:
+                load_torch().save(state, part)
+        except OSError as error:
+            raise BuildError(f"{self.path}: the file cannot be written: {error.strerror}") from error
         self._saved = time.monotonic()
 
     def resume(self, network: Network, optimizer: Any) -> list[Epoch]:
@@ -83,19 +77,13 @@ class Checkpoint:
         """
         if not self.path.is_file():
             return []
-        tensors, texts = tensorfile.read(self.path)
         with reading(self.path, "the state of a training", BuildError):
-            state = parse_model(_State, texts[_STATE].encode())
-        if state.key != self.key:
-            raise BuildError(
-                f"{self.path}: expected the checkpoint of this training, {self.key[:16]}, found that of another, "
-                f"{state.key[:16]}; name another file, or remove this one"
-            )
-        network.take(tensorfile.part_of(tensors, "network"))
-        kept: dict[int, dict[str, Any]] = {}
-        for name, array in tensorfile.part_of(tensors, "optimizer").items():
-            number, _, part = name.partition(".")
-            kept.setdefault(int(number), {})[part] = load_torch().from_numpy(array.copy())
-        groups = optimizer.state_dict()["param_groups"]
-        optimizer.load_state_dict({"state": kept, "param_groups": groups})
-        return list(state.curve)
+            state = load_torch().load(self.path, network.device, weights_only=True)
+            if state["key"] != self.key:
+                raise BuildError(
+                    f"{self.path}: expected the checkpoint of this training, {self.key[:16]}, found that of another, "
+                    f"{state['key'][:16]}; name another file, or remove this one"
+                )
+            network.layers.load_state_dict(state["network"])
+            optimizer.load_state_dict(state["optimizer"])
+            return [Epoch.model_validate(epoch) for epoch in state["curve"]]

@@ -14,15 +14,11 @@ from spmark.impls.dash.weights import TrainedModel, load
 from spmark.impls.dash.withtorch import best_device
 from spmark.studies.collected import read_collected
 from spmark.studies.contracts import Outcome, StudyJob, TransferJob
-from spmark.studies.dash.checkpoints import Epoch
 from spmark.studies.dash.compare import compare
-from spmark.studies.dash.gathering import Gathered, check_apart, gather
-from spmark.studies.dash.methods import MODELS, Maker
-from spmark.studies.dash.tasks import METHODS
-from spmark.studies.dash.training import BATCH, Session, TrainingSettings
+from spmark.studies.dash.methods import FINE_TUNING, METHODS, MODELS, Curves, Maker, in_phases
+from spmark.studies.dash.samples import Gathered, check_apart, gather
+from spmark.studies.dash.training import Session
 from spmark.studies.rows import Row
-
-PRETRAINING, FINE_TUNING = "pre-training", "fine-tuning"
 
 
 class CurvePoint(Row):
@@ -66,14 +62,15 @@ class TransferTraining:
         )
         held_out = gather(read_collected(job.held_out, job.op), job.load) if job.held_out else None
         check_apart(source, target, held_out)
-        if target is None and not (variant.pretrained and variant.fine_tuned):
+        if not target and not (variant.pretrained and variant.fine_tuned):
             raise DatasetError(f"{name}: expected samples of a target platform, found none")
-        maker = Maker(variant, [source, target] if target else [source])
+        maker = Maker(variant, [source, target] if target else [source], job.epochs, job.seed)
         subject = (target or source).samples.subject
         out = job.out or own_model(subject.platform, subject.op)
+        given = _featuriser(job.featuriser, source) if job.featuriser else None
 
-        def session(phase: str, given: TrainedModel | None = None) -> Session:
-            is_last = phase == FINE_TUNING or target is None
+        def session(phase: str = FINE_TUNING, given: TrainedModel | None = None) -> Session:
+            is_last = phase == FINE_TUNING or not target
             return Session(
                 held_out=maker.seen(held_out).samples if held_out and is_last else None,
                 checkpoint=out.with_suffix(f".{phase}.checkpoint"),
@@ -83,20 +80,14 @@ class TransferTraining:
                 tell=lambda line: job.tell(f"{phase}, {line}"),
             )
 
-        def settings(of: Gathered) -> TrainingSettings:
-            batch = BATCH if of is target else None
-            return TrainingSettings(epochs=job.epochs, seed=job.seed, noise=of.noise, batch=batch)
-
-        given = _featuriser(job.featuriser, source) if job.featuriser else None
-        curves: dict[str, Sequence[Epoch]] = {}
-        if target and not variant.pretrained:
-            model, curves[FINE_TUNING] = maker.pretrained(target, settings(target), session(FINE_TUNING, given))
-        else:
-            model, curves[PRETRAINING] = maker.pretrained(source, settings(source), session(PRETRAINING, given))
-            if target and variant.fine_tuned:
-                model, curves[FINE_TUNING] = maker.fine_tuned(model, target, settings(target), session(FINE_TUNING))
-            elif target:
-                model = maker.retargeted(model, target, job.seed)
+        model, curves = in_phases(
+            maker,
+            source if variant.pretrained else None,
+            target if variant.fine_tuned else None,
+            begin=lambda platform, phase: maker.trained(platform, session(phase, given)),
+            session=session,
+            judged=target,
+        )
         return _told(model, curves, out)
 
     def study(self, job: StudyJob) -> Outcome:
@@ -116,7 +107,7 @@ def _featuriser(path: Path, source: Gathered) -> TrainedModel:
     return model
 
 
-def _told(model: TrainedModel, curves: dict[str, Sequence[Epoch]], out: Path) -> Outcome:
+def _told(model: TrainedModel, curves: Curves, out: Path) -> Outcome:
     """Write model and curves."""
     card = model.save(out)
     points = [

@@ -3,31 +3,85 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
+import pandas as pd
 
-from spmark.impls.core.errors import DatasetError, UnsupportedError
+from spmark.impls.core.errors import DatasetError, RecordError, UnsupportedError
 from spmark.impls.core.problem import Op
-from spmark.impls.core.recordfile import FolderLock
+from spmark.impls.core.recordfile import FolderLock, RecordFile
 from spmark.impls.table import find_platform
-from spmark.impls.tuning.platform import RuledPlatform
 from spmark.studies.collected import CollectedRow, read_collected
 from spmark.studies.contracts import Outcome, StudyJob
-from spmark.studies.dash.factfile import FactFile
-from spmark.studies.dash.gathering import check_apart, gather
-from spmark.studies.dash.judging import Gain, overall
-from spmark.studies.dash.methodstudy import Conduct, MethodStudy
-from spmark.studies.dash.tasks import RULED, Sizes, StudyTask, check_methods, tasks
+from spmark.studies.dash.methods import RULED, StudyTask, check_methods, tasks
+from spmark.studies.dash.methodstudy import MethodStudy
+from spmark.studies.dash.samples import check_apart, gather
 from spmark.studies.dash.training import OutOfTime
 from spmark.studies.rows import digest_of
-from spmark.studies.transferfacts import TransferResult, TransferRun
+from spmark.studies.transferfacts import TransferFact, TransferResult, TransferRun, read_transfers
 
 _MADE_WITH = ("torch", "safetensors", "numpy", "scipy", "lightgbm")
+NAME: Final = "transfers.jsonl"
+_WHICH: Final = frozenset(
+    "kind method source target op seed source_matrices target_matrices matrix phase epoch what matrices machine".split()
+)
+"""What tells facts of one kind apart; the rest is what was found."""
+
+
+class FactFile:
+    """The facts of a folder: no fact stands there twice, and all facts are of the same samples.
+
+    Parameters
+    ----------
+    folder : Path
+    run : TransferRun
+        What makes the facts now.
+
+    Raises
+    ------
+    RecordError
+        The file cannot be read, or holds facts of other samples or of another command.
+    """
+
+    def __init__(self, folder: Path, run: TransferRun) -> None:
+        self.path, self._run = folder / NAME, run
+        self.facts = list(read_transfers([self.path])) if self.path.exists() else []
+        self._known = set(map(_identity, self.facts))
+        for other in self.facts:
+            if isinstance(other, TransferRun) and (other.command, other.samples) != (run.command, run.samples):
+                raise RecordError(
+                    f"{self.path}: expected facts of '{run.command}' and its samples, found those of "
+                    f"'{other.command}'; name another folder with --out"
+                )
+
+    @property
+    def results(self) -> list[TransferResult]:
+        """The results."""
+        return [fact for fact in self.facts if isinstance(fact, TransferResult)]
+
+    def add(self, facts: Iterable[TransferFact]) -> None:
+        """Append the facts that the file lacks, behind the fact about what makes them.
+
+        Raises
+        ------
+        RecordError
+            The file cannot be written.
+        """
+        fresh = {_identity(fact): fact for fact in (self._run, *facts)}
+        fresh = {which: fact for which, fact in fresh.items() if which not in self._known}
+        with RecordFile(self.path) as file:
+            file.append_all(fresh.values())
+        self._known |= fresh.keys()
+        self.facts += fresh.values()
+
+
+def _identity(fact: TransferFact) -> str:
+    return fact.model_dump_json(include=None if isinstance(fact, TransferRun) else set(_WHICH))
 
 
 @dataclass(frozen=True)
@@ -38,11 +92,6 @@ class _Rows:
     source: Sequence[CollectedRow]
     target: Sequence[CollectedRow]
     judges: Sequence[CollectedRow]
-
-    @property
-    def is_ruled(self) -> bool:
-        """Tell whether the target platform has a rule for the operator."""
-        return self.op in getattr(find_platform(self.target[0].platform), "ruled", ())
 
 
 def compare(job: StudyJob) -> Outcome:
@@ -65,7 +114,7 @@ def compare(job: StudyJob) -> Outcome:
         file = FactFile(job.out, run)
         before, left = len(file.facts), 0
         for rows in _by_operator(job):
-            todo = _todo(job, rows, [one for one in methods if one != RULED or rows.is_ruled], file)
+            todo = _todo(job, rows, methods, file)
             left += len(todo)
             if todo and time.monotonic() < job.ends:
                 left -= _done(job, rows, todo, file, lacking)
@@ -73,7 +122,7 @@ def compare(job: StudyJob) -> Outcome:
     reasons = "".join(f"; {method} is left out: {reason}" for method, reason in lacking.items())
     answer = {"file": file.path, "facts": len(file.facts), "made": made, "left": left, "left_out": lacking}
     line = f"{file.path}: {made} facts more, {left} trainings left{reasons}"
-    return Outcome(answer, line, "Shares of the optimum's speed-up", _summary(file.results()), left)
+    return Outcome(answer, line, "Shares of the optimum's speed-up", _summary(file.results), left)
 
 
 def _by_operator(job: StudyJob) -> Iterator[_Rows]:
@@ -84,37 +133,36 @@ def _by_operator(job: StudyJob) -> Iterator[_Rows]:
     DatasetError
         There is no such operator, or several problems of one matrix judge.
     """
-    source, target, judges = (read_collected(files, job.op) for files in (job.source, job.target, job.evaluation))
-    found = False
-    for op in Op:
-        rows = _Rows(op, *([row for row in of if row.op == op] for of in (source, target, judges)))
-        if not (rows.source and rows.target and rows.judges):
-            continue
-        found = True
-        whole = [row for row in rows.judges if row.configs[0].chosen_by_us]
-        for row in rows.judges:
+    read = [read_collected(files, job.op) for files in (job.source, job.target, job.evaluation)]
+    operators = [op for op in Op if all(any(row.op == op for row in of) for of in read)]
+    for op in operators:
+        source, target, judges = ([row for row in of if row.op == op] for of in read)
+        whole = [row for row in judges if row.configs[0].chosen_by_us]
+        for row in judges:
             if row not in whole:
                 job.tell(f"{row.matrix} judges nothing: its default config has no samples: {row.configs[0].reason}")
         if len({row.matrix for row in whole}) < len(whole) or not whole:
             raise DatasetError(f"expected one problem of {op} for each matrix that judges, found {len(whole)} problems")
-        yield _Rows(op, rows.source, rows.target, whole)
-    if not found:
+        yield _Rows(op, source, target, whole)
+    if not operators:
         raise DatasetError(f"expected samples of {job.op or 'an operator'} in all files, found none")
 
 
 def _todo(job: StudyJob, rows: _Rows, methods: Sequence[str], file: FactFile) -> list[StudyTask]:
-    """Give the tasks that lack a result."""
-    sizes = (
-        Sizes(main, len({row.matrix for row in of}))
-        for main, of in ((job.source_matrices, rows.source), (job.target_matrices, rows.target))
-    )
-    judged = file.judged()
-
-    def is_done(task: StudyTask) -> bool:
-        of = task.method, rows.op, task.seed, task.source_matrices, task.target_matrices
-        return all((*of, row.matrix) in judged for row in rows.judges)
-
-    return [task for task in tasks(methods, job.seeds, *sizes) if job.owns(task.seed) and not is_done(task)]
+    """Give the tasks that lack a result; a platform without a rule for the operator has no task of `RULED`."""
+    is_ruled = rows.op in getattr(find_platform(rows.target[0].platform), "ruled", ())
+    available = len({row.matrix for row in rows.source}), len({row.matrix for row in rows.target})
+    judged = {
+        (StudyTask(one.method, one.seed, one.source_matrices, one.target_matrices), one.matrix)
+        for one in file.results
+        if one.op == rows.op
+    }
+    known = [method for method in methods if method != RULED or is_ruled]
+    return [
+        task
+        for task in tasks(known, job.seeds, (job.source_matrices, job.target_matrices), available)
+        if job.owns(task.seed) and not judged.issuperset((task, row.matrix) for row in rows.judges)
+    ]
 
 
 def _done(job: StudyJob, rows: _Rows, todo: Sequence[StudyTask], file: FactFile, lacking: dict[str, str]) -> int:
@@ -123,9 +171,7 @@ def _done(job: StudyJob, rows: _Rows, todo: Sequence[StudyTask], file: FactFile,
     check_apart(source, target, judges)
     for of, count in ((source, job.source_matrices), (target, job.target_matrices)):
         of.first(count)  # there are as many
-    conduct = Conduct(job.epochs, job.out, job.command, job.ends, job.tell)
-    rules = _rules(job, rows) if any(task.method == RULED for task in todo) else {}
-    study = MethodStudy(source, target, judges, rules, conduct)
+    study = MethodStudy(source, target, judges, job)
     done = 0
     for task in todo:
         if time.monotonic() >= job.ends:
@@ -142,33 +188,19 @@ def _done(job: StudyJob, rows: _Rows, todo: Sequence[StudyTask], file: FactFile,
     return done
 
 
-def _rules(job: StudyJob, rows: _Rows) -> Mapping[str, NDArray[np.float64]]:
-    """Ask the target platform's rule about the configs that judge."""
-    platform: RuledPlatform = find_platform(rows.target[0].platform)
-    return {
-        row.matrix: np.array(
-            platform.by_rule(row.problem(job.load(row.spec)), [one.config for one in row.configs if one.chosen_by_us])
-        )
-        for row in rows.judges
-    }
-
-
 def _summary(results: Sequence[TransferResult]) -> list[dict[str, Any]]:
     """Give a row for each method: geometric means over matrices and seeds."""
-    groups: dict[tuple[str, str, int, int], list[TransferResult]] = {}
-    for one in results:
-        groups.setdefault((one.op, one.method, one.source_matrices, one.target_matrices), []).append(one)
-    table = []
-    for (op, method, source, target), found in groups.items():
-        first, five = (
-            overall([Gain(one.default_us / getattr(one, name), one.default_us / one.optimum_us) for one in found])
-            for name in ("top1_us", "top5_us")
-        )
-        table.append(
-            {"op": op, "method": method, "source": source, "target": target, "top 1": first.share, "top 5": five.share,
-             "speed-up": five.speedup, "results": len(found)}
-        )  # fmt: skip
-    return table
+    if not results:
+        return []
+    table = pd.DataFrame([one.model_dump(mode="json") for one in results])
+    logs = np.log(table[["default_us", "optimum_us", "top1_us", "top5_us"]])
+    names = {"op": "op", "method": "method", "source_matrices": "source", "target_matrices": "target"}
+    shown = table[[*names]].rename(columns=names)
+    shown["top 1"], shown["top 5"] = logs["optimum_us"] - logs["top1_us"], logs["optimum_us"] - logs["top5_us"]
+    shown["speed-up"] = logs["default_us"] - logs["top5_us"]
+    groups = shown.groupby([*names.values()], sort=False)
+    means = groups.mean().map(np.exp).assign(results=groups.size()).reset_index()
+    return [{str(name): value for name, value in row.items()} for row in means.to_dict("records")]
 
 
 def _versions() -> Iterator[tuple[str, str]]:

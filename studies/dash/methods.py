@@ -1,11 +1,16 @@
-"""The models that a study compares, by name: DASH's own, parts left out or replaced, and WACO's network."""
+"""What a study compares, by name: DASH's model, parts left out or replaced, WACO's network, and baselines.
+
+Also which of these are trained, with which seeds, from how many matrices.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from spmark.impls.core.choices import none_of
+from spmark.impls.core.errors import SweepError
 from spmark.impls.dash.encoders import Encoder, EncoderKind, augmented, fit
 from spmark.impls.dash.featuriser import Featuriser
 from spmark.impls.dash.network import NetworkSpec
@@ -13,8 +18,16 @@ from spmark.impls.dash.predictor import PredictorKind
 from spmark.impls.dash.waco import Transfer, waco_encoder, waco_spec
 from spmark.impls.dash.weights import TrainedModel
 from spmark.studies.dash.checkpoints import Epoch
-from spmark.studies.dash.gathering import Gathered
-from spmark.studies.dash.training import Session, TrainingSettings, fine_tune, pretrain, retargeted
+from spmark.studies.dash.samples import Gathered
+from spmark.studies.dash.training import BATCH, Session, TrainingSettings, fine_tune, pretrain
+
+Trained = tuple[TrainedModel, Sequence[Epoch]]
+"""A model, and the curve of its training."""
+Curves = dict[str, Sequence[Epoch]]
+"""The curve of each phase."""
+PRETRAINING: Final = "pre-training"
+FINE_TUNING: Final = "fine-tuning"
+
 
 _DASH: Final = NetworkSpec()
 
@@ -59,11 +72,23 @@ MODELS: Final[Mapping[str, Variant]] = {
 }
 HEADLINE: Final = ("dash", "zero_shot", "scratch", "waco_fm", "waco_fa")
 """Models that a study trains with every seed, each with a featuriser of its own; the others are ablations."""
-
-
-def fitted(kind: EncoderKind, of: Gathered, seed: int) -> Encoder:
-    """Fit an encoder to every combination of a platform's own parameters."""
-    return fit(kind, of.own.every(), seed)
+RULED: Final = "rule_ck"
+BASELINES: Final[Mapping[str, tuple[bool, bool]]] = {
+    "random5": (False, False),
+    "target_best": (False, True),
+    RULED: (False, False),
+    "lightgbm": (False, True),
+    "lightgbm_source": (True, True),
+}
+"""What stands beside the models, and whether it sees the source platform and the target platform."""
+METHODS: Final = (*MODELS, *BASELINES)
+SOURCE_SIZES: Final = (5, 20, 100, 500, 1000)
+"""Matrices of pre-training in figure 11; those that the samples have are studied."""
+TARGET_SIZES: Final = (1, 3, 5, 7, 10, 20, 50, 100, 1000)
+"""Matrices of fine-tuning in figure 12, and of a training without transfer in figure 10; likewise."""
+ABLATION_SEEDS: Final = 2
+_DRAWN: Final = "random5"
+"""The baseline that a seed changes."""
 
 
 class Maker:
@@ -74,49 +99,150 @@ class Maker:
     variant : Variant
     platforms : sequence of Gathered
         Samples of every platform that the model will meet: where slots are a platform's own, in this order.
-    fit_encoder : callable
-        Fits the encoder of a kind to a platform; a seed decides it.
+    epochs, seed : int
     """
 
-    def __init__(
-        self,
-        variant: Variant,
-        platforms: Sequence[Gathered],
-        fit_encoder: Callable[[EncoderKind, Gathered, int], Encoder] = fitted,
-    ) -> None:
-        self.variant, self.spec, self._fit = variant, variant.spec, fit_encoder
-        own = {one.samples.subject.platform: one.own.size for one in platforms}
-        self._slots = own
+    def __init__(self, variant: Variant, platforms: Sequence[Gathered], epochs: int, seed: int) -> None:
+        self.variant, self.spec, self._epochs, self._seed = variant, variant.spec, epochs, seed
+        self._target = platforms[-1].platform if len(platforms) > 1 else ""
+        self._slots = {one.platform: one.own.size for one in platforms}
         if variant.waco:
-            self.spec, self._slots = waco_spec(variant.waco, own)
+            self.spec, self._slots = waco_spec(variant.waco, self._slots)
         elif self.spec.encoder is EncoderKind.AUGMENTED:
-            self.spec = self.spec.model_copy(update={"latent": sum(own.values())})
+            self.spec = self.spec.model_copy(update={"latent": sum(self._slots.values())})
 
     def seen(self, of: Gathered) -> Gathered:
         """Give samples as the network takes them."""
         return replace(of, samples=of.samples.for_waco(self.variant.waco)) if self.variant.waco else of
 
-    def encoder(self, of: Gathered, seed: int) -> Encoder:
-        """Fit the latent encoder of a platform; a seed decides it."""
-        platform = of.samples.subject.platform
-        if self.variant.waco:
-            return waco_encoder(self.variant.waco, platform, self._slots)
-        if self.spec.encoder is EncoderKind.AUGMENTED:
-            return augmented(platform, self._slots)
-        return self._fit(self.spec.encoder, of, seed)
-
-    def pretrained(
-        self, source: Gathered, settings: TrainingSettings, session: Session
-    ) -> tuple[TrainedModel, Sequence[Epoch]]:
+    def trained(self, platform: Gathered, session: Session) -> Trained:
         """Train a new network on one platform (`spmark.studies.dash.training.pretrain`)."""
-        return pretrain(self.spec, self.encoder(source, settings.seed), self.seen(source).samples, settings, session)
+        encoder, samples = self._encoder(platform), self.seen(platform).samples
+        return pretrain(self.spec, encoder, samples, self._settings(platform), session)
 
-    def fine_tuned(
-        self, model: TrainedModel, target: Gathered, settings: TrainingSettings, session: Session
-    ) -> tuple[TrainedModel, Sequence[Epoch]]:
-        """Go on from a pre-trained model on the target platform (`spmark.studies.dash.training.fine_tune`)."""
-        return fine_tune(model, self.encoder(target, settings.seed), self.seen(target).samples, settings, session)
+    def moved(self, model: TrainedModel, target: Gathered, session: Session | None) -> Trained:
+        """Go on from a source platform's model on the target platform (`spmark.studies.dash.training.fine_tune`).
 
-    def retargeted(self, model: TrainedModel, target: Gathered, seed: int) -> TrainedModel:
-        """Give a pre-trained model as it scores the target platform (`spmark.studies.dash.training.retargeted`)."""
-        return retargeted(model, self.encoder(target, seed), self.seen(target).samples)
+        Without a session nothing is trained: the model scores the target platform as it is.
+        """
+        encoder, samples = self._encoder(target), self.seen(target).samples
+        if session is None:
+            card = model.card.model_copy(update={"subject": samples.subject})
+            return TrainedModel(card, model.network, encoder), ()
+        return fine_tune(model, encoder, samples, self._settings(target), session)
+
+    def _encoder(self, of: Gathered) -> Encoder:
+        """Fit the latent encoder of a platform to every combination of its own parameters."""
+        if self.variant.waco:
+            return waco_encoder(self.variant.waco, of.platform, self._slots)
+        if self.spec.encoder is EncoderKind.AUGMENTED:
+            return augmented(of.platform, self._slots)
+        return fit(self.spec.encoder, of.own.every(), self._seed)
+
+    def _settings(self, of: Gathered) -> TrainingSettings:
+        batch = BATCH if of.platform == self._target else None
+        return TrainingSettings(epochs=self._epochs, seed=self._seed, noise=of.noise, batch=batch)
+
+
+def in_phases(
+    maker: Maker,
+    source: Gathered | None,
+    target: Gathered | None,
+    *,
+    begin: Callable[[Gathered, str], Trained],
+    session: Callable[[], Session],
+    judged: Gathered | None = None,
+) -> tuple[TrainedModel, Curves]:
+    """Train a model on the platforms that it sees.
+
+    Parameters
+    ----------
+    maker : Maker
+    source, target : Gathered, optional
+        What the model sees of the platforms, of which there is one.
+    begin : callable
+        Gives the model of the first platform, and its curve; knows the phase.
+    session : callable
+        Gives the session of fine-tuning.
+    judged : Gathered, optional
+        Samples of the platform that is scored without having been seen.
+    """
+    if source is None:
+        assert target, "every model sees a platform"
+        model, curve = begin(target, FINE_TUNING)
+        return model, {FINE_TUNING: curve}
+    model, curve = begin(source, PRETRAINING)
+    curves: Curves = {PRETRAINING: curve}
+    if target:
+        model, curves[FINE_TUNING] = maker.moved(model, target, session())
+    elif judged:
+        model, _ = maker.moved(model, judged, None)
+    return model, curves
+
+
+@dataclass(frozen=True)
+class StudyTask:
+    """One training, and its judging."""
+
+    method: str
+    seed: int
+    source_matrices: int
+    """0 where the method does not see the source platform."""
+    target_matrices: int
+    """Likewise."""
+
+
+def check_methods(methods: Sequence[str]) -> tuple[str, ...]:
+    """Give the methods in the order of `METHODS`, all of them where none is named.
+
+    Raises
+    ------
+    SweepError
+        A method is unknown; lists the known ones.
+    """
+    for method in methods:
+        if method not in METHODS:
+            raise SweepError(none_of("a method", method, METHODS))
+    return tuple(method for method in METHODS if method in (methods or METHODS))
+
+
+def tasks(
+    methods: Collection[str], seeds: int, main: tuple[int, int], available: tuple[int, int]
+) -> Iterator[StudyTask]:
+    """Walk over all tasks, one seed after the other; other sizes come last.
+
+    Parameters
+    ----------
+    methods : collection of str
+    seeds : int
+        Of `HEADLINE`'s models; at most `ABLATION_SEEDS` of these for the others, and one for what no seed changes.
+    main, available : tuple of int
+        Matrices of the source and of the target platform that every method learns from, and that have samples.
+    """
+    source, target = main
+    for seed in range(seeds):
+        for method in methods:
+            if seed < _seeds(method, seeds):
+                yield _task(method, seed, source, target)
+    others = [
+        [size for size in sizes if size != own and size <= most]
+        for sizes, own, most in zip((SOURCE_SIZES, TARGET_SIZES), main, available, strict=True)
+    ]
+    for seed in range(min(ABLATION_SEEDS, seeds)):
+        for method in [one for one in ("dash", "scratch") if one in methods]:
+            for size in others[1]:
+                yield _task(method, seed, source, size)
+        for size in others[0] if "dash" in methods else ():
+            yield _task("dash", seed, size, target)
+
+
+def _seeds(method: str, seeds: int) -> int:
+    if method in (*HEADLINE, _DRAWN):
+        return seeds
+    return min(ABLATION_SEEDS, seeds) if method in MODELS else 1
+
+
+def _task(method: str, seed: int, source: int, target: int) -> StudyTask:
+    variant = MODELS.get(method)
+    sees_source, sees_target = (variant.pretrained, variant.fine_tuned) if variant else BASELINES[method]
+    return StudyTask(method, seed, source if sees_source else 0, target if sees_target else 0)

@@ -1,60 +1,63 @@
-"""Methods beside each other on one operator: each is trained, and judged on the same configs of the same matrices."""
+"""Methods beside each other on one operator: each is trained, and judged on the same configs of the same matrices.
+
+Every config has two times, from two halves of its samples. Whatever is chosen, the best of a method's first k or the
+optimum, is chosen by the first half and valued by the second. An optimum that were chosen and valued by the same
+samples would be too good by their noise, and a method's share of it too low.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.dash.encoders import Encoder, EncoderKind
+from spmark.impls.core.sixdigits import six_digits
 from spmark.impls.dash.weights import TrainedModel
 from spmark.impls.dash.withtorch import best_device, load_torch
+from spmark.impls.table import find_platform
+from spmark.studies.collected import CollectedRow
+from spmark.studies.contracts import StudyJob
 from spmark.studies.dash.checkpoints import Epoch
-from spmark.studies.dash.embeddings import Embeddings
-from spmark.studies.dash.gathering import Gathered
-from spmark.studies.dash.methods import HEADLINE, MODELS, Maker, fitted
-from spmark.studies.dash.rankers import BestOnTarget, ByRule, ModelScores, RandomConfigs, Ranker, TreeRanker
-from spmark.studies.dash.samples import SampleSet
-from spmark.studies.dash.taskfacts import TaskFacts, TrainingMachine
-from spmark.studies.dash.tasks import StudyTask
-from spmark.studies.dash.training import BATCH, Session, TrainingSettings
-from spmark.studies.transferfacts import TransferFact
+from spmark.studies.dash.methods import (
+    FINE_TUNING,
+    HEADLINE,
+    MODELS,
+    PRETRAINING,
+    Maker,
+    StudyTask,
+    Trained,
+    in_phases,
+)
+from spmark.studies.dash.rankers import Ranker, best_on_target, by_model, by_trees, random_configs
+from spmark.studies.dash.samples import Gathered, SampleSet
+from spmark.studies.dash.training import Embeddings, Session, embedder
+from spmark.studies.orders import Pairs, kendall
+from spmark.studies.transferfacts import TransferCost, TransferCurve, TransferFact, TransferResult
 
-_HOST = TrainingMachine("cpu", 1)
-"""Baselines use one core."""
-
-
-@dataclass(frozen=True)
-class Conduct:
-    """How models are trained in a study."""
-
-    epochs: int
-    folder: Path
-    """For checkpoints and models."""
-    command: str
-    ends: float
-    """Time of the monotonic clock, in seconds, after which no epoch begins."""
-    tell: Callable[[str], None]
+_HOST = {"machine": "cpu", "cores": 1}
+"""What trains and scores: baselines use one core."""
+_COST_OF = {PRETRAINING: "pretrain", FINE_TUNING: "finetune"}
 
 
-@dataclass(frozen=True, eq=False)
 class MethodStudy:
-    """Samples of both platforms, and of the matrices that judge; several methods share what is made of them."""
+    """Samples of both platforms, and of the matrices that judge; several methods share what is made of them.
 
-    source: Gathered
-    target: Gathered
-    judges: Gathered
-    rules: Mapping[str, NDArray[np.float64]]
-    """Scores by the target platform's rule, by id of the matrix that judges; empty where there is no rule."""
-    conduct: Conduct
-    _pretrained: dict[str, tuple[TrainedModel, Sequence[Epoch]]] = field(default_factory=dict)
-    _embeddings: Embeddings = field(default_factory=Embeddings)
-    _encoders: dict[tuple[EncoderKind, str, int], Encoder] = field(default_factory=dict)
+    Parameters
+    ----------
+    source, target, judges : Gathered
+    job : StudyJob
+        Says how models are trained.
+    """
+
+    def __init__(self, source: Gathered, target: Gathered, judges: Gathered, job: StudyJob) -> None:
+        self._source, self._target, self._judges, self._job = source, target, judges, job
+        self._pretrained: dict[str, Trained] = {}
+        self._embeddings: Embeddings = {}
 
     def facts(self, task: StudyTask) -> list[TransferFact]:
         """Train and judge one method.
@@ -70,92 +73,89 @@ class MethodStudy:
         BuildError
             A checkpoint is of another training, or a model cannot be written.
         """
-        about = TaskFacts(
-            task,
-            self.source.first(task.source_matrices) if task.source_matrices else None,
-            self.target.first(task.target_matrices) if task.target_matrices else None,
-            self.judges,
-        )
-        facts: list[TransferFact] = [about.collected(of) for of in (about.source, about.target) if of]
+        source = self._source.first(task.source_matrices) if task.source_matrices else None
+        target = self._target.first(task.target_matrices) if task.target_matrices else None
+        facts = _Facts(task, source, self._judges)
+        for of in (source, target):
+            if of:
+                row = of.rows[0]
+                facts.cost("collect", _collecting_s(of), of, {"machine": row.machine, "cores": len(row.cores)})
         if task.method in MODELS:
-            facts += self._judged_model(about)
+            self._judge_model(task, source, target, facts)
         else:
             started = time.perf_counter()
-            ranker = self._baseline(about)
-            if about.target:
-                facts.append(about.cost("finetune", time.perf_counter() - started, about.target, _HOST))
-            facts += _judged(ranker, self.judges.samples, about)
-        return facts
+            ranker = self._baseline(task, source, target)
+            if target:
+                facts.cost("finetune", time.perf_counter() - started, target, _HOST)
+            facts.judge(ranker, self._judges.samples, _HOST)
+        return facts.made
 
-    def _baseline(self, about: TaskFacts) -> Ranker:
-        source, target = (of.samples if of else None for of in (about.source, about.target))
-        match about.task.method, target:
+    def _baseline(self, task: StudyTask, source: Gathered | None, target: Gathered | None) -> Ranker:
+        match task.method, target:
             case "random5", _:
-                return RandomConfigs(about.task.seed)
+                return random_configs(task.seed)
             case "rule_ck", _:
-                return ByRule(self.rules)
-            case "target_best", SampleSet():
-                return BestOnTarget(target)
-            case "lightgbm" | "lightgbm_source", SampleSet():
-                return TreeRanker(target, source)
-        raise ValueError(f"expected a baseline, found {about.task}")
+                return self._by_rule()
+            case "target_best", Gathered():
+                return best_on_target(target.samples)
+            case "lightgbm" | "lightgbm_source", Gathered():
+                return by_trees(target.samples, source.samples if source else None)
+        raise ValueError(f"expected a baseline, found {task}")
 
-    def _judged_model(self, about: TaskFacts) -> list[TransferFact]:
+    def _by_rule(self) -> Ranker:
+        """Ask the target platform's rule about the configs that judge."""
+        platform, scores = find_platform(self._target.platform), {}
+        for row in self._judges.rows:
+            problem = row.problem(self._job.load(row.spec))
+            scores[row.matrix] = np.array(platform.by_rule(problem, [one.config for one in row.timed]))
+        return lambda one: scores[one.matrix]
+
+    def _judge_model(self, task: StudyTask, source: Gathered | None, target: Gathered | None, facts: _Facts) -> None:
         """Train a model in one or two phases."""
-        task, maker, machine = about.task, self._maker(about.task.method), _machine()
+        maker, torch = self._maker(task.method, task.seed), load_torch()
         name = f"{task.method}-{task.seed}-{task.source_matrices}-{task.target_matrices}"
-        seen = maker.seen(self.judges).samples
-        facts: list[TransferFact] = []
-        if about.source is None:
-            assert about.target, "every model sees a platform"
-            model, tuning = self._trained(maker, about.target, task.seed, name)
-        else:
-            model, curve = self._source_model(task.method, task.seed, about.source)
-            facts += about.curve("pre-training", curve)
-            facts.append(about.cost("pretrain", _seconds(curve), about.source, machine))
-            if about.target:
-                session = self._session(about.target, name, held_out=seen)
-                model, tuning = maker.fine_tuned(model, about.target, self._settings(about.target, task.seed), session)
-            else:
-                model, tuning = maker.retargeted(model, self.target, task.seed), []
-        if about.target:
-            facts += about.curve("fine-tuning", tuning)
-            facts.append(about.cost("finetune", _seconds(tuning), about.target, machine))
+        seen = maker.seen(self._judges).samples
+
+        def begin(platform: Gathered, phase: str) -> Trained:
+            if phase == PRETRAINING:
+                return self._source_model(task.method, task.seed, platform)
+            return maker.trained(platform, self._session(platform, name))
+
+        model, curves = in_phases(
+            maker,
+            source,
+            target,
+            begin=begin,
+            session=lambda: self._session(self._target, name, held_out=seen),
+            judged=self._target,
+        )
+        machine = torch.cuda.get_device_name() if best_device() == "cuda" else "cpu"
+        trainer = {"machine": machine, "cores": torch.get_num_threads()}
+        for phase, curve in curves.items():
+            platform = source if phase == PRETRAINING else target
+            assert platform, "a phase is of a platform that the task sees"
+            facts.curve(phase, curve)
+            facts.cost(_COST_OF[phase], sum(epoch.seconds for epoch in curve), platform, trainer)
         if task.method in HEADLINE:
             subject = model.card.subject
-            model.save(self.conduct.folder / "models" / f"{subject.platform}-{subject.op}-{name}.safetensors")
-        return facts + _judged(ModelScores(model, self._embeddings), seen, about, machine)
+            model.save(self._job.out / "models" / f"{subject.platform}-{subject.op}-{name}.safetensors")
+        embed = embedder(model.network, self._embeddings)
+        facts.cost("features", sum(embed(one)[1] for one in seen.matrices), self._judges, trainer)
+        facts.judge(by_model(model, embed), seen, trainer)
 
-    def _source_model(self, method: str, seed: int, source: Gathered) -> tuple[TrainedModel, Sequence[Epoch]]:
+    def _source_model(self, method: str, seed: int, source: Gathered) -> Trained:
         """Pre-train a model, or take the one that a method with the same network and featuriser has had."""
-        maker = self._maker(method)
+        maker = self._maker(method, seed)
         of = maker.variant.featuriser_of
         words = maker.spec.model_dump_json(), maker.variant.waco, of, seed, len(source.rows)
         name = f"source-{hashlib.sha256(repr(words).encode()).hexdigest()[:16]}"
         if name not in self._pretrained:
             given = self._source_model(of, 0, source)[0] if of else None
-            self._pretrained[name] = self._trained(maker, source, seed, name, given)
+            self._pretrained[name] = maker.trained(source, self._session(source, name, featuriser_of=given))
         return self._pretrained[name]
 
-    def _trained(
-        self, maker: Maker, platform: Gathered, seed: int, name: str, given: TrainedModel | None = None
-    ) -> tuple[TrainedModel, Sequence[Epoch]]:
-        session = self._session(platform, name, featuriser_of=given)
-        return maker.pretrained(platform, self._settings(platform, seed), session)
-
-    def _maker(self, method: str) -> Maker:
-        return Maker(MODELS[method], [self.source, self.target], self._fitted)
-
-    def _fitted(self, kind: EncoderKind, of: Gathered, seed: int) -> Encoder:
-        """Fit an encoder once for all methods."""
-        which = kind, of.samples.subject.platform, seed
-        if which not in self._encoders:
-            self._encoders[which] = fitted(kind, of, seed)
-        return self._encoders[which]
-
-    def _settings(self, of: Gathered, seed: int) -> TrainingSettings:
-        batch = BATCH if of.samples.subject == self.target.samples.subject else None
-        return TrainingSettings(epochs=self.conduct.epochs, seed=seed, noise=of.noise, batch=batch)
+    def _maker(self, method: str, seed: int) -> Maker:
+        return Maker(MODELS[method], [self._source, self._target], self._job.epochs, seed)
 
     def _session(
         self,
@@ -165,42 +165,85 @@ class MethodStudy:
         held_out: SampleSet | None = None,
         featuriser_of: TrainedModel | None = None,
     ) -> Session:
-        subject, conduct = platform.samples.subject, self.conduct
-        label = f"{subject.platform}-{subject.op}-{name}"
+        label = f"{platform.platform}-{platform.samples.subject.op}-{name}"
         return Session(
             held_out=held_out,
-            checkpoint=conduct.folder / "checkpoints" / f"{label}.checkpoint",
+            checkpoint=self._job.out / "checkpoints" / f"{label}.checkpoint",
             featuriser_of=featuriser_of,
             embeddings=self._embeddings,
             device=best_device(),
-            command=conduct.command,
-            tell=lambda line: conduct.tell(f"{label}, {line}"),
-            ends=conduct.ends,
+            command=self._job.command,
+            tell=lambda line: self._job.tell(f"{label}, {line}"),
+            ends=self._job.ends,
         )
 
 
-def _judged(
-    ranker: Ranker, samples: SampleSet, about: TaskFacts, machine: TrainingMachine = _HOST
-) -> list[TransferFact]:
-    """Let a ranker score all configs that judge, and give its results and seconds."""
-    facts: list[TransferFact] = []
-    if isinstance(ranker, ModelScores):
-        features_s = sum(ranker.features_s(one) for one in samples.matrices)
-        facts.append(about.cost("features", features_s, about.judges, machine))
-    started = time.perf_counter()
-    scores = [ranker.score(one) for one in samples.matrices]
-    seconds = time.perf_counter() - started
-    facts.append(about.cost("score", seconds, about.judges, machine))
-    judged = zip(about.judges.rows, about.judges.nnz, scores, strict=True)
-    return facts + [about.result(row, nnz, found) for row, nnz, found in judged]
+class _Facts:
+    """What a study writes down about one task: curves, seconds, and the result of each matrix."""
+
+    def __init__(self, task: StudyTask, source: Gathered | None, judges: Gathered) -> None:
+        self.made: list[TransferFact] = []
+        self._judges, subject = judges, judges.samples.subject
+        self._origin: dict[str, Any] = {
+            "method": task.method,
+            "seed": task.seed,
+            "source": source.platform if source else "",
+            "target": subject.platform,
+            "op": subject.op,
+        }
+        self._of_model = self._origin | {
+            "source_matrices": task.source_matrices,
+            "target_matrices": task.target_matrices,
+        }
+
+    def curve(self, phase: str, epochs: Sequence[Epoch]) -> None:
+        """Add a fact for each epoch."""
+        seconds = accumulate(epoch.seconds for epoch in epochs)
+        for number, (one, sum_s) in enumerate(zip(epochs, seconds, strict=True), 1):
+            told = six_digits({"values": one.known(), "seconds": sum_s})
+            self.made.append(TransferCurve.model_validate({**self._of_model, **told, "phase": phase, "epoch": number}))
+
+    def cost(self, what: str, seconds: float, of: Gathered, on: dict[str, Any]) -> None:
+        """Say what a part took."""
+        counts = {"matrices": len(of.rows), "configs": of.samples.count}
+        told = {"what": what, "seconds": six_digits(seconds), **counts, **on}
+        self.made.append(TransferCost.model_validate(self._origin | told))
+
+    def judge(self, ranker: Ranker, samples: SampleSet, on: dict[str, Any]) -> None:
+        """Let a ranker score all configs that judge, and add its seconds and results."""
+        started = time.perf_counter()
+        scores = [ranker(one) for one in samples.matrices]
+        self.cost("score", time.perf_counter() - started, self._judges, on)
+        for row, nnz, found in zip(self._judges.rows, self._judges.nnz, scores, strict=True):
+            told = six_digits(judged(row, found, self._judges.noise))
+            about = {"matrix": row.matrix, "pattern_sha256": row.pattern_sha256, "nnz": nnz, "configs": len(found) - 1}
+            told |= about | {"machine": row.machine, "note": row.note}
+            self.made.append(TransferResult.model_validate(self._of_model | told))
 
 
-def _seconds(curve: Sequence[Epoch]) -> float:
-    return sum(epoch.seconds for epoch in curve)
+def judged(row: CollectedRow, scores: NDArray[np.float64], noise: float) -> dict[str, float | None]:
+    """Judge the scores of a row's timed configs, the default among them, as `TransferResult` has it."""
+    chosen_by, valued_by = row.halves_us
+
+    def best(which: NDArray[Any]) -> float:
+        return float(valued_by[which[chosen_by[which].argmin()]])
+
+    order = np.argsort(scores, kind="stable")
+    pairs = Pairs.of(valued_by, noise)
+    agreement = {
+        f"{name}{end}": value if np.isfinite(value) else None
+        for end, ordered in (("", scores), ("_ceiling", chosen_by))
+        for name, value in (("opa", pairs.share_in_order(ordered)), ("tau", kendall(ordered, valued_by)))
+    }
+    times = {"default_us": float(valued_by[0]), "optimum_us": best(np.arange(len(scores)))}
+    return {**agreement, **times, "top1_us": best(order[:1]), "top5_us": best(order[:5])}
 
 
-def _machine() -> TrainingMachine:
-    """Say what trains and scores models."""
-    torch = load_torch()
-    name = torch.cuda.get_device_name() if best_device() == "cuda" else "cpu"
-    return TrainingMachine(name, torch.get_num_threads())
+def _collecting_s(of: Gathered) -> float:
+    """Give the seconds of all samples, without building and checking; a simulated time stands in both halves."""
+    samples = [
+        {one.chosen_by_us, one.valued_by_us} if len(one.chosen_by_us) == 1 else (one.chosen_by_us, one.valued_by_us)
+        for row in of.rows
+        for one in row.timed
+    ]
+    return 1e-6 * sum(sum(half) for halves in samples for half in halves)

@@ -1,22 +1,29 @@
-"""Samples that a model is trained on: for each matrix, configs as numbers and their measured seconds."""
+"""Samples that a model is trained on or judged by: collected rows with their matrices and configs as numbers."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.errors import DatasetError
-from spmark.impls.core.problem import Problem
+from spmark.impls.core.problem import Csr, Problem
 from spmark.impls.dash import sites
-from spmark.impls.dash.mapping import COMMON_SIZE, CommonConfig, vectors
-from spmark.impls.dash.sites import MAX_SIDE, MAX_SITES, Sites
+from spmark.impls.dash.mapping import CommonConfig, of_loops, vectors
+from spmark.impls.dash.parameters import OwnParameters
+from spmark.impls.dash.sites import Sites
 from spmark.impls.dash.waco import Transfer, slot_numbers
 from spmark.impls.dash.weights import SampleCard, Subject
+from spmark.impls.table import find_platform
+from spmark.studies.collected import CollectedRow
+
+_NOISY = 0.9
+"""The noise is the difference between halves that this share of configs stays below."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,8 +32,6 @@ class MatrixSamples:
 
     matrix: str
     """The matrix's id."""
-    limits: tuple[int, int]
-    """Most sites and longest side that the sites were made with."""
     sites: Sites
     sizes: NDArray[np.float32]
     """(4,) float32, in the order of `spmark.impls.dash.sites.SIZES`."""
@@ -47,8 +52,6 @@ class MatrixSamples:
         common: Sequence[CommonConfig],
         own: NDArray[np.float32],
         seconds: NDArray[np.float64],
-        *,
-        limits: tuple[int, int] = (MAX_SITES, MAX_SIDE),
     ) -> MatrixSamples:
         """Look at a matrix, and check that configs and seconds belong together.
 
@@ -59,8 +62,6 @@ class MatrixSamples:
         common : sequence of CommonConfig
         own : (n, size) float32
         seconds : (n,) float64
-        limits : tuple of int
-            Most sites and longest side (`spmark.impls.dash.sites.down_sample`); a network has its own.
 
         Raises
         ------
@@ -75,16 +76,13 @@ class MatrixSamples:
         wrong = np.flatnonzero(~(np.isfinite(seconds) & (seconds > 0)))
         if wrong.size:
             raise DatasetError(f"{matrix}: expected times above 0 s, found {seconds[wrong[0]]} of config {wrong[0]}")
-        return cls(
-            matrix,
-            limits,
-            sites.down_sample(problem.matrix, *limits),
-            sites.sizes(problem),
-            sites.statistics(problem),
-            vectors(common),
-            own.astype(np.float32),
-            np.asarray(seconds, np.float64),
-        )
+        looks = sites.down_sample(problem.matrix), sites.sizes(problem), sites.statistics(problem)
+        return cls(matrix, *looks, vectors(common), own.astype(np.float32), np.asarray(seconds, np.float64))
+
+    @property
+    def numbers(self) -> NDArray[np.float64]:
+        """What identifies each config, (n, 53 + size) float64."""
+        return np.concatenate([self.common, self.own], axis=1, dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,9 +112,8 @@ class SampleSet:
     @property
     def card(self) -> SampleCard:
         """What a model's card says of these samples."""
-        return SampleCard(
-            platform=self.subject.platform, matrices=len(self.matrices), samples=self.count, sha256=self.digest
-        )
+        platform, matrices = self.subject.platform, len(self.matrices)
+        return SampleCard(platform=platform, matrices=matrices, samples=self.count, sha256=self.digest)
 
     def for_waco(self, transfer: Transfer) -> SampleSet:
         """Give the samples with the numbers that enter WACO's slots as their own parameters."""
@@ -124,17 +121,109 @@ class SampleSet:
         return replace(self, matrices=tuple(changed))
 
 
-def check_samples(samples: SampleSet, own: int, limits: tuple[int, int]) -> None:
-    """Check that every matrix has vectors of the lengths, and sites within the limits, that a model takes.
+@dataclass(frozen=True)
+class Gathered:
+    """Samples of one platform and operator, with the rows that they were made of."""
+
+    samples: SampleSet
+    own: OwnParameters
+    noise: float
+    """Relative difference between the medians of the two halves of a config's samples, at the 90th percentile."""
+    rows: tuple[CollectedRow, ...]
+    """What was collected of each matrix of the samples, in their order."""
+    nnz: tuple[int, ...]
+    """Likewise."""
+
+    @property
+    def platform(self) -> str:
+        """Name of the platform."""
+        return self.samples.subject.platform
+
+    @property
+    def patterns(self) -> dict[str, str]:
+        """Ids of the matrices by the digest of their patterns: one matrix may have several ids."""
+        return {row.pattern_sha256: row.matrix for row in self.rows}
+
+    def first(self, count: int) -> Gathered:
+        """Give the samples of the first ``count`` matrices, with the noise of all.
+
+        Raises
+        ------
+        DatasetError
+            There are fewer.
+        """
+        if len(self.rows) < count:
+            raise DatasetError(f"expected samples of {count} matrices, found {len(self.rows)}")
+        samples = replace(self.samples, matrices=self.samples.matrices[:count])
+        return replace(self, samples=samples, rows=self.rows[:count], nnz=self.nnz[:count])
+
+
+def gather(
+    rows: Sequence[CollectedRow], load: Callable[[Mapping[str, Any]], Csr], *, matrices: int | None = None
+) -> Gathered:
+    """Give the samples of rows of one platform and operator.
+
+    Parameters
+    ----------
+    rows : sequence of CollectedRow
+        With configs (`spmark.studies.collected.read_collected`).
+    load : callable
+        Gives the matrix of a row's ``spec``.
+    matrices : int, optional
+        Matrices that are used, in the order of the rows; all by default.
 
     Raises
     ------
     DatasetError
-        Says which matrix has others.
+        There are fewer matrices, the space or a matrix has changed since, or a row has no config with samples.
     """
-    for one in samples.matrices:
-        found = one.common.shape[1], one.own.shape[1]
-        if found != (COMMON_SIZE, own):
-            raise DatasetError(f"{one.matrix}: expected vectors of {COMMON_SIZE} and {own} numbers, found {found}")
-        if one.limits != limits:
-            raise DatasetError(f"{one.matrix}: expected sites within the limits {limits}, found {one.limits}")
+    names = list(dict.fromkeys(row.matrix for row in rows))
+    if len(names) < (matrices or 1):
+        raise DatasetError(f"expected samples of {matrices or 1} matrices, found {len(names)}")
+    platform, op = find_platform(rows[0].platform), rows[0].op
+    own, digest = OwnParameters(platform.own_axes(op)), platform.digest(op)
+    if rows[0].space_digest != digest:
+        raise DatasetError(
+            f"expected samples of the space {digest} of {platform.name}, found {rows[0].space_digest}: collect anew"
+        )
+    kept = tuple(row for row in rows if row.matrix in names[:matrices])
+    found, differences, nnz = [], [], []
+    for row in kept:
+        if not (timed := row.timed):
+            raise DatasetError(f"{row.matrix}: expected a config with samples, found {row.configs[0].reason}")
+        configs = [one.config for one in timed]
+        chosen_by, valued_by = row.halves_us
+        differences += np.abs(chosen_by / valued_by - 1).tolist()
+        seconds = 1e-6 * np.array([np.median(one.samples_us) for one in timed])
+        numbers = own.vectors([platform.own(config) for config in configs])
+        common = [of_loops(platform.common(config)) for config in configs]
+        problem = row.problem(load(row.spec))
+        nnz.append(problem.matrix.nnz)
+        found.append(MatrixSamples.of(row.matrix, problem, common, numbers, seconds))
+    subject = Subject(platform=platform.name, op=op, space_digest=digest, parameters_digest=own.digest)
+    noise = float(np.quantile(differences, _NOISY))
+    return Gathered(SampleSet(subject, tuple(found)), own, noise, kept, tuple(nnz))
+
+
+def check_apart(source: Gathered, target: Gathered | None, held_out: Gathered | None) -> None:
+    """Check that a model's platforms differ, and that no training sees what is held out.
+
+    Raises
+    ------
+    DatasetError
+        One platform is source and target, held-out samples are of another platform than the model, or a held-out matrix
+        is trained on, also under another name.
+    """
+    platform = (target or source).platform
+    if target and platform == source.platform:
+        raise DatasetError(f"expected samples of two platforms, found {platform} as source and as target")
+    if held_out is None:
+        return
+    if held_out.platform != platform:
+        raise DatasetError(
+            f"expected held-out samples of {platform}, found {held_out.platform}: "
+            "the model is judged on its own platform"
+        )
+    trained = source.patterns | (target.patterns if target else {})
+    if both := sorted(name for pattern, name in held_out.patterns.items() if pattern in trained):
+        raise DatasetError(f"expected held-out matrices that no training has seen, found {', '.join(both)} in both")

@@ -16,7 +16,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -30,14 +30,14 @@ from spmark.impls.core.frozen import Frozen
 from spmark.impls.dash import tensorfile
 from spmark.impls.dash.encoders import Encoder
 from spmark.impls.dash.featuriser import Pattern
+from spmark.impls.dash.mapping import COMMON_SIZE
 from spmark.impls.dash.network import Network, NetworkSpec
+from spmark.impls.dash.sites import MAX_SIDE, MAX_SITES
 from spmark.impls.dash.weights import ModelCard, SampleCard, TrainedModel
 from spmark.impls.dash.withtorch import Tensor, load_torch, quick_products, to_numpy
 from spmark.studies.dash.checkpoints import Checkpoint, Epoch
-from spmark.studies.dash.embeddings import Embedding, Embeddings
-from spmark.studies.dash.ranking import Pairs, ranking_loss
-from spmark.studies.dash.samples import MatrixSamples, SampleSet, check_samples
-from spmark.studies.orders import kendall
+from spmark.studies.dash.samples import MatrixSamples, SampleSet
+from spmark.studies.orders import Pairs, kendall
 
 BATCH: Final = 32
 """Configs of a batch on a target platform."""
@@ -45,6 +45,8 @@ _SAVED_EVERY_S = 10
 """Writing a state may take as long as an epoch, so that not every epoch's is written."""
 _MADE_WITH = ("torch", "safetensors", "numpy")
 
+Embeddings = dict[tuple[str, str, bytes], tuple[Tensor, float]]
+"""Embeddings with their seconds, by the featuriser's weights and the matrix (`embedder`)."""
 _Measures = tuple[float, float, float]
 
 
@@ -72,7 +74,7 @@ class Session:
     """File for the state between two epochs. Where the file exists, training goes on from there."""
     featuriser_of: TrainedModel | None = None
     """Pre-training takes the featuriser of this model over and leaves it as it is: matrices are then embedded once."""
-    embeddings: Embeddings | None = None
+    embeddings: Embeddings = field(default_factory=dict)
     """Embeddings by featurisers that stay as they are, which several trainings share."""
     device: str = "cpu"
     """PyTorch's name of the device."""
@@ -89,6 +91,53 @@ PLAIN = Session()
 
 class OutOfTime(Exception):
     """The time of a session is up; its checkpoint holds the epochs so far."""
+
+
+def embedder(network: Network, made: Embeddings) -> Callable[[MatrixSamples], tuple[Tensor, float]]:
+    """Give what embeds matrices by the featuriser that the network has now, each matrix once.
+
+    Parameters
+    ----------
+    network : Network
+    made : dict
+        Embeddings so far, which are added to.
+
+    Returns
+    -------
+    callable
+        Gives a matrix's embedding, (128,) float32, and the seconds that making it took, without down-sampling.
+    """
+    weights = tensorfile.digest_of(tensorfile.part_of(network.tensors(), "featuriser"))
+    which = f"{weights} {network.spec.featuriser} {network.device}"
+
+    def embed(one: MatrixSamples) -> tuple[Tensor, float]:
+        key = which, one.matrix, one.sizes.tobytes()
+        if key not in made:
+            started = time.perf_counter()
+            with load_torch().no_grad():
+                vector = network.embed(Pattern.of(one.sites, one.sizes, network.device))
+            to_numpy(vector)  # waits for the device
+            made[key] = vector, time.perf_counter() - started
+        return made[key]
+
+    return embed
+
+
+def ranking_loss(scores: Tensor, slower: Tensor, faster: Tensor, margin: float) -> Tensor:
+    """Give the mean over pairs of ``max(0, margin - (score of the slower - score of the faster))``; 0 without pairs.
+
+    DASH (COGNATE), appendix A.4, sums over pairs; by the mean, matrices with other numbers of pairs weigh the same.
+
+    Parameters
+    ----------
+    scores : (n,) tensor
+    slower, faster : (p,) int64 tensors
+        As `spmark.studies.orders.Pairs` has them.
+    margin : float
+    """
+    if not len(slower):
+        return scores.sum() * 0
+    return (margin - (scores[slower] - scores[faster])).relu().mean()
 
 
 def pretrain(
@@ -166,39 +215,35 @@ def retargeted(source: TrainedModel, encoder: Encoder, samples: SampleSet) -> Tr
     return TrainedModel(source.card.model_copy(update={"subject": samples.subject}), source.network, encoder)
 
 
-@dataclass(frozen=True, eq=False)
 class _Batch:
-    """One matrix on the device."""
+    """Configs of one matrix on the device."""
 
-    pattern: Pattern | None
-    embedding: Tensor | None
-    """Where the featuriser stays as it is."""
-    common: Tensor
-    latent: Tensor
-    pairs: Pairs
-    slower: Tensor
-    faster: Tensor
-    seconds: NDArray[np.float64]
+    def __init__(
+        self,
+        pattern: Pattern | Tensor,
+        common: Tensor,
+        latent: Tensor,
+        seconds: NDArray[np.float64],
+        noise: float,
+    ) -> None:
+        self._pattern, self._common, self._latent = pattern, common, latent
+        self.seconds, self.noise = seconds, noise
+        self.pairs = Pairs.of(seconds, noise)
+        on_device = (load_torch().from_numpy(one).to(common.device) for one in (self.pairs.slower, self.pairs.faster))
+        self._slower, self._faster = on_device
 
     def look(self, network: Network, margin: float) -> tuple[Tensor, Tensor]:
-        """Give the configs' scores, and their ranking loss."""
-        embedding = self.embedding if self.pattern is None else network.embed(self.pattern)
-        scores = network.rank(embedding, network.embed_configs(self.common, self.latent))
-        return scores, ranking_loss(scores, self.slower, self.faster, margin)
+        """Give the configs' scores, and their ranking loss; a pattern is embedded, an embedding taken as it is."""
+        of = self._pattern
+        embedding = network.embed(of) if isinstance(of, Pattern) else of
+        scores = network.rank(embedding, network.embed_configs(self._common, self._latent))
+        return scores, ranking_loss(scores, self._slower, self._faster, margin)
 
-    def parts(self, size: int, noise: float, order: NDArray[np.int64]) -> Iterator[_Batch]:
+    def parts(self, size: int, order: NDArray[np.int64]) -> Iterator[_Batch]:
         """Divide the configs, in an order, into batches of at most ``size``."""
-        torch = load_torch()
-        for at in range(0, len(order), size):
-            chosen = order[at : at + size]
-            pairs = Pairs.of(self.seconds[chosen], noise)
-            index, slower, faster = (
-                torch.from_numpy(array).to(self.common.device) for array in (chosen, pairs.slower, pairs.faster)
-            )
-            yield replace(
-                self, common=self.common[index], latent=self.latent[index], pairs=pairs, slower=slower, faster=faster,
-                seconds=self.seconds[chosen],
-            )  # fmt: skip
+        for chosen in np.split(order, range(size, len(order), size)):
+            at = load_torch().from_numpy(chosen).to(self._common.device)
+            yield _Batch(self._pattern, self._common[at], self._latent[at], self.seconds[chosen], self.noise)
 
     def measures(self, scores: Tensor, loss: Tensor) -> _Measures:
         """Give PRL, OPA and Kendall's tau; NaN where the matrix has none."""
@@ -218,14 +263,14 @@ def _trained(
     frozen: bool,
     before: tuple[SampleCard, ...],
 ) -> tuple[TrainedModel, Sequence[Epoch]]:
-    embeddings = (session.embeddings or Embeddings()) if frozen else None
-    batches, prepared = _batches(network, encoder, samples, settings.noise, embeddings)
+    made = session.embeddings if frozen else None
+    batches, prepared = _batches(network, encoder, samples, settings.noise, made)
     if not any(batch.pairs.slower.size for batch in batches):
         raise DatasetError(
             f"expected a matrix with two configs whose times differ by more than {settings.noise:.1%}, "
             f"found none among {len(batches)} matrices"
         )
-    held = _batches(network, encoder, session.held_out, settings.noise, embeddings)[0] if session.held_out else []
+    held = _batches(network, encoder, session.held_out, settings.noise, made)[0] if session.held_out else []
     optimizer = load_torch().optim.Adam(network.parameters(with_featuriser=not frozen), lr=settings.rate)
     key = _key(network, encoder, samples, settings, session)
     checkpoint = Checkpoint(session.checkpoint, key) if session.checkpoint else None
@@ -239,7 +284,8 @@ def _trained(
         with quick_products(session.device):
             curve.append(_epoch(network, optimizer, batches, held, settings, number=number, prepared=prepared))
         prepared = 0.0
-        session.tell(f"epoch {number + 1} of {settings.epochs}: {_told(curve[-1])}")
+        told = ", ".join(f"{name} {value:.3f}" for name, value in curve[-1].known().items())
+        session.tell(f"epoch {number + 1} of {settings.epochs}: {told}")
     if checkpoint:
         checkpoint.save(network, optimizer, curve)
     card = ModelCard(
@@ -255,25 +301,31 @@ def _trained(
 
 
 def _batches(
-    network: Network, encoder: Encoder, samples: SampleSet, noise: float, embeddings: Embeddings | None
+    network: Network, encoder: Encoder, samples: SampleSet, noise: float, made: Embeddings | None
 ) -> tuple[list[_Batch], float]:
     """Put all matrices on the device; gives the seconds of that, as if no embedding had been there before."""
-    torch = load_torch()
-    limits = network.spec.max_sites, network.spec.max_side
-    check_samples(samples, encoder.maps[0][0].shape[0], limits)
-    embedded = list(map(embeddings.by(network), samples.matrices)) if embeddings else [None] * len(samples.matrices)
+    torch, device = load_torch(), network.device
+    _check(network, encoder, samples)
+    embedded = list(map(embedder(network, made), samples.matrices)) if made is not None else []
     started = time.perf_counter()
+    patterns: list[Pattern | Tensor] = [vector for vector, _ in embedded]
+    if made is None:
+        patterns = [Pattern.of(one.sites, one.sizes, device) for one in samples.matrices]
+    batches = []
+    for one, pattern in zip(samples.matrices, patterns, strict=True):
+        common, latent = (torch.from_numpy(array).to(device) for array in (one.common, encoder.encode(one.own)))
+        batches.append(_Batch(pattern, common, latent, one.seconds, noise))
+    return batches, time.perf_counter() - started + sum(seconds for _, seconds in embedded)
 
-    def batch(one: MatrixSamples, embedding: Embedding | None) -> _Batch:
-        pattern = None if embedding else Pattern.of(one.sites, one.sizes, network.device)
-        pairs = Pairs.of(one.seconds, noise)
-        arrays = one.common, encoder.encode(one.own), pairs.slower, pairs.faster
-        common, latent, slower, faster = (torch.from_numpy(array).to(network.device) for array in arrays)
-        vector = embedding.vector if embedding else None
-        return _Batch(pattern, vector, common, latent, pairs, slower, faster, one.seconds)
 
-    batches = list(map(batch, samples.matrices, embedded))
-    return batches, time.perf_counter() - started + sum(one.seconds for one in embedded if one)
+def _check(network: Network, encoder: Encoder, samples: SampleSet) -> None:
+    """Check that a model takes sites within the limits, and vectors of the lengths, that samples have."""
+    limits, wanted = (network.spec.max_sites, network.spec.max_side), (COMMON_SIZE, encoder.maps[0][0].shape[0])
+    if limits != (MAX_SITES, MAX_SIDE):
+        raise DatasetError(f"expected sites within the limits {limits}, found {(MAX_SITES, MAX_SIDE)}")
+    for one in samples.matrices:
+        if (found := (one.common.shape[1], one.own.shape[1])) != wanted:
+            raise DatasetError(f"{one.matrix}: expected vectors of {wanted[0]} and {wanted[1]} numbers, found {found}")
 
 
 def _epoch(
@@ -300,11 +352,7 @@ def _epoch(
         trained = [batch.measures(scores, loss) for batch, scores, loss in looks]
     else:
         trained = _looks(network, batches, settings.margin)
-        parts = [
-            part
-            for one in batches
-            for part in one.parts(settings.batch, settings.noise, draw.permutation(len(one.seconds)))
-        ]
+        parts = [part for one in batches for part in one.parts(settings.batch, draw.permutation(len(one.seconds)))]
         for place in draw.permutation(len(parts)):
             _step(network, optimizer, parts[place], settings.margin)
     network.wait()
@@ -336,10 +384,6 @@ def _means(measures: list[_Measures]) -> list[float | None]:
     """Give the mean of each measure over the matrices that have it."""
     table = np.array(measures, np.float64).reshape(-1, 3)
     return [float(column.mean()) if (column := one[np.isfinite(one)]).size else None for one in table.T]
-
-
-def _told(epoch: Epoch) -> str:
-    return ", ".join(f"{name} {value:.3f}" for name, value in epoch.known().items())
 
 
 def _key(network: Network, encoder: Encoder, samples: SampleSet, settings: TrainingSettings, session: Session) -> str:

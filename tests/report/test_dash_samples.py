@@ -10,7 +10,6 @@ import pytest
 from spmark.impls.core.problem import Op
 from spmark.report.analysis.statistics import mean_of
 from spmark.studies.collected import CollectedRow, read_collected
-from spmark.studies.dash.judging import Halves
 
 pytestmark = pytest.mark.full
 
@@ -25,8 +24,8 @@ def rows(name: str) -> list[CollectedRow]:
 
 def gain(row: CollectedRow) -> float:
     """Give the best over the default of one problem."""
-    halves = Halves.of(row)
-    return float(halves.valued_by_s[halves.default] / halves.optimum)
+    chosen_by, valued_by = row.halves_us
+    return float(valued_by[0] / valued_by[chosen_by.argmin()])
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -17,7 +17,7 @@ from spmark.impls.core.errors import DatasetError, RecordError, SweepError
 from spmark.impls.core.problem import Op
 from spmark.studies.contracts import StudyJob
 from spmark.studies.dash.commands import TransferTraining
-from spmark.studies.dash.tasks import METHODS
+from spmark.studies.dash.methods import METHODS
 from spmark.studies.transferfacts import TransferFact, TransferResult
 from spmark.studies.transferfacts import read_transfers as read
 

@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+from collected_fakes import row_of
 
-from spmark.studies.dash.judging import Gain, Halves, excess, overall
+from spmark.studies.collected import SampledConfig
+from spmark.studies.dash.methodstudy import judged
 
 pytestmark = pytest.mark.full
 
-HALVES = Halves(np.array([4.0, 2.0, 1.0, 1.1]), np.array([4.4, 2.0, 1.6, 1.0]), default=0)
+CHOSEN_BY, VALUED_BY = (4.0, 2.0, 1.0, 1.1), (4.4, 2.0, 1.6, 1.0)
+
+
+def result(*scores: float) -> dict[str, Any]:
+    """Judge the scores of four configs, the default first, and of one that has no samples."""
+    halves = zip(CHOSEN_BY, VALUED_BY, strict=True)
+    timed = [SampledConfig(config={}, chosen_by_us=(one,), valued_by_us=(other,)) for one, other in halves]
+    configs = (*timed[:2], SampledConfig(config={}, reason="too large"), *timed[2:])
+    return judged(row_of("spade_sim", 1).model_copy(update={"configs": configs}), np.array(scores), 0.0)
 
 
 def test_the_second_half_values_what_the_first_half_chose():
-    found = HALVES.judge(np.array([3.0, 1.0, 4.0, 2.0]), count=2)
-    # Configs 1 and 3 come first, and 3 is chosen by 1.1 s. The optimum is config 2 by 1.0 s, whose value is 1.6 s.
-    assert found.speedup == pytest.approx(4.4 / 1.0)
-    assert found.optimum == pytest.approx(4.4 / 1.6)
-    assert found.share == pytest.approx(1.6)
+    found = result(3.0, 1.0, 4.0, 2.0)
+    # The optimum is config 2 by 1.0 us, whose value is 1.6 us; of the first five, all are in, and the same is chosen.
+    assert (found["default_us"], found["optimum_us"], found["top1_us"], found["top5_us"]) == (4.4, 1.6, 2.0, 1.6)
 
 
-@pytest.mark.parametrize(("count", "chosen_s"), [(1, 2.0), (2, 2.0), (3, 1.6), (9, 1.6)])
-def test_more_choices_are_chosen_by_time_and_ties_by_order(count, chosen_s):
-    found = HALVES.judge(np.array([1.0, 0.0, 1.0, 2.0]), count)
-    assert found.speedup == pytest.approx(4.4 / chosen_s)
+def test_ties_keep_their_order():
+    assert result(0.0, 0.0, 1.0, 2.0)["top1_us"] == 4.4
+    assert result(1.0, 0.0, 0.0, 2.0)["top1_us"] == 2.0
 
 
-def test_means_over_matrices():
-    gains = [Gain(2.0, 4.0), Gain(8.0, 9.0)]
-    assert overall(gains).speedup == pytest.approx(4)
-    assert overall(gains).optimum == pytest.approx(6)
-    assert excess(gains) == pytest.approx((100 + 12.5) / 2)
-    assert np.isnan([excess([]), overall([]).speedup]).all()
+def test_agreement_is_with_the_second_half_and_the_first_half_is_its_ceiling():
+    found = result(*VALUED_BY)
+    assert (found["opa"], found["tau"]) == (1.0, pytest.approx(1.0))
+    assert found["opa_ceiling"] == pytest.approx(5 / 6), "the halves order configs 2 and 3 differently"
+    assert found["tau_ceiling"] == pytest.approx(4 / 6)
+    assert result(1.0, 1.0, 1.0, 1.0)["tau"] is None

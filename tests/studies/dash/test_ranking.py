@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spmark.studies.dash.ranking import Pairs, ranking_loss
+from spmark.studies.dash.training import ranking_loss
+from spmark.studies.orders import Pairs
 
 pytestmark = pytest.mark.full
 

@@ -9,8 +9,7 @@ import pytest
 from dash_fakes import CPU, CPU_OWN, CPU_SPACE, TILES, common_cpu, problem_of, samples_of
 
 from spmark.impls.core.errors import DatasetError
-from spmark.impls.dash.sites import MAX_SIDE, MAX_SITES
-from spmark.studies.dash.samples import MatrixSamples, SampleSet, check_samples
+from spmark.studies.dash.samples import MatrixSamples, SampleSet
 
 pytestmark = pytest.mark.full
 
@@ -48,14 +47,3 @@ def test_the_digest_sees_every_change():
     digests = {samples.digest, *(one.digest for one in changed)}
     assert len(digests) == len(changed) + 1
     assert samples_of(CPU, [1, 2]).digest == samples.digest
-
-
-def test_vectors_of_another_length_and_sites_of_other_limits_are_refused():
-    limits = MAX_SITES, MAX_SIDE
-    check_samples(samples_of(CPU, [1]), CPU_OWN.size, limits)
-    with pytest.raises(DatasetError, match=r"made/1: expected vectors of 53 and 9 numbers, found \(53, "):
-        check_samples(samples_of(CPU, [1]), 9, limits)
-    with pytest.raises(
-        DatasetError, match=r"made/1: expected sites within the limits \(64, 512\), found \(8192, 512\)"
-    ):
-        check_samples(samples_of(CPU, [1]), CPU_OWN.size, (64, 512))

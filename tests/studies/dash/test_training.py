@@ -63,7 +63,7 @@ def test_a_seed_decides_every_bit(encoders, source):
 
 @pytest.mark.parametrize("spec", [SPEC, BLIND], ids=["dash", "blind"])
 def test_a_killed_training_goes_on_to_the_same_bits(encoders, spec, tmp_path):
-    path = tmp_path / "training.safetensors"
+    path = tmp_path / "training.checkpoint"
     told: list[str] = []
     straight, straight_curve = pretrain(spec, encoders["cpu"], SOURCE, TrainingSettings(epochs=4))
     session = Session(checkpoint=path, tell=told.append)
@@ -77,7 +77,7 @@ def test_a_killed_training_goes_on_to_the_same_bits(encoders, spec, tmp_path):
 
 @pytest.mark.parametrize("change", ["seed", "samples", "held out"])
 def test_a_checkpoint_of_another_training_is_refused(encoders, change, tmp_path):
-    path = tmp_path / "training.safetensors"
+    path = tmp_path / "training.checkpoint"
     pretrain(BLIND, encoders["cpu"], SOURCE, TrainingSettings(epochs=1), Session(checkpoint=path))
     settings = TrainingSettings(epochs=2, seed=int(change == "seed"))
     samples = samples_of(CPU, range(5)) if change == "samples" else SOURCE
