@@ -1,6 +1,7 @@
 """The templates of hyb(c, k), of CSR as it comes and of SDDMM as the GPU platform of collected configs.
 
-Every legal config has the same chance, also those that no search would try.
+Every legal config has the same chance, also those that no search would try. The values of the space stand here and not
+with the kernels: models know these values, so that a kernel's new tunable must not change them.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.kernels import direct_spmm, sddmm_runs
 from spmark.impls.kernels.ell_buckets import NEVER
-from spmark.impls.kernels.hyb_spmm import HYB_SPMM, MAX_WIDTHS, PARTITIONS, rule_width
-from spmark.impls.kernels.sddmm_family import CSR_SDDMM, RUNS, RUNS_SDDMM
+from spmark.impls.kernels.hyb_spmm import HYB_SPMM, rule_width
+from spmark.impls.kernels.sddmm_family import CSR_SDDMM, RUNS_SDDMM
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import open_target
 from spmark.impls.sparsetir.plan import SparseTir
@@ -31,13 +32,18 @@ _THREADS = 128
 _FIXED: Config = {"spread": 128, "together": NEVER, "threads": _THREADS}
 """Tunables of hyb that stand still, as at the start of SparseTIR's search."""
 _ORDERS = ("width", "row", "near")
+_MAX_WIDTHS = tuple(1 << power for power in range(3, 12))
+_PARTITIONS = (1, 2, 4, 8, 16)
 _WORK = (8, 16, 32, 64, 128)
+_RUNS = (2, 4, 8, 16, 32)
+_ROWS = (1, 2, 4)
 _FAMILIES = {Op.SPMM: (HYB_SPMM, direct_spmm.DIRECT_SPMM), Op.SDDMM: (RUNS_SDDMM, CSR_SDDMM)}
 _NEVER = 0
 """The value of an own parameter that a config's template does not have."""
-_DEEP = tuple((parts, unroll) for parts in direct_spmm.PARTS for unroll in (2, 4, 8) if parts == 1 or unroll == 4)
+_DEEP = ((1, 2), (1, 4), (1, 8), (2, 4), (4, 4), (8, 4))
+"""``parts`` and ``unroll`` of CSR."""
 _OF_HYB = (
-    Axis.of("max_width", (_NEVER, *MAX_WIDTHS)),
+    Axis.of("max_width", (_NEVER, *_MAX_WIDTHS)),
     Axis.of("order", ("none", *_ORDERS)),
     Axis.of("work", (_NEVER, *_WORK)),
 )
@@ -50,7 +56,7 @@ _OWN = {
     Op.SDDMM: (
         Axis.of("batch", (2, 4, 8)),
         Axis.of("searched", (False, True)),  # of kernels of earlier versions; models that ship read it
-        Axis.of("run", (_NEVER, *RUNS)),
+        Axis.of("run", (_NEVER, *_RUNS)),
         Axis.of("early", (False, True)),
         Axis.of("parts", (1, 2)),
         Axis.of("vectors", (1, 2, 4)),
@@ -80,13 +86,13 @@ class CudaPlatform:
         """Give hyb(1, k) with the paper's rule for k, in the values of the space, and the first tile; or SDDMM's."""
         if problem.op is Op.SDDMM:
             return next(space_of(CSR_SDDMM, problem).configs())
-        width = min(max(rule_width(problem), MAX_WIDTHS[0]), MAX_WIDTHS[-1])
+        width = min(max(rule_width(problem), _MAX_WIDTHS[0]), _MAX_WIDTHS[-1])
         return {"c": 1, "max_width": width, "order": "width", "work": 32, **spmm_tiles(problem)[0], **_FIXED}
 
     def digest(self, op: Op) -> str:
         """Tell versions of the values apart; which tiles and lengths are among them follows from the problem."""
         shared = {"own": [axis.values for axis in _OWN[op]], "threads": _THREADS}
-        spmm = {"c": PARTITIONS, "rows": direct_spmm.ROWS, "fixed": _FIXED} if op is Op.SPMM else {}
+        spmm = {"c": _PARTITIONS, "rows": _ROWS, "fixed": _FIXED} if op is Op.SPMM else {}
         return digest_of_values({**shared, **spmm})
 
     def common(self, config: Config) -> CommonLoops:
@@ -132,7 +138,7 @@ class CudaPlatform:
             if "max_width" not in config:
                 return float("inf")
             distance: float = abs(config["max_width"].bit_length() - rule)
-            return distance + float(config["c"]) / (2 * PARTITIONS[-1])
+            return distance + float(config["c"]) / (2 * _PARTITIONS[-1])
 
         return [score(config) for config in configs]
 
@@ -169,8 +175,8 @@ def _spmm(problem: Problem) -> Iterator[Config]:
     square = problem.matrix.num_rows == problem.matrix.num_cols
     hyb = Space(
         (
-            Axis.of("c", PARTITIONS),
-            Axis.of("max_width", MAX_WIDTHS),
+            Axis.of("c", _PARTITIONS),
+            Axis.of("max_width", _MAX_WIDTHS),
             Axis.of("order", _ORDERS if square else _ORDERS[:-1]),
             Axis.of("work", _WORK),
             Axis("tile", tuple(spmm_tiles(problem))),
@@ -183,7 +189,7 @@ def _spmm(problem: Problem) -> Iterator[Config]:
             Axis("fixed", ({**direct_spmm.DIRECT, "threads": _THREADS},)),
             Axis("tile", tuple(direct_spmm.direct_tiles(problem.width, problem.dtype))),
             Axis("depth", tuple({"parts": parts, "unroll": unroll} for parts, unroll in _DEEP)),
-            Axis.of("rows", direct_spmm.ROWS),
+            Axis.of("rows", _ROWS),
             Axis.of("longest", lengths),
         ),
         lambda config: direct_spmm.is_offered(problem.dtype, config),
@@ -197,7 +203,7 @@ def _sddmm(problem: Problem) -> Iterator[Config]:
     runs = Space(
         (
             Axis("tile", tuple(sddmm_runs.run_tiles(width, dtype))),
-            Axis.of("run", RUNS),
+            Axis.of("run", _RUNS),
         ),
         lambda config: config["run"] >= config["batch"] and sddmm_runs.is_offered(width, dtype, config),
     )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from problems import random_csr
 
 from spmark.impls.core.problem import Op, Problem
+from spmark.impls.kernels import direct_spmm
 from spmark.impls.kernels.ell_buckets import NEVER
 from spmark.impls.sparsetir.platform import CudaPlatform
 
@@ -26,3 +28,9 @@ def test_the_rule_prefers_its_width_then_fewer_partitions_and_csr_last() -> None
     assert (np.diff(scores) > 0).all()
     assert platform.by_rule(problem, [platform.default(problem)])[0] == scores[0]
     assert platform.ruled == {Op.SPMM}
+
+
+def test_what_the_kernels_offer_leaves_the_space_of_collected_samples_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(direct_spmm, "ROWS", (1, 2, 4, 8))
+    known = {Op.SPMM: "dfe194fad5781b53", Op.SDDMM: "27fddd910b815dec"}
+    assert {op: CudaPlatform().digest(op) for op in Op} == known
