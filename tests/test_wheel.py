@@ -201,6 +201,8 @@ def test_the_wheel_has_nothing_else(wheel: Path) -> None:
     assert {top for top in tops if not top.endswith(".dist-info")} == {"spmark"}, "`datasets` would shadow another's"
     assert not [name for name in contents(wheel) if "test" in Path(name).name or name.endswith((".pyc", ".so"))]
     assert not [name for name in contents(wheel) if "/reference/h200/" in name], "records are in the repository alone"
+    assert not [name for name in contents(wheel) if name.endswith(".safetensors")], "`spmark fetch models` brings them"
+    assert "spmark/impls/dash/models/published.json" in contents(wheel)
 
 
 def test_no_folder_of_the_checkout_is_a_package_of_its_own(tmp_path: Path) -> None:

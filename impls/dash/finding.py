@@ -1,4 +1,4 @@
-"""Which model scores the configs of a platform: a person's own one in the cache, else one that ships."""
+"""Which model scores the configs of a platform: a person's own one in the cache, else the published one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from spmark.impls.dash.weights import Subject, TrainedModel, load
 from spmark.impls.tuning.platform import Platform
 
 SHIPPED = Path(__file__).parent / "models"
-"""Folder of the models that ship; it may be missing."""
+"""Folder of the published models in a checkout. Where spmark is installed it holds their digests (`published.json`);
+``spmark fetch models`` brings the models into the cache."""
 
 
 def own_model(platform: str, op: Op) -> Path:
@@ -23,16 +24,18 @@ def own_model(platform: str, op: Op) -> Path:
 
 
 def find_model(platform: str, op: Op) -> Path | None:
-    """Give the file of the own model, else of the one that ships, else None."""
+    """Give the file of the own model, else of the published one here or in the cache, else None."""
     own = own_model(platform, op)
-    return next((path for path in (own, SHIPPED / own.name) if path.is_file()), None)
+    places = (own.parent, SHIPPED, own.parent / "published")
+    return next((path for place in places if (path := place / own.name).is_file()), None)
 
 
 def how_made(platform: str, op: Op) -> str:
-    """Say which commands make a model."""
+    """Say which commands bring or make a model."""
     return (
-        f"train one with spmark study train dash --source FILES --target FILES --op {op}, without --out, "
-        f"on samples of spmark study collect, those of the target with --platform {platform}"
+        "bring the published ones with spmark fetch models, or train one with spmark study train dash --source FILES "
+        f"--target FILES --op {op}, without --out, on samples of spmark study collect, those of the target with "
+        f"--platform {platform}"
     )
 
 

@@ -48,7 +48,7 @@ def sweeps(incomplete: str) -> list[str]:
 
 def fetchable(incomplete: str) -> list[str]:
     """Offer sweeps, and what else can be fetched."""
-    return [*_begun(incomplete, ["candidates"]), *sweeps(incomplete)]
+    return [*_begun(incomplete, ["candidates", "models"]), *sweeps(incomplete)]
 
 
 def papers(incomplete: str) -> list[str]:

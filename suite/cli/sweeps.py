@@ -14,7 +14,7 @@ from spmark.impls.core.enums import DType, Flush, Status, SweepOp
 from spmark.suite.cli import options
 from spmark.suite.cli.options import DeviceOption, ExitCode, JsonOption, OnlyOption, SetOption
 
-CANDIDATES = "candidates"
+CANDIDATES, MODELS = "candidates", "models"
 """What ``fetch`` takes in place of a sweep."""
 
 
@@ -37,13 +37,16 @@ def fetch(
         str,
         typer.Argument(
             metavar="SWEEP",
-            help="A sweep's YAML file, or the name of a packaged one; or [bold]candidates[/bold].",
+            help="A sweep's YAML file, or the name of a packaged one; [bold]candidates[/bold] or [bold]models[/bold].",
             autocompletion=options.fetchable,
         ),
     ],
     overrides: SetOption = None,
     archive: Annotated[
-        Path | None, typer.Option("--from", metavar="FILE", help="Of candidates: the archive, on this machine.")
+        Path | None,
+        typer.Option(
+            "--from", metavar="PATH", help="The archive of candidates, or a folder of models, on this machine."
+        ),
     ] = None,
     into: Annotated[
         Path | None, typer.Option(help="Of candidates: the published records; report/reference by default.")
@@ -58,16 +61,23 @@ def fetch(
     [bold]spmark fetch graphs_spmm[/bold]
 
     [bold]spmark fetch candidates[/bold]
+
+    [bold]models[/bold] brings the published models that are too large to be installed with spmark into the cache.
+
+    [bold]spmark fetch models[/bold]
     """
-    from spmark.suite.cli.fetch import fetch_candidates, fetch_matrices
+    from spmark.suite.cli.fetch import fetch_candidates, fetch_matrices, fetch_models
 
     if sweep == CANDIDATES:
         if overrides:
             raise typer.BadParameter("expected a sweep, found candidates, which have no keys", param_hint="--set")
         fetch_candidates(into, archive, as_json)
         return
+    if sweep == MODELS and not (overrides or into):
+        fetch_models(archive, as_json)
+        return
     if archive or into:
-        raise typer.BadParameter(f"expected {CANDIDATES}, found {sweep!r}", param_hint="--from, --into")
+        raise typer.BadParameter(f"expected {CANDIDATES} or {MODELS}, found {sweep!r}", param_hint="--from, --into")
     raise typer.Exit(ExitCode.USAGE if fetch_matrices(sweep, overrides or (), as_json) else ExitCode.OK)
 
 

@@ -19,7 +19,7 @@ from spmark.impls.core.errors import BuildError, SweepError
 from spmark.impls.core.interfaces import Built, Config
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.dash import finding, plan
-from spmark.impls.dash.finding import SHIPPED, find_model, platform_scores
+from spmark.impls.dash.finding import SHIPPED, find_model, own_model, platform_scores
 from spmark.impls.dash.plan import Dash
 from spmark.impls.dash.weights import load
 from spmark.impls.runtime.device import find
@@ -64,10 +64,14 @@ class MadeUp:
     """Stands in for a platform's measuring and building, on made-up times."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, kind: type, cost: Callable[[Config], float] = cost) -> None:
-        self.timer = MadeUpTimer(cost)
+        self.timer, self.built = MadeUpTimer(cost), list[Built]()
+
+        def build(config: Config) -> Built:
+            self.built.append(Built(config=dict(config)))
+            return self.built[-1]
 
         def open_race(self_: Any, problem: Problem, device: Any, **options: Any) -> Race[Built]:
-            return Race(lambda config: Built(config=dict(config)), self.timer, **options)
+            return Race(build, self.timer, **options)
 
         monkeypatch.setattr(kind, "open_race", open_race)
         monkeypatch.setattr(kind, "plan", lambda self_, problem, device, config: Built(config=dict(config)))
@@ -106,6 +110,7 @@ def test_on_a_gpu_the_fastest_of_the_model_s_first_is_built(
     assert asked == ranked(how, "cuda", PROBLEMS[op])[:top]
     least = min(made.timer.asked, key=cost)
     assert key_of({name: value for name, value in built.config.items() if name != "model"}) == key_of(least)
+    assert any(built is one for one in made.built), "what won is not built again"
     assert min(built.phases_s[name] for name in ("features", "select", "search")) > 0
 
 
@@ -198,8 +203,9 @@ def test_without_a_model_the_command_that_makes_one_is_told(
     name = "cpu" if device is HOST else "cuda"
     reason = Dash().unsupported(PROBLEMS[Op.SDDMM], device)
     assert reason is not None
-    assert f"expected a model of sddmm on {name}, found none: train one with spmark study train dash --source" in reason
-    assert "--op sddmm, without --out, on samples of spmark study collect, those of the target with --platf" in reason
+    assert f"expected a model of sddmm on {name}, found none: bring the published ones with" in reason
+    assert "or train one with spmark study train dash --source" in reason
+    assert "--op sddmm, without --out, on samples of spmark study collect, those of the target with" in reason
     keep(name, Op.SPMM)
     assert Dash().unsupported(PROBLEMS[Op.SDDMM], device) == reason
     keep(name, Op.SDDMM)
@@ -222,6 +228,9 @@ def test_an_own_model_stands_before_one_that_ships(keep: Keep, tmp_path: Path, m
     assert find_model("cpu", Op.SPMM) is None
     shipped = keep("cpu", Op.SPMM, path=tmp_path / "shipped" / "cpu-spmm.safetensors")
     assert find_model("cpu", Op.SPMM) == shipped
+    fetched = keep("cpu", Op.SDDMM, path=own_model("cpu", Op.SDDMM).parent / "published" / "cpu-sddmm.safetensors")
+    assert find_model("cpu", Op.SDDMM) == fetched
+    fetched.unlink()
     assert find_model("cpu", Op.SDDMM) is None
     own = keep("cpu", Op.SPMM)
     assert find_model("cpu", Op.SPMM) == own != shipped
