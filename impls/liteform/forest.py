@@ -1,6 +1,6 @@
 """A forest of decision trees as flat arrays: predicted by a compiled loop, kept in a file that runs nothing.
 
-scikit-learn trains (`spmark.studies.liteform.models`); its own prediction of one sample takes milliseconds, most of
+scikit-learn trains (`spmark.studies.liteform.forests`); its own prediction of one sample takes milliseconds, most of
 them spent on checks and threads, and its files are pickles.
 """
 
@@ -66,7 +66,7 @@ class Forest:
         Parameters
         ----------
         model : Pipeline
-            Result of `spmark.studies.liteform.models.fit`.
+            Result of `spmark.studies.liteform.forests.fit`.
         features : (n, f) float64
             Samples that it was trained on; the forest keeps their ranges.
         """

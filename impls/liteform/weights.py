@@ -23,7 +23,7 @@ CHAIN = 64
 class Weights:
     """How much each part of the cost counts on a GPU, in loads and stores of one element.
 
-    `spmark.studies.liteform.tuning` fits the numbers to measured times.
+    `spmark.studies.liteform.schedules` fits the numbers to measured times.
     """
 
     atomic: float

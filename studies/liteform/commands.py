@@ -17,16 +17,20 @@ from spmark.impls.liteform.predictor import ForestCard
 from spmark.impls.liteform.schedule import ScheduleTable, table_for
 from spmark.studies.contracts import LabelJob, NamedMatrix, Outcome, PublishedText, TrainingJob
 from spmark.studies.liteform import published
-from spmark.studies.liteform.held_out import held_out
-from spmark.studies.liteform.labelled import LabelTable, read_published
-from spmark.studies.liteform.labels import WIDTHS, About, MatrixLabels, measure
-from spmark.studies.liteform.measured import read_labels, table_of
-from spmark.studies.liteform.models import FOREST
-from spmark.studies.liteform.shards import Skipped, by_dtype, measured_before, skipped_before
-from spmark.studies.liteform.training import train
-from spmark.studies.liteform.tuning import ScheduleRow, make_table
-from spmark.studies.rows import digest_of
-from spmark.studies.shards import append_rows
+from spmark.studies.liteform.forests import FOREST, held_out, train
+from spmark.studies.liteform.labels import (
+    WIDTHS,
+    About,
+    MatrixLabels,
+    Skipped,
+    measure,
+    measured_before,
+    read_labels,
+    skipped_before,
+)
+from spmark.studies.liteform.schedules import ScheduleRow, make_table
+from spmark.studies.liteform.tables import LabelTable, read_published, table_of
+from spmark.studies.rows import append_rows, digest_of
 
 SCHEDULES = "schedules"
 """Alternative to labels: measures a table of schedules."""
@@ -83,7 +87,7 @@ class ForestTraining:
         labels, about, rows = _published(job.published) if job.published else _measured(job.files)
         about = about.model_copy(update={"name": job.name, "made_with": {"command": job.command}})
         by_width = bool(rows) and not job.as_published
-        scores = {name: spread._asdict() for name, spread in (held_out(rows, about) if by_width else {}).items()}
+        scores = held_out(rows, about) if by_width else {}
         card = train(labels, about, by_width=by_width).save(job.out)
         return Outcome(
             answer={"file": job.out, "card": card.model_dump(), "held_out": scores},
@@ -166,7 +170,12 @@ def _labels(file: Path, job: LabelJob, skips: _Skips) -> tuple[int, int]:
         start = start_width(matrix.csr, device)
         return measure(matrix.csr, timer, about, dtype=dtype, exhaustive=every, start_width=start, limit_s=_LIMIT_S)
 
-    things = by_dtype(job.load(list(dict.fromkeys(missing))), job.dtypes, before)
+    things = (
+        ((name, dtype), matrix)
+        for name, matrix in job.load(list(dict.fromkeys(missing)))
+        for dtype in job.dtypes
+        if (name, dtype.value) not in before
+    )
     made = append_rows(file, things, make, job.ends, skips.add)
     return made, len(missing) - made - (len(skips.known) - known)
 

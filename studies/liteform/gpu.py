@@ -39,7 +39,7 @@ from spmark.impls.runtime.template import C_TYPES
 from spmark.impls.tuning.gpu import PlanTimer
 from spmark.impls.tuning.race import Race
 from spmark.studies.liteform.labels import WIDTHS
-from spmark.studies.liteform.tuning import COUNTED, COUNTED_THIRDS, ScheduleRow, TimedSchedule
+from spmark.studies.liteform.schedules import COUNTED, COUNTED_THIRDS, ScheduleRow, TimedSchedule
 
 _FORM = ("partitions", "max_width", "gathered", "tail_in_last", "thirds")
 """Names of a config that describe the format; the others are its schedule."""

@@ -8,24 +8,26 @@ climb may begin at the width of least cost instead of at narrow buckets, which a
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import partial
-from math import inf
-from typing import Annotated, Protocol
+from math import ceil, inf, log2
+from pathlib import Path
+from typing import Annotated, NamedTuple, Protocol
 
 import numpy as np
 from pydantic import Field, field_validator
 
-from spmark.impls.core.errors import SpmarkError
+from spmark.impls.core.errors import RecordError, SpmarkError
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.problem import Csr, DType
+from spmark.impls.core.recordfile import read_rows
 from spmark.impls.liteform.compose import StoredAs
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.loops import MAX_POWER
-from spmark.studies.liteform.climb import Point, climb, published_start
-from spmark.studies.rows import Row, reason_of
+from spmark.studies.rows import Row, one_device, reason_of
 
 WIDTHS = (32, 64, 128, 256, 512)
 """J of the published labels."""
@@ -34,6 +36,8 @@ FIXED = (StoredAs.CSR, StoredAs.BSR)
 MAX_SAMPLES = 10
 """Most samples of a config."""
 MAX_PARTITION_POWER = 7
+_START_DIVISOR = 32
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,61 @@ class MatrixLabels(Row):
         if features.keys() != (wanted := {field.name for field in fields(Features)}):
             raise ValueError(f"expected the features {', '.join(sorted(wanted))}, found {', '.join(sorted(features))}")
         return features
+
+
+class Point(NamedTuple):
+    """Binary logarithms of a config."""
+
+    partitions: int
+    width: int
+
+
+def published_start(features: Features) -> Point:
+    """Give where the public code begins: one partition, 1/32 of the mean length rounded up to a power of two."""
+    rounded = 2 ** ceil(log2(max(features.avg_length, 1.0)))
+    return Point(0, max(0, (rounded // _START_DIVISOR).bit_length() - 1))
+
+
+def neighbours(point: Point, most: Point) -> list[Point]:
+    """Give the up to eight points one step away in either direction or both."""
+    steps = [(p, w) for p in (-1, 0, 1) for w in (-1, 0, 1) if p or w]
+    points = [Point(point.partitions + p, point.width + w) for p, w in steps]
+    return [n for n in points if 0 <= n.partitions <= most.partitions and 0 <= n.width <= most.width]
+
+
+def climb(
+    start: Point,
+    most: Point,
+    time_us: Callable[[Point], float],
+    announce: Callable[[Sequence[Point]], None] = lambda _: None,
+) -> dict[Point, float]:
+    """Walk over the configs depth first, on to each neighbour that is not slower than the config before it.
+
+    Parameters
+    ----------
+    start, most : Point
+        Where to begin, and the largest powers.
+    time_us : callable
+        Time of a config, infinite where it fails; asked once for each.
+    announce : callable
+        Told of all neighbours that are timed next, before the first of them is.
+
+    Returns
+    -------
+    dict
+        Time of every config that was asked for.
+    """
+    seen = {start: time_us(start)}
+    stack = [start]
+    while stack:
+        here = stack.pop()
+        fresh = [there for there in neighbours(here, most) if there not in seen]
+        announce(fresh)
+        for there in fresh:
+            seen[there] = time_us(there)
+            if seen[there] <= seen[here] and seen[there] < inf:
+                stack.append(there)
+    return seen
 
 
 class _TimeIsUpError(Exception):
@@ -213,3 +272,71 @@ def measure(
         complete=complete,
         spent_s=time.monotonic() - started,
     )
+
+
+class Skipped(Row):
+    """A line of a file of matrices that could not be measured; the same version does not try them again."""
+
+    matrix: str
+    """``source/name``."""
+    device: str
+    dtype: DType
+    width: int = 0
+    """J; 0 stands for all."""
+    reason: str
+    implementation_version: str
+
+
+def skipped_before(path: Path, device: str, version: str) -> set[tuple[str, DType, int]]:
+    """Give every (matrix, dtype, J) that this version cannot measure on the device."""
+    rows = read_rows(path, Skipped) if path.is_file() else ()
+    own = (row for row in rows if (row.device, row.implementation_version) == (device, version))
+    return {(row.matrix, row.dtype, row.width) for row in own}
+
+
+def measured_before(paths: Sequence[Path], device: str, version: str) -> set[tuple[str, str]]:
+    """Give (matrix, dtype) of every row in the files of labels to continue, however they were sharded.
+
+    Rows that another version of the implementation measured count, with a warning.
+
+    Raises
+    ------
+    RecordError
+        The labels are another device's, or a line is not a label.
+    """
+    rows = [(path, row) for path in paths for row in read_rows(path, MatrixLabels)]
+    for path, row in rows:
+        if row.device != device:
+            raise RecordError(
+                f"{path}: expected labels of {device}, found those of {row.device}; name another folder with --out"
+            )
+    others = sum(row.implementation_version != version for _, row in rows)
+    if others:
+        _log.warning(
+            "%s: %d of %d labels were measured by another version and are kept; name another folder to measure anew",
+            paths[0].parent, others, len(rows),
+        )  # fmt: skip
+    return {(row.matrix, row.dtype.value) for _, row in rows}
+
+
+def read_labels(paths: Sequence[Path]) -> list[MatrixLabels]:
+    """Read files of labels of one device, every matrix and dtype once however the files were sharded.
+
+    Of several rows of one matrix and dtype, the row in which every config was tried is taken, else a complete row, else
+    the last row.
+
+    Raises
+    ------
+    DatasetError
+        The files hold no labels, or those of several devices.
+    RecordError
+        A line is not a label.
+    """
+    best: dict[tuple[str, str, DType], MatrixLabels] = {}
+    for row in (row for path in paths for row in read_rows(path, MatrixLabels)):
+        key = row.device, row.matrix, row.dtype
+        other = best.get(key)
+        if other is None or (row.exhaustive, row.complete) >= (other.exhaustive, other.complete):
+            best[key] = row
+    one_device((row.device for row in best.values()), f"{', '.join(map(str, paths))}: expected labels")
+    return list(best.values())

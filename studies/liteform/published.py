@@ -19,8 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from spmark.impls.core.errors import DatasetError
-from spmark.studies.liteform.labelled import LabelTable, disjoint_split, drawn_split
-from spmark.studies.liteform.models import (
+from spmark.studies.liteform.forests import (
     FOREST,
     balanced_accuracy,
     cosine,
@@ -29,6 +28,7 @@ from spmark.studies.liteform.models import (
     similarity,
     trained,
 )
+from spmark.studies.liteform.tables import LabelTable, disjoint_split, drawn_split, selection_regret
 
 SHARES = tuple(tenth / 10 for tenth in range(1, 11))
 """Parts of the training rows that figure 10 trains on."""
@@ -193,22 +193,6 @@ def _metrics(
         yield "similarity", similarity(truth, predicted)
     else:
         yield "regret", selection_regret(rows, predicted)
-
-
-def selection_regret(rows: LabelTable, cell: NDArray[np.bool_]) -> float:
-    """Give how much longer the chosen formats take than the faster of the two: geometric mean of the ratios, minus 1.
-
-    Parameters
-    ----------
-    rows : LabelTable
-        n rows; those in which one of the formats has no time are left out.
-    cell : (n,) bool
-        Where CELL was chosen.
-    """
-    both = np.isfinite(rows.cell_us) & np.isfinite(rows.csr_us)
-    chosen = np.where(cell, rows.cell_us, rows.csr_us)[both]
-    best = np.minimum(rows.cell_us, rows.csr_us)[both]
-    return float(np.exp(np.mean(np.log(chosen / best))) - 1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,8 +24,7 @@ from spmark.studies.lo_spmm.compared import Compared, compare, spread_out
 from spmark.studies.lo_spmm.labels import TileLabels, label_all, prepare, read_labels
 from spmark.studies.lo_spmm.rates import NAMES, fitted, held_out, priced
 from spmark.studies.lo_spmm.training import train
-from spmark.studies.rows import digest_of
-from spmark.studies.shards import append_rows
+from spmark.studies.rows import append_rows, digest_of
 
 _log = logging.getLogger(__name__)
 PROXIES = "proxies"

@@ -34,8 +34,7 @@ from spmark.impls.lo_spmm.tuning import by_kernel, config_of, kernel_of
 from spmark.impls.runtime.compile_pool import side_by_side
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.strategies import by_turns
-from spmark.studies.rows import Row, one_device
-from spmark.studies.shards import append_rows
+from spmark.studies.rows import Row, append_rows, one_device
 
 ROWS = (64, 2048)
 """I and K of a problem, both ends included."""

@@ -24,8 +24,7 @@ from spmark.report.candidates import FETCH, HOME, MANIFEST, read_asset
 from spmark.report.claims.published import load_published
 from spmark.report.claims.study import read_study
 from spmark.report.records import current, load_records
-from spmark.studies.liteform import measured
-from spmark.studies.liteform.labels import MatrixLabels
+from spmark.studies.liteform.labels import MatrixLabels, read_labels
 from spmark.studies.lo_spmm import labels as lo_labels
 from spmark.suite.plan.papers import read_papers
 from spmark.suite.run.provenance import RunRow
@@ -118,7 +117,7 @@ def test_data_that_ship_are_read(pattern: str) -> None:
 
 def test_labels_of_old_are_read() -> None:
     """Makers of labels keep them, mostly outside of the tree: each file holds a row as it was written."""
-    (row,) = measured.read_labels([FROZEN / "labels_liteform.jsonl"])
+    (row,) = read_labels([FROZEN / "labels_liteform.jsonl"])
     assert isinstance(row, MatrixLabels)
     assert row.tried[0].samples_us
     (other,) = lo_labels.read_labels([FROZEN / "labels_lo_spmm.jsonl"])

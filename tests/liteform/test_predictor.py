@@ -14,9 +14,8 @@ from spmark.impls.core.errors import BuildError
 from spmark.impls.liteform.features import PARTITIONS, SELECTION, SELECTION_BY_WIDTH, Features
 from spmark.impls.liteform.forest import Forest
 from spmark.impls.liteform.predictor import SHIPPED, ForestCard, Predictor, find, load, shipped
-from spmark.studies.liteform.labelled import read_published
-from spmark.studies.liteform.models import FOREST, fit, model_kinds
-from spmark.studies.liteform.training import train
+from spmark.studies.liteform.forests import FOREST, fit, model_kinds, train
+from spmark.studies.liteform.tables import read_published
 
 LABELS = read_published(published_csv(), "labels.csv")
 ABOUT = ForestCard(name="made-up", trained_on="numbers made up", labels_sha256="0" * 64, gpu="none")

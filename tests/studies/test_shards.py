@@ -11,8 +11,7 @@ import pytest
 
 from spmark.impls.core.errors import BuildError, DatasetError, RecordError
 from spmark.impls.core.recordfile import read_rows
-from spmark.studies.rows import Row
-from spmark.studies.shards import append_rows
+from spmark.studies.rows import Row, append_rows
 
 
 class Measured(Row):

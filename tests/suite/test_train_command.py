@@ -24,12 +24,10 @@ from spmark.impls.liteform.predictor import find
 from spmark.impls.liteform.schedule import CellSchedule, read_table
 from spmark.impls.runtime.device import shipped_calibration
 from spmark.studies.liteform.commands import LABELS, OVERHEADS, SPEEDS
-from spmark.studies.liteform.labelled import read_published
-from spmark.studies.liteform.labels import MatrixLabels, TriedConfig
-from spmark.studies.liteform.measured import read_labels
-from spmark.studies.liteform.shards import Skipped
-from spmark.studies.liteform.tuning import COUNTED, ScheduleRow, TimedSchedule
-from spmark.studies.shards import append_rows
+from spmark.studies.liteform.labels import MatrixLabels, Skipped, TriedConfig, read_labels
+from spmark.studies.liteform.schedules import COUNTED, ScheduleRow, TimedSchedule
+from spmark.studies.liteform.tables import read_published
+from spmark.studies.rows import append_rows
 from spmark.suite.cli import main as cli
 from spmark.suite.study import label, train
 from spmark.suite.study.label import LabelRequest, measure_labels

@@ -15,17 +15,18 @@ from problems import random_csr
 from spmark.impls.core.errors import BuildError, DatasetError, RecordError, UnsupportedError
 from spmark.impls.core.problem import Csr, DType
 from spmark.impls.liteform.compose import StoredAs
-from spmark.studies.liteform.climb import Point, climb
-from spmark.studies.liteform.labelled import LabelTable
 from spmark.studies.liteform.labels import (
     MAX_SAMPLES,
     About,
     MatrixLabels,
+    Point,
+    climb,
     measure,
+    measured_before,
+    read_labels,
 )
-from spmark.studies.liteform.measured import read_labels, table_of
-from spmark.studies.liteform.shards import by_dtype, measured_before
-from spmark.studies.shards import append_rows
+from spmark.studies.liteform.tables import LabelTable, table_of
+from spmark.studies.rows import append_rows
 
 pytestmark = pytest.mark.full
 
@@ -33,8 +34,8 @@ MATRIX = random_csr(60, 300, np.random.default_rng(0).integers(1, 200, 60).tolis
 ABOUT = About("made/up", "synthetic", "fake-gpu", "0" * 16)
 
 
-def read(path: Path, both: bool = True) -> LabelTable:
-    return table_of(read_labels([path]), both)
+def read(path: Path) -> LabelTable:
+    return table_of(read_labels([path]))
 
 
 def there(path: Path) -> list[Path]:
@@ -101,7 +102,7 @@ def test_what_fails_is_kept_with_its_reason_and_never_chosen(tmp_path: Path) -> 
     failed = [tried for tried in row.tried if tried.reason]
     assert {tried.max_width for tried in failed} == {64, 128, 256}
     path = tmp_path / "labels.jsonl"
-    append_rows(path, by_dtype([("made/up", MATRIX)], [DType.FLOAT32]), lambda *_: row, inf)
+    append_rows(path, [("made/up", MATRIX)], lambda *_: row, inf)
     labels, gpu = read(path), read_labels([path])[0].device
     assert gpu == "fake-gpu"
     assert labels.max_width.tolist() == [16, 32]
@@ -110,7 +111,7 @@ def test_what_fails_is_kept_with_its_reason_and_never_chosen(tmp_path: Path) -> 
 def test_labels_become_a_table(tmp_path: Path) -> None:
     path = tmp_path / "shard-01-of-01.jsonl"
     row = made(FakeTimer())
-    append_rows(path, by_dtype([("made/up", MATRIX)], [DType.FLOAT32]), lambda *_: row, inf)
+    append_rows(path, [("made/up", MATRIX)], lambda *_: row, inf)
     labels = read(path)
     assert labels.width.tolist() == [32, 128]
     assert labels.partitions.tolist() == [2, 4]
@@ -136,7 +137,8 @@ def test_a_shard_goes_on_where_it_was(tmp_path: Path) -> None:
 
     def go_on(matrices: list, ends: float) -> int:
         have = measured_before(there(path), "fake-gpu", "0" * 16)
-        return append_rows(path, by_dtype(matrices, list(DType), have), make, ends, lambda *_: None)
+        things = (((name, dtype), one) for name, one in matrices for dtype in DType if (name, dtype) not in have)
+        return append_rows(path, things, make, ends, lambda *_: None)
 
     assert go_on(todo, time.monotonic() - 1) == 0
     assert calls == []
@@ -149,7 +151,7 @@ def test_a_shard_goes_on_where_it_was(tmp_path: Path) -> None:
 def test_a_shard_of_another_device_is_not_gone_on_with(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "labels.jsonl"
     assert measured_before([], "fake-gpu", "") == set()
-    append_rows(path, by_dtype([("made/up", MATRIX)], [DType.FLOAT32]), lambda *_: made(FakeTimer()), inf)
+    append_rows(path, [("made/up", MATRIX)], lambda *_: made(FakeTimer()), inf)
     with pytest.raises(RecordError, match="expected labels of other-gpu, found those of fake-gpu; name"):
         measured_before([path], "other-gpu", "0" * 16)
     assert measured_before([path], "fake-gpu", "0" * 16) == {("made/up", "float32")}

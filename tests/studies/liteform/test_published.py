@@ -8,8 +8,7 @@ from label_fakes import HEADER, published_csv
 
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.liteform.features import PARTITIONS, SELECTION, Features
-from spmark.studies.liteform.labelled import disjoint_split, read_published
-from spmark.studies.liteform.models import balanced_accuracy, cosine, cosine_by_matrix, similarity
+from spmark.studies.liteform.forests import balanced_accuracy, cosine, cosine_by_matrix, similarity
 from spmark.studies.liteform.published import (
     FEW_ROWS,
     MAJORITY,
@@ -21,6 +20,7 @@ from spmark.studies.liteform.published import (
     selected_as_published,
     speed_ratios,
 )
+from spmark.studies.liteform.tables import disjoint_split, read_published
 
 pytestmark = pytest.mark.full
 

@@ -22,11 +22,12 @@ from spmark.impls.liteform.schedule import (
     table_for,
 )
 from spmark.impls.liteform.weights import Weights, weighed
-from spmark.studies.liteform.schedule_fit import Trials, fitted_entries
-from spmark.studies.liteform.tuning import (
+from spmark.studies.liteform.schedules import (
     COUNTED,
     ScheduleRow,
     TimedSchedule,
+    Trials,
+    fitted_entries,
     fitted_gathering,
     fitted_weights,
     make_table,

@@ -1,22 +1,26 @@
 """Measured labels as a table: which format was fastest for a matrix and width, and in how many partitions.
 
-Labels come from two kinds of files. This module reads the authors' published CSV (a V100).
-`spmark.studies.liteform.measured` reads the files that `spmark.studies.liteform.labels` writes.
+Labels come from the authors' published CSV (a V100), or from rows of `spmark.studies.liteform.labels`. Beside the table
+stand the ways to split it, and what wrong predictions cost.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
+from math import inf, log2
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.errors import DatasetError
-from spmark.impls.liteform.features import PARTITIONS, SELECTION
+from spmark.impls.liteform.compose import StoredAs
+from spmark.impls.liteform.features import PARTITIONS, SELECTION, Features
+from spmark.impls.tuning.race import ConfigTime
+from spmark.studies.liteform.labels import FIXED, MatrixLabels
 
 SPEEDUP = 1.1
 """Least speed-up over the fixed formats with which CELL counts as the winner (section 5.1)."""
@@ -145,6 +149,46 @@ def read_published(text: str, where: str) -> LabelTable:
     return LabelTable(np.array(names), **arrays)
 
 
+def table_of(rows: Iterable[MatrixLabels]) -> LabelTable:
+    """Give labels as a table, which compares CELL with the fastest of the fixed formats.
+
+    Parameters
+    ----------
+    rows : iterable of MatrixLabels
+
+    Returns
+    -------
+    LabelTable
+        A row for each matrix, dtype and J at which CELL and CSR have times; named ``source/matrix dtype``.
+
+    Raises
+    ------
+    DatasetError
+        No row has times.
+    """
+    lines = [line for row in rows for width in row.widths if (line := _line(row, width)) is not None]
+    if not lines:
+        raise DatasetError("expected labels with times of CELL and CSR, found none")
+    names, numbers = zip(*lines, strict=True)
+    return LabelTable(np.array(names), *np.array(numbers, np.float64).T)
+
+
+def _line(row: MatrixLabels, width: int) -> tuple[str, tuple[float, ...]] | None:
+    """Give the fields of `LabelTable` for one J, in their order; None where CELL or CSR has no time."""
+    times = [(ConfigTime.of({}, t.samples_us[width]), t) for t in row.tried if t.samples_us.get(width)]
+    fixed = [float(np.median(row.fixed_us[f][width])) for f in FIXED if row.fixed_us.get(f.value, {}).get(width)]
+    if not times or not row.fixed_us.get(StoredAs.CSR.value, {}).get(width):
+        return None
+    fastest = min((timed for timed, _ in times), key=lambda timed: timed.us)
+    # Of configs that noise cannot tell apart the label is the simplest, since that is what should be learned.
+    tied = [pair for pair in times if pair[0].ties(fastest)]
+    best = min(tied, key=lambda pair: (pair[1].partitions, pair[0].us))[1]
+    sizes = ("num_rows", "num_cols", "nnz", "avg_length", "min_length", "max_length", "std_length")
+    features = tuple(row.features[name] for name in sizes)
+    chosen = (width, best.partitions, best.max_width, fastest.us, min(fixed), min(fixed) / fastest.us, row.spent_s)
+    return f"{row.matrix} {row.dtype}", (*features, *chosen)
+
+
 def drawn_split(samples: int, rng: np.random.Generator, share: float = 0.8) -> tuple[NDArray[Any], NDArray[Any]]:
     """Split as the public code does: test rows are drawn with replacement, and a row that is drawn twice counts once.
 
@@ -180,3 +224,49 @@ def disjoint_split(
     trained[rng.permutation(names.size)[: max(1, int(names.size * share))]] = True
     on_train = trained[of_row]
     return np.flatnonzero(on_train), np.flatnonzero(~on_train)
+
+
+def selection_regret(rows: LabelTable, cell: NDArray[np.bool_]) -> float:
+    """Give how much longer the chosen formats take than the faster of the two: geometric mean of the ratios, minus 1.
+
+    Parameters
+    ----------
+    rows : LabelTable
+        n rows; those in which one of the formats has no time are left out.
+    cell : (n,) bool
+        Where CELL was chosen.
+    """
+    both = np.isfinite(rows.cell_us) & np.isfinite(rows.csr_us)
+    chosen = np.where(cell, rows.cell_us, rows.csr_us)[both]
+    best = np.minimum(rows.cell_us, rows.csr_us)[both]
+    return float(np.exp(np.mean(np.log(chosen / best))) - 1)
+
+
+def partition_regret(rows: Iterable[MatrixLabels], predict: Callable[[Features, int], int]) -> float:
+    """Give the loss of time by predicted numbers of partitions, each with its own best bucket width.
+
+    Parameters
+    ----------
+    rows : iterable of MatrixLabels
+    predict : callable
+        Partitions for features and J; where that number was not tried, the nearest tried number is taken.
+
+    Returns
+    -------
+    float
+        Geometric mean over all matrices and J of the time over that of the best number, minus 1; NaN without times.
+    """
+    logs = []
+    for row in rows:
+        sizes = {name: row.features[name] for name in (field.name for field in fields(Features))}
+        for width in row.widths:
+            best: dict[int, float] = {}
+            for tried in row.tried:
+                if tried.samples_us.get(width):
+                    time_us = float(np.median(tried.samples_us[width]))
+                    best[tried.partitions] = min(time_us, best.get(tried.partitions, inf))
+            if best:
+                wanted = predict(Features(**sizes), width)  # type: ignore[arg-type]
+                taken = min(best, key=lambda partitions: abs(log2(partitions / wanted)))
+                logs.append(log2(best[taken] / min(best.values())))
+    return float(2 ** np.mean(logs) - 1) if logs else float("nan")
