@@ -30,7 +30,7 @@ def test_a_platform_keeps_its_promises(name: str, problem: Problem) -> None:
     space, default = platform.space(problem), platform.default(problem)
     drawn = space.sample(3, 60)
     assert drawn == platform.space(problem).sample(3, 60)
-    assert len({key_of(config) for config in drawn}) == len(drawn) > 3
+    assert len({key_of(config) for config in drawn}) == len(drawn) > 1
     assert space.legal(default)
     if name != "cpu":  # half a million configs
         assert key_of(default) in {key_of(config) for config in space.configs()}
