@@ -8,14 +8,34 @@
 
 namespace spmark {
 
-constexpr int kUnit = 8;            // elements of a unit, and loads of B that a lane has on their way
-constexpr int kTogether = 1 << 24;  // mark of ranges whose ELL rows the whole block takes together
-constexpr int kSpread = 1 << 25;    // mark of ranges whose ELL rows are spread over the groups of a warp
+constexpr int kUnit = 8;  // slots of a unit, and loads of B that a lane has on their way
 
 // Threads of a multiprocessor, by the sums that each keeps: more threads would spill registers, fewer would wait for
 // memory.
 template <int vector, int vectors>
 constexpr int kResident = vector * vectors > 8 ? 640 : 768;
+
+// Who takes an ELL row: one group of lanes, the groups of a warp, or all groups of the block.
+enum class TakenBy { kGroup, kWarp, kBlock };
+
+// ELL rows of one bucket that a block takes.
+struct RowRange {
+  int first;      // ELL row, among those of all buckets
+  int count;      // items: units, or ELL rows where these are longer than a unit
+  int64_t base;   // place of the first slot
+  int width;      // slots of an ELL row, 0 for rows of C without elements
+  TakenBy taken;  // by whom
+  bool shared;    // whether other ELL rows have pieces of the same rows of C
+
+  static __device__ __forceinline__ RowRange of(int block, const int* __restrict__ ranges) {
+    constexpr int kByBlock = 1 << 24, kByWarp = 1 << 25;  // marks beside the width
+    const Vec<int, 4> four = load_read_only<4>(ranges + 4 * static_cast<int64_t>(block));
+    const int marked = four[3] < 0 ? -four[3] : four[3];
+    const TakenBy taken = marked & kByBlock ? TakenBy::kBlock : marked & kByWarp ? TakenBy::kWarp : TakenBy::kGroup;
+    const int64_t base = static_cast<int64_t>(four[2]) * kUnit;
+    return {four[0], four[1], base, marked & (kByBlock - 1), taken, four[3] < 0};
+  }
+};
 
 // The columns that a lane owns, `vectors` vectors that are `kStep` columns apart: the lane's places in B, and those of
 // its sums, which are stored to C for whole rows and added to other sums for shared rows.
@@ -68,16 +88,16 @@ __device__ __forceinline__ unsigned inverse_of(unsigned n) {
 // One slot of an ELL row: each lane of a group holds one slot, and shuffles show the slot to the other lanes. The
 // column is negative in a slot without an element.
 template <typename T>
-struct Element {
+struct Slot {
   int column;
   T value;
   int row;
 };
 
-// The work of one group in a bucket: `size` elements, the first `part` of each ELL row, with `gap` slots of other
-// groups between them.
+// The work of one group in a bucket: `size` slots, the first `part` of each ELL row, with `gap` slots of other groups
+// between them.
 template <typename T, int lanes>
-struct Run {
+struct SlotRun {
   const int* __restrict__ indices;
   const T* __restrict__ values;
   const int* __restrict__ rows;
@@ -90,17 +110,17 @@ struct Run {
   static constexpr bool kLate = sizeof(T) < sizeof(float);
 
   // This lane's slot of a chunk of `lanes`, to be given to `arrived`.
-  __device__ __forceinline__ Element<T> fetch(int chunk, int lane) const {
+  __device__ __forceinline__ Slot<T> fetch(int chunk, int lane) const {
     const int i = min(chunk * lanes + lane, max(size - 1, 0));
     const int row = __umulhi(2 * i + 1, inverse);
     const int at = i + row * gap;
-    const Element<T> found{load_streaming<1>(indices + at)[0], load_streaming<1>(values + at)[0], rows[row]};
+    const Slot<T> found{load_streaming<1>(indices + at)[0], load_streaming<1>(values + at)[0], rows[row]};
     if constexpr (kLate) return found;
     return kept(found, found.value, chunk, lane);
   }
 
   // What `fetch` has brought.
-  __device__ __forceinline__ Element<float> arrived(const Element<T>& fetched, int chunk, int lane) const {
+  __device__ __forceinline__ Slot<float> arrived(const Slot<T>& fetched, int chunk, int lane) const {
     if constexpr (kLate) return kept(fetched, to_float(fetched.value), chunk, lane);
     return {fetched.column, to_float(fetched.value), fetched.row};
   }
@@ -108,7 +128,7 @@ struct Run {
 private:
   // A slot with its value; past the end a slot without an element and without a row.
   template <typename Value>
-  __device__ __forceinline__ Element<Value> kept(const Element<T>& slot, Value value, int chunk, int lane) const {
+  __device__ __forceinline__ Slot<Value> kept(const Slot<T>& slot, Value value, int chunk, int lane) const {
     const bool inside = chunk * lanes + lane < size;
     return {inside ? slot.column : -1, value, inside ? slot.row : -1};
   }
@@ -126,7 +146,7 @@ __device__ __forceinline__ void sum_over_groups(Vec<float, vector> (&sum)[vector
 }
 
 // Add up a run; every `per_row` elements an ELL row ends, and its sum is written. `narrow`: `per_row` is less than the
-// elements on their way. `spread`: each group of the warp has a part of the row.
+// elements on their way. `by_warp`: each group of the warp has a part of the row.
 //
 // kUnit loads of B are on their way at any time: once a load has been added, its registers wait for the same columns of
 // an element further on. The elements themselves are fetched two chunks ahead. Every group of a warp makes the steps
@@ -137,15 +157,15 @@ __device__ __forceinline__ void sum_over_groups(Vec<float, vector> (&sum)[vector
 // an infinity of that row would be NaN. Load and addition are instructions under a predicate, not jumps, since a group
 // of a warp may skip a slot where its neighbour has an element.
 template <int lanes, bool narrow, typename T, int vector, int vectors>
-__device__ __forceinline__ void walk(const Run<T, lanes>& run, int elements, int per_row, bool spread,
+__device__ __forceinline__ void walk(const SlotRun<T, lanes>& run, int elements, int per_row, bool by_warp,
                                      const Columns<T, vector, vectors, lanes>& columns,
                                      Vec<float, vector> (&sum)[vectors]) {
   constexpr int kDepth = kUnit / vectors;  // elements whose rows of B are on their way
   constexpr int kSteps = lanes / kDepth;   // of a chunk
   const int lane = threadIdx.x % lanes;
   const int base = lane_id() - lane;
-  Element<T> later = run.fetch(1, lane);
-  Element<float> now = run.arrived(run.fetch(0, lane), 0, lane), next = run.arrived(later, 1, lane);
+  Slot<T> later = run.fetch(1, lane);
+  Slot<float> now = run.arrived(run.fetch(0, lane), 0, lane), next = run.arrived(later, 1, lane);
   Packed<T, vector> part[kDepth][vectors] = {};                  // without a value, sm_100 would spill others
   unsigned loaded = ballot(kFullMask, now.column >= 0) >> base;  // bit e: part[e] has a row of B
   int row_end = per_row / kDepth;                                // step at which the ELL row ends
@@ -171,9 +191,9 @@ __device__ __forceinline__ void walk(const Run<T, lanes>& run, int elements, int
       const int from = shuffle(kFullMask, ahead, next_place + e);
       if (from >= 0) columns.load(part[e], from);
       if (narrow ? ((e + 1) & (per_row - 1)) == 0 : e == kDepth - 1 && u + 1 == row_end) {
-        if (!narrow && spread) sum_over_groups<lanes>(sum);
+        if (!narrow && by_warp) sum_over_groups<lanes>(sum);
         const int to = shuffle(kFullMask, now.row, place + e);
-        columns.write(spread && base != 0 ? -1 : to, sum);
+        columns.write(by_warp && base != 0 ? -1 : to, sum);
         row_end += per_row / kDepth;
       }
     }
@@ -190,10 +210,9 @@ __device__ __forceinline__ void walk(const Run<T, lanes>& run, int elements, int
 // A block owns a range of one bucket and a tile of vectors * lanes * vector columns; each group of `lanes` threads
 // takes a run of the range's units, or of its ELL rows where these are longer than a unit. Where the range says so, the
 // groups of a warp share each ELL row and add up by shuffles, or the whole block shares it and adds up in shared
-// memory.
-//   ranges    4 integers a block: first ELL row of all; units, or ELL rows; base of the range's elements over kUnit;
-//             slots of an ELL row, plus kSpread or kTogether where rows are taken so, negative where rows are shared,
-//             0 for rows of C without elements, which get their zeros here
+// memory. Rows of C without elements are a range, too, and get their zeros here.
+//   ranges    4 integers a block (RowRange): first ELL row; items; base over kUnit; width with the mark of who takes a
+//             row, negative where rows are shared
 //   rows      row of A of every ELL row, or -1
 //   indices   columns of the elements, each bucket row-major, -1 in slots without an element
 //   values    elements, likewise
@@ -216,62 +235,68 @@ struct EllBuckets {
                                              const int* __restrict__ ranges, const int* __restrict__ rows,
                                              const int* __restrict__ indices, const T* __restrict__ values,
                                              const T* __restrict__ dense, T* out, float* sums) {
-    const Vec<int, 4> range = load_read_only<4>(ranges + 4 * static_cast<int64_t>(block));
+    const RowRange range = RowRange::of(block, ranges);
     const int group = threadIdx.x / lanes;
     const int lane = threadIdx.x % lanes;
-    const bool shared = range[3] < 0;
-    const int kind = shared ? -range[3] : range[3];
-    const bool together = kind & kTogether;
-    const bool spread = kind & kSpread;
-    const int slots = kind & (kTogether - 1);
     const int column = (tile * vectors * lanes + lane) * vector;
-    const Columns<T, vector, vectors, lanes> columns{dense, out,    sums,  width * unsigned(sizeof(T)),
-                                                     width, column, shared};
+    const unsigned row_bytes = width * unsigned(sizeof(T));
+    const Columns<T, vector, vectors, lanes> columns{dense, out, sums, row_bytes, width, column, range.shared};
     Vec<float, vector> sum[vectors];
 #pragma unroll
     for (int v = 0; v < vectors; ++v) sum[v] = zeros<float, vector>();
 
-    if (slots == 0) {
+    if (range.width == 0) {
 #pragma unroll 1
-      for (int r = group; r < range[1]; r += kGroups) columns.write(rows[range[0] + r], sum);
+      for (int r = group; r < range.count; r += kGroups) columns.write(rows[range.first + r], sum);
       return;
     }
-    // A team of groups shares each item of the range, a unit or a longer ELL row, in equal parts of whole units.
-    const int item = max(slots, kUnit);
-    const int log = together ? log_of(kGroups) : spread ? log_of(kWarpSize / lanes) : 0;
+    // A team of groups shares each item of the range, a unit or a longer ELL row, in equal parts of whole units. Teams
+    // have as many items each, which they take in one walk; a block that is one team walks item by item.
+    const bool by_block = range.taken == TakenBy::kBlock, by_warp = range.taken == TakenBy::kWarp;
+    const int item = max(range.width, kUnit);
+    const int log = by_block ? log_of(kGroups) : by_warp ? log_of(kWarpSize / lanes) : 0;
     const int team = 1 << log;
-    const int part = together ? (item / kUnit + team - 1) >> log << log_of(kUnit) : item >> log;
-    const int own = min(part, slots);  // of an ELL row
+    const int part = by_block ? (item / kUnit + team - 1) >> log << log_of(kUnit) : item >> log;
+    const int own = min(part, range.width);  // of an ELL row
     const int offset = min((group & (team - 1)) * part, item);
-    const int share = ((range[1] << log) + kGroups - 1) / kGroups;  // items of a team
-    const int first = min((group >> log) * share, range[1]);
-    const int count = min(share, range[1] - first);
-    const int64_t base = static_cast<int64_t>(range[2]) * kUnit;
+    const int items = ((range.count << log) + kGroups - 1) / kGroups;
+    const int first = min((group >> log) * items, range.count);
+    const int count = min(items, range.count - first);
 
 #pragma unroll 1
-    for (int r = 0; r < (together ? range[1] : 1); ++r) {
-      const int begin = together ? r : first < range[1] ? first : 0;
-      const int64_t at = base + static_cast<int64_t>(begin) * item + (offset < item ? offset : 0);
-      const int size = together ? min(part, item - offset) : count * part;
-      const int row = range[0] + begin * max(kUnit >> (31 - __clz(slots)), 1);
-      const Run<T, lanes> run{indices + at, values + at, rows + row, size, inverse_of(own), slots - own};
-      if (slots < kUnit / vectors) {
-        walk<lanes, true>(run, share * part, own, false, columns, sum);
+    for (int r = 0; r < (by_block ? range.count : 1); ++r) {
+      const int begin = by_block ? r : first < range.count ? first : 0;
+      const int64_t at = range.base + static_cast<int64_t>(begin) * item + (offset < item ? offset : 0);
+      const int size = by_block ? min(part, item - offset) : count * part;
+      const int row = range.first + begin * max(kUnit >> (31 - __clz(range.width)), 1);
+      const SlotRun<T, lanes> run{indices + at, values + at, rows + row, size, inverse_of(own), range.width - own};
+      if (range.width < kUnit / vectors) {
+        walk<lanes, true>(run, items * part, own, false, columns, sum);
       } else {
-        walk<lanes, false>(run, together ? part : share * part, together ? 1 << 30 : own, spread, columns, sum);
+        walk<lanes, false>(run, by_block ? part : items * part, by_block ? 1 << 30 : own, by_warp, columns, sum);
       }
-      if (!together) return;
-#pragma unroll
-      for (int v = 0; v < vectors; ++v) {
-        memory.parts[threadIdx.x] = size > 0 ? sum[v] : zeros<float, vector>();
-        __syncthreads();  // the first group adds up the sums of all groups
-        sum[v] = zeros<float, vector>();
-#pragma unroll 1
-        for (int g = 0; group == 0 && g < kGroups; ++g) axpy(sum[v], 1.0f, memory.parts[g * lanes + lane]);
-        __syncthreads();  // no group overwrites sums that the first group still reads
-      }
-      columns.write(group == 0 ? rows[row] : -1, sum);
+      if (by_block)
+        add_groups(memory, size > 0, group, lane, rows[row], columns, sum);
+      else
+        return;
     }
+  }
+
+private:
+  // Add up the sums that the groups of the block have of one ELL row, and write the total.
+  static __device__ __forceinline__ void add_groups(Shared& memory, bool any, int group, int lane, int row,
+                                                    const Columns<T, vector, vectors, lanes>& columns,
+                                                    Vec<float, vector> (&sum)[vectors]) {
+#pragma unroll
+    for (int v = 0; v < vectors; ++v) {
+      memory.parts[threadIdx.x] = any ? sum[v] : zeros<float, vector>();
+      __syncthreads();  // the first group adds up the sums of all groups
+      sum[v] = zeros<float, vector>();
+#pragma unroll 1
+      for (int g = 0; group == 0 && g < kGroups; ++g) axpy(sum[v], 1.0f, memory.parts[g * lanes + lane]);
+      __syncthreads();  // no group overwrites sums that the first group still reads
+    }
+    columns.write(group == 0 ? row : -1, sum);
   }
 };
 
