@@ -13,7 +13,7 @@
 
 using namespace spmark;
 
-constexpr int kUnit = 32;  // columns of A at a time: four n of mma, so that eight of a row are one lane's
+constexpr int kUnitColumns = 32;  // columns of A at a time: four n of mma, so that eight of a row are one lane's
 constexpr int kDepth = 2;  // chunks loaded at once
 constexpr int kStep = kDepth * kChunk;
 constexpr int kHead = 8;  // integers of a task
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(threads, vector == 8 ? 640 / threads : 1)
                 half* __restrict__ out) {
   static_assert(block == 16 || block == 32, "a unit is made of whole blocks");
   static_assert(vector == 8 || (threads == 128 && !full), "narrow loads are not worth a variant");
-  constexpr int kPerUnit = kUnit / block;
+  constexpr int kPerUnit = kUnitColumns / block;
   const int warp = blockIdx.x * (threads / 32) + threadIdx.x / 32;
   if (warp >= num_tasks) return;  // the whole warp leaves
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(threads, vector == 8 ? 640 / threads : 1)
         for (int i = 0; i < 8; ++i) eight[i] = sum[i / 2][2 * h + i % 2];
         if constexpr (full) {
           store_all(out, values, scaled, position[h], eight);
-          position[h] += kUnit;
+          position[h] += kUnitColumns;
         } else if (present[h] == 0xffu && reinterpret_cast<size_t>(out + position[h]) % 16 == 0 &&
                    position[h] % 8 == 0) {
           store_all(out, values, scaled, position[h], eight);

@@ -28,7 +28,7 @@ struct Task {
 };
 
 // The next four numbers of a head, for a row that thread blocks share.
-struct Share {
+struct RowPart {
   int parts;  // thread blocks of the row
   int part;   // number of this thread block among them
   int place;  // of the row's first part in `partials`
@@ -250,13 +250,13 @@ __device__ __forceinline__ void walk(StepCopy<Config>& copy, WarpSums<Config>& w
 // Put this part of a block row aside. The last thread block of the row to arrive adds up all parts, always in the same
 // order; the answer is true for that one alone.
 template <typename Config>
-__device__ __forceinline__ bool add_parts(WarpSums<Config>& warp, const Share& share, float* partials, int* arrived) {
-  const int64_t place = static_cast<int64_t>(share.place) * gridDim.y + static_cast<int64_t>(blockIdx.y) * share.parts;
+__device__ __forceinline__ bool add_parts(WarpSums<Config>& warp, const RowPart& mine, float* partials, int* arrived) {
+  const int64_t place = static_cast<int64_t>(mine.place) * gridDim.y + static_cast<int64_t>(blockIdx.y) * mine.parts;
   float* const first_part = partials + place * Config::kPart + threadIdx.x * 4;
-  warp.put_aside(first_part + share.part * Config::kPart);
-  if (!last_to_arrive(arrived + place, share.parts)) return false;
+  warp.put_aside(first_part + mine.part * Config::kPart);
+  if (!last_to_arrive(arrived + place, mine.parts)) return false;
 #pragma unroll 1
-  for (int part = 0; part < share.parts; ++part) warp.add(first_part + part * Config::kPart);
+  for (int part = 0; part < mine.parts; ++part) warp.add(first_part + part * Config::kPart);
   return true;
 }
 
@@ -270,7 +270,7 @@ __device__ __forceinline__ bool add_parts(WarpSums<Config>& warp, const Share& s
 //   num_cols  of A: rows of B
 //   width     J
 //   split     binary logarithm of the steps of a block
-//   heads     `kHead` integers a listed block row or part (Task, Share, columns of the first blocks), those with many
+//   heads     `kHead` integers a listed block row or part (Task, RowPart, columns of the first blocks), those with many
 //             blocks first: the longest work starts first
 //   indices   block columns (each `depth << split` wide), or where gathered the columns of all blocks one by one
 //   values    blocks in 16 x 16 pieces, each as 32 lanes hold it for mma (8 halves a lane), pieces of 16 columns after
@@ -308,7 +308,7 @@ __global__ void __launch_bounds__(threads)
   WarpSums<Config> warp{
       thread % 32, thread / 32 % Config::kRowWarps * Config::kRowTiles, thread / 32 / Config::kRowWarps * 32, {}};
   walk(copy, warp, stages);
-  if (task.row < 0 && !add_parts(warp, load_four<Share>(head + 4), partials, arrived)) return;
+  if (task.row < 0 && !add_parts(warp, load_four<RowPart>(head + 4), partials, arrived)) return;
 
   __syncthreads();  // the steps make room for the result, which leaves in whole rows
   warp.lay_rows(stages);

@@ -66,7 +66,7 @@ __device__ __forceinline__ void sum_over_block(Vec<float, vector>* parts, Vec<fl
 }
 
 // Rows of one group and their elements, or one row and a part of its elements.
-struct Share {
+struct GroupRows {
   int row;    // the first
   int count;  // rows
   int begin;  // the first element
@@ -78,11 +78,11 @@ struct Share {
 // none where one of these is long. Lane l reads the pointers of row l, or of the last row, so that all are loaded at
 // once.
 template <int lanes, int groups, bool several>
-__device__ __forceinline__ Share share_of(int block, int num_rows, int rows, int longest, int num_long,
-                                          const int* __restrict__ indptr, const int* __restrict__ long_rows) {
+__device__ __forceinline__ GroupRows share_of(int block, int num_rows, int rows, int longest, int num_long,
+                                              const int* __restrict__ indptr, const int* __restrict__ long_rows) {
   const int group = threadIdx.x / lanes;
   const bool together = block < num_long;
-  Share share;
+  GroupRows share;
   share.row = together ? long_rows[block] : min(((block - num_long) * groups + group) * rows, num_rows);
   share.count = together ? 1 : min(rows, num_rows - share.row);
   const int lane_row = several ? min(static_cast<int>(threadIdx.x) % lanes, share.count - 1) : 0;
@@ -148,7 +148,8 @@ __global__ void __launch_bounds__(threads, kResident<vectors, unroll> / threads)
   const int part = lane_of_group / lanes;
   const int block = blockIdx.x;
   const bool together = block < num_long;
-  const Share share = share_of<kGroup, kGroups, several>(block, num_rows, rows, longest, num_long, indptr, long_rows);
+  const GroupRows share =
+      share_of<kGroup, kGroups, several>(block, num_rows, rows, longest, num_long, indptr, long_rows);
   const Run<T, kGroup> run{indices + share.begin, values + share.begin, share.size};
   // All groups of a warp make the steps of the longest run, so that shuffles find every lane.
   int steps = share.size;

@@ -13,6 +13,24 @@
 
 using namespace spmark;
 
+// Thread blocks of a multiprocessor for which the compiler leaves registers, of every combination that has a kernel.
+template <bool mixed, int columns, int ahead, int vector>
+constexpr int kBlocks = 0;
+template <>
+constexpr int kBlocks<false, 8, 2, 8> = 4;
+template <>
+constexpr int kBlocks<false, 8, 1, 8> = 6;
+template <>
+constexpr int kBlocks<false, 4, 4, 8> = 4;
+template <>
+constexpr int kBlocks<false, 4, 2, 8> = 5;
+template <>
+constexpr int kBlocks<true, 8, 2, 8> = 4;
+template <>
+constexpr int kBlocks<true, 4, 4, 8> = 4;
+template <>
+constexpr int kBlocks<true, 4, 4, 4> = 5;
+
 // C = A B, A the sum of all parts. Each body documents its arrays; before them stand its items and its tiles of
 // columns, 0 where A has no such part.
 //   width       J, a multiple of 8
@@ -26,7 +44,7 @@ using namespace spmark;
 // Where there are ELL rows, a launch before this grid clears the workspace and may overlap with this grid. A launch
 // after it rounds the shared rows.
 template <bool mixed, int columns, int ahead, int vector, int vectors, int lanes, int threads>
-__global__ void __launch_bounds__(threads, (mixed ? vector == 8 : ahead * columns == 16) ? 4 : (ahead == 1 ? 6 : 5))
+__global__ void __launch_bounds__(threads, kBlocks<mixed, columns, ahead, vector>)
     spmm_tiles(int width,  //
                int high_items, int high_tiles, const int* __restrict__ high_tasks, const int* __restrict__ high_indices,
                const half* __restrict__ high_pieces, const int* __restrict__ high_targets,  //
