@@ -26,7 +26,6 @@ from spmark.impls.outside import LOADED, Outside, load_file, load_offer
 if TYPE_CHECKING:
     from spmark.impls.core.devicespec import DeviceSpec
     from spmark.impls.core.interfaces import CostModel, Implementation
-    from spmark.impls.core.stores import Composing, Forecasting
 
 IMPLEMENTATIONS: Mapping[str, str] = {
     "cusparse": "spmark.impls.cusparse.plan:CuSparse",
@@ -89,30 +88,6 @@ AUTO: Mapping[str, tuple[str, ...]] = {
 }
 """What competes where a person names no implementation, by the kind of device. The first that takes a problem serves a
 product that is computed once, so those without a search stand first."""
-COMPOSITIONS: Mapping[str, str] = {
-    **dict.fromkeys(
-        ("cusparse", "cusparse_best", "gespmm", "rowsplit", "nnzbalanced", "dgsparse", "direct", "sparsetir_nohyb",
-         "dgl", "featgraph", "scipy_cpu", "numba_cpu"),
-        "spmark.impls.formats.stores:RowStores",
-    ),
-    **dict.fromkeys(("cublas", "cublaslt_best", "blas_cpu"), "spmark.impls.formats.stores:DenseStores"),
-    **dict.fromkeys(("cusparse_bsr", "triton_blocksparse"), "spmark.impls.formats.stores:BsrStores"),
-    "cusparse_bell": "spmark.impls.cusparse.stores:BlockedEllStores",
-    "sparsetir": "spmark.impls.sparsetir.stores:HybStores",
-    **dict.fromkeys(
-        ("sparsetir_bsr", "sparsetir_dbsr", "sparsetir_srbcrs"), "spmark.impls.sparsetir.stores:TunedBlockStores"
-    ),
-    "liteform": "spmark.impls.liteform.stores:CellStores",
-    "stile": "spmark.impls.stile.stores:TileStores",
-    "lo_spmm": "spmark.impls.lo_spmm.stores:LiteralStores",
-    "taco_cpu": "spmark.impls.taco_cpu.stores:LevelStores",
-    "dash": "spmark.impls.dash.stores:PlatformStores",
-}  # fmt: skip
-"""What tells the stores of an implementation's plans (`spmark.impls.core.stores.Composing`); imported on use."""
-FORECASTS = ("liteform", "stile", "lo_spmm", "sparsetir")
-"""Implementations whose `COMPOSITIONS` also tell what is chosen for a device that may be absent
-(`spmark.impls.core.stores.Forecasting`), those that predict a time first."""
-
 PLATFORMS: Mapping[str, str] = {
     "cpu": "spmark.impls.taco_cpu.platform:CpuPlatform",
     "cuda": "spmark.impls.sparsetir.platform:CudaPlatform",
@@ -293,30 +268,9 @@ def cost_model(how: Any, model: str, device: DeviceSpec | None) -> CostModel:
     return cast("CostModel", _imported(known[model])(how, device))
 
 
-def composition_of(name: str) -> Composing:
-    """Import and make what tells the stores of the implementation ``name``.
-
-    Raises
-    ------
-    UnsupportedError
-        The implementation does not tell them.
-    """
-    if name not in COMPOSITIONS:
-        raise UnsupportedError(f"expected a line for {name} in COMPOSITIONS (impls/table.py), found none")
-    return cast("Composing", _imported(COMPOSITIONS[name])())
-
-
-def forecast_of(name: str) -> Forecasting:
-    """Import and make what foresees the choice of the implementation ``name``.
-
-    Raises
-    ------
-    UnsupportedError
-        Nothing of the implementation is known before it is measured; lists those that can be foreseen.
-    """
-    if name not in FORECASTS:
-        raise UnsupportedError(f"expected one out of {', '.join(FORECASTS)} where nothing is measured, found {name}")
-    return cast("Forecasting", composition_of(name))
+def forecasters() -> list[str]:
+    """List spmark's implementations that foresee their choice without measuring (``forecast`` of their class)."""
+    return [name for name in IMPLEMENTATIONS if hasattr(_class_of(name), "forecast")]
 
 
 def find_platform(name: str) -> Any:

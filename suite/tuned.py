@@ -14,13 +14,14 @@ from spmark.datasets.sweep.model import ImplementationSpec, MatrixSpec, Sweep
 from spmark.impls.core.baseline import BASELINES, PAID_BACK
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.enums import SweepOp
-from spmark.impls.core.errors import SpmarkError
-from spmark.impls.core.interfaces import CHOOSING_PHASES, Config, Implementation
+from spmark.impls.core.errors import SpmarkError, UnsupportedError
+from spmark.impls.core.interfaces import CHOOSING_PHASES, Config
 from spmark.impls.core.operators import compulsory_bytes
 from spmark.impls.core.problem import DType, Problem
 from spmark.impls.core.record import Measurement, Status
-from spmark.impls.core.stores import Stores
-from spmark.impls.table import composition_of, create, forecast_of
+from spmark.impls.core.stores import Forecast, Stores
+from spmark.impls.formats.stores import stores_of
+from spmark.impls.table import create, forecasters
 from spmark.report.analysis.statistics import break_even, median_interval
 from spmark.suite.measure import floor_s
 from spmark.suite.plan.refusals import make, other_product
@@ -50,7 +51,7 @@ class Tuned:
     config: Config | None = None
     """What was chosen; None where there is no plan."""
     stores: Stores | None = None
-    """Known at once where nothing is measured; a record's stores are told by `stores_of`."""
+    """Known at once where nothing is measured; a record's stores are told by `recorded_stores`."""
     reason: str = ""
     """Why there is no plan."""
 
@@ -94,36 +95,43 @@ def foresee(names: Sequence[str], problem: Problem, device: DeviceSpec, budget_s
         There is no implementation of a name.
     """
     ends, fastest_us = perf_counter() + budget_s, least_us(problem, device)
-    for name, how in {name: make(name, {}) for name in names}.items():
+    hows: dict[str, Any] = {name: make(name, {}) for name in names}
+    for name, how in hows.items():
         started, found = perf_counter(), None
         try:
-            composing = forecast_of(name)
             reason = _ruled_out(how, problem, device)
             if reason is None and started >= ends:
                 reason = f"not begun: the budget of {budget_s:g} s is spent"
-            if reason is None and not isinstance(how, str):
-                found = composing.forecast(how, problem, device, ends - started)
+            if reason is None:
+                forecast: Forecast = how.forecast(problem, device, ends - started)
+                found = forecast, stores_of(how, problem, device, forecast.config)
         except (SpmarkError, MemoryError) as error:
             reason = str(error) or "memory ran out"
         if found is None:
             yield Tuned(name, NOT_MEASURED, reason=reason or "")
             continue
-        predicted_us = math.nan if found.predicted_s is None else found.predicted_s * 1e6
+        foreseen, stores = found
+        predicted_us = math.nan if foreseen.predicted_s is None else foreseen.predicted_s * 1e6
         yield Tuned(
             name,
-            f"{NOT_MEASURED}: {found.by}{', which is less than any run takes' if predicted_us < fastest_us else ''}",
+            f"{NOT_MEASURED}: {foreseen.by}{', which is less than any run takes' if predicted_us < fastest_us else ''}",
             fastest_us if predicted_us < fastest_us else predicted_us,
-            padding=found.stores.padding,
+            padding=stores.padding,
             search_s=perf_counter() - started,
-            config=found.config,
-            stores=found.stores,
+            config=foreseen.config,
+            stores=stores,
         )
 
 
-def _ruled_out(how: Implementation | str, problem: Problem, device: DeviceSpec) -> str | None:
+def _ruled_out(how: Any, problem: Problem, device: DeviceSpec) -> str | None:
     if isinstance(how, str):
         return how
-    return other_product(how.ops, problem.op) if problem.op not in how.ops else how.unsupported(problem, device)
+    if not hasattr(how, "forecast"):
+        return f"expected one out of {', '.join(forecasters())} where nothing is measured, found {how.name}"
+    if problem.op not in how.ops:
+        return other_product(how.ops, problem.op)
+    reason: str | None = how.unsupported(problem, device)
+    return reason
 
 
 def roof(problem: Problem, device: DeviceSpec) -> Tuned:
@@ -214,13 +222,17 @@ def _choosing_s(record: Measurement) -> float:
     return sum(record.phases_s.get(name, 0.0) for name in CHOOSING_PHASES)
 
 
-def stores_of(record: Measurement, problem: Problem, device: DeviceSpec) -> Stores:
+def recorded_stores(record: Measurement, problem: Problem, device: DeviceSpec) -> Stores:
     """Convert as the recorded plan did, on the host, and tell its stores.
 
     Raises
     ------
     SpmarkError
-        Today's code has no such plan, or does not tell its stores; says which.
+        Today's code has no such plan, or its class does not say how it stores A; says which.
     """
     how = create(record.spec.implementation, record.spec.config)
-    return composition_of(record.spec.implementation).stores(how, problem, device, record.config)
+    if not hasattr(how, "stored_as") and record.stored > problem.matrix.nnz:
+        raise UnsupportedError(
+            f"{how.name}: expected stored_as, since the plan pads, found none"
+        )
+    return stores_of(how, problem, device, record.config)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from spmark.datasets.sources.table import SOURCES
-from spmark.impls.table import COMPOSITIONS, IMPLEMENTATIONS, PLATFORMS
+from spmark.impls.table import IMPLEMENTATIONS, PLATFORMS
 from spmark.studies.table import CONTRACTS
 
 ROOT = Path(__file__).parents[1]
@@ -97,7 +97,6 @@ def test_an_implementation_is_described_and_listed(name: str) -> None:
         *IMPLEMENTATIONS.values(),
         *SOURCES.values(),
         *PLATFORMS.values(),
-        *COMPOSITIONS.values(),
         *(one for by in CONTRACTS.values() for one in by.values()),
     ],
 )

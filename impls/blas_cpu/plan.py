@@ -5,6 +5,7 @@ SpMM multiplies A as a dense matrix; SDDMM computes all of X Y^T and keeps the e
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -12,9 +13,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.interfaces import Built, Plan
+from spmark.impls.core.interfaces import Built, Config, Plan
 from spmark.impls.core.operands import HostStaging
 from spmark.impls.core.problem import Op, Problem
+from spmark.impls.core.stores import Held, StoreKind
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,10 @@ class BlasCpu:
 
     max_dense_bytes: int = 1 << 31
     """Most bytes of the dense I x K matrix (A, or X Y^T), float32."""
+
+    def stored_as(self, problem: Problem, device: DeviceSpec, config: Config) -> list[Held]:
+        """Store A as a dense matrix."""
+        return [Held(StoreKind.BLOCK, "dense matrix", math.prod(problem.matrix.shape))]
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse a dense form beyond the limit."""

@@ -215,6 +215,11 @@ class Implementation(Protocol):
     #   extra: ClassVar[str]                     the extra of spmark that brings them
     #   literal_values: ClassVar[bool] = True    its plans hold A's values as literals of their code
     #   cost_models: ClassVar[Mapping[str, str]] the ``module:class`` of each `CostModel` by the model's name
+    # and have these methods:
+    #   stored_as(problem, device, config)       the format that holds A in a plan of this config, made on the host, as
+    #                                            `spmark.impls.formats.stores.held` takes it; by default CSR as it is
+    #   forecast(problem, device, budget_s)      a `spmark.impls.core.stores.Forecast` for a device that may be absent,
+    #                                            from a search that is cut short after budget_s where it can be
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Say why the problem cannot be built on the device, or None."""

@@ -8,15 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Config
-from spmark.impls.core.problem import Problem
 
 
 class StoreKind(StrEnum):
@@ -39,8 +37,8 @@ class Held(NamedTuple):
     name: str
     stored: int
     """Elements, padding included."""
-    places: NDArray[np.integer]
-    """(n,) positions of the non-zeros in A's CSR order."""
+    places: NDArray[np.integer] | None = None
+    """(n,) positions of the non-zeros in A's CSR order; None for all."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +50,6 @@ class Store:
     nnz: int
     stored: int
     """Elements, padding included."""
-    predicted_s: float | None = None
-    """Seconds of a run that a cost model expects this store to take; None where no model prices the store."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +61,7 @@ class Stores:
     """(nnz,) number of the store of each non-zero, in A's CSR order."""
 
     @classmethod
-    def of(cls, nnz: int, held: Iterable[Held], seconds: NDArray[np.float64] | None = None) -> Stores:
+    def of(cls, nnz: int, held: Iterable[Held]) -> Stores:
         """Add up what is held.
 
         Parameters
@@ -73,8 +69,6 @@ class Stores:
         nnz : int
         held : iterable of Held
             In the order in which legends name them; kinds are put together in the order of `StoreKind`.
-        seconds : (nnz,) float64, optional
-            Seconds that a cost model expects of each non-zero.
 
         Returns
         -------
@@ -86,34 +80,26 @@ class Stores:
         BuildError
             A non-zero is in no store, or in several; says how many are.
         """
-        of_name: dict[tuple[StoreKind, str], list[Held]] = {}
-        for one in held:
-            if one.stored or one.places.size:
-                of_name.setdefault((one.kind, one.name), []).append(one)
-        kinds = list(StoreKind)
-        names = sorted(of_name, key=lambda key: kinds.index(key[0]))
+        of_name: dict[tuple[StoreKind, str], list[tuple[int, NDArray[np.integer]]]] = {}
+        for kind, name, stored, places in held:
+            at = np.arange(nnz) if places is None else places
+            if stored or at.size:
+                of_name.setdefault((kind, name), []).append((stored, at))
+        kinds, parts = list(StoreKind), list[Store]()
         store_of, placed = np.full(nnz, -1, np.int16), 0
-        for number, key in enumerate(names):
-            for one in of_name[key]:
-                store_of[one.places] = number
-                placed += one.places.size
+        for kind, name in sorted(of_name, key=lambda key: kinds.index(key[0])):
+            pieces = of_name[kind, name]
+            for _, at in pieces:
+                store_of[at] = len(parts)
+            count = sum(at.size for _, at in pieces)
+            parts.append(Store(kind, name, count, sum(stored for stored, _ in pieces)))
+            placed += count
         none = int(np.count_nonzero(store_of < 0))
         again = placed - (nnz - none)
         if none or again:
             raise BuildError(
                 f"expected each of {nnz:,} non-zeros in one store, found {none:,} in none and {again:,} twice"
             )
-        counts = np.bincount(store_of, minlength=len(names))
-        spent = None if seconds is None else np.bincount(store_of, seconds, minlength=len(names))
-        parts = [
-            Store(
-                *key,
-                nnz=int(counts[number]),
-                stored=sum(one.stored for one in of_name[key]),
-                predicted_s=None if spent is None else float(spent[number]),
-            )
-            for number, key in enumerate(names)
-        ]
         return cls(tuple(parts), store_of)
 
     @property
@@ -139,63 +125,12 @@ class Stores:
         return counts
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Forecast:
-    """What an implementation chooses for a device that may be absent; nothing is measured."""
+    """What an implementation chooses without measuring, for a device that may be absent."""
 
     config: Config
-    stores: Stores
     by: str
     """What chose, such as ``the paper's rule for k``."""
     predicted_s: float | None = None
     """Seconds of a run by the implementation's cost model; None where the model gives an order alone."""
-
-
-class Composing(Protocol):
-    """Tells the stores of an implementation's plans on the host (`spmark.impls.table.COMPOSITIONS`)."""
-
-    def stores(self, how: Any, problem: Problem, device: DeviceSpec, config: Config) -> Stores:
-        """Convert as a plan of ``config`` does, and tell the stores.
-
-        Parameters
-        ----------
-        how : Implementation
-            With the tunables that were pinned.
-        problem : Problem
-        device : DeviceSpec
-            What the plan was built for; the machine may lack it.
-        config : mapping
-            What the plan chose (`spmark.impls.core.interfaces.Plan.config`).
-
-        Raises
-        ------
-        BuildError
-            The config is of no plan of the implementation today; says what is missing.
-        """
-        ...
-
-
-class Forecasting(Protocol):
-    """Tells what an implementation chooses without measuring, for a device that may be absent.
-
-    `spmark.impls.table.FORECASTS` lists who does.
-    """
-
-    def forecast(self, how: Any, problem: Problem, device: DeviceSpec, budget_s: float) -> Forecast:
-        """Search, predict and convert on the host.
-
-        Parameters
-        ----------
-        how : Implementation
-        problem : Problem
-            One that ``how`` supports on ``device``.
-        device : DeviceSpec
-        budget_s : float
-            Seconds after which a search that can be cut short is cut short.
-
-        Raises
-        ------
-        SpmarkError
-            Nothing can be foreseen for this operator or dtype; says why.
-        """
-        ...

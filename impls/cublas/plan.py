@@ -6,13 +6,15 @@ float32.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.interfaces import Plan
+from spmark.impls.core.interfaces import Config, Plan
 from spmark.impls.core.problem import Op, Problem
+from spmark.impls.core.stores import Held, StoreKind
 from spmark.impls.runtime.target import open_target
 from spmark.impls.runtime.template import KernelTemplate
 
@@ -36,6 +38,10 @@ class CuBlas:
 
     max_dense_bytes: int = 8 << 30
     """Most bytes of the dense I x K matrix."""
+
+    def stored_as(self, problem: Problem, device: DeviceSpec, config: Config) -> list[Held]:
+        """Store A as a dense matrix."""
+        return [Held(StoreKind.BLOCK, "dense matrix", math.prod(problem.matrix.shape))]
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse a dense form beyond the limit."""

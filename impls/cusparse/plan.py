@@ -13,9 +13,12 @@ from typing import ClassVar
 
 from spmark.impls.core.choices import check_choices
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.interfaces import Plan
+from spmark.impls.core.interfaces import Config, Plan
 from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.core.stores import Held, StoreKind
+from spmark.impls.cusparse.blocks import blocked_ell
 from spmark.impls.cusparse.library import ALGORITHMS
+from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.runtime.target import open_target
 from spmark.impls.runtime.template import KernelTemplate
 
@@ -117,6 +120,12 @@ class CuSparseBell:
     def __post_init__(self) -> None:
         _check_block(self.block)
 
+    def stored_as(self, problem: Problem, device: DeviceSpec, config: Config) -> list[Held]:
+        """Cut A into the blocks of a config, and pad block rows."""
+        size = config["block"]
+        _, values = blocked_ell(BsrFormat.from_csr(problem.matrix, size, size))
+        return [Held(StoreKind.BLOCK, f"blocks of {size} x {size}", values.size)]
+
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse problems that the interface cannot express, and float32, which the library rounds to TF32."""
         if problem.dtype is not DType.FLOAT16:
@@ -145,6 +154,10 @@ class CuSparseBsr:
 
     def __post_init__(self) -> None:
         _check_block(self.block)
+
+    def stored_as(self, problem: Problem, device: DeviceSpec, config: Config) -> BsrFormat:
+        """Cut A into the blocks of a config."""
+        return BsrFormat.from_csr(problem.matrix, config["block"], config["block"])
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse a matrix without non-zeros, as with CSR, and SDDMM where every block size leaves a rest of J."""

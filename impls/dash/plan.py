@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from importlib.util import find_spec
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from spmark.impls.dash.finding import find_model, how_made, platform_scores
 from spmark.impls.dash.score import DashScores
 from spmark.impls.dash.waco import BEAM
 from spmark.impls.dash.withtorch import load_torch
-from spmark.impls.table import find_platform
+from spmark.impls.table import create, find_platform
 from spmark.impls.tuning.cache import PlanCache, searched
 from spmark.impls.tuning.platform import PlanningPlatform
 from spmark.impls.tuning.space import key_of
@@ -71,6 +71,11 @@ class Dash:
         for name, least in (("top", 1), ("configs", 0), ("seed", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"expected {name} of at least {least}, found {getattr(self, name)}")
+
+    def stored_as(self, problem: Problem, device: DeviceSpec, config: Config) -> Any:
+        """Convert as the platform's implementation does: loop nests on a CPU, templates elsewhere."""
+        how: Any = create("taco_cpu" if device.kind is DeviceKind.CPU else "sparsetir")
+        return how.stored_as(problem, device, config)
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse what the platform refuses, a missing library, and a platform without a model."""

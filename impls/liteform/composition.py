@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.interfaces import Candidate, Search
+from spmark.impls.core.problem import Problem
 from spmark.impls.formats.nearness import RowOrder
 from spmark.impls.liteform.cost import BucketCounts, capped
 from spmark.impls.liteform.search import Widths
@@ -49,6 +51,10 @@ class Composition:
             "cost": self.widths.cost,
             "order": BucketOrder.GATHERED.value if self.order else BucketOrder.GIVEN.value,
         }
+
+    def copy_s(self, problem: Problem, device: DeviceSpec) -> float:
+        """Give the time of a copy of as many bytes as the cost counts loads and stores of elements."""
+        return self.widths.cost * problem.dtype.itemsize / device.copy_bytes_per_s
 
     @property
     def record(self) -> Search:

@@ -16,10 +16,14 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.choices import check_choices
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.interfaces import Built, Plan
-from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.core.errors import BuildError
+from spmark.impls.core.guard import reading
+from spmark.impls.core.interfaces import Built, Config, Plan
+from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.core.stores import Forecast
+from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.formats.cell import cell_layout
-from spmark.impls.formats.hyb import prepare
+from spmark.impls.formats.hyb import HybLayout, prepare
 from spmark.impls.formats.nearness import RowOrder, distinct_share, near_order
 from spmark.impls.kernels.block_spmm import SPMM_BLOCKS
 from spmark.impls.kernels.csr_spmm import SPMM_CSR
@@ -27,8 +31,8 @@ from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS, EllBucketsPlan
 from spmark.impls.kernels.hyb_convert import FILL_ELL_BUCKETS, HybConverter
 from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS
 from spmark.impls.kernels.zeroing import ZERO_ROWS
-from spmark.impls.liteform.compose import Choice, StoredAs, choose, fixed_form
-from spmark.impls.liteform.composition import BucketOrder, Composition
+from spmark.impls.liteform.compose import BLOCK, Choice, StoredAs, choose, fixed_form
+from spmark.impls.liteform.composition import BucketOrder, Composition, expanded
 from spmark.impls.liteform.cost import BucketCounts, capped, count, power_of
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.fixed_plan import fixed_plan
@@ -104,6 +108,33 @@ class LiteForm:
             power_of(self.max_width)
         if self.block and (self.block < 8 or self.block & (self.block - 1)):
             raise ValueError(f"expected block to be a power of two of at least 8, or 0, found {self.block}")
+
+    def stored_as(self, problem: Problem, device: DeviceSpec, config: Config) -> Csr | BsrFormat | HybLayout:
+        """Lay out what a config names; the order of rows changes no store."""
+        form = config["format"]
+        if form in (StoredAs.CSR, "direct"):  # records of before may have CSR by the kernel of `direct`
+            return problem.matrix
+        if form == StoredAs.BSR:
+            return BsrFormat.from_csr(problem.matrix, BLOCK, BLOCK)
+        if {"reads", "dense"} & set(config):
+            raise BuildError(
+                f"{self.name}: expected buckets, found a config of an earlier version, with rows in dense pieces: "
+                "measure the case again"
+            )
+        widths = config["max_widths"]
+        with reading(self.name, "widths of buckets such as 32x5,16", BuildError):
+            max_widths = expanded(widths, MOST_PARTITIONS)
+        return cell_layout(problem.matrix, max_widths, self.tail_in_last, thirds=config.get("thirds", False))
+
+    def forecast(self, problem: Problem, device: DeviceSpec, budget_s: float) -> Forecast:
+        """Ask the models, and the cost of buckets where buckets are chosen."""
+        config: Config = {"format": str(self.choice(problem).form)}
+        composition = self.compose(problem, device)
+        if composition is None:
+            return Forecast(config, "LiteForm's models and its table of the GPU")
+        config |= composition.facts | ({"thirds": True} if self.thirds_of(table_for(device.name)) else {})
+        by = "LiteForm's models and its cost of buckets, as the time of a copy of as many bytes"
+        return Forecast(config, by, composition.copy_s(problem, device))
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse widths beyond the grid, and blocks where the matrix unit does not compute."""

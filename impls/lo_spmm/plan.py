@@ -17,9 +17,11 @@ from spmark.impls.core.choices import check_choices
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import UnsupportedError
 from spmark.impls.core.extras import how_to_install
-from spmark.impls.core.interfaces import DeviceArray, Plan
+from spmark.impls.core.interfaces import Config, DeviceArray, Plan
 from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.core.stores import Forecast, Held, StoreKind
 from spmark.impls.kernels.zeroing import ZERO_ROWS, RowZeroing, zeroing_instance
+from spmark.impls.lo_spmm.estimate import CYCLES_PER_S
 from spmark.impls.lo_spmm.hypergraph import is_installed
 from spmark.impls.lo_spmm.kernel import NAME, TileSchedule, UnrolledKernel
 from spmark.impls.lo_spmm.machine import Code, Emitter, Launch, is_assembled, load_binary, make_for
@@ -28,7 +30,7 @@ from spmark.impls.lo_spmm.rank import SHIPPED, exists, find
 from spmark.impls.lo_spmm.reorder import Reordering
 from spmark.impls.lo_spmm.search import Pins, explore
 from spmark.impls.lo_spmm.space import MOST_THREADS, SPLITS, THREADS, TILE_ROWS, TileSize
-from spmark.impls.lo_spmm.tuning import Chooser, ChosenTile, choose
+from spmark.impls.lo_spmm.tuning import Chooser, ChosenTile, choose, config_of
 from spmark.impls.runtime.compile import Binary, kept_binary
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div, open_target
@@ -104,6 +106,26 @@ class LoSpmm:
     def chooser(self, device: DeviceSpec) -> Chooser:
         """Give the way of choosing on a device."""
         return Chooser(self.mode or (Chooser.NEAR if device.kind is DeviceKind.CUDA else Chooser.ESTIMATE))
+
+    def stored_as(self, problem: Problem, device: DeviceSpec, config: Config) -> list[Held]:
+        """Write every non-zero into the code; the config decides in which function each stands."""
+        return [Held(StoreKind.LITERAL, "literals in code", problem.matrix.nnz)]
+
+    def forecast(self, problem: Problem, device: DeviceSpec, budget_s: float) -> Forecast:
+        """Take the tile size of the least estimate; nothing is compiled.
+
+        Raises
+        ------
+        UnsupportedError
+            A has no non-zeros, so that there is no tile to size.
+        """
+        if not problem.matrix.nnz:
+            raise UnsupportedError("expected a matrix with non-zeros, whose tiles are sized, found none")
+        pins = Pins(self.tile_rows, self.threads, self.cpt, self.tiles_per_block, self.prefetch, self.split)
+        space = explore(problem, device, Reordering(self.order), pins)
+        chosen = choose(space, Chooser.ESTIMATE, None, None)
+        config = config_of(chosen.size) | {"mode": str(Chooser.ESTIMATE)}
+        return Forecast(config, "LO-SpMM's estimate by counting", space.cycles(chosen.size) / CYCLES_PER_S)
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse float16, which the paper does not have, and problems whose kernel would be too long."""

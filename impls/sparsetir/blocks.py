@@ -65,6 +65,12 @@ class TunedBlocks:
     def convert(self, problem: Problem, config: Config) -> DenseBlocks:
         """Give the matrix in the format of a config."""
 
+    def stored_as(self, problem: Problem, device: DeviceSpec, config: Config) -> DenseBlocks:
+        """Convert as a plan does."""
+        if problem.op is Op.SDDMM:
+            return BsrFormat.from_csr(problem.matrix, config["block"], config["block"])
+        return self.convert(problem, config)
+
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse float32, which the matrix unit would round to tf32, and widths beyond the grid."""
         if problem.dtype is not DType.FLOAT16:

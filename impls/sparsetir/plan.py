@@ -12,8 +12,13 @@ from typing import Any, ClassVar
 
 from spmark.impls.core.choices import check_choices
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.interfaces import Plan
-from spmark.impls.core.problem import Op, Problem
+from spmark.impls.core.errors import BuildError, UnsupportedError
+from spmark.impls.core.interfaces import Config, Plan
+from spmark.impls.core.problem import Csr, Op, Problem
+from spmark.impls.core.stores import Forecast
+from spmark.impls.formats.hyb import HybLayout, lay_out, widths_up_to
+from spmark.impls.formats.pieces import partition_columns
+from spmark.impls.kernels.direct_spmm import is_direct
 from spmark.impls.kernels.ell_buckets import ell_tiles
 from spmark.impls.kernels.family import KernelFamily
 from spmark.impls.kernels.hyb_spmm import HYB_SPMM, MOST_K, rule_width
@@ -62,6 +67,30 @@ class SparseTir:
             raise ValueError(f"expected c of at least 1, or 0 to search it, found {self.c}")
         if not -2 <= self.k <= MOST_K:
             raise ValueError(f"expected k of 0 to {MOST_K}, -1 to search it or -2 for the paper's rule, found {self.k}")
+
+    def stored_as(self, problem: Problem, device: DeviceSpec, config: Config) -> Csr | HybLayout:
+        """Lay out the buckets of a config, without elements; the order of rows changes no store."""
+        matrix = problem.matrix
+        if problem.op is Op.SDDMM or is_direct(config):
+            return matrix
+        partitions, widest = config["c"], config["max_width"]
+        if not 1 <= partitions <= matrix.num_cols:
+            raise BuildError(f"{self.name}: expected c of 1 to {matrix.num_cols:,} columns, found {partitions}")
+        ladders = [widths_up_to(widest, config.get("thirds", False))] * partitions
+        return lay_out(partition_columns(matrix, partitions), ladders, config.get("tail_in_last", False))
+
+    def forecast(self, problem: Problem, device: DeviceSpec, budget_s: float) -> Forecast:
+        """Take the paper's rule for k, and one column partition where c is not pinned: c has no rule.
+
+        Raises
+        ------
+        UnsupportedError
+            The operator is SDDMM, for which the paper has no rule.
+        """
+        if problem.op is not Op.SPMM:
+            raise UnsupportedError(f"expected spmm, for which the paper has a rule, found {problem.op}: measure it")
+        config = {"c": self.c or 1, "max_width": rule_width(problem)}
+        return Forecast(config, "the paper's rule k = ceil(log2(nnz / I))")
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse widths beyond the grid."""

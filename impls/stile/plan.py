@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from spmark.impls.core.choices import check_choices
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import UnsupportedError
-from spmark.impls.core.interfaces import Built, Plan
+from spmark.impls.core.errors import BuildError, UnsupportedError
+from spmark.impls.core.interfaces import Built, Config, Plan
 from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.core.stores import Forecast
 from spmark.impls.formats.threads import cores
+from spmark.impls.formats.tiles import TileFormat
 from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS
 from spmark.impls.kernels.sddmm import SDDMM_CSR
 from spmark.impls.kernels.sddmm_runs import SDDMM_RUNS
@@ -28,6 +30,7 @@ from spmark.impls.kernels.zeroing import ZERO_ROWS
 from spmark.impls.runtime.target import MAX_GRID, open_target
 from spmark.impls.runtime.template import KernelTemplate
 from spmark.impls.stile.calibration import Calibration, calibration_for
+from spmark.impls.stile.cost_models import form_of
 from spmark.impls.stile.forms import Tiling, Wanted, forms_of
 from spmark.impls.stile.prices import Pricing
 from spmark.impls.stile.space import Formats, ResultOrder, SearchMode
@@ -120,6 +123,37 @@ class Stile:
             rearrange=self.rearrange,
             compared=not self.keep_mixture,
         )
+
+    def stored_as(self, problem: Problem, device: DeviceSpec, config: Config) -> TileFormat:
+        """Search the tiles of a config again and lay them out: the search is deterministic without a budget of time.
+
+        Raises
+        ------
+        BuildError
+            The search finds other tiles today.
+        """
+        calibration, _ = self.priced_by(problem, device)
+        # What was measured also had wider rows and other orders among its forms; what was not measured is the first.
+        for measured in (False, True):
+            for form in self.forms(problem, calibration, measured):
+                if form_of(form.facts) == form_of(config):
+                    return TileFormat.from_csr(problem.matrix, form.found.selection, thirds=self.thirds)
+        raise BuildError(
+            f"expected the search to find the recorded tiles {form_of(config)} again, found others: the search or its "
+            "calibration has changed, so record the case anew"
+        )
+
+    def forecast(self, problem: Problem, device: DeviceSpec, budget_s: float) -> Forecast:
+        """Search, and take the tiles that are predicted fastest.
+
+        Raises
+        ------
+        DeviceError
+            There is no calibration for the operator and the dtype.
+        """
+        calibration, label = self.priced_by(problem, device)
+        form = replace(self, budget_s=self.budget_s or budget_s).forms(problem, calibration, measured=False)[0]
+        return Forecast(form.facts, f"STile's search, prices of {label}", form.found.predicted_ms * 1e-3)
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse widths beyond the grid, and block tiles that are asked for where they have no kernel."""

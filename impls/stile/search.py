@@ -53,8 +53,6 @@ class ChosenTiles:
     """Rounds of the plan that was kept, of its first column range."""
     predicted_of: Mapping[Formats, float] = field(default_factory=dict)
     """Least predicted time of each mixture that was searched."""
-    tile_ms: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-    """(T,) part of ``predicted_ms`` that each tile of the selection takes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,7 +241,6 @@ def _best(matrix: Csr, op: Op, plans: Sequence[_Plan], whole: bool) -> list[Chos
 
 
 def _found(matrix: Csr, plan: _Plan, light: int, finished: bool, predicted: Mapping[Formats, float]) -> ChosenTiles:
-    spent = np.concatenate([piece.picked.cost_ms[piece.picked.used] for piece in plan.pieces])
     return ChosenTiles(
         _selection(matrix, plan, light),
         plan.predicted_ms,
@@ -255,7 +252,6 @@ def _found(matrix: Csr, plan: _Plan, light: int, finished: bool, predicted: Mapp
         finished,
         plan.pieces[0].picked.trace,
         predicted,
-        spent * (plan.predicted_ms / spent.sum() if spent.any() else 0.0),
     )
 
 

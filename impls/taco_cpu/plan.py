@@ -18,6 +18,7 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Built, Config, Plan, Search
 from spmark.impls.core.operands import HostStaging
 from spmark.impls.core.problem import Op, Problem
+from spmark.impls.core.stores import Held, StoreKind
 from spmark.impls.runtime.clibrary import load_c
 from spmark.impls.runtime.gcc import gcc_missing
 from spmark.impls.taco_cpu.generate import SIZES, arrays_of, generate
@@ -80,6 +81,14 @@ class TacoCpu:
     def _config(self) -> Config:
         """The point of the space that the tunables name."""
         return {name: getattr(self, name) for name in CSR}
+
+    def stored_as(self, problem: Problem, device: DeviceSpec, config: Config) -> list[Held]:
+        """Store A level by level, as a plan does: rows where no level pads, else blocks of the uncompressed levels."""
+        nest = nest_of(problem.op, config)
+        splits = config["isplit"], config["ksplit"]
+        held = LevelFormat.from_csr(problem.matrix, nest.levels, nest.compressed, splits, self.most_bytes)
+        kind = StoreKind.ROW if held.stored == problem.matrix.nnz else StoreKind.BLOCK
+        return [Held(kind, f"levels {config['formats']}", held.stored)]
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse a loop nest that the operator does not have, and a machine without a compiler."""

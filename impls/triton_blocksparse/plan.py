@@ -18,6 +18,7 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.extras import how_to_install
 from spmark.impls.core.interfaces import Config, Plan
 from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.kernels.family import KernelFamily
 from spmark.impls.runtime.target import MAX_GRID, ceil_div
 from spmark.impls.runtime.template import KernelTemplate, TemplateValue
@@ -68,6 +69,10 @@ class TritonBlockSparse:
             raise ValueError(
                 f"expected a block of {', '.join(map(str, BLOCKS))}, or 0 to search it, found {self.block}"
             )
+
+    def stored_as(self, problem: Problem, device: DeviceSpec, config: Config) -> BsrFormat:
+        """Cut A into the blocks of a config."""
+        return BsrFormat.from_csr(problem.matrix, config["block"], config["block"])
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse float32, which Triton's dot would round to tf32, and say where Triton is missing."""

@@ -49,7 +49,7 @@ _MAPS: Mapping[StoreKind, tuple[str, float, float]] = {
 }
 """Of each kind a colour map, and where the shades of its first and last store stand in the map; no shade is pale."""
 _PADDING: Any = {"facecolor": "white", "edgecolor": "#8a8a8a", "hatch": "////"}
-_BARS = {"nnz_share": "non-zeros", "stored_share": "stored", "time_share": "predicted time"}
+_BARS = {"nnz_share": "non-zeros", "stored_share": "stored"}
 
 
 def spy_counts(
@@ -246,9 +246,8 @@ def composition(
     """
     data, colours = shares_of(stores), store_colours(stores.parts)
     narrow, slimness = width_in <= COLUMN_IN, min(1.0, _slimness(shape))
-    bars = [bar for bar in _BARS if bar != "time_share" or data[bar].notna().any()]
     side_in = slimness * ((width_in - 0.9) if narrow else (width_in - 1.6) / 2)
-    heights = [*[side_in] * (2 if narrow else 1), 0.27 * len(bars)]
+    heights = [*[side_in] * (2 if narrow else 1), 0.27 * len(_BARS)]
     handles = [Patch(color=colour, label=store) for colour, store in zip(colours, data["store"], strict=True)]
     handles += [Patch(label="padding", **_PADDING)] * bool(stores.padding > 0)
     columns = max(1, int(width_in / (0.5 + LETTER_IN * max(map(len, [*data["store"], "padding"])))))
@@ -266,13 +265,12 @@ def composition(
     if not narrow:
         axes["served"].set_ylabel("")
         axes["served"].tick_params(axis="y", labelleft=False)
-    _draw_bars(axes["bars"], data, bars, colours)
+    _draw_bars(axes["bars"], data, colours)
     figure.legend(handles=handles, ncols=columns, loc="outside lower center", handlelength=1.2, columnspacing=1.2)
-    unpriced = "; no model tells the time of each store" * ("time_share" not in bars and len(stores.parts) > 1)
     caption = (
         f"{name}: {stores.nnz:,} non-zeros in {counts.shape[0]} x {counts.shape[1]} bins, each in the colour of the "
         f"store that serves most of it, as {stores.stored:,} stored elements, a padding of "
-        f"{stores.padding:.1%}{unpriced}."
+        f"{stores.padding:.1%}."
     )
     finding = ""
     if stores.nnz:
@@ -288,17 +286,14 @@ def shares_of(stores: Stores) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row for each store: ``kind, store, nnz, nnz_share, stored, stored_share, padding, predicted_s, time_share``.
+        A row for each store: ``kind, store, nnz, nnz_share, stored, stored_share, padding``.
         Shares are of the sums over all stores; ``padding`` is padded elements over non-zeros, infinite without these.
-        Times are NaN where no model prices a store.
     """
-    parts = [(str(part.kind), part.name, part.nnz, part.stored, part.predicted_s) for part in stores.parts]
-    data = pd.DataFrame(parts, columns=["kind", "store", "nnz", "stored", "predicted_s"])
-    times = data["predicted_s"].astype(float)
+    parts = [(str(part.kind), part.name, part.nnz, part.stored) for part in stores.parts]
+    data = pd.DataFrame(parts, columns=["kind", "store", "nnz", "stored"])
     data.insert(3, "nnz_share", data["nnz"] / max(stores.nnz, 1))
     data.insert(5, "stored_share", data["stored"] / max(stores.stored, 1))
-    data.insert(6, "padding", data["stored"] / data["nnz"] - 1)
-    return data.assign(predicted_s=times, time_share=times / (times.sum(skipna=False) or np.nan))
+    return data.assign(padding=data["stored"] / data["nnz"] - 1)
 
 
 def store_colours(parts: Sequence[Store]) -> list[str]:
@@ -312,15 +307,15 @@ def store_colours(parts: Sequence[Store]) -> list[str]:
     return colours
 
 
-def _draw_bars(ax: Axes, data: pd.DataFrame, bars: Sequence[str], colours: Sequence[str]) -> None:
+def _draw_bars(ax: Axes, data: pd.DataFrame, colours: Sequence[str]) -> None:
     """Draw a bar for each share, the stores side by side; padding stands behind the store that it belongs to."""
-    for place, bar in enumerate(bars):
+    for place, bar in enumerate(_BARS):
         left = data[bar].cumsum() - data[bar]
         filled = data[bar] * (data["nnz"] / data["stored"] if bar == "stored_share" else 1)
         padded = filled < data[bar]
         ax.barh(place, data[bar][padded], left=left[padded], height=0.7, linewidth=0, **_PADDING)
         ax.barh(place, filled, left=left, height=0.7, color=list(colours))
-    ax.set_yticks(range(len(bars)), [_BARS[bar] for bar in bars])
+    ax.set_yticks(range(len(_BARS)), list(_BARS.values()))
     ax.invert_yaxis()
     ax.set_xlim(0, 1)
     ax.xaxis.set_major_formatter(ticker.PercentFormatter(1, decimals=0))

@@ -17,7 +17,7 @@ from spmark.impls.core.baseline import BASELINES
 from spmark.impls.core.enums import DeviceKind, DeviceName, DType, Status, SweepOp
 from spmark.impls.core.errors import BuildError, DatasetError, DeviceError, RecordError, SpmarkError, SweepError
 from spmark.impls.core.names import path_component, printable
-from spmark.impls.table import FORECASTS, implementation_names, name_of
+from spmark.impls.table import forecasters, implementation_names, name_of
 from spmark.suite.cli.console import answer, console, say, table, working
 from spmark.suite.cli.options import ExitCode, JsonOption, implementations, matrices
 
@@ -198,7 +198,7 @@ def tune(
     summary = None
     if absent:
         with working(screen, f"searching for {target.name}"):
-            found = list(foresee(names or FORECASTS, problem, target, budget_s))
+            found = list(foresee(names or forecasters(), problem, target, budget_s))
     else:
         names = names or [one for one in implementation_names() if not refusal(one, {}, target.kind, problem.op)]
         sweep = sweep_of(spec, op, width, dtype, names, target.kind, budget_s)
@@ -324,12 +324,12 @@ def _with_stores(
 ) -> list[Tuned]:
     """Add the stores of the first in the ranking, as many as may be drawn."""
     from spmark.report.site.composition import MOST_PICTURES
-    from spmark.suite.tuned import stores_of
+    from spmark.suite.tuned import recorded_stores
 
     records, known = {row.spec.label: row for row in rows}, list(best)
     for at, one in enumerate(best[: 2 * MOST_PICTURES]):
         try:
-            known[at] = replace(one, stores=stores_of(records[one.name], problem, device))
+            known[at] = replace(one, stores=recorded_stores(records[one.name], problem, device))
         except (SpmarkError, MemoryError) as error:
             say(screen, f"[yellow]{escape(one.name)} is not drawn: {escape(str(error))}[/yellow]")
     return known
@@ -448,7 +448,7 @@ def explain(
     out = out or Path("out/explain") / f"{_file_name(row.case_id)}.html"
     name = _names(row)[1]
     page = write_composition_page(name, problem, device, [replace(told, stores=stores)], out, notices=notices)
-    parts = [{name: value for name, value in asdict(part).items() if value is not None} for part in stores.parts]
+    parts = [asdict(part) for part in stores.parts]
     if as_json:
         answer({"case": row.case_id, "config": row.config, "stores": parts, "notices": notices, "page": page})
         return
@@ -472,7 +472,7 @@ def laid_out(record: str, results: Sequence[Path]) -> tuple[Measurement, Problem
     from spmark.datasets.loading_child import load_in_child
     from spmark.impls.core.guard import reading
     from spmark.impls.core.problem import Problem
-    from spmark.suite.tuned import stores_of
+    from spmark.suite.tuned import recorded_stores
 
     row, device = find_record(record, results)
     case = row.spec
@@ -484,7 +484,7 @@ def laid_out(record: str, results: Sequence[Path]) -> tuple[Measurement, Problem
         )
     problem = Problem(case.op, matrix, case.width, case.dtype, case.scaled)
     with reading(row.case_id, "a config that a plan of today can have", BuildError, "record the case anew"):
-        return row, problem, device, stores_of(row, problem, device)
+        return row, problem, device, recorded_stores(row, problem, device)
 
 
 def find_record(record: str, results: Sequence[Path]) -> tuple[Measurement, DeviceSpec]:

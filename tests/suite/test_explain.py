@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -15,8 +16,9 @@ from spmark.impls.core.errors import BuildError, RecordError
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.core.record import Environment, EnvironmentRow, MatrixKind, Measurement, Outcome, ProblemFacts, Status
 from spmark.impls.core.recordfile import RUNS, RecordFile
+from spmark.impls.formats.stores import stores_of
 from spmark.impls.runtime.device import shipped
-from spmark.impls.table import create, forecast_of
+from spmark.impls.table import create
 from spmark.suite.cli import main as cli
 from spmark.suite.run.provenance import RunRow
 from spmark.suite.tuned import sweep_of
@@ -39,10 +41,12 @@ def folder(tmp_path, monkeypatch):
     for case in cases:
         if case.implementation in NAMES:
             problem = Problem(Op.SPMM, matrix, 32)
-            found = forecast_of(case.implementation).forecast(create(case.implementation), problem, H200, 60)
+            how: Any = create(case.implementation)
+            found = how.forecast(problem, H200, 60)
+            stored = stores_of(how, problem, H200, found.config).stored
             outcome = Outcome(
                 status=Status.OK, matrix_kind=MatrixKind.SYNTHETIC, matrix_hash=matrix.hash, problem=facts,
-                config=dict(found.config), stored=found.stores.stored, samples_us=[9.0],
+                config=dict(found.config), stored=stored, samples_us=[9.0],
             )  # fmt: skip
             rows.append(Measurement.of(case, outcome, ENVIRONMENT))
     with RecordFile(tmp_path / "results" / "environments.jsonl") as file:

@@ -83,7 +83,7 @@ def test_a_build_for_a_gpu_that_is_not_there_chooses_what_the_implementation_cho
     asked, real = [], LiteForm.compose
     monkeypatch.setattr(LiteForm, "compose", lambda how, *given: asked.append(how) or real(how, *given))
     found, buckets = ask(case, {**case, "search": "liteform_h200"})
-    assert {*asked} == {LiteForm(), LiteForm(format="cell", dense="never")}
+    assert {*asked} == {LiteForm(), LiteForm(format="cell")}
     assert len(found["samples_s"]) == 2
     assert found["predicted_s"] in (None, buckets["predicted_s"])
     assert buckets["predicted_s"] > 0

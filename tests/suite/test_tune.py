@@ -18,18 +18,18 @@ from typer.testing import CliRunner
 
 from spmark.datasets.sweep.model import MatrixSpec, expand
 from spmark.impls.core import load
-from spmark.impls.core.errors import DatasetError, DeviceError, SpmarkError, SweepError
+from spmark.impls.core.errors import DatasetError, DeviceError, SpmarkError, SweepError, UnsupportedError
 from spmark.impls.core.interfaces import PHASES
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.core.record import MatrixKind, Measurement, Outcome, ProblemFacts, Status
 from spmark.impls.runtime import device as devices
 from spmark.impls.runtime.device import shipped
-from spmark.impls.table import FORECASTS
+from spmark.impls.table import forecasters
 from spmark.suite import tuned
 from spmark.suite.cli import main as cli
 from spmark.suite.cli import matrix as command
 from spmark.suite.run import execute
-from spmark.suite.tuned import NOT_MEASURED, foresee, label_of, measured, ranked, sweep_of
+from spmark.suite.tuned import NOT_MEASURED, foresee, label_of, measured, ranked, recorded_stores, sweep_of
 
 H200 = shipped("nvidia-h200")
 FACTS = ProblemFacts(num_rows=4, num_cols=4, nnz=100, longest_row=3, flops=512, compulsory_bytes=100)
@@ -62,7 +62,7 @@ def test_a_file_of_each_format_has_a_ranking_and_a_page(files, invoke, name):
     assert ended.exit_code == 0
     answer = json.loads(ended.stdout)
     assert (answer["device"], answer["measured"], answer["left_out"]) == ("nvidia-h200", False, {})
-    assert {row["implementation"] for row in answer["ranking"]} == set(FORECASTS)
+    assert {row["implementation"] for row in answer["ranking"]} == set(forecasters())
     for row in answer["ranking"]:
         assert row["how"].startswith(NOT_MEASURED)
         assert sum(store["nnz"] for store in row["stores"]) == 480
@@ -125,7 +125,7 @@ def test_who_cannot_be_foreseen_is_left_out_with_the_reason(files, invoke):
     words = ("--use", "cublas", "--use", "lo_spmm", "--use", "stile", "--dtype", "float16", "--json")
     answer = json.loads(invoke("mine.npz", "--width", 32, *words).stdout)
     assert [row["implementation"] for row in answer["ranking"]] == ["stile"]
-    assert answer["left_out"]["cublas"].startswith("expected one out of liteform, stile, lo_spmm, sparsetir where")
+    assert answer["left_out"]["cublas"].startswith("expected one out of sparsetir, liteform, stile, lo_spmm where")
     assert answer["left_out"]["lo_spmm"] == "expected float32, found float16"
 
 
@@ -182,8 +182,15 @@ def test_a_cpu_is_measured_where_it_is_asked_for(fakes, files, invoke, monkeypat
     assert ranking["numba_cpu"]["time_us"] == 10.5
     assert ranking["numba_cpu"]["how"] == "measured on fake-cpu"
     assert [store["nnz"] for store in ranking["numba_cpu"]["stores"]] == [480]
-    assert ranking["fake"]["stores"] is None, "an implementation that does not tell its stores is ranked all the same"
+    assert [store["name"] for store in ranking["fake"]["stores"]] == ["rows of CSR"], "what does not pad is CSR"
     assert "runs on cuda, found a cpu device" in answer["left_out"]["fake_gpu"]
+
+
+def test_padding_that_a_class_does_not_tell_is_not_drawn():
+    padded = record("cusparse preprocess", [20.0], {})
+    problem = Problem(Op.SPMM, random_csr(4, 40, [25] * 4), 32)
+    with pytest.raises(UnsupportedError, match="cusparse: expected stored_as, since the plan pads"):
+        recorded_stores(padded, problem, H200)
 
 
 def test_a_ranking_that_a_busy_machine_made_says_so(fakes, files, invoke, monkeypatch):

@@ -9,21 +9,18 @@ from matplotlib.colors import to_rgb
 from problems import matrices, random_csr
 
 from spmark.impls.core.stores import Held, StoreKind, Stores
-from spmark.report.figures.composition import composition, shares_of, spy_counts, store_colours, store_counts
+from spmark.report.figures.composition import composition, spy_counts, store_colours, store_counts
 from spmark.report.figures.style import COLUMN_IN, WIDTH_IN
 
-SECONDS = (2.0, 1.0, 0.5, 0.5)
 
-
-def four_stores(nnz: int, *, priced: bool = False) -> Stores:
+def four_stores(nnz: int) -> Stores:
     """Deal non-zeros to four stores of three kinds, by their places."""
     names = (StoreKind.BUCKET, "bucket of 2"), (StoreKind.BUCKET, "bucket of 4"), (StoreKind.BLOCK, "b"), ("row", "r")
     held = [
         Held(StoreKind(kind), name, np.arange(nnz)[at::4].size + 3 * at, np.arange(nnz)[at::4])
         for at, (kind, name) in enumerate(names)
     ]
-    seconds = np.resize(SECONDS, nnz) / np.resize([np.arange(nnz)[at::4].size for at in range(4)], nnz)
-    return Stores.of(nnz, held, seconds if priced else None)
+    return Stores.of(nnz, held)
 
 
 @pytest.mark.parametrize("name", ["empty_rows", "wide", "tall", "one_by_one", "hub"])
@@ -43,19 +40,18 @@ def test_bins_hold_what_a_loop_counts(name):
 @pytest.mark.parametrize("width_in", [WIDTH_IN, COLUMN_IN])
 def test_a_picture_keeps_its_numbers(width_in):
     matrix = matrices()["hub"]
-    stores = four_stores(matrix.nnz, priced=True)
+    stores = four_stores(matrix.nnz)
     counts = store_counts(matrix.shape, matrix.indptr, matrix.indices, stores)
     plot = composition("mine", stores, counts, matrix.shape, width_in)
     data = plot.data
     assert data["kind"].tolist() == ["block", "bucket", "bucket", "row"]
     assert data["nnz"].sum() == matrix.nnz
     assert data["stored"].sum() == stores.stored == matrix.nnz + 3 * (1 + 2 + 3)
-    assert data[["nnz_share", "stored_share", "time_share"]].sum().tolist() == pytest.approx([1, 1, 1])
-    assert data["predicted_s"].tolist() == pytest.approx([0.5, 2.0, 1.0, 0.5])
+    assert data[["nnz_share", "stored_share"]].sum().tolist() == pytest.approx([1, 1])
     assert data["padding"].tolist() == pytest.approx((data["stored"] / data["nnz"] - 1).tolist())
     assert f"a padding of {stores.padding:.1%}" in plot.caption
     labels = [text.get_text() for ax in plot.figure.axes for text in ax.get_yticklabels()]
-    assert {"non-zeros", "stored", "predicted time"} <= set(labels)
+    assert {"non-zeros", "stored"} <= set(labels)
 
 
 def test_the_image_shows_the_store_of_most_non_zeros():
@@ -71,15 +67,6 @@ def test_the_image_shows_the_store_of_most_non_zeros():
     block, row, _ = (to_rgb(colour) for colour in store_colours(stores.parts))
     assert np.allclose(image[0], [row, row], atol=1 / 255)
     assert np.allclose(image[1], [block, block], atol=1 / 255)
-
-
-def test_what_no_model_prices_has_no_bar_of_time():
-    data = shares_of(four_stores(40))
-    assert data["time_share"].isna().all()
-    matrix = random_csr(4, 10, [10] * 4)
-    counts = store_counts(matrix.shape, matrix.indptr, matrix.indices, four_stores(40))
-    plot = composition("mine", four_stores(40), counts, matrix.shape)
-    assert "no model tells the time of each store" in plot.caption
 
 
 @pytest.mark.parametrize("width_in", [WIDTH_IN, COLUMN_IN])

@@ -30,7 +30,7 @@ def scattered(name: str) -> Picture:
         Held(StoreKind.BUCKET, f"bucket of {2**power}", stop - start, order[start:stop])
         for power, (start, stop) in enumerate(pairwise(cuts))
     ]
-    return Picture(name, Stores.of(MATRIX.nnz, held, np.ones(MATRIX.nnz)), "not measured: of a test.")
+    return Picture(name, Stores.of(MATRIX.nnz, held), "not measured: of a test.")
 
 
 def rows(name: str) -> Picture:
