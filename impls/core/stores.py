@@ -5,7 +5,7 @@ A plan's composition is a list of stores. Each non-zero of A has exactly one, so
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -116,13 +116,6 @@ class Stores:
     def padding(self) -> float:
         """Padded elements over non-zeros; 0 without non-zeros."""
         return self.stored / self.nnz - 1 if self.nnz else 0.0
-
-    def by_kind(self) -> Mapping[StoreKind, int]:
-        """Count the non-zeros of each kind that serves any."""
-        counts: dict[StoreKind, int] = {}
-        for part in self.parts:
-            counts[part.kind] = counts.get(part.kind, 0) + part.nnz
-        return counts
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,6 @@ from spmark.impls.tuning.space import key_of
 from spmark.impls.tuning.strategies import first_built
 
 _PLATFORMS = {DeviceKind.CUDA: "cuda", DeviceKind.HOST_SIMT: "cuda", DeviceKind.CPU: "cpu"}
-_NEEDED = ("torch", "safetensors")
 
 
 class Visit(StrEnum):
@@ -80,7 +79,7 @@ class Dash:
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse what the platform refuses, a missing library, and a platform without a model."""
         platform = _platform(device)
-        lacking = [name for name in _NEEDED if find_spec(name) is None]
+        lacking = [name for name in self.needs if find_spec(name) is None]
         if lacking:
             return f"expected the extra dash, found no {' and no '.join(lacking)}: {how_to_install('dash')}"
         if find_model(platform.name, problem.op) is None:

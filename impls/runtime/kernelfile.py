@@ -27,7 +27,7 @@ from spmark.impls.core.plainyaml import parse_yaml
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import MAX_GRID, Grid, Target, ceil_div, open_target
-from spmark.impls.runtime.template import C_TYPES, KernelTemplate, TemplateValue
+from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate
 
 _COMMENT = re.compile(r"/\* spmark\n(.*?)\*/", re.DOTALL)
 _EXAMPLE = "/* spmark, then lines such as kernel: my_kernel (examples/mykernel/spmm_rows.cu), then */"
@@ -199,7 +199,9 @@ class _DeclaredKernel:
 
     def build(self, problem: Problem, device: DeviceSpec) -> DeclaredPlan:
         """Upload the arguments of A."""
-        return DeclaredPlan(problem, open_target(device), self.table, self.kernels[0], self._config)
+        arguments = {name: self._config.get(name, C_TYPES[problem.dtype]) for name in self.table.parameters}
+        instance = self.kernels[0].instance(**arguments)
+        return DeclaredPlan(problem, open_target(device), self.table, instance, self._config)
 
 
 _DECLARED = ("name", "ops", "devices", "kernels", "table", "unsupported", "build")
@@ -210,14 +212,13 @@ class DeclaredPlan(DevicePlan):
     """One launch of the kernel of a `KernelTable`, with A in CSR as it comes."""
 
     def __init__(
-        self, problem: Problem, target: Target, table: KernelTable, template: KernelTemplate, config: dict[str, Any]
+        self, problem: Problem, target: Target, table: KernelTable, instance: Instance, config: dict[str, Any]
     ) -> None:
         super().__init__(problem, target, config)
         self.stored = problem.matrix.nnz
         self._grid, self._names, self._dense = table.blocks(problem, config), table.arguments, DENSE[table.op]
         with self.phase("compile"):
-            arguments = {name: config.get(name, C_TYPES[problem.dtype]) for name in table.parameters}
-            (self._kernel,) = target.load([template.instance(**arguments)])
+            (self._kernel,) = target.load([instance])
         self._held = {name: np.int32(size(problem)) for name, size in SIZES.items()}
         with self.phase("upload"):
             self._held |= {name: self.upload(array(problem)) for name, array in ARRAYS.items() if name in self._names}
@@ -244,10 +245,8 @@ def kernel_class(file: Path, module: str) -> type[Any]:
         As `read_table`.
     """
     table = read_table(file)
-    space: dict[str, tuple[TemplateValue, ...]] = {
-        name: tuple(C_TYPES[dtype] for dtype in table.dtypes) if values == "dtype" else values
-        for name, values in table.parameters.items()
-    }
+    types = tuple(C_TYPES[dtype] for dtype in table.dtypes)
+    space = {name: types if values == "dtype" else values for name, values in table.parameters.items()}
     tunables = [(name, type(values[0]), values[0]) for name, values in table.parameters.items() if values != "dtype"]
     told = {
         "__doc__": f"The kernel {table.kernel} of {file.name}.",

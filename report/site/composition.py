@@ -100,7 +100,7 @@ def chosen_pictures(pictures: Sequence[Picture]) -> tuple[list[Picture], list[Pi
 
 
 def _is_csr(picture: Picture) -> bool:
-    return set(picture.stores.by_kind()) == {StoreKind.ROW}
+    return {part.kind for part in picture.stores.parts if part.nnz} == {StoreKind.ROW}
 
 
 def _drawn(picture: Picture, matrix: DrawnMatrix) -> Drawing:
