@@ -73,13 +73,13 @@ def load_file(named: FileClass, own: Mapping[str, str]) -> Outside:
     if not is_file(named.file):
         raise SweepError(f"{named}: expected a Python or CUDA file, found none: mend the path")
     # The files are stamped before they are read, so that a change in between shows in the version.
-    sources = _sources(named.file)
     if not named.label:
         from spmark.impls.runtime.kernelfile import kernel_class
 
+        sources = _sources(named.file, kernel_class.__module__)
         kind = kernel_class(named.file, private_name(named.file))
         return _kept(Outside(kind, str(named), f"the file {named.file}"), own, sources)
-    module = _imported(named.file)
+    sources, module = _sources(named.file), _imported(named.file)
     defined = {name: one for name, one in vars(module).items() if isinstance(one, type)}
     classes = [name for name, one in defined.items() if one.__module__ == module.__name__]
     try:
@@ -149,10 +149,10 @@ def _some_of(found: Any, members: type[StrEnum]) -> bool:
     return isinstance(found, frozenset) and bool(found) and all(isinstance(one, members) for one in found)
 
 
-def _sources(file: Path) -> OutsideSources:
+def _sources(file: Path, maker: str = "") -> OutsideSources:
     from spmark.impls.core.digest import OutsideSources  # stamps all of spmark, for which `spmark --help` does not wait
 
-    return OutsideSources(file)
+    return OutsideSources(file, maker)
 
 
 def _kept(found: Outside, own: Mapping[str, str], sources: OutsideSources | None) -> Outside:

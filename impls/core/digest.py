@@ -210,17 +210,22 @@ class OutsideSources:
     file : Path
         Where the class stands. In a folder with an ``__init__.py`` the whole folder counts, else the file and the CUDA
         and C++ sources beside it.
+    maker : str, optional
+        The module that makes the class where the file is not Python.
     """
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
+    def __init__(self, file: Path, maker: str = "") -> None:
+        self._file, self._maker = file, maker
         self._began = self._now()
 
     def version(self) -> str:
         """Give sixteen hex digits over these files and over what they use of `spmark.impls`."""
         now = self._now()
         own = _version(str(self._file.parent), tuple(sorted(now.items())), now != self._began)
-        return hashlib.sha256(f"{SOURCES.version_of_used(now)}\0{own}".encode()).hexdigest()[:16]
+        parts = [SOURCES.version_of_used(now), own]
+        if self._maker:
+            parts.append(SOURCES.version(self._maker))
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
     def _now(self) -> dict[str, Stamp]:
         folder = self._file.parent

@@ -20,7 +20,7 @@ from spmark.impls.core.digest import SOURCES, Sources
 from spmark.impls.core.enums import DeviceKind, DType
 from spmark.impls.runtime.compile import included_headers
 from spmark.impls.runtime.device import find
-from spmark.impls.table import IMPLEMENTATIONS, REACH, module_of
+from spmark.impls.table import IMPLEMENTATIONS, module_of, reach_of
 from spmark.suite.conformance import dense_operands, problems
 
 ROOT = Path(__file__).parents[2]
@@ -227,7 +227,7 @@ def test_who_imports_the_table_is_made_of_all_implementations() -> None:
     assert all(closure(name) <= closure("dash") for name in IMPLEMENTATIONS)
 
 
-WITHOUT_GPU = [name for name in IMPLEMENTATIONS if REACH[name].unmet([DeviceKind.CPU, DeviceKind.HOST_SIMT]) == ""]
+WITHOUT_GPU = [name for name in IMPLEMENTATIONS if reach_of(name).unmet([DeviceKind.CPU, DeviceKind.HOST_SIMT]) == ""]
 BUILD_AND_RUN = """
 import pickle, sys
 from importlib import import_module
@@ -244,9 +244,9 @@ print(*(one.__file__ for name, one in sys.modules.items() if name.startswith("sp
 @pytest.mark.parametrize("name", WITHOUT_GPU)
 def test_what_a_build_and_a_run_load_is_in_the_closure(name: str) -> None:
     module, _, label = IMPLEMENTATIONS[name].partition(":")
-    kind = DeviceKind.HOST_SIMT if DeviceKind.HOST_SIMT in REACH[name].devices else DeviceKind.CPU
+    kind = DeviceKind.HOST_SIMT if DeviceKind.HOST_SIMT in reach_of(name).devices else DeviceKind.CPU
     cases = []
-    for problem in (problems()[f"{op}-empty_rows-J32-{dtype}"] for op in REACH[name].ops for dtype in DType):
+    for problem in (problems()[f"{op}-empty_rows-J32-{dtype}"] for op in reach_of(name).ops for dtype in DType):
         out = np.zeros(problem.out_shape, problem.dtype.numpy)
         cases.append((problem, find(str(kind)), tuple(dense_operands(problem)), out))
     child = subprocess.run(

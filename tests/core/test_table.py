@@ -17,7 +17,7 @@ from spmark.impls.table import (
     cost_model,
     cost_models,
     create,
-    package,
+    module_of,
     platform_of,
     reach_of,
 )
@@ -57,7 +57,7 @@ def test_how_a_build_is_measured_is_no_tunable() -> None:
         create("lo_spmm", {"anew": "no"})
 
 
-@pytest.mark.parametrize("ask", [create, package, platform_of])
+@pytest.mark.parametrize("ask", [create, module_of, platform_of])
 def test_unknown_name_lists_the_known_and_the_nearest(ask: Callable[[str], Any]) -> None:
     with pytest.raises(SweepError, match=r"out of cusparse, .*, found 'cusprase' \(did you mean cusparse\?\)"):
         ask("cusprase")

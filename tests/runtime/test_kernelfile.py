@@ -14,11 +14,12 @@ from scipy import sparse
 
 import spmark
 from spmark.impls import outside
-from spmark.impls.core.digest import implementation_version
+from spmark.impls.core.digest import OutsideSources, implementation_version
 from spmark.impls.core.errors import ProblemError, SweepError
 from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.runtime import kernelfile
 from spmark.impls.runtime.device import find
-from spmark.impls.table import create, file_of, name_of, package
+from spmark.impls.table import create, file_of, module_of, name_of
 
 pytestmark = pytest.mark.usefixtures(nothing_loaded.__name__)
 EXAMPLE = Path(__file__).parents[2] / "examples/mykernel/spmm_rows.cu"
@@ -127,7 +128,7 @@ def test_the_name_of_the_file_is_that_of_the_implementation(file: Path, name: st
 def test_the_version_follows_the_file(file: Path) -> None:
     def version() -> str:
         outside.LOADED.clear()
-        return implementation_version(package(name_of(str(file))))
+        return implementation_version(module_of(name_of(str(file))))
 
     first = version()
     file.write_text(SDDMM + "// a comment\n")
@@ -136,6 +137,7 @@ def test_the_version_follows_the_file(file: Path) -> None:
     assert version() != first, "the table counts, though it stands in a comment"
     file.write_text(SDDMM.replace("sum = 0.0f", "sum = 0"))
     assert version() != first
+    assert OutsideSources(file).version() != OutsideSources(file, kernelfile.__name__).version(), "what builds counts"
 
 
 @pytest.mark.parametrize(
