@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import make_dataclass
 from keyword import iskeyword
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, StringConstraints, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, StringConstraints, ValidationError, model_validator
 
 from spmark.impls.core.choices import none_of
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
@@ -29,12 +29,13 @@ from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import MAX_GRID, Grid, Target, ceil_div, open_target
 from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate
 
-_COMMENT = re.compile(r"/\* spmark\n(.*?)\*/", re.DOTALL)
+_COMMENT = re.compile(r"/\*\s*spmark:?\s*\n(.*?)\*/", re.DOTALL)
 _EXAMPLE = "/* spmark, then lines such as kernel: my_kernel (examples/mykernel/spmm_rows.cu), then */"
 _NOT_CODE = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_WORD, _WORDS = r"^[A-Za-z]\w*$", re.compile(r"\w+")
-_PRODUCT = r"\s*(?:[A-Za-z]\w*|[1-9]\d{0,9})\s*"
-_BLOCKS = rf"^{_PRODUCT}(?:\*{_PRODUCT})*(?:/{_PRODUCT}(?:\*{_PRODUCT})*)?$"
+_WORDS, _WORD = re.compile(r"\w+"), r"\s*(?:[A-Za-z]\w*|[1-9]\d{0,9})\s*"
+_PRODUCT = rf"{_WORD}(?:\*{_WORD})*"
+_Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z]\w*$")]
+_Count = Annotated[str, StringConstraints(pattern=rf"^{_PRODUCT}(?:/{_PRODUCT})?$")]
 _MOST_THREADS = 1024
 SIZES: Mapping[str, Callable[[Problem], int]] = {
     "num_rows": lambda problem: problem.matrix.num_rows,
@@ -59,20 +60,28 @@ def _multiplies(problem: Problem) -> bool:
     return problem.op is Op.SPMM or problem.scaled
 
 
+def _listed(given: Any) -> Any:
+    return given if isinstance(given, list) else [given]
+
+
+def _values(given: Any) -> tuple[Any, ...]:
+    values = tuple(_listed(given))
+    if values != ("dtype",) and not (values and all(isinstance(one, int) for one in values)):
+        raise ValueError(f"expected dtype, or integers, or true and false, found {given!r}")
+    return values
+
+
 class KernelTable(Frozen):
     """What the comment of a CUDA file declares."""
 
-    kernel: Annotated[str, StringConstraints(pattern=_WORD)]
+    kernel: _Name
     """Name of the ``__global__`` template."""
     op: Op
-    dtypes: Annotated[tuple[DType, ...], Field(min_length=1)]
-    parameters: dict[
-        Annotated[str, StringConstraints(pattern=_WORD)],
-        Literal["dtype"] | Annotated[tuple[bool | int, ...], Field(min_length=1)],
-    ]
-    """The template's parameters in its order: ``dtype`` for the type of operands, else the legal values, of which the
-    first is the default. ``threads`` is the size of a block."""
-    grid: Annotated[tuple[Annotated[str, StringConstraints(pattern=_BLOCKS)], ...], Field(min_length=1, max_length=3)]
+    dtypes: Annotated[tuple[DType, ...], BeforeValidator(_listed), Field(min_length=1)]
+    parameters: dict[_Name, Annotated[tuple[Any, ...], BeforeValidator(_values)]]
+    """The template's parameters in its order: ``dtype`` alone for the type of operands, else the legal values, of which
+    the first is the default. ``threads`` is the size of a block."""
+    grid: Annotated[tuple[_Count, ...], BeforeValidator(_listed), Field(min_length=1, max_length=3)]
     """Blocks by dimension: a product of sizes, parameters and numbers, and after ``/`` the product that divides it; the
     quotient is rounded up."""
     arguments: tuple[str, ...]
@@ -83,7 +92,7 @@ class KernelTable(Frozen):
         threads = self.parameters.get("threads", ())
         if not threads or not all(type(n) is int and 0 < n <= _MOST_THREADS for n in threads):
             raise ValueError(f"parameters: expected threads: [256], or others of 1 to {_MOST_THREADS}, found {threads}")
-        if len(self.dtypes) > 1 and "dtype" not in self.parameters.values():
+        if len(self.dtypes) > 1 and ("dtype",) not in self.parameters.values():
             raise ValueError("parameters: expected one that is dtype, for several dtypes, found none")
         if taken := [name for name in self.parameters if iskeyword(name) or name in (*_DECLARED, *SIZES)]:
             raise ValueError(f"parameters: expected names of your own, found {', '.join(taken)}")
@@ -93,11 +102,16 @@ class KernelTable(Frozen):
                 raise ValueError(f"arguments: {none_of('an argument', name, known)}")
         if lacking := set(DENSE[self.op]) - set(self.arguments):
             raise ValueError(f"arguments: expected {', '.join(DENSE[self.op])} for {self.op}, found no {min(lacking)}")
-        counts = (*SIZES, *(name for name, values in self.parameters.items() if values != "dtype"))
+        counts = (*SIZES, *self.tunables)
         for word in _WORDS.findall(" ".join(self.grid)):
             if not word.isdigit() and word not in counts:
                 raise ValueError(f"grid: {none_of('a number or a name', word, counts)}")
         return self
+
+    @property
+    def tunables(self) -> dict[str, tuple[int, ...]]:
+        """The parameters that have values."""
+        return {name: values for name, values in self.parameters.items() if values != ("dtype",)}
 
     def blocks(self, problem: Problem, config: Mapping[str, int]) -> Grid:
         """Give the grid of a problem with these parameters."""
@@ -126,13 +140,15 @@ def read_table(file: Path) -> KernelTable:
     if comment is None:
         raise SweepError(f"{file}: expected a comment with the kernel's table, found none: write {_EXAMPLE}")
     where = f"{file}:{text.count(chr(10), 0, comment.start()) + 1}"
-    told = parse_yaml(comment[1], where, SweepError)
-    if not isinstance(told, dict):
-        raise SweepError(f"{where}: expected the kernel's table, found {told!r}: write {_EXAMPLE}")
+    declared = parse_yaml(comment[1], where, SweepError)
+    if not isinstance(declared, dict):
+        raise SweepError(f"{where}: expected the kernel's table, found {declared!r}: write {_EXAMPLE}")
     try:
-        table = KernelTable.model_validate(told)
+        table = KernelTable.model_validate(declared)
     except ValidationError as error:
-        raise SweepError("\n".join(f"{where}: {_explained(one)}; mend the table" for one in error.errors())) from error
+        # A list with a wrong item is also reported as too short.
+        told = [one for one in error.errors() if one["type"] != "too_short" or not one["input"]]
+        raise SweepError("\n".join(f"{where}: {_explained(one)}; mend the table" for one in told)) from error
     _check_signature(table, _NOT_CODE.sub(" ", text), where)
     return table
 
@@ -148,7 +164,7 @@ def _explained(error: Any) -> str:
         wanted = "a product and what divides it, such as num_rows * 32 / threads" if grid else "letters, digits and _"
         return f"{key}: expected {wanted}, found {error['input']!r}"
     if error["type"] == "value_error":
-        return message.removeprefix("Value error, ")
+        return f"{key}: " * bool(key) + message.removeprefix("Value error, ")
     return f"{key}: {message}, found {error['input']!r}"
 
 
@@ -179,13 +195,13 @@ class _DeclaredKernel:
     kernels: tuple[KernelTemplate, ...]
 
     def __post_init__(self) -> None:
-        for name, value in self._config.items():
-            if value not in (legal := self.table.parameters[name]):
-                raise ValueError(f"expected {name} out of {', '.join(map(str, legal))}, found {value}")
+        for name, legal in self.table.tunables.items():
+            if getattr(self, name) not in legal:
+                raise ValueError(f"expected {name} out of {', '.join(map(str, legal))}, found {getattr(self, name)}")
 
     @property
     def _config(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name, values in self.table.parameters.items() if values != "dtype"}
+        return {name: getattr(self, name) for name in self.table.tunables}
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse other dtypes, scaling without A's values, and what has more blocks than a grid."""
@@ -246,8 +262,8 @@ def kernel_class(file: Path, module: str) -> type[Any]:
     """
     table = read_table(file)
     types = tuple(C_TYPES[dtype] for dtype in table.dtypes)
-    space = {name: types if values == "dtype" else values for name, values in table.parameters.items()}
-    tunables = [(name, type(values[0]), values[0]) for name, values in table.parameters.items() if values != "dtype"]
+    space = {name: table.tunables.get(name, types) for name in table.parameters}
+    tunables = [(name, type(values[0]), values[0]) for name, values in table.tunables.items()]
     told = {
         "__doc__": f"The kernel {table.kernel} of {file.name}.",
         "__module__": module,
