@@ -65,7 +65,7 @@ _NAMED = files("spmark.report").joinpath("looks.yaml").read_text(encoding="utf-8
 LOOKS: Mapping[str, Look] = {
     name: Look(**look) for name, look in parse_yaml(_NAMED, "report/looks.yaml", RecordError).items()
 }
-"""Looks of implementations out of ``looks.yaml``, in the order of legends."""
+"""Looks of implementations, and of labels with a look of their own, out of ``looks.yaml``, in the order of legends."""
 _SPARE = tuple(
     Look(colour, marker)
     for colour, marker in zip(("#882255", "#4a8fb8", "#117733", "#e0607a", "#8a8a2e", "#aa4499"), "hp8Ho^", strict=True)
@@ -85,25 +85,25 @@ def looks(series: Iterable[tuple[str, str]]) -> dict[str, Look]:
     Parameters
     ----------
     series : iterable of (label, implementation)
-        What a figure shows. Further labels of one implementation are paler or darker, and hatched, with markers and
-        dashes of their own; an implementation that `LOOKS` does not know takes a spare look by the digest of its name,
-        the next free one where two meet.
+        What a figure shows. Labels that `LOOKS` does not name are paler or darker than their implementation, and
+        hatched, with markers and dashes of their own; an implementation that `LOOKS` does not know takes a spare look
+        by the digest of its name, the next free one where two meet.
 
     Returns
     -------
     dict
-        Look by label: known implementations first, as in `LOOKS`, the others by name; labels of one by name and by the
-        numbers in it, the implementation's own name first.
+        Look by label: known names first, as in `LOOKS`, the others by name; further labels of an implementation by
+        name and by the numbers in it, after the implementation's own name.
     """
-    by_implementation: dict[str, set[str]] = {}
+    by_name: dict[str, set[str]] = {}
     for label, implementation in series:
-        by_implementation.setdefault(implementation, set()).add(label)
-    unknown = sorted(by_implementation.keys() - LOOKS.keys())
-    base = {name: LOOKS[name] for name in LOOKS if name in by_implementation} | _spare(unknown)
+        by_name.setdefault(label if label in LOOKS else implementation, set()).add(label)
+    unknown = sorted(by_name.keys() - LOOKS.keys())
+    base = {name: LOOKS[name] for name in LOOKS if name in by_name} | _spare(unknown)
     return {
         label: _variant(look, position)
         for name, look in base.items()
-        for position, label in enumerate(_own_name_first(name, by_implementation[name]))
+        for position, label in enumerate(_own_name_first(name, by_name[name]))
     }
 
 

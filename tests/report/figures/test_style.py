@@ -13,8 +13,8 @@ from spmark.report.analysis.methods import known_methods
 from spmark.report.figures.style import DASHES, LEAST_CONTRAST, LOOKS, contrast, looks
 
 GPU = (
-    "cusparse_best", "cusparse", "cublas", "gespmm", "dgl", "sparsetir", "stile", "liteform", "lo_spmm", "dash",
-    "rowsplit", "nnzbalanced", "triton_blocksparse", "dgsparse",
+    "cusparse_best", "cusparse", "cublas", "gespmm", "dgl", "sparsetir_paper", "stile_paper", "liteform_published",
+    "lo_spmm_paper", "dash", "rowsplit", "nnzbalanced", "triton_blocksparse", "dgsparse",
 )  # fmt: skip
 CPU = ("scipy_cpu", "numba_cpu", "blas_cpu", "taco_cpu", "dgl")
 # Machado, Oliveira and Fernandes, IEEE TVCG 2009, severity 1.0, on linear RGB.
@@ -56,6 +56,13 @@ def test_a_look_does_not_depend_on_who_else_is_drawn():
     assert together["gespmm"] == alone["gespmm"] == LOOKS["gespmm"]
     assert list(together) == ["gespmm", "dgl", "mine"]
     assert together["mine"] == looks([("mine", "mine")])["mine"]
+
+
+def test_a_system_s_published_label_comes_first():
+    told = [("liteform_cell", "liteform"), ("liteform_extended", "liteform"), ("liteform", "liteform")]
+    shown = looks([*told, ("liteform_published", "liteform"), ("gespmm", "gespmm")])
+    assert list(shown) == ["gespmm", "liteform_published", "liteform_extended", "liteform", "liteform_cell"]
+    assert len({look.colour for look in shown.values()}) == 5
 
 
 def test_unknown_implementations_and_further_configs_differ():

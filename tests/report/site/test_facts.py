@@ -24,6 +24,8 @@ def test_counts_of_notices_have_separators_of_thousands() -> None:
             "flags": "busy machine (others take 3 of 4 cores)",
             "reason": "",
             "implementation": "gespmm",
+            "label": "gespmm",
+            "config": [{"format": "direct"}] * 120 + [{}] * (rows - 120),
             "implementation_version": "1",
             "matrix_hash": "",
             "matrix": "ogb/a",
@@ -31,10 +33,11 @@ def test_counts_of_notices_have_separators_of_thousands() -> None:
             "sweep": ["mine"] * 1000 + ["yours"] * (rows - 1000),
         }
     )
-    failed, lent, flagged, elsewhere, older = notices_of(derived, "cusparse", None, 1234, "mine")
+    failed, lent, flagged, chosen, elsewhere, older = notices_of(derived, "cusparse", None, 1234, "mine")
     assert failed.startswith("2,016 of 2,316 cases have no result (2,016 timeout)")
     assert lent.startswith("2,316 speed-ups")
     assert flagged.startswith("Times of 2,316 of 2,316 cases may be off: 2,316 ran on a busy machine.")
+    assert chosen.endswith("did in these cases: gespmm 120 of 2,316.")
     assert elsewhere == "1,316 of these cases were measured with other sweeps that list them: yours (1,316)."
     assert older.startswith("1,234 rows")
 
