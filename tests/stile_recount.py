@@ -6,11 +6,12 @@ Costs are whole multiples of a power of two, so that sums in any order are the s
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from enum import StrEnum
 
 import numpy as np
 
-from spmark.impls.stile.greedy import Event, Greedy
+from spmark.impls.stile.greedy import Greedy
 from spmark.impls.stile.prices import cheapest_ms
 from spmark.impls.stile.space import Formats, SearchMode, Shapes
 from spmark.impls.stile.state import WHOLE
@@ -38,7 +39,66 @@ def on_grid(shapes: Shapes, step_ms: float, whole: float = 1.0, light: float = 1
     return replace(shapes, single_ms=single, plain_ms=plain, price=price, cheapest_ms=cheapest_ms(price))
 
 
-class Recounted(Greedy):
+class Event(StrEnum):
+    """The kind of tiles that a step of the search picked."""
+
+    BEFOREHAND = "beforehand"
+    BLOCK = "block"
+    WINDOW = "window"
+    OTHER = "other"
+    """ELL or one-dimensional tiles."""
+    REST = "rest"
+    """All non-zeros that were left when time was up."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round of the search."""
+
+    event: Event
+    average_ms: float
+    picked: int
+    withdrawn: int
+    left: int
+    """Non-zeros without a tile afterwards."""
+    spent_ms: float
+    """Cost of all tiles afterwards."""
+
+
+class Watched(Greedy):
+    """The search, with what its rounds picked."""
+
+    trace: list[Round]
+
+    def __init__(self, *given):
+        super().__init__(*given)
+        self.trace = []
+
+    def _beforehand(self):
+        before = self._chosen.tally.copy()
+        super()._beforehand()
+        self.note(Event.BEFOREHAND, self._shapes.cheapest_ms, before)
+
+    def _pick_blocks(self, average, window, whole, slack):
+        before = self._chosen.tally.copy()
+        super()._pick_blocks(average, window, whole, slack)
+        kind = Event.WINDOW if whole else Event.BLOCK
+        self.note(Event.REST if math.isinf(slack) else kind, average, before)
+
+    def _pick_light(self, average, best, slack):
+        before = self._chosen.tally.copy()
+        super()._pick_light(average, best, slack)
+        self.note(Event.REST if math.isinf(slack) else Event.OTHER, average, before)
+
+    def note(self, event, average, before):
+        tally = self._chosen.tally
+        picked, withdrawn = int(tally[0] - before[0]), int(tally[1] - before[1])
+        if picked:
+            spent = float(self._chosen.spent_ms[0])
+            self.trace.append(Round(event, float(average), picked, withdrawn, int(tally[2]), spent))
+
+
+class Recounted(Watched):
     """The search, asserting before a pick that it is the best one, and after it that every account is right.
 
     A tile's home can be told from what it has left as long as no pick takes a part of another one of the same step:
@@ -54,8 +114,8 @@ class Recounted(Greedy):
         super().__init__(*given)
         self.homes, self.ties = {}, 0
 
-    def _pick_blocks(self, average, window, whole, slack, event):
-        if event is not Event.REST:
+    def _pick_blocks(self, average, window, whole, slack):
+        if not math.isinf(slack):
             wholes, singles = self._wholes(), self._singles()
             assert average == min([*wholes.values(), *(tile[0] for tile in singles)])
             assert average == (wholes[window] if whole else min(tile[0] for tile in singles if tile[1] == window))
@@ -65,26 +125,26 @@ class Recounted(Greedy):
                 assert average <= min(lights.values(), default=math.inf)
                 self.ties += average == min(lights.values(), default=math.inf)
         first_new = int(self._chosen.tally[0])
-        super()._pick_blocks(average, window, whole, slack, event)
+        super()._pick_blocks(average, window, whole, slack)
         self._check_reach(average, window, whole, slack, first_new)
 
-    def _pick_light(self, average, best, slack, event=Event.OTHER):
+    def _pick_light(self, average, best, slack):
         lights = self._lights()
         assert average == min(lights.values())
         assert best == min(tile for tile, value in lights.items() if value == average)
-        if event is not Event.REST:
+        if not math.isinf(slack):
             blocks = [*self._wholes().values(), *(tile[0] for tile in self._singles())]
             assert average < min(blocks, default=math.inf)  # of equals a block
         first_new = int(self._chosen.tally[0])
-        super()._pick_light(average, best, slack, event)
+        super()._pick_light(average, best, slack)
         limit, shape = _limit(average, slack), self._level.shape[best]
         after = {tile: value for tile, value in self._lights().items() if self._level.shape[tile] == shape}
         assert slack <= 0 or all(_is_beyond(value, limit) for value in after.values())
         if slack > 0 and self._rules.mode is SearchMode.PAPER:
             self._check_every(limit, first_new)
 
-    def _note(self, event, average, before):
-        super()._note(event, average, before)
+    def note(self, event, average, before):
+        super().note(event, average, before)
         self._recount(int(before[0]))
 
     def _asks_lights(self, average):

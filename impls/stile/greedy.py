@@ -10,51 +10,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.stile.block_loops import best_block, pick_block, pick_near_blocks, prefer_blocks
-from spmark.impls.stile.level_loops import best_light, count_owned, pick_lights
 from spmark.impls.stile.levels import make_level
+from spmark.impls.stile.loops import (
+    best_block,
+    best_light,
+    count_owned,
+    pick_block,
+    pick_lights,
+    pick_near_blocks,
+    prefer_blocks,
+)
 from spmark.impls.stile.space import Formats, SearchMode, Shapes
-from spmark.impls.stile.state import EVERY, LIGHT, NONE, Chosen, Groups, Level, Windows, stretched
+from spmark.impls.stile.state import EVERY, LIGHT, NONE, Chosen, Groups, Level, State, Windows, stretched
 from spmark.impls.stile.windows import Tiled, begin, make_groups
 
 _CHOSEN_TO_BEGIN_WITH = 1024
 _WINDOWS_AT_ONCE = 1024
-
-
-class Event(StrEnum):
-    """The kind of tiles that a step of the search picked."""
-
-    BEFOREHAND = "beforehand"
-    """Blocks of the pass window by window, before the rounds."""
-    BLOCK = "block"
-    WINDOW = "window"
-    """Whole windows, which replace the tiles that were picked in them."""
-    OTHER = "other"
-    """ELL or one-dimensional tiles."""
-    REST = "rest"
-    """All non-zeros that were left when time was up, without a search."""
-
-
-@dataclass(frozen=True)
-class Round:
-    """One round of the search, for figures and for debugging."""
-
-    event: Event
-    level: int
-    average_ms: float
-    """Cost of the best candidate for each new non-zero; negative where a window gives back more than it costs."""
-    picked: int
-    withdrawn: int
-    left: int
-    """Non-zeros without a tile afterwards."""
-    spent_ms: float
-    """Cost of all tiles afterwards, of one part of J on one multiprocessor."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +82,6 @@ class PickedTiles:
     withdrawn: int
     finished: bool
     """Whether the time sufficed."""
-    trace: tuple[Round, ...]
 
     @property
     def spent_ms(self) -> float:
@@ -147,7 +122,6 @@ class Greedy:
         self._level: Level | None = None
         self._levels = 0
         self._fresh = False
-        self._trace: list[Round] = []
 
     def run(self) -> PickedTiles:
         """Pick until every non-zero has a tile. O(rounds (windows + tiles) + levels nnz)."""
@@ -161,6 +135,11 @@ class Greedy:
         finished = not self._left
         self._take_rest()
         return self._picked(finished)
+
+    @property
+    def _state(self) -> State:
+        tiled, costs = self._tiled, self._shapes.single_ms
+        return State(tiled.nonzeros, self._windows, self._groups, self._chosen, costs)
 
     @property
     def _left(self) -> int:
@@ -179,80 +158,72 @@ class Greedy:
     def _round(self) -> None:
         if self._literal and self._may_regroup:
             self._regroup()
-        average, window, whole = best_block(self._windows, self._groups, self._shapes.single_ms, self._rules.withdraw)
+        average, window, whole = best_block(self._state, self._rules.withdraw)
         light, best = math.inf, -1
         # No candidate of the next level can cost less than this: the level need not be made yet.
         if self._rules.formats is not Formats.BLOCKS and (self._literal or not average <= self._shapes.cheapest_ms):
             if self._may_regroup:
                 self._regroup()
             if self._level is not None:
-                light, best = best_light(*self._seen(), int(self._chosen.tally[3]))
+                light, best = self._best_light()
         if window >= 0 and average <= light:
-            self._pick_blocks(average, window, whole, self._rules.slack, Event.WINDOW if whole else Event.BLOCK)
+            self._pick_blocks(average, window, whole, self._rules.slack)
         else:
             self._pick_light(light, best, self._rules.slack)
 
-    def _seen(self) -> tuple[object, ...]:
-        tiled = self._tiled
-        return tiled.owner, tiled.row_of, tiled.whole, self._level, self._shapes.price, int(self._ell)
+    def _best_light(self) -> tuple[float, int]:
+        clock = int(self._chosen.tally[3])
+        found: tuple[float, int] = best_light(
+            self._tiled.nonzeros, self._level, self._shapes.price, int(self._ell), clock
+        )
+        return found
 
-    def _blocks(self) -> tuple[object, ...]:
-        tiled, state = self._tiled, (self._windows, self._groups, self._chosen)
-        return tiled.matrix.indptr, tiled.owner, tiled.row_of, *state, self._shapes.single_ms
-
-    def _pick_blocks(self, average: float, window: int, whole: int, slack: float, event: Event) -> None:
-        before = self._chosen.tally.copy()
-        self._reserve(self._groups.left.size + self._windows.left.size)
+    def _pick_blocks(self, average: float, window: int, whole: int, slack: float) -> None:
+        """Pick the best block, and by local search whole windows and blocks of its shape that cost little more."""
         height, shape = int(self._windows.height[window]), NONE if whole else int(self._groups.shape[window])
-        pick_block(*self._blocks(), window, whole)
+        self._reserve(self._groups.left.size + self._windows.left.size)
+        pick_block(self._state, window, whole)
         self._fresh = False
-        if slack > 0:
-            if self._literal:
-                self._pick_every(average, slack)
-            else:
-                pick_near_blocks(*self._blocks(), self._rules.withdraw, stretched(average, slack), height, shape)
-        self._note(event, average, before)
+        if slack > 0 and self._literal:
+            self._pick_every(stretched(average, slack))
+        elif slack > 0:
+            pick_near_blocks(self._state, self._rules.withdraw, stretched(average, slack), height, shape)
 
-    def _pick_light(self, average: float, best: int, slack: float, event: Event = Event.OTHER) -> None:
+    def _pick_light(self, average: float, best: int, slack: float) -> None:
+        """Pick the best light tile, and by local search those of its shape that cost little more."""
         assert self._level is not None
-        before = self._chosen.tally.copy()
-        count, limit = self._level.first.size, stretched(average, slack)
-        self._reserve(count)
-        state = self._windows, self._groups, self._chosen
         if slack > 0 and not self._literal:
-            pick_lights(*self._seen(), *state, limit, int(self._level.shape[best]), 0, count)
+            self._pick_lights(stretched(average, slack), int(self._level.shape[best]), 0, self._level.first.size)
         else:
-            pick_lights(*self._seen(), *state, average, EVERY, best, best + 1)
+            self._pick_lights(average, EVERY, best, best + 1)
         self._fresh = not self._literal or math.isinf(slack)
         if slack > 0 and self._literal:
-            self._pick_every(average, slack)
-        self._note(event, average, before)
+            self._pick_every(stretched(average, slack))
 
-    def _pick_every(self, average: float, slack: float) -> None:
-        """Pick every candidate, of any shape and format, that costs little more than the best (algorithm 2, line 12).
+    def _pick_every(self, limit: float) -> None:
+        """Pick every candidate, of any shape and format, that costs no more than ``limit`` (algorithm 2, line 12).
 
         A candidate's cost is divided by the non-zeros that those before it have left.
         """
-        limit = stretched(average, slack)
         self._reserve(self._groups.left.size + self._windows.left.size)
-        pick_near_blocks(*self._blocks(), self._rules.withdraw, limit, 0, EVERY)
+        pick_near_blocks(self._state, self._rules.withdraw, limit, 0, EVERY)
         if self._level is not None:
-            count = self._level.first.size
-            self._reserve(count)
-            pick_lights(*self._seen(), self._windows, self._groups, self._chosen, limit, EVERY, 0, count)
+            self._pick_lights(limit, EVERY, 0, self._level.first.size)
+
+    def _pick_lights(self, limit: float, shape: int, first: int, stop: int) -> None:
+        self._reserve(stop - first)
+        pick_lights(self._state, self._level, self._shapes.price, int(self._ell), limit, shape, first, stop)
 
     def _beforehand(self) -> None:
         """Pick blocks that cost less than every ELL tile could, window by window."""
         count = self._windows.left.size
-        before = self._chosen.tally.copy()
+        slack, below = self._rules.slack, self._shapes.cheapest_ms
         for first in range(0, count, _WINDOWS_AT_ONCE):
             stop = min(first + _WINDOWS_AT_ONCE, count)
             self._reserve(int(self._groups.ptr[stop] - self._groups.ptr[first]) + stop - first)
-            slack, below = self._rules.slack, self._shapes.cheapest_ms
-            prefer_blocks(*self._blocks(), self._rules.withdraw, slack, below, first, stop)
+            prefer_blocks(self._state, self._rules.withdraw, slack, below, first, stop)
             if self._late():
                 break
-        self._note(Event.BEFOREHAND, self._shapes.cheapest_ms, before)
 
     def _take_rest(self) -> None:
         """Give tiles to all non-zeros that are left, if any, without a search."""
@@ -261,11 +232,10 @@ class Greedy:
             self._regroup()
         while self._left:
             if blocks:
-                best = best_block(self._windows, self._groups, self._shapes.single_ms, self._rules.withdraw)
-                self._pick_blocks(best[0], best[1], best[2], math.inf, Event.REST)
+                average, window, whole = best_block(self._state, self._rules.withdraw)
+                self._pick_blocks(average, window, whole, math.inf)
             else:
-                best = best_light(*self._seen(), int(self._chosen.tally[3]))
-                self._pick_light(best[0], best[1], math.inf, Event.REST)
+                self._pick_light(*self._best_light(), math.inf)
 
     def _regroup(self) -> None:
         """Begin a level: make new light tiles of the non-zeros left, and in the paper's mode new groups of columns."""
@@ -285,17 +255,6 @@ class Greedy:
             for name in ("kind", "shape", "window", "cost_ms", "owned", "home"):
                 getattr(bigger, name)[:used] = getattr(self._chosen, name)[:used]
             self._chosen = bigger._replace(tally=self._chosen.tally, spent_ms=self._chosen.spent_ms)
-
-    def _note(self, event: Event, average: float, before: NDArray[np.int64]) -> None:
-        tally = self._chosen.tally
-        picked, withdrawn = int(tally[0] - before[0]), int(tally[1] - before[1])
-        step = Round(event, self._levels, float(average), picked, withdrawn, int(tally[2]), self._spent)
-        if picked:
-            self._trace.append(step)
-
-    @property
-    def _spent(self) -> float:
-        return float(self._chosen.spent_ms[0])
 
     def _picked(self, finished: bool) -> PickedTiles:
         chosen, shapes = self._chosen, self._shapes
@@ -321,7 +280,6 @@ class Greedy:
             self._levels,
             int(chosen.tally[1]),
             finished,
-            tuple(self._trace),
         )
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.spans import offsets
 from spmark.impls.formats.threads import run_all
-from spmark.impls.stile.level_loops import count_left, count_pieces, place_pieces, price_tiles
+from spmark.impls.stile.loops import count_left, count_pieces, place_pieces, price_tiles
 from spmark.impls.stile.prices import ONE_DIMENSION
 from spmark.impls.stile.space import Shapes
 from spmark.impls.stile.state import Level
@@ -53,7 +53,7 @@ def make_level(tiled: Tiled, shapes: Shapes, ell: bool, clock: int) -> Level:
     )
     matrix, tasks = tiled.matrix, tiled.tasks(items.size)
     bounds = [count * i // tasks for i in range(tasks + 1)]
-    given = tiled.row_of, matrix.indices, tiled.whole, level, shapes.price, int(ell), clock
+    given = tiled.nonzeros, level, shapes.price, int(ell), clock
     run_all(price_tiles, [(*given, *share, np.full(matrix.num_cols, -1, np.int32)) for share in pairwise(bounds)])
     return level
 
@@ -66,10 +66,10 @@ def _ell_tiles(
     Tiles of a width hold the pieces that are longer than half of the width; the last of them is filled up with the
     pieces that follow, so that no slot stays empty.
     """
-    matrix, widest = tiled.matrix, shapes.widest
+    matrix, nonzeros, widest = tiled.matrix, tiled.nonzeros, shapes.widest
     left = np.zeros(matrix.num_rows, np.int32)
     shares = tiled.row_shares()
-    run_all(count_left, [(matrix.indptr, tiled.owner, *share, left) for share in shares])
+    run_all(count_left, [(nonzeros, *share, left) for share in shares])
     counts = np.zeros((2, widest + 1), np.int64)
     own = [np.zeros_like(counts) for _ in shares]
     run_all(
@@ -85,7 +85,7 @@ def _ell_tiles(
     cursor[:, :0:-1] = first_piece[:-1].reshape(sizes.shape)
     tasks = []
     for (a, b), mine in zip(shares, own, strict=True):
-        tasks.append((matrix.indptr, tiled.owner, left, tiled.whole, widest, a, b, cursor.copy(), starts))
+        tasks.append((nonzeros, left, widest, a, b, cursor.copy(), starts))
         cursor += mine
     items = np.zeros(int(starts[-1]), np.int32)
     run_all(place_pieces, [(*task, items) for task in tasks])

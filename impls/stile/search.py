@@ -21,7 +21,7 @@ from spmark.impls.formats import tiles
 from spmark.impls.formats.threads import SHARE, run_all
 from spmark.impls.formats.tiles import Selection
 from spmark.impls.stile.calibration import Calibration
-from spmark.impls.stile.greedy import PickedTiles, Round, Rules
+from spmark.impls.stile.greedy import PickedTiles, Rules
 from spmark.impls.stile.mixture import Ground, Mixture, Piece, spent_ms
 from spmark.impls.stile.space import Formats, SearchMode, Shapes, parts_of, shapes_of, widest_bucket
 from spmark.impls.stile.state import LIGHT
@@ -49,8 +49,6 @@ class ChosenTiles:
     """Tiles that were picked and replaced."""
     finished: bool
     """Whether the time sufficed for every search that was asked for."""
-    trace: tuple[Round, ...]
-    """Rounds of the plan that was kept, of its first column range."""
     predicted_of: Mapping[Formats, float] = field(default_factory=dict)
     """Least predicted time of each mixture that was searched."""
 
@@ -250,7 +248,6 @@ def _found(matrix: Csr, plan: _Plan, light: int, finished: bool, predicted: Mapp
         max(piece.picked.levels for piece in plan.pieces),
         sum(piece.picked.withdrawn for piece in plan.pieces),
         finished,
-        plan.pieces[0].picked.trace,
         predicted,
     )
 

@@ -23,6 +23,21 @@ EVERY, NONE = -1, -2
 """In place of a shape: a local search takes tiles of every shape, or none."""
 
 
+class Nonzeros(NamedTuple):
+    """A matrix by its non-zeros; loops write into ``owner`` alone."""
+
+    indptr: Any
+    """(I + 1,) int32 offsets of rows."""
+    indices: Any
+    """(nnz,) int32 columns."""
+    row_of: Any
+    """(nnz,) int32 rows."""
+    owner: Any
+    """(nnz,) int32 tile of each non-zero, -1 while it has none."""
+    whole: Any
+    """(I,) int32 non-zeros of each row of the undivided matrix."""
+
+
 class Windows(NamedTuple):
     """Windows of consecutive rows of the row order, of one height or two; both heights cover every row."""
 
@@ -111,6 +126,21 @@ class Chosen(NamedTuple):
     """(1,) float64 cost of all tiles that are not withdrawn."""
 
 
+class State(NamedTuple):
+    """Everything that a pick reads and writes."""
+
+    nonzeros: Any
+    """`Nonzeros`."""
+    windows: Any
+    """`Windows`."""
+    groups: Any
+    """`Groups`."""
+    chosen: Any
+    """`Chosen`."""
+    costs: Any
+    """(heights, shapes) float64 milliseconds of a multiprocessor for a single block tile; read."""
+
+
 class Price(NamedTuple):
     """Costs of light tiles, by shape and by how many rows and columns they name."""
 
@@ -125,17 +155,18 @@ class Price(NamedTuple):
     """Milliseconds with atomic additions, in the shape of ``plain_ms``."""
 
 
-I32, I32S, I64, F64 = types.int32[::1], types.int32[:, ::1], types.int64[::1], types.float64[::1]
-U8 = types.uint8[::1]
-IN = types.Array(types.int32, 1, "C", readonly=True)
+I32, I32S, I64, I64S = types.int32[::1], types.int32[:, ::1], types.int64[::1], types.int64[:, ::1]
+U8, F64 = types.uint8[::1], types.float64[::1]
+IN, LONG_IN = (types.Array(kind, 1, "C", readonly=True) for kind in (types.int32, types.int64))
 LONG, REAL = types.int64, types.float64
+NONZEROS = types.NamedTuple((IN, IN, IN, I32, IN), Nonzeros)
 WINDOWS = types.NamedTuple((I32S, I64, I32, I32, I64, I64, F64, F64), Windows)
 GROUPS = types.NamedTuple((I32S, I64, I32, I64, I32, F64, I32, I32, U8), Groups)
 LEVEL = types.NamedTuple((I32, I64, I64, I32, F64, F64, F64, U8, I64), Level)
 CHOSEN = types.NamedTuple((types.int8[::1], I32, I32, F64, I64, I32S, I64, F64), Chosen)
+STATE = types.NamedTuple((NONZEROS, WINDOWS, GROUPS, CHOSEN, types.float64[:, ::1]), State)
 _TABLE = types.float64[:, :, ::1]
 PRICE = types.NamedTuple((I64, I64, _TABLE, _TABLE), Price)
-COSTS = types.float64[:, ::1]
 
 
 @part
@@ -153,8 +184,8 @@ def drop(chosen: Any, windows: Any, tile: Any) -> None:
 def cover(at: Any, row: Any, of: Any, left: Any, group_of: Any, group_left: Any, stale: Any) -> None:  # noqa: PLR0917
     """Count a non-zero that had no tile as covered, in its windows and their groups.
 
-    Here and below, callers pass a tuple's arrays one by one (``of``, ``left`` of `Windows`; ``group_of``,
-    ``group_left``, ``stale`` of `Groups`; ``home`` of `Chosen`): an access through the tuple counts references.
+    Callers pass a tuple's arrays one by one (``of``, ``left`` of `Windows`; ``group_of``, ``group_left``, ``stale`` of
+    `Groups`): an access through the tuple counts references.
     """
     for a in range(of.shape[1]):
         window = of[row, a]
@@ -175,21 +206,11 @@ def lie_in(home: Any, tile: Any, row: Any, of: Any, begins: Any) -> None:
 
 
 @part
-def take_free(  # noqa: PLR0917
-    owner: Any,
-    row_of: Any,
-    items: Any,
-    first: Any,
-    stop: Any,
-    tile: Any,
-    of: Any,
-    left: Any,
-    group_of: Any,
-    group_left: Any,
-    stale: Any,
-    home: Any,
-) -> Any:
-    """Give a new tile those of ``items[first:stop]`` (non-zeros) that have no owner; return how many."""
+def take(state: Any, items: Any, first: Any, stop: Any, tile: Any) -> None:
+    """Give a new tile those of ``items[first:stop]`` (non-zeros) that have no owner."""
+    owner, row_of, home = state.nonzeros.owner, state.nonzeros.row_of, state.chosen.home
+    of, left = state.windows.of, state.windows.left
+    group_of, group_left, stale = state.groups.of, state.groups.left, state.groups.stale
     taken = 0
     for i in range(first, stop):
         at = items[i]
@@ -200,30 +221,8 @@ def take_free(  # noqa: PLR0917
         lie_in(home, tile, row, of, taken == 0)
         owner[at] = tile
         taken += 1
-    return taken
-
-
-@part
-def take(  # noqa: PLR0917
-    owner: Any, row_of: Any, windows: Any, groups: Any, chosen: Any, items: Any, first: Any, stop: Any, tile: Any
-) -> None:
-    """Give a new tile those of ``items[first:stop]`` (non-zeros) that have no owner."""
-    taken = take_free(
-        owner,
-        row_of,
-        items,
-        first,
-        stop,
-        tile,
-        windows.of,
-        windows.left,
-        groups.of,
-        groups.left,
-        groups.stale,
-        chosen.home,
-    )
-    chosen.owned[tile] += taken
-    chosen.tally[2] -= taken
+    state.chosen.owned[tile] += taken
+    state.chosen.tally[2] -= taken
 
 
 @part

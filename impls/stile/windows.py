@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from spmark.impls.core.problem import Csr
 from spmark.impls.core.spans import offsets
 from spmark.impls.formats.threads import SHARE, cores, equal_shares, run_all, with_scratch
+from spmark.impls.stile.loops import condense, count_columns
 from spmark.impls.stile.space import Shapes
-from spmark.impls.stile.state import GROUP, Groups, Windows
-from spmark.impls.stile.window_loops import condense, count_columns
+from spmark.impls.stile.state import GROUP, Groups, Nonzeros, Windows
 
 _SCRATCH = 12
 """Bytes of a task's scratch for each column, at most."""
@@ -76,6 +76,14 @@ class Tiled:
     def again(self) -> Tiled:
         """Begin again without tiles; the state that all searches begin with is kept."""
         return replace(self, owner=np.full(self.matrix.nnz, -1, np.int32))
+
+    @property
+    def nonzeros(self) -> Nonzeros:
+        """What the loops read of the matrix, and the owners that they write."""
+        matrix = self.matrix
+        read = map(_only_read, (matrix.indptr, matrix.indices, self.row_of, self.whole))
+        indptr, indices, row_of, whole = read
+        return Nonzeros(indptr, indices, row_of, self.owner, whole)
 
     def tasks(self, work: int) -> int:
         """Give the number of tasks that so many non-zeros are worth, and that have room for their scratch."""
@@ -217,23 +225,32 @@ def make_groups(
     matrix = tiled.matrix
     columns, nnz = counted or _count(tiled, windows.row_ptr, windows.rows)
     ptr, nnz_ptr = offsets(-(-columns // GROUP)), offsets(nnz)
-    num_groups, num_heights = int(ptr[-1]), windows.of.shape[1]
-    of = np.full((matrix.nnz, num_heights), -1, np.int32)
-    members = np.zeros(int(nnz_ptr[-1]), np.int32)
-    member_ptr = np.full(num_groups + 1, nnz_ptr[-1], np.int64)
-    left = np.zeros(num_groups, np.int32)
+    count, num_groups = columns.size, int(ptr[-1])
+    groups = Groups(
+        of=np.full((matrix.nnz, windows.of.shape[1]), -1, np.int32),
+        ptr=ptr,
+        members=np.zeros(int(nnz_ptr[-1]), np.int32),
+        member_ptr=np.full(num_groups + 1, nnz_ptr[-1], np.int64),
+        left=np.zeros(num_groups, np.int32),
+        average=np.where(nnz > 0, 0.0, np.inf),  # below every average: every window is ranked before a pick
+        at=np.zeros(count, np.int32),
+        shape=np.zeros(count, np.int32),
+        stale=np.ones(count, np.uint8),
+    )
     tasks = []
-    for a in range(num_heights):
+    for a in range(windows.of.shape[1]):
         first, stop = np.searchsorted(windows.height, (a, a + 1))
         for share in _shares(tiled, nnz_ptr, int(first), int(stop)):
             scratch = np.zeros((3, matrix.num_cols), np.int32)
-            given = matrix.indptr, matrix.indices, tiled.owner, windows.row_ptr, windows.rows, a, GROUP, *share
-            tasks.append((*given, ptr, nnz_ptr, *scratch, of, members, member_ptr, left))
+            tasks.append((tiled.nonzeros, windows.row_ptr, windows.rows, a, *share, groups, nnz_ptr, scratch))
     run_all(condense, tasks)
-    count = columns.size
-    bound = np.where(nnz > 0, 0.0, np.inf)  # below every average, so that every window is ranked before a pick
-    at, shape = np.zeros(count, np.int32), np.zeros(count, np.int32)
-    return Groups(of, ptr, members, member_ptr, left, bound, at, shape, np.ones(count, np.uint8))
+    return groups
+
+
+def _only_read(array: NDArray[Any]) -> NDArray[Any]:
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def _bounds(num_rows: int, height: int) -> NDArray[np.int64]:
@@ -247,9 +264,8 @@ def _count(
     matrix, count = tiled.matrix, row_ptr.size - 1
     columns, nnz = np.zeros(count, np.int64), np.zeros(count, np.int64)
     before = offsets(matrix.row_lengths[rows])
-    given = matrix.indptr, matrix.indices, tiled.owner, row_ptr, rows
     tasks = [
-        (*given, *share, np.full(matrix.num_cols, -1, np.int32), columns, nnz)
+        (tiled.nonzeros, row_ptr, rows, *share, np.full(matrix.num_cols, -1, np.int32), columns, nnz)
         for share in _shares(tiled, before[row_ptr], 0, count)
     ]
     run_all(count_columns, tasks)

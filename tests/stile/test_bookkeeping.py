@@ -8,12 +8,11 @@ from collections import Counter
 import numpy as np
 import pytest
 from stile_calibrations import SDDMM, SPMM, TWO_HEIGHTS
-from stile_recount import Recounted, on_grid
+from stile_recount import Event, Recounted, on_grid
 
 from spmark.impls.core.problem import Csr, Op
 from spmark.impls.stile.calibration import Calibration
-from spmark.impls.stile.greedy import Event, Rules
-from spmark.impls.stile.level_loops import pick_lights
+from spmark.impls.stile.greedy import Rules
 from spmark.impls.stile.space import Formats, SearchMode, shapes_of
 from spmark.impls.stile.state import LIGHT, SINGLE, stretched
 from spmark.impls.stile.windows import Tiled
@@ -41,7 +40,7 @@ def search(matrix: Csr, calibration: Calibration, rules: Rules, *costs: float) -
     run = Recounted(tiled, shapes, calibration.op is Op.SPMM, rules, lambda: False)
     picked = run.run()
     assert picked.finished
-    assert picked.spent_ms == picked.trace[-1].spent_ms
+    assert picked.spent_ms == run.trace[-1].spent_ms
     return run
 
 
@@ -85,8 +84,8 @@ def test_the_matrices_call_for_every_kind_of_pick() -> None:
     for costs in COSTS.values():
         for shape in SHAPES:
             run = search(mixed(0, *shape), SPMM, Rules(SearchMode.CODE), *costs)
-            picked.update({step.event: step.picked for step in run._trace})
-            withdrawn += sum(step.withdrawn for step in run._trace)
+            picked.update({step.event: step.picked for step in run.trace})
+            withdrawn += sum(step.withdrawn for step in run.trace)
             ties += run.ties
     assert picked.keys() == {Event.BEFOREHAND, Event.BLOCK, Event.WINDOW, Event.OTHER}
     assert withdrawn > 10
@@ -97,8 +96,8 @@ def test_the_paper_s_local_search_takes_every_shape_and_both_formats_in_one_roun
     def kinds_of_a_round(mode: SearchMode) -> set[tuple[int, int]]:
         matrix, rules = mixed(0, *SHAPES[2]), Rules(mode, slack=5.0, max_levels=1, withdraw=False)
         run = search(matrix, SPMM, rules, FINE, 1e4, 0.2)
-        count = next(step.picked for step in run._trace if step.event in (Event.BLOCK, Event.OTHER))
-        chosen, first = run._chosen, sum(step.picked for step in run._trace if step.event is Event.BEFOREHAND)
+        count = next(step.picked for step in run.trace if step.event in (Event.BLOCK, Event.OTHER))
+        chosen, first = run._chosen, sum(step.picked for step in run.trace if step.event is Event.BEFOREHAND)
         picks = range(first, first + count)
         return {(int(chosen.kind[tile]), int(chosen.shape[tile])) for tile in picks}
 
@@ -118,10 +117,10 @@ def test_windows_that_give_back_more_than_they_cost_are_taken_together() -> None
     run = Recounted(Tiled.of(matrix, matrix.row_lengths.astype(np.int32)), shapes, True, rules, lambda: False)
     run._regroup()
     narrow, count, before = 1, run._level.first.size, run._chosen.tally.copy()
-    run._reserve(count)
-    pick_lights(*run._seen(), run._windows, run._groups, run._chosen, math.inf, narrow, 0, count)
-    run._note(Event.OTHER, 0.0, before)
-    first, *_ = run.run().trace[1:]
+    run._pick_lights(math.inf, narrow, 0, count)
+    run.note(Event.OTHER, 0.0, before)
+    run.run()
+    first, *_ = run.trace[1:]
     assert first.event is Event.WINDOW
     assert first.average_ms < 0
     assert first.picked > 1

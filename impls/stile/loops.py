@@ -1,0 +1,590 @@
+"""The compiled loops of the search: windows condensed, blocks picked, and the light candidates of a level.
+
+A light tile is an ELL tile (SpMM) or a one-dimensional tile (SDDMM). Importing this module compiles the loops or reads
+them from Numba's cache, as `spmark.impls.formats.loops` does. The caller makes all buffers; `spmark.impls.stile.state`
+documents the tuples. Loops share these arguments:
+
+nonzeros : `Nonzeros`
+    The matrix; picks write the tile of each non-zero into its ``owner``.
+state : `State`
+    The state of a run; every pick writes into it.
+withdraw : int
+    1: whole windows replace tiles; 0: whole windows are candidates only where no tile was picked.
+level : `Level`
+    Candidates of the level, made by `spmark.impls.stile.levels.make_level`; pricing, ranking and picking write into it.
+price : `Price`
+    Costs of light tiles; read.
+adds : int
+    1 where tiles that share a row must add into it atomically.
+clock : int
+    Picks so far.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from spmark.impls.core.loops import compiled, part
+from spmark.impls.stile.state import (
+    EVERY,
+    GROUP,
+    GROUPS,
+    I32,
+    I32S,
+    I64,
+    I64S,
+    IN,
+    LEVEL,
+    LIGHT,
+    LONG,
+    LONG_IN,
+    NONE,
+    NONZEROS,
+    PRICE,
+    REAL,
+    SINGLE,
+    STATE,
+    WHOLE,
+    close_tile,
+    cover,
+    drop,
+    lie_in,
+    open_tile,
+    stretched,
+    take,
+)
+
+
+@compiled(types.void, NONZEROS, LONG_IN, IN, LONG, LONG, I32, I64, I64)
+def count_columns(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
+    nonzeros: Any, row_ptr: Any, rows: Any, first: Any, stop: Any, stamp: Any, columns: Any, nnz: Any
+) -> None:
+    """Count the columns and non-zeros without an owner of windows ``first:stop``.
+
+    Parameters
+    ----------
+    nonzeros
+        As the module says.
+    row_ptr, rows : (W + 1,) int64, (n,) int32
+        Rows of each window, as of `Windows`; read.
+    stamp : (K,) int32
+        Scratch, which the caller has filled with -1: the last window that named each column.
+    columns, nnz : (W,) int64
+        Written: distinct columns, and non-zeros.
+    """
+    indptr, indices, owner = nonzeros.indptr, nonzeros.indices, nonzeros.owner
+    for window in range(first, stop):
+        distinct, entries = 0, 0
+        for r in range(row_ptr[window], row_ptr[window + 1]):
+            for at in range(indptr[rows[r]], indptr[rows[r] + 1]):
+                if owner[at] < 0:
+                    entries += 1
+                    if stamp[indices[at]] != window:
+                        stamp[indices[at]] = window
+                        distinct += 1
+        columns[window], nnz[window] = distinct, entries
+
+
+@part
+def _by_count(  # noqa: PLR0917
+    nonzeros: Any, row_ptr: Any, rows: Any, window: Any, counts: Any, slots: Any, order: Any
+) -> Any:
+    """Give the columns of a window slots, those with most non-zeros first, and return how many columns there are.
+
+    ``counts``, ``slots`` and ``order`` are the rows of `condense`'s scratch. The loop writes the columns into
+    ``order``, and the non-zeros and the slot of each into ``counts`` and ``slots``.
+    """
+    indptr, indices, owner = nonzeros.indptr, nonzeros.indices, nonzeros.owner
+    distinct, most = 0, 0
+    for r in range(row_ptr[window], row_ptr[window + 1]):
+        for at in range(indptr[rows[r]], indptr[rows[r] + 1]):
+            column = indices[at]
+            if owner[at] >= 0:
+                continue
+            if counts[column] == 0:
+                order[distinct] = column
+                distinct += 1
+            counts[column] += 1
+            most = max(most, counts[column])
+    slot = 0
+    for count in range(most, 0, -1):  # at most as many as rows
+        for i in range(distinct):
+            if counts[order[i]] == count:
+                slots[order[i]] = slot
+                slot += 1
+    return distinct
+
+
+@compiled(types.void, NONZEROS, LONG_IN, IN, LONG, LONG, LONG, GROUPS, LONG_IN, I32S)
+def condense(  # noqa: PLR0917
+    nonzeros: Any,
+    row_ptr: Any,
+    rows: Any,
+    height: Any,
+    first: Any,
+    stop: Any,
+    groups: Any,
+    nnz_ptr: Any,
+    scratch: Any,
+) -> None:
+    """Order the columns of windows ``first:stop`` by their non-zeros without an owner, most first, and group them.
+
+    Columns of equal count keep the order in which the rows of the window name them, so that the columns of a sparse row
+    stand together.
+
+    Parameters
+    ----------
+    nonzeros
+        As the module says.
+    row_ptr, rows
+        Those of `count_columns`.
+    height : int
+        Number of the height: the column of ``groups.of`` that is written.
+    groups : `Groups`
+        Its ``ptr`` is read; its ``of``, ``members``, ``member_ptr`` and ``left``, which holds zeros, are written.
+    nnz_ptr : (W + 1,) int64
+        Non-zeros before each window; read.
+    scratch : (3, K) int32
+        The caller has filled the first row with zeros, and the loop leaves zeros in it.
+    """
+    indptr, indices, owner = nonzeros.indptr, nonzeros.indices, nonzeros.owner
+    of, ptr, members, member_ptr, left = groups.of, groups.ptr, groups.members, groups.member_ptr, groups.left
+    counts, slots, order = scratch[0], scratch[1], scratch[2]
+    for window in range(first, stop):
+        distinct = _by_count(nonzeros, row_ptr, rows, window, counts, slots, order)
+        base = ptr[window]
+        for i in range(distinct):
+            left[base + slots[order[i]] // GROUP] += counts[order[i]]
+            counts[order[i]] = 0
+        to = nnz_ptr[window]
+        for group in range(base, ptr[window + 1]):
+            member_ptr[group] = to
+            to += left[group]
+        for r in range(row_ptr[window], row_ptr[window + 1]):
+            for at in range(indptr[rows[r]], indptr[rows[r] + 1]):
+                if owner[at] < 0:
+                    group = base + slots[indices[at]] // GROUP
+                    of[at, height] = group
+                    members[member_ptr[group]] = at
+                    member_ptr[group] += 1
+        for group in range(ptr[window + 1] - 1, base - 1, -1):  # back from where each ends to where it begins
+            member_ptr[group] = nnz_ptr[window] if group == base else member_ptr[group - 1]
+
+
+@part
+def _pick_single(state: Any, window: Any, at: Any, shape: Any, cost_ms: Any) -> None:
+    """Pick the block tile of ``shape`` (groups less one) that begins at group ``at`` of a window."""
+    groups, chosen = state.groups, state.chosen
+    tile = open_tile(chosen, SINGLE, shape, window, cost_ms)
+    first = groups.ptr[window] + at
+    stop = min(first + shape + 1, groups.ptr[window + 1])
+    take(state, groups.members, groups.member_ptr[first], groups.member_ptr[stop], tile)
+    close_tile(chosen, state.windows, tile)
+
+
+@part
+def _pick_whole(state: Any, window: Any) -> None:
+    """Hold a window whole: every non-zero of its rows, also the non-zeros of other tiles."""
+    windows, groups, chosen = state.windows, state.groups, state.chosen
+    indptr, owner = state.nonzeros.indptr, state.nonzeros.owner
+    tile = open_tile(chosen, WHOLE, -1, window, windows.whole_ms[window])
+    of, left, owned, home = windows.of, windows.left, chosen.owned, chosen.home
+    group_of, group_left, stale = groups.of, groups.left, groups.stale
+    nnz, taken = 0, 0
+    for r in range(windows.row_ptr[window], windows.row_ptr[window + 1]):
+        row = windows.rows[r]
+        for at in range(indptr[row], indptr[row + 1]):
+            old = owner[at]
+            if old < 0:
+                cover(at, row, of, left, group_of, group_left, stale)
+                taken += 1
+            else:
+                owned[old] -= 1
+                if owned[old] == 0:
+                    drop(chosen, windows, old)
+            owner[at] = tile
+        if indptr[row] < indptr[row + 1]:
+            lie_in(home, tile, row, of, nnz == 0)
+            nnz += indptr[row + 1] - indptr[row]
+    owned[tile] = nnz
+    chosen.tally[2] -= taken
+    close_tile(chosen, windows, tile)
+
+
+@part
+def _whole_average(windows: Any, window: Any, withdraw: Any) -> Any:
+    """Give the cost for each new non-zero of holding a window whole, less the cost of the tiles that this replaces."""
+    if windows.left[window] == 0 or (withdraw == 0 and windows.left[window] < windows.total[window]):
+        return np.inf
+    return (windows.whole_ms[window] - windows.paid_ms[window]) / windows.left[window]
+
+
+@part
+def _rank_blocks(state: Any, window: Any) -> None:
+    """Find the best single tile of a window. O(groups x shapes)."""
+    windows, groups, costs = state.windows, state.groups, state.costs
+    left = groups.left
+    first, count = groups.ptr[window], groups.ptr[window + 1] - groups.ptr[window]
+    groups.average[window], groups.stale[window] = np.inf, 0
+    if windows.left[window] == 0:
+        return
+    for shape in range(costs.shape[1]):
+        cost = costs[windows.height[window], shape]
+        if not np.isfinite(cost):
+            continue
+        span = min(shape + 1, count)
+        gain = 0
+        for g in range(span):
+            gain += left[first + g]
+        most, at = gain, 0
+        for g in range(span, count):
+            gain += left[first + g] - left[first + g - span]
+            if gain > most:
+                most, at = gain, g - span + 1
+        if most > 0 and cost / most < groups.average[window]:
+            groups.average[window], groups.at[window], groups.shape[window] = cost / most, at, shape
+        if shape + 1 >= count:
+            break
+
+
+@part
+def _pick_best(state: Any, window: Any) -> Any:
+    """Pick the best single tile of a window; give its shape and cost."""
+    shape = state.groups.shape[window]
+    cost = state.costs[state.windows.height[window], shape]
+    _pick_single(state, window, state.groups.at[window], shape, cost)
+    return shape, cost
+
+
+@part
+def _sweep(state: Any, window: Any, shape: Any, cost: Any, limit: Any) -> None:
+    """Pick every tile of one shape, first to last, that costs no more than ``limit`` for each new non-zero."""
+    ptr, left = state.groups.ptr, state.groups.left
+    count = ptr[window + 1] - ptr[window]
+    span = min(shape + 1, count)
+    at = 0
+    while at + span <= count:
+        gain = 0
+        for g in range(span):
+            gain += left[ptr[window] + at + g]
+        if gain > 0 and cost <= limit * gain:
+            _pick_single(state, window, at, shape, cost)
+            at += span
+        else:
+            at += 1
+
+
+@compiled(types.void, STATE, LONG, REAL, REAL, LONG, LONG)
+def prefer_blocks(state: Any, withdraw: Any, slack: Any, below: Any, first: Any, stop: Any) -> None:  # noqa: PLR0917
+    """Pick blocks of windows ``first:stop``, one after the other, while a new non-zero costs less than ``below``.
+
+    Parameters
+    ----------
+    state, withdraw
+        As the module says.
+    slack : float
+        r - 1 of the local search.
+    below : float
+        Milliseconds for each new non-zero.
+    """
+    windows, groups = state.windows, state.groups
+    for window in range(first, stop):
+        while windows.left[window] > 0:
+            _rank_blocks(state, window)
+            whole = _whole_average(windows, window, withdraw)
+            average = min(whole, groups.average[window])
+            if not average < below:
+                break
+            if whole <= groups.average[window]:
+                _pick_whole(state, window)
+                break
+            shape, cost = _pick_best(state, window)
+            _sweep(state, window, shape, cost, min(stretched(average, slack), below))
+
+
+@compiled(types.Tuple((REAL, LONG, LONG)), STATE, LONG)
+def best_block(state: Any, withdraw: Any) -> Any:
+    """Find the block candidate that costs least for each new non-zero.
+
+    Single tiles only lose non-zeros, so an old average is a bound: a window is ranked again only where it could win.
+
+    Returns
+    -------
+    (average, window, whole)
+        The first of equal candidates, whole windows before single tiles; window -1 where no candidate is left.
+    """
+    windows, groups = state.windows, state.groups
+    averages, stale = groups.average, groups.stale
+    count = windows.left.size
+    average, best, whole = np.inf, -1, np.inf
+    whole_best, least = -1, -1
+    for window in range(count):
+        value = _whole_average(windows, window, withdraw)
+        if value < whole:
+            whole, whole_best = value, window
+        if averages[window] < np.inf and (least < 0 or averages[window] < averages[least]):
+            least = window
+    if least >= 0:
+        if stale[least]:
+            _rank_blocks(state, least)
+        bound = averages[least]
+        for window in range(count):
+            if stale[window] and averages[window] <= bound:
+                _rank_blocks(state, window)
+            if not stale[window] and averages[window] < average:
+                average, best = averages[window], window
+                bound = min(bound, average)
+    if whole <= average and whole_best >= 0:
+        return whole, whole_best, 1
+    return average, best, 0
+
+
+@compiled(types.void, STATE, LONG, LONG)
+def pick_block(state: Any, window: Any, whole: Any) -> None:
+    """Pick the block that `best_block` found; ``window`` and ``whole`` are its answer."""
+    if whole:
+        _pick_whole(state, window)
+    else:
+        _pick_best(state, window)
+
+
+@compiled(types.void, STATE, LONG, REAL, LONG, LONG)
+def pick_near_blocks(state: Any, withdraw: Any, limit: Any, height: Any, shape: Any) -> None:
+    """Pick the whole windows, and the block tiles, that cost no more than ``limit`` for each new non-zero.
+
+    Parameters
+    ----------
+    state, withdraw
+        As the module says.
+    limit : float
+        Milliseconds for each new non-zero.
+    height, shape : int
+        Number of the height, and shape of the block tiles: one shape is swept over each window, from the first group to
+        the last. With the shape `EVERY`, a window's cheapest tile of any shape is picked until none is cheap enough, in
+        windows of every height; with `NONE`, whole windows alone.
+    """
+    windows, groups = state.windows, state.groups
+    for window in range(windows.left.size):
+        if windows.left[window] == 0:
+            continue
+        whole = _whole_average(windows, window, withdraw)
+        if whole < np.inf and whole <= limit:
+            _pick_whole(state, window)
+        elif shape == EVERY:
+            _rank_blocks(state, window)
+            while groups.average[window] <= limit and groups.average[window] < np.inf:
+                _pick_best(state, window)
+                _rank_blocks(state, window)
+        elif shape != NONE and windows.height[window] == height and groups.average[window] <= limit:
+            _sweep(state, window, shape, state.costs[height, shape], limit)
+
+
+@compiled(types.void, NONZEROS, LONG, LONG, I32)
+def count_left(nonzeros: Any, first: Any, stop: Any, left: Any) -> None:
+    """Count the non-zeros of rows ``first:stop`` that have no owner, into ``left`` (I,) int32, which is written."""
+    indptr, owner = nonzeros.indptr, nonzeros.owner
+    for row in range(first, stop):
+        free = 0
+        for at in range(indptr[row], indptr[row + 1]):
+            free += owner[at] < 0
+        left[row] = free
+
+
+@compiled(types.void, IN, I64)
+def count_owned(owner: Any, counts: Any) -> None:
+    """Count the non-zeros of every tile, into ``counts`` (tiles,) int64, which the caller has filled with zeros."""
+    for at in range(owner.size):
+        counts[owner[at]] += 1
+
+
+@compiled(types.void, IN, IN, LONG, I64S)
+def count_pieces(left: Any, whole: Any, widest: Any, counts: Any) -> None:
+    """Count the pieces that rows are folded into, by kind of row and length.
+
+    Parameters
+    ----------
+    left : (I,) int32
+        Non-zeros of each row that have no owner.
+    whole : (I,) int32
+        Non-zeros of each row of the undivided matrix.
+    widest : int
+        Most non-zeros of a piece.
+    counts : (2, widest + 1) int64
+        Written by addition; row 0 counts rows that no tile has touched, row 1 the others.
+    """
+    for row in range(left.size):
+        touched = 1 if left[row] < whole[row] else 0
+        counts[touched, widest] += left[row] // widest
+        counts[touched, left[row] % widest] += left[row] % widest > 0
+
+
+@compiled(types.void, NONZEROS, I32, LONG, LONG, LONG, I64S, I64, I32)
+def place_pieces(  # noqa: PLR0917
+    nonzeros: Any, left: Any, widest: Any, first: Any, stop: Any, cursor: Any, starts: Any, items: Any
+) -> None:
+    """Write the pieces of rows ``first:stop`` to their places.
+
+    Parameters
+    ----------
+    nonzeros
+        As the module says; only read.
+    left : (I,) int32
+        Non-zeros of each row without an owner, of `count_left`.
+    widest : int
+        Most non-zeros of a piece.
+    cursor : (2, widest + 1) int64
+        Where the next piece of a kind and length goes; the caller sets it from `count_pieces`, the loop advances it.
+    starts : (pieces + 1,) int64
+        Where each piece begins in ``items``; read.
+    items : (n,) int32
+        Written: non-zeros, piece after piece.
+    """
+    indptr, owner, whole = nonzeros.indptr, nonzeros.owner, nonzeros.whole
+    for row in range(first, stop):
+        rest = left[row]
+        touched = 1 if rest < whole[row] else 0
+        at = indptr[row]
+        while rest > 0:
+            length = min(rest, widest)
+            piece = cursor[touched, length]
+            cursor[touched, length] = piece + 1
+            to = starts[piece]
+            for i in range(length):
+                while owner[at] >= 0:
+                    at += 1
+                items[to + i] = at
+                at += 1
+            rest -= length
+
+
+@part
+def _names(nonzeros: Any, items: Any, first: Any, stop: Any, width: Any, stamp: Any, tile: Any) -> Any:  # noqa: PLR0917
+    """Count the rows and columns that a new tile names; tell whether another tile has a row, too. One pass.
+
+    ``stamp`` (K,) int32 holds the last tile that named each column; the loop writes ``tile`` into it.
+    """
+    row_of, indices, whole = nonzeros.row_of, nonzeros.indices, nonzeros.whole
+    columns, rows, begun, row, atomic = 0, 0, first, -1, 0
+    for i in range(first, stop):
+        at = items[i]
+        column = indices[at]
+        columns += stamp[column] != tile
+        stamp[column] = tile
+        if row_of[at] != row:
+            if row >= 0 and (i - begun < whole[row] or i - begun > width):
+                atomic = 1
+            row, begun, rows = row_of[at], i, rows + 1
+    if row >= 0 and (stop - begun < whole[row] or stop - begun > width):
+        atomic = 1
+    return rows, columns, atomic
+
+
+@part
+def _cost_ms(level: Any, tile: Any) -> Any:
+    """Give the cost of a candidate of a level."""
+    return level.atomic_ms[tile] if level.atomic[tile] else level.plain_ms[tile]
+
+
+@compiled(types.void, NONZEROS, LEVEL, PRICE, LONG, LONG, LONG, LONG, I32)
+def price_tiles(  # noqa: PLR0917
+    nonzeros: Any, level: Any, price: Any, adds: Any, clock: Any, first: Any, stop: Any, stamp: Any
+) -> None:
+    """Price candidates ``first:stop``, none of whose non-zeros has an owner yet.
+
+    Parameters
+    ----------
+    nonzeros, level, price, adds, clock
+        As the module says; costs, averages and flags of the level are written.
+    stamp : (K,) int32
+        Scratch, which the caller has filled with -1.
+    """
+    most_rows = price.plain_ms.shape[1] - 1
+    for tile in range(first, stop):
+        begin, end, shape = level.first[tile], level.stop[tile], level.shape[tile]
+        rows, columns, atomic = _names(nonzeros, level.items, begin, end, price.width[shape], stamp, tile)
+        level.plain_ms[tile] = price.plain_ms[shape, min(rows, most_rows), columns]
+        level.atomic_ms[tile] = price.atomic_ms[shape, min(rows, most_rows), columns]
+        level.atomic[tile] = atomic & adds
+        level.average[tile] = _cost_ms(level, tile) / (end - begin) if end > begin else np.inf
+        level.seen[tile] = clock
+
+
+@part
+def _rank(nonzeros: Any, level: Any, price: Any, adds: Any, clock: Any, tile: Any) -> None:  # noqa: PLR0917
+    """Compute a candidate's average again; a tile that once had to add atomically keeps that flag."""
+    owner, row_of, whole, items = nonzeros.owner, nonzeros.row_of, nonzeros.whole, level.items
+    width, gain, run, row, atomic = price.width[level.shape[tile]], 0, 0, -1, 0
+    for i in range(level.first[tile], level.stop[tile]):
+        at = items[i]
+        if owner[at] >= 0:
+            continue
+        if row_of[at] != row:
+            if row >= 0 and (run < whole[row] or run > width):
+                atomic = 1
+            row, run = row_of[at], 0
+        run += 1
+        gain += 1
+    if row >= 0 and (run < whole[row] or run > width):
+        atomic = 1
+    level.seen[tile] = clock
+    level.atomic[tile] |= atomic & adds
+    level.average[tile] = _cost_ms(level, tile) / gain if gain > 0 else np.inf
+
+
+@compiled(types.Tuple((REAL, LONG)), NONZEROS, LEVEL, PRICE, LONG, LONG)
+def best_light(nonzeros: Any, level: Any, price: Any, adds: Any, clock: Any) -> Any:
+    """Find the candidate of a level that costs least for each new non-zero; -1 where all non-zeros have owners.
+
+    Candidates only lose non-zeros, so an old average is a bound: a candidate is ranked again only where it could win.
+    """
+    averages = level.average
+    least = -1
+    for tile in range(averages.size):
+        if averages[tile] < np.inf and (least < 0 or averages[tile] < averages[least]):
+            least = tile
+    if least < 0:
+        return np.inf, -1
+    if level.seen[least] < clock:
+        _rank(nonzeros, level, price, adds, clock, least)
+    bound, average, best = averages[least], np.inf, -1
+    for tile in range(averages.size):
+        if averages[tile] > bound:
+            continue
+        if level.seen[tile] < clock:
+            _rank(nonzeros, level, price, adds, clock, tile)
+        if averages[tile] < average:
+            average, best = averages[tile], tile
+            bound = average
+    return average, best
+
+
+@compiled(types.void, STATE, LEVEL, PRICE, LONG, REAL, LONG, LONG, LONG)
+def pick_lights(  # noqa: PLR0917
+    state: Any, level: Any, price: Any, adds: Any, limit: Any, shape: Any, first: Any, stop: Any
+) -> None:
+    """Pick those of the candidates ``first:stop`` of a level that cost no more than ``limit`` for each new non-zero.
+
+    Parameters
+    ----------
+    state, level, price, adds
+        As the module says.
+    limit : float
+        Milliseconds for each new non-zero.
+    shape : int
+        Shape of the picks, or `EVERY`.
+    """
+    chosen = state.chosen
+    for tile in range(first, stop):
+        if (shape != EVERY and level.shape[tile] != shape) or not level.average[tile] <= limit:
+            continue
+        if level.seen[tile] < chosen.tally[3]:
+            _rank(state.nonzeros, level, price, adds, chosen.tally[3], tile)
+        if not level.average[tile] <= limit or level.average[tile] == np.inf:
+            continue
+        made = open_tile(chosen, LIGHT, level.shape[tile], -1, _cost_ms(level, tile))
+        take(state, level.items, level.first[tile], level.stop[tile], made)
+        close_tile(chosen, state.windows, made)
+        level.average[tile] = np.inf
