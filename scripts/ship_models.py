@@ -11,10 +11,48 @@ import argparse
 import hashlib
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
+from spmark.impls.dash import tensorfile
 from spmark.impls.dash.finding import SHIPPED
-from spmark.impls.dash.weights import load, pack
+from spmark.impls.dash.weights import CARD, TrainedModel, load
+
+FEATURISER = "network.featuriser."
+
+
+def pack(models: Sequence[TrainedModel], folder: Path) -> list[Path]:
+    """Write models of one operator as they ship: in float16, with the weights of their one featuriser in one file.
+
+    Parameters
+    ----------
+    models : sequence of TrainedModel
+        Fine-tuned from the same pre-trained model.
+    folder : Path
+
+    Raises
+    ------
+    ValueError
+        The featurisers or the operators differ.
+    BuildError
+        A file cannot be written.
+    """
+    ops = {model.card.subject.op for model in models}
+    rounded = [{name: array.astype(np.float16) for name, array in model.tensors().items()} for model in models]
+    shared = [{name: array for name, array in one.items() if name.startswith(FEATURISER)} for one in rounded]
+    if len(ops) != 1 or len({tensorfile.digest_of(one) for one in shared}) != 1:
+        raise ValueError(f"expected models of one operator with one featuriser, found {', '.join(sorted(ops))}")
+    common = folder / f"featuriser-{ops.pop()}.safetensors"
+    tensorfile.write(common, shared[0], {})
+    paths = [common]
+    for model, tensors in zip(models, rounded, strict=True):
+        card = model.card.model_copy(update={"featuriser": common.name}).sealed(tensors)
+        own = {name: array for name, array in tensors.items() if name not in shared[0]}
+        paths.append(folder / f"{card.subject.platform}-{card.subject.op}.safetensors")
+        tensorfile.write(paths[-1], own, {CARD: card.model_dump_json()})
+    return paths
 
 
 def main() -> None:

@@ -11,15 +11,14 @@ from scipy import sparse
 
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Csr, Op, Problem
-from spmark.impls.dash import mapping
 from spmark.impls.dash.encoders import EncoderKind, fit
 from spmark.impls.dash.featuriser import Featuriser
 from spmark.impls.dash.finding import own_model
-from spmark.impls.dash.mapping import CommonConfig
 from spmark.impls.dash.network import Network, NetworkSpec
 from spmark.impls.dash.parameters import OwnParameters
 from spmark.impls.dash.weights import ModelCard, Subject, TrainedModel
 from spmark.impls.table import find_platform
+from spmark.impls.tuning.platform import CommonLoops
 from spmark.impls.tuning.space import Axis, Space
 from spmark.studies.dash.samples import MatrixSamples, SampleSet
 
@@ -48,14 +47,14 @@ CPU = Subject(platform="cpu", op=Op.SPMM, space_digest=CPU_SPACE.digest, paramet
 TILES = Subject(platform="tiles", op=Op.SPMM, space_digest=TILE_SPACE.digest, parameters_digest=TILE_OWN.digest)
 
 
-def common_cpu(config: Config) -> CommonConfig:
+def common_cpu(config: Config) -> CommonLoops:
     order = ("i1", "i2", "j1", "j2", "k1", "k2") if config["rows_first"] else ("j1", "j2", "i1", "i2", "k1", "k2")
-    return mapping.of_cpu((config["isplit"], 1, config["ksplit"]), order)
+    return CommonLoops((config["isplit"], 1, config["ksplit"]), order)
 
 
-def common_tiles(config: Config) -> CommonConfig:
+def common_tiles(config: Config) -> CommonLoops:
     tiles = ("j2", "i2") if config["barrier"] else ("i2", "j2")
-    return mapping.of_cpu((config["p_col"], config["p_row"], config["d_split"]), ("k2", *tiles, "i1", "j1", "k1"))
+    return CommonLoops((config["p_col"], config["p_row"], config["d_split"]), ("k2", *tiles, "i1", "j1", "k1"))
 
 
 def random_csr(seed: int, shape: tuple[int, int], density: float) -> Csr:
@@ -89,7 +88,7 @@ def samples_of(
     return SampleSet(subject, tuple(matrices))
 
 
-def seconds_of(problem: Problem, common: Sequence[CommonConfig], own: NDArray[np.float32]) -> NDArray[np.float64]:
+def seconds_of(problem: Problem, common: Sequence[CommonLoops], own: NDArray[np.float32]) -> NDArray[np.float64]:
     """Give times: density says how much they follow the first split, and the last own parameter makes them longer."""
     density = problem.matrix.nnz / (problem.matrix.num_rows * problem.matrix.num_cols)
     splits = np.array([np.log2(one.splits[0]) for one in common])

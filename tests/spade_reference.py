@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from spmark.impls.core.problem import Op, Problem
-from spmark.impls.spade_sim.machine import Machine
+from spmark.impls.spade_sim.machine import BYPASS, Machine
 from spmark.impls.spade_sim.simulate import Simulated
-from spmark.impls.spade_sim.space import BYPASS
 
 CONFIG = {"p_row": 4, "p_col": 8, "d_split": 16, "barrier": False, "bypass": "none", "reorder": False}
 

@@ -7,10 +7,9 @@ from pathlib import Path
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.files import cache_root
 from spmark.impls.core.problem import Op
-from spmark.impls.dash.mapping import of_loops
 from spmark.impls.dash.parameters import OwnParameters
 from spmark.impls.dash.score import DashScores
-from spmark.impls.dash.weights import Subject, TrainedModel, load
+from spmark.impls.dash.weights import Subject, load
 from spmark.impls.tuning.platform import Platform
 
 SHIPPED = Path(__file__).parent / "models"
@@ -70,21 +69,4 @@ def platform_scores(platform: Platform, op: Op, device: str = "cpu") -> DashScor
         raise BuildError(
             f"{path}: expected an encoder of the platform's {own.size} own parameters, found one of {found}"
         )
-    return scores_of(model, platform, own)
-
-
-def scores_of(model: TrainedModel, platform: Platform, own: OwnParameters) -> DashScores:
-    """Give the scores of a model, which reads a platform's configs.
-
-    Parameters
-    ----------
-    model : TrainedModel
-    platform : Platform
-    own : OwnParameters
-        Of the platform's axes for the model's operator.
-    """
-    return DashScores(
-        model,
-        lambda config: of_loops(platform.common(config)),
-        lambda configs: own.vectors([platform.own(config) for config in configs]),
-    )
+    return DashScores(model, platform, own)

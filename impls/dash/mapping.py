@@ -14,7 +14,6 @@ and k over the dense width. SDDMM has the same letters here. Platforms give thei
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -31,97 +30,42 @@ SPLITS: Final = 4
 COMMON_SIZE: Final = len(LOOPS) ** 2 + SPLITS
 
 
-@dataclass(frozen=True)
-class CommonConfig:
-    """What all platforms' configs have in common.
+def in_common(loops: CommonLoops) -> tuple[str, ...]:
+    """Map a platform's order of loops by pi; the loops of the order tell which one applies.
 
-    Raises
-    ------
-    ValueError
-        A split is below 1, or the order is no permutation of `LOOPS`.
-    """
-
-    splits: tuple[int, int, int, int]
-    """Iterations of the inner loop of i, of j and of k; then those of k3. A loop that is not split has 1."""
-    order: tuple[str, ...]
-    """`LOOPS`, the outermost first."""
-
-    def __post_init__(self) -> None:
-        if len(self.splits) != SPLITS or min(self.splits) < 1:
-            raise ValueError(f"expected {SPLITS} splits of at least 1, found {self.splits}")
-        _check_order(self.order, LOOPS)
-
-
-def of_cpu(splits: tuple[int, int, int], order: Sequence[str]) -> CommonConfig:
-    """Map a CPU's config by pi.
-
-    Parameters
-    ----------
-    splits : tuple of int
-        Iterations of i2, j2 and k2.
-    order : sequence of str
-        `CPU_LOOPS`, the outermost first.
-
-    Raises
-    ------
-    ValueError
-        A split is below 1, or the order is no permutation of `CPU_LOOPS`.
-    """
-    _check_order(order, CPU_LOOPS)
-    return CommonConfig((*splits, 1), _with_inner(order, "k2", "k3"))
-
-
-def of_cuda(splits: tuple[int, int, int, int], order: Sequence[str]) -> CommonConfig:
-    """Map a GPU's config by pi.
-
-    Parameters
-    ----------
-    splits : tuple of int
-        Iterations of i2; of j, where it is cut into column partitions, else 1; of k2; of k3.
-    order : sequence of str
-        `CUDA_LOOPS`, the outermost first.
-
-    Raises
-    ------
-    ValueError
-        A split is below 1, or the order is no permutation of `CUDA_LOOPS`.
-    """
-    _check_order(order, CUDA_LOOPS)
-    renamed = ["j1" if loop == "j" else loop for loop in order]
-    return CommonConfig(splits, _with_inner(renamed, "j1", "j2"))
-
-
-def of_loops(loops: CommonLoops) -> CommonConfig:
-    """Map what any platform shares with the others: the loops of the order tell which pi applies.
+    Returns
+    -------
+    tuple of str
+        `LOOPS`, the outermost first.
 
     Raises
     ------
     ValueError
         A split is below 1, or the order is no permutation of `CPU_LOOPS` or `CUDA_LOOPS`.
     """
-    if "k3" in loops.order:
-        return of_cuda((*loops.splits, loops.innermost), loops.order)
-    return of_cpu(loops.splits, loops.order)
+    if min(*loops.splits, loops.innermost) < 1:
+        raise ValueError(f"expected {SPLITS} splits of at least 1, found {(*loops.splits, loops.innermost)}")
+    own, outer, inner = (CUDA_LOOPS, "j", "j2") if "k3" in loops.order else (CPU_LOOPS, "k2", "k3")
+    if sorted(loops.order) != sorted(own):
+        found = ", ".join(loops.order) or "none"
+        raise ValueError(f"expected an order of the loops {', '.join(own)}, found {found}")
+    place = loops.order.index(outer) + 1
+    order = (*loops.order[:place], inner, *loops.order[place:])
+    return tuple("j1" if loop == "j" else loop for loop in order)
 
 
-def vectors(configs: Sequence[CommonConfig]) -> NDArray[np.float32]:
+def vectors(configs: Sequence[CommonLoops]) -> NDArray[np.float32]:
     """Give (n, 53) float32, a row for each config.
 
     A row has the permutation, place by place with a 1 at the loop that stands there, then log2 of the splits.
+
+    Raises
+    ------
+    ValueError
+        `in_common` raises it.
     """
     places = {loop: place for place, loop in enumerate(LOOPS)}
-    loops = np.array([[places[loop] for loop in config.order] for config in configs], np.int64).reshape(-1, len(LOOPS))
-    splits = np.array([config.splits for config in configs], np.float32).reshape(-1, SPLITS)
+    loops = np.array([[places[loop] for loop in in_common(config)] for config in configs], np.int64)
+    splits = np.array([(*config.splits, config.innermost) for config in configs], np.float32).reshape(-1, SPLITS)
     permutations = np.eye(len(LOOPS), dtype=np.float32)[loops].reshape(-1, len(LOOPS) ** 2)
     return np.concatenate([permutations, np.log2(splits)], axis=1)
-
-
-def _with_inner(order: Sequence[str], outer: str, inner: str) -> tuple[str, ...]:
-    """Put the loop ``inner`` directly inside of the loop ``outer``."""
-    place = list(order).index(outer) + 1
-    return (*order[:place], inner, *order[place:])
-
-
-def _check_order(order: Sequence[str], loops: tuple[str, ...]) -> None:
-    if sorted(order) != sorted(loops):
-        raise ValueError(f"expected an order of the loops {', '.join(loops)}, found {', '.join(order) or 'none'}")

@@ -142,7 +142,7 @@ class Dash:
             configs = list({key_of(config): config for config in drawn}.values())
             embedded = scores.embed_configs(configs)
             if self.search == Visit.WALK:
-                met = np.array(scores.walk(matrix, embedded, BEAM).found)
+                met = np.array(scores.walk(matrix, embedded, BEAM))
             else:
                 met = np.arange(len(configs))
             found = scores.rank(matrix, embedded[met])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Problem
 from spmark.impls.dash.featuriser import Pattern
-from spmark.impls.dash.mapping import CommonConfig, vectors
+from spmark.impls.dash.mapping import vectors
+from spmark.impls.dash.parameters import OwnParameters
 from spmark.impls.dash.sites import down_sample, sizes
-from spmark.impls.dash.waco import GraphWalk, NeighbourGraph
+from spmark.impls.dash.waco import NeighbourGraph
 from spmark.impls.dash.weights import TrainedModel
 from spmark.impls.dash.withtorch import Tensor, load_torch, to_numpy
+from spmark.impls.tuning.platform import Platform
 
 
 class DashScores:
@@ -24,21 +26,15 @@ class DashScores:
     Parameters
     ----------
     model : TrainedModel
-    common : callable
-        Maps a config of the platform (`spmark.impls.dash.mapping`).
-    own : callable
-        Gives the platform's own parameters of n configs as numbers, (n, size) float32 (`spmark.impls.dash.parameters`).
+    platform : Platform
+    own : OwnParameters
+        Of the platform's axes for the model's operator.
     """
 
     unit: ClassVar[str | None] = None
 
-    def __init__(
-        self,
-        model: TrainedModel,
-        common: Callable[[Config], CommonConfig],
-        own: Callable[[Sequence[Config]], NDArray[np.float32]],
-    ) -> None:
-        self._model, self._common, self._own = model, common, own
+    def __init__(self, model: TrainedModel, platform: Platform, own: OwnParameters) -> None:
+        self._model, self._platform, self._own = model, platform, own
 
     @property
     def digest(self) -> str:
@@ -57,10 +53,6 @@ class DashScores:
         """
         return self.rank(self.embed(problem), self.embed_configs(configs))
 
-    def search(self, problem: Problem, configs: Sequence[Config], count: int) -> GraphWalk:
-        """Search configs as WACO does (`walk`)."""
-        return self.walk(self.embed(problem), self.embed_configs(configs), count)
-
     def rank(self, matrix: Tensor, configs: Tensor) -> NDArray[np.float64]:
         """Score embedded configs of an embedded matrix, (n,) float64.
 
@@ -74,7 +66,7 @@ class DashScores:
         with load_torch().no_grad():
             return to_numpy(self._model.network.rank(matrix, configs)).astype(np.float64)
 
-    def walk(self, matrix: Tensor, configs: Tensor, count: int) -> GraphWalk:
+    def walk(self, matrix: Tensor, configs: Tensor, count: int) -> list[int]:
         """Search embedded configs as WACO does, by a walk over a graph of their embeddings.
 
         Parameters
@@ -83,13 +75,18 @@ class DashScores:
             As in `rank`.
         count : int
             Configs that are wanted.
+
+        Returns
+        -------
+        list of int
+            Numbers of the best configs, the best first.
         """
-        return NeighbourGraph.of(to_numpy(configs)).walk(lambda which: self.rank(matrix, configs[which]), count)
+        return NeighbourGraph.of(to_numpy(configs)).walk(lambda which: self.rank(matrix, configs[which]), count)[0]
 
     def knows(self, config: Config) -> bool:
         """Tell whether the platform has all values of a config."""
         try:
-            return bool(self._common(config)) and len(self._own([config])) == 1
+            return bool(self._platform.common(config)) and len(self._numbers([config])) == 1
         except (KeyError, ValueError):
             return False
 
@@ -103,7 +100,11 @@ class DashScores:
     def embed_configs(self, configs: Sequence[Config]) -> Tensor:
         """Give the embeddings of configs, (len(configs), numbers)."""
         torch, network = load_torch(), self._model.network
-        latent = self._model.encoder.encode(self._own(configs))
-        common = vectors([self._common(config) for config in configs])
+        latent = self._model.encoder.encode(self._numbers(configs))
+        common = vectors([self._platform.common(config) for config in configs])
         with torch.no_grad():
             return network.embed_configs(*(torch.from_numpy(one).to(network.device) for one in (common, latent)))
+
+    def _numbers(self, configs: Sequence[Config]) -> NDArray[np.float32]:
+        """Give the platform's own parameters of n configs, (n, size)."""
+        return self._own.vectors([self._platform.own(config) for config in configs])

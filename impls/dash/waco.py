@@ -19,6 +19,7 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial import cKDTree
 
 from spmark.impls.dash.encoders import Encoder, EncoderKind, augmented, padded
 from spmark.impls.dash.featuriser import Featuriser
@@ -29,7 +30,6 @@ from spmark.impls.dash.predictor import PredictorKind
 LINKS = 32
 BEAM = 200
 _STARTS = 16
-_BLOCK = 1024
 
 
 class Transfer(StrEnum):
@@ -83,16 +83,6 @@ def slot_numbers(transfer: Transfer, common: NDArray[np.float32], own: NDArray[n
     return own if transfer is Transfer.MAPPED else np.concatenate([common, own], axis=1)
 
 
-@dataclass(frozen=True)
-class GraphWalk:
-    """What a walk found."""
-
-    found: tuple[int, ...]
-    """Numbers of the best configs, the best first."""
-    asked: int
-    """Configs whose cost was predicted."""
-
-
 @dataclass(frozen=True, eq=False)
 class NeighbourGraph:
     """Links between configs whose embeddings are near."""
@@ -123,7 +113,8 @@ class NeighbourGraph:
         if size == 0:
             raise ValueError("expected at least one embedding to link, found none")
         ring = np.random.default_rng(seed).permutation(size)
-        near = _nearest(embeddings.astype(np.float64), min(links, size - 1))
+        nearest = list(range(1, min(links + 1, size) + 1))  # itself, and others
+        near = cKDTree(embeddings.astype(np.float64)).query(embeddings, nearest)[1]
         ends = np.concatenate([np.repeat(np.arange(size), near.shape[1]), ring])
         others = np.concatenate([near.ravel(), np.roll(ring, -1)])
         pairs = np.unique(np.concatenate([ends * size + others, others * size + ends]))
@@ -131,7 +122,9 @@ class NeighbourGraph:
         bounds = np.searchsorted(pairs, np.arange(size + 1) * size)
         return cls(tuple(pairs[a:b] % size for a, b in pairwise(bounds)), ring[:_STARTS])
 
-    def walk(self, cost: Callable[[NDArray[np.int64]], NDArray[np.float64]], count: int, beam: int = BEAM) -> GraphWalk:
+    def walk(
+        self, cost: Callable[[NDArray[np.int64]], NDArray[np.float64]], count: int, beam: int = BEAM
+    ) -> tuple[list[int], int]:
         """Go from config to config towards a lower cost.
 
         Parameters
@@ -143,6 +136,13 @@ class NeighbourGraph:
         beam : int
             Best configs that are remembered. The walk ends where no link of theirs leads to a better one; with a beam
             of all configs, every config is asked for.
+
+        Returns
+        -------
+        found : list of int
+            Numbers of the best configs, the best first.
+        asked : int
+            Configs whose cost was predicted.
         """
         beam = max(beam, count)
         asked = np.zeros(len(self.links), np.bool_)
@@ -164,16 +164,4 @@ class NeighbourGraph:
             near = self.links[heappop(open_ends)[1]]
             fresh = near[~asked[near]]
         ranked = sorted((-value, -config) for value, config in best)
-        return GraphWalk(tuple(config for _, config in ranked[:count]), int(asked.sum()))
-
-
-def _nearest(points: NDArray[np.float64], count: int) -> NDArray[np.int64]:
-    """Give each point's ``count`` nearest others by L2, (n, count) int64; O(n^2) time, O(n) memory."""
-    squares = np.square(points).sum(1)
-    near = np.zeros((len(points), count), np.int64)
-    for start in range(0, len(points), _BLOCK):
-        block = points[start : start + _BLOCK]
-        distances = squares - 2 * block @ points.T
-        distances[np.arange(len(block)), start + np.arange(len(block))] = np.inf
-        near[start : start + _BLOCK] = np.argsort(distances, axis=1, kind="stable")[:, :count]
-    return near
+        return [config for _, config in ranked[:count]], int(asked.sum())

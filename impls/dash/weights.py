@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -19,8 +18,8 @@ from spmark.impls.dash import tensorfile
 from spmark.impls.dash.encoders import Encoder, encoder_from
 from spmark.impls.dash.network import Network, NetworkSpec
 
-_CARD: Final = "card"
-_FEATURISER: Final = "network.featuriser."
+CARD: Final = "card"
+"""Name of the card among a file's texts."""
 
 
 class Subject(Frozen):
@@ -61,7 +60,7 @@ class ModelCard(Frozen):
     scores: dict[str, float] = {}
     """Held-out scores of the last epoch by name."""
     featuriser: str = ""
-    """Name of a file in the same folder that holds the featuriser's weights, which several models share (`pack`)."""
+    """Name of a file in the same folder that holds the featuriser's weights, which several models share."""
     digest: str = ""
     """SHA-256 over all weights and the rest of the card; `TrainedModel.save` fills it in."""
 
@@ -96,40 +95,8 @@ class TrainedModel:
         """
         tensors = self.tensors()
         card = self.card.sealed(tensors)
-        tensorfile.write(path, tensors, {_CARD: card.model_dump_json()})
+        tensorfile.write(path, tensors, {CARD: card.model_dump_json()})
         return card
-
-
-def pack(models: Sequence[TrainedModel], folder: Path) -> list[Path]:
-    """Write models of one operator as they ship: in float16, with the weights of their one featuriser in one file.
-
-    Parameters
-    ----------
-    models : sequence of TrainedModel
-        Fine-tuned from the same pre-trained model.
-    folder : Path
-
-    Raises
-    ------
-    ValueError
-        The featurisers or the operators differ.
-    BuildError
-        A file cannot be written.
-    """
-    ops = {model.card.subject.op for model in models}
-    rounded = [{name: array.astype(np.float16) for name, array in model.tensors().items()} for model in models]
-    shared = [{name: array for name, array in one.items() if name.startswith(_FEATURISER)} for one in rounded]
-    if len(ops) != 1 or len({tensorfile.digest_of(one) for one in shared}) != 1:
-        raise ValueError(f"expected models of one operator with one featuriser, found {', '.join(sorted(ops))}")
-    common = folder / f"featuriser-{ops.pop()}.safetensors"
-    tensorfile.write(common, shared[0], {})
-    paths = [common]
-    for model, tensors in zip(models, rounded, strict=True):
-        card = model.card.model_copy(update={"featuriser": common.name}).sealed(tensors)
-        own = {name: array for name, array in tensors.items() if name not in shared[0]}
-        paths.append(folder / f"{card.subject.platform}-{card.subject.op}.safetensors")
-        tensorfile.write(paths[-1], own, {_CARD: card.model_dump_json()})
-    return paths
 
 
 def load(path: Path, subject: Subject | None = None, device: str = "cpu") -> TrainedModel:
@@ -152,10 +119,10 @@ def load(path: Path, subject: Subject | None = None, device: str = "cpu") -> Tra
         PyTorch or safetensors is not installed.
     """
     tensors, texts = tensorfile.read(path)
-    if _CARD not in texts:
+    if CARD not in texts:
         raise BuildError(f"{path}: expected a model with a card, found {', '.join(sorted(texts)) or 'no texts'}")
     with reading(path, "the card of a model of schema 1", BuildError):
-        card = parse_model(ModelCard, texts[_CARD].encode())
+        card = parse_model(ModelCard, texts[CARD].encode())
     for name, expected in subject or ():
         if getattr(card.subject, name) != expected:
             raise BuildError(

@@ -9,8 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from spmark.impls.core.errors import ProblemError
+from spmark.impls.core.problem import DType, Problem
+
 FLOAT_BYTES = 4
 """Bytes of an element: the machine computes in float32."""
+BYPASS: Final = {"none": (), "sparse": (0,), "sparse_rows": (0, 1), "sparse_columns": (0, 2)}
+"""What skips the cache, by the value of ``bypass``, as `spmark.impls.spade_sim.loops` numbers it: 0 is the stream of A,
+1 the operand that A's rows name (C or X), 2 the operand that A's columns name (B or Y)."""
 
 
 @dataclass(frozen=True)
@@ -68,3 +74,14 @@ class Machine:
 
 MACHINE: Final = Machine()
 """The machine that configs are priced on."""
+
+
+def check_dtype(problem: Problem) -> None:
+    """Refuse a problem that is not in float32.
+
+    Raises
+    ------
+    ProblemError
+    """
+    if problem.dtype is not DType.FLOAT32:
+        raise ProblemError(f"the SPADE-like accelerator computes in float32, found a problem in {problem.dtype}")

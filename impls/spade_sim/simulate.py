@@ -7,7 +7,7 @@ for lines. A stage takes as long as its slowest PE, or as long as DRAM needs for
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,9 +20,7 @@ from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.formats.nearness import near_order
 from spmark.impls.spade_sim import loops
-from spmark.impls.spade_sim.cache import LruCache
-from spmark.impls.spade_sim.machine import FLOAT_BYTES, MACHINE, Machine
-from spmark.impls.spade_sim.space import BYPASS, check_dtype
+from spmark.impls.spade_sim.machine import BYPASS, FLOAT_BYTES, MACHINE, Machine, check_dtype
 from spmark.impls.spade_sim.tiling import TileOrder, tile_order
 
 _INDEX_BYTES = 8
@@ -71,7 +69,7 @@ class Simulator:
         return matrix.of_rows(near_order(matrix).rows)[0]
 
     def run(self, config: Config) -> Simulated:
-        """Simulate a config of `spmark.impls.spade_sim.space.space`.
+        """Simulate a config of `spmark.impls.spade_sim.platform.SpadePlatform.space`.
 
         Parameters
         ----------
@@ -99,6 +97,39 @@ class Simulator:
 def simulate(problem: Problem, config: Config, machine: Machine = MACHINE) -> Simulated:
     """Simulate one config; `Simulator` is for several configs of one problem, and says what is raised."""
     return Simulator(problem, machine).run(config)
+
+
+class LruCache:
+    """The cache that all PEs share: fully associative, LRU, written back, of equal slots, empty at first.
+
+    Parameters
+    ----------
+    slots : int
+        Items that the cache holds; 0 means that nothing is kept.
+    items : int
+        Items that there are.
+    operands : iterable of int
+        What passes through the cache: ``loops.SPARSE``, ``loops.ROWS`` and ``loops.COLUMNS``, or some of these.
+    """
+
+    def __init__(self, slots: int, items: int, operands: Iterable[int]) -> None:
+        slots = min(slots, items)
+        numbers = np.arange(slots + 1, dtype=np.int32)
+        self._ring = np.stack([np.roll(numbers, -1), np.roll(numbers, 1)])
+        self._held = np.stack([np.full(slots, -1, np.int32), np.zeros(slots, np.int32)])
+        self._slot_of = np.full(items, -1, np.int32)
+        self._cached = np.zeros(3, np.uint8)
+        self._cached[list(operands)] = slots > 0
+
+    def answer(self, accesses: NDArray[np.int32], counts: NDArray[np.int64]) -> int:
+        """Answer accesses (3, n) in their order, and give the segments written to DRAM; `loops.answer` says more."""
+        written: int = loops.answer(accesses, self._cached, self._slot_of, self._ring, self._held, counts)
+        return written
+
+    @property
+    def dirty(self) -> int:
+        """Segments that must still be written to DRAM."""
+        return int(self._held[1].sum())
 
 
 class _Walk:

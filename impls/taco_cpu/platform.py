@@ -13,7 +13,7 @@ from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.runtime.gcc import gcc_missing
 from spmark.impls.taco_cpu.plan import TacoCpu, TacoPlan
-from spmark.impls.taco_cpu.space import CSR, common, digest_of, space_of
+from spmark.impls.taco_cpu.space import CSR, digest_of, space_of
 from spmark.impls.tuning.platform import CommonLoops, ConfigSamples, raced
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.space import Axis, Space
@@ -44,8 +44,14 @@ class CpuPlatform:
         return digest_of(op)
 
     def common(self, config: Config) -> CommonLoops:
-        """Give splits and order in the paper's letters."""
-        return common(config)
+        """Give splits and order in the paper's letters.
+
+        In the paper's letters j runs over columns of A and k over the dense width, here the other way. Inner loops,
+        here called ``i0, j0, k0``, are called ``i2, j2, k2`` there. The loops of a split of 1 are listed, too.
+        """
+        paper = str.maketrans("jk0", "kj2")
+        order = tuple(loop.translate(paper) for loop in config["order"].split())
+        return CommonLoops((config["isplit"], config["ksplit"], config["jsplit"]), order)
 
     def own_axes(self, op: Op) -> tuple[Axis, ...]:
         """Give the level formats, and the iterations of the parallel loop that a thread takes at a time."""

@@ -19,7 +19,6 @@ from typing import Any
 
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Op
-from spmark.impls.tuning.platform import CommonLoops
 from spmark.impls.tuning.space import Axis, Space, key_of
 
 LOOPS = ("i1", "i0", "k1", "k0", "j1", "j0")
@@ -79,17 +78,6 @@ def nest_of(op: Op, config: Mapping[str, Any]) -> Nest:
     loops = tuple(loop for loop in config["order"].split() if loop not in once)
     formats = zip(LEVELS, config["formats"], strict=True)
     return Nest(op, loops, frozenset(loop for loop, letter in formats if letter == COMPRESSED and loop in loops))
-
-
-def common(config: Mapping[str, Any]) -> CommonLoops:
-    """Give what a config shares with those of other platforms.
-
-    In the paper's letters j runs over columns of A and k over the dense width, here the other way. Inner loops, here
-    called ``i0, j0, k0``, are called ``i2, j2, k2`` there. The loops of a split of 1 are listed, too.
-    """
-    paper = str.maketrans("jk0", "kj2")
-    order = tuple(loop.translate(paper) for loop in config["order"].split())
-    return CommonLoops((config["isplit"], config["ksplit"], config["jsplit"]), order)
 
 
 def why_malformed(config: Mapping[str, Any]) -> str | None:

@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.problem import Csr, Problem
 from spmark.impls.dash import sites
-from spmark.impls.dash.mapping import CommonConfig, of_loops, vectors
+from spmark.impls.dash.mapping import vectors
 from spmark.impls.dash.parameters import OwnParameters
 from spmark.impls.dash.sites import Sites
 from spmark.impls.dash.waco import Transfer, slot_numbers
 from spmark.impls.dash.weights import SampleCard, Subject
 from spmark.impls.table import find_platform
+from spmark.impls.tuning.platform import CommonLoops
 from spmark.studies.collected import CollectedRow
 
 _NOISY = 0.9
@@ -49,7 +50,7 @@ class MatrixSamples:
         cls,
         matrix: str,
         problem: Problem,
-        common: Sequence[CommonConfig],
+        common: Sequence[CommonLoops],
         own: NDArray[np.float32],
         seconds: NDArray[np.float64],
     ) -> MatrixSamples:
@@ -59,7 +60,7 @@ class MatrixSamples:
         ----------
         matrix : str
         problem : Problem
-        common : sequence of CommonConfig
+        common : sequence of CommonLoops
         own : (n, size) float32
         seconds : (n,) float64
 
@@ -196,7 +197,7 @@ def gather(
         differences += np.abs(chosen_by / valued_by - 1).tolist()
         seconds = 1e-6 * np.array([np.median(one.samples_us) for one in timed])
         numbers = own.vectors([platform.own(config) for config in configs])
-        common = [of_loops(platform.common(config)) for config in configs]
+        common = [platform.common(config) for config in configs]
         problem = row.problem(load(row.spec))
         nnz.append(problem.matrix.nnz)
         found.append(MatrixSamples.of(row.matrix, problem, common, numbers, seconds))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from dash_fakes import CPU, CPU_OWN, CPU_SPACE, common_cpu, problem_of, samples_of
@@ -21,7 +23,7 @@ def scores() -> DashScores:
     spec = NetworkSpec(encoder=EncoderKind.PCA)
     card = ModelCard(subject=CPU, spec=spec, trained_on=(), seed=0)
     model = TrainedModel(card, Network(spec, 3), fit(EncoderKind.PCA, CPU_OWN.every()))
-    return DashScores(model, common_cpu, CPU_OWN.vectors)
+    return DashScores(model, SimpleNamespace(common=common_cpu, own=dict), CPU_OWN)
 
 
 def test_scores_are_the_network_s(scores):
@@ -43,8 +45,8 @@ def test_a_config_has_one_score_alone_and_among_others(scores):
 
 
 def test_a_search_of_few_configs_finds_the_lowest_scores(scores):
-    walk = scores.search(problem_of(5), CONFIGS, count=4)
-    np.testing.assert_array_equal(walk.found, np.argsort(scores.score(problem_of(5), CONFIGS))[:4])
+    found = scores.walk(scores.embed(problem_of(5)), scores.embed_configs(CONFIGS), count=4)
+    np.testing.assert_array_equal(found, np.argsort(scores.score(problem_of(5), CONFIGS))[:4])
 
 
 def test_a_config_of_another_platform_is_refused(scores):

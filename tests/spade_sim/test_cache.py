@@ -7,7 +7,7 @@ import pytest
 from spade_reference import PlainCache
 
 from spmark.impls.spade_sim import loops
-from spmark.impls.spade_sim.cache import LruCache
+from spmark.impls.spade_sim.simulate import LruCache
 
 ALL = (loops.SPARSE, loops.ROWS, loops.COLUMNS)
 

@@ -15,9 +15,11 @@ from spmark.impls.core.errors import ProblemError
 from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.formats.nearness import near_order
 from spmark.impls.spade_sim import simulate as module
-from spmark.impls.spade_sim.machine import Machine
+from spmark.impls.spade_sim.machine import BYPASS, Machine
+from spmark.impls.spade_sim.platform import SpadePlatform
 from spmark.impls.spade_sim.simulate import Simulated, Simulator, simulate
-from spmark.impls.spade_sim.space import BYPASS, space
+
+space = SpadePlatform().space
 
 SMALL = Machine(pes=3, cache_bytes=20 * 64, dram_bytes_per_s=40e9)
 ENDLESS = replace(SMALL, cache_bytes=1 << 30)

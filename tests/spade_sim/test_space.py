@@ -6,9 +6,11 @@ import pytest
 from problems import random_csr
 
 from spmark.impls.core.problem import Op, Problem
-from spmark.impls.spade_sim.space import common, default, space
+from spmark.impls.spade_sim.platform import SpadePlatform
 from spmark.impls.tuning.platform import CommonLoops
 from spmark.impls.tuning.space import key_of
+
+PLATFORM = SpadePlatform()
 
 
 def sized(num_rows: int, num_cols: int, width: int = 128) -> Problem:
@@ -30,14 +32,14 @@ def sized(num_rows: int, num_cols: int, width: int = 128) -> Problem:
 )
 def test_the_space_has_as_many_configs_as_the_shape_tells_apart(shape: tuple[int, int], width: int, count: int) -> None:
     problem = sized(*shape, width)
-    configs = list(space(problem).configs())
+    configs = list(PLATFORM.space(problem).configs())
     assert len(configs) == len({key_of(config) for config in configs}) == count
-    assert default(problem) in configs
+    assert PLATFORM.default(problem) in configs
 
 
 def test_the_digest_is_that_of_the_configs() -> None:
-    assert space(sized(33, 9000)).digest == space(sized(100, 60_000)).digest == "fca9869b4388c1f8"
-    assert space(sized(33, 9000, 64)).digest != "fca9869b4388c1f8"
+    assert PLATFORM.space(sized(33, 9000)).digest == PLATFORM.space(sized(100, 60_000)).digest == "fca9869b4388c1f8"
+    assert PLATFORM.space(sized(33, 9000, 64)).digest != "fca9869b4388c1f8"
 
 
 @pytest.mark.parametrize(
@@ -46,4 +48,4 @@ def test_the_digest_is_that_of_the_configs() -> None:
 )
 def test_what_is_common_follows_the_papers_formula(barrier: bool, order: tuple[str, ...]) -> None:
     config = {"p_row": 32, "p_col": 1024, "d_split": 64, "barrier": barrier, "bypass": "none", "reorder": True}
-    assert common(config) == CommonLoops((32, 1024, 64), order)
+    assert PLATFORM.common(config) == CommonLoops((32, 1024, 64), order)
