@@ -16,21 +16,18 @@ class CellFormat:
 
     held: HybFormat
     partitions: int
-    block_power: int | None
-    """k: blocks of at least 2^k elements in every partition; by default of its widest bucket's width."""
 
     @classmethod
     def from_csr(
         cls,
         matrix: Csr,
         max_widths: Sequence[int],
-        block_power: int | None = None,
         tail_in_last: bool = True,
         *,
         thirds: bool = False,
     ) -> CellFormat:
         layout = cell_layout(matrix, max_widths, tail_in_last, thirds=thirds)
-        return cls(HybFormat.from_layout(matrix, layout), len(max_widths), block_power)
+        return cls(HybFormat.from_layout(matrix, layout), len(max_widths))
 
     @property
     def widths(self) -> tuple[tuple[int, ...], ...]:
@@ -42,6 +39,5 @@ class CellFormat:
 
     @property
     def block_elements(self) -> tuple[int, ...]:
-        """For each partition the elements of a block; 0 in an empty one."""
-        least = 1 if self.block_power is None else 1 << self.block_power
-        return tuple(max(widths[-1], least) if widths else 0 for widths in self.widths)
+        """For each partition the elements of a block, a row of its widest bucket; 0 in an empty one."""
+        return tuple(widths[-1] if widths else 0 for widths in self.widths)

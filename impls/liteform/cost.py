@@ -32,8 +32,6 @@ class BucketCounts:
     """Slots of these pieces in buckets where they fit, without pieces longer than 1,024."""
     folded: NDArray[np.int64]
     """ELL rows of the widest bucket where its width is 2^p."""
-    bound: NDArray[np.int64]
-    """Pieces as the public code counts them: one longer than 1,024 as often as its power of two holds 1,024."""
     longer: NDArray[np.int64]
     """Pieces longer than 2^p."""
     split: NDArray[np.int64]
@@ -80,7 +78,7 @@ def count(matrix: Csr, partitions: int, columns: bool = True, thirds: bool = Fal
     tasks = with_scratch(min(cores(), matrix.nnz // _SHARE), 2 * marked_columns)
     cuts = np.searchsorted(matrix.indptr, np.linspace(0, matrix.nnz, tasks + 1)[1:-1])
     bounds = [0, *map(int, cuts), matrix.num_rows]
-    counted = np.zeros((tasks, 7, partitions, POWERS), np.int64)
+    counted = np.zeros((tasks, 6, partitions, POWERS), np.int64)
     marks = np.zeros((tasks, marked_columns), np.uint16)
     given = matrix.indptr, matrix.indices, width, thirds
     run_all(
@@ -94,22 +92,19 @@ def count(matrix: Csr, partitions: int, columns: bool = True, thirds: bool = Fal
     return BucketCounts(*counted.sum(axis=0), *distinct)
 
 
-def costs(counts: BucketCounts, width: int, block_power: int | None = None, bound: bool = False) -> NDArray[np.float64]:
+def costs(counts: BucketCounts, width: int) -> NDArray[np.float64]:
     """Give the cost of every partition under every cap of the bucket widths.
 
     A bucket of I1 ELL rows with W slots each costs 2 I1 W for the columns and values of A, and |columns| J for B. C
     costs I1 J where sums are added atomically: with several partitions, and in the widest bucket. Elsewhere C costs
-    I2 J, where I2 is the number of rows of C. I1 is filled up to whole blocks.
+    I2 J, where I2 is the number of rows of C. I1 is filled up to whole blocks, which have as many elements as a row of
+    the widest bucket.
 
     Parameters
     ----------
     counts : BucketCounts
     width : int
         J.
-    block_power : int, optional
-        Blocks have 2^k elements; by default the elements of one row of the widest bucket, as in the paper.
-    bound : bool
-        Take the public code's I1 of the widest bucket, an upper bound, as if every piece filled its power.
 
     Returns
     -------
@@ -129,18 +124,12 @@ def costs(counts: BucketCounts, width: int, block_power: int | None = None, boun
     above = np.cumsum(counts.rows[:, ::-1], 1)[:, ::-1]
     powers = np.arange(POWERS)
     for cap in range(POWERS):
-        block = cap if block_power is None else max(block_power, cap)
         own = counts.rows[:, :cap]
-        fill = np.left_shift(1, block - powers[:cap])
+        fill = np.left_shift(1, cap - powers[:cap])
         filled = -(-own // fill) * fill
         spent = 2 * filled * np.left_shift(1, powers[:cap])
         spent = spent + (counts.columns[:, :cap] + (filled if several else own)) * width
-        if bound:
-            last = (counts.bound[:, cap:] * np.left_shift(1, powers[cap:] - cap)).sum(1)
-        else:
-            last = counts.folded[:, cap]
-        fill_last = 1 << (block - cap)
-        last = -(-last // fill_last) * fill_last
+        last = counts.folded[:, cap]
         of_last = 2 * last * (1 << cap) + (counts.columns_above[:, cap] + last) * width
         used = (above[:, cap] > 0) | (cap == 0)
         total[used, cap] = (spent.sum(1) + of_last)[used]

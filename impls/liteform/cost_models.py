@@ -31,7 +31,7 @@ class BucketCost:
     Parameters
     ----------
     how : LiteForm
-        Its fields ``cost``, ``order``, ``bound``, ``tail_in_last`` and ``thirds`` are read.
+        Its fields ``cost``, ``order``, ``tail_in_last`` and ``thirds`` are read.
     device : DeviceSpec
         GPU whose weights are taken, if its table has weights.
     """
@@ -61,7 +61,7 @@ class BucketCost:
             partitions = int(config["partitions"])
             if partitions not in counted:
                 counts = count(problem.matrix, partitions, columns=weights is None, thirds=how.thirds_of(self._table))
-                costs = table_of(counts, problem.width, bound=how.bound, weights=weights, tail_in_last=how.tail_in_last)
+                costs = table_of(counts, problem.width, weights=weights, tail_in_last=how.tail_in_last)
                 counted[partitions] = costs, counts
             scores[number] = capped(*counted[partitions], power_of(int(config["max_width"])))
         return scores

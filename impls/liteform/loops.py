@@ -66,7 +66,7 @@ def add_votes(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
 
 @compiled(
     *(types.void, _IN, _IN, _LONG, types.boolean, _LONG, _LONG),
-    *(_COUNTS, _COUNTS, _COUNTS, _COUNTS, _COUNTS, _COUNTS, _COUNTS, types.uint16[::1]),
+    *(_COUNTS, _COUNTS, _COUNTS, _COUNTS, _COUNTS, _COUNTS, types.uint16[::1]),
 )
 def count_rows(  # noqa: PLR0917
     indptr: Any,
@@ -78,7 +78,6 @@ def count_rows(  # noqa: PLR0917
     rows: Any,
     slots: Any,
     folded: Any,
-    bound: Any,
     longer: Any,
     split: Any,
     split_slots: Any,
@@ -108,8 +107,6 @@ def count_rows(  # noqa: PLR0917
     folded : (partitions, MAX_POWER + 1) int64
         Added to: ELL rows of the bucket 2^power where it is the widest, ceil(length / 2^power) for every piece of more
         than 2^(power - 1) non-zeros.
-    bound : (partitions, MAX_POWER + 1) int64
-        Added to: like ``rows``, with a piece of more than 1,024 non-zeros counted as its power of two over 1,024.
     longer, split, split_slots : (partitions, MAX_POWER + 1) int64
         Added to: pieces longer than 2^power, and their ELL rows and slots where the rest of each goes where it fits.
     marks : (K,) or (0,) uint16
@@ -133,7 +130,6 @@ def count_rows(  # noqa: PLR0917
             kept = min(power, MAX_POWER)
             rows[partition, kept] += 1
             slots[partition, kept] += _bucket_of(length, thirds) if power == kept else 0
-            bound[partition, kept] += 1 << (power - kept)
             for cap in range(kept + 1):
                 folded[partition, cap] += (length + (1 << cap) - 1) >> cap
             for cap in range(min(power, MAX_POWER + 1)):

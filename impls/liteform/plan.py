@@ -25,18 +25,25 @@ from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.formats.cell import cell_layout
 from spmark.impls.formats.hyb import HybLayout, prepare
 from spmark.impls.formats.nearness import RowOrder, distinct_share, near_order
-from spmark.impls.kernels.block_spmm import SPMM_BLOCKS
-from spmark.impls.kernels.csr_spmm import SPMM_CSR
+from spmark.impls.kernels.block_spmm import SPMM_BLOCKS, BlockSpmmPlan, vector_of
+from spmark.impls.kernels.csr_spmm import SPMM_CSR, CsrSpmmPlan, coarsen_for, vector_and_lanes
 from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS, EllBucketsPlan
 from spmark.impls.kernels.hyb_convert import FILL_ELL_BUCKETS, HybConverter
 from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS
 from spmark.impls.kernels.zeroing import ZERO_ROWS
-from spmark.impls.liteform.compose import BLOCK, Choice, StoredAs, choose, fixed_form
-from spmark.impls.liteform.composition import BucketOrder, Composition, expanded
+from spmark.impls.liteform.compose import (
+    BLOCK,
+    BucketOrder,
+    Choice,
+    Composition,
+    StoredAs,
+    choose,
+    expanded,
+    fixed_form,
+)
 from spmark.impls.liteform.cost import BucketCounts, capped, count, power_of
 from spmark.impls.liteform.features import Features
-from spmark.impls.liteform.fixed_plan import fixed_plan
-from spmark.impls.liteform.predictor import SHIPPED, Predictor, find
+from spmark.impls.liteform.predictor import SHIPPED, find
 from spmark.impls.liteform.schedule import CellSchedule, ScheduleTable, rule, schedule_for, table_for
 from spmark.impls.liteform.search import Method, Widths, search, table_of
 from spmark.impls.liteform.weights import Weights
@@ -65,7 +72,7 @@ class LiteForm:
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (
         SPMM_ELL_BUCKETS, FILL_ELL_BUCKETS, ROUND_SHARED_ROWS, ZERO_ROWS, SPMM_CSR, SPMM_BLOCKS,
     )  # fmt: skip
-    retired: ClassVar[Mapping[str, Any]] = {"dense": "never", "alone": 0}
+    retired: ClassVar[Mapping[str, Any]] = {"dense": "never", "alone": 0, "bound": False, "block": 0}
     cost_models: ClassVar[Mapping[str, str]] = {
         "cost": "spmark.impls.liteform.cost_models:BucketCost",
         "forests": "spmark.impls.liteform.cost_models:ClassVotes",
@@ -79,10 +86,6 @@ class LiteForm:
     """Width of the widest bucket of every partition whose rows are that long; 0 searches by cost."""
     search: str = Method.LINEAR
     """``linear`` or ``binary`` (algorithm 3)."""
-    bound: bool = False
-    """Count the rows of folded buckets as the public code does, an upper bound."""
-    block: int = 0
-    """Elements that a group of lanes takes before its thread block ends; 0 takes the schedule's."""
     cost: str = Cost.MEASURED
     """Cost of bucket widths: ``measured`` by this GPU's weights if it has any, ``paper`` by the paper's equations."""
     order: str = BucketOrder.AUTO
@@ -106,8 +109,6 @@ class LiteForm:
             raise ValueError(f"expected partitions in [1, {MOST_PARTITIONS}], or 0 to predict, found {self.partitions}")
         if self.max_width:
             power_of(self.max_width)
-        if self.block and (self.block < 8 or self.block & (self.block - 1)):
-            raise ValueError(f"expected block to be a power of two of at least 8, or 0, found {self.block}")
 
     def stored_as(self, problem: Problem, device: DeviceSpec, config: Config) -> Csr | BsrFormat | HybLayout:
         """Lay out what a config names; the order of rows changes no store."""
@@ -149,53 +150,58 @@ class LiteForm:
         """Compose, convert and upload; nothing is run on the device."""
         own = Built()
         with own.phase("compile"):
-            # What a process pays once: Numba's loops from its cache, and the model's file.
+            # What a process pays once: Numba's loops from its cache, and the files of the model and the table.
             prepare()
             predictor = find(self.model)
             table = table_for(device.name)
             target = open_target(device)
-        choice = self._choice(problem, predictor, own)
+        with own.phase("features"):
+            features = Features.of(problem.matrix)
+        with own.phase("select"):
+            choice = self._chosen(problem, features)
         facts: dict[str, Any] = {"format": choice.form.value, "model": predictor.card.name}
         if choice.fallback:
             facts["fallback"] = choice.fallback
         if choice.form is StoredAs.CELL:
-            plan: DevicePlan = self._cell(problem, target, table, choice, facts, own)
+            plan: DevicePlan = self._cell(problem, target, table, choice.partitions, facts, own)
+        elif choice.form is StoredAs.BSR:
+            with own.phase("convert"):
+                blocks = BsrFormat.from_csr(problem.matrix, BLOCK, BLOCK)
+            depth = BLOCK if vector_of(problem.width) > 1 else BLOCK // 2
+            plan = BlockSpmmPlan(problem, target, blocks, {**facts, "block": BLOCK}, tile=64, depth=depth)
         else:
-            plan = fixed_plan(problem, target, choice, facts, own)
+            vector, lanes = vector_and_lanes(problem.width, problem.dtype)
+            plan = CsrSpmmPlan(
+                problem, target, facts, vector=vector, lanes=lanes, coarsen=coarsen_for(problem, target.spec)
+            )
         plan.charge(own.phases_s)
         return plan
 
+    def choice(self, problem: Problem) -> Choice:
+        """Choose the format, and the partitions of CELL, as `build` does."""
+        return self._chosen(problem, Features.of(problem.matrix))
+
+    def _chosen(self, problem: Problem, features: Features) -> Choice:
+        choice = choose(features, problem.width, find(self.model), StoredAs(self.format), self.partitions)
+        if choice.form is StoredAs.CSR and self.format == StoredAs.AUTO:
+            return replace(choice, form=fixed_form(problem.matrix, problem.dtype))
+        return choice
+
     def compose(self, problem: Problem, device: DeviceSpec) -> Composition | None:
         """Choose as `build` does, on the host, for a GPU that may be absent; None where buckets are not chosen."""
-        own, table = Built(), table_for(device.name)
         choice = self.choice(problem)
         if choice.form is not StoredAs.CELL:
             return None
-        return self._buckets(problem, table, own, choice.partitions)
+        return self._buckets(problem, table_for(device.name), choice.partitions, Built())
 
-    def choice(self, problem: Problem) -> Choice:
-        """Choose the format as `build` does, on the host."""
-        return self._choice(problem, find(self.model), Built())
-
-    def _choice(self, problem: Problem, predictor: Predictor, own: Built) -> Choice:
-        """Choose the format, and the partitions of CELL."""
-        with own.phase("features"):
-            features = Features.of(problem.matrix)
-        with own.phase("select"):
-            choice = choose(features, problem.width, predictor, StoredAs(self.format), self.partitions)
-            form = choice.form
-            if form is StoredAs.CSR and self.format == StoredAs.AUTO:
-                form = fixed_form(problem.matrix, problem.dtype)
-            return replace(choice, form=form)
-
-    def _buckets(self, problem: Problem, table: ScheduleTable | None, own: Built, partitions: int) -> Composition:
+    def _buckets(self, problem: Problem, table: ScheduleTable | None, partitions: int, own: Built) -> Composition:
         """Choose the order of rows and the widths of buckets."""
         with own.phase("convert"):
             order = self.ordered(problem, table)
         weights = self.weights_of(table, order)
         with own.phase("search"):
             counts = count(problem.matrix, partitions, weights is None, self.thirds_of(table))
-            costs = table_of(counts, problem.width, bound=self.bound, weights=weights, tail_in_last=self.tail_in_last)
+            costs = table_of(counts, problem.width, weights=weights, tail_in_last=self.tail_in_last)
             return Composition(order, counts, costs, self._widths(counts, costs))
 
     def _cell(  # noqa: PLR0917
@@ -203,21 +209,28 @@ class LiteForm:
         problem: Problem,
         target: Target,
         table: ScheduleTable | None,
-        choice: Choice,
+        partitions: int,
         facts: dict[str, Any],
         own: Built,
-    ) -> DevicePlan:
+    ) -> EllBucketsPlan:
         converter, thirds = HybConverter(problem, target), self.thirds_of(table)
-        buckets = self._buckets(problem, table, own, choice.partitions)
-        order, max_widths = buckets.order, buckets.max_widths
+        buckets = self._buckets(problem, table, partitions, own)
+        order, matrix = buckets.order, problem.matrix
         with own.phase("convert"):
             rows = order.rows if order else None
-            layout = cell_layout(problem.matrix, max_widths, self.tail_in_last, rows, thirds)
+            layout = cell_layout(matrix, buckets.max_widths, self.tail_in_last, rows, thirds)
         arrays = converter.fill(layout)
         with own.phase("search"):
-            schedule = _schedule_of(problem, target, max(max_widths), gathered=order is not None)
-        arguments = scheduled(schedule, order, choice.partitions) | ({"work": self.block} if self.block else {})
+            schedule = schedule_for(
+                target.spec.name,
+                problem.width,
+                problem.dtype,
+                nnz=matrix.nnz,
+                max_width=max(buckets.max_widths),
+                gathered=order is not None,
+            )
         told = facts | buckets.facts | {"search": self.search} | ({"thirds": True} if thirds else {})
+        arguments = scheduled(schedule, order, partitions)
         plan = EllBucketsPlan(problem, target, layout, told, arrays=arrays, **arguments)
         plan.charge(converter.phases_s)
         plan.search = buckets.record
@@ -245,11 +258,6 @@ class LiteForm:
         if self.order == BucketOrder.GATHERED:
             return near_order(problem.matrix)
         return gathered_where_it_pays(problem, table) if self.order == BucketOrder.AUTO else None
-
-
-def _schedule_of(problem: Problem, target: Target, max_width: int, *, gathered: bool) -> CellSchedule:
-    nnz = problem.matrix.nnz
-    return schedule_for(target.spec.name, problem.width, problem.dtype, nnz=nnz, max_width=max_width, gathered=gathered)
 
 
 def gathered_where_it_pays(problem: Problem, table: ScheduleTable | None) -> RowOrder | None:

@@ -7,11 +7,10 @@ buckets may have and from where on the gathered order of rows pays. It holds the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.resources import files
-from itertools import product
 from math import log2
 from pathlib import Path
 from typing import Any, Literal
@@ -24,15 +23,11 @@ from spmark.impls.core.guard import reading
 from spmark.impls.core.names import path_component
 from spmark.impls.core.plainjson import parse_model
 from spmark.impls.core.problem import DType
-from spmark.impls.kernels.ell_buckets import LANES, LONG_ROWS, NEVER, WORK
-from spmark.impls.kernels.family import tiles_of
+from spmark.impls.kernels.ell_buckets import LANES, NEVER
 from spmark.impls.liteform.weights import Weights
 from spmark.impls.runtime.template import loads_of
 
 _LEAST_WORK = 32
-_TILE = 128
-"""Columns of a tile of C; tiles down to half as wide are measured."""
-_WORKS = tuple(sorted(WORK))
 _LEAST_US, _BYTES_PER_US, _SLOTS_PER_US = 5.0, 6e6, 12.0
 """Time of the smallest product, bytes of B that a microsecond loads, and slots of an ELL row that one group takes in a
 microsecond, on an H200; other GPUs take the same. A wide row of a small product is still being added up when all
@@ -42,8 +37,6 @@ By the rows of schedules that ship, one group a row takes 1.26 times the least t
 bucket a microsecond of the whole product, 1.9 times at 16 to 32, and 1.00 to 1.05 below (means). With each matrix
 left out of the table's grid, schedules of buckets from 128 on take 1.074 times the least time with this limit, and
 1.085 without."""
-_SMALL, _LARGE = 4_000_000, 32_000_000
-"""Loads of elements of B below which a problem starts up more than it computes, and from which it fills a GPU."""
 
 
 @dataclass(frozen=True)
@@ -214,47 +207,6 @@ def rule(width: int, dtype: DType, max_width: int) -> CellSchedule:
     vector = widest_vector(width, dtype)
     lanes = next((n for n in sorted(LANES, reverse=True) if n * vector <= width), min(LANES))
     return CellSchedule(vector, lanes, max(_LEAST_WORK, max_width))
-
-
-def tiles(width: int, dtype: DType, small: bool = False) -> list[tuple[int, int, int]]:
-    """List the (vector, vectors, lanes) to measure: tiles of columns that J fills, and not much narrower than J.
-
-    Parameters
-    ----------
-    width : int
-        J.
-    dtype : DType
-    small : bool
-        Add loads half as wide, which give small problems more threads.
-    """
-    widest = widest_vector(width, dtype)
-    fitting = [tuple(tile.values()) for tile in tiles_of(width, (widest,), LANES, (1, 2))]
-    shapes = [(v, count, n) for v, count, n in fitting if min(width, _TILE) <= 2 * v * count * n]
-    if small and widest > 1:
-        shapes += [(widest // 2, 1, lanes) for lanes in LANES if widest // 2 * lanes == min(width, _TILE // 2)]
-    return shapes
-
-
-def candidates(width: int, dtype: DType, loads: int, max_width: int) -> Iterator[CellSchedule]:
-    """List the schedules that are measured for a table.
-
-    Parameters
-    ----------
-    width : int
-        J.
-    dtype : DType
-    loads : int
-        nnz J: large problems are not cut into the smallest blocks, small ones not into the largest.
-    max_width : int
-    """
-    works = _WORKS[:3] if loads < _SMALL else _WORKS[1:4] if loads < _LARGE else _WORKS[1:]
-    longs = [pair for pair in LONG_ROWS if all(least <= max_width or least == NEVER for least in pair)]
-    for (vector, vectors, lanes), work, (spread, together) in product(
-        tiles(width, dtype, loads < _SMALL), works, longs
-    ):
-        if lanes == max(LANES) and spread != NEVER:
-            continue  # a group is a whole warp: the warp has no other group to share a row
-        yield CellSchedule(vector, lanes, work, vectors, spread, together)
 
 
 @cache

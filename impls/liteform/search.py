@@ -38,7 +38,7 @@ class Widths:
 
 
 def table_of(
-    counts: BucketCounts, width: int, *, bound: bool = False, weights: Weights | None = None, tail_in_last: bool = False
+    counts: BucketCounts, width: int, *, weights: Weights | None = None, tail_in_last: bool = False
 ) -> NDArray[np.float64]:
     """Give the cost of every partition under every cap: the paper's, or by the weights of a GPU.
 
@@ -47,8 +47,6 @@ def table_of(
     counts : BucketCounts
     width : int
         J.
-    bound : bool
-        Count rows as the public code does (`costs`); only for the paper's cost.
     weights : Weights, optional
         Those of a GPU; without weights the cost is the paper's.
     tail_in_last : bool
@@ -58,7 +56,7 @@ def table_of(
     -------
     (partitions, POWERS) float64
     """
-    return costs(counts, width, bound=bound) if weights is None else weighed(counts, width, weights, tail_in_last)
+    return costs(counts, width) if weights is None else weighed(counts, width, weights, tail_in_last)
 
 
 def search(table: NDArray[np.float64], widest: NDArray[np.int64], method: Method = Method.LINEAR) -> Widths:

@@ -135,17 +135,18 @@ def cases_of(
 def _lent(rows: pd.DataFrame, own: pd.DataFrame, listed: ListedSweep | None) -> pd.DataFrame:
     """Give other sweeps' records of the cases that a sweep lists and was not measured with, under its own labels.
 
-    A case that several sweeps list is measured once. The records have the protocol and the flush of ``own``. Those of a
-    sweep that called the case by its implementation's name keep this name where the label is another: they may be of
-    older code, from before a system had two labels.
+    A case that several sweeps list is measured once. The records have the protocol and the flush of ``own``. A record
+    under its system's bare name keeps it where today's label is the extended one: it is of older code, from before a
+    system had two labels.
     """
     labels = listed.labels if listed else {}
     others = rows["case_id"].isin(labels.keys() - set(own["case_id"]))
     for alike in ("protocol_version", "flush"):
         others &= rows[alike] == own[alike].iloc[0]
     lent = current(rows[others])
-    bare = lent["label"] == lent["implementation"]
-    return lent.assign(label=lent["case_id"].map(labels).where(~bare, lent["label"]))
+    today, name = lent["case_id"].map(labels), lent["implementation"]
+    older = (lent["label"] == name) & (today == name + "_extended")
+    return lent.assign(label=today.where(~older, name))
 
 
 def coverage_of(of: SweepCases, listed: ListedSweep | None, of_device: AbstractSet[str]) -> Coverage:

@@ -27,10 +27,8 @@ from spmark.impls.liteform.plan import LiteForm, scheduled
 from spmark.impls.liteform.schedule import (
     CellSchedule,
     ScheduleTable,
-    candidates,
     schedule_for,
     table_for,
-    tiles,
 )
 from spmark.impls.liteform.search import search, table_of
 from spmark.impls.runtime.plan import DevicePlan
@@ -38,6 +36,7 @@ from spmark.impls.runtime.target import open_target
 from spmark.impls.runtime.template import C_TYPES
 from spmark.impls.tuning.gpu import PlanTimer
 from spmark.impls.tuning.race import Race
+from spmark.studies.liteform.candidates import candidates, tiles
 from spmark.studies.liteform.labels import WIDTHS
 from spmark.studies.liteform.schedules import COUNTED, COUNTED_THIRDS, ScheduleRow, TimedSchedule
 

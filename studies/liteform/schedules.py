@@ -125,7 +125,7 @@ class ScheduleRow(Row):
         told["slots"][:, -1] -= told["longer"][:, -1] << POWERS - 1
         if thirds:
             told |= {name: np.array([counts], np.int64) for name, counts in self.counted_thirds.items()}
-        return BucketCounts(**told, bound=np.zeros((1, POWERS), np.int64))
+        return BucketCounts(**told)
 
     def by_width(self, gathered: bool, tail_in_last: bool, thirds: bool = False) -> dict[int, float]:
         """Give the least time of every widest bucket that was tried in one order of rows.

@@ -55,5 +55,3 @@ def test_partitions_have_widths_and_blocks_of_their_own() -> None:
     cell = CellFormat.from_csr(matrix, (16, 16))
     assert cell.widths == ((16,), (1,))
     assert cell.block_elements == (16, 1)
-    larger = CellFormat.from_csr(matrix, (16, 16), block_power=5)
-    assert larger.block_elements == (32, 32)

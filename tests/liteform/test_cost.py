@@ -20,9 +20,9 @@ SAMPLES = {
 FIELDS = [field.name for field in fields(BucketCounts)]
 
 
-def counted(matrix: Csr, width: int, max_widths: list[int], block_power: int | None = None) -> float:
+def counted(matrix: Csr, width: int, max_widths: list[int]) -> float:
     """Count loads and stores element by element: A's slots with the fill of blocks, B's rows once a bucket, C's."""
-    cell = CellFormat.from_csr(matrix, max_widths, block_power)
+    cell = CellFormat.from_csr(matrix, max_widths)
     total = 0.0
     several = len(max_widths) > 1
     groups: dict[tuple[int, int], tuple[int, set[int], set[int]]] = {}
@@ -44,22 +44,21 @@ def counted(matrix: Csr, width: int, max_widths: list[int], block_power: int | N
     return total
 
 
-@pytest.mark.parametrize("block_power", [None, 5])
 @pytest.mark.parametrize("partitions", [1, 3])
 @pytest.mark.parametrize("name", SAMPLES)
-def test_the_cost_is_the_count_of_loads_and_stores(name: str, partitions: int, block_power: int | None) -> None:
+def test_the_cost_is_the_count_of_loads_and_stores(name: str, partitions: int) -> None:
     matrix = SAMPLES[name]
     counts = count(matrix, partitions)
-    table = costs(counts, 17, block_power)
+    table = costs(counts, 17)
     for power in range(int(counts.widest.max()) + 1):
         powers = counts.widest.clip(max=power)
-        expected = counted(matrix, 17, [1 << int(p) for p in powers], block_power)
+        expected = counted(matrix, 17, [1 << int(p) for p in powers])
         assert table[np.arange(partitions), powers].sum() == expected
 
 
 def slow_counts(matrix: Csr, partitions: int) -> BucketCounts:
     span = -(-matrix.num_cols // partitions)
-    rows, slots, folded, bound, longer, split, split_slots = np.zeros((7, partitions, POWERS), np.int64)
+    rows, slots, folded, longer, split, split_slots = np.zeros((6, partitions, POWERS), np.int64)
     touched = [[set() for _ in range(POWERS)] for _ in range(partitions)]
     for row in range(matrix.num_rows):
         columns = matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]]
@@ -71,7 +70,6 @@ def slow_counts(matrix: Csr, partitions: int) -> BucketCounts:
             kept = min(power, POWERS - 1)
             rows[partition, kept] += 1
             slots[partition, kept] += 1 << power if power < POWERS else 0
-            bound[partition, kept] += 1 << (power - kept)
             for cap in range(kept + 1):
                 folded[partition, cap] += -(-own.size // (1 << cap))
             for cap in range(POWERS):
@@ -85,7 +83,7 @@ def slow_counts(matrix: Csr, partitions: int) -> BucketCounts:
             touched[partition][kept] |= set(own.tolist())
     own = np.array([[len(columns) for columns in part] for part in touched])
     above = np.array([[len(set().union(*part[p:])) for p in range(POWERS)] for part in touched])
-    return BucketCounts(rows, slots, folded, bound, longer, split, split_slots, own, above)
+    return BucketCounts(rows, slots, folded, longer, split, split_slots, own, above)
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 5])

@@ -53,8 +53,8 @@ def blocked(share: float) -> Csr:
     [
         ({"format": "cell", "partitions": 3}, DType.FLOAT32, 36),
         ({"format": "cell", "partitions": 2, "search": "binary"}, DType.FLOAT16, 32),
-        ({"format": "cell", "partitions": 1, "max_width": 8, "bound": True}, DType.FLOAT32, 32),
-        ({"format": "cell", "partitions": 1, "max_width": 8, "tail_in_last": True, "block": 64}, DType.FLOAT32, 32),
+        ({"format": "cell", "partitions": 1, "max_width": 8, "cost": "paper"}, DType.FLOAT32, 32),
+        ({"format": "cell", "partitions": 1, "max_width": 8, "tail_in_last": True}, DType.FLOAT32, 32),
         ({"format": "cell", "partitions": 1, "max_width": 4, "order": "gathered"}, DType.FLOAT32, 32),
         ({"format": "cell", "partitions": 3, "order": "gathered"}, DType.FLOAT16, 32),
         ({"format": "cell", "partitions": 1, "max_width": 64, "thirds": True}, DType.FLOAT16, 32),
@@ -131,7 +131,6 @@ def test_blocks_are_taken_where_they_are_smaller() -> None:
         ({"max_width": 24}, "bucket width out of"),
         ({"cost": "free"}, "cost out of"),
         ({"order": "random"}, "order out of"),
-        ({"block": 12}, "power of two of at least 8"),
     ],
 )
 def test_illegal_tunables_are_refused(config: dict[str, Any], message: str) -> None:
