@@ -76,7 +76,7 @@ class Direct:
         """Search where that is asked for and there are non-zeros and a GPU; list the long rows and upload."""
         if not self.search:
             return DirectPlan(problem, open_target(device), {}, **self.schedule(problem))
-        from spmark.impls.tuning.direct import search_direct
+        from spmark.impls.direct.search import search_direct
         from spmark.impls.tuning.tune import tune
 
         pinned = self._pinned

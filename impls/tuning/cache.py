@@ -93,29 +93,6 @@ class PlanCache:
             held[self._name] = content
         return kept
 
-    def found(self, legal: Callable[[Config], bool]) -> Kept | None:
-        """Give the kept result, as `read`.
-
-        Parameters
-        ----------
-        legal : callable
-            Tells whether the search may give a config. A kept result comes out of a file that somebody may have
-            changed, a saved operator for one.
-
-        Raises
-        ------
-        BuildError
-            The kept result has a config that is not legal.
-        """
-        kept = self.read()
-        if kept is not None and not legal(kept.config):
-            owner = self.path.parent.name
-            raise BuildError(
-                f"expected a config that a search of {owner} may give, found {key_of(kept.config)[:200]}: the file of "
-                f"the operator was changed, or {self.path} was; compile the operator anew"
-            )
-        return kept
-
     def read_own(self) -> Kept | None:
         """Give the result out of this user's cache alone, as `read`: what it says of compiled code can be trusted."""
         return _kept(self._read_file() or b"")
@@ -189,7 +166,8 @@ def searched(
     cache : PlanCache
     search : callable
     legal : callable
-        As of `PlanCache.found`.
+        Tells whether the search may give a config. A kept result comes out of a file that somebody may have changed, a
+        saved operator for one.
     apart : mapping of str to float, optional
         Seconds by phase that the search writes here as it goes. They are phases of the result beside ``search``.
 
@@ -198,7 +176,12 @@ def searched(
     BuildError
         The kept result has a config that is not legal.
     """
-    kept = cache.found(legal)
+    kept = cache.read()
+    if kept is not None and not legal(kept.config):
+        raise BuildError(
+            f"expected a config that a search of {cache.path.parent.name} may give, found {key_of(kept.config)[:200]}: "
+            f"the file of the operator was changed, or {cache.path} was; compile the operator anew"
+        )
     if kept is None:
         started = perf_counter()
         config, record = search()

@@ -1,4 +1,4 @@
-"""The search of the kernel that takes CSR as it comes."""
+"""The search among schedules of the kernel that takes CSR as it comes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Problem
 from spmark.impls.kernels.direct_spmm import DIRECT_SPMM, direct_deep, direct_starts, usual_schedule
-from spmark.impls.tuning.race import ConfigTime, Race
+from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.strategies import both_ways, exhaustive
 from spmark.impls.tuning.tune import space_of
 
 
-def search_direct(problem: Problem, race: Race[Any], pinned: Config) -> ConfigTime:
+def search_direct(problem: Problem, race: Race[Any], pinned: Config) -> None:
     """Time some twenty schedules of `DirectPlan`: tiles, rows, unrolling, tiles again, depth, and then all other axes.
 
     With two lengths of long rows the walk came within 0.5 % of the fastest of the whole product in the geometric mean,
@@ -45,4 +45,3 @@ def search_direct(problem: Problem, race: Race[Any], pinned: Config) -> ConfigTi
     for name in axes:
         if name not in {"tile", "rows", "unroll", "parts"}:
             best = walked(best, name)
-    return race.time(best)
