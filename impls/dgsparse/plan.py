@@ -6,7 +6,6 @@ Reduction Parallelism for Sampled Dense Matrix Multiplication on GPUs", ICCD 202
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -16,7 +15,7 @@ from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import Target, open_target
-from spmark.impls.runtime.template import KernelTemplate, TemplateValue, loads_of
+from spmark.impls.runtime.template import KernelTemplate, loads_of
 
 BLOCK = 16
 """Non-zeros of a block."""
@@ -26,15 +25,10 @@ _THREADS = {vector: 128 // vector for vector in (1, 2, 4)}
 """Threads of a block by the elements of a load: four groups that read 32 columns at once."""
 
 
-def _legal(values: Mapping[str, TemplateValue]) -> bool:
-    return values["threads"] == _THREADS[int(values["vector"])]
-
-
 SDDMM_COO = KernelTemplate(
     Path(__file__).parent / "kernels" / "sddmm_coo.cu",
     "sddmm_coo",
     {"vector": tuple(_THREADS), "threads": tuple(_THREADS.values())},
-    legal=_legal,
     max_registers=96,
 )
 

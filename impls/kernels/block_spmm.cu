@@ -44,14 +44,6 @@ __device__ __forceinline__ T load_four(const int* from) {
 // Sizes of a thread block's work.
 template <int rows, int tile, int depth, int vector, bool gathered, int threads>
 struct BlockConfig {
-  static_assert(rows % 16 == 0 && tile % 32 == 0 && depth % 16 == 0, "a warp's part is whole mma tiles");
-  static_assert(threads == tile * (rows >= 64 ? 2 : 1), "a warp takes 32 columns, and half the rows of tall blocks");
-  static_assert(vector == 8 || (vector == 1 && tile == 64), "other widths have one tile per height");
-  static_assert(vector == 8 || depth == 16, "single elements are copied in shallow steps");
-  static_assert(vector == 1 || (depth == 16) == (rows == 16 && !gathered), "low blocks take shallow steps");
-  static_assert(depth != 64 || rows >= (gathered ? 32 : 64), "tall blocks take deep steps");
-  static_assert(!gathered || (rows <= 64 && (rows < 64 || depth != 32)), "taller panels are as full as blocks");
-
   static constexpr int kRows = rows, kTile = tile, kDepth = depth, kVector = vector, kThreads = threads;
   static constexpr bool kGathered = gathered;
   static constexpr int kRowWarps = rows >= 64 ? 2 : 1;
@@ -284,6 +276,13 @@ __global__ void __launch_bounds__(threads)
     spmm_blocks(int num_rows, int num_cols, int width, int split, const int* __restrict__ heads,
                 const int* __restrict__ indices, const half* __restrict__ values, const half* __restrict__ dense,
                 half* __restrict__ out, float* partials, int* arrived) {
+  static_assert(rows % 16 == 0 && tile % 32 == 0 && depth % 16 == 0, "a warp's part is whole mma tiles");
+  static_assert(threads == tile * (1 + (rows >= 64)), "a warp takes 32 columns, and half the rows of tall blocks");
+  static_assert(vector == 8 || (vector == 1 && tile == 64), "other widths have one tile per height");
+  static_assert(vector == 8 || depth == 16, "single elements are copied in shallow steps");
+  static_assert(vector == 1 || (depth == 16) == (rows == 16 && !gathered), "low blocks take shallow steps");
+  static_assert(depth != 64 || rows >= 64 || (gathered && rows >= 32), "tall blocks take deep steps");
+  static_assert(!gathered || (rows <= 64 && (rows < 64 || depth != 32)), "taller panels are as full as blocks");
   using Config = BlockConfig<rows, tile, depth, vector, gathered, threads>;
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   half* const stages = reinterpret_cast<half*>(shared_bytes);

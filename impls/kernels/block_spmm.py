@@ -16,24 +16,12 @@ from spmark.impls.formats.srbcrs import SrBcrsFormat
 from spmark.impls.kernels.zeroing import RowZeroing, zeroing_instance
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import Instance, KernelTemplate, TemplateValue
+from spmark.impls.runtime.template import Instance, KernelTemplate
 
 HEAD = 16
 """Integers of a head, as in the kernel: eight numbers, then the columns of the first blocks."""
 _TALL = 64
 """Rows from which two warps share a block's columns."""
-
-
-def _legal(values: Mapping[str, TemplateValue]) -> bool:
-    rows, tile, depth, vector = (int(values[name]) for name in ("rows", "tile", "depth", "vector"))
-    gathered = bool(values["gathered"])
-    if int(values["threads"]) != _threads(rows, tile) or (gathered and rows > _TALL):
-        return False
-    if vector == 1:
-        return tile == 64 and depth == 16
-    if gathered:
-        return depth in {16: (32,), 32: (32, 64), 64: (64,)}[rows]
-    return depth in {16: (16,), 32: (32,)}.get(rows, (32, 64))
 
 
 def _threads(rows: int, tile: int) -> int:
@@ -51,7 +39,6 @@ SPMM_BLOCKS = KernelTemplate(
         "gathered": (False, True),
         "threads": (64, 128, 256),
     },
-    legal=_legal,
     max_registers=136,  # shared memory bounds the tallest blocks to three a multiprocessor, before registers do
 )
 

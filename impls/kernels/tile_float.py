@@ -22,7 +22,6 @@ SPMM_TILES_FLOAT = FusedTemplate(
     Path(__file__).parent / "tile_spmm_float.cu",
     "spmm_tiles_float",
     {"mixed": (False, True), "columns": (4, 8), "lanes": LANES, "threads": (128,)},
-    legal=lambda values: values["lanes"] == LANES[0] or bool(values["mixed"] and values["columns"] == 8),
     max_registers=168,
     bodies=(Body("tile_blocks_16", (_INT, _INT, _FLOAT, _INT)), Body("ell_buckets", (_INT, _INT, _INT, _FLOAT))),
 )

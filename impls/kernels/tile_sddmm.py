@@ -17,7 +17,7 @@ from spmark.impls.formats.tiles import GROUP, Blocks, TileFormat
 from spmark.impls.runtime.fusion import Body, FusedLaunch, FusedTemplate, Share
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import Instance, TemplateValue
+from spmark.impls.runtime.template import Instance
 
 HEIGHT = 16
 """Rows of a block tile."""
@@ -28,16 +28,10 @@ _BLOCKS = Body("tile_blocks", (_INT, _INT, _INT, _INT, "uint8", _INT))
 _RUNS = Body("runs", (_INT, _INT, _INT))
 
 
-def _fits(values: Mapping[str, TemplateValue]) -> bool:
-    """Compile narrow loads, which serve J that 8 does not divide, for one group size."""
-    return values["vector"] == 8 or values["lanes"] == 8
-
-
 SDDMM_TILES = FusedTemplate(
     Path(__file__).parent / "tile_sddmm.cu",
     "sddmm_tiles",
     {"vector": (1, 2, 8), "lanes": (8, 16, 32), "batch": (2, 4), "threads": (_THREADS,)},
-    legal=_fits,
     max_registers=152,
     bodies=(_BLOCKS, _RUNS),
 )

@@ -55,9 +55,9 @@ __global__ void __launch_bounds__(threads, kBlocks<mixed, columns, ahead, vector
                const half* __restrict__ dense, half* out, float* sums, const int* __restrict__ row_pieces,
                int* counters) {
   static_assert(ahead * columns == 16 || (!mixed && ahead * columns == 8), "as much ahead as registers hold, or half");
-  static_assert(mixed ? (columns == 8 ? vector == 8 : vectors == 1 && lanes == 8)
-                      : vector == 8 && vectors == 1 && lanes == 8,
-                "as wide a tile of ELL rows as of blocks, and one kernel where there are none");
+  static_assert(mixed || (vector == 8 && vectors == 1 && lanes == 8), "one kernel where there are no ELL rows");
+  static_assert(columns == 4 || vector == 8, "loads of half the width for the narrowest J alone");
+  static_assert(columns == 8 || (vectors == 1 && lanes == 8), "two loads side by side for wide J alone");
   using High = TileBlocks<half, 16, columns, ahead, threads>;
   using Low = TileBlocks<half, 8, columns, ahead, threads>;
   using Ell = EllBuckets<half, vector, vectors, lanes, threads>;

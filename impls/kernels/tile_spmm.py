@@ -23,7 +23,7 @@ from spmark.impls.kernels.tile_tasks import ALONE, NO_PIECES, WARPS, Panels
 from spmark.impls.runtime.fusion import Body, FusedLaunch, FusedTemplate, Share
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import Instance, TemplateValue
+from spmark.impls.runtime.template import Instance
 
 HEIGHT = 16
 """Rows of most block tiles."""
@@ -39,20 +39,6 @@ _PANELS = tuple(Body(f"tile_blocks_{height}", (_INT, _INT, _HALF, _INT)) for hei
 _ELL = Body("ell_buckets", (_INT, _INT, _INT, _HALF))
 
 
-def _fits(values: Mapping[str, TemplateValue]) -> bool:
-    """Give every J a tile: loads of half the width for the narrowest J alone, two side by side for wide J alone.
-
-    ELL rows take so many registers that fewer groups ahead make no room. Kernels without ELL rows differ only in the
-    groups ahead.
-    """
-    most, fewer = AHEAD[int(values["columns"])]
-    if not values["mixed"]:
-        return values["ahead"] in {most, fewer} and all(values[k] == v for k, v in _NO_ELL.items())
-    if values["columns"] == 4:
-        return values["ahead"] == most and values["lanes"] == 8 and values["vectors"] == 1
-    return values["ahead"] == most and values["vector"] == 8
-
-
 SPMM_TILES = FusedTemplate(
     Path(__file__).parent / "tile_spmm.cu",
     "spmm_tiles",
@@ -65,7 +51,6 @@ SPMM_TILES = FusedTemplate(
         "lanes": (8, 16, 32),
         "threads": (_THREADS,),
     },
-    legal=_fits,
     max_registers=128,
     max_spill_bytes=48,  # around the loops of the narrowest block tiles; this keeps one more thread block resident
     bodies=(*_PANELS, _ELL),

@@ -7,8 +7,8 @@ running on the host under sanitizers.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -38,10 +38,7 @@ _SHARED_NAMES = {"sizeof": _BYTES.__getitem__, "kWarpSize": 32}
 
 
 def _restrictions(source: str, name: str, known: set[str]) -> Iterator[CodeType]:
-    """Translate those ``static_assert``s of a kernel that name nothing but template parameters into Python.
-
-    What Python has no equal for (``?:``) is left to `KernelTemplate.legal`.
-    """
+    """Translate those ``static_assert``s of a kernel that name nothing but template parameters into Python."""
     found = re.search(rf"\b{name}\s*\(", source)
     body = source[found.end() :].split("\ntemplate <", 1)[0] if found else ""
     for match in _ASSERT.finditer(body):
@@ -49,10 +46,6 @@ def _restrictions(source: str, name: str, known: set[str]) -> Iterator[CodeType]
         if "?" not in words and set(re.findall(r"[A-Za-z_]\w*", words)) <= known:
             words = re.sub(r"!(?!=)", " not ", words).replace("&&", "and").replace("||", "or")
             yield compile(f"({words})", name, "eval")
-
-
-def _always(values: Mapping[str, TemplateValue]) -> bool:
-    return True
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,10 +56,11 @@ class KernelTemplate:
     """The ``.cu`` file."""
     name: str
     space: Mapping[str, tuple[TemplateValue, ...]]
-    """Legal values of every template parameter, in the template's order. One is called ``threads``: the block size."""
-    legal: Callable[[Mapping[str, TemplateValue]], bool] = field(default=_always)
-    """Tells whether arguments are worth compiling, beside the restrictions in the source: each ``static_assert`` of the
-    kernel that names template parameters alone."""
+    """Values of every template parameter, in the template's order. One is called ``threads``: the block size.
+
+    Which of them go together, the source says: in each ``static_assert`` of the kernel that names template parameters
+    alone, without ``?:``, which Python lacks.
+    """
     max_registers: int = 255
     """Registers of a thread that no instance may exceed on any architecture: `tests/runtime/test_targets.py` compiles
     and compares. What bounds a launch stands in the source (``__launch_bounds__``)."""
@@ -83,9 +77,9 @@ class KernelTemplate:
         return tuple(_restrictions(self.source.read_text(), self.name, {*self.space, *_SHARED_NAMES}))
 
     def has(self, values: Mapping[str, TemplateValue]) -> bool:
-        """Tell whether the kernel's restrictions allow a combination of legal values, and it is worth compiling."""
+        """Tell whether the kernel's restrictions allow a combination of values."""
         names = {**_SHARED_NAMES, **values}
-        return all(eval(code, {}, names) for code in self._restrictions) and self.legal(values)
+        return all(eval(code, {}, names) for code in self._restrictions)
 
     def instance(self, **values: TemplateValue) -> Instance:
         """Give the instance with these template arguments.
@@ -102,7 +96,7 @@ class KernelTemplate:
             if value not in self.space[name]:
                 raise BuildError(f"{where}: expected {name} out of {self.space[name]}, found {value!r}")
         if not self.has(values):
-            raise BuildError(f"{where}: the combination {values} is not legal")
+            raise BuildError(f"{where}: expected arguments that the kernel's static_asserts allow, found {values}")
         return Instance(self, tuple(values[name] for name in self.space))
 
     def instances(self) -> Iterator[Instance]:

@@ -6,7 +6,6 @@ The programs are ours (`spmark.impls.triton_blocksparse.kernels`), tuned over th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -30,11 +29,6 @@ BLOCKS = (16, 32, 64)
 _MOST_COLUMNS = 128
 
 
-def _fits(values: Mapping[str, TemplateValue]) -> bool:
-    """Bound the columns of one `tl.dot`, beyond which fragments spill."""
-    return int(values["GROUP"]) * int(values["S"]) <= _MOST_COLUMNS
-
-
 # `stages` and `threads` are options of Triton's compiler; the rest are the program's own template arguments.
 _SCHEDULE: dict[str, tuple[TemplateValue, ...]] = {
     "S": BLOCKS,
@@ -44,8 +38,8 @@ _SCHEDULE: dict[str, tuple[TemplateValue, ...]] = {
     "threads": (32, 64, 128, 256),
 }
 _SOURCE = Path(__file__).parent / "kernels.py"
-SPMM = KernelTemplate(_SOURCE, "spmm", _SCHEDULE, legal=_fits)
-SDDMM = KernelTemplate(_SOURCE, "sddmm", {**_SCHEDULE, "FULL": (False, True), "SCALED": (False, True)}, legal=_fits)
+SPMM = KernelTemplate(_SOURCE, "spmm", _SCHEDULE)
+SDDMM = KernelTemplate(_SOURCE, "sddmm", {**_SCHEDULE, "FULL": (False, True), "SCALED": (False, True)})
 
 
 @dataclass(frozen=True)

@@ -164,3 +164,20 @@ def test_illegal_tunables_are_refused() -> None:
                 kind(block_rows=rows, block_cols=cols)
     with pytest.raises(ValueError, match=r"expected t out of \[8, 16, 32, 64\].*found 12"):
         SparseTirSrBcrs(t=12)
+
+
+@pytest.mark.parametrize("kind", IMPLEMENTATIONS)
+def test_a_plan_that_shares_its_format_tells_what_it_holds_alone(kind: type[Any]) -> None:
+    problem, target = problem_of(128), open_target(HOST)
+    made = kind()
+    forms: dict[str, list[dict[str, Any]]] = {}
+    for config in made.space(problem):
+        forms.setdefault(str(taken_apart(config, FORM)[0]), []).append(config)
+    configs = next(several for several in forms.values() if len(several) > 1)[:2]
+    build = opened(problem, target, made.convert)
+    shared = [build(config) for config in configs]
+    assert all(a is b for a, b in zip(shared[0].arrays, shared[1].arrays, strict=True))
+    alone = opened(problem, target, made.convert)(configs[1])
+    assert shared[1].device_bytes == alone.device_bytes
+    assert shared[1].phases_s["convert"] > 0.5 * shared[0].phases_s["convert"]
+    run_checked(shared[1], problem)

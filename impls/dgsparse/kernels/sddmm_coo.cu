@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(threads)
     sddmm_coo(int nnz, int width, const int* __restrict__ rows, const int* __restrict__ columns,
               const float* __restrict__ x, const float* __restrict__ y, float* __restrict__ out) {
   constexpr int lanes = kColumns / vector;
-  static_assert(threads == kGroups * lanes, "a block has four groups");
+  static_assert(threads * vector == 128, "a block has four groups of lanes that read 32 columns");
   const int whole_blocks = nnz / (kGroups * kTaken);
 
   if (blockIdx.x >= whole_blocks) {
