@@ -182,8 +182,7 @@ def prepare() -> None:
     Otherwise the first use of a loop does so. A process compiles or reads once: some seconds the first time on a
     machine, half a second later. A plan counts this time as compiling.
     """
-    for loops in ("loops", "near_loops"):
-        import_module(f"spmark.impls.formats.{loops}")
+    import_module("spmark.impls.formats.loops")
 
 
 def widths_up_to(max_width: int, thirds: bool = False) -> tuple[int, ...]:

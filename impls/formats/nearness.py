@@ -97,7 +97,7 @@ def distinct_share(matrix: Csr, order: RowOrder | None = None) -> float:
 
 
 def _loops() -> Any:
-    return import_module("spmark.impls.formats.near_loops")
+    return import_module("spmark.impls.formats.loops")
 
 
 def _gathered(matrix: Csr) -> RowOrder:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import Csr
 from spmark.impls.core.spans import offsets
-from spmark.impls.formats import tile_loops
+from spmark.impls.formats import loops
 from spmark.impls.formats.hyb import THIRDS, UNIT, Bucket, HybFormat, HybLayout
 from spmark.impls.formats.limits import check_stored
 from spmark.impls.formats.row_use import row_use
@@ -61,7 +61,7 @@ class Layout:
         sizes = np.bincount(selection.owner, minlength=kind.size)
         ptr = offsets(np.bincount(bins, sizes, panels.size + ell.size + run.size).astype(np.int64))
         items = np.empty(selection.owner.size, np.int32)
-        tile_loops.sort_items(selection.owner, bins, ptr[:-1].copy(), items)
+        loops.sort_items(selection.owner, bins, ptr[:-1].copy(), items)
         spans = {height: slice(end - n, end) for (height, n), end in zip(counts.items(), ends, strict=True)}
         ell_bins = slice(panels.size, panels.size + ell.size)
         return cls(matrix, selection, matrix.rows_of_entries(), items, ptr, windows, spans, ell_bins, ell)
@@ -77,7 +77,7 @@ class Layout:
         shares = _shares(ptr, 4 * (2 * num_cols + num_rows))
         given = matrix.indices, items, ptr
         run_all(
-            tile_loops.count_panel_columns,
+            loops.count_panel_columns,
             [(*given, *share, np.full(num_cols, -1, np.int32), columns) for share in shares],
         )
         group_ptr = offsets(-(-columns // GROUP))
@@ -92,7 +92,7 @@ class Layout:
             scratch = np.full(num_cols, -1, np.int32), np.empty(num_cols, np.int32), np.full(num_rows, -1, np.int32)
             read = row_of, matrix.indices, matrix.values, items, ptr, rows, group_ptr
             tasks.append((*read, GROUP, *share, *scratch, *made))
-        wrong = max(run_all(tile_loops.fill_panels, tasks), default=-1)
+        wrong = max(run_all(loops.fill_panels, tasks), default=-1)
         if wrong >= 0:
             raise BuildError(
                 f"expected every row of a block tile in its window, found row {row_of[wrong]} of {num_rows} outside"
@@ -127,7 +127,7 @@ class Layout:
             return None, items
         widths, heights = selection.width[self.ell_tiles], selection.height[self.ell_tiles]
         counts, shares = np.zeros(widths.size, np.int64), _shares(ptr)
-        run_all(tile_loops.count_tile_rows, [(row_of, items, ptr, widths, *share, counts) for share in shares])
+        run_all(loops.count_tile_rows, [(row_of, items, ptr, widths, *share, counts) for share in shares])
         high = np.flatnonzero(counts > heights)
         if high.size:
             tile = high[0]
@@ -138,7 +138,7 @@ class Layout:
         rows, starts = np.empty(int(row_ptr[-1]), np.int32), np.empty(int(row_ptr[-1]) + 1, np.int64)
         starts[-1] = items.size
         given = row_of, items, ptr, widths, row_ptr
-        run_all(tile_loops.cut_tile_rows, [(*given, *share, rows, starts) for share in shares])
+        run_all(loops.cut_tile_rows, [(*given, *share, rows, starts) for share in shares])
         use = row_use(matrix.num_rows, [*others, rows])
         whole = np.ones(matrix.num_rows, np.bool_)
         whole[use.shared] = False

@@ -151,13 +151,13 @@ def _block_arrays(blocks: Blocks | None, most: int) -> tuple[NDArray[np.generic]
     if blocks is None:
         empty = np.empty(0, np.int32)
         return np.empty((0, 4), np.int32), empty, empty, empty, np.empty(0, np.uint8), empty
-    from spmark.impls.formats import tile_loops
+    from spmark.impls.formats import loops
 
     group, slot = np.divmod(blocks.places, HEIGHT * GROUP)
     count = blocks.indices.shape[0]
     starts = offsets(np.bincount(group, minlength=count))
     order = np.empty(group.size, np.int32)
-    tile_loops.sort_items(group.astype(np.int32), np.arange(count, dtype=np.int32), starts[:-1].copy(), order)
+    loops.sort_items(group.astype(np.int32), np.arange(count, dtype=np.int32), starts[:-1].copy(), order)
     return (
         strip_tasks(blocks.indptr, most),
         np.maximum(blocks.rows, 0).reshape(-1),

@@ -173,7 +173,7 @@ class Stile:
         own = Built()
         with own.phase("compile"):
             # A process pays once to read Numba's loops from the cache.
-            from spmark.impls.formats import tile_loops  # noqa: F401
+            from spmark.impls.formats import loops  # noqa: F401
             from spmark.impls.stile.search import search_each  # noqa: F401
         calibration, label = self.priced_by(problem, device)
         if self._needs_blocks and not calibration.blocks:
