@@ -81,14 +81,6 @@ class Sources:
         self._uses: dict[str, frozenset[str]] = {}
         self._closures: dict[str, frozenset[str]] = {}
 
-    def files(self) -> Iterator[Path]:
-        """Give the files that were there at the beginning."""
-        return map(Path, self._began)
-
-    def changed(self, files: Iterable[Path]) -> bool:
-        """Say whether one of ``files`` has changed since the beginning."""
-        return any(stamp(path) != self._began.get(str(path)) for path in files)
-
     def version(self, module: str) -> str:
         """Give sixteen hex digits over the code and the data that a module is made of.
 

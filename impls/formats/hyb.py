@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from importlib import import_module
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -182,7 +181,7 @@ def prepare() -> None:
     Otherwise the first use of a loop does so. A process compiles or reads once: some seconds the first time on a
     machine, half a second later. A plan counts this time as compiling.
     """
-    import_module("spmark.impls.formats.loops")
+    from spmark.impls.formats import loops  # noqa: F401
 
 
 def widths_up_to(max_width: int, thirds: bool = False) -> tuple[int, ...]:
