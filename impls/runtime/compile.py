@@ -1,4 +1,4 @@
-"""CUDA C++ to machine code without a GPU: NVRTC and nvcc for sources, ptxas for PTX, and a disk cache.
+"""CUDA C++ to machine code without a GPU: NVRTC for sources, ptxas for PTX, and a disk cache.
 
 The cache is keyed by the source, every header it includes (CuPy's own cache ignores those), the options, the compiler's
 version, the architecture and the instance; entries are written whole or not at all, so processes may share it.
@@ -11,7 +11,7 @@ import json
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import ModuleType
@@ -66,7 +66,7 @@ def cache_folder() -> Path:
     return cache_root() / "kernels"
 
 
-def compile_kernel(source: Path, expression: str, arch: str, compiler: str = "nvrtc") -> Binary:
+def compile_kernel(source: Path, expression: str, arch: str) -> Binary:
     """Compile one kernel for one architecture, or read it from the cache.
 
     Parameters
@@ -77,8 +77,6 @@ def compile_kernel(source: Path, expression: str, arch: str, compiler: str = "nv
         The kernel with its template arguments (`Instance.expression`).
     arch : str
         ``sm_80``, ``sm_90``, ``sm_100``...
-    compiler : {"nvrtc", "nvcc"}
-        NVRTC needs no host compiler; nvcc is there to compare NVRTC with.
 
     Raises
     ------
@@ -87,9 +85,7 @@ def compile_kernel(source: Path, expression: str, arch: str, compiler: str = "nv
     DeviceError
         The compiler is not installed.
     """
-    key = _kernel_key(source, expression, arch, compiler)
-    compile_now = _compile_nvrtc if compiler == "nvrtc" else _compile_nvcc
-    return cached(key, lambda: compile_now(source, expression, arch))
+    return cached(_kernel_key(source, expression, arch), lambda: _compile_nvrtc(source, expression, arch))
 
 
 def cached(key: str, make: Callable[[], Binary]) -> Binary:
@@ -117,7 +113,7 @@ def kept_binary(key: str) -> Binary | None:
 
 def cached_kernel(source: Path, expression: str, arch: str) -> Binary | None:
     """Read a kernel that NVRTC compiled from the cache; None where it must be compiled."""
-    return kept_binary(_kernel_key(source, expression, arch, "nvrtc"))
+    return kept_binary(_kernel_key(source, expression, arch))
 
 
 def kept_source(text: str, name: str) -> Path:
@@ -194,11 +190,6 @@ def included_headers(source: Path) -> tuple[list[Path], tuple[Path, ...]]:
     return sorted(headers), tuple(looked)
 
 
-def _include_options(source: Path) -> list[str]:
-    toolkit = cuda_include()
-    return [f"-I{folder}" for folder in (source.parent, INCLUDE, toolkit) if folder is not None]
-
-
 def nvrtc_version() -> str:
     """Give the name and the version of the compiler; the first call of a process loads the compiler."""
     return "nvrtc {}.{}".format(*_nvrtc().getVersion())
@@ -214,7 +205,8 @@ def _nvrtc() -> ModuleType:
 
 def _compile_nvrtc(source: Path, expression: str, arch: str) -> Binary:
     nvrtc = _nvrtc()
-    options = (*OPTIONS, f"--gpu-architecture={arch}", "--ptxas-options=-v", *_include_options(source))
+    folders = (folder for folder in (source.parent, INCLUDE, cuda_include()) if folder is not None)
+    options = (*OPTIONS, f"--gpu-architecture={arch}", "--ptxas-options=-v", *(f"-I{folder}" for folder in folders))
     program = nvrtc.createProgram(source.read_text(), str(source), (), ())
     try:
         nvrtc.addNameExpression(program, expression)
@@ -225,22 +217,6 @@ def _compile_nvrtc(source: Path, expression: str, arch: str) -> Binary:
         raise CompileError(str(source), expression, nvrtc.getProgramLog(program) or str(error)) from error
     finally:
         nvrtc.destroyProgram(program)
-
-
-def _compile_nvcc(source: Path, expression: str, arch: str) -> Binary:
-    with tempfile.TemporaryDirectory() as folder:
-        unit = Path(folder) / "unit.cu"
-        instantiation = f"template __global__ decltype({expression}) {expression};"
-        unit.write_text(f'#include "{source}"\n{instantiation}\n')
-        target = Path(folder) / "out.cubin"
-        command = [str(tool("nvcc")), *OPTIONS, f"-arch={arch}", "-cubin", "-Xptxas=-v", *_include_options(source)]
-        done = subprocess.run([*command, str(unit), "-o", str(target)], capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise CompileError(str(source), expression, done.stderr)
-        symbol = re.search(r"Compiling entry function '([^']+)'", done.stderr)
-        if symbol is None:
-            raise CompileError(str(source), expression, f"expected one entry function in\n{done.stderr}")
-        return _binary(target.read_bytes(), symbol[1], done.stderr)
 
 
 def _binary(cubin: bytes, symbol: str, log: str) -> Binary:
@@ -260,13 +236,8 @@ def _place(key: str) -> Path:
     return cache_folder() / key[:2] / key
 
 
-def _kernel_key(source: Path, expression: str, arch: str, compiler: str) -> str:
-    version = nvrtc_version() if compiler == "nvrtc" else nvcc_version()
-    return _key(source, (*OPTIONS, compiler, version, arch, expression))
-
-
-def _key(source: Path, words: Sequence[str]) -> str:
-    digest = hashlib.sha256("\0".join(words).encode())
+def _kernel_key(source: Path, expression: str, arch: str) -> str:
+    digest = hashlib.sha256("\0".join((*OPTIONS, nvrtc_version(), arch, expression)).encode())
     digest.update(content(source))
     return digest.hexdigest()
 
