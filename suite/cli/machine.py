@@ -76,7 +76,7 @@ def _checks() -> Iterator[Check]:
     yield Check("Python", "ok", platform.python_version())
     # Compilers are processes of their own and take seconds: the imports go on beside them.
     with ThreadPoolExecutor() as pool:
-        compilers = [pool.submit(_compiler, "nvrtc"), pool.submit(_compiler, "nvcc"), pool.submit(_sanitizers)]
+        compilers = [pool.submit(_nvrtc), pool.submit(_ptxas), pool.submit(_sanitizers)]
         yield from (_module(name, "missing", "pip install spmark again") for name in NEEDED)
         devices = [spec for kind in DeviceKind if (spec := _device(kind)) is not None]
         yield from _gpu()
@@ -130,7 +130,7 @@ def _calibration(spec: DeviceSpec) -> Check:
     return Check(what, "ok", str(path))
 
 
-def _compiler(name: str) -> Check:
+def _nvrtc() -> Check:
     """Compile a kernel, which needs no GPU."""
     from spmark.impls.runtime.compile import compile_kernel
 
@@ -138,10 +138,20 @@ def _compiler(name: str) -> Check:
         source = Path(folder) / "empty.cu"
         source.write_text(_KERNEL)
         try:
-            compile_kernel(source, "empty<float>", "sm_90", name)
+            compile_kernel(source, "empty<float>", "sm_90")
         except (BuildError, DeviceError, ImportError, OSError, subprocess.SubprocessError) as error:
-            return Check(name, "absent", str(error))
-    return Check(name, "ok", "compiles for sm_90")
+            return Check("nvrtc", "absent", str(error))
+    return Check("nvrtc", "ok", "compiles for sm_90")
+
+
+def _ptxas() -> Check:
+    """Find what turns generated PTX into machine code."""
+    from spmark.impls.runtime.toolchain import nvcc_version, tool
+
+    try:
+        return Check("ptxas", "ok", f"{tool('ptxas')}, {nvcc_version()}")
+    except (DeviceError, OSError, subprocess.SubprocessError) as error:
+        return Check("ptxas", "absent", str(error))
 
 
 def _sanitizers() -> Check:
