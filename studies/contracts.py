@@ -1,6 +1,6 @@
 """What an implementation may offer beside its plans: labels, training, a study of published labels, a calibration.
 
-Each contract is optional. `spmark.impls.table.CONTRACTS` lists the implementations that offer it under the name that
+Each contract is optional. `spmark.studies.table.CONTRACTS` lists the implementations that offer it under the name that
 begins the Protocol's docstring. `spmark.studies.table.find_contract` imports the implementation's side on use.
 """
 
@@ -179,69 +179,66 @@ class Training(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class TransferJob:
-    """What ``spmark study train`` asks of a model that moves between platforms."""
+@dataclass(frozen=True, kw_only=True)
+class _Moving:
+    """Samples of two platforms, and how models learn from them."""
 
     source: Sequence[Path]
     """Files of samples of a cheap platform."""
     target: Sequence[Path]
-    """Files of samples of the platform that the model is for; without them, the model is for the source platform."""
-    held_out: Sequence[Path]
-    """Files of samples of the model's platform, for curves alone. None of their matrices may be trained on."""
+    """Files of samples of the platform that a model is for."""
     source_matrices: int
     """Matrices of the source files that are used, in their order."""
     target_matrices: int
     """Likewise of the target files."""
-    op: Op
+    epochs: int
     load: Callable[[Mapping[str, Any]], Csr]
     """Gives the matrix of a row by the row's entry of a sweep."""
-    seed: int
-    epochs: int
-    out: Path | None
-    """File that the model is written to; checkpoints and curves stand beside it. None is where the cost model looks."""
     command: str
-    """The command line without folders, for the model's file."""
+    """The command line without folders, for a model's file."""
     tell: Callable[[str], None]
     """Receives a line on every epoch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransferJob(_Moving):
+    """What ``spmark study train`` asks of a model that moves between platforms.
+
+    Without ``target``, the model is for the source platform.
+    """
+
+    held_out: Sequence[Path]
+    """Files of samples of the model's platform, for curves alone. None of their matrices may be trained on."""
+    op: Op
+    seed: int
+    out: Path | None
+    """File that the model is written to; checkpoints and curves stand beside it. None is where the cost model looks."""
     model: str = ""
     """Out of `TransferLearning.models`; empty for the method's own."""
     featuriser: Path | None = None
     """File of a model of the source platform, whose part that looks at matrices is taken over and stays as it is."""
 
 
-@dataclass(frozen=True)
-class StudyJob:
-    """What ``spmark study`` asks for: methods that learn from the same samples, and are judged on the same others."""
+@dataclass(frozen=True, kw_only=True)
+class StudyJob(_Moving):
+    """What ``spmark study`` asks for: methods that learn from the same samples, and are judged on the same others.
 
-    source: Sequence[Path]
-    """Files of samples of a cheap platform."""
-    target: Sequence[Path]
-    """Files of samples of the platform that the models are for."""
+    ``command`` is without what chooses among methods and seeds.
+    """
+
     evaluation: Sequence[Path]
-    """Files of samples of that platform that judge. None of their matrices may be trained on."""
-    source_matrices: int
-    """Matrices of the source files that are used, in their order."""
-    target_matrices: int
-    """Likewise of the target files."""
+    """Files of samples of the target platform that judge. None of their matrices may be trained on."""
     methods: Sequence[str]
     """Out of `TransferLearning.methods`; empty for all."""
     op: Op | None
     """None for every operator that all files have."""
     seeds: int
-    epochs: int
     ends: float
     """Time of the monotonic clock, in seconds, after which no epoch begins."""
-    load: Callable[[Mapping[str, Any]], Csr]
-    """Gives the matrix of a row by the row's entry of a sweep."""
     out: Path
     """Folder of facts, models and checkpoints."""
-    command: str
-    """The command line without folders, and without what chooses among methods and seeds."""
     commit: str
     """Of the source; empty where nobody knows."""
-    tell: Callable[[str], None]
-    """Receives a line on every epoch."""
     shard: tuple[int, int] = (1, 1)
     """The number of this part of the seeds, counted from 1, and the number of parts."""
 

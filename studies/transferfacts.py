@@ -9,19 +9,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field, RootModel
 
-from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.plausible import are_times
 from spmark.impls.core.problem import Op
 from spmark.impls.core.recordfile import read_rows
+from spmark.studies.rows import Row
 
 _log = logging.getLogger(__name__)
 
 
-class _Versioned(Frozen):
-    schema_version: Literal[1] = 1
-
-
-class _OfMethod(_Versioned):
+class _OfMethod(Row):
     """A fact about one method that was trained with one seed."""
 
     method: str
@@ -102,7 +98,7 @@ class TransferCost(_OfMethod):
     """What did the work: a GPU's name, or ``cpu``."""
 
 
-class TransferRun(_Versioned):
+class TransferRun(Row):
     """What made the facts of a study."""
 
     kind: Literal["run"] = "run"

@@ -1,6 +1,6 @@
 """A small network as plain numbers: NumPy predicts, and a calibration's tables keep the numbers, without pickles.
 
-scikit-learn trains (`spmark.studies.stile.training`). The layers include the scaling of features and targets.
+scikit-learn trains (`spmark.studies.stile.fitting`). The layers include the scaling of features and targets.
 """
 
 from __future__ import annotations

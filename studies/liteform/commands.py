@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from itertools import product
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple
 
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import RecordError
@@ -20,7 +18,6 @@ from spmark.studies.liteform import published
 from spmark.studies.liteform.forests import FOREST, held_out, train
 from spmark.studies.liteform.labels import (
     WIDTHS,
-    About,
     MatrixLabels,
     Skipped,
     measure,
@@ -30,7 +27,7 @@ from spmark.studies.liteform.labels import (
 )
 from spmark.studies.liteform.schedules import ScheduleRow, make_table
 from spmark.studies.liteform.tables import LabelTable, read_published, table_of
-from spmark.studies.rows import append_rows, digest_of
+from spmark.studies.rows import Row, append_rows, digest_of
 
 SCHEDULES = "schedules"
 """Alternative to labels: measures a table of schedules."""
@@ -43,7 +40,8 @@ _EXHAUSTIVE_NNZ = 3_000_000
 """Non-zeros up to which every config of a matrix may be tried."""
 _FIRST = (32, 128, 512)
 """J at which schedules are timed before any other J."""
-_DIGITS = 6
+Key = tuple[str, DType, int]
+"""A matrix, a dtype and J; J of 0 stands for all."""
 
 
 class FormatLabels:
@@ -55,16 +53,28 @@ class FormatLabels:
     def measure(self, job: LabelJob) -> Outcome:
         """Measure matrices without a row; one that cannot be measured is kept with the reason and not tried again."""
         # Labels alone end in .jsonl: training reads every such file of the folder.
-        with _Skips(job.folder / f"skipped-{job.part}.ndjson", job.device.name) as skips:
-            if job.instead == SCHEDULES:
-                file = job.folder / f"schedules-{job.part}.ndjson"
-                made, left = _schedules(file, job, skips)
-            else:
-                file = job.folder / f"shard-{job.part}.jsonl"
-                made, left = _labels(file, job, skips)
-        why = f", {len(skips.known)} skipped, see {skips.path}" if skips.known else ""
+        path, version = job.folder / f"skipped-{job.part}.ndjson", implementation_version("liteform")
+        skipped = skipped_before(path, job.device.name, version)
+        known = len(skipped)
+
+        def skip(key: Key, reason: str) -> None:
+            matrix, dtype, width = key
+            about: dict[str, Any] = {"device": job.device.name, "implementation_version": version}
+            with RecordFile(path) as file:
+                file.append(Skipped(matrix=matrix, dtype=dtype, width=width, reason=reason, **about))
+            skipped.add(key)
+
+        if job.instead == SCHEDULES:
+            file, todo = job.folder / f"schedules-{job.part}.ndjson", _schedules(job, skipped)
+        else:
+            file, todo = job.folder / f"shard-{job.part}.jsonl", _labels(job, skipped, version)
+        made = append_rows(file, todo.things, todo.make, job.ends, skip)
+        if job.instead == SCHEDULES:
+            _tabulate(job, version)
+        left = todo.missing - made - (len(skipped) - known)
+        why = f", {len(skipped)} skipped, see {path}" if skipped else ""
         return Outcome(
-            answer={"file": file, "made": made, "left": left, "skipped": len(skips.known), "skips": skips.path},
+            answer={"file": file, "made": made, "left": left, "skipped": len(skipped), "skips": path},
             line=f"{file}: {made} made, {left} left{why}",
             left=left,
         )
@@ -111,114 +121,96 @@ class PublishedLabels:
         scores = published.score_models(labels, seeds, slow, tell) + published.learning_curves(labels, seeds, tell)
         speeds = published.speed_ratios(tables[SPEEDS].text, SPEEDS)
         kept, draws = published.selected_as_published(speeds)
-        overheads = published.overhead_ratios(tables[OVERHEADS].text, OVERHEADS)
-        ends = [round(float(end), _DIGITS) for end in (draws.min(), draws.mean(), draws.max())]
-        return {
-            "scores": [
-                {**asdict(score), "values": [round(value, _DIGITS) for value in score.values]} for score in scores
-            ],
-            "ratios": [
-                _ratios("figure7", tables[SPEEDS], speeds) | {"selected": kept, "selected_geomeans": ends},
-                _ratios("figure9", tables[OVERHEADS], overheads),
-            ],
+        selected = {"selected": kept, "selected_geomeans": [draws.min(), draws.mean(), draws.max()]}
+        ratios = {
+            "figure7": (SPEEDS, speeds, selected),
+            "figure9": (OVERHEADS, published.overhead_ratios(tables[OVERHEADS].text, OVERHEADS), {}),
         }
+        told = [
+            {"name": name, "what": tables[of].about.what, "num_rows": found.num_rows, "ratios": found.ratio, **more}
+            for name, (of, found, more) in ratios.items()
+        ]
+        return {"scores": list(map(published.rounded, map(vars, scores))), "ratios": list(map(published.rounded, told))}
 
 
-class _Skips:
-    """Matrices that this version cannot measure: kept beside the shard, and not tried again."""
+class _Todo(NamedTuple):
+    """What a shard has left to measure."""
 
-    def __init__(self, path: Path, device: str) -> None:
-        self.path, self._device, self.version = path, device, implementation_version("liteform")
-        self.known = skipped_before(path, device, self.version)
-        self._file: RecordFile | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
-
-    def add(self, key: tuple[Any, ...], reason: str) -> None:
-        """Keep one more matrix and dtype, at one J where the key has a third part, with the reason."""
-        matrix, dtype, width = (*key, 0)[:3]
-        self._file = self._file or RecordFile(self.path)
-        row = Skipped(
-            matrix=matrix, device=self._device, dtype=dtype, width=width, reason=reason,
-            implementation_version=self.version,
-        )  # fmt: skip
-        self._file.append(row)
-        self.known.add((matrix, dtype, width))
+    missing: int
+    things: Iterator[tuple[Key, NamedMatrix | str]]
+    make: Callable[[Key, NamedMatrix], Row]
 
 
-def _labels(file: Path, job: LabelJob, skips: _Skips) -> tuple[int, int]:
-    """Give how many labels were made, and how many are left."""
+def _labels(job: LabelJob, skipped: Set[Key], version: str) -> _Todo:
     from spmark.studies.liteform.gpu import GpuTimer, compile_schedules, start_width
 
     device, exhaustive = job.device, spread_out(job.names, job.exhaustive)
     compile_schedules(device, job.dtypes, WIDTHS, table_for(device.name))
-    before = measured_before(sorted(job.folder.glob("shard-*.jsonl")), device.name, skips.version)
-    before |= {(name, dtype.value) for name, dtype, width in skips.known if not width}
-    missing = [name for name in job.own(job.names) for dtype in job.dtypes if (name, dtype.value) not in before]
-    known = len(skips.known)
+    before = measured_before(sorted(job.folder.glob("shard-*.jsonl")), device.name, version)
+    before |= {(name, dtype) for name, dtype, width in skipped if not width}
+    missing = [(name, dtype) for name in job.own(job.names) for dtype in job.dtypes if (name, dtype) not in before]
 
-    def make(key: tuple[str, DType], matrix: NamedMatrix) -> MatrixLabels:
-        name, dtype = key
-        about = About(name, str(matrix.kind), device.name, skips.version)
+    def make(key: Key, matrix: NamedMatrix) -> MatrixLabels:
+        name, dtype, _ = key
+        about = {"matrix": name, "matrix_kind": str(matrix.kind), "device": device.name}
         every = name in exhaustive and matrix.csr.nnz <= _EXHAUSTIVE_NNZ
-        timer = GpuTimer(matrix.csr, device, dtype)
-        start = start_width(matrix.csr, device)
-        return measure(matrix.csr, timer, about, dtype=dtype, exhaustive=every, start_width=start, limit_s=_LIMIT_S)
+        return measure(
+            matrix.csr,
+            GpuTimer(matrix.csr, device, dtype),
+            about | {"implementation_version": version},
+            dtype=dtype,
+            exhaustive=every,
+            start_width=start_width(matrix.csr, device),
+            limit_s=_LIMIT_S,
+        )
 
-    things = (
-        ((name, dtype), matrix)
-        for name, matrix in job.load(list(dict.fromkeys(missing)))
-        for dtype in job.dtypes
-        if (name, dtype.value) not in before
-    )
-    made = append_rows(file, things, make, job.ends, skips.add)
-    return made, len(missing) - made - (len(skips.known) - known)
+    matrices = job.load(list(dict.fromkeys(name for name, _ in missing)))
+    things = (((*key, 0), matrix) for name, matrix in matrices for key in missing if key[0] == name)
+    return _Todo(len(missing), things, make)
 
 
-def _schedules(file: Path, job: LabelJob, skips: _Skips) -> tuple[int, int]:
-    """Time schedules on matrices, and write the table that follows from the times once no shard has anything left."""
+def _schedules(job: LabelJob, skipped: Set[Key]) -> _Todo:
     from spmark.studies.liteform.gpu import ScheduleTimer, compile_schedules
 
     compile_schedules(job.device, job.dtypes, WIDTHS, None)
-    files = partial(job.folder.glob, "schedules-*.ndjson")
-    before = {(row.matrix, row.dtype, row.width) for row in _schedule_rows(sorted(files()))} | skips.known
-    missing, known = [key for key in _schedule_keys(job, job.own(job.names)) if key not in before], len(skips.known)
-    warm = False
+    before = {(row.matrix, row.dtype, row.width) for row in _all_schedules(job)} | skipped
+    missing = [key for key in _schedule_keys(job, job.own(job.names)) if key not in before]
+    warm: list[ScheduleRow] = []
 
-    def make(key: tuple[str, DType, int], matrix: NamedMatrix) -> ScheduleRow:
-        nonlocal warm
+    def make(key: Key, matrix: NamedMatrix) -> ScheduleRow:
         name, dtype, width = key
         if not warm:  # the first measurement of a process is slow: its times are thrown away
-            ScheduleTimer(matrix.csr, job.device, dtype, width).row(name)
-            warm = True
+            warm.append(ScheduleTimer(matrix.csr, job.device, dtype, width).row(name))
         return ScheduleTimer(matrix.csr, job.device, dtype, width).row(name)
 
-    def things() -> Iterator[tuple[tuple[str, DType, int], NamedMatrix | str]]:
+    def things() -> Iterator[tuple[Key, NamedMatrix | str]]:
         for first in (True, False):
             keys = [key for key in missing if (key[-1] in _FIRST) is first]
             for name, matrix in job.load(list(dict.fromkeys(name for name, *_ in keys))):
                 yield from ((key, matrix) for key in keys if key[0] == name)
 
-    made = append_rows(file, things(), make, job.ends, skips.add)
-    rows = _schedule_rows(sorted(files()))
+    return _Todo(len(missing), things(), make)
+
+
+def _tabulate(job: LabelJob, version: str) -> None:
+    """Write the table that follows from the times of schedules once no shard has anything left."""
+    rows = _all_schedules(job)
     done = {(row.matrix, row.dtype, row.width) for row in rows}
     for path in job.folder.glob("skipped-*.ndjson"):
-        done |= skipped_before(path, job.device.name, skips.version)
+        done |= skipped_before(path, job.device.name, version)
     if done.issuperset(_schedule_keys(job, job.names)):
         _write_table(make_table(rows, "spmark study label liteform --schedules"), job.folder / "schedules.json")
-    return made, len(missing) - made - (len(skips.known) - known)
 
 
-def _schedule_keys(job: LabelJob, names: Sequence[str]) -> list[tuple[str, DType, int]]:
+def _schedule_keys(job: LabelJob, names: Sequence[str]) -> list[Key]:
     """List what is measured on matrices, `_FIRST` before the other J."""
     later = [width for width in WIDTHS if width not in _FIRST]
     groups = product((_FIRST, later), names, job.dtypes)
     return [(name, dtype, width) for widths, name, dtype in groups for width in widths]
+
+
+def _all_schedules(job: LabelJob) -> list[ScheduleRow]:
+    return _schedule_rows(sorted(job.folder.glob("schedules-*.ndjson")))
 
 
 def _schedule_rows(files: Sequence[Path]) -> list[ScheduleRow]:
@@ -266,12 +258,3 @@ def _measured(files: Sequence[Path]) -> tuple[LabelTable, ForestCard, list[Matri
     gpu = rows[0].device
     origin = f"labels measured with spmark on {gpu} in {' and '.join(dtypes)}"
     return table_of(rows), ForestCard(trained_on=origin, labels_sha256=digest_of(files), gpu=gpu), rows
-
-
-def _ratios(name: str, table: PublishedText, ratios: published.Ratios) -> dict[str, Any]:
-    return {
-        "name": name,
-        "what": table.about.what,
-        "num_rows": ratios.num_rows.tolist(),
-        "ratios": [round(float(ratio), _DIGITS) for ratio in ratios.ratio],
-    }

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import cached_property, partial
 from math import inf, isfinite
-from typing import Any
+from typing import Any, NamedTuple
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError, SpmarkError, UnsupportedError
@@ -40,8 +40,6 @@ from spmark.studies.liteform.candidates import candidates, tiles
 from spmark.studies.liteform.labels import WIDTHS
 from spmark.studies.liteform.schedules import COUNTED, COUNTED_THIRDS, ScheduleRow, TimedSchedule
 
-_FORM = ("partitions", "max_width", "gathered", "tail_in_last", "thirds")
-"""Names of a config that describe the format; the others are its schedule."""
 _NARROWEST = 3
 """Binary logarithm of the narrowest widest bucket of a table."""
 _WIDEST = 9
@@ -51,6 +49,16 @@ _LESS = 0.95
 """Gathered rows are tried where blocks read less than this share of what they read in A's order."""
 _NEAR = 1.15
 """A range is left out where its best width takes this many times as long as the best of all."""
+
+
+class _Form(NamedTuple):
+    """The part of a config that describes the format; the rest is its schedule."""
+
+    partitions: int
+    max_width: int
+    gathered: bool
+    tail_in_last: bool
+    thirds: bool
 
 
 class _Bench:
@@ -69,10 +77,10 @@ class _Bench:
     ) -> None:
         self.matrix, self.device, self.target = matrix, device, open_target(device)
         self.problems = {width: Problem(Op.SPMM, matrix, width, dtype) for width in widths}
-        self.laid: dict[Hashable, HybLayout] = {}
+        self.laid: dict[_Form, HybLayout] = {}
         """Formats whose rows were laid out ahead."""
         self._converter = HybConverter(self.problems[widths[0]], self.target)
-        self._held: dict[Hashable, tuple[HybLayout, Any]] = {}
+        self._held: dict[_Form, tuple[HybLayout, Any]] = {}
         self.timers = {width: PlanTimer(problem, device) for width, problem in self.problems.items()}
         self.races = {
             width: Race(partial(self._plan, width), timer, trusts=partial(trusts, width), finalists=0)
@@ -89,24 +97,21 @@ class _Bench:
         """Share of rows of B that a block reads for the first time, in A's order and in the gathered one."""
         return distinct_share(self.matrix), distinct_share(self.matrix, self.order)
 
-    def hold(
-        self, partitions: int, max_width: int, gathered: bool, tail_in_last: bool, thirds: bool
-    ) -> tuple[HybLayout, Any]:
+    def hold(self, form: _Form) -> tuple[HybLayout, Any]:
         """Convert a format, or give it where it is the last one that was converted."""
-        form = partitions, max_width, gathered, tail_in_last, thirds
         if form not in self._held:
             self._held.clear()
             layout = self.laid.pop(form, None)
             if layout is None:
-                rows = self.order.rows if gathered else None
-                layout = cell_layout(self.matrix, [max_width] * partitions, tail_in_last, rows, thirds)
+                rows, widest = self.order.rows if form.gathered else None, [form.max_width] * form.partitions
+                layout = cell_layout(self.matrix, widest, form.tail_in_last, rows, form.thirds)
             self._held[form] = layout, self._converter.fill(layout)
         return self._held[form]
 
     def _plan(self, width: int, config: Config) -> DevicePlan:
         form, schedule = _parted(config)
-        layout, arrays = self.hold(**form)
-        arguments = scheduled(schedule, self.order if form["gathered"] else None, form["partitions"])
+        layout, arrays = self.hold(form)
+        arguments = scheduled(schedule, self.order if form.gathered else None, form.partitions)
         return EllBucketsPlan(self.problems[width], self.target, layout, {}, arrays=arrays, **arguments)
 
 
@@ -161,25 +166,19 @@ class GpuTimer:
         """Time CELL with the same cap in all partitions; it is converted once for all widths."""
         self._timed_now = []
         samples_us: dict[int, list[float]] = {}
+        bench = self._bench
         for way, widths in self._ways().items():
-            form = dict(zip(_FORM, self._form(partitions, max_width, way), strict=True))
+            form = self._form(partitions, max_width, way)._asdict()
             for width in widths:
-                problem = self._bench.problems[width]
-                schedule = schedule_for(
-                    self._bench.device.name,
-                    width,
-                    problem.dtype,
-                    nnz=problem.matrix.nnz,
-                    max_width=max_width,
-                    gathered=way,
-                )
-                samples_us[width] = _samples_us(self._bench.races[width], form | schedule.arguments())
+                sizes = {"nnz": bench.matrix.nnz, "max_width": max_width}
+                dtype = bench.problems[width].dtype
+                schedule = schedule_for(bench.device.name, width, dtype, **sizes, gathered=way)
+                samples_us[width] = _samples_us(bench.races[width], form | schedule.arguments())
                 self._timed_now.append(width)
         return samples_us
 
-    def _form(self, partitions: int, max_width: int, way: bool) -> tuple[int, int, bool, bool, bool]:
-        """Give the values of `_FORM`."""
-        return partitions, max_width, way, False, self._thirds
+    def _form(self, partitions: int, max_width: int, way: bool) -> _Form:
+        return _Form(partitions, max_width, way, tail_in_last=False, thirds=self._thirds)
 
     def _is_right(self, width: int, config: Config) -> bool:
         """Tell whether a result need not be checked.
@@ -292,10 +291,16 @@ class ScheduleTimer:
 
     def _timed(self) -> list[TimedSchedule]:
         """Give the schedules that have times, in the order in which they were tried."""
-        cell = [(config, us) for config, us, _ in self._race.seen if isfinite(us)]
-        parted = [(*_parted(config), us) for config, us in cell]
+        parted = [(*_parted(config), us) for config, us, _ in self._race.seen if isfinite(us)]
         return [
-            TimedSchedule(schedule=schedule, time_us=us, **{name: form[name] for name in _FORM if name != "partitions"})
+            TimedSchedule(
+                max_width=form.max_width,
+                gathered=form.gathered,
+                schedule=schedule,
+                time_us=us,
+                tail_in_last=form.tail_in_last,
+                thirds=form.thirds,
+            )
             for form, schedule, us in parted
         ]
 
@@ -304,16 +309,16 @@ class ScheduleTimer:
     ) -> None:
         """Time schedules of one format, with widths between the powers of two unless ``whole``."""
         thirds = not whole and 1 << power > THIRDS[0]
-        form: Config = dict(zip(_FORM, (1, 1 << power, way, tail_in_last, thirds), strict=True))
+        form = _Form(1, 1 << power, way, tail_in_last, thirds)
         with suppress(SpmarkError, MemoryError):
-            self._bench.hold(**form)
-            self._race.time_all(form | schedule.arguments() for schedule in some)
+            self._bench.hold(form)
+            self._race.time_all(form._asdict() | schedule.arguments() for schedule in some)
 
 
-def _parted(config: Config) -> tuple[dict[str, Any], CellSchedule]:
+def _parted(config: Config) -> tuple[_Form, CellSchedule]:
     """Give the format and the schedule of a config."""
-    form = {name: config[name] for name in _FORM}
-    return form, CellSchedule(**{name: config[name] for name in config.keys() - form.keys()})
+    schedule = {name: value for name, value in config.items() if name not in _Form._fields}
+    return _Form(*(config[name] for name in _Form._fields)), CellSchedule(**schedule)
 
 
 def _told(counts: BucketCounts, names: Sequence[str]) -> dict[str, tuple[int, ...]]:

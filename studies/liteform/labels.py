@@ -11,11 +11,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from functools import partial
 from math import ceil, inf, log2
 from pathlib import Path
-from typing import Annotated, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import numpy as np
 from pydantic import Field, field_validator
@@ -38,17 +38,6 @@ MAX_SAMPLES = 10
 MAX_PARTITION_POWER = 7
 _START_DIVISOR = 32
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class About:
-    """Where a label comes from."""
-
-    matrix: str
-    """``source/name``."""
-    matrix_kind: str
-    device: str
-    implementation_version: str = ""
 
 
 class FormatTimer(Protocol):
@@ -188,12 +177,13 @@ class _Book:
         if point not in self.tried:
             if self.tried and time.monotonic() >= self._ends:
                 raise _TimeIsUpError
-            config = 1 << point.partitions, 1 << point.width
+            config = TriedConfig(partitions=1 << point.partitions, max_width=1 << point.width)
             try:
-                samples = {j: list(times)[:MAX_SAMPLES] for j, times in self._timer.cell(*config).items()}
-                self.tried[point] = TriedConfig(partitions=config[0], max_width=config[1], samples_us=samples)
+                samples = self._timer.cell(config.partitions, config.max_width)
+                found: dict[str, Any] = {"samples_us": {j: list(times)[:MAX_SAMPLES] for j, times in samples.items()}}
             except (SpmarkError, MemoryError) as error:
-                self.tried[point] = TriedConfig(partitions=config[0], max_width=config[1], reason=reason_of(error))
+                found = {"reason": reason_of(error)}
+            self.tried[point] = config.model_copy(update=found)
         times = self.tried[point].samples_us.get(width)
         return float(np.median(times)) if times else inf
 
@@ -201,7 +191,7 @@ class _Book:
 def measure(
     matrix: Csr,
     timer: FormatTimer,
-    about: About,
+    about: Mapping[str, Any],
     *,
     dtype: DType = DType.FLOAT32,
     widths: Sequence[int] = WIDTHS,
@@ -216,8 +206,8 @@ def measure(
     matrix : Csr
     timer : FormatTimer
         Timer of this matrix and dtype.
-    about : About
-        Origin of the row.
+    about : mapping of str to str
+        The row's ``matrix``, ``matrix_kind``, ``device`` and ``implementation_version``.
     dtype : DType
     widths : sequence of int
         J.
@@ -257,10 +247,7 @@ def measure(
     except _TimeIsUpError:
         complete = False
     return MatrixLabels(
-        matrix=about.matrix,
-        matrix_kind=about.matrix_kind,
-        device=about.device,
-        implementation_version=about.implementation_version,
+        **about,
         matrix_hash=matrix.hash,
         dtype=dtype,
         widths=tuple(widths),
@@ -294,7 +281,7 @@ def skipped_before(path: Path, device: str, version: str) -> set[tuple[str, DTyp
     return {(row.matrix, row.dtype, row.width) for row in own}
 
 
-def measured_before(paths: Sequence[Path], device: str, version: str) -> set[tuple[str, str]]:
+def measured_before(paths: Sequence[Path], device: str, version: str) -> set[tuple[str, DType]]:
     """Give (matrix, dtype) of every row in the files of labels to continue, however they were sharded.
 
     Rows that another version of the implementation measured count, with a warning.
@@ -316,7 +303,7 @@ def measured_before(paths: Sequence[Path], device: str, version: str) -> set[tup
             "%s: %d of %d labels were measured by another version and are kept; name another folder to measure anew",
             paths[0].parent, others, len(rows),
         )  # fmt: skip
-    return {(row.matrix, row.dtype.value) for _, row in rows}
+    return {(row.matrix, row.dtype) for _, row in rows}
 
 
 def read_labels(paths: Sequence[Path]) -> list[MatrixLabels]:

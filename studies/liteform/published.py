@@ -9,9 +9,10 @@ from __future__ import annotations
 import io
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,7 @@ _LEAST_SIZE = 2000
 _LOW = 0.6
 _ADDED_BACK = 7
 _DRAWS = 1000
+_DIGITS = 6
 
 
 class Task(StrEnum):
@@ -75,6 +77,36 @@ class Score:
     note: str = ""
 
 
+@dataclass(frozen=True, eq=False)
+class _Divided:
+    """The rows of a task, divided by one seed."""
+
+    task: Task
+    split: Split
+    seed: int
+    features: NDArray[np.float64]
+    truth: NDArray[Any]
+    train: NDArray[np.int64]
+    tests: LabelTable
+    test: NDArray[np.int64]
+
+
+def _divided(labels: LabelTable, seeds: int) -> Iterator[_Divided]:
+    """Divide the rows of each task in each way; seed s draws split s."""
+    for task in Task:
+        rows = labels.one_per_matrix() if task is Task.SELECTION else labels.where_cell_wins()
+        if task is Task.SELECTION:
+            inputs = rows.selection(), rows.wins
+        else:
+            inputs = rows.partition_features(), rows.partitions.astype(np.int64)
+        for split in Split:
+            for seed in range(seeds):
+                rng = np.random.default_rng(seed)
+                public = split is Split.PUBLIC
+                train, test = drawn_split(rows.size, rng) if public else disjoint_split(rows.matrix, rng)
+                yield _Divided(task, split, seed, *inputs, train, rows.take(test), test)
+
+
 def score_models(labels: LabelTable, seeds: int, slow: bool, tell: Callable[[str], None]) -> list[Score]:
     """Train and test every kind of model on every split.
 
@@ -96,21 +128,16 @@ def score_models(labels: LabelTable, seeds: int, slow: bool, tell: Callable[[str
     """
     values_of: dict[tuple[Task, Split, str, str], list[float]] = defaultdict(list)
     failed: dict[tuple[Task, Split, str], str] = {}
-    for task in Task:
-        rows = labels.one_per_matrix() if task is Task.SELECTION else labels.where_cell_wins()
-        features, truth = _inputs(task, rows)
-        for split in Split:
-            for seed in range(seeds):
-                tell(f"{task}, {split} split, seed {seed}")
-                train, test = _sides(split, rows, seed)
-                for name, predict in _models(split, seed, slow).items():
-                    try:
-                        answer = predict((features[train], truth[train]), features[test])
-                    except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
-                        failed[task, split, name] = str(error)
-                        continue
-                    for metric, value in _metrics(task, rows.take(test), truth[test], answer):
-                        values_of[task, split, name, metric].append(value)
+    for of in _divided(labels, seeds):
+        tell(f"{of.task}, {of.split} split, seed {of.seed}")
+        for name, predict in _models(of, slow).items():
+            try:
+                metrics = dict(_metrics(of, *predict()))
+            except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
+                failed[of.task, of.split, name] = str(error)
+                continue
+            for metric, value in metrics.items():
+                values_of[of.task, of.split, name, metric].append(value)
     few = "" if slow else f"trained on {FEW_ROWS} rows of one split"
     scores = [Score(*key, tuple(values), note=few if key[2] == SLOW else "") for key, values in values_of.items()]
     return scores + [Score(*key, "failed", (), note=reason) for key, reason in failed.items()]
@@ -120,21 +147,17 @@ def learning_curves(labels: LabelTable, seeds: int, tell: Callable[[str], None])
     """Train the random forest on growing parts of the training side (figure 10), on both kinds of splits."""
     values_of: dict[tuple[Task, Split, int, str], list[float]] = defaultdict(list)
     forest = model_kinds()[FOREST]
-    for task in Task:
-        rows = labels.one_per_matrix() if task is Task.SELECTION else labels.where_cell_wins()
-        features, truth = _inputs(task, rows)
-        for split in Split:
-            for seed in range(seeds):
-                tell(f"{task} over the number of rows, {split} split, seed {seed}")
-                train, test = _sides(split, rows, seed)
-                train = np.random.default_rng(seed).permutation(train)
-                for tenth, share in enumerate(SHARES, 1):
-                    part = train[: int(train.size * share)]
-                    predicted, *_ = trained(forest, (features[part], truth[part]), features[test])
-                    values_of[task, split, tenth, "accuracy"].append(float(np.mean(predicted == truth[test])))
-                    values_of[task, split, tenth, "rows"].append(float(part.size))
-                    if task is Task.PARTITIONS:
-                        values_of[task, split, tenth, "cosine"].append(cosine(truth[test], predicted))
+    for of in _divided(labels, seeds):
+        tell(f"{of.task} over the number of rows, {of.split} split, seed {of.seed}")
+        train, truth = np.random.default_rng(of.seed).permutation(of.train), of.truth[of.test]
+        for tenth, share in enumerate(SHARES, 1):
+            part = train[: int(train.size * share)]
+            predicted, *_ = trained(forest, (of.features[part], of.truth[part]), of.features[of.test])
+            metrics = {"accuracy": float(np.mean(predicted == truth)), "rows": float(part.size)}
+            if of.task is Task.PARTITIONS:
+                metrics["cosine"] = cosine(truth, predicted)
+            for metric, value in metrics.items():
+                values_of[of.task, of.split, tenth, metric].append(value)
     return [
         Score(task, split, FOREST, metric, tuple(values), round(np.mean(values_of[task, split, tenth, "rows"])))
         for (task, split, tenth, metric), values in values_of.items()
@@ -142,57 +165,45 @@ def learning_curves(labels: LabelTable, seeds: int, tell: Callable[[str], None])
     ]
 
 
-def _inputs(task: Task, rows: LabelTable) -> tuple[NDArray[np.float64], NDArray[Any]]:
-    if task is Task.SELECTION:
-        return rows.selection(), rows.wins
-    return rows.partition_features(), rows.partitions.astype(np.int64)
+Answer = tuple[NDArray[Any], float, float]
+"""What a model predicts of the test rows, and the seconds of training and of predicting."""
 
 
-def _sides(split: Split, rows: LabelTable, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    rng = np.random.default_rng(seed)
-    return drawn_split(rows.size, rng) if split is Split.PUBLIC else disjoint_split(rows.matrix, rng)
-
-
-Predict = Callable[[tuple[NDArray[np.float64], NDArray[Any]], NDArray[np.float64]], tuple[NDArray[Any], float, float]]
-
-
-def _models(split: Split, seed: int, slow: bool) -> dict[str, Predict]:
+def _models(of: _Divided, slow: bool) -> dict[str, Callable[[], Answer]]:
     """Give, by the name of each model, the function that trains it and predicts."""
+    train, test = (of.features[of.train], of.truth[of.train]), of.features[of.test]
 
-    def by_kind(kind: Callable[[], Any], most: int | None = None) -> Predict:
-        def predict(train: tuple[NDArray[np.float64], NDArray[Any]], test: NDArray[np.float64]) -> Any:
-            some = np.random.default_rng(seed).permutation(train[1].size)[:most]
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # solvers that stop early warn; their result counts as it is
-                return trained(kind, (train[0][some], train[1][some]) if most else train, test)
+    def by_kind(kind: Callable[[], Any], most: int | None = None) -> Answer:
+        some = np.random.default_rng(of.seed).permutation(train[1].size)[:most]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # solvers that stop early warn; their result counts as it is
+            return trained(kind, (train[0][some], train[1][some]) if most else train, test)
 
-        return predict
-
-    def majority(train: tuple[NDArray[np.float64], NDArray[Any]], test: NDArray[np.float64]) -> Any:
+    def majority() -> Answer:
         classes, counts = np.unique(train[1], return_counts=True)
         return np.full(test.shape[0], classes[counts.argmax()]), 0.0, 0.0
 
-    kinds = {name: by_kind(kind) for name, kind in model_kinds().items() if name != SLOW}
-    if seed == 0 and split is Split.PUBLIC:
-        kinds[SLOW] = by_kind(model_kinds()[SLOW], None if slow else FEW_ROWS)
-    return {**kinds, MAJORITY: majority}
+    kinds = dict(model_kinds())
+    slowest = kinds.pop(SLOW)
+    models: dict[str, Callable[[], Answer]] = {name: partial(by_kind, kind) for name, kind in kinds.items()}
+    if of.seed == 0 and of.split is Split.PUBLIC:
+        models[SLOW] = partial(by_kind, slowest, None if slow else FEW_ROWS)
+    return {**models, MAJORITY: majority}
 
 
-def _metrics(
-    task: Task, rows: LabelTable, truth: NDArray[Any], answer: tuple[NDArray[Any], float, float]
-) -> Iterator[tuple[str, float]]:
-    predicted, train_s, infer_s = answer
+def _metrics(of: _Divided, predicted: NDArray[Any], train_s: float, infer_s: float) -> Iterator[tuple[str, float]]:
+    truth = of.truth[of.test]
     yield "train_s", train_s
     yield "infer_s", infer_s
     # Micro-averaged precision, recall and F1, which the public code reports, are the accuracy once more.
     yield "accuracy", float(np.mean(predicted == truth))
     yield "balanced accuracy", balanced_accuracy(truth, predicted)
-    if task is Task.PARTITIONS:
+    if of.task is Task.PARTITIONS:
         yield "cosine", cosine(truth, predicted)
-        yield "cosine by matrix", cosine_by_matrix(rows.matrix, truth, predicted)
+        yield "cosine by matrix", cosine_by_matrix(of.tests.matrix, truth, predicted)
         yield "similarity", similarity(truth, predicted)
     else:
-        yield "regret", selection_regret(rows, predicted)
+        yield "regret", selection_regret(of.tests, predicted)
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,7 +256,7 @@ def _read(text: str, where: str, columns: list[str]) -> pd.DataFrame:
     return rows
 
 
-def selected_as_published(speeds: Ratios, seed: int = 0, draws: int = _DRAWS) -> tuple[int, NDArray[np.float64]]:
+def selected_as_published(speeds: Ratios) -> tuple[int, NDArray[np.float64]]:
     """Redraw the selection behind figure 7: matrices below 0.6 are dropped, and seven of them added back at random.
 
     The public plotting script does so, which the paper does not say.
@@ -254,12 +265,18 @@ def selected_as_published(speeds: Ratios, seed: int = 0, draws: int = _DRAWS) ->
     -------
     kept : int
         Matrices that are left.
-    geomeans : (draws,) float64
+    geomeans : (1000,) float64
         Over these, for each draw.
     """
     logs, low = np.log(speeds.ratio), speeds.ratio < _LOW
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     back = min(_ADDED_BACK, int(low.sum()))
     kept = int((~low).sum()) + back
-    sums = [logs[~low].sum() + rng.permutation(logs[low])[:back].sum() for _ in range(draws)]
+    sums = [logs[~low].sum() + rng.permutation(logs[low])[:back].sum() for _ in range(_DRAWS)]
     return kept, np.exp(np.array(sums) / kept)
+
+
+def rounded(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Give plain lists of numbers to six digits, as the file of a study has them."""
+    numbers = {name: np.asarray(value) for name, value in told.items() if isinstance(value, tuple | list | np.ndarray)}
+    return {**told, **{name: value.round(_DIGITS).tolist() for name, value in numbers.items()}}

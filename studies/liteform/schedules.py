@@ -200,12 +200,8 @@ def fitted_entries(trials: Sequence[Trials]) -> list[ScheduleEntry]:
 def _grid(trials: Sequence[Trials]) -> Iterator[ScheduleEntry]:
     """Give the best schedule at every point of the grid, for trials of one dtype, J and order of rows."""
     schedules = sorted({schedule for one in trials for schedule in one.times_us}, key=repr)
-    losses = np.full((len(trials), len(schedules)), np.nan)
-    for place, one in enumerate(trials):
-        best = min(one.times_us.values())
-        for number, schedule in enumerate(schedules):
-            if schedule in one.times_us:
-                losses[place, number] = np.log(one.times_us[schedule] / best)
+    times = np.array([[one.times_us.get(schedule, np.nan) for schedule in schedules] for one in trials])
+    losses = np.log(times / np.nanmin(times, axis=1, keepdims=True))
     tried, losses = ~np.isnan(losses), np.nan_to_num(losses)
     sizes = np.log2([max(one.nnz, 1) for one in trials])
     widths = np.log2([one.max_width for one in trials])

@@ -138,20 +138,15 @@ def _fitted(groups: Sequence[Group]) -> Trees:
 
 def take_over(booster: Any) -> Trees:
     """Take the trees of a LightGBM booster; their sums are its raw predictions."""
-    lists: dict[str, list[Any]] = {name: [] for name in ("roots", "feature", "threshold", "left", "right")}
-
-    def add(node: dict[str, Any]) -> int:
-        at = len(lists["feature"])
-        inner = "split_feature" in node
-        lists["feature"].append(node["split_feature"] if inner else -1)
-        lists["threshold"].append(node["threshold"] if inner else node["leaf_value"])
-        lists["left"].append(0)
-        lists["right"].append(0)
-        if inner:
-            lists["left"][at] = add(node["left_child"])
-            lists["right"][at] = add(node["right_child"])
-        return at
-
-    for tree in booster.dump_model()["tree_info"]:
-        lists["roots"].append(add(tree["tree_structure"]))
-    return Trees.model_validate({name: tuple(values) for name, values in lists.items()})
+    nodes = booster.trees_to_dataframe()
+    places = {name: place for place, name in enumerate(nodes["node_index"])}
+    features = {name: number for number, name in enumerate(booster.feature_name())}
+    is_leaf = nodes["split_feature"].isna()
+    columns = {
+        "feature": nodes["split_feature"].map(features).fillna(-1).astype(int),
+        "threshold": nodes["value"].where(is_leaf, nodes["threshold"]),
+        "left": nodes["left_child"].map(places).fillna(0).astype(int),
+        "right": nodes["right_child"].map(places).fillna(0).astype(int),
+    }
+    roots = np.flatnonzero(~nodes["tree_index"].duplicated())
+    return Trees.model_validate({"roots": tuple(roots), **{name: tuple(one) for name, one in columns.items()}})

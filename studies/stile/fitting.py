@@ -16,8 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 from spmark.impls.core.errors import DeviceError, UnsupportedError
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.stile.calibration import SECTOR, Calibration, Line
+from spmark.impls.stile.net import Net
 from spmark.impls.stile.prices import ONE_DIMENSION, ell_bytes, features, run_bytes
-from spmark.studies.stile.training import train
+from spmark.studies.rows import untrained
 
 HELD_OUT = 3
 """Every third tile is left out of the fit and predicted."""
@@ -30,6 +31,10 @@ _DIGITS = 6
 _SAME = 1e-9
 """Difference of ratios below which they differ only by rounding."""
 
+HIDDEN = (64, 32)
+"""Units of the network's layers, as in the public code."""
+_DECAY = 1e-2
+_ROUNDS = 2000
 Tile = tuple[int, int, int, int]
 """Rows, non-zeros of a row, different columns, and columns of the dense operand (SpMM) or J (SDDMM)."""
 
@@ -115,16 +120,8 @@ class Agreement:
 
     @classmethod
     def of(cls, predicted: ArrayLike, measured: ArrayLike) -> Agreement:
-        """Compare two arrays (n,).
-
-        Raises
-        ------
-        ValueError
-            The arrays have different lengths, or fewer than two numbers.
-        """
+        """Compare two arrays (n,)."""
         x, y = np.asarray(predicted, np.float64), np.asarray(measured, np.float64)
-        if x.shape != y.shape or x.ndim != 1 or x.size < 2:
-            raise ValueError(f"expected two arrays of the same length of at least 2, found {x.shape} and {y.shape}")
         dx, dy = x - x.mean(), y - y.mean()
         scale = float(np.sqrt((dx @ dx) * (dy @ dy)))
         pearson = float(dx @ dy) / scale if scale > 0 else math.nan
@@ -197,7 +194,7 @@ def fitted(calibration: Calibration, measured: Measured) -> Fitted:
     agreement = Agreement.of(_predicted(line, out, op, dtype), out.plain_ms)
     sides = ((False, own.plain_ms), (True, own.atomic_ms))[: 2 if op is Op.SPMM else 1]
     try:
-        nets = tuple(train(own.features(op, dtype, line, atomic), times) for atomic, times in sides)
+        nets = tuple(train_net(own.features(op, dtype, line, atomic), times) for atomic, times in sides)
     except UnsupportedError:
         return Fitted(by_line, agreement, None, None, measured)
     learned = Agreement.of(nets[0].milliseconds(out.features(op, dtype, line)), out.plain_ms)
@@ -236,15 +233,10 @@ def fit_line(
     Raises
     ------
     ValueError
-        The arrays have different lengths, or fewer than two different R: a line needs two points.
+        There are fewer than two different R: a line needs two points.
     """
     r, ms = np.asarray(plain_bytes, np.float64), np.asarray(plain_ms, np.float64)
     r_atomic, ms_atomic = np.asarray(atomic_bytes, np.float64), np.asarray(atomic_ms, np.float64)
-    if r.shape != ms.shape or r_atomic.shape != ms_atomic.shape or r_atomic.size not in (0, r.size):
-        raise ValueError(
-            f"expected bytes and milliseconds of as many tiles, found {r.size}, {ms.size}, {r_atomic.size} and "
-            f"{ms_atomic.size}"
-        )
     a, b = _straight(r, ms)
     if b < 0:
         a, b = float(r @ ms / (r @ r)), 0.0
@@ -262,3 +254,58 @@ def _straight(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
         raise ValueError(f"expected tiles of at least two sizes to fit a line through, found {np.unique(x).size}")
     slope, offset = np.polyfit(x, y, 1)
     return float(slope), float(offset)
+
+
+def train_net(features: NDArray[np.float64], milliseconds: NDArray[np.float64], seed: int = 0) -> Net:
+    """Fit a network to measured tiles.
+
+    Logarithms of the times are fitted, so that short tiles count as much as long ones. The method is L-BFGS, for few
+    samples, with weight decay. Features and logarithms are standardised, and the first and the last layer absorb this.
+
+    Parameters
+    ----------
+    features : (n, f) float64
+        The answer of `spmark.impls.stile.prices.features`.
+    milliseconds : (n,) float64
+        Above zero.
+    seed : int
+        Seed of the weights that training begins with.
+
+    Raises
+    ------
+    UnsupportedError
+        scikit-learn is not installed.
+    ValueError
+        There are fewer than two tiles, more or fewer times than tiles, or a time of zero or less.
+    """
+    if features.shape[0] != milliseconds.size or milliseconds.size < 2 or not milliseconds.min() > 0:
+        raise ValueError(
+            f"expected times above zero of at least two tiles, found {milliseconds.size} of {features.shape[0]} tiles, "
+            f"the least of {milliseconds.min(initial=np.inf)} ms"
+        )
+    try:
+        from sklearn.neural_network import MLPRegressor
+    except ImportError as error:
+        raise untrained("scikit-learn", error) from error
+    mean, scale = features.mean(0), _spread(features)
+    times = np.log(milliseconds)
+    middle, spread = times.mean(), _spread(times)
+    model = MLPRegressor(
+        hidden_layer_sizes=HIDDEN,
+        solver="lbfgs",
+        alpha=_DECAY,
+        max_iter=_ROUNDS,
+        max_fun=10 * _ROUNDS,
+        random_state=seed,
+    )
+    model.fit((features - mean) / scale, (times - middle) / spread)
+    first, *between, last = model.coefs_
+    begins, *offsets, ends = model.intercepts_
+    first = first / scale[:, None]
+    return Net.of([first, *between, last * spread], [begins - mean @ first, *offsets, ends * spread + middle])
+
+
+def _spread(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Give the standard deviation of each column; 1 where the column is constant."""
+    deviation = np.asarray(values.std(0))
+    return np.where(deviation > 1e-9, deviation, 1.0)

@@ -71,11 +71,11 @@ class Laboratory:
         self._stopwatch.batch(runs, _WARMUPS, cold=True)
         return float(np.median(self._stopwatch.batch(runs, _SAMPLES, cold=True))) * 1e-3 / TILES_PER_SM
 
-    def ell_ms(self, tile: samples.EllTile, dtype: DType, shared: bool) -> float:
-        """Measure an ELL tile."""
+    def ell_ms(self, part: int, tile: samples.Pattern, dtype: DType, shared: bool) -> float:
+        """Measure an ELL tile with ``part`` columns of B."""
         tiles = samples.ell_copies(tile, self.copies, shared)
-        problem = Problem(Op.SPMM, _nothing(tiles.shape), tile.part, dtype)
-        schedule = {**middle(ell_tiles(tile.part, dtype)[0]), "work": _WORK}
+        problem = Problem(Op.SPMM, _nothing(tiles.shape), part, dtype)
+        schedule = {**middle(ell_tiles(part, dtype)[0]), "work": _WORK}
         arrays = [self._target.upload(a) for a in (tiles.indices, tiles.values.astype(dtype.numpy))]
         return self.tile_ms(problem, EllBucketsPlan(problem, self._target, tiles, {}, arrays=arrays, **schedule))
 
@@ -110,8 +110,8 @@ class Laboratory:
     def fit_spmm(self, dtype: DType) -> Fitted:
         """Measure and fit SpMM."""
         measured = [
-            (tile.tile, self.ell_ms(tile, dtype, shared=False), self.ell_ms(tile, dtype, shared=True))
-            for tile in samples.ell_tiles(samples.SPMM_PARTS)
+            (tile.tile(part), self.ell_ms(part, tile, dtype, shared=False), self.ell_ms(part, tile, dtype, shared=True))
+            for part, tile in samples.ell_tiles(samples.SPMM_PARTS)
         ]
         return fitted(self._calibration(Op.SPMM, dtype, tuple(self.blocks(dtype))), Measured.of(measured))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,42 +37,46 @@ _PANEL = 4
 
 
 @dataclass(frozen=True, eq=False)
-class EllTile:
-    """An ELL tile, described by its pattern."""
+class Pattern:
+    """A tile, described by the columns of its non-zeros."""
 
-    part: int
     columns: int
     """Different columns."""
-    pattern: NDArray[np.int32]
-    """(rows, width) columns from 0."""
+    indices: NDArray[np.int32]
+    """(rows, non-zeros of a row) columns from 0."""
 
-    @property
-    def tile(self) -> Tile:
-        """Give the four numbers that describe the tile."""
-        rows, width = self.pattern.shape
-        return rows, width, self.columns, self.part
+    def tile(self, part: int) -> Tile:
+        """Give the four numbers that describe the tile, with ``part`` columns of B or J."""
+        rows, width = self.indices.shape
+        return rows, width, self.columns, part
 
-
-def ell_tiles(parts: tuple[int, ...], seed: int = 0) -> Iterator[EllTile]:
-    """Draw ELL tiles of every width with few and many different columns."""
-    rng = np.random.default_rng(seed)
-    for part in parts:
-        for elements in _ELEMENTS:
-            for width in _ELL_WIDTHS:
-                rows = elements // width
-                for wanted in np.unique(np.geomspace(width, elements, _COLUMN_COUNTS).astype(int)):
-                    drawn = [np.sort(rng.choice(wanted, width, replace=False)) for _ in range(rows)]
-                    named, pattern = np.unique(np.stack(drawn), return_inverse=True)
-                    yield EllTile(part, named.size, pattern.reshape(rows, width).astype(np.int32))
+    def in_copies(self, copies: int) -> NDArray[np.int32]:
+        """Give the columns of all non-zeros of copies with columns of their own, copy after copy."""
+        copy = np.arange(copies, dtype=np.int32)
+        return (copy[:, None, None] * self.columns + self.indices).reshape(-1).astype(np.int32)
 
 
-def ell_copies(tile: EllTile, copies: int, shared: bool) -> HybFormat:
+def _drawn(rng: np.random.Generator, rows: int, width: int, most: int, counts: int) -> Iterator[Pattern]:
+    """Draw tiles with few and many different columns, from ``width`` to ``most``."""
+    for wanted in np.unique(np.geomspace(width, most, counts).astype(int)):
+        drawn = [np.sort(rng.choice(wanted, width, replace=False)) for _ in range(rows)]
+        named, indices = np.unique(np.stack(drawn), return_inverse=True)
+        yield Pattern(named.size, indices.reshape(rows, width).astype(np.int32))
+
+
+def ell_tiles(parts: tuple[int, ...]) -> Iterator[tuple[int, Pattern]]:
+    """Draw ELL tiles of every width with few and many different columns, for every number of B's columns."""
+    rng = np.random.default_rng(0)
+    for part, elements, width in product(parts, _ELEMENTS, _ELL_WIDTHS):
+        yield from ((part, tile) for tile in _drawn(rng, elements // width, width, elements, _COLUMN_COUNTS))
+
+
+def ell_copies(tile: Pattern, copies: int, shared: bool) -> HybFormat:
     """Lay copies of an ELL tile out; where ``shared``, every two copies add into the same rows."""
-    rows, width = tile.pattern.shape
+    rows, width = tile.indices.shape
     copy = np.arange(copies, dtype=np.int32)
     of = np.repeat(copy // 2 if shared else copy, rows) * rows + np.tile(np.arange(rows, dtype=np.int32), copies)
     count = rows * copies
-    indices = (copy[:, None, None] * tile.columns + tile.pattern).reshape(-1).astype(np.int32)
     return HybFormat(
         (count // 2 if shared else count, tile.columns * copies),
         of.astype(np.int32),
@@ -79,7 +84,7 @@ def ell_copies(tile: EllTile, copies: int, shared: bool) -> HybFormat:
         np.arange(0, count * width, width, dtype=np.int32),
         (Bucket(0, width, shared, 0, count, 0),),
         count * width,
-        indices=indices,
+        indices=tile.in_copies(copies),
         values=np.full(count * width, 0.75, np.float32),
     )
 
@@ -130,35 +135,16 @@ def sddmm_block_copies(copies: int) -> tuple[Csr, TileFormat]:
     return matrix, TileFormat(shape, matrix.nnz, {HEIGHT: blocks}, None, np.empty(0, np.int32), None)
 
 
-@dataclass(frozen=True, eq=False)
-class RunTile:
-    """A one-dimensional tile, described by its pattern."""
-
-    columns: int
-    pattern: NDArray[np.int32]
-    """(rows, non-zeros of a row) columns from 0."""
-
-    def tile(self, width: int) -> Tile:
-        """Give the four numbers that describe the tile, for J = ``width``."""
-        rows, each = self.pattern.shape
-        return rows, each, self.columns, width
-
-
-def run_tiles(seed: int = 0) -> Iterator[RunTile]:
+def run_tiles() -> Iterator[Pattern]:
     """Draw one-dimensional tiles of 1 to 32 rows with few and many different columns."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     for rows in _ELL_WIDTHS:
-        each = ONE_DIMENSION // rows
-        for wanted in np.unique(np.geomspace(each, ONE_DIMENSION, 3).astype(int)):
-            drawn = [np.sort(rng.choice(wanted, each, replace=False)) for _ in range(rows)]
-            named, pattern = np.unique(np.stack(drawn), return_inverse=True)
-            yield RunTile(named.size, pattern.reshape(rows, each).astype(np.int32))
+        yield from _drawn(rng, rows, ONE_DIMENSION // rows, ONE_DIMENSION, 3)
 
 
-def run_copies(tile: RunTile, copies: int) -> Csr:
+def run_copies(tile: Pattern, copies: int) -> Csr:
     """Give the matrix of copies of a one-dimensional tile."""
-    rows, each = tile.pattern.shape
-    copy = np.arange(copies, dtype=np.int32)
-    indices = (copy[:, None, None] * tile.columns + tile.pattern).reshape(-1).astype(np.int32)
+    rows, each = tile.indices.shape
+    indices = tile.in_copies(copies)
     indptr = np.arange(0, indices.size + 1, each, dtype=np.int32)
     return Csr((rows * copies, tile.columns * copies), indptr, indices, np.full(indices.size, 0.75, np.float32))

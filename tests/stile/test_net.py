@@ -17,22 +17,22 @@ from spmark.impls.stile.calibration import Calibration, Line, calibration_for, p
 from spmark.impls.stile.net import FEATURES, Net
 from spmark.impls.stile.plan import Stile
 from spmark.studies.stile import fitting, samples
-from spmark.studies.stile.fitting import HELD_OUT, Agreement, Fitted, Measured, fitted, tiles_name
+from spmark.studies.stile.fitting import HELD_OUT, Agreement, Fitted, Measured, Tile, fitted, tiles_name
 
 A100 = published_a100()
 PEAK = 40.0
 
 
-def bent(tile: samples.EllTile, atomic: bool) -> float:
+def bent(tile: Tile, atomic: bool) -> float:
     """Make up milliseconds that no line fits: short rows gather slowly, wide ones add on top."""
-    rows, width = tile.pattern.shape
-    roof = float(Measured.of([(tile.tile, 1.0, 1.0)]).roof_bytes(Op.SPMM, DType.FLOAT16, PEAK, atomic)[0])
+    rows, width, *_ = tile
+    roof = float(Measured.of([(tile, 1.0, 1.0)]).roof_bytes(Op.SPMM, DType.FLOAT16, PEAK, atomic)[0])
     return 1e-7 * (roof * (1 + 3 / width) + 0.02 * roof**1.3 + 40 * rows)
 
 
 def spmm_fitted() -> Fitted:
-    tiles = list(samples.ell_tiles(samples.SPMM_PARTS))
-    found = Measured.of((tile.tile, bent(tile, False), bent(tile, True)) for tile in tiles)
+    tiles = [tile.tile(part) for part, tile in samples.ell_tiles(samples.SPMM_PARTS)]
+    found = Measured.of((tile, bent(tile, False), bent(tile, True)) for tile in tiles)
     calibration = Calibration.of(A100, Op.SPMM, DType.FLOAT16)
     return fitted(replace(calibration, line=Line(0, 0, 0, 1, PEAK)), found)
 
@@ -44,8 +44,8 @@ def spmm() -> Fitted:
 
 @pytest.fixture(scope="module")
 def sddmm() -> Fitted:
-    def time(tile: samples.RunTile, width: int) -> float:
-        return 1e-7 * (tile.pattern.shape[0] * 3 + tile.columns) * width**0.9
+    def time(tile: samples.Pattern, width: int) -> float:
+        return 1e-7 * (tile.indices.shape[0] * 3 + tile.columns) * width**0.9
 
     found = Measured.of(
         (tile.tile(width), time(tile, width), 0.0) for tile in samples.run_tiles() for width in samples.SDDMM_WIDTHS

@@ -17,7 +17,6 @@ from spmark.impls.core.problem import Csr, DType
 from spmark.impls.liteform.compose import StoredAs
 from spmark.studies.liteform.labels import (
     MAX_SAMPLES,
-    About,
     MatrixLabels,
     Point,
     climb,
@@ -31,7 +30,12 @@ from spmark.studies.rows import append_rows
 pytestmark = pytest.mark.full
 
 MATRIX = random_csr(60, 300, np.random.default_rng(0).integers(1, 200, 60).tolist())
-ABOUT = About("made/up", "synthetic", "fake-gpu", "0" * 16)
+ABOUT = {
+    "matrix": "made/up",
+    "matrix_kind": "synthetic",
+    "device": "fake-gpu",
+    "implementation_version": "0" * 16,
+}
 
 
 def read(path: Path) -> LabelTable:

@@ -97,9 +97,9 @@ def test_published_ratios_by_hand() -> None:
     found = speed_ratios(text, "x")
     assert found.num_rows.tolist() == [2000, 5000]
     assert found.ratio.tolist() == pytest.approx([2, 0.25])
-    kept, draws = selected_as_published(found, draws=3)
+    kept, draws = selected_as_published(found)
     assert kept == 2, "one is below 0.6, and up to seven come back"
-    assert draws == pytest.approx([np.sqrt(0.5)] * 3)
+    assert draws == pytest.approx([np.sqrt(0.5)] * 1000)
     head = "name,feat_size,num_rows,num_cols,autotuning_time(s),time_select(s),time_num_parts(s),time_bucket(s)\n"
     seconds = overhead_ratios(head + "a,32,2000,2000,10,1,1,0\na,64,2000,2000,20,1,1,2\n", "x")
     assert seconds.ratio.tolist() == [5]

@@ -28,8 +28,6 @@ def test_a_fit_finds_the_line_that_samples_lie_on() -> None:
     assert (through_zero.a, through_zero.b) == (pytest.approx(6.5 / 5), 0)
     with pytest.raises(ValueError, match="two sizes"):
         fit_line([1.0, 1.0], [1.0, 2.0], [], [], 50.0)
-    with pytest.raises(ValueError, match="as many tiles"):
-        fit_line([1.0, 2.0], [1.0], [], [], 50.0)
 
 
 def test_agreement() -> None:
@@ -40,8 +38,6 @@ def test_agreement() -> None:
     assert found.pearson == pytest.approx(stats.pearsonr(x, y).statistic)
     assert found.rmse == pytest.approx(np.sqrt(np.mean((x - y) ** 2)))
     assert np.isnan(Agreement.of([1.0, 1.0], [1.0, 2.0]).pearson)
-    with pytest.raises(ValueError, match="at least 2"):
-        Agreement.of([1.0], [1.0])
 
 
 def test_the_published_tiles_are_those_of_the_shipped_calibration() -> None:

@@ -44,8 +44,9 @@ def test_more_work_takes_longer(spec: DeviceSpec) -> None:
     from spmark.studies.stile.gpu import Laboratory
 
     laboratory = Laboratory(spec)
-    one, *_ = (tile for tile in samples.ell_tiles((64,)) if tile.pattern.size == 256)
-    assert 0 < laboratory.ell_ms(one, DType.FLOAT16, shared=False) < laboratory.ell_ms(one, DType.FLOAT16, shared=True)
+    one, *_ = (tile for _, tile in samples.ell_tiles((64,)) if tile.indices.size == 256)
+    alone, shared = (laboratory.ell_ms(64, one, DType.FLOAT16, shared) for shared in (False, True))
+    assert 0 < alone < shared
     costs = {(block.rows, block.cols): block for block in laboratory.blocks(DType.FLOAT16) if block.part == 64}
     for height in HEIGHTS:
         assert costs[height, 16].plain_ms < costs[height, 160].plain_ms

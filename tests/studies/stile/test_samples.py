@@ -24,11 +24,11 @@ def roof_bytes(tile: Tile, op: Op, peak: float) -> float:
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_copies_of_ell_tiles(shared: bool) -> None:
-    tiles = list(samples.ell_tiles((32,)))
-    assert {tile.pattern.shape[1] for tile in tiles} == {1, 2, 4, 8, 16, 32}
+    tiles = [tile for _, tile in samples.ell_tiles((32,))]
+    assert {tile.indices.shape[1] for tile in tiles} == {1, 2, 4, 8, 16, 32}
     for tile in tiles[::3]:
         held = samples.ell_copies(tile, COPIES, shared)
-        rows, width = tile.pattern.shape
+        rows, width = tile.indices.shape
         uses = np.bincount(held.rows)
         assert set(uses) == {2 if shared else 1}
         assert uses.size == held.shape[0] == rows * COPIES // (1 + shared)
@@ -40,13 +40,15 @@ def test_copies_of_ell_tiles(shared: bool) -> None:
 def test_what_is_priced_is_what_the_search_prices() -> None:
     calibration, _ = calibration_for("", Op.SPMM, DType.FLOAT16)
     line = calibration.line
-    for tile in list(samples.ell_tiles((32,)))[-12::4]:
-        rows, width = tile.pattern.shape
-        indptr = np.arange(0, tile.pattern.size + 1, width, dtype=np.int32)
-        matrix = Csr((rows, tile.columns), indptr, tile.pattern.reshape(-1), np.ones(tile.pattern.size, np.float32))
+    for _, tile in list(samples.ell_tiles((32,)))[-12::4]:
+        rows, width = tile.indices.shape
+        indptr = np.arange(0, tile.indices.size + 1, width, dtype=np.int32)
+        matrix = Csr((rows, tile.columns), indptr, tile.indices.reshape(-1), np.ones(tile.indices.size, np.float32))
         shapes = shapes_of(calibration, 32, 32, 0, SearchMode.CODE, 32)
         level = make_level(Tiled.of(matrix, matrix.row_lengths.astype(np.int32)), shapes, True, 0)
-        assert level.plain_ms.tolist() == [pytest.approx(line.a * roof_bytes(tile.tile, Op.SPMM, line.peak) + line.b)]
+        assert level.plain_ms.tolist() == [
+            pytest.approx(line.a * roof_bytes(tile.tile(32), Op.SPMM, line.peak) + line.b)
+        ]
 
 
 @pytest.mark.parametrize("height", HEIGHTS)
