@@ -59,43 +59,6 @@ class Forest:
     classes: NDArray[np.int64]
     """(classes,) labels, rising."""
 
-    @classmethod
-    def of(cls, model: Any, features: NDArray[np.float64]) -> Forest:
-        """Take over a fitted pipeline of a standardisation and a forest or a single tree of scikit-learn.
-
-        Parameters
-        ----------
-        model : Pipeline
-            Result of `spmark.studies.liteform.forests.fit`.
-        features : (n, f) float64
-            Samples that it was trained on; the forest keeps their ranges.
-        """
-        scaler, last = model.steps[0][1], model.steps[-1][1]
-        trees = [tree.tree_ for tree in getattr(last, "estimators_", [last])]
-        firsts = np.cumsum([0, *(tree.node_count for tree in trees)])
-        parts: dict[str, list[NDArray[Any]]] = {"feature": [], "threshold": [], "left": [], "right": []}
-        leaves: list[NDArray[np.float64]] = []
-        num_leaves = 0
-        for tree, first in zip(trees, firsts, strict=False):
-            leaf = tree.children_left < 0
-            ordinal = np.cumsum(leaf) - 1 + num_leaves
-            parts["feature"].append(np.where(leaf, -1, tree.feature))
-            parts["threshold"].append(np.where(leaf, 0.0, tree.threshold))
-            parts["left"].append(np.where(leaf, ordinal, tree.children_left + first))
-            parts["right"].append(np.where(leaf, -1, tree.children_right + first))
-            leaves.append(tree.value[leaf, 0])
-            num_leaves += int(leaf.sum())
-        arrays = {name: np.concatenate(of_trees) for name, of_trees in parts.items()} | {
-            "roots": firsts[:-1],
-            "leaves": np.concatenate(leaves),
-            "mean": scaler.mean_,
-            "scale": scaler.scale_,
-            "low": features.min(0),
-            "high": features.max(0),
-            "classes": np.asarray(last.classes_),
-        }
-        return cls(**{name: np.ascontiguousarray(arrays[name], kind) for name, (kind, _) in ARRAYS.items()})
-
     def shares(self, sample: NDArray[np.float64]) -> NDArray[np.float64]:
         """Give the share of the votes of each class for one sample, (classes,) float64.
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.liteform.features import PARTITIONS, SELECTION, SELECTION_BY_WIDTH
-from spmark.impls.liteform.forest import Forest
+from spmark.impls.liteform.forest import ARRAYS, Forest
 from spmark.impls.liteform.predictor import ForestCard, Predictor
 from spmark.studies.liteform.labels import MatrixLabels
 from spmark.studies.liteform.tables import (
@@ -179,7 +179,7 @@ def train(labels: LabelTable, card: ForestCard, by_width: bool = False) -> Predi
             "made_with": made_with,
         }
     )
-    return Predictor(filled, Forest.of(selection, selection_x), Forest.of(partitions, partition_x))
+    return Predictor(filled, forest_of(selection, selection_x), forest_of(partitions, partition_x))
 
 
 def held_out(rows: Sequence[MatrixLabels], card: ForestCard) -> dict[str, dict[str, float]]:
@@ -240,3 +240,40 @@ def _partitions(predictor: Predictor, test: LabelTable, rows: Sequence[MatrixLab
         yield "partitions, share of one", float(np.mean(truth == 1))
     yield "partitions, regret", partition_regret(rows, lambda f, j: int(predictor.partitions.predict(f.partitions(j))))
     yield "partitions, regret of one", partition_regret(rows, lambda *_: 1)
+
+
+def forest_of(model: Any, features: NDArray[np.float64]) -> Forest:
+    """Take over a fitted pipeline of a standardisation and a forest or a single tree of scikit-learn.
+
+    Parameters
+    ----------
+    model : Pipeline
+        Result of `fit`.
+    features : (n, f) float64
+        Samples that it was trained on; the forest keeps their ranges.
+    """
+    scaler, last = model.steps[0][1], model.steps[-1][1]
+    trees = [tree.tree_ for tree in getattr(last, "estimators_", [last])]
+    firsts = np.cumsum([0, *(tree.node_count for tree in trees)])
+    parts: dict[str, list[NDArray[Any]]] = {"feature": [], "threshold": [], "left": [], "right": []}
+    leaves: list[NDArray[np.float64]] = []
+    num_leaves = 0
+    for tree, first in zip(trees, firsts, strict=False):
+        leaf = tree.children_left < 0
+        ordinal = np.cumsum(leaf) - 1 + num_leaves
+        parts["feature"].append(np.where(leaf, -1, tree.feature))
+        parts["threshold"].append(np.where(leaf, 0.0, tree.threshold))
+        parts["left"].append(np.where(leaf, ordinal, tree.children_left + first))
+        parts["right"].append(np.where(leaf, -1, tree.children_right + first))
+        leaves.append(tree.value[leaf, 0])
+        num_leaves += int(leaf.sum())
+    arrays = {name: np.concatenate(of_trees) for name, of_trees in parts.items()} | {
+        "roots": firsts[:-1],
+        "leaves": np.concatenate(leaves),
+        "mean": scaler.mean_,
+        "scale": scaler.scale_,
+        "low": features.min(0),
+        "high": features.max(0),
+        "classes": np.asarray(last.classes_),
+    }
+    return Forest(**{name: np.ascontiguousarray(arrays[name], kind) for name, (kind, _) in ARRAYS.items()})

@@ -14,7 +14,7 @@ from spmark.impls.core.errors import BuildError
 from spmark.impls.liteform.features import PARTITIONS, SELECTION, SELECTION_BY_WIDTH, Features
 from spmark.impls.liteform.forest import Forest
 from spmark.impls.liteform.predictor import SHIPPED, ForestCard, Predictor, find, load, shipped
-from spmark.studies.liteform.forests import FOREST, fit, model_kinds, train
+from spmark.studies.liteform.forests import FOREST, fit, forest_of, model_kinds, train
 from spmark.studies.liteform.tables import read_published
 
 LABELS = read_published(published_csv(), "labels.csv")
@@ -38,7 +38,7 @@ def test_our_trees_say_what_scikit_learn_says_on_10_000_rows(kind: str) -> None:
     features = rng.lognormal(3, 2, (400, 5))
     labels = np.digitize(features[:, 0] / features[:, 3] * rng.uniform(0.8, 1.2, 400), [0.1, 1, 8])
     model = fit(model_kinds()[kind], features, labels)
-    forest = Forest.of(model, features)
+    forest = forest_of(model, features)
     samples = np.concatenate([rng.lognormal(3, 2, (9_600, 5)), features])
     expected = model.predict_proba(samples)
     found = np.array([forest.shares(sample) for sample in samples])
