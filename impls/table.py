@@ -163,14 +163,6 @@ def file_of(name: str) -> str | None:
     return entry if is_file_class(entry) else None
 
 
-def _outside(name: str) -> Outside | None:
-    """Give the implementation ``name`` where its code is not part of spmark."""
-    if name in LOADED:
-        return LOADED[name]
-    offer = find_offer(IMPLEMENTATION_GROUP, name, IMPLEMENTATIONS, SweepError)
-    return load_offer(offer, IMPLEMENTATIONS) if offer is not None else None
-
-
 def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation:
     """Make the implementation ``name`` with its tunables pinned to ``config``, whose `SWITCHES` are left out.
 
@@ -238,9 +230,11 @@ def _found(name: str) -> Outside | str:
         The name is unknown; lists the known names. Or a class from outside of spmark cannot be used.
     """
     if isinstance(name, str):
-        outside = _outside(name)
-        if outside is not None:
-            return outside
+        if name in LOADED:
+            return LOADED[name]
+        offer = find_offer(IMPLEMENTATION_GROUP, name, IMPLEMENTATIONS, SweepError)
+        if offer is not None:
+            return load_offer(offer, IMPLEMENTATIONS)
         if name in IMPLEMENTATIONS:
             return IMPLEMENTATIONS[name]
     raise SweepError(none_of("an implementation", name, implementation_names()))
