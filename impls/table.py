@@ -107,10 +107,12 @@ def reach_of(name: str) -> Reach:
     file = Path(__file__).parents[1].joinpath(*module.split(".")[1:]).with_suffix(".py")
     body = ast.parse(file.read_text(encoding="utf-8")).body
     classes = {node.name: node for node in body if isinstance(node, ast.ClassDef)}
-    above = [classes[base.id] for base in classes[label].bases if isinstance(base, ast.Name) and base.id in classes]
+    line_of = [classes[label]]  # the class and those above it, in this file
+    for kind in line_of:
+        line_of += [classes[base.id] for base in kind.bases if isinstance(base, ast.Name) and base.id in classes]
     said = {
         line.target.id: line.value
-        for kind in (*above, classes[label])
+        for kind in reversed(line_of)
         for line in kind.body
         if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and line.value is not None
     }
