@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -13,7 +14,6 @@ from spmark.impls.core.errors import CompileError, SpmarkError
 from spmark.impls.core.interfaces import Built, Config, DeviceArray
 from spmark.impls.formats.threads import cores
 from spmark.impls.lo_spmm.assemble import assemble
-from spmark.impls.lo_spmm.constraints import register_cap
 from spmark.impls.lo_spmm.kernel import NAME, Tile, TileSchedule, UnrolledKernel
 from spmark.impls.lo_spmm.machine import (
     Code,
@@ -26,8 +26,7 @@ from spmark.impls.lo_spmm.machine import (
     make_code,
 )
 from spmark.impls.lo_spmm.parts import PartSums, tiles_of
-from spmark.impls.lo_spmm.proxies import LEAST_INSTRUCTIONS, launch_for
-from spmark.impls.lo_spmm.reduction import Reduction
+from spmark.impls.lo_spmm.proxies import active_tiles, launch_for, make_proxy
 from spmark.impls.lo_spmm.search import TileSpace
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.lo_spmm.tuning import KernelKey, by_kernel, kernel_of
@@ -85,8 +84,6 @@ class Kernels:
         `spmark.impls.lo_spmm.kernel.UnrolledKernel.warm`.
     proxies : bool
         Whether proxies stand for the kernels.
-    as_published : bool
-        Whether proxies have the paper's length.
     """
 
     def __init__(
@@ -98,10 +95,9 @@ class Kernels:
         cpl: int,
         warm: bool = True,
         proxies: bool = False,
-        as_published: bool = False,
     ) -> None:
         self._space, self._target, self._emitter, self._cpl = space, target, emitter, cpl
-        self._warm, self._proxies, self._as_published = warm, proxies, as_published
+        self._warm, self._proxies = warm, proxies
         self._assembled = is_assembled(target, emitter)
         self._codes: dict[KernelKey, Code | SpmarkError | MemoryError] = {}
         self._kernels: dict[KernelKey, UnrolledKernel] = {}
@@ -146,7 +142,7 @@ class Kernels:
         """Assemble into the cache."""
         workers = max(1, ceil_div(2 * cores(), len(wanted)))
         if self._proxies:
-            _ = self._reduction  # once, before threads ask for it
+            _ = self._active  # once, before threads ask for it
 
         def make(key: KernelKey) -> None:
             with suppress(CompileError):
@@ -194,16 +190,20 @@ class Kernels:
         tiles = self._tiles[rows, split]
         schedule = TileSchedule(cpt, self._space.pins.depth(rows, cpt), self._cpl)
         if self._proxies:
-            return self._reduction.proxy(key, tiles, schedule, self._warm)
+            active, sparsity = self._active[key], 1 - problem.matrix.nnz / math.prod(problem.matrix.shape)
+            return make_proxy(tiles, sparsity, active, width=problem.width, schedule=schedule, warm=self._warm)
         dispatch = np.arange(len(tiles), dtype=np.int32)
         return UnrolledKernel(tiles, dispatch, problem.width, schedule, self._warm, followed=split > 1)
 
     @cached_property
-    def _reduction(self) -> Reduction:
-        if self._as_published:
-            return Reduction.as_published(self._space)
-        # C++ has the paper's number of functions: NVRTC's time grows faster than the text that it compiles.
-        return Reduction.of(self._space, least_instructions=LEAST_INSTRUCTIONS if self._assembled else 0)
+    def _active(self) -> dict[KernelKey, list[int]]:
+        """Row tiles side by side on a multiprocessor, of every candidate of a kernel, whichever are asked for."""
+        space, active = self._space, dict[KernelKey, list[int]]()
+        for size in space.survivors.sizes:
+            tiles, registers = space.dealt(size.tile_rows, size.split).nnz.size, space.registers(size)
+            running = active_tiles(size, tiles, space.problem.width, registers, space.device)
+            active.setdefault(kernel_of(size), []).append(running)
+        return active
 
     def _real(self, code: Code, size: TileSize) -> Callable[[DeviceArray, DeviceArray], None]:
         launch = Launch.of(code, size, self._kernel(kernel_of(size)).dispatch.size, self._space.problem)
@@ -225,8 +225,8 @@ class Kernels:
     def _proxy(self, code: Code, size: TileSize) -> Callable[[DeviceArray, DeviceArray], None]:
         """Make the launch that stands for a candidate: it reads and writes where the real launch does."""
         kernel, width = self._kernel(kernel_of(size)), self._space.problem.width
-        registers = register_cap(size.tile_rows, size.cpt, kernel.schedule.prefetch)
-        args = launch_for(size, kernel.dispatch.size, width, registers=registers, device=self._target.spec)
+        registers, device = self._space.registers(size), self._target.spec
+        args = launch_for(size, kernel.dispatch.size, width, registers=registers, device=device)
         loaded = code.kernels.get(args.threads) or _resized(next(iter(code.kernels.values())), args.threads)
         launch = Launch(loaded, args.grid, np.uint32(size.threads))
         partial = None if size.split == 1 else self._parts(size.split).partial
@@ -241,14 +241,13 @@ def open_race(
     cpl: int = 0,
     warm: bool = True,
     proxies: bool = False,
-    as_published: bool = False,
 ) -> Race[Launched]:
     """Open a race of tile sizes (`spmark.impls.lo_spmm.tuning.config_of`); see `Kernels` for the parameters.
 
     No result is checked: proxies compute nothing, and the reference of a wide layer takes as long as a search. The
     suite checks the plan of the winning size before it has a time, like every plan.
     """
-    kernels = Kernels(space, target, emitter=emitter, cpl=cpl, warm=warm, proxies=proxies, as_published=as_published)
+    kernels = Kernels(space, target, emitter=emitter, cpl=cpl, warm=warm, proxies=proxies)
     return Race(
         kernels.plan,
         PlanTimer(space.problem, target.spec),

@@ -44,6 +44,8 @@ _LONGEST_ROW_ON_HOST = 1024
 """g++'s time grows with the square of a function's loads, each of which has a guard."""
 _MOST_BYTES = 1 << 31
 """Offsets into B and C are immediates of 32 bits."""
+_GONE = {"lo_spmm": Chooser.PAPER, "lo_spmm_rank": Chooser.PAPER_RANK}
+"""Modes of earlier versions, and what took their place."""
 _MOST_MARKS = 4 << 30
 """Bytes that `spmark.impls.lo_spmm.reorder` may take."""
 
@@ -90,6 +92,11 @@ class LoSpmm:
 
     def __post_init__(self) -> None:
         TileSchedule(self.cpt or 1, self.prefetch or 1, self.cpl)
+        if self.mode in _GONE:
+            raise ValueError(
+                f"expected mode to be one of {', '.join(Chooser)}, found {self.mode}, whose proxies were not the "
+                f"paper's: take {_GONE[self.mode]}, the search as published, or near, ours"
+            )
         check_choices(self, order=Reordering, emitter=Emitter, mode=("", *Chooser))
         if self.split and self.split not in SPLITS:
             raise ValueError(f"expected split out of {', '.join(map(str, SPLITS))}, or 0 to search, found {self.split}")
@@ -258,7 +265,6 @@ class LoSpmmPlan(DevicePlan):
                     cpl=how.cpl,
                     warm=how.warm,
                     proxies=mode.by_proxies,
-                    as_published=mode.as_published,
                 )
             chosen = choose(space, mode, race, find(how.model) if mode.ranks else None)
         size = chosen.size

@@ -20,9 +20,6 @@ from spmark.impls.lo_spmm.space import TileSize, grid_of
 from spmark.impls.runtime.target import ceil_div
 
 _CLUSTERS_PER_BLOCK = 3
-LEAST_INSTRUCTIONS = 32_000
-"""Least instructions of a proxy in PTX, unless its kernel has fewer: half a megabyte of code, which no multiprocessor
-holds."""
 _JITTER = 1e-3
 """Far below the least difference of two counts."""
 _LOOP_CONSTANT = 300
@@ -127,53 +124,6 @@ def loop_length(nnc: float, sparsity: float) -> int:
     return max(1, round(kept))
 
 
-@dataclass(frozen=True)
-class Extent:
-    """How much code a proxy has while it keeps all columns that section 5.1.3 leaves."""
-
-    clusters: int
-    """Functions, at most."""
-    of_function: float
-    """Instructions of a function, on average: loads and products."""
-
-    @property
-    def instructions(self) -> float:
-        """Instructions of all functions."""
-        return self.clusters * self.of_function
-
-
-def extent_of(
-    nnc: NDArray[np.int64],
-    nnz: NDArray[np.int64],
-    sparsity: float,
-    active: Sequence[int],
-    *,
-    cpt: int,
-    least_instructions: int = LEAST_INSTRUCTIONS,
-) -> Extent:
-    """Give the clusters of a kernel's tiles that become functions (section 5.1.2), and the length of a function.
-
-    Parameters
-    ----------
-    nnc, nnz : (tiles,) int64
-        Loads and products of every tile.
-    sparsity : float
-        Sparsity of A.
-    active : sequence of int
-        `active_tiles` of every candidate that the proxy serves. Three clusters are kept for each tile of the greatest
-        number.
-    cpt : int
-        Columns of a thread.
-    least_instructions : int
-        Least instructions of all clusters together: more clusters are kept until they have as many.
-    """
-    loads = loop_length(float(nnc.mean()), sparsity)
-    of_function = loads * (1 + cpt * float(nnz.sum()) / max(1, int(nnc.sum())))
-    # A proxy's code is fetched as slowly as a kernel's only where the proxy has much code.
-    least = int(least_instructions / of_function)
-    return Extent(min(nnc.size, max(_CLUSTERS_PER_BLOCK * max(active), least)), of_function)
-
-
 def make_proxy(
     tiles: Sequence[Tile],
     sparsity: float,
@@ -182,40 +132,38 @@ def make_proxy(
     width: int,
     schedule: TileSchedule,
     warm: bool = True,
-    least_instructions: int = LEAST_INSTRUCTIONS,
-    share: float = 1.0,
 ) -> UnrolledKernel:
     """Reduce a kernel to a proxy of all its N1.
 
     Every cluster becomes one function: that of its most central tile, or of some columns of this tile, spread over all
     of A's. Products go to the same sums as in the tile, since compilers order products by their sums. Sums are stored,
-    so no compiler drops them. A kernel with few instructions is its own proxy, unless loops are cut further.
+    so no compiler drops them. A kernel of few tiles is its own proxy, unless its loops are cut.
 
     Parameters
     ----------
     tiles : sequence of Tile
         Tiles of the kernel.
-    sparsity, active, least_instructions
-        See `extent_of`.
+    sparsity : float
+        Sparsity of A.
+    active : sequence of int
+        `active_tiles` of every candidate that the proxy serves. Three clusters are kept for each tile of the greatest
+        number (section 5.1.2).
     width : int
         J.
     schedule : TileSchedule
     warm : bool
         `UnrolledKernel.warm` of the kernel.
-    share : float
-        Share of the columns that section 5.1.3 leaves to keep, in (0, 1]; the same for all kernels that are compared.
     """
     nnc = np.array([tile.nnc for tile in tiles], np.int64)
     nnz = np.array([tile.nnz for tile in tiles], np.int64)
-    extent = extent_of(nnc, nnz, sparsity, active, cpt=schedule.cpt, least_instructions=least_instructions)
-    cluster = cluster_tiles(nnc, nnz, extent.clusters)
+    cluster = cluster_tiles(nnc, nnz, _CLUSTERS_PER_BLOCK * max(active))
     functions = []
     for number in range(int(cluster.max(initial=-1)) + 1):
         members = np.flatnonzero(cluster == number)
         centre = np.array([nnc[members].mean(), nnz[members].mean()])
         distance = np.hypot(nnc[members] - centre[0], nnz[members] - centre[1])
         model = tiles[int(members[distance.argmin()])]
-        functions.append(_proxy_tile(model, share * loop_length(centre[0], sparsity) / max(1.0, centre[0])))
+        functions.append(_proxy_tile(model, loop_length(centre[0], sparsity) / max(1.0, centre[0])))
     return UnrolledKernel(tuple(functions), cluster, width, schedule, warm)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.problem import Problem
-from spmark.impls.lo_spmm.constraints import Limits, Survivors, cov_row, survivors
+from spmark.impls.lo_spmm.constraints import Limits, Survivors, cov_row, register_cap, survivors
 from spmark.impls.lo_spmm.estimate import Work, estimate, work_of
 from spmark.impls.lo_spmm.features import candidate_features, count_tiles
 from spmark.impls.lo_spmm.parts import part_of_columns
@@ -120,6 +120,10 @@ class TileSpace:
         return work_of(
             size, matrix.shape, self.problem.width, counts, prefetch=depth, device=self.device, empty_rows=empty
         )
+
+    def registers(self, size: TileSize) -> int:
+        """Give the registers of a thread of a candidate."""
+        return register_cap(size.tile_rows, size.cpt, self.pins.depth(size.tile_rows, size.cpt))
 
     def features(self, size: TileSize) -> NDArray[np.float64]:
         """Give a candidate's features for the rank model (`spmark.impls.lo_spmm.features.FEATURES`)."""

@@ -28,9 +28,6 @@ KERNELS = 4
 """Kernels that `Chooser.NEAR` assembles."""
 MANY_PRODUCTS = 200_000
 """Non-zeros beyond which `Chooser.NEAR` assembles one kernel less: code takes most seconds of such a build."""
-HOPELESS = 1.6
-"""Greatest ratio of a kernel's least estimate to the least of all with which the kernel has a proxy. The best kernel's
-ratio was within 1.2 on 16 layers of which an H200 measured all candidates."""
 
 
 class Chooser(StrEnum):
@@ -47,14 +44,10 @@ class Chooser(StrEnum):
     cost of these candidates."""
     EC_SPMM = "ec_spmm"
     """The real kernels of the rank model's best, as EC-SpMM does."""
-    LO_SPMM = "lo_spmm"
-    """Every candidate's proxy, except of kernels that the estimate finds hopeless (`HOPELESS`)."""
-    LO_SPMM_RANK = "lo_spmm_rank"
-    """The proxies of the rank model's best."""
     PAPER = "paper"
-    """Every candidate's proxy, as long as the paper says and whatever the estimate says."""
+    """Every candidate's proxy: LO-SpMM as published."""
     PAPER_RANK = "paper_rank"
-    """The rank model's best by the proxies of `PAPER`."""
+    """The proxies of the rank model's best: LO-SpMM-Rank as published."""
 
     @property
     def runs(self) -> bool:
@@ -64,16 +57,11 @@ class Chooser(StrEnum):
     @property
     def ranks(self) -> bool:
         """Whether a rank model is asked."""
-        return self in (Chooser.EC_SPMM, Chooser.LO_SPMM_RANK, Chooser.PAPER_RANK)
+        return self in (Chooser.EC_SPMM, Chooser.PAPER_RANK)
 
     @property
     def by_proxies(self) -> bool:
         """Whether proxies run instead of kernels."""
-        return self in (Chooser.LO_SPMM, Chooser.LO_SPMM_RANK) or self.as_published
-
-    @property
-    def as_published(self) -> bool:
-        """Whether proxies have the paper's length, which neither machine code nor seconds of assembling bound."""
         return self in (Chooser.PAPER, Chooser.PAPER_RANK)
 
     @property
@@ -127,22 +115,11 @@ def choose(
     return _found(space, TileSize(**config), predicted, race.describe(cores()))
 
 
-def promising(predicted: Mapping[TileSize, float]) -> list[TileSize]:
-    """Give every candidate of the kernels whose least estimate is at most `HOPELESS` times the least of all."""
-    least: dict[KernelKey, float] = {}
-    for size, estimate in predicted.items():
-        least[kernel_of(size)] = min(estimate, least.get(kernel_of(size), estimate))
-    bound = HOPELESS * min(least.values(), default=0.0)
-    return [size for size in predicted if least[kernel_of(size)] <= bound]
-
-
 def _looked_at(mode: Chooser, predicted: Mapping[TileSize, float], nnz: int) -> list[TileSize]:
     """Give the candidates that a mode that does not rank compares."""
     match mode:
         case Chooser.NEAR:
             return _nearest(predicted, KERNELS if nnz <= MANY_PRODUCTS else KERNELS - 1)
-        case Chooser.LO_SPMM:
-            return promising(predicted)
         case Chooser.SAMPLED:
             return _sampled(list(predicted))
         case _:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from problems import random_csr
 
+from spmark.datasets.cache import Cache
+from spmark.datasets.load import load_matrix
+from spmark.datasets.sweep.model import Sweep
 from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.problem import Op, Problem
 from spmark.impls.lo_spmm.emit_ptx import function_ptx
-from spmark.impls.lo_spmm.kernel import Tile, TileSchedule, make_tiles
+from spmark.impls.lo_spmm.kernel import Tile, TileSchedule, UnrolledKernel, make_tiles
+from spmark.impls.lo_spmm.parts import tiles_of
 from spmark.impls.lo_spmm.proxies import (
     active_blocks,
     active_tiles,
@@ -19,7 +26,9 @@ from spmark.impls.lo_spmm.proxies import (
     shared_for,
 )
 from spmark.impls.lo_spmm.reorder import Reordering, deal_rows
+from spmark.impls.lo_spmm.search import Pins, TileSpace, explore
 from spmark.impls.lo_spmm.space import TileSize
+from spmark.impls.lo_spmm.tuning import kernel_of
 from spmark.impls.runtime.device import shipped_calibration
 
 SPEC = DeviceSpec.load(shipped_calibration("nvidia-h200"))
@@ -61,7 +70,7 @@ def test_a_proxy_keeps_the_ratio_of_its_cluster() -> None:
     matrix = random_csr(128, 1000, lengths)
     tiles = make_tiles(matrix, matrix.values, deal_rows(matrix, 8, Reordering.NONE))
     sparsity = 1 - matrix.nnz / (128 * 1000)
-    proxy = make_proxy(tiles, sparsity, [1, 1], width=64, schedule=TileSchedule(1), least_instructions=0)
+    proxy = make_proxy(tiles, sparsity, [1, 1], width=64, schedule=TileSchedule(1))
     assert len(proxy.tiles) == 3
     assert proxy.dispatch.size == len(tiles)
     for number, tile in enumerate(proxy.tiles):
@@ -79,20 +88,59 @@ def test_a_proxy_keeps_the_ratio_of_its_cluster() -> None:
     assert sum(tile.nnz for tile in proxy.tiles) < 0.3 * matrix.nnz
 
 
-@pytest.mark.parametrize("share", [0.1, 0.3, 0.75])
-def test_a_shorter_proxy_keeps_the_same_columns_of_all_tiles(share: float) -> None:
-    """So that rows of B which several tiles of a thread block need stay as many in proportion."""
-    matrix = random_csr(96, 1000, [100] * 96)
+def test_shorter_loops_are_columns_of_their_tile_spread_over_all_of_a() -> None:
+    matrix = random_csr(96, 3000, [900] * 96)
     tiles = make_tiles(matrix, matrix.values, deal_rows(matrix, 8))
-    proxy = make_proxy(tiles, 0.9, [1], width=64, schedule=TileSchedule(1), share=share)
-    assert len(proxy.tiles) == len(tiles)  # few instructions, so all functions are there
-    kept = set(np.concatenate([tile.cols for tile in proxy.tiles]).tolist())
-    assert len(kept) == pytest.approx(1000 * share, rel=0.02)
+    proxy = make_proxy(tiles, 0.7, [len(tiles)], width=64, schedule=TileSchedule(1))
+    assert len(proxy.tiles) == len(tiles)  # few tiles, so all functions are there
     for tile, number in zip(tiles, proxy.dispatch.tolist(), strict=True):
-        shorter = proxy.tiles[number]
-        assert _columns(shorter) == [(col, sums) for col, sums in _columns(tile) if col in kept]
-        assert shorter.nnc == pytest.approx(tile.nnc * share, rel=0.25)
+        shorter, held = proxy.tiles[number], dict(_columns(tile))
+        assert all(held[col] == sums for col, sums in _columns(shorter))
+        assert shorter.nnc == pytest.approx(loop_length(tile.nnc, 0.7), rel=0.05)
+        assert np.median(shorter.cols) == pytest.approx(1500, rel=0.05)
         assert shorter.values.size == shorter.nnz == shorter.starts[-1]
+
+
+def proxy_of(space: TileSpace, kernel: tuple[int, int, int]) -> tuple[UnrolledKernel, tuple[Tile, ...], int]:
+    """Give a kernel's proxy, the kernel's tiles, and the most tiles that a multiprocessor runs side by side."""
+    problem, (rows, cpt, split) = space.problem, kernel
+    tiles = tiles_of(problem, space.dealt(rows).rows, split)
+    sizes = [size for size in space.survivors.sizes if kernel_of(size) == kernel]
+    active = [active_tiles(size, len(tiles), problem.width, space.registers(size), SPEC) for size in sizes]
+    sparsity = 1 - problem.matrix.nnz / (problem.matrix.num_rows * problem.matrix.num_cols)
+    proxy = make_proxy(tiles, sparsity, active, width=problem.width, schedule=TileSchedule(cpt))
+    return proxy, tiles, max(active)
+
+
+def test_proxies_follow_the_papers_rules() -> None:
+    lengths = np.random.default_rng(5).binomial(3000, 0.4, 64).tolist()
+    problem = Problem(Op.SPMM, random_csr(64, 3000, lengths), 512)
+    space = explore(problem, SPEC, Reordering.GREEDY, Pins(tile_rows=4, cpt=1, tiles_per_block=1))
+    proxy, _, active = proxy_of(space, (4, 1, 1))
+    # Three functions for each tile that runs on a multiprocessor side by side, and 300 / (1 - sparsity) loads in each.
+    assert len(proxy.tiles) == 3 * active < 16
+    density = problem.matrix.nnz / (64 * 3000)
+    assert np.mean([tile.nnc for tile in proxy.tiles]) == pytest.approx(300 / density, rel=0.01)
+
+
+def test_clusters_are_three_for_each_active_block_however_many() -> None:
+    """Section 5.1.2 sets no other bound: thread blocks of one warp have 32 side by side."""
+    problem = Problem(Op.SPMM, random_csr(2048, 200, [20] * 2048), 512)
+    space = explore(problem, SPEC, Reordering.GREEDY, Pins(tile_rows=2, threads=32, cpt=1, tiles_per_block=1))
+    proxy, _, active = proxy_of(space, (2, 1, 1))
+    assert active == 32
+    assert len(proxy.tiles) == 96
+
+
+@pytest.mark.parametrize("name", ["bert_768x768@0.98", "mobilenetv2_960x160@0.98", "resnet50_2048x512@0.98"])
+def test_no_proxy_of_table_4s_published_layers_is_its_own_kernel(name: str, tmp_path: Path) -> None:
+    (spec,) = (one for one in Sweep.load("lo_spmm_table4_published").matrices if one.name == name)
+    (width,) = spec.widths
+    problem = Problem(Op.SPMM, load_matrix(spec, Cache(tmp_path), 0).csr, width)
+    space = explore(problem, SPEC, Reordering.GREEDY, Pins(cpt=1, tiles_per_block=1))
+    for kernel in sorted(set(map(kernel_of, space.survivors.sizes))):
+        proxy, whole, _ = proxy_of(space, kernel)
+        assert len(proxy.tiles) < len(whole)
 
 
 def _columns(tile: Tile) -> list[tuple[int, list[int]]]:

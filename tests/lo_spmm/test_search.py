@@ -71,7 +71,7 @@ def test_too_long_kernels_are_refused_with_the_reason(problem: Problem) -> None:
     hub = Problem(Op.SPMM, random_csr(1, 3000, [2000]), 8)
     assert "at most 1,024 non-zeros in a row" in str(LoSpmm().unsupported(hub, host))
     assert LoSpmm().unsupported(hub, H200) is None
-    assert "expected a GPU" in str(LoSpmm(mode="lo_spmm").unsupported(hub, host))
+    assert "expected a GPU" in str(LoSpmm(mode="paper").unsupported(hub, host))
     apart = np.zeros(60_001, np.int32)
     apart[1:] = 1
     scattered = Problem(Op.SPMM, Csr((60_000, 200_000), apart, np.zeros(1, np.int32), np.ones(1, np.float32)), 8)

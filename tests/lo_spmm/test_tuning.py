@@ -20,7 +20,6 @@ from spmark.impls.lo_spmm.reorder import Reordering
 from spmark.impls.lo_spmm.search import Pins, TileSpace, explore
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.lo_spmm.tuning import (
-    HOPELESS,
     KERNELS,
     RANKED,
     SAMPLED,
@@ -28,7 +27,6 @@ from spmark.impls.lo_spmm.tuning import (
     choose,
     config_of,
     kernel_of,
-    promising,
 )
 from spmark.impls.runtime.device import shipped_calibration
 from spmark.impls.tuning.race import FINALISTS, FIRST, Race
@@ -96,15 +94,7 @@ def test_the_estimate_runs_nothing(space: TileSpace) -> None:
     assert len(found.record.seen) == space.survivors.counts["balance"]
 
 
-def test_kernels_without_hope_have_no_proxy() -> None:
-    good, far, best_of_far = TileSize(8, 64), TileSize(16, 64), TileSize(16, 96)
-    bad = TileSize(4, 64)
-    predicted = {good: 10.0, far: 99.0, best_of_far: 10 * HOPELESS, bad: 10 * HOPELESS + 0.1}
-    assert promising(predicted) == [good, far, best_of_far]
-    assert promising({}) == []
-
-
-@pytest.mark.parametrize("mode", [Chooser.EXHAUSTIVE, Chooser.NEAR, Chooser.LO_SPMM])
+@pytest.mark.parametrize("mode", [Chooser.EXHAUSTIVE, Chooser.NEAR, Chooser.PAPER])
 def test_the_fastest_are_measured_again_before_one_is_taken(space: TileSpace, mode: Chooser) -> None:
     first = Device()
     choose(space, mode, first.race)
@@ -118,23 +108,20 @@ def test_the_fastest_are_measured_again_before_one_is_taken(space: TileSpace, mo
     assert len(again) == FINALISTS
 
 
-@pytest.mark.parametrize("mode", [Chooser.EXHAUSTIVE, Chooser.LO_SPMM, Chooser.PAPER])
+@pytest.mark.parametrize("mode", [Chooser.EXHAUSTIVE, Chooser.PAPER])
 def test_every_candidate_is_run_and_the_fastest_taken(space: TileSpace, mode: Chooser) -> None:
     device = Device()
     found = choose(space, mode, device.race)
     compared = list(space.survivors.sizes)
-    if mode is Chooser.LO_SPMM:
-        compared = promising({size: space.cycles(size) for size in compared})
-        assert KERNELS < len({kernel_of(size) for size in compared}) < len(set(map(kernel_of, space.survivors.sizes)))
     assert time_us(found.size) == min(map(time_us, compared))
-    assert mode is Chooser.LO_SPMM or found.size == TileSize(12, 96, 2, 1)
+    assert found.size == TileSize(12, 96, 2, 1)
     assert sorted(device.sizes) == sorted(compared) == sorted(device.prepared)
     assert found.record.measured == len(compared)
     assert (found.record.compiled, found.record.cores) == (7, cores())
     assert found.dealt is space.dealt(12)
 
 
-@pytest.mark.parametrize("mode", [Chooser.EC_SPMM, Chooser.LO_SPMM_RANK, Chooser.PAPER_RANK])
+@pytest.mark.parametrize("mode", [Chooser.EC_SPMM, Chooser.PAPER_RANK])
 def test_a_rank_model_leaves_ten(space: TileSpace, mode: Chooser) -> None:
     device = Device()
     model = stump(FEATURES.index("tile_rows"), 30)
