@@ -58,11 +58,17 @@ def describe_compiled(kernels: Mapping[int, Kernel]) -> Code:
 
 
 class Launched(Built):
-    """A kernel, or a proxy, launched for one tile size: a candidate of a race."""
+    """A kernel, or a proxy, launched for one tile size: a candidate of a race.
 
-    def __init__(self, enqueue: Callable[[DeviceArray, DeviceArray], None]) -> None:
+    Attributes
+    ----------
+    made : (Code, int), optional
+        The kernel's code and the number of its tiles; None of a proxy.
+    """
+
+    def __init__(self, enqueue: Callable[[DeviceArray, DeviceArray], None], made: tuple[Code, int] | None) -> None:
         super().__init__()
-        self._enqueue = enqueue
+        self._enqueue, self.made = enqueue, made
 
     def run(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
         """Enqueue on the current stream."""
@@ -136,7 +142,9 @@ class Kernels:
         if not isinstance(code, Code):
             raise code
         check_fits(code, size, self._target)
-        return Launched(self._proxy(code, size) if self._proxies else self._real(code, size))
+        if self._proxies:
+            return Launched(self._proxy(code, size), None)
+        return Launched(self._real(code, size), (code, self._kernel(kernel_of(size)).dispatch.size))
 
     def _assemble(self, wanted: Sequence[KernelKey]) -> None:
         """Assemble into the cache."""

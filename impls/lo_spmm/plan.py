@@ -290,23 +290,31 @@ class LoSpmmPlan(DevicePlan):
         return chosen
 
     def _make(self, problem: Problem, how: LoSpmm, emitter: Emitter, chosen: ChosenTile) -> tuple[TileSize, int, Code]:
-        """Write and compile the chosen kernel; gives the size that fits, the number of row tiles, and the code."""
+        """Write and compile the chosen kernel, unless the race has run it.
+
+        Gives the size that fits, the number of row tiles, and the code.
+        """
         size, assembled = chosen.size, is_assembled(self.target, emitter)
-        with self.phase("convert"):
-            tiles = tiles_of(problem, chosen.dealt.rows, size.split)
-            dispatch = np.arange(len(tiles), dtype=np.int32)
-            schedule = TileSchedule(size.cpt, self.config["prefetch"], how.cpl)
-            kernel = UnrolledKernel(tiles, dispatch, problem.width, schedule, how.warm, followed=size.split > 1)
-        with self.phase("compile"):
-            code, size = make_for(kernel, self.target, emitter, size)
+        if chosen.launched is not None and chosen.launched.made is not None:
+            self.phases_s |= {"convert": 0.0, "compile": 0.0}  # the search's
+            code, num_tiles = chosen.launched.made
+        else:
+            with self.phase("convert"):
+                tiles = tiles_of(problem, chosen.dealt.rows, size.split)
+                num_tiles = len(tiles)
+                dispatch = np.arange(num_tiles, dtype=np.int32)
+                schedule = TileSchedule(size.cpt, self.config["prefetch"], how.cpl)
+                kernel = UnrolledKernel(tiles, dispatch, problem.width, schedule, how.warm, followed=size.split > 1)
+            with self.phase("compile"):
+                code, size = make_for(kernel, self.target, emitter, size)
         self.config |= {"emitter": str(Emitter.PTX if assembled else Emitter.CUDA)}
         if code.registers:
             self.config["registers"] = code.registers_at(size.block_threads)
         if assembled:
             self.config["warm"] = how.warm
         self.config["tiles_per_block"] = size.tiles_per_block
-        self._take(code, size, len(tiles), problem)
-        return size, len(tiles), code
+        self._take(code, size, num_tiles, problem)
+        return size, num_tiles, code
 
     def _take(self, code: Code, size: TileSize, num_tiles: int, problem: Problem) -> None:
         self._launch = Launch.of(code, size, num_tiles, problem)

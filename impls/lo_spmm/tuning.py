@@ -78,6 +78,8 @@ class ChosenTile:
     dealt: Dealt
     survivors: Survivors
     record: Search
+    launched: Any = None
+    """The candidate as the race ran it; None where nothing was run."""
 
 
 def choose(
@@ -111,8 +113,8 @@ def choose(
     if not mode.runs or len(left) == 1 or race is None:
         return _found(space, left[0], predicted, Search(candidates=0))
     by_turns(race, [list(map(config_of, together)) for together in by_kernel(left)])
-    config, _ = race.finish()
-    return _found(space, TileSize(**config), predicted, race.describe(cores()))
+    config, launched = race.finish()
+    return replace(_found(space, TileSize(**config), predicted, race.describe(cores())), launched=launched)
 
 
 def _looked_at(mode: Chooser, predicted: Mapping[TileSize, float], nnz: int) -> list[TileSize]:

@@ -137,6 +137,7 @@ def test_a_rank_model_leaves_ten(space: TileSpace, mode: Chooser) -> None:
 def test_near_runs_all_launches_of_a_few_kernels(space: TileSpace) -> None:
     device = Device()
     found = choose(space, Chooser.NEAR, device.race)
+    assert found.launched.config == config_of(found.size)  # the plan that won is kept
     kernels = {(size.tile_rows, size.cpt) for size in device.sizes}
     assert len(kernels) == KERNELS == len(device.groups)
     best = min(space.survivors.sizes, key=space.cycles)
