@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Op, Problem
-from spmark.impls.spade_sim.machine import BYPASS, Machine
-from spmark.impls.spade_sim.simulate import Simulated
+from spmark.impls.spade_sim.machine import BYPASS, MACHINE, Machine
+from spmark.impls.spade_sim.simulate import Simulated, Simulator
 
 CONFIG = {"p_row": 4, "p_col": 8, "d_split": 16, "barrier": False, "bypass": "none", "reorder": False}
 
@@ -174,3 +175,8 @@ def plain_simulate(problem: Problem, config: dict[str, Any], machine: Machine) -
         flops=2 * nonzeros * config["d_split"],
         busiest_share=max(walk.nonzeros) / nonzeros if nonzeros else 1 / machine.pes,
     )
+
+
+def simulate(problem: Problem, config: Config, machine: Machine = MACHINE) -> Simulated:
+    """Simulate one config."""
+    return Simulator(problem, machine).run(config)

@@ -7,20 +7,17 @@ the best of the five configs that the model ranks first, or the first alone.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from importlib.util import find_spec
 from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from spmark.impls.core.choices import check_choices
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.extras import how_to_install
 from spmark.impls.core.interfaces import Built, Config, Plan, Search
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.dash.finding import find_model, how_made, platform_scores
 from spmark.impls.dash.score import DashScores
-from spmark.impls.dash.waco import BEAM
 from spmark.impls.dash.withtorch import load_torch
 from spmark.impls.table import create, find_platform
 from spmark.impls.tuning.cache import PlanCache, searched
@@ -29,14 +26,6 @@ from spmark.impls.tuning.space import key_of
 from spmark.impls.tuning.strategies import first_built
 
 _PLATFORMS = {DeviceKind.CUDA: "cuda", DeviceKind.HOST_SIMT: "cuda", DeviceKind.CPU: "cpu"}
-
-
-class Visit(StrEnum):
-    """Which of the drawn configs the model scores."""
-
-    ALL = "all"
-    WALK = "walk"
-    """Those on WACO's walk over the configs' neighbours."""
 
 
 @dataclass(frozen=True)
@@ -60,13 +49,10 @@ class Dash:
     """Configs that are measured: the paper has 1 and 5."""
     configs: int = 1000
     """Configs that are drawn of the platform's space beside its default, or all of a smaller space."""
-    search: str = Visit.ALL
-    """``all`` scores every drawn config, ``walk`` those that WACO's search meets."""
     seed: int = 0
     """Seed of the draw."""
 
     def __post_init__(self) -> None:
-        check_choices(self, search=list(map(str, Visit)))
         for name, least in (("top", 1), ("configs", 0), ("seed", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"expected {name} of at least {least}, found {getattr(self, name)}")
@@ -140,13 +126,8 @@ class Dash:
         with own.phase("select"):
             drawn = [platform.default(problem), *platform.space(problem).sample(self.seed, self.configs)]
             configs = list({key_of(config): config for config in drawn}.values())
-            embedded = scores.embed_configs(configs)
-            if self.search == Visit.WALK:
-                met = np.array(scores.walk(matrix, embedded, BEAM))
-            else:
-                met = np.arange(len(configs))
-            found = scores.rank(matrix, embedded[met])
-            return [(configs[met[at]], float(found[at])) for at in np.argsort(found, kind="stable")]
+            found = scores.rank(matrix, scores.embed_configs(configs))
+            return [(configs[at], float(found[at])) for at in np.argsort(found, kind="stable")]
 
 
 def _platform(device: DeviceSpec) -> PlanningPlatform:

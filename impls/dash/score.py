@@ -14,7 +14,6 @@ from spmark.impls.dash.featuriser import Pattern
 from spmark.impls.dash.mapping import vectors
 from spmark.impls.dash.parameters import OwnParameters
 from spmark.impls.dash.sites import down_sample, sizes
-from spmark.impls.dash.waco import NeighbourGraph
 from spmark.impls.dash.weights import TrainedModel
 from spmark.impls.dash.withtorch import Tensor, load_torch, to_numpy
 from spmark.impls.tuning.platform import Platform
@@ -65,23 +64,6 @@ class DashScores:
         """
         with load_torch().no_grad():
             return to_numpy(self._model.network.rank(matrix, configs)).astype(np.float64)
-
-    def walk(self, matrix: Tensor, configs: Tensor, count: int) -> list[int]:
-        """Search embedded configs as WACO does, by a walk over a graph of their embeddings.
-
-        Parameters
-        ----------
-        matrix, configs : tensor
-            As in `rank`.
-        count : int
-            Configs that are wanted.
-
-        Returns
-        -------
-        list of int
-            Numbers of the best configs, the best first.
-        """
-        return NeighbourGraph.of(to_numpy(configs)).walk(lambda which: self.rank(matrix, configs[which]), count)[0]
 
     def knows(self, config: Config) -> bool:
         """Tell whether the platform has all values of a config."""

@@ -94,11 +94,6 @@ class Simulator:
         return _Walk(problem, config, machine, order).simulated()
 
 
-def simulate(problem: Problem, config: Config, machine: Machine = MACHINE) -> Simulated:
-    """Simulate one config; `Simulator` is for several configs of one problem, and says what is raised."""
-    return Simulator(problem, machine).run(config)
-
-
 class LruCache:
     """The cache that all PEs share: fully associative, LRU, written back, of equal slots, empty at first.
 

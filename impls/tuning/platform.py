@@ -44,7 +44,11 @@ class ConfigSamples:
 
 
 class Platform(Protocol):
-    """Configs of one kind of machine, and their times."""
+    """Configs of one kind of machine, and their times.
+
+    A platform with a rule that a paper gives for its configs, which needs no search, also has ``ruled``, the operators
+    of the rule, and ``by_rule(problem, configs)``, a score for each config; lower is nearer the rule.
+    """
 
     name: ClassVar[str]
     kind: ClassVar[DeviceKind | None]
@@ -133,14 +137,3 @@ def raced(race: Race[Any], configs: Sequence[Config]) -> list[ConfigSamples]:
 def digest_of_values(values: Mapping[str, Any]) -> str:
     """Give sixteen hex digits over all values that the axes of a platform's spaces may have."""
     return hashlib.sha256(key_of(values).encode()).hexdigest()[:16]
-
-
-class RuledPlatform(Platform, Protocol):
-    """A platform with a rule that a paper gives for its configs, which needs no search."""
-
-    ruled: ClassVar[frozenset[Op]]
-    """Operators that the rule is for."""
-
-    def by_rule(self, problem: Problem, configs: Sequence[Config]) -> list[float]:
-        """Score each config by how near the rule it is; lower is nearer."""
-        ...

@@ -184,17 +184,6 @@ def test_a_matrix_without_non_zeros_is_measured_nowhere(op: Op, keep: Keep, monk
     assert built.search is None
 
 
-def test_a_walk_measures_what_scoring_all_would_where_configs_are_few(
-    keep: Keep, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    keep("cuda", Op.SDDMM)
-    made = MadeUp(monkeypatch, CudaPlatform)
-    Dash(configs=40, top=4).build(PROBLEMS[Op.SDDMM], GPU)
-    of_all, made.timer.asked = made.timer.asked, []
-    Dash(configs=40, top=4, search="walk").build(PROBLEMS[Op.SDDMM], GPU)
-    assert made.timer.asked == of_all
-
-
 @pytest.mark.parametrize("device", [HOST, RING], ids=["cpu", "ring"])
 def test_without_a_model_the_command_that_makes_one_is_told(
     device: Any, keep: Keep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -253,7 +242,7 @@ def test_a_model_ships_for_every_platform_and_operator(
 
 @pytest.mark.parametrize(
     ("config", "message"),
-    [({"top": 0}, "top of at least 1, found 0"), ({"search": "some"}, "search out of all, walk, found 'some'")],
+    [({"top": 0}, "top of at least 1, found 0"), ({"configs": -1}, "configs of at least 0, found -1")],
 )
 def test_illegal_tunables_are_refused(config: Config, message: str) -> None:
     with pytest.raises(SweepError, match=f"implementation dash: expected {message}"):

@@ -44,11 +44,6 @@ def test_a_config_has_one_score_alone_and_among_others(scores):
     assert scores.score(problem_of(5), []).shape == (0,)
 
 
-def test_a_search_of_few_configs_finds_the_lowest_scores(scores):
-    found = scores.walk(scores.embed(problem_of(5)), scores.embed_configs(CONFIGS), count=4)
-    np.testing.assert_array_equal(found, np.argsort(scores.score(problem_of(5), CONFIGS))[:4])
-
-
 def test_a_config_of_another_platform_is_refused(scores):
     with pytest.raises(ValueError, match="expected chunk, "):
         scores.score(problem_of(5), [CONFIGS[0] | {"chunk": 3}])

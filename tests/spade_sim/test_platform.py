@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from problems import random_csr
+from spade_reference import simulate
 
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.spade_sim.platform import SpadePlatform
-from spmark.impls.spade_sim.simulate import simulate
 from spmark.impls.table import IMPLEMENTATIONS
 
 PLATFORM = SpadePlatform()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from problems import matrices, random_csr
-from spade_reference import CONFIG, plain_simulate
+from spade_reference import CONFIG, plain_simulate, simulate
 
 from spmark.impls.core.errors import ProblemError
 from spmark.impls.core.problem import Csr, Op, Problem
@@ -17,7 +17,7 @@ from spmark.impls.formats.nearness import near_order
 from spmark.impls.spade_sim import simulate as module
 from spmark.impls.spade_sim.machine import BYPASS, Machine
 from spmark.impls.spade_sim.platform import SpadePlatform
-from spmark.impls.spade_sim.simulate import Simulated, Simulator, simulate
+from spmark.impls.spade_sim.simulate import Simulated, Simulator
 
 space = SpadePlatform().space
 
