@@ -16,7 +16,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -74,7 +74,7 @@ class Session:
     """File for the state between two epochs. Where the file exists, training goes on from there."""
     featuriser_of: TrainedModel | None = None
     """Pre-training takes the featuriser of this model over and leaves it as it is: matrices are then embedded once."""
-    embeddings: Embeddings = field(default_factory=dict)
+    embeddings: Embeddings | None = None
     """Embeddings by featurisers that stay as they are, which several trainings share."""
     device: str = "cpu"
     """PyTorch's name of the device."""
@@ -263,7 +263,8 @@ def _trained(
     frozen: bool,
     before: tuple[SampleCard, ...],
 ) -> tuple[TrainedModel, Sequence[Epoch]]:
-    made = session.embeddings if frozen else None
+    shared = {} if session.embeddings is None else session.embeddings
+    made = shared if frozen else None
     batches, prepared = _batches(network, encoder, samples, settings.noise, made)
     if not any(batch.pairs.slower.size for batch in batches):
         raise DatasetError(

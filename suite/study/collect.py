@@ -29,8 +29,7 @@ from spmark.impls.tuning.platform import Platform
 from spmark.impls.tuning.space import key_of
 from spmark.studies.collected import CollectedRow, SampledConfig
 from spmark.studies.contracts import Outcome
-from spmark.studies.rows import reason_of
-from spmark.studies.rows import append_rows
+from spmark.studies.rows import append_rows, reason_of
 from spmark.suite.cli.console import tell
 from spmark.suite.plan.papers import seconds
 from spmark.suite.study.label import parsed_shard
