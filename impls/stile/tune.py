@@ -31,9 +31,6 @@ from spmark.impls.tuning.runs import search_runs
 from spmark.impls.tuning.space import Space
 from spmark.impls.tuning.strategies import Walk, while_hopeful
 
-_FORM = "form"
-"""Tunable of a race: the number of a form."""
-
 
 def build_first(problem: Problem, target: Target, form: Tiling, facts: Mapping[str, Any]) -> tuple[DevicePlan, Search]:
     """Convert a form and build it with a schedule from the middle, without measuring.
@@ -66,68 +63,61 @@ def fastest(
     """
     from spmark.impls.tuning.gpu import PlanTimer
 
-    made = _Forms(problem, target, sorted(forms, key=lambda form: form.found.predicted_ms), facts)
-    race = Race(
-        made.plan,
-        PlanTimer(problem, target.spec),
-        prepare=made.prepare,
-        predict=made.predicted_s,
-        tell=made.told,
-    )
+    made = _Forms(problem, target, forms, facts)
+    race = Race(made.plan, PlanTimer(problem, target.spec), prepare=made.prepare, predict=made.predicted_s)
     walks: dict[tuple[bool, bool], Walk] = {}
-    for number in range(len(forms)):
+    for form in sorted(forms, key=lambda form: form.found.predicted_ms):
+        own = form.facts
         try:
-            converted = made.converted(number)
+            converted = made.converted(own)
         except (SpmarkError, MemoryError):
-            race.time({_FORM: number})  # fails again, and the race keeps the reason
+            race.time(own)  # fails again, and the race keeps the reason
             continue
         if problem.op is Op.SDDMM:
-            while_hopeful(race, [{_FORM: number, **schedule} for schedule in converted.schedules()])
+            while_hopeful(race, [{**own, **schedule} for schedule in converted.schedules()])
             has_blocks, _ = converted.kind
             if not has_blocks:
-                search_runs(problem, race, {_FORM: number})
+                search_runs(problem, race, own)
         else:
-            walks.setdefault(converted.kind, Walk(race)).walk(converted.space(), {_FORM: number})
+            walks.setdefault(converted.kind, Walk(race)).walk(converted.space(), own)
     _, plan = race.finish()
     return plan, race.describe(cores)
 
 
 class _Forms:
-    """Forms of one problem on the target, the last one converted, for configs ``form`` and a schedule."""
+    """Forms of one problem on the target, the last one converted, for configs of a form's facts and a schedule."""
 
     def __init__(self, problem: Problem, target: Target, forms: Sequence[Tiling], facts: Mapping[str, Any]) -> None:
         self._problem, self._target, self._forms, self._facts = problem, target, forms, facts
-        self._last: tuple[int, _Converted] | None = None
+        self._last: _Converted | None = None
 
-    def converted(self, number: int) -> _Converted:
+    def _form(self, config: Config) -> Tiling:
+        return next(form for form in self._forms if form.facts.items() <= config.items())
+
+    def converted(self, config: Config) -> _Converted:
         """Convert a form; the previous one is released first, since two forms of a large matrix might not fit."""
-        if self._last is None or self._last[0] != number:
+        form = self._form(config)
+        if self._last is None or self._last.form is not form:
             self._last = None
-            self._last = number, _Converted(self._problem, self._target, self._forms[number], self._facts)
-        return self._last[1]
+            self._last = _Converted(self._problem, self._target, form, self._facts)
+        return self._last
 
     def plan(self, config: Config) -> DevicePlan:
         """Build a config."""
-        return self.converted(config[_FORM]).plan(_schedule(config))
+        return self.converted(config).plan(_schedule(config, self._form(config)))
 
     def prepare(self, configs: Sequence[Config]) -> None:
         """Compile the kernels of several configs side by side."""
-        self._target.load(list(dict.fromkeys(map(self._instance, configs))))
-
-    def _instance(self, config: Config) -> Instance:
-        return self.converted(config[_FORM]).instance(_schedule(config))
+        every = [self.converted(config).instance(_schedule(config, self._form(config))) for config in configs]
+        self._target.load(list(dict.fromkeys(every)))
 
     def predicted_s(self, config: Config) -> float:
         """Give the form's time by the cost model, in seconds."""
-        return self._forms[config[_FORM]].found.predicted_ms * 1e-3
-
-    def told(self, config: Config) -> Config:
-        """Give the facts that name a candidate: those of its form instead of the form's number."""
-        return {**self._forms[config[_FORM]].facts, **_schedule(config)}
+        return self._form(config).found.predicted_ms * 1e-3
 
 
-def _schedule(config: Config) -> Config:
-    return {name: value for name, value in config.items() if name != _FORM}
+def _schedule(config: Config, form: Tiling) -> Config:
+    return {name: value for name, value in config.items() if name not in form.facts}
 
 
 class _Converted:
