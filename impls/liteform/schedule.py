@@ -152,8 +152,8 @@ def schedule_for(
     Returns
     -------
     CellSchedule
-        That of the `nearest` entry whose loads fit J and which shares wide rows in time. Entries of another dtype serve
-        where this dtype has none. Where no entry fits, the schedule is the `rule`'s.
+        That of the `nearest` entry of the dtype whose loads fit J and which shares wide rows in time. Where no entry
+        fits, the schedule is the `rule`'s.
 
     Raises
     ------
@@ -170,8 +170,7 @@ def schedule_for(
         schedule=rule(width, dtype, max_width),
     )
     entries = table.entries if table else ()
-    own = [entry for entry in entries if entry.dtype is dtype] or [_of_as_many_bytes(entry, dtype) for entry in entries]
-    fitting = [entry for entry in own if width % entry.schedule.vector == 0]
+    fitting = [entry for entry in entries if entry.dtype is dtype and width % entry.schedule.vector == 0]
     in_time = [entry for entry in fitting if _in_time(entry.schedule, wanted)]
     return nearest(in_time or fitting or [wanted], wanted).schedule
 
@@ -181,15 +180,6 @@ def _in_time(schedule: CellSchedule, wanted: ScheduleEntry) -> bool:
     loads_us = wanted.nnz * wanted.width * wanted.dtype.itemsize / _BYTES_PER_US
     shared = min(schedule.spread, schedule.together) <= wanted.max_width
     return shared or wanted.max_width <= _SLOTS_PER_US * (_LEAST_US + loads_us)
-
-
-def _of_as_many_bytes(entry: ScheduleEntry, dtype: DType) -> ScheduleEntry:
-    """Translate an entry to another dtype: rows of B and loads of as many bytes."""
-    width, vector = (
-        max(1, count * entry.dtype.itemsize // dtype.itemsize) for count in (entry.width, entry.schedule.vector)
-    )
-    schedule = replace(entry.schedule, vector=vector)
-    return entry.model_copy(update={"dtype": dtype, "width": width, "schedule": schedule})
 
 
 def nearest(entries: Sequence[ScheduleEntry], wanted: ScheduleEntry) -> ScheduleEntry:
