@@ -1,5 +1,5 @@
-// CSR SpMM with the schedule that SparseTIR compiles for a matrix in one format (Ye et al., ASPLOS 2023, section 4.2.1):
-// GE-SpMM's without its cache of columns (Huang et al., SC 2020). Deterministic.
+// CSR SpMM with the schedule that SparseTIR compiles for a matrix in one format (Ye et al., ASPLOS 2023, section
+// 4.2.1): GE-SpMM's without its cache of columns (Huang et al., SC 2020). Deterministic.
 
 #include <spmark/half.cuh>
 #include <spmark/vec.cuh>

@@ -15,25 +15,23 @@ constexpr int kUnit = 8;  // slots of a unit, and loads of B that a lane has on 
 template <int vector, int vectors>
 constexpr int kResident = vector * vectors > 8 ? 640 : 768;
 
-// Who takes an ELL row: one group of lanes, the groups of a warp, or all groups of the block.
-enum class TakenBy { kGroup, kWarp, kBlock };
-
-// ELL rows of one bucket that a block takes.
+// ELL rows of one bucket that a block takes. An ELL row is taken by one group of lanes, by the groups of a warp, or by
+// the whole block.
 struct RowRange {
   int first;      // ELL row, among those of all buckets
   int count;      // items: units, or ELL rows where these are longer than a unit
-  int64_t base;   // place of the first slot
+  int base;       // unit of the first slot
   int width;      // slots of an ELL row, 0 for rows of C without elements
-  TakenBy taken;  // by whom
+  bool by_block;  // whether the whole block takes an ELL row
+  bool by_warp;   // whether the groups of a warp take it
   bool shared;    // whether other ELL rows have pieces of the same rows of C
 
   static __device__ __forceinline__ RowRange of(int block, const int* __restrict__ ranges) {
     constexpr int kByBlock = 1 << 24, kByWarp = 1 << 25;  // marks beside the width
     const Vec<int, 4> four = load_read_only<4>(ranges + 4 * static_cast<int64_t>(block));
     const int marked = four[3] < 0 ? -four[3] : four[3];
-    const TakenBy taken = marked & kByBlock ? TakenBy::kBlock : marked & kByWarp ? TakenBy::kWarp : TakenBy::kGroup;
-    const int64_t base = static_cast<int64_t>(four[2]) * kUnit;
-    return {four[0], four[1], base, marked & (kByBlock - 1), taken, four[3] < 0};
+    return {four[0], four[1], four[2], marked & (kByBlock - 1), (marked & kByBlock) != 0, (marked & kByWarp) != 0,
+            four[3] < 0};
   }
 };
 
@@ -252,39 +250,39 @@ struct EllBuckets {
     }
     // A team of groups shares each item of the range, a unit or a longer ELL row, in equal parts of whole units. Teams
     // have as many items each, which they take in one walk; a block that is one team walks item by item.
-    const bool by_block = range.taken == TakenBy::kBlock, by_warp = range.taken == TakenBy::kWarp;
     const int item = max(range.width, kUnit);
-    const int log = by_block ? log_of(kGroups) : by_warp ? log_of(kWarpSize / lanes) : 0;
+    const int log = range.by_block ? log_of(kGroups) : range.by_warp ? log_of(kWarpSize / lanes) : 0;
     const int team = 1 << log;
-    const int part = by_block ? (item / kUnit + team - 1) >> log << log_of(kUnit) : item >> log;
+    const int part = range.by_block ? (item / kUnit + team - 1) >> log << log_of(kUnit) : item >> log;
     const int own = min(part, range.width);  // of an ELL row
     const int offset = min((group & (team - 1)) * part, item);
     const int items = ((range.count << log) + kGroups - 1) / kGroups;
     const int first = min((group >> log) * items, range.count);
     const int count = min(items, range.count - first);
+    const int64_t base = static_cast<int64_t>(range.base) * kUnit;
 
 #pragma unroll 1
-    for (int r = 0; r < (by_block ? range.count : 1); ++r) {
-      const int begin = by_block ? r : first < range.count ? first : 0;
-      const int64_t at = range.base + static_cast<int64_t>(begin) * item + (offset < item ? offset : 0);
-      const int size = by_block ? min(part, item - offset) : count * part;
+    for (int r = 0; r < (range.by_block ? range.count : 1); ++r) {
+      const int begin = range.by_block ? r : first < range.count ? first : 0;
+      const int64_t at = base + static_cast<int64_t>(begin) * item + (offset < item ? offset : 0);
+      const int size = range.by_block ? min(part, item - offset) : count * part;
       const int row = range.first + begin * max(kUnit >> (31 - __clz(range.width)), 1);
       const SlotRun<T, lanes> run{indices + at, values + at, rows + row, size, inverse_of(own), range.width - own};
       if (range.width < kUnit / vectors) {
         walk<lanes, true>(run, items * part, own, false, columns, sum);
       } else {
-        walk<lanes, false>(run, by_block ? part : items * part, by_block ? 1 << 30 : own, by_warp, columns, sum);
+        walk<lanes, false>(run, range.by_block ? part : items * part, range.by_block ? 1 << 30 : own, range.by_warp,
+                           columns, sum);
       }
-      if (by_block)
-        add_groups(memory, size > 0, group, lane, rows[row], columns, sum);
-      else
-        return;
+      if (!range.by_block) return;
+      add_groups(memory, size > 0, group, lane, rows + row, columns, sum);
     }
   }
 
 private:
-  // Add up the sums that the groups of the block have of one ELL row, and write the total.
-  static __device__ __forceinline__ void add_groups(Shared& memory, bool any, int group, int lane, int row,
+  // Add up the sums that the groups of the block have of one ELL row, and write the total to row `*row`.
+  static __device__ __forceinline__ void add_groups(Shared& memory, bool any, int group, int lane,
+                                                    const int* __restrict__ row,
                                                     const Columns<T, vector, vectors, lanes>& columns,
                                                     Vec<float, vector> (&sum)[vectors]) {
 #pragma unroll
@@ -296,7 +294,7 @@ private:
       for (int g = 0; group == 0 && g < kGroups; ++g) axpy(sum[v], 1.0f, memory.parts[g * lanes + lane]);
       __syncthreads();  // no group overwrites sums that the first group still reads
     }
-    columns.write(group == 0 ? row : -1, sum);
+    columns.write(group == 0 ? *row : -1, sum);
   }
 };
 
