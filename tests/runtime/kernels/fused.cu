@@ -15,7 +15,7 @@ template <int threads>
 __global__ void __launch_bounds__(threads)
     mark(int stamp, int first_items, int first_tiles, int* first_marks, int second_items, int second_tiles,
          int* second_marks, int third_items, int third_tiles, float* third_marks, int* last) {
-  __shared__ LargestOf<Many, Few, NoShared> shared;
+  __shared__ LargestOf<Many, Few> shared;
   run_fused(blockIdx.x,
             body(first_items, first_tiles,
                  [&](Place at) {

@@ -15,36 +15,6 @@ __device__ __forceinline__ void atomic_add(float* p, float value) {
 #endif
 }
 
-// The same for counters, whose sum is the same in any order.
-__device__ __forceinline__ void atomic_add(int* p, int value) {
-#ifdef SPMARK_HOST
-  atomicAdd(p, value);
-#else
-  asm volatile("red.global.add.s32 [%0], %1;" ::"l"(p), "r"(value) : "memory");
-#endif
-}
-
-// *p |= bits.
-__device__ __forceinline__ void atomic_or(unsigned* p, unsigned bits) {
-#ifdef SPMARK_HOST
-  atomicOr(p, bits);
-#else
-  asm volatile("red.global.or.b32 [%0], %1;" ::"l"(p), "r"(bits) : "memory");
-#endif
-}
-
-// The present or an earlier value of a word that other threads change atomically meanwhile.
-__device__ __forceinline__ unsigned load_unordered(const unsigned* p) {
-#ifdef SPMARK_HOST
-  simt::start_atomic(p);
-  const unsigned value = *p;
-  simt::stop_atomic();
-  return value;
-#else
-  return *p;
-#endif
-}
-
 // Each of N elements is added atomically, the vector as a whole is not; p must be aligned to the vector.
 template <int N>
 __device__ __forceinline__ void atomic_add(float* p, const Vec<float, N>& value) {

@@ -67,7 +67,4 @@ union LargestOf<Last> {
   }
 };
 
-// The shared memory of a body that needs none.
-struct NoShared {};
-
 }  // namespace spmark
