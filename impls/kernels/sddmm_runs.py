@@ -8,6 +8,7 @@ from typing import Any
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import DType, Problem
+from spmark.impls.kernels.family import KernelFamily
 from spmark.impls.kernels.sddmm import SddmmPlan, sddmm_instance
 from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
@@ -35,6 +36,8 @@ SDDMM_RUNS = KernelTemplate(
     max_spill_bytes=8,  # where the compiler for sm_80 stops at 80 registers
 )
 LANES = tuple(map(int, SDDMM_RUNS.space["lanes"]))
+RUNS = (2, 4, 8, 16, 32)
+"""Non-zeros of a group."""
 _CUTS = {1: ((1, 1),), 2: ((2, 1),), 4: ((4, 1), (2, 2)), 8: ((4, 2),)}
 """Loads of a row in a lane, as (vectors, parts)."""
 
@@ -152,3 +155,12 @@ def _check(problem: Problem, vector: int, columns: int, run: int) -> None:
         )
     if run < 1:
         raise BuildError(f"sddmm_runs: expected a run of at least 1 non-zero, found {run}")
+
+
+RUNS_SDDMM = KernelFamily(
+    mark="run",
+    templates=(SDDMM_RUNS,),
+    axes=lambda problem, _: {"tile": run_tiles(problem.width, problem.dtype), "run": RUNS},
+    opened=lambda problem, target: lambda config: SddmmRunsPlan(problem, target, {}, **config),
+    kernel=sddmm_kernel,
+)

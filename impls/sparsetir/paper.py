@@ -14,8 +14,7 @@ from spmark.impls.core.problem import Problem
 from spmark.impls.kernels.ell_buckets import NEVER
 from spmark.impls.kernels.family import Axes, tiles_of
 from spmark.impls.kernels.hyb_spmm import HYB_SPMM, PARTITIONS, rule_width
-from spmark.impls.kernels.sddmm import GROUPS
-from spmark.impls.kernels.sddmm_family import CSR_SDDMM
+from spmark.impls.kernels.sddmm import CSR_SDDMM, GROUPS
 from spmark.impls.runtime.template import loads_of
 
 LANES = 32

@@ -17,7 +17,8 @@ from spmark.impls.core.problem import Op, Problem
 from spmark.impls.kernels import direct_spmm, sddmm_runs
 from spmark.impls.kernels.ell_buckets import NEVER
 from spmark.impls.kernels.hyb_spmm import HYB_SPMM, rule_width
-from spmark.impls.kernels.sddmm_family import CSR_SDDMM, RUNS_SDDMM
+from spmark.impls.kernels.sddmm import CSR_SDDMM
+from spmark.impls.kernels.sddmm_runs import RUNS_SDDMM
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import open_target
 from spmark.impls.sparsetir.plan import SparseTir

@@ -19,7 +19,7 @@ from spmark.impls.formats.hyb import slots_of, widths_up_to
 from spmark.impls.formats.pieces import partition_columns
 from spmark.impls.kernels.ell_buckets import NEVER, TOGETHER, ell_tiles
 from spmark.impls.kernels.hyb_spmm import HYB_SPMM, MAX_WIDTHS, PARTITIONS, rule_width
-from spmark.impls.kernels.sddmm_family import CSR_SDDMM
+from spmark.impls.kernels.sddmm import CSR_SDDMM
 from spmark.impls.tuning.race import ConfigTime, Race
 from spmark.impls.tuning.runs import search_runs
 from spmark.impls.tuning.strategies import along, both_ways, exhaustive, fastest

@@ -13,8 +13,8 @@ from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.kernels.ell_buckets import NEVER
 from spmark.impls.kernels.hyb_spmm import HYB_SPMM, rule_width
-from spmark.impls.kernels.sddmm import sddmm_instance
-from spmark.impls.kernels.sddmm_family import CSR_SDDMM, RUNS_SDDMM, csr_tiles
+from spmark.impls.kernels.sddmm import CSR_SDDMM, csr_tiles, sddmm_instance
+from spmark.impls.kernels.sddmm_runs import RUNS_SDDMM
 from spmark.impls.sparsetir.paper import PAPERS_HYB, PAPERS_SDDMM
 from spmark.impls.sparsetir.search import search_hyb, search_sddmm
 from spmark.impls.tuning.tune import space_of
