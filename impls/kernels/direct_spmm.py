@@ -186,9 +186,9 @@ def lengths_to_split(matrix: Csr) -> tuple[int, ...]:
     return (*sorted(limit for limit in limits if limit < most), UNSPLIT)
 
 
-def usual_length(matrix: Csr, times: float = _USUAL) -> int:
-    """Give the value of ``longest`` that is ``times`` mean rows, or `UNSPLIT` where no row is longer."""
-    usual = max(_LEAST_LONG, round(times * _mean_filled_length(matrix)))
+def usual_length(matrix: Csr) -> int:
+    """Give the value of ``longest`` by rule: a multiple of the mean row, or `UNSPLIT` where no row is longer."""
+    usual = max(_LEAST_LONG, round(_USUAL * _mean_filled_length(matrix)))
     return usual if usual < matrix.row_lengths.max(initial=0) else UNSPLIT
 
 

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
-from problems import random_csr
+from problems import random_csr, run_checked
 from races import MadeUpTimer
 
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Built, Config
-from spmark.impls.core.problem import Op, Problem
+from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.direct.plan import Direct
 from spmark.impls.kernels.family import KernelFamily, OneFormat, tiles_of
 from spmark.impls.runtime.device import find
+from spmark.impls.runtime.target import open_target
+from spmark.impls.runtime.timing import HostStopwatch
+from spmark.impls.sparsetir.blocks import SparseTirBsr
+from spmark.impls.sparsetir.plan import SparseTir
 from spmark.impls.tuning import tune as tuning
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.strategies import exhaustive
+from spmark.impls.tuning.timer import ProblemTimer
 from spmark.impls.tuning.tune import builder, family_of, space_of, tune
 
 PROBLEM = Problem(Op.SPMM, random_csr(8, 8, [2] * 8), 32)
@@ -144,3 +153,41 @@ def test_a_config_of_no_family_is_refused(kernel: Kernel) -> None:
 )
 def test_tiles_are_those_that_j_fills_or_the_narrowest(width: int, expected: list[tuple[int, ...]]) -> None:
     assert [tuple(tile.values()) for tile in tiles_of(width, (4, 1), (8, 16), (1, 2))] == expected
+
+
+class HostClock(ProblemTimer):
+    """The clock of a GPU that the host ring plays."""
+
+    def __init__(self, problem: Problem, device: object, seed: int = 0) -> None:
+        super().__init__(problem, HostStopwatch(1 << 16), np, np.asarray, seed)
+
+    def times_us(self, plans: Any, rounds: int) -> list[list[float]]:
+        return super().times_us(plans, 2)
+
+    def alternating_us(self, plans: Any) -> list[list[float]]:
+        return super().times_us(plans, 3)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("how", "problem"),
+    [
+        (Direct(search=True), Problem(Op.SPMM, random_csr(12, 16, [3] * 12), 8)),
+        (SparseTir(mode="paper"), Problem(Op.SPMM, random_csr(12, 16, [3] * 12), 8)),
+        (SparseTirBsr(block_rows=16), Problem(Op.SDDMM, random_csr(40, 40, [3] * 40), 8, DType.FLOAT16)),
+    ],
+    ids=["direct", "sparsetir", "sparsetir_bsr"],
+)
+def test_what_wins_is_right_and_like_what_is_built_from_disk(
+    how: Any, problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = open_target(find("host-simt"))
+    monkeypatch.setattr(tuning, "open_target", lambda device: host)
+    monkeypatch.setitem(sys.modules, "spmark.impls.tuning.gpu", SimpleNamespace(PlanTimer=HostClock))
+    won, again = (how.build(problem, GPU) for _ in range(2))
+    for plan in (won, again):
+        run_checked(plan, problem)
+    assert won.search.measured == won.search.candidates > 1
+    assert (won.config, won.search, won.device_bytes) == (again.config, again.search, again.device_bytes)
+    assert won.phases_s.keys() == again.phases_s.keys()
+    assert won.phases_s["search"] == again.phases_s["search"] > 0
