@@ -29,7 +29,7 @@ class KernelFamily:
     """
 
     mark: str
-    """A tunable that a config of this family has, and no config of a family that it may race with."""
+    """A tunable that configs of this family have, and configs of families behind it in a race have not."""
     templates: tuple[KernelTemplate, ...]
     """Everything that a plan launches."""
     axes: Callable[[Problem, Config], Axes]

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from spmark.impls.core.errors import BuildError
+from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import DType, Problem
 from spmark.impls.kernels.family import KernelFamily
-from spmark.impls.kernels.sddmm import SddmmPlan, sddmm_instance
+from spmark.impls.kernels.sddmm import SddmmPlan, csr_tiles, sddmm_instance
 from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, TemplateValue, loads_of
@@ -38,6 +39,8 @@ SDDMM_RUNS = KernelTemplate(
 LANES = tuple(map(int, SDDMM_RUNS.space["lanes"]))
 RUNS = (2, 4, 8, 16, 32)
 """Non-zeros of a group."""
+MANY = 100_000
+"""Non-zeros above which longer runs leave enough groups."""
 _CUTS = {1: ((1, 1),), 2: ((2, 1),), 4: ((4, 1), (2, 2)), 8: ((4, 2),)}
 """Loads of a row in a lane, as (vectors, parts)."""
 
@@ -157,10 +160,28 @@ def _check(problem: Problem, vector: int, columns: int, run: int) -> None:
         raise BuildError(f"sddmm_runs: expected a run of at least 1 non-zero, found {run}")
 
 
+def _default(problem: Problem, pinned: Config) -> Config:
+    """Take one load of a row where 16 lanes hold it, else two loads of halves or four of floats; no device is asked.
+
+    Such tiles were the best of those tried on most of the SDDMM records of an H200; impls/auto/README.md has shares.
+    Where no tile holds a row of X, the default is that of `CSR_SDDMM`.
+    """
+    tiles = run_tiles(problem.width, problem.dtype)
+    if not tiles:
+        return {**csr_tiles(problem)[-1], "batch": 4}
+    loads = -(-problem.width // tiles[0]["vector"])
+    vectors, batch = (1, 4) if loads <= 16 else (2, 4) if problem.dtype is DType.FLOAT16 else (4, 2)
+    wanted = {"vectors": vectors, "batch": batch, "parts": 1, "early": vectors == 1}
+    alike = [sum(tile[name] == value for name, value in wanted.items()) for tile in tiles]
+    run = 8 if problem.matrix.nnz > MANY else 4
+    return {**tiles[alike.index(max(alike))], "run": run, **pinned}
+
+
 RUNS_SDDMM = KernelFamily(
-    mark="run",
+    mark="run",  # the other family's configs have a batch, too: in a race this family stands first
     templates=(SDDMM_RUNS,),
     axes=lambda problem, _: {"tile": run_tiles(problem.width, problem.dtype), "run": RUNS},
     opened=lambda problem, target: lambda config: SddmmRunsPlan(problem, target, {}, **config),
+    default=_default,
     kernel=sddmm_kernel,
 )

@@ -131,4 +131,4 @@ class SparseTir:
             return (papers,), lambda race: exhaustive(race, space_of(papers, problem, pinned).configs())
         if spmm:
             return (HYB_SPMM,), lambda race: search_hyb(problem, pinned, race)
-        return (CSR_SDDMM, RUNS_SDDMM), lambda race: search_sddmm(problem, race)
+        return (RUNS_SDDMM, CSR_SDDMM), lambda race: search_sddmm(problem, race)

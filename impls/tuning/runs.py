@@ -6,14 +6,12 @@ from typing import Any
 
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Problem
-from spmark.impls.kernels.sddmm_runs import RUNS, run_tiles
+from spmark.impls.kernels.sddmm_runs import MANY, RUNS, run_tiles
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.strategies import both_ways, exhaustive
 
 _WALKED = 2
 """Tiles whose runs are walked."""
-_MANY = 100_000
-"""Non-zeros above which longer runs from the start still leave enough groups."""
 
 
 def search_runs(problem: Problem, race: Race[Any], fixed: Config) -> None:
@@ -31,7 +29,7 @@ def search_runs(problem: Problem, race: Race[Any], fixed: Config) -> None:
         Tunables of all configs.
     """
     width, dtype = problem.width, problem.dtype
-    middle = 8 if problem.matrix.nnz > _MANY else 4
+    middle = 8 if problem.matrix.nnz > MANY else 4
     starts = [{**fixed, **tile, "run": max(middle, tile["batch"])} for tile in run_tiles(width, dtype)]
     if not starts:
         return

@@ -6,7 +6,7 @@ from typing import Any
 from zlib import crc32
 
 import pytest
-from problems import random_csr
+from problems import random_csr, run_checked
 from races import made_up_race
 
 from spmark.impls.core.interfaces import Config
@@ -15,9 +15,12 @@ from spmark.impls.kernels.ell_buckets import NEVER
 from spmark.impls.kernels.hyb_spmm import HYB_SPMM, rule_width
 from spmark.impls.kernels.sddmm import CSR_SDDMM, csr_tiles, sddmm_instance
 from spmark.impls.kernels.sddmm_runs import RUNS_SDDMM
+from spmark.impls.runtime.device import find
+from spmark.impls.runtime.target import open_target
 from spmark.impls.sparsetir.paper import PAPERS_HYB, PAPERS_SDDMM
+from spmark.impls.sparsetir.plan import SparseTir
 from spmark.impls.sparsetir.search import search_hyb, search_sddmm
-from spmark.impls.tuning.tune import space_of
+from spmark.impls.tuning.tune import builder, family_of, space_of
 
 PROBLEM = Problem(Op.SPMM, random_csr(64, 64, [5] * 64), 64)
 
@@ -157,3 +160,15 @@ def test_the_papers_space_of_sddmm_is_whole(width: int, tiles: int) -> None:
     assert {one["batch"] for one in configs} == {1, 2, 4}
     for one in configs:
         sddmm_instance(problem, one)
+
+
+def test_both_families_of_sddmm_build_their_configs_in_one_race() -> None:
+    problem = Problem(Op.SDDMM, random_csr(8, 8, [2] * 8), 128)
+    build = builder(problem, open_target(find("host-simt")), (RUNS_SDDMM, CSR_SDDMM))
+    for family in (RUNS_SDDMM, CSR_SDDMM):
+        config = next(space_of(family, problem).configs())
+        assert family_of((RUNS_SDDMM, CSR_SDDMM), config) is family
+        run_checked(build(config), problem)
+    assert "run" in SparseTir().build(problem, find("host-simt")).config
+    narrow = Problem(Op.SDDMM, random_csr(8, 8, [2] * 8), 2048)
+    assert "run" not in SparseTir().build(narrow, find("host-simt")).config, "no tile holds a row of X"
