@@ -96,7 +96,8 @@ class Sources:
 
     def version_of_used(self, files: Iterable[str]) -> str:
         """Give sixteen hex digits over what files from outside of the folder use of it, as `version`."""
-        return self._version(self._reached(set().union(*map(self.used, files))))
+        used = {one for path in files for one in self._named(path, _content(path, stamp(path)))}
+        return self._version(self._reached(used))
 
     def closure(self, module: str) -> frozenset[str]:
         """Give the files that a module is made of; a package stands for all its modules.
@@ -108,9 +109,7 @@ class Sources:
         """
         if module not in self._closures:
             name = "." + module.removeprefix("spmark.impls.")
-            below = f"{self._path(name)}{os.sep}"
-            own = {path for path in self._began if path.endswith(".py") and path.startswith(below)}
-            own |= {f"{self._path(name)}.py"} & self._began.keys()
+            own = {*self._below(name), *({f"{self._path(name)}.py"} & self._began.keys())}
             if not own:
                 raise ValueError(f"expected a module of spmark.impls, found {module!r}: mend the name")
             self._closures[module] = self._reached(own | {*self._modules(name)})
@@ -136,8 +135,8 @@ class Sources:
         registry = path == f"{self._root}{os.sep}{_REGISTRY}"
         for name in content.modules | (content.entries if registry else frozenset()):
             yield from self._modules(name)
-        for name in map(self._path, content.packages):
-            yield from (one for one in self._began if one.endswith(".py") and one.rpartition(os.sep)[0] == name)
+        for name in content.packages:
+            yield from self._below(name)
         folder = path.rpartition(os.sep)[0] + os.sep
         sources = [one for one in self._began if one.endswith(CPP_FILES)]
         for name in content.sources:
@@ -151,6 +150,10 @@ class Sources:
         """Give the files of a module and of the packages above it; what a module holds has none."""
         for part in accumulate(name.split("."), "{}.{}".format):
             yield from {f"{self._path(part)}.py", f"{self._path(part)}{os.sep}__init__.py"} & self._began.keys()
+
+    def _below(self, package: str) -> Iterator[str]:
+        below = f"{self._path(package)}{os.sep}"
+        return (path for path in self._began if path.endswith(".py") and path.startswith(below))
 
     def _path(self, name: str) -> str:
         return self._root + name.replace(".", os.sep)
