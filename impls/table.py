@@ -55,6 +55,7 @@ IMPLEMENTATIONS: Mapping[str, str] = {
     "blas_cpu": "spmark.impls.blas_cpu.plan:BlasCpu",
     "taco_cpu": "spmark.impls.taco_cpu.plan:TacoCpu",
     "dash": "spmark.impls.dash.plan:Dash",
+    "auto": "spmark.impls.auto.plan:Auto",
 }
 
 
@@ -86,8 +87,7 @@ AUTO: Mapping[str, tuple[str, ...]] = {
     "cpu": ("scipy_cpu", "numba_cpu"),
     "host-simt": ("direct", "rowsplit"),
 }
-"""What competes where a person names no implementation, by the kind of device. The first that takes a problem serves a
-product that is computed once, so those without a search stand first."""
+"""What competes where a person runs one matrix and names no implementation, by the kind of device."""
 PLATFORMS: Mapping[str, str] = {
     "cpu": "spmark.impls.taco_cpu.platform:CpuPlatform",
     "cuda": "spmark.impls.sparsetir.platform:CudaPlatform",

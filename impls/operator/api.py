@@ -13,7 +13,16 @@ from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import ProblemError
 from spmark.impls.core.problem import Op
 from spmark.impls.operator.arrays import library_of
-from spmark.impls.operator.choose import Asked, device_of, loaded, names_of, plan_width, seconds_of, widths_of
+from spmark.impls.operator.choose import (
+    Asked,
+    checked_count,
+    device_of,
+    loaded,
+    names_of,
+    plan_width,
+    seconds_of,
+    widths_of,
+)
 from spmark.impls.operator.compiled import ROLES, CompiledOperator
 from spmark.impls.operator.elements import ElementType
 from spmark.impls.operator.matrices import OwnedMatrix
@@ -84,6 +93,7 @@ def compile(
     other_width: Literal["plan", "raise"] = "plan",
     scaled: bool = False,
     budget_s: float | None = None,
+    runs: int | None = None,
     device: str | DeviceSpec = "auto",
     cache: bool = True,
 ) -> CompiledOperator:
@@ -106,8 +116,8 @@ def compile(
         kernel for each operator, without a search.
     use : str or sequence of str
         An implementation's name; or a class in a file, ``"./mine.py:MyKernel"``, which is imported; or a CUDA file,
-        ``"./mine.cu"``; or several, which are raced; or ``"auto"``, a race of those that the device's kind has in
-        `spmark.impls.table.AUTO`.
+        ``"./mine.cu"``; or several, which are raced; or ``"auto"``, a race of up to three that the implementation
+        `auto` expects to be the fastest, and of the device's baseline.
     values : {"variable", "constant"}
         Whether A's values may change (`CompiledOperator.update_values`). Only with ``"constant"`` may a plan hold them
         in its code.
@@ -118,7 +128,10 @@ def compile(
         SDDMM only: multiply by A[i, k].
     budget_s : float, optional
         Seconds of the race after which no further implementation begins. One that has begun ends its own search, which
-        is kept on disk. 0 takes the first that fits, without a race.
+        is kept on disk. 0 measures nothing: of ``"auto"`` it takes the choice by rule, of several the first that fits.
+    runs : int, optional
+        Products that the plan is made for, with ``"auto"``: searching, converting and compiling are weighed against
+        their time. By default building does not count.
     device : {"auto", "cuda", "cpu", "host-simt"} or DeviceSpec
         ``auto`` is the GPU where there is one, else the CPU.
     cache : bool
@@ -152,7 +165,9 @@ def compile(
     spec = device_of(device)
     auto = isinstance(use, str) and use == "auto"
     names = names_of("auto" if auto else loaded(use), Op(op), spec, values == "constant")
-    asked = Asked(Op(op), spec, names, scaled, values, other_width, seconds_of(budget_s), cache)
+    if runs is not None:
+        runs = checked_count("runs", runs)
+    asked = Asked(Op(op), spec, names, scaled, values, other_width, seconds_of(budget_s), cache, runs)
     return _compiled(OwnedMatrix.of(a, dtype), asked, width)
 
 

@@ -1,30 +1,30 @@
-"""Which implementation serves a problem: the one that is named, or the fastest of several in a race."""
+"""Which implementation serves a problem: the one that is named, the fastest of several, or what `auto` chooses."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
+from spmark.impls.auto.plan import Auto, Mode
+from spmark.impls.auto.portfolio import Choice
+from spmark.impls.auto.race import Chosen, built, fastest, first
 from spmark.impls.core.choices import none_of
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.digest import implementation_version
-from spmark.impls.core.errors import BuildError, ProblemError, SpmarkError, SweepError, UnsupportedError
-from spmark.impls.core.interfaces import Candidate, Config, Plan, Search
+from spmark.impls.core.errors import BuildError, ProblemError, SweepError
+from spmark.impls.core.interfaces import Candidate, Plan
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.kernels.plain import HostPlainPlan, PlainPlan, PlainProblem
 from spmark.impls.operator.matrices import OwnedMatrix
 from spmark.impls.runtime.device import calibrated, find
 from spmark.impls.runtime.target import open_target
-from spmark.impls.table import AUTO, create, implementation_names, module_of, name_of
-from spmark.impls.tuning.cache import PlanCache, held_results, searched, without_files
-from spmark.impls.tuning.race import Budget, Race
-from spmark.impls.tuning.strategies import exhaustive
+from spmark.impls.table import create, implementation_names, name_of
+from spmark.impls.tuning.cache import without_files
 
+AUTO = Auto.name
 PLAIN = "plain"
 """What serves float64 and bfloat16, in the place of an implementation's name."""
 IMPORT_FIRST = "where it is a class in a file, compile an operator with that file first"
@@ -39,9 +39,11 @@ class ChosenPlan:
     """The implementation, or `PLAIN`."""
     plan: Plan
     candidates: tuple[Candidate, ...] = ()
-    """Those of the race among implementations, each with the config ``{"implementation": name}``; empty without one."""
+    """Those of the race among implementations, as `spmark.impls.auto.race.told` tells them; empty without one."""
     held: Mapping[str, bytes] = field(default_factory=dict)
     """Results of the implementation's own searches, by which it builds again without a search."""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """Tunables that the choice pins."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ class Asked:
     budget_s: float | None = None
     cache: bool = True
     """Whether results of searches are read from disk and kept there."""
+    runs: int | None = None
+    """Runs that have to pay for building; None for so many that building does not count."""
 
 
 def device_of(name: str | DeviceSpec) -> DeviceSpec:
@@ -110,6 +114,19 @@ def seconds_of(budget_s: Any) -> float | None:
     return float(budget_s)
 
 
+def checked_count(name: str, given: Any) -> int:
+    """Check a number of at least 1.
+
+    Raises
+    ------
+    ProblemError
+        It is none.
+    """
+    if isinstance(given, bool) or not isinstance(given, int | np.integer) or given < 1:
+        raise ProblemError(f"expected {name} to be an integer of at least 1, or None, found {given!r}")
+    return int(given)
+
+
 def widths_of(width: Any) -> list[Any]:
     """List the widths that a person means by one or several; what is no integer stays, for `Problem` to refuse."""
     try:
@@ -138,7 +155,7 @@ def names_of(use: str | Sequence[str], op: Op, device: DeviceSpec, constant: boo
         A's values into its code while they may change.
     """
     if use == "auto":
-        return tuple(name for name in AUTO[device.kind] if op in create(name).ops)
+        return (AUTO,)
     names = (use,) if isinstance(use, str) else tuple(use)
     if not names:
         raise ProblemError("expected use to name at least one implementation, found none: leave use out for 'auto'")
@@ -159,21 +176,11 @@ def names_of(use: str | Sequence[str], op: Op, device: DeviceSpec, constant: boo
     return names
 
 
-def choose(
-    problem: Problem | PlainProblem, device: DeviceSpec, names: Sequence[str], budget_s: float | None = None
-) -> ChosenPlan:
-    """Build the fastest of ``names``, each with its defaults.
+def choose(problem: Problem | PlainProblem, asked: Asked) -> ChosenPlan:
+    """Build the fastest of what a person asked for: by `auto`, or of several in a race.
 
-    Parameters
-    ----------
-    problem : Problem or PlainProblem
-        A `PlainProblem` has one plan, whatever the names.
-    device : DeviceSpec
-    names : sequence of str
-        A single name is built without a race, and the winner of an earlier race, which the disk keeps, without another
-        one. On a device without times the first that takes the problem is built.
-    budget_s : float, optional
-        Seconds after which no further candidate begins; 0 takes the first that can be built.
+    A single name is built without a race, and the winner of an earlier race, which the disk keeps, without another one.
+    On a device without times, and without a budget, the first that takes the problem is built.
 
     Raises
     ------
@@ -182,6 +189,7 @@ def choose(
     BuildError
         No implementation could be built, or this process does not know one of them.
     """
+    device, names = asked.device, asked.names
     if isinstance(problem, PlainProblem):
         return build(problem, device, PLAIN)
     unknown = sorted(set(names) - set(implementation_names()))
@@ -190,17 +198,25 @@ def choose(
             f"expected a choice among implementations that this process knows, found {', '.join(unknown)}: compile the "
             f"operator anew, or, {IMPORT_FIRST}"
         )
+    if names == (AUTO,):
+        mode = Mode.RULE if asked.budget_s == 0 else Mode.RACE
+        return _plan_of(Auto(mode, asked.runs or 0, asked.budget_s or 0.0).choose(problem, device)[0])
     if len(names) == 1:
         return build(problem, device, names[0])
-    if device.kind is DeviceKind.HOST_SIMT or budget_s == 0:
-        return _first(problem, device, names)
-    return _raced(problem, device, names, budget_s)
+    choices = [Choice(name) for name in names]
+    if asked.budget_s == 0:
+        return _plan_of(first(problem, device, choices))
+    return _plan_of(fastest(problem, device, choices, asked.budget_s))
 
 
 def build(
-    problem: Problem | PlainProblem, device: DeviceSpec, name: str, held: Mapping[str, bytes] | None = None
+    problem: Problem | PlainProblem,
+    device: DeviceSpec,
+    name: str,
+    held: Mapping[str, bytes] | None = None,
+    config: Mapping[str, Any] | None = None,
 ) -> ChosenPlan:
-    """Build one implementation with its defaults, its searches answered by ``held`` where that holds them.
+    """Build one implementation with pinned tunables, its searches answered by ``held`` where that holds them.
 
     A `PlainProblem` has one plan, whatever the name.
 
@@ -214,82 +230,19 @@ def build(
     if isinstance(problem, PlainProblem):
         on_host = device.kind is DeviceKind.CPU
         return ChosenPlan(PLAIN, HostPlainPlan(problem) if on_host else PlainPlan(problem, open_target(device)))
-    how = create(name)
-    reason = how.unsupported(problem, device)
-    if reason is not None:
-        raise UnsupportedError(f"{name}: {reason}")
-    results = dict(held or {})
-    with held_results(results):
-        return ChosenPlan(name, how.build(problem, device), held=results)
+    return _plan_of(built(problem, device, Choice(name, dict(config or {})), held))
 
 
-def _first(problem: Problem, device: DeviceSpec, names: Sequence[str]) -> ChosenPlan:
-    reasons = []
-    for name in names:
-        try:
-            return build(problem, device, name)
-        except (SpmarkError, MemoryError) as error:
-            reasons.append(f"{name}: {error}")
-    raise BuildError(f"expected one of {', '.join(names)} to take the problem, found none: {'; '.join(reasons)}")
-
-
-def _raced(problem: Problem, device: DeviceSpec, names: Sequence[str], budget_s: float | None) -> ChosenPlan:
-    """Give the winner of an earlier race between the same rivals under the same conditions, else of a race now."""
-    won: list[ChosenPlan] = []
-
-    def search() -> tuple[Config, Search]:
-        choice, record = _race(problem, device, names, math.inf if budget_s is None else budget_s)
-        won.append(choice)
-        return {"implementation": choice.name}, record
-
-    rivals = [{"implementation": name} for name in names]
-    kept = searched(
-        PlanCache("operator", problem, device, _conditions(device, names, budget_s)), search, rivals.__contains__
-    )
-    if not won:
-        try:
-            return replace(build(problem, device, kept.config["implementation"]), candidates=kept.search.seen)
-        except (SpmarkError, MemoryError):  # less memory is free now, for instance: another one may still fit
-            search()
-    return won[0]
-
-
-def _conditions(device: DeviceSpec, names: Sequence[str], budget_s: float | None) -> dict[str, Any]:
-    """Give what the result of a race depends on beside the problem, the name of the device and its driver."""
-    rivals = [(name, implementation_version(module_of(name))) for name in names]
-    return {"rivals": rivals, "budget_s": budget_s, "processors": device.num_sms}
-
-
-def _race(problem: Problem, device: DeviceSpec, names: Sequence[str], seconds: float) -> tuple[ChosenPlan, Search]:
-    held: dict[str, Mapping[str, bytes]] = {}
-
-    def made(config: Config) -> Plan:
-        choice = build(problem, device, config["implementation"])
-        held[choice.name] = choice.held
-        return choice.plan
-
-    race = Race(made, _timer(problem, device), budget=Budget(seconds=seconds))
-    exhaustive(race, [{"implementation": name} for name in names])
-    config, plan = race.finish()
-    name, record = config["implementation"], race.describe()
-    return ChosenPlan(name, plan, record.seen, held[name]), record
-
-
-def _timer(problem: Problem, device: DeviceSpec) -> Any:
-    if device.kind is DeviceKind.CUDA:
-        from spmark.impls.tuning.gpu import PlanTimer
-
-        return PlanTimer(problem, device)
-    from spmark.impls.tuning.timer import HostTimer
-
-    return HostTimer(problem, device)
+def _plan_of(chosen: Chosen) -> ChosenPlan:
+    seen = chosen.race.search.seen if chosen.race else ()
+    return ChosenPlan(chosen.choice.name, chosen.plan, seen, chosen.held, chosen.choice.config)
 
 
 def plan_width(matrix: OwnedMatrix, asked: Asked, width: int) -> ChosenPlan:
     """Choose and build the plan of one width, and wait until it is on the device."""
     problem = matrix.problem(asked.op, width, asked.scaled)
     with nullcontext() if asked.cache else without_files():
-        choice = choose(problem, asked.device, asked.names, asked.budget_s)
+        choice = choose(problem, asked)
     if asked.device.kind is DeviceKind.CUDA:
         open_target(asked.device).synchronize()
     return choice

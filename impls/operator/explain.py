@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -41,14 +42,20 @@ def explained(choices: Mapping[int, ChosenPlan], nnz: int, kind: str) -> Iterato
 
 def _race(choice: ChosenPlan, baseline: str) -> Iterator[str]:
     """Give a line for each rival, the fastest first, and the speed-up over the baseline where both were measured."""
-    times = {one.config["implementation"]: _median(one) for one in choice.candidates}
+    times = {_label(one.config): _median(one) for one in choice.candidates}
+    won = _label({"implementation": choice.name, **choice.config})
     yield "  candidates, with the median of their times from cold caches:"
     for one in sorted(choice.candidates, key=_median):
-        name = one.config["implementation"]
+        name = _label(one.config)
         told = f"{times[name]:,.1f} us" if one.samples_us else f"not measured: {one.reason}"
-        yield f"    {name}: {told}" + (", chosen" if name == choice.name else "")
-    if baseline != choice.name and np.isfinite(times.get(baseline, np.inf)):
-        yield f"  {times[baseline] / times[choice.name]:.2f} times as fast as the baseline {baseline}"
+        yield f"    {name}: {told}" + (", chosen" if name == won else "")
+    if baseline != won and np.isfinite(times.get(baseline, np.inf)):
+        yield f"  {times[baseline] / times[won]:.2f} times as fast as the baseline {baseline}"
+
+
+def _label(config: Mapping[str, Any]) -> str:
+    pinned = ", ".join(f"{name} = {value}" for name, value in config.items() if name != "implementation")
+    return f"{config['implementation']}" + (f" ({pinned})" if pinned else "")
 
 
 def _median(candidate: Candidate) -> float:

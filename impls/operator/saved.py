@@ -41,6 +41,8 @@ class SavedPlan(Frozen):
 
     width: PositiveInt
     implementation: str
+    config: dict[str, Any] = {}
+    """Tunables that the choice pins."""
     version: str
     """Digest of the code that built the plan."""
     held: dict[str, str] = {}
@@ -70,6 +72,7 @@ class SavedOperator(Frozen):
     values: Literal["variable", "constant"] = "variable"
     other_width: Literal["plan", "raise"] = "plan"
     budget_s: float | None = None
+    runs: PositiveInt | None = None
     cache: bool = True
     plans: list[SavedPlan]
 
@@ -118,11 +121,13 @@ def write(path: Path, matrix: OwnedMatrix, asked: Asked, choices: Mapping[int, C
         values=asked.values,
         other_width=asked.other_width,
         budget_s=asked.budget_s,
+        runs=asked.runs,
         cache=asked.cache,
         plans=[
             SavedPlan(
                 width=width,
                 implementation=choice.name,
+                config=dict(choice.config),
                 version=_version(choice.name),
                 held={name: content.decode() for name, content in choice.held.items()},
             )
@@ -181,6 +186,7 @@ def read(path: Path) -> CompiledOperator:
         facts.other_width,
         facts.budget_s,
         facts.cache,
+        facts.runs,
     )
     return CompiledOperator(matrix, asked, {plan.width: _rebuilt(plan, matrix, asked) for plan in facts.plans})
 
@@ -239,7 +245,9 @@ def _names(path: Path, facts: SavedOperator, device: DeviceSpec) -> tuple[str, .
 
 def _rebuilt(plan: SavedPlan, matrix: OwnedMatrix, asked: Asked) -> ChosenPlan:
     held = {name: content.encode() for name, content in plan.held.items()}
-    return build(matrix.problem(asked.op, plan.width, asked.scaled), asked.device, plan.implementation, held)
+    return build(
+        matrix.problem(asked.op, plan.width, asked.scaled), asked.device, plan.implementation, held, plan.config
+    )
 
 
 def _version(name: str) -> str:

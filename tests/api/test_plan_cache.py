@@ -13,6 +13,7 @@ import pytest
 from scipy import sparse
 
 import spmark
+from spmark.impls.auto import race
 from spmark.impls.core.errors import BuildError
 from spmark.impls.operator import choose
 from spmark.impls.tuning import cache
@@ -24,7 +25,7 @@ NAMES = ["scipy_cpu", "blas_cpu"]
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
-    return tmp_path / "plans" / "operator"
+    return tmp_path / "plans" / "auto"
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def races(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         seen.append(problem)
         return HostTimer(problem, device)
 
-    monkeypatch.setattr(choose, "_timer", timer)
+    monkeypatch.setattr(race, "_timer", timer)
     return seen
 
 
@@ -81,7 +82,7 @@ def test_pattern_device_driver_and_code_count(a: Any, races: list[Any], monkeypa
     for facts in ({"name": "another"}, {"arch": "another"}, {"num_sms": 999}):
         compiled(a, device=spec.model_copy(update=facts))
     assert len(races) == 5
-    for owner, name in ((cache, "versions"), (choose, "implementation_version")):
+    for owner, name in ((cache, "versions"), (race, "implementation_version")):
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, lambda given: "another")
             compiled(a)
@@ -141,14 +142,14 @@ def test_a_winner_that_cannot_be_built_any_more_makes_room(
     a: Any, b: np.ndarray, races: list[Any], close: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     winner = compiled(a).explain().splitlines()[1].split(": ")[1].split(" ")[0]
-    build = choose.build
+    build = race.built
 
-    def short_of_memory(problem: Any, device: Any, name: str, held: Any = None) -> Any:
-        if name == winner:
+    def short_of_memory(problem: Any, device: Any, choice: Any, held: Any = None) -> Any:
+        if choice.name == winner:
             raise MemoryError("no memory")
-        return build(problem, device, name, held)
+        return build(problem, device, choice, held)
 
-    monkeypatch.setattr(choose, "build", short_of_memory)
+    monkeypatch.setattr(race, "built", short_of_memory)
     op = compiled(a)
     assert len(races) == 2
     assert f"{winner}: not measured: " in op.explain()

@@ -1,0 +1,173 @@
+"""The learned selector: expected time and seconds of building of each candidate, from boosted trees in a file.
+
+LightGBM trains (`scripts/auto_selector.py`). The trees are flat arrays in an npz, which is never unpickled, and a loop
+over NumPy arrays walks all of them at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.auto.features import NAMES, Features
+from spmark.impls.auto.portfolio import PORTFOLIO, Choice
+from spmark.impls.core.errors import BuildError
+from spmark.impls.core.guard import reading
+from spmark.impls.core.problem import DType, Op
+
+TRAINED_ON = "nvidia-h200"
+REFERENCE, DENSE = "sparsetir", "cublas"
+"""Candidates whose times are learned in the units of `Features.unit_us`. The times of all others are learned over the
+reference's, in which what they have in common cancels."""
+_SURE = 0.5
+"""Least `Trees.evidence` of a candidate that comes first."""
+MODEL = Path(__file__).parent / "models" / f"{TRAINED_ON}.npz"
+
+
+@dataclass(frozen=True, eq=False)
+class Trees:
+    """Boosted trees whose leaves are added up."""
+
+    roots: NDArray[np.int32]
+    """(trees,) first node of each tree."""
+    feature: NDArray[np.int16]
+    """(nodes,) feature that a node looks at, -1 in a leaf."""
+    threshold: NDArray[np.float64]
+    """(nodes,) samples up to this value go left."""
+    left: NDArray[np.int32]
+    """(nodes,) child; children stand after their parents."""
+    right: NDArray[np.int32]
+    """(nodes,) child."""
+    value: NDArray[np.float64]
+    """(nodes,) what a leaf adds."""
+    build_s: NDArray[np.float64]
+    """(candidates, 2) seconds of building: constant, and for each million non-zeros."""
+    evidence: NDArray[np.float64]
+    """(candidates,) matrices on which a candidate was timed beside the reference, over those of the reference."""
+
+    def predict(self, samples: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Give the sums of leaves of samples (s, f), (s,) float64. O(s trees depth)."""
+        at = np.tile(self.roots, (len(samples), 1))
+        which = np.arange(len(samples))[:, None]
+        while (inner := self.feature[at] >= 0).any():
+            down = np.where(samples[which, self.feature[at]] <= self.threshold[at], self.left[at], self.right[at])
+            at = np.where(inner, down, at)
+        total: NDArray[np.float64] = self.value[at].sum(1)
+        return total
+
+    def check(self, num_features: int, num_candidates: int, where: str) -> None:
+        """Refuse arrays whose walk would leave them or never end.
+
+        Raises
+        ------
+        BuildError
+            Says which array is wrong.
+        """
+        nodes, inner = self.feature.size, np.flatnonzero(self.feature >= 0)
+        sizes = {name: getattr(self, name).shape for name in ("threshold", "left", "right", "value")}
+        wrong = {name: shape != (nodes,) for name, shape in sizes.items()}
+        wrong["feature"] = self.feature.ndim != 1 or bool((self.feature >= num_features).any())
+        wrong["roots"] = self.roots.ndim != 1 or bool(((self.roots < 0) | (self.roots >= nodes)).any())
+        wrong["build_s"] = self.build_s.shape != (num_candidates, 2)
+        wrong["evidence"] = self.evidence.shape != (num_candidates,)
+        for name in ("left", "right"):
+            child = getattr(self, name)[inner] if not wrong[name] else inner
+            wrong[name] = wrong[name] or bool(((child <= inner) | (child >= nodes)).any())
+        for name, is_wrong in wrong.items():
+            if is_wrong:
+                raise BuildError(f"{where}: expected {name} of trees, found other sizes or values: train them again")
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What is expected of a candidate."""
+
+    choice: Choice
+    us: float
+    """Time of a run on the GPU of the training, microseconds."""
+    build_s: float
+    """Seconds of searching, converting and compiling."""
+
+    def seconds(self, runs: int) -> float:
+        """Give the seconds of so many runs, building included; those of one run alone where ``runs`` is 0."""
+        return self.us * 1e-6 * runs + self.build_s if runs else self.us * 1e-6
+
+
+def ranked(features: Features, op: Op, width: int, dtype: DType, runs: int) -> list[Expected]:
+    """Order the candidates of an operator by the seconds of so many runs, best first.
+
+    A candidate that was timed on few matrices never comes first, since little would speak for it: it may be second.
+
+    Parameters
+    ----------
+    features : Features
+    op : Op
+    width : int
+        J.
+    dtype : DType
+    runs : int
+        0 for so many that building does not count.
+
+    Raises
+    ------
+    BuildError
+        The file is missing or damaged.
+    """
+    times, trees = expected_us(features, op, width, dtype), read()[op]
+    build_s = trees.build_s @ (1.0, features.nnz / 1e6)
+    expected = list(map(Expected, PORTFOLIO[op].values(), times.values(), build_s.tolist()))
+    sure = [one for one, evidence in zip(expected, trees.evidence, strict=True) if evidence >= _SURE]
+    first = min(sure, key=lambda one: one.seconds(runs))
+    return sorted(expected, key=lambda one: (one is not first, one.seconds(runs)))
+
+
+def expected_us(features: Features, op: Op, width: int, dtype: DType) -> dict[str, float]:
+    """Give the expected time of each candidate, microseconds, as `ranked`."""
+    names = list(PORTFOLIO[op])
+    samples = samples_of(features.vector(width, dtype)[None], len(names))
+    learned = dict(zip(names, (2.0 ** read()[op].predict(samples)).tolist(), strict=True))
+    own = {name: learned[name] * features.unit_us(width, dtype, name == DENSE) for name in names}
+    reference = own[REFERENCE]
+    return {name: own[name] if name in (REFERENCE, DENSE) else learned[name] * reference for name in names}
+
+
+def samples_of(vectors: NDArray[np.float64], num_candidates: int) -> NDArray[np.float64]:
+    """Give what trees look at for every problem and candidate: a problem's features, and a one for the candidate.
+
+    Parameters
+    ----------
+    vectors : (n, f) float64
+    num_candidates : int
+        c.
+
+    Returns
+    -------
+    (n c, f + c) float64
+        The candidates of a problem stand together.
+    """
+    ones = np.tile(np.eye(num_candidates), (len(vectors), 1))
+    return np.hstack([np.repeat(vectors, num_candidates, 0), ones])
+
+
+@cache
+def read(path: Path = MODEL) -> Mapping[Op, Trees]:
+    """Read the trees of each operator, checked so that no walk leaves them.
+
+    Raises
+    ------
+    BuildError
+        The file is missing or damaged.
+    """
+    found: dict[Op, Trees] = {}
+    with reading(path, "a selector", BuildError), np.load(path, allow_pickle=False) as file:
+        for op, candidates in PORTFOLIO.items():
+            arrays: dict[str, NDArray[Any]] = {one.name: file[f"{op}.{one.name}"] for one in fields(Trees)}
+            found[op] = Trees(**arrays)
+            found[op].check(len(NAMES) + len(candidates), len(candidates), f"{path}: {op}")
+    return found

@@ -1,0 +1,112 @@
+"""The union of the table: which implementation serves a problem, by a rule, a learned selector or a short race.
+
+Rice, "The algorithm selection problem", Advances in Computers 15, 1976, names the parts: problems, features, a
+portfolio, and a mapping from the features to the portfolio.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from math import inf
+from typing import Any, ClassVar
+
+from spmark.impls.auto.features import Features
+from spmark.impls.auto.model import TRAINED_ON, ranked
+from spmark.impls.auto.portfolio import BASELINE, Choice, by_rule
+from spmark.impls.auto.race import Chosen, fastest, first
+from spmark.impls.core.choices import check_choices
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.interfaces import Built, Plan
+from spmark.impls.core.problem import Op, Problem
+from spmark.impls.runtime.template import KernelTemplate
+
+_MOST = 3
+"""Candidates of a race."""
+_SHARE = 0.1
+"""Where the number of runs is known: the share of their time that building a further candidate may take."""
+
+
+class Mode(StrEnum):
+    """What a choice may cost."""
+
+    RULE = "rule"
+    LEARNED = "learned"
+    RACE = "race"
+
+
+@dataclass(frozen=True)
+class Auto:
+    """SpMM and SDDMM by whichever implementation is expected, or measured, to be the fastest."""
+
+    name: ClassVar[str] = "auto"
+    ops: ClassVar[frozenset[Op]] = frozenset(Op)
+    devices: ClassVar[frozenset[DeviceKind]] = frozenset(DeviceKind)
+    kernels: ClassVar[tuple[KernelTemplate, ...]] = ()
+
+    mode: str = Mode.RACE
+    """``rule`` measures nothing. ``learned`` builds what the selector expects to be the fastest, and that may search by
+    itself. ``race`` measures up to three that the selector names."""
+    runs: int = 0
+    """Runs that have to pay for searching, converting and compiling; 0 for so many that these do not count."""
+    budget_s: float = 0.0
+    """Seconds of the race after which no further candidate begins; 0 for no limit."""
+
+    def __post_init__(self) -> None:
+        check_choices(self, mode=Mode)
+        if self.runs < 0 or not self.budget_s >= 0:
+            raise ValueError(f"expected runs and budget_s of at least 0, found {self.runs} and {self.budget_s}")
+
+    def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
+        """Refuse nothing: what one candidate refuses another one takes."""
+        return None
+
+    def build(self, problem: Problem, device: DeviceSpec) -> Plan:
+        """Choose, and build what was chosen; the plan's config says so beside its own entries."""
+        chosen, own = self.choose(problem, device)
+        plan: Any = chosen.plan
+        facts: dict[str, Any] = {"mode": str(self.mode), "chosen": chosen.choice.name}
+        if chosen.race and self.mode == Mode.LEARNED:
+            facts["checked"] = f"a race, since the selector was trained on {TRAINED_ON}"
+        plan.config = facts | dict(plan.config)
+        phases = dict(own.phases_s) | (chosen.race.phases_s if chosen.race else {})
+        plan.phases_s = {name: plan.phases_s.get(name, 0.0) + phases.get(name, 0.0) for name in plan.phases_s | phases}
+        if chosen.race:
+            plan.search = chosen.race.search
+        return chosen.plan
+
+    def choose(self, problem: Problem, device: DeviceSpec) -> tuple[Chosen, Built]:
+        """Choose and build; also give the seconds of looking at the matrix.
+
+        Raises
+        ------
+        BuildError
+            No candidate takes the problem.
+        """
+        own = Built()
+        with own.phase("features"):
+            features = Features.of(problem.matrix)
+        with own.phase("select"):
+            rule = by_rule(problem.op, features, device.kind)
+            named = self._named(problem, device, features)
+        if self.mode == Mode.RULE or not (named or device.kind is DeviceKind.CPU):
+            return first(problem, device, rule), own
+        # Elsewhere the rule's choice is measured, too: a wrong expectation then costs seconds of building alone.
+        known = device.kind is DeviceKind.HOST_SIMT or device.name == TRAINED_ON
+        if self.mode == Mode.LEARNED:
+            if known:
+                return first(problem, device, [*named, *rule]), own
+            named = named[:1]
+        entrants = [*named[:_MOST], *(() if known else rule[:1] if named else rule)]
+        if self.mode == Mode.RACE and device.kind is DeviceKind.CUDA:
+            entrants.append(BASELINE)
+        return fastest(problem, device, list(dict.fromkeys(entrants)), self.budget_s or None), own
+
+    def _named(self, problem: Problem, device: DeviceSpec, features: Features) -> list[Choice]:
+        """Name candidates that are expected to be fast, the fastest first; none by the rule, and none on a CPU."""
+        if self.mode == Mode.RULE or device.kind is DeviceKind.CPU or not problem.matrix.nnz:
+            return []
+        expected = ranked(features, problem.op, problem.width, problem.dtype, self.runs)
+        able = [one for one in expected if device.kind in one.choice.made().devices]
+        most_s = _SHARE * self.runs * able[0].us * 1e-6 if self.runs else inf
+        return [one.choice for one in able if one is able[0] or one.build_s <= most_s]

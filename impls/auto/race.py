@@ -1,0 +1,129 @@
+"""The race among implementations: each is built, checked and timed once, and the winner's plan is kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from spmark.impls.auto.portfolio import Choice
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.digest import implementation_version
+from spmark.impls.core.errors import BuildError, SpmarkError
+from spmark.impls.core.interfaces import Config, Plan, Search
+from spmark.impls.core.problem import Problem
+from spmark.impls.table import module_of
+from spmark.impls.tuning.cache import Kept, PlanCache, held_results, searched
+from spmark.impls.tuning.race import Budget, Race, Timer
+from spmark.impls.tuning.strategies import exhaustive
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """A plan, and how it came to be chosen."""
+
+    choice: Choice
+    plan: Plan
+    held: Mapping[str, bytes] = field(default_factory=dict)
+    """Results of the implementation's own searches, by which it builds again without a search."""
+    race: Kept | None = None
+    """Of the race among implementations, whose candidates are `told`."""
+
+
+def told(choice: Choice) -> Config:
+    """Give the config of a candidate: the implementation's name, and its tunables."""
+    return {"implementation": choice.name, **choice.config}
+
+
+def built(problem: Problem, device: DeviceSpec, choice: Choice, held: Mapping[str, bytes] | None = None) -> Chosen:
+    """Build a choice, its searches answered by ``held`` where that holds them.
+
+    Raises
+    ------
+    UnsupportedError
+        The implementation refuses the problem.
+    BuildError
+        The plan could not be built.
+    """
+    how, results = choice.check(problem, device), dict(held or {})
+    with held_results(results):
+        return Chosen(choice, how.build(problem, device), results)
+
+
+def first(problem: Problem, device: DeviceSpec, choices: Sequence[Choice]) -> Chosen:
+    """Build the first that takes the problem.
+
+    Raises
+    ------
+    BuildError
+        None does; carries the reasons.
+    """
+    reasons = []
+    for choice in choices:
+        try:
+            return built(problem, device, choice)
+        except (SpmarkError, MemoryError) as error:
+            reasons.append(f"{choice.name}: {error}")
+    names = ", ".join(dict.fromkeys(choice.name for choice in choices))
+    raise BuildError(f"expected one of {names} to take the problem, found none: {'; '.join(reasons)}")
+
+
+def fastest(problem: Problem, device: DeviceSpec, choices: Sequence[Choice], budget_s: float | None = None) -> Chosen:
+    """Race some choices and give the plan that won; the winner of an earlier race of them is built without another.
+
+    Parameters
+    ----------
+    problem : Problem
+    device : DeviceSpec
+        Where it has no times, the first that takes the problem is built.
+    choices : sequence of Choice
+    budget_s : float, optional
+        Seconds after which no further candidate begins; one that has begun ends its own search.
+
+    Raises
+    ------
+    BuildError
+        No candidate could be built and gives the right result.
+    """
+    if device.kind is DeviceKind.HOST_SIMT or len(choices) == 1:
+        return first(problem, device, choices)
+    rivals = {str(told(choice)): choice for choice in choices}
+    held: dict[str, Mapping[str, bytes]] = {}
+    won: list[Plan] = []
+
+    def made(config: Config) -> Plan:
+        made_of = built(problem, device, rivals[str(config)])
+        held[str(config)] = made_of.held
+        return made_of.plan
+
+    def search() -> tuple[Config, Search]:
+        race = Race(made, _timer(problem, device), budget=Budget(seconds=math.inf if budget_s is None else budget_s))
+        exhaustive(race, map(told, choices))
+        config, plan = race.finish()
+        won.append(plan)
+        return config, race.describe()
+
+    versions = [(told(choice), implementation_version(module_of(choice.name))) for choice in choices]
+    facts = {"rivals": versions, "budget_s": budget_s, "processors": device.num_sms}
+    cache = PlanCache("auto", problem, device, facts)
+    kept = searched(cache, search, lambda config: str(config) in rivals)
+    choice = rivals[str(kept.config)]
+    if won:
+        seconds = kept.phases_s["search"] - sum(won[0].phases_s.values())
+        return Chosen(choice, won[0], held[str(kept.config)], replace(kept, phases_s={"search": max(0.0, seconds)}))
+    try:
+        again = built(problem, device, choice)
+    except (SpmarkError, MemoryError):  # less memory is free now, for instance: another one may still fit
+        config, record = search()
+        return Chosen(rivals[str(config)], won[0], held[str(config)], Kept(config, record, {}))
+    return Chosen(choice, again.plan, again.held, kept)
+
+
+def _timer(problem: Problem, device: DeviceSpec) -> Timer:
+    if device.kind is DeviceKind.CUDA:
+        from spmark.impls.tuning.gpu import PlanTimer
+
+        return PlanTimer(problem, device)
+    from spmark.impls.tuning.timer import HostTimer
+
+    return HostTimer(problem, device)

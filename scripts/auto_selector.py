@@ -1,0 +1,295 @@
+"""Make what `auto` learns from, train it, and judge it: rows of times by candidate out of published records.
+
+    python scripts/auto_selector.py rows FOLDER    # records, and candidates in FOLDER -> report/reference/auto
+    python scripts/auto_selector.py train          # rows of the tuning half -> impls/auto/models
+    python scripts/auto_selector.py judge          # shares of the fastest candidate on the judging half, in Markdown
+
+``rows`` asks for the mirror (``SPMARK_MIRROR``), and for a folder in which the candidates of the published searches
+stand as ``spmark fetch candidates`` writes them. The other two read the rows alone. A row is of the judging half where
+its pattern is that of a matrix of this half, under whatever name.
+
+In records of before, ``sparsetir``, ``stile`` and ``liteform`` may have chosen the CSR kernel that is `direct` now.
+Such a time counts as one of ``direct`` with its search, and ``sparsetir`` and ``stile`` get the least time that their
+searches measured of their own formats. The least of hundreds of medians of few samples is mostly luck: times of a
+search are scaled by the record's median over the search's least.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from spmark.datasets.cache import Cache
+from spmark.datasets.load import load_matrix
+from spmark.impls.auto.features import Features
+from spmark.impls.auto.model import DENSE, REFERENCE, Trees, ranked, samples_of
+from spmark.impls.auto.portfolio import PORTFOLIO, by_rule
+from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.plausible import read_measurements
+from spmark.impls.core.problem import DType, Op
+from spmark.impls.kernels.sddmm_family import RUNS_SDDMM
+from spmark.report.candidates import load_candidates
+from spmark.report.records import current, load_records, record_files
+
+ROOT = Path(__file__).parents[1]
+RECORDS = ROOT / "report/reference/h200"
+ROWS = ROOT / "report/reference/auto/nvidia-h200.jsonl.gz"
+MODEL = ROOT / "impls/auto/models/nvidia-h200.npz"
+SCHEDULES = ROOT / "impls/liteform/schedules/nvidia-h200.ndjson.gz"
+LABELS = ROOT / "impls/liteform/models/nvidia-h200.labels.jsonl.gz"
+PROBLEM = ["pattern", "op", "dtype", "width"]
+AS_RECORDED = ("direct", "rowsplit", "gespmm", "nnzbalanced", "dgsparse", "cusparse_best", "cublas", "liteform")
+SEARCHED = ("sparsetir", "stile")
+_MOST = 50_000_000
+"""Non-zeros of a matrix that is still loaded for its features."""
+CELL_OVER_BEST = 1.05
+"""LiteForm's predicted CELL over the least time of all its formats and schedules (its README); where no time of CELL is
+on record, it counts as so many times that of hyb, which is the same kernel."""
+BUILT_AS = {"direct": "rowsplit", "sparsetir untuned": "rowsplit"}
+"""Candidates whose building nobody has recorded on the tuning half, and who also converts and searches nothing."""
+_SEED, _TREES, _LEAVES, _RATE, _LEAST, _COLUMNS = 0, 600, 15, 0.03, 8, 0.7
+"""Of LightGBM, by five-fold cross-validation over the matrices of the tuning half: the best of five settings, which are
+within 0.9 % of each other."""
+
+
+def judging_names() -> dict[str, set[str]]:
+    """Give the ids of the judging half by kind, graphs and layers."""
+    folder = ROOT / "datasets/sweeps/matrices"
+    lists = {kind: yaml.safe_load((folder / f"judging_{kind}.yaml").read_text()) for kind in ("graphs", "layers")}
+    return {kind: {f"mirror/{name}" for entry in one for name in entry["names"]} for kind, one in lists.items()}
+
+
+def collected(folder: Path) -> Iterator[dict[str, Any]]:
+    """Give a row for each problem of the records, and of the schedules that LiteForm ships."""
+    frame = current(load_records(RECORDS))
+    frame = frame[(frame["status"] == "ok") & frame["op"].isin(list(Op))]
+    frame = frame.assign(us=[float(np.median(one)) for one in frame["samples_us"]])
+    frame = frame.assign(build_s=[sum(one.values()) - one.get("upload", 0.0) for one in frame["phases_s"]])
+    times = pd.concat(_times(frame, load_candidates([folder], frame[frame["label"].isin(SEARCHED)])))
+    judged = {kind: set(frame[frame["matrix"].isin(ids)]["pattern"]) for kind, ids in judging_names().items()}
+    features = _features(frame)
+    for (pattern, op, dtype, width), group in times.groupby(PROBLEM):
+        if pattern in features:
+            kind = next((kind for kind, patterns in judged.items() if pattern in patterns), "tuning")
+            least = group.groupby("name")[["us", "build_s"]].min()
+            yield _row(pattern, kind, op, dtype, width, features[pattern], least["us"], least["build_s"].dropna())
+    yield from _schedules(judged, frame)
+
+
+def _times(frame: pd.DataFrame, seen: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    """Give times by problem and candidate, as columns ``name``, ``us`` and ``build_s``."""
+    formats = frame.assign(form=[one.get("format", "own") for one in frame["config"]])
+    for label in AS_RECORDED:
+        yield formats[formats["label"] == label].assign(name=label)
+    cells = formats["label"].isin(["liteform", "liteform_cell"]) & (formats["form"] == "cell")
+    yield formats[cells].assign(name="liteform cell")
+    for label in SEARCHED:
+        own = formats[formats["label"] == label]
+        yield own[own["form"] != "direct"].assign(name=label)
+        yield own[own["form"] == "direct"].assign(name="direct searched", build_s=np.nan)
+        keys = ["case_id", "implementation_version", "environment"]
+        tried = seen[seen["seen_us"].notna()].merge(own[[*keys, *PROBLEM, "nnz", "us", "build_s"]], on=keys)
+        cases = tried.groupby(keys)["seen_us"]
+        tried = tried.assign(us=tried["seen_us"] * tried["us"] / cases.transform("min"))
+        direct = pd.Series([one.get("format") == "direct" for one in tried["candidate"]], tried.index, dtype=bool)
+        share = direct.groupby([tried[key] for key in keys]).transform("mean")
+        yield tried[~direct].assign(name=label, build_s=tried["build_s"] * (1 - share))
+        yield tried[direct].assign(name="direct searched", build_s=tried["build_s"] * share)
+        runs = tried[(tried["op"] == Op.SDDMM) & np.array(["run" in one for one in tried["candidate"]], bool)]
+        untuned = list(map(_is_untuned, runs["candidate"], runs["width"], runs["dtype"], runs["nnz"]))
+        yield runs[untuned].assign(name="sparsetir untuned", build_s=np.nan)
+
+
+def _is_untuned(config: Mapping[str, Any], width: int, dtype: str, nnz: int) -> bool:
+    """Tell whether a config is the one that is built without a search."""
+    default = RUNS_SDDMM.default
+    assert default is not None
+    wanted = default(_Sized(int(width), DType(dtype), int(nnz)), {})  # type: ignore[arg-type]
+    return all(config.get(name) == value for name, value in wanted.items())
+
+
+class _Sized:
+    """As much of a problem as a default looks at."""
+
+    def __init__(self, width: int, dtype: DType, nnz: int) -> None:
+        self.width, self.dtype, self.matrix = width, dtype, self
+        self.nnz = nnz
+
+
+def _features(frame: pd.DataFrame) -> dict[str, Features]:
+    """Load each matrix of the records and look at it."""
+    wanted, found, cache = set(frame["pattern"]), dict[str, Features](), Cache.default()
+    for file in record_files(RECORDS):
+        for row in read_measurements(file):
+            small = row.problem is not None and row.problem.nnz <= _MOST
+            if small and row.matrix_hash in wanted and row.matrix_hash not in found:
+                found[row.matrix_hash] = Features.of(load_matrix(row.spec.matrix, cache, row.spec.seed).csr)
+    return found
+
+
+def _schedules(judged: Mapping[str, set[str]], frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Give rows of the times that LiteForm's table and forests are fitted to: tuning half and seeded matrices."""
+    labels = [json.loads(line) for line in gzip.open(LABELS)]
+    rule = {
+        (one["matrix"], one["dtype"], int(width)): float(np.median(us))
+        for one in labels
+        for width, us in one["fixed_us"]["direct"].items()
+    }
+    barred = set().union(*judged.values())
+    barred_ids = {*frame[frame["pattern"].isin(barred)]["matrix"]} | set().union(*judging_names().values())
+    barred_ids |= {one["matrix"] for one in labels if one["matrix_hash"] in barred}
+    for line in gzip.open(SCHEDULES):
+        one = json.loads(line)
+        if one["matrix"] in barred_ids or not one["direct"]:
+            continue
+        told, key = one["features"], (one["matrix"], one["dtype"], one["width"])
+        least = min(timed["time_us"] for timed in one["timed"])
+        us = {"direct searched": min(timed["time_us"] for timed in one["direct"]), "sparsetir": least}
+        us |= {"liteform cell": least * CELL_OVER_BEST} | ({"direct": rule[key]} if key in rule else {})
+        sizes = (int(told[name]) for name in ("num_rows", "num_cols", "nnz", "max_length"))
+        features = Features(*sizes, told["std_length"])
+        yield _row(one["matrix"], "tuning", Op.SPMM, one["dtype"], one["width"], features, us, {})
+
+
+def _row(  # noqa: PLR0917
+    pattern: str, kind: str, op: str, dtype: str, width: int, features: Features, us: Any, build_s: Any
+) -> dict[str, Any]:
+    told = {name: float(f"{value:.6g}") for name, value in vars(features).items()}
+    row = {"pattern": pattern, "half": kind, "op": str(op), "dtype": str(dtype), "width": int(width), "features": told}
+    digits = {
+        name: {key: float(f"{value:.4g}") for key, value in dict(of).items()}
+        for name, of in (("us", us), ("build_s", build_s))
+    }
+    return row | digits
+
+
+def rows() -> list[dict[str, Any]]:
+    """Read the rows, each with its `Features`."""
+    found = [json.loads(line) for line in gzip.open(ROWS)]
+    whole = ("num_rows", "num_cols", "nnz", "longest")
+    for row in found:
+        told = row["features"]
+        row["features"] = Features(*(int(told[name]) for name in whole), told["deviation"])
+    return found
+
+
+def trained(op: Op, given: list[dict[str, Any]]) -> Trees:
+    """Fit the trees of one operator to the rows of the tuning half."""
+    import lightgbm
+
+    names = list(PORTFOLIO[op])
+    samples, targets, weights = [], [], []
+    matrices = pd.Series([(row["pattern"], name) for row in given for name in row["us"]]).value_counts()
+    for row in given:
+        width, dtype = row["width"], DType(row["dtype"])
+        every = samples_of(row["features"].vector(width, dtype)[None], len(names))
+        for place, name in enumerate(names):
+            unit = row["features"].unit_us(width, dtype, name == DENSE)
+            if name not in (DENSE, REFERENCE):
+                unit = row["us"].get(REFERENCE, np.nan)
+            if name in row["us"] and np.isfinite(unit):
+                samples.append(every[place])
+                targets.append(np.log2(row["us"][name] / unit))
+                weights.append(matrices[row["pattern"], name] ** -0.5)
+    model = lightgbm.LGBMRegressor(
+        n_estimators=_TREES, num_leaves=_LEAVES, learning_rate=_RATE, min_child_samples=_LEAST, subsample=0.7,
+        subsample_freq=1, colsample_bytree=_COLUMNS, random_state=_SEED, deterministic=True, n_jobs=1, verbose=-1,
+    )  # fmt: skip
+    model.fit(np.array(samples), np.array(targets), sample_weight=np.array(weights))
+    nodes: list[tuple[int, float, int, int, float]] = []
+    roots = [_flat(tree["tree_structure"], nodes) for tree in model.booster_.dump_model()["tree_info"]]
+    feature, threshold, left, right, value = map(np.array, zip(*nodes, strict=True))
+    return Trees(
+        np.array(roots, np.int32), feature.astype(np.int16), threshold, left.astype(np.int32), right.astype(np.int32),
+        value, _build_s(names, given), _evidence(names, given),
+    )  # fmt: skip
+
+
+def _flat(node: Mapping[str, Any], nodes: list[tuple[int, float, int, int, float]]) -> int:
+    """Append a tree, parents before children; give the place of its root."""
+    place = len(nodes)
+    if "leaf_value" in node:
+        nodes.append((-1, 0.0, 0, 0, node["leaf_value"]))
+        return place
+    nodes.append((-1, 0.0, 0, 0, 0.0))
+    left, right = (_flat(node[f"{side}_child"], nodes) for side in ("left", "right"))
+    nodes[place] = (node["split_feature"], node["threshold"], left, right, 0.0)
+    return place
+
+
+def _evidence(names: list[str], given: list[dict[str, Any]]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    beside = [{row["pattern"] for row in given if {name, REFERENCE} <= row["us"].keys()} for name in names]
+    return np.array([len(one) for one in beside]) / len(beside[names.index(REFERENCE)])
+
+
+def _build_s(names: list[str], given: list[dict[str, Any]]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Fit seconds of building: the median below a million non-zeros, and what a million more adds beyond."""
+    fitted = []
+    for name in (BUILT_AS.get(name, name) for name in names):
+        known = [(row["features"].nnz / 1e6, row["build_s"][name]) for row in given if name in row["build_s"]]
+        small = [seconds for millions, seconds in known if millions < 1]
+        constant = float(np.median(small)) if small else 0.0
+        large = [(seconds - constant) / millions for millions, seconds in known if millions >= 1]
+        fitted.append((constant, max(0.0, float(np.median(large))) if large else 0.0))
+    return np.array(fitted)
+
+
+def judged() -> Iterator[str]:
+    """Give the lines of a table: shares of the fastest by operator and dtype."""
+    yield "| half | product | number type | problems | rule | learned, first | learned, best of three |"
+    yield "|---|---|---|---|---|---|---|"
+    frame = pd.DataFrame(shares())
+    for (kind, op, dtype), group in frame.groupby(["half", "op", "dtype"]):
+        means = [float(np.exp(np.log(group[column]).mean())) for column in ("rule", "first", "best of three")]
+        yield f"| {kind} | {op} | {dtype} | {len(group)} | " + " | ".join(f"{mean:.3f}" for mean in means) + " |"
+
+
+def shares() -> Iterator[dict[str, Any]]:
+    """Give for each judged problem the least recorded time over the time of each way of choosing."""
+    widths = {"graphs": (32, 128, 512), "layers": (128, 512)}
+    for row in rows():
+        kind, op, dtype, width = row["half"], Op(row["op"]), DType(row["dtype"]), row["width"]
+        in_sweep = width in widths.get(kind, ()) and (kind == "graphs" or (op, dtype) == (Op.SPMM, DType.FLOAT32))
+        if not in_sweep or not {"sparsetir", "stile"} <= row["us"].keys():
+            continue
+        us = dict(row["us"])
+        if op is Op.SPMM:
+            us.setdefault("liteform cell", us["sparsetir"] * CELL_OVER_BEST)
+        names = {str(choice): name for name, choice in PORTFOLIO[op].items()}
+        named = [names[str(one.choice)] for one in ranked(row["features"], op, width, dtype, 0)]
+        named = [name for name in named if name in us]
+        rule = next(n for c in by_rule(op, row["features"], DeviceKind.CUDA) if (n := names.get(str(c), c.name)) in us)
+        least = min(us.values())
+        told = {"rule": least / us[rule], "first": least / us[named[0]]}
+        yield {"half": kind, "op": op, "dtype": dtype, **told, "best of three": least / min(us[n] for n in named[:3])}
+
+
+def main(words: list[str]) -> None:
+    """Do what the command says."""
+    if words[:1] == ["rows"] and len(words) == 2:
+        ROWS.parent.mkdir(exist_ok=True)
+        lines = "".join(json.dumps(row) + "\n" for row in collected(Path(words[1])))
+        ROWS.write_bytes(gzip.compress(lines.encode(), mtime=0))
+    elif words == ["train"]:
+        given = [row for row in rows() if row["half"] == "tuning"]
+        arrays = {}
+        for op in Op:
+            trees = trained(op, [row for row in given if row["op"] == op])
+            arrays |= {f"{op}.{name}": array for name, array in vars(trees).items()}
+        np.savez_compressed(MODEL, **arrays)
+    elif words == ["judge"]:
+        sys.stdout.write("".join(f"{line}\n" for line in judged()))
+    else:
+        raise SystemExit(__doc__)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
