@@ -174,7 +174,7 @@ class ChangingValues:
         for width, planned in reading.items():
             if planned.slots is None:
                 problem, choice = self.current().problem(self._asked.op, width, self._asked.scaled), planned.choice
-                plan = build(problem, self._asked.device, choice.name, choice.held).plan
+                plan = build(problem, self._asked.device, choice.name, choice.held, choice.config).plan
                 planned.choice = replace(choice, plan=plan)
                 self._wait()
 
@@ -211,7 +211,7 @@ class ChangingValues:
 
         def counted(values: NDArray[np.float32]) -> Plan:
             problem = self._matrix.with_values(values.astype(dtype.numpy)).problem(asked.op, width, asked.scaled)
-            return build(problem, asked.device, choice.name, choice.held).plan
+            return build(problem, asked.device, choice.name, choice.held, choice.config).plan
 
         return find_slots(choice.plan, self._latest, dtype, counted, self._xp)
 

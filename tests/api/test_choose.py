@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from outside_code import nothing_loaded
+from scipy import sparse
 
 import spmark
 from spmark.impls.auto import race
-from spmark.impls.core.errors import BuildError
+from spmark.impls.core.errors import BuildError, ProblemError
 from spmark.impls.core.problem import Op
 from spmark.impls.runtime.device import find
 
@@ -108,3 +109,23 @@ def test_the_device_can_be_a_spec(a: Any) -> None:
     op = spmark.compile(a, width=6, use="scipy_cpu", device=spec)
     assert op.device is spec
     assert (op.op, op.pattern.nnz) == (Op.SPMM, a.nnz)
+
+
+def test_pinned_tunables_of_a_choice_travel_with_the_operator(tmp_path: Path) -> None:
+    uneven = np.zeros((60, 40), np.float32)
+    uneven[3], uneven[:, 2] = 1, 2
+    matrix = sparse.csr_array(uneven)
+    op = spmark.compile(matrix, width=8, device="host-simt", budget_s=0, runs=5)
+    assert "J = 8: liteform (format = cell" in op.explain(), "one long row: CELL by rule"
+    op.save(tmp_path / "op")
+    again = spmark.load(tmp_path / "op")
+    assert again.explain().splitlines()[1] == op.explain().splitlines()[1]
+    b = np.ones((40, 8), np.float32)
+    again.update_values(3 * matrix.data)
+    np.testing.assert_allclose(again(b), 3 * matrix @ b, rtol=1e-5)
+
+
+@pytest.mark.parametrize("runs", [0, -1, True, 1.5, "many"])
+def test_runs_are_a_count(runs: Any, a: Any) -> None:
+    with pytest.raises(ProblemError, match="expected runs to be an integer of at least 1, or None"):
+        spmark.compile(a, width=6, runs=runs, device="cpu")
