@@ -39,7 +39,10 @@ SDDMM_LATER = (
     "rowsplit", "cusparse_bsr", "stile", "triton_blocksparse", "sparsetir_bsr", "dgsparse", "taco_cpu", "featgraph",
 )  # fmt: skip
 """Those of the later ones that have SDDMM."""
-REFUSED: Mapping[str, str] = {"dash": "its choices are those of a model's file, which is no part of a commit"}
+REFUSED: Mapping[str, str] = {
+    "auto": "it chooses among implementations that are followed themselves",
+    "dash": "its choices are those of a model's file, which is no part of a commit",
+}
 """Implementations for CUDA that are not followed, and why, in words."""
 DTYPES = ("float32", "float16")
 PHASES = ("features", "select", "search", "convert", "compile", "upload")
