@@ -35,7 +35,7 @@ from spmark.impls.auto.portfolio import PORTFOLIO, by_rule
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.plausible import read_measurements
 from spmark.impls.core.problem import DType, Op
-from spmark.impls.kernels.sddmm_family import RUNS_SDDMM
+from spmark.impls.kernels.sddmm_runs import RUNS_SDDMM
 from spmark.report.candidates import load_candidates
 from spmark.report.records import current, load_records, record_files
 
