@@ -232,7 +232,5 @@ def recorded_stores(record: Measurement, problem: Problem, device: DeviceSpec) -
     """
     how = create(record.spec.implementation, record.spec.config)
     if not hasattr(how, "stored_as") and record.stored > problem.matrix.nnz:
-        raise UnsupportedError(
-            f"{how.name}: expected stored_as, since the plan pads, found none"
-        )
+        raise UnsupportedError(f"{how.name}: expected stored_as, since the plan pads, found none")
     return stores_of(how, problem, device, record.config)
