@@ -44,8 +44,8 @@ _LONGEST_ROW_ON_HOST = 1024
 """g++'s time grows with the square of a function's loads, each of which has a guard."""
 _MOST_BYTES = 1 << 31
 """Offsets into B and C are immediates of 32 bits."""
-_GONE = {"lo_spmm": Chooser.PAPER, "lo_spmm_rank": Chooser.PAPER_RANK}
-"""Modes of earlier versions, and what took their place."""
+_FORMER = {"lo_spmm": Chooser.PAPER, "lo_spmm_rank": Chooser.PAPER_RANK}
+"""Modes of earlier versions, whose proxies were not the paper's, and the searches that these names stand for today."""
 _MOST_MARKS = 4 << 30
 """Bytes that `spmark.impls.lo_spmm.reorder` may take."""
 
@@ -92,12 +92,7 @@ class LoSpmm:
 
     def __post_init__(self) -> None:
         TileSchedule(self.cpt or 1, self.prefetch or 1, self.cpl)
-        if self.mode in _GONE:
-            raise ValueError(
-                f"expected mode to be one of {', '.join(Chooser)}, found {self.mode}, whose proxies were not the "
-                f"paper's: take {_GONE[self.mode]}, the search as published, or near, ours"
-            )
-        check_choices(self, order=Reordering, emitter=Emitter, mode=("", *Chooser))
+        check_choices(self, order=Reordering, emitter=Emitter, mode=("", *Chooser, *_FORMER))
         if self.split and self.split not in SPLITS:
             raise ValueError(f"expected split out of {', '.join(map(str, SPLITS))}, or 0 to search, found {self.split}")
         if not 0 <= self.tile_rows <= 255:
@@ -112,7 +107,9 @@ class LoSpmm:
 
     def chooser(self, device: DeviceSpec) -> Chooser:
         """Give the way of choosing on a device."""
-        return Chooser(self.mode or (Chooser.NEAR if device.kind is DeviceKind.CUDA else Chooser.ESTIMATE))
+        return _FORMER.get(self.mode) or Chooser(
+            self.mode or (Chooser.NEAR if device.kind is DeviceKind.CUDA else Chooser.ESTIMATE)
+        )
 
     def stored_as(self, problem: Problem, device: DeviceSpec, config: Config) -> list[Held]:
         """Write every non-zero into the code; the config decides in which function each stands."""
