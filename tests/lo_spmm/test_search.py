@@ -13,6 +13,7 @@ from spmark.impls.lo_spmm.plan import LoSpmm
 from spmark.impls.lo_spmm.reorder import Reordering
 from spmark.impls.lo_spmm.search import Pins, explore
 from spmark.impls.lo_spmm.space import TileSize
+from spmark.impls.lo_spmm.tuning import Chooser
 from spmark.impls.runtime.device import find, shipped_calibration
 
 H200 = DeviceSpec.load(shipped_calibration("nvidia-h200"))
@@ -79,6 +80,11 @@ def test_too_long_kernels_are_refused_with_the_reason(problem: Problem) -> None:
     assert LoSpmm(order="none").unsupported(scattered, H200) is None
     assert LoSpmm(tile_rows=4).unsupported(scattered, H200) is None
     assert "the rank model nobody" in str(LoSpmm(mode="ec_spmm", model="nobody").unsupported(hub, H200))
+
+
+def test_names_of_former_modes_are_the_searches_as_published() -> None:
+    assert LoSpmm(mode="lo_spmm").chooser(H200) is Chooser.PAPER
+    assert LoSpmm(mode="lo_spmm_rank").chooser(H200) is Chooser.PAPER_RANK
 
 
 def test_a_plan_tells_what_each_constraint_left() -> None:
