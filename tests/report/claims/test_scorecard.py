@@ -21,7 +21,13 @@ from spmark.report.records import current, load_records
 
 WIDTHS = (32, 64, 128, 256, 512)
 REFERENCE = Path(__file__).parents[3] / "report" / "reference" / "h200"
-HASHES = {"cora": "aa" * 32, "pubmed": "bb" * 32, "reddit_twin": "cc" * 32, "ogbn-arxiv": "dd" * 32}
+HASHES = {
+    "cora": "aa" * 32,
+    "pubmed": "bb" * 32,
+    "reddit_twin": "cc" * 32,
+    "ogbn-arxiv": "dd" * 32,
+    "ppi-train-20graphs": "ee" * 32,
+}
 
 
 @pytest.fixture
