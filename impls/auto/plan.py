@@ -17,9 +17,10 @@ from spmark.impls.auto.portfolio import BASELINE, Choice, by_rule
 from spmark.impls.auto.race import Chosen, fastest, first
 from spmark.impls.core.choices import check_choices
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.interfaces import Built, Plan
+from spmark.impls.core.interfaces import Built, Config, Plan
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.runtime.template import KernelTemplate
+from spmark.impls.table import create
 
 _MOST = 3
 """Candidates of a race."""
@@ -56,6 +57,11 @@ class Auto:
         check_choices(self, mode=Mode)
         if self.runs < 0 or not self.budget_s >= 0:
             raise ValueError(f"expected runs and budget_s of at least 0, found {self.runs} and {self.budget_s}")
+
+    def stored_as(self, problem: Problem, device: DeviceSpec, config: Config) -> Any:
+        """Convert as the chosen implementation does; CSR where that takes A as it comes."""
+        how: Any = create(config["chosen"])
+        return how.stored_as(problem, device, config) if hasattr(how, "stored_as") else problem.matrix
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse nothing: what one candidate refuses another one takes."""

@@ -34,8 +34,8 @@ class OneMatrix:
     def sweep(self, kind: DeviceKind, overrides: Sequence[str] = ()) -> Sweep:
         """Give the sweep for a kind of device; relative paths begin at the current folder.
 
-        Where no implementation is named, those compete that `spmark.compile` would race. The baseline of the kind of
-        device is always among the implementations.
+        Where no implementation is named, those of `AUTO` compete. The baseline of the kind of device is always among
+        the implementations.
 
         Raises
         ------
