@@ -41,7 +41,7 @@ from spmark.report.records import current, load_records, record_files
 
 ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "report/reference/h200"
-ROWS = ROOT / "report/reference/auto/nvidia-h200.jsonl.gz"
+ROWS = ROOT / "report/reference/auto/nvidia-h200.ndjson.gz"
 MODEL = ROOT / "impls/auto/models/nvidia-h200.npz"
 SCHEDULES = ROOT / "impls/liteform/schedules/nvidia-h200.ndjson.gz"
 LABELS = ROOT / "impls/liteform/models/nvidia-h200.labels.jsonl.gz"
