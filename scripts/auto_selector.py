@@ -21,7 +21,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -76,7 +76,8 @@ def collected(folder: Path) -> Iterator[dict[str, Any]]:
     times = pd.concat(_times(frame, load_candidates([folder], frame[frame["label"].isin(SEARCHED)])))
     judged = {kind: set(frame[frame["matrix"].isin(ids)]["pattern"]) for kind, ids in judging_names().items()}
     features = _features(frame)
-    for (pattern, op, dtype, width), group in times.groupby(PROBLEM):
+    for key, group in times.groupby(PROBLEM):
+        pattern, op, dtype, width = cast("tuple[str, str, str, int]", key)
         if pattern in features:
             kind = next((kind for kind, patterns in judged.items() if pattern in patterns), "tuning")
             least = group.groupby("name")[["us", "build_s"]].min()
@@ -154,8 +155,8 @@ def _schedules(judged: Mapping[str, set[str]], frame: pd.DataFrame) -> Iterator[
         least = min(timed["time_us"] for timed in one["timed"])
         us = {"direct searched": min(timed["time_us"] for timed in one["direct"]), "sparsetir": least}
         us |= {"liteform cell": least * CELL_OVER_BEST} | ({"direct": rule[key]} if key in rule else {})
-        sizes = (int(told[name]) for name in ("num_rows", "num_cols", "nnz", "max_length"))
-        features = Features(*sizes, told["std_length"])
+        num_rows, num_cols, nnz, longest = (int(told[n]) for n in ("num_rows", "num_cols", "nnz", "max_length"))
+        features = Features(num_rows, num_cols, nnz, longest, told["std_length"])
         yield _row(one["matrix"], "tuning", Op.SPMM, one["dtype"], one["width"], features, us, {})
 
 
@@ -174,10 +175,11 @@ def _row(  # noqa: PLR0917
 def rows() -> list[dict[str, Any]]:
     """Read the rows, each with its `Features`."""
     found = [json.loads(line) for line in gzip.open(ROWS)]
-    whole = ("num_rows", "num_cols", "nnz", "longest")
     for row in found:
         told = row["features"]
-        row["features"] = Features(*(int(told[name]) for name in whole), told["deviation"])
+        row["features"] = Features(
+            **{name: int(told[name]) for name in told if name != "deviation"} | {"deviation": told["deviation"]}
+        )
     return found
 
 
@@ -280,7 +282,7 @@ def main(words: list[str]) -> None:
         ROWS.write_bytes(gzip.compress(lines.encode(), mtime=0))
     elif words == ["train"]:
         given = [row for row in rows() if row["half"] == "tuning"]
-        arrays = {}
+        arrays: dict[str, Any] = {}
         for op in Op:
             trees = trained(op, [row for row in given if row["op"] == op])
             arrays |= {f"{op}.{name}": array for name, array in vars(trees).items()}

@@ -178,3 +178,13 @@ def test_shares_on_record() -> None:
 def test_candidates_serve_their_operator() -> None:
     for op, choices in PORTFOLIO.items():
         assert all(op in choice.made().ops for choice in choices.values())
+
+
+def test_no_row_of_the_training_is_of_the_judging_half() -> None:
+    selector = load_script("auto_selector")
+    halves: dict[bool, set[str]] = {True: set(), False: set()}
+    for row in selector.rows():
+        halves[row["half"] == "tuning"].add(row["pattern"])
+    judging = set().union(*selector.judging_names().values())
+    assert halves[True]
+    assert not halves[True] & (halves[False] | judging)
