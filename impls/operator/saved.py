@@ -18,7 +18,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 from spmark import __version__
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.digest import implementation_version
-from spmark.impls.core.errors import BuildError, DeviceError, ProblemError
+from spmark.impls.core.errors import BuildError, DeviceError, ProblemError, SweepError
 from spmark.impls.core.files import whole
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.guard import reading
@@ -245,9 +245,11 @@ def _names(path: Path, facts: SavedOperator, device: DeviceSpec) -> tuple[str, .
 
 def _rebuilt(plan: SavedPlan, matrix: OwnedMatrix, asked: Asked) -> ChosenPlan:
     held = {name: content.encode() for name, content in plan.held.items()}
-    return build(
-        matrix.problem(asked.op, plan.width, asked.scaled), asked.device, plan.implementation, held, plan.config
-    )
+    problem = matrix.problem(asked.op, plan.width, asked.scaled)
+    try:
+        return build(problem, asked.device, plan.implementation, held, plan.config)
+    except SweepError as error:  # pinned tunables that this code does not have
+        raise BuildError(f"the saved plan of J = {plan.width}: {error}: {_REMEDY}") from error
 
 
 def _version(name: str) -> str:

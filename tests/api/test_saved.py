@@ -78,6 +78,12 @@ def test_results_of_searches_travel_along(a: Any, path: Path, monkeypatch: pytes
     assert told == [{"sparsetir/name.json": b'{"config": {}}'}]
 
 
+def test_pinned_tunables_that_nobody_knows_are_refused(path: Path) -> None:
+    first = {**json.loads(path.read_bytes().split(b"\n", 3)[2])["plans"][0], "config": {"colour": "red"}}
+    with pytest.raises(BuildError, match=r"the saved plan of J = 6: .* found colour: compile the operator and save it"):
+        spmark.load(changed(path, plans=[first]))
+
+
 @pytest.mark.parametrize("at", [0, 3, 40, 60, 200, 900, -30, -1])
 def test_every_byte_counts(at: int, path: Path) -> None:
     content = bytearray(path.read_bytes())
