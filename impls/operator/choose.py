@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from spmark.impls.auto.plan import Auto, Mode
 from spmark.impls.auto.portfolio import Choice
 from spmark.impls.auto.race import Chosen, built, fastest, first
 from spmark.impls.core.choices import none_of
@@ -24,7 +23,8 @@ from spmark.impls.runtime.target import open_target
 from spmark.impls.table import create, implementation_names, name_of
 from spmark.impls.tuning.cache import without_files
 
-AUTO = Auto.name
+AUTO = "auto"
+"""The implementation that chooses among the others."""
 PLAIN = "plain"
 """What serves float64 and bfloat16, in the place of an implementation's name."""
 IMPORT_FIRST = "where it is a class in a file, compile an operator with that file first"
@@ -199,6 +199,8 @@ def choose(problem: Problem | PlainProblem, asked: Asked) -> ChosenPlan:
             f"operator anew, or, {IMPORT_FIRST}"
         )
     if names == (AUTO,):
+        from spmark.impls.auto.plan import Auto, Mode
+
         mode = Mode.RULE if asked.budget_s == 0 else Mode.RACE
         return _plan_of(Auto(mode, asked.runs or 0, asked.budget_s or 0.0).choose(problem, device)[0])
     if len(names) == 1:
