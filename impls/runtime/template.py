@@ -32,7 +32,7 @@ def loads_of(width: int, most: int) -> list[int]:
 
 
 _BYTES = {"float": 4, "half": 2, "int": 4, "short": 2}
-_ASSERT = re.compile(r'static_assert\((.*?),\s*"[^"]*"\);', re.DOTALL)
+_ASSERT = re.compile(r'static_assert\((.*?),\s*(?:"[^"]*"\s*)+\);', re.DOTALL)
 _SHARED_NAMES = {"sizeof": _BYTES.__getitem__, "kWarpSize": 32}
 """What restrictions may name beside template parameters."""
 
@@ -44,7 +44,7 @@ def _restrictions(source: str, name: str, known: set[str]) -> Iterator[CodeType]
     for match in _ASSERT.finditer(body):
         words = " ".join(match[1].split())
         if "?" not in words and set(re.findall(r"[A-Za-z_]\w*", words)) <= known:
-            words = re.sub(r"!(?!=)", " not ", words).replace("&&", "and").replace("||", "or")
+            words = re.sub(r"!(?!=)", " not ", words).replace("&&", "and").replace("||", "or").replace("/", "//")
             yield compile(f"({words})", name, "eval")
 
 
