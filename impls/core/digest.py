@@ -23,6 +23,8 @@ from spmark.impls.core.normalise import CPP_FILES, normalised
 _FORMAT: Final = "3"
 """Counts up when the same code gets another digest: 2 leaves comments and docstrings out, 3 what is not used."""
 _SKIPPED: Final = ("__pycache__", "README.md")
+_FETCHED: Final = ".safetensors"
+"""Of models that a checkout has and an installation fetches; the file that ships with their digests counts instead."""
 _REGISTRY: Final = "table.py"
 """Whoever imports it may build all that it names. Elsewhere ``module:class`` is an offer to others."""
 _FOR_TYPES = re.compile(r"^( *)if TYPE_CHECKING:\n(?:\1 +.*\n?)+", re.MULTILINE)
@@ -185,7 +187,7 @@ def _stamps(folder: str) -> Iterator[tuple[str, Stamp]]:
     except FileNotFoundError:
         return
     for entry in entries:
-        if entry.name.startswith(".") or entry.name in _SKIPPED:
+        if entry.name.startswith(".") or entry.name in _SKIPPED or entry.name.endswith(_FETCHED):
             continue
         if entry.is_dir():
             yield from _stamps(entry.path)

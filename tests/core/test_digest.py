@@ -123,7 +123,10 @@ def test_a_package_stands_for_all_its_modules(tree: Path) -> None:
         made_of(tree, "spmark.impls.none")
 
 
-@pytest.mark.parametrize("name", ["mine/README.md", "mine/__pycache__/plan.cpython-311.pyc", "mine/.plan.py.swp"])
+@pytest.mark.parametrize(
+    "name",
+    ["mine/README.md", "mine/__pycache__/plan.cpython-311.pyc", "mine/.plan.py.swp", "mine/models/net.safetensors"],
+)
 def test_notes_and_leavings_do_not_count(tree: Path, name: str) -> None:
     before = version(tree)
     assert edited(tree, name, "changed") == before
