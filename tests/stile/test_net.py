@@ -61,7 +61,7 @@ def line_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: object) -> Net:
         raise UnsupportedError("scikit-learn is not there")
 
-    monkeypatch.setattr(fitting, "train", missing)
+    monkeypatch.setattr(fitting, "train_net", missing)
 
 
 def test_layers_are_what_scikit_learn_computes() -> None:
