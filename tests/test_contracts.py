@@ -20,10 +20,15 @@ from spmark.studies.table import CONTRACTS, find_contract
 
 ROOT = Path(__file__).parents[1]
 STUDIES = sorted(path.parent.name for path in (ROOT / "studies").glob("*/__init__.py"))
-NAMES = re.compile(rf"(?<![a-z0-9])({'|'.join(sorted(IMPLEMENTATIONS, key=len, reverse=True))})(?![a-z0-9])", re.I)
+ORDINARY = {"auto"}
+"""Names that are also words of options: a device is ``auto`` where spmark finds one."""
+NAMES = re.compile(
+    rf"(?<![a-z0-9])({'|'.join(sorted(IMPLEMENTATIONS.keys() - ORDINARY, key=len, reverse=True))})(?![a-z0-9])", re.I
+)
 # A file of these may say a name, for the reason beside it.
 MAY_NAME = {
     "suite/benchmarks/tracked.py": "asv's list of what it follows is only appended to",
+    "report/site/run_metadata.py": "older records of systems that could choose its kernel",
     "suite/asv/series.py": "a source of matrices of the same name",
     "suite/plan/refusals.py": "Python packages of the same name, and the extras that bring them",
     "suite/environment.py": "Python packages of the same name, whose versions are recorded",

@@ -26,6 +26,7 @@ def fakes(monkeypatch, tmp_path):
     for name, module in suite_fakes.modules().items():
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(suite_fakes.plan, "implementation_version", suite_fakes.version)
+    monkeypatch.setattr("spmark.suite.run.provenance.implementation_version", suite_fakes.version)
     monkeypatch.setattr(suite_fakes.worker_main, "__file__", suite_fakes.MAIN)
     paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
