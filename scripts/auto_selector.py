@@ -2,11 +2,13 @@
 
     python scripts/auto_selector.py rows FOLDER    # records, and candidates in FOLDER -> report/reference/auto
     python scripts/auto_selector.py train          # rows of the tuning half -> impls/auto/models
+    python scripts/auto_selector.py validate       # shares by cross-validation on the tuning half, in Markdown
     python scripts/auto_selector.py judge          # shares of the fastest candidate on the judging half, in Markdown
 
 ``rows`` asks for the mirror (``SPMARK_MIRROR``), and for a folder in which the candidates of the published searches
-stand as ``spmark fetch candidates`` writes them. The other two read the rows alone. A row is of the judging half where
-its pattern is that of a matrix of this half, under whatever name.
+stand as ``spmark fetch candidates`` writes them. The others read the rows alone. ``validate`` reads those of
+the tuning half, and all decisions rest on it: ``judge`` is for the end. A row is of the judging half where its pattern
+is that of a matrix of this half, under whatever name.
 
 In records of before, ``sparsetir``, ``stile`` and ``liteform`` may have chosen the CSR kernel that is `direct` now.
 Such a time counts as one of ``direct`` with its search, and ``sparsetir`` and ``stile`` get the least time that their
@@ -29,8 +31,8 @@ import yaml
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
-from spmark.impls.auto.features import Features
-from spmark.impls.auto.model import DENSE, REFERENCE, Trees, ranked, samples_of
+from spmark.impls.auto.features import NAMES, Features
+from spmark.impls.auto.model import DENSE, REFERENCE, Trees, ranked, read, samples_of
 from spmark.impls.auto.portfolio import PORTFOLIO, by_rule
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.plausible import read_measurements
@@ -55,9 +57,19 @@ CELL_OVER_BEST = 1.05
 on record, it counts as so many times that of hyb, which is the same kernel."""
 BUILT_AS = {"direct": "rowsplit", "sparsetir untuned": "rowsplit"}
 """Candidates whose building nobody has recorded on the tuning half, and who also converts and searches nothing."""
-_SEED, _TREES, _LEAVES, _RATE, _LEAST, _COLUMNS = 0, 600, 15, 0.03, 8, 0.7
-"""Of LightGBM, by five-fold cross-validation over the matrices of the tuning half: the best of five settings, which are
-within 0.9 % of each other."""
+_SEED, _FOLDS, _REPEATS = 0, 5, 3
+_SETTINGS: dict[str, Any] = {"n_estimators": 600, "num_leaves": 15, "min_child_samples": 4, "colsample_bytree": 0.7}
+"""Of LightGBM: of these and the next, the best on the tuning half in both products (`validated`)."""
+_OTHER_SETTINGS: tuple[dict[str, Any], ...] = (
+    {"n_estimators": 300},
+    {"n_estimators": 1200},
+    {"num_leaves": 7},
+    {"num_leaves": 31},
+    {"min_child_samples": 2},
+    {"min_child_samples": 8},
+    {"min_child_samples": 20},
+    {"colsample_bytree": 1.0},
+)
 
 
 def judging_names() -> dict[str, set[str]]:
@@ -183,8 +195,8 @@ def rows() -> list[dict[str, Any]]:
     return found
 
 
-def trained(op: Op, given: list[dict[str, Any]]) -> Trees:
-    """Fit the trees of one operator to the rows of the tuning half."""
+def trained(op: Op, given: list[dict[str, Any]], without: str = "", **settings: Any) -> Trees:
+    """Fit the trees of one operator to rows, blind to one of the features if so wanted."""
     import lightgbm
 
     names = list(PORTFOLIO[op])
@@ -202,16 +214,19 @@ def trained(op: Op, given: list[dict[str, Any]]) -> Trees:
                 targets.append(np.log2(row["us"][name] / unit))
                 weights.append(matrices[row["pattern"], name] ** -0.5)
     model = lightgbm.LGBMRegressor(
-        n_estimators=_TREES, num_leaves=_LEAVES, learning_rate=_RATE, min_child_samples=_LEAST, subsample=0.7,
-        subsample_freq=1, colsample_bytree=_COLUMNS, random_state=_SEED, deterministic=True, n_jobs=1, verbose=-1,
+        **_SETTINGS | settings, learning_rate=0.03, subsample=0.7, subsample_freq=1, random_state=_SEED,
+        deterministic=True, n_jobs=1, verbose=-1,
     )  # fmt: skip
-    model.fit(np.array(samples), np.array(targets), sample_weight=np.array(weights))
+    seen = np.array(samples)
+    if without:
+        seen[:, NAMES.index(without)] = 0
+    model.fit(seen, np.array(targets), sample_weight=np.array(weights))
     nodes: list[tuple[int, float, int, int, float]] = []
     roots = [_flat(tree["tree_structure"], nodes) for tree in model.booster_.dump_model()["tree_info"]]
     feature, threshold, left, right, value = map(np.array, zip(*nodes, strict=True))
     return Trees(
         np.array(roots, np.int32), feature.astype(np.int16), threshold, left.astype(np.int32), right.astype(np.int32),
-        value, _build_s(names, given), _evidence(names, given),
+        value, _build_s(names, given),
     )  # fmt: skip
 
 
@@ -225,11 +240,6 @@ def _flat(node: Mapping[str, Any], nodes: list[tuple[int, float, int, int, float
     left, right = (_flat(node[f"{side}_child"], nodes) for side in ("left", "right"))
     nodes[place] = (node["split_feature"], node["threshold"], left, right, 0.0)
     return place
-
-
-def _evidence(names: list[str], given: list[dict[str, Any]]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    beside = [{row["pattern"] for row in given if {name, REFERENCE} <= row["us"].keys()} for name in names]
-    return np.array([len(one) for one in beside]) / len(beside[names.index(REFERENCE)])
 
 
 def _build_s(names: list[str], given: list[dict[str, Any]]) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -248,30 +258,91 @@ def judged() -> Iterator[str]:
     """Give the lines of a table: shares of the fastest by operator and dtype."""
     yield "| half | product | number type | problems | rule | learned, first | learned, best of three |"
     yield "|---|---|---|---|---|---|---|"
-    frame = pd.DataFrame(shares())
-    for (kind, op, dtype), group in frame.groupby(["half", "op", "dtype"]):
-        means = [float(np.exp(np.log(group[column]).mean())) for column in ("rule", "first", "best of three")]
-        yield f"| {kind} | {op} | {dtype} | {len(group)} | " + " | ".join(f"{mean:.3f}" for mean in means) + " |"
-
-
-def shares() -> Iterator[dict[str, Any]]:
-    """Give for each judged problem the least recorded time over the time of each way of choosing."""
     widths = {"graphs": (32, 128, 512), "layers": (128, 512)}
+    told = []
     for row in rows():
-        kind, op, dtype, width = row["half"], Op(row["op"]), DType(row["dtype"]), row["width"]
-        in_sweep = width in widths.get(kind, ()) and (kind == "graphs" or (op, dtype) == (Op.SPMM, DType.FLOAT32))
-        if not in_sweep or not {"sparsetir", "stile"} <= row["us"].keys():
-            continue
-        us = dict(row["us"])
-        if op is Op.SPMM:
-            us.setdefault("liteform cell", us["sparsetir"] * CELL_OVER_BEST)
-        names = {str(choice): name for name, choice in PORTFOLIO[op].items()}
-        named = [names[str(one.choice)] for one in ranked(row["features"], op, width, dtype, 0)]
-        named = [name for name in named if name in us]
-        rule = next(n for c in by_rule(op, row["features"], DeviceKind.CUDA) if (n := names.get(str(c), c.name)) in us)
-        least = min(us.values())
-        told = {"rule": least / us[rule], "first": least / us[named[0]]}
-        yield {"half": kind, "op": op, "dtype": dtype, **told, "best of three": least / min(us[n] for n in named[:3])}
+        kind, op, dtype = row["half"], row["op"], row["dtype"]
+        in_sweep = kind == "graphs" or (kind == "layers" and (op, dtype) == (Op.SPMM, DType.FLOAT32))
+        if in_sweep and row["width"] in widths[kind] and {"sparsetir", "stile"} <= row["us"].keys():
+            told.append({"half": kind, "op": op, "dtype": dtype, **shares(row, read()[Op(op)])})
+    for (kind, op, dtype), group in pd.DataFrame(told).groupby(["half", "op", "dtype"]):
+        means = " | ".join(f"{_mean(group[column]):.3f}" for column in ("rule", "first", "best of three"))
+        yield f"| {kind} | {op} | {dtype} | {len(group)} | {means} |"
+
+
+def _mean(of: pd.Series[float]) -> float:
+    return float(np.exp(np.log(of).mean()))
+
+
+def shares(row: Mapping[str, Any], trees: Trees, late: frozenset[str] = frozenset()) -> dict[str, float]:
+    """Give the least recorded time of a problem over the time of each way of choosing, ``late`` ones never first."""
+    op, us = Op(row["op"]), dict(row["us"])
+    if op is Op.SPMM and REFERENCE in us:
+        us.setdefault("liteform cell", us[REFERENCE] * CELL_OVER_BEST)
+    names = {str(choice): name for name, choice in PORTFOLIO[op].items()}
+    named = [
+        names[str(one.choice)] for one in ranked(trees, row["features"], op, row["width"], DType(row["dtype"]), runs=0)
+    ]
+    named = [name for name in named if name in us]
+    first = next(name for name in named if name not in late)
+    rule = next(n for c in by_rule(op, row["features"], DeviceKind.CUDA) if (n := names.get(str(c), c.name)) in us)
+    least = min(us.values())
+    return {
+        "rule": least / us[rule],
+        "first": least / us[first],
+        "best of three": least / min(us[name] for name in [first, *(name for name in named if name != first)][:3]),
+    }
+
+
+def validated() -> Iterator[str]:
+    """Give the lines of a table: shares by cross-validation over the matrices of the tuning half."""
+    yield "| product | trees | limit of evidence | learned, first | of it where STile was timed | best of three |"
+    yield "|---|---|---|---|---|---|"
+    given = [row for row in rows() if row["half"] == "tuning"]
+    for op in Op:
+        of = [row for row in given if row["op"] == op]
+        yield from _validated(op, of, (0, 0.25, 0.5))
+        for name in NAMES:
+            yield from _validated(op, of, (0,), without=name)
+        for settings in _OTHER_SETTINGS:
+            yield from _validated(op, of, (0,), **settings)
+
+
+def _validated(op: Op, given: list[dict[str, Any]], limits: tuple[float, ...], **how: Any) -> Iterator[str]:
+    """Train on four fifths of the matrices and choose on the fifth, as often as every matrix has served three times."""
+    told = []
+    for seed in range(_REPEATS):
+        fold = _folds(given, seed)
+        for held_out in range(_FOLDS):
+            training = [row for row in given if fold[_matrix(row)] != held_out]
+            trees, evidence = trained(op, training, **how), _evidence(op, training)
+            for row in (row for row in given if fold[_matrix(row)] == held_out):
+                if len(row["us"].keys() & PORTFOLIO[op].keys()) > 1 and REFERENCE in row["us"]:
+                    for limit in limits:
+                        late = frozenset(name for name, part in evidence.items() if part < limit)
+                        told.append({"limit": limit, "stile": "stile" in row["us"], **shares(row, trees, late)})
+    what = ", ".join(f"{name} {value}" for name, value in how.items()) or "as they are"
+    for least, group in pd.DataFrame(told).groupby("limit"):
+        means = (_mean(one) for one in (group["first"], group[group["stile"]]["first"], group["best of three"]))
+        yield f"| {op} | {what} | {least} | " + " | ".join(f"{mean:.4f}" for mean in means) + " |"
+
+
+def _evidence(op: Op, given: list[dict[str, Any]]) -> dict[str, float]:
+    """Give the share of the reference's matrices on which each candidate was timed, too."""
+    beside = {name: {_matrix(row) for row in given if {name, REFERENCE} <= row["us"].keys()} for name in PORTFOLIO[op]}
+    return {name: len(one) / len(beside[REFERENCE]) for name, one in beside.items()}
+
+
+def _folds(given: list[dict[str, Any]], seed: int) -> dict[tuple[int, ...], int]:
+    """Give each matrix a fold."""
+    matrices = sorted({_matrix(row) for row in given})
+    return dict(zip(matrices, np.random.default_rng(seed).permutation(len(matrices)) % _FOLDS, strict=True))
+
+
+def _matrix(row: Mapping[str, Any]) -> tuple[int, ...]:
+    """Tell matrices apart by sizes: rows of LiteForm's tables have names, not patterns."""
+    features = row["features"]
+    return features.num_rows, features.num_cols, features.nnz, features.longest
 
 
 def main(words: list[str]) -> None:
@@ -287,6 +358,9 @@ def main(words: list[str]) -> None:
             trees = trained(op, [row for row in given if row["op"] == op])
             arrays |= {f"{op}.{name}": array for name, array in vars(trees).items()}
         np.savez_compressed(MODEL, **arrays)
+    elif words == ["validate"]:
+        for line in validated():
+            sys.stdout.write(f"{line}\n")
     elif words == ["judge"]:
         sys.stdout.write("".join(f"{line}\n" for line in judged()))
     else:

@@ -25,8 +25,6 @@ TRAINED_ON = "nvidia-h200"
 REFERENCE, DENSE = "sparsetir", "cublas"
 """Candidates whose times are learned in the units of `Features.unit_us`. The times of all others are learned over the
 reference's, in which what they have in common cancels."""
-_SURE = 0.5
-"""Least `Trees.evidence` of a candidate that comes first."""
 MODEL = Path(__file__).parent / "models" / f"{TRAINED_ON}.npz"
 
 
@@ -48,8 +46,6 @@ class Trees:
     """(nodes,) what a leaf adds."""
     build_s: NDArray[np.float64]
     """(candidates, 2) seconds of building: constant, and for each million non-zeros."""
-    evidence: NDArray[np.float64]
-    """(candidates,) matrices on which a candidate was timed beside the reference, over those of the reference."""
 
     def predict(self, samples: NDArray[np.float64]) -> NDArray[np.float64]:
         """Give the sums of leaves of samples (s, f), (s,) float64. O(s trees depth)."""
@@ -75,7 +71,6 @@ class Trees:
         wrong["feature"] = self.feature.ndim != 1 or bool((self.feature >= num_features).any())
         wrong["roots"] = self.roots.ndim != 1 or bool(((self.roots < 0) | (self.roots >= nodes)).any())
         wrong["build_s"] = self.build_s.shape != (num_candidates, 2)
-        wrong["evidence"] = self.evidence.shape != (num_candidates,)
         for name in ("left", "right"):
             child = getattr(self, name)[inner] if not wrong[name] else inner
             wrong[name] = wrong[name] or bool(((child <= inner) | (child >= nodes)).any())
@@ -99,13 +94,13 @@ class Expected:
         return self.us * 1e-6 * runs + self.build_s if runs else self.us * 1e-6
 
 
-def ranked(features: Features, op: Op, width: int, dtype: DType, runs: int) -> list[Expected]:
+def ranked(trees: Trees, features: Features, op: Op, width: int, dtype: DType, *, runs: int) -> list[Expected]:
     """Order the candidates of an operator by the seconds of so many runs, best first.
-
-    A candidate that was timed on few matrices never comes first, since little would speak for it: it may be second.
 
     Parameters
     ----------
+    trees : Trees
+        Those of the operator, such as `read` gives.
     features : Features
     op : Op
     width : int
@@ -113,25 +108,18 @@ def ranked(features: Features, op: Op, width: int, dtype: DType, runs: int) -> l
     dtype : DType
     runs : int
         0 for so many that building does not count.
-
-    Raises
-    ------
-    BuildError
-        The file is missing or damaged.
     """
-    times, trees = expected_us(features, op, width, dtype), read()[op]
+    times = expected_us(trees, features, op, width, dtype)
     build_s = trees.build_s @ (1.0, features.nnz / 1e6)
-    expected = list(map(Expected, PORTFOLIO[op].values(), times.values(), build_s.tolist()))
-    sure = [one for one, evidence in zip(expected, trees.evidence, strict=True) if evidence >= _SURE]
-    first = min(sure, key=lambda one: one.seconds(runs))
-    return sorted(expected, key=lambda one: (one is not first, one.seconds(runs)))
+    expected = map(Expected, PORTFOLIO[op].values(), times.values(), build_s.tolist())
+    return sorted(expected, key=lambda one: one.seconds(runs))
 
 
-def expected_us(features: Features, op: Op, width: int, dtype: DType) -> dict[str, float]:
+def expected_us(trees: Trees, features: Features, op: Op, width: int, dtype: DType) -> dict[str, float]:
     """Give the expected time of each candidate, microseconds, as `ranked`."""
     names = list(PORTFOLIO[op])
     samples = samples_of(features.vector(width, dtype)[None], len(names))
-    learned = dict(zip(names, (2.0 ** read()[op].predict(samples)).tolist(), strict=True))
+    learned = dict(zip(names, (2.0 ** trees.predict(samples)).tolist(), strict=True))
     own = {name: learned[name] * features.unit_us(width, dtype, name == DENSE) for name in names}
     reference = own[REFERENCE]
     return {name: own[name] if name in (REFERENCE, DENSE) else learned[name] * reference for name in names}

@@ -12,7 +12,7 @@ from math import inf
 from typing import Any, ClassVar
 
 from spmark.impls.auto.features import Features
-from spmark.impls.auto.model import TRAINED_ON, ranked
+from spmark.impls.auto.model import TRAINED_ON, ranked, read
 from spmark.impls.auto.portfolio import BASELINE, Choice, by_rule
 from spmark.impls.auto.race import Chosen, fastest, first
 from spmark.impls.core.choices import check_choices
@@ -112,7 +112,7 @@ class Auto:
         """Name candidates that are expected to be fast, the fastest first; none by the rule, and none on a CPU."""
         if self.mode == Mode.RULE or device.kind is DeviceKind.CPU or not problem.matrix.nnz:
             return []
-        expected = ranked(features, problem.op, problem.width, problem.dtype, self.runs)
+        expected = ranked(read()[problem.op], features, problem.op, problem.width, problem.dtype, runs=self.runs)
         able = [one for one in expected if device.kind in one.choice.made().devices]
         most_s = _SHARE * self.runs * able[0].us * 1e-6 if self.runs else inf
         return [one.choice for one in able if one is able[0] or one.build_s <= most_s]
