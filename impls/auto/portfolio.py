@@ -62,24 +62,21 @@ PORTFOLIO: Mapping[Op, Mapping[str, Choice]] = {
 are none of them: hardly any row of the tuning half has them as the fastest. Nor is cuSPARSE, which every race measures.
 """
 BASELINE = Choice("cusparse_best")
-_UNEVEN, _LONG = 16, 64
-"""Non-zeros of the longest row over those of a mean row, and non-zeros of a mean row, beyond which CELL is faster.
-
-Over the rows of the tuning half (`scripts/auto_selector.py`) 16 is the best of 4, 6, 8, 12, 16, 24 and 32. Few rows of
-that half are longer than 64 in the mean, and the limit moves nothing there. A layer of a network has a thousand rows or
-less: where each is one group's work, most of a GPU idles."""
+_UNEVEN = 16
+"""Non-zeros of the longest row over those of a mean row, beyond which CELL is faster: the best on the tuning half
+(`scripts/auto_selector.py validate`)."""
 _CPU = (Choice("scipy_cpu"), Choice("numba_cpu"))
 
 
 def by_rule(op: Op, features: Features, kind: DeviceKind) -> tuple[Choice, ...]:
     """Choose without a measurement, in the order of preference; the first that takes the problem serves.
 
-    SpMM: CSR as it comes, or CELL where a few rows hold much of the matrix or all rows are long. SDDMM: runs of
+    SpMM: CSR as it comes, or CELL where the longest row is many times the mean one. SDDMM: runs of
     non-zeros with a row of X in registers.
     """
     if kind is DeviceKind.CPU:
         return _CPU
     if op is Op.SDDMM:
         return RUNS, Choice("rowsplit")
-    uneven = features.longest > _UNEVEN * max(1.0, features.mean) or features.mean > _LONG
+    uneven = features.longest > _UNEVEN * max(1.0, features.mean)
     return (CELL, CSR) if uneven else (CSR, CELL)
