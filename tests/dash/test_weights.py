@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dash_fakes import CPU, CPU_OWN, TILES
-from scripts_by_name import load_script
+from scripts_by_name import FOLDER, load_script
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.dash import tensorfile, weights
@@ -57,7 +57,7 @@ def packed(model, tmp_path) -> list[Path]:
     """Two models of one featuriser; the first path is the featuriser's."""
     other = TrainedModel(model.card.model_copy(update={"subject": TILES}), Network(model.card.spec, 5), model.encoder)
     other.network.take_featuriser(model.network)
-    return load_script("ship_models").pack([model, other], tmp_path / "packed")
+    return load_script("ship_models", FOLDER / "studies").pack([model, other], tmp_path / "packed")
 
 
 def test_packed_models_share_a_featuriser_and_are_rounded_once(model, packed):

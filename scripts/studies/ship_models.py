@@ -1,6 +1,6 @@
 """Pack models of `spmark study train dash` as they ship: in float16, a featuriser for all platforms of an operator.
 
-    python scripts/ship_models.py cpu-spmm.safetensors cuda-spmm.safetensors spade_sim-spmm.safetensors
+    python scripts/studies/ship_models.py cpu-spmm.safetensors cuda-spmm.safetensors spade_sim-spmm.safetensors
 
 The models are of one operator and were fine-tuned from one pre-trained model.
 """

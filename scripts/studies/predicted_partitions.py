@@ -1,7 +1,7 @@
 """How many column partitions LiteForm's forests predict for the matrices of a mirror: a table, one row a model.
 
-``SPMARK_MIRROR=FOLDER python scripts/predicted_partitions.py [MODEL...]`` needs no GPU. A model is the name of one that
-ships, or the path of a file; by default all that ship.
+``SPMARK_MIRROR=FOLDER python scripts/studies/predicted_partitions.py [MODEL...]`` needs no GPU. A model is the name of
+one that ships, or the path of a file; by default all that ship.
 """
 
 from __future__ import annotations
