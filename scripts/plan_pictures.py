@@ -39,9 +39,8 @@ def picture(sweep: str, record: str) -> bytes:
         The case is not there, or its matrix cannot be loaded.
     """
     row, problem, _, stores = laid_out(record, [_RECORDS / sweep])
-    matrix = problem.matrix
-    counts = store_counts(matrix.shape, matrix.indptr, matrix.indices, stores)
-    return render(partial(composition, row.spec.label, stores, counts, matrix.shape), {Form.PNG}).png
+    counts = store_counts(problem.matrix, stores)
+    return render(partial(composition, row.spec.label, stores, counts, problem.matrix.shape), {Form.PNG}).png
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from matplotlib.image import AxesImage
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
+from spmark.impls.core.problem import Csr
 from spmark.impls.core.stores import Store, StoreKind, Stores
 from spmark.report.figures.findings import counted
 from spmark.report.figures.panels import LETTER_IN, log_ticks, said, wrapped
@@ -78,30 +79,26 @@ def spy_counts(
     )
 
 
-def store_counts(
-    shape: tuple[int, int],
-    indptr: NDArray[np.int32],
-    indices: NDArray[np.int32],
-    stores: Stores,
-    most: int = MOST_STORE_BINS,
-) -> NDArray[np.int64]:
+def store_counts(matrix: Csr, stores: Stores, most: int = MOST_STORE_BINS) -> NDArray[np.int64]:
     """Count the non-zeros of each store in bins of a grid.
 
     Parameters
     ----------
-    shape, indptr, indices, most
-        As `spy_counts` takes them; ``indices`` in the order of ``stores.store_of``.
+    matrix : Csr
+        Its non-zeros are in the order of ``stores.store_of``.
     stores : Stores
+    most : int
+        As `spy_counts` takes it.
 
     Returns
     -------
     (r, c, s) int64
         The sum over the s stores is `spy_counts`. O(nnz + r c s).
     """
-    across, each = min(shape[1], most), len(stores.parts)
+    across, each = min(matrix.num_cols, most), len(stores.parts)
     rows = [
         np.bincount(bins.astype(np.int64) * each + stores.store_of[span], minlength=across * each)
-        for span, bins in _binned(shape, indptr, indices, most)
+        for span, bins in _binned(matrix.shape, matrix.indptr, matrix.indices, most)
     ]
     return np.array(rows, np.int64).reshape(len(rows), across, each)
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from spmark.impls.core.names import path_component
+from spmark.impls.core.problem import Csr
 from spmark.impls.core.stores import StoreKind, Stores
-from spmark.report.figures.composition import composition, degree_histogram, spy, store_counts
+from spmark.report.figures.composition import composition, degree_histogram, spy, spy_counts, store_counts
 from spmark.report.figures.plot import Drawing, Form, render
 from spmark.report.site.model import Report, Section
 from spmark.report.site.run_metadata import Facts
@@ -32,24 +32,12 @@ class Picture:
     """What chose the plan, and whether it was measured."""
 
 
-@dataclass(frozen=True, eq=False)
-class DrawnMatrix:
-    """What is drawn of a matrix: its CSR without values."""
-
-    shape: tuple[int, int]
-    """(I, K)."""
-    indptr: NDArray[np.int32]
-    """(I + 1,)."""
-    indices: NDArray[np.int32]
-    """(nnz,)."""
-
-
 def composition_report(
     title: str,
     section: Section,
     ranking: pd.DataFrame,
     pictures: Sequence[Picture],
-    matrix: DrawnMatrix,
+    matrix: Csr,
     *,
     foreseen: bool = False,
 ) -> Report:
@@ -64,7 +52,7 @@ def composition_report(
         A row for each implementation, the best first; empty where there is nothing to rank.
     pictures : sequence of Picture
         In the order of their worth (`chosen_pictures`).
-    matrix : DrawnMatrix
+    matrix : Csr
     foreseen : bool
         The rows are no ranking, since each time is of another cost model.
 
@@ -103,8 +91,8 @@ def _is_csr(picture: Picture) -> bool:
     return {part.kind for part in picture.stores.parts if part.nnz} == {StoreKind.ROW}
 
 
-def _drawn(picture: Picture, matrix: DrawnMatrix) -> Drawing:
-    counts = store_counts(matrix.shape, matrix.indptr, matrix.indices, picture.stores)
+def _drawn(picture: Picture, matrix: Csr) -> Drawing:
+    counts = store_counts(matrix, picture.stores)
     drawing = render(
         lambda width_in: composition(picture.name, picture.stores, counts, matrix.shape, width_in), {Form.NARROW}
     )
@@ -112,13 +100,7 @@ def _drawn(picture: Picture, matrix: DrawnMatrix) -> Drawing:
     return replace(drawing, name=name, caption=f"{drawing.caption} {picture.about}")
 
 
-def matrix_report(
-    name: str,
-    facts: Facts,
-    shape: tuple[int, int],
-    counts: NDArray[np.int64],
-    lengths: tuple[NDArray[np.integer], NDArray[np.integer]],
-) -> Report:
+def matrix_report(name: str, facts: Facts, matrix: Csr) -> Report:
     """Build the page of one matrix.
 
     Parameters
@@ -127,15 +109,12 @@ def matrix_report(
         Its id.
     facts : list of (str, str)
         Names and values of facts, in order.
-    shape : tuple of int
-        (I, K).
-    counts : (r, c) int64
-        As `spmark.report.figures.composition.spy_counts` gives them.
-    lengths : pair of arrays
-        Non-zeros of each row and of each column.
+    matrix : Csr
     """
+    counts = spy_counts(matrix.shape, matrix.indptr, matrix.indices)
+    lengths = matrix.row_lengths, np.bincount(matrix.indices, minlength=matrix.num_cols)
     blocks = [
-        render(lambda width_in: spy(counts, shape, width_in=width_in), {Form.NARROW}),
+        render(lambda width_in: spy(counts, matrix.shape, width_in=width_in), {Form.NARROW}),
         render(lambda width_in: degree_histogram(*lengths, width_in=width_in), {Form.NARROW}),
     ]
     return Report(name, [], [Section(name, "Statistics of the pattern as it is loaded.", facts, [], [*blocks])])

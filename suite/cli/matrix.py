@@ -76,23 +76,17 @@ def show(
 
         show_provenance(Path(matrix), as_json)
         return
-    import numpy as np
-
     from spmark.datasets.loading_child import load_in_child
     from spmark.datasets.statistics import statistics
-    from spmark.report.figures.composition import spy_counts
     from spmark.report.site.composition import matrix_report
     from spmark.report.site.files import write_site
 
     screen, spec = console(as_json), matrix_spec(matrix, arguments or ())
     with working(screen, spec.id):
         loaded = load_in_child(spec, seed=0)
-        csr = loaded.csr
-        known: dict[str, Any] = {"kind": str(loaded.source_kind), **asdict(statistics(csr))}
-        counts = spy_counts(csr.shape, csr.indptr, csr.indices)
-        lengths = csr.row_lengths, np.bincount(csr.indices, minlength=csr.num_cols)
+        known: dict[str, Any] = {"kind": str(loaded.source_kind), **asdict(statistics(loaded.csr))}
         facts = [(name.replace("_", " "), _text(value)) for name, value in known.items() if value is not None]
-        page = write_site(matrix_report(spec.id, facts, csr.shape, counts, lengths), out / _file_name(spec.id))
+        page = write_site(matrix_report(spec.id, facts, loaded.csr), out / _file_name(spec.id))
     if as_json:
         answer({"matrix": spec.id, "statistics": known, "page": page})
         return
@@ -399,7 +393,7 @@ def write_composition_page(
     """
     import pandas as pd
 
-    from spmark.report.site.composition import DrawnMatrix, Picture, composition_report
+    from spmark.report.site.composition import Picture, composition_report
     from spmark.report.site.files import write_page
     from spmark.report.site.model import Section
 
@@ -414,7 +408,7 @@ def write_composition_page(
         Section(device.name, "", facts, [_MODELS] * foreseen + [*notices], []),
         pd.DataFrame([one.row for one in best]),
         [Picture(one.name, one.stores, f"{times[one.name]}{one.about}.") for one in best if one.stores is not None],
-        DrawnMatrix(matrix.shape, matrix.indptr, matrix.indices),
+        matrix,
         foreseen=foreseen,
     )
     return write_page(report, out)

@@ -27,7 +27,7 @@ def four_stores(nnz: int) -> Stores:
 def test_bins_hold_what_a_loop_counts(name):
     matrix, most = matrices()[name], 16
     stores = four_stores(matrix.nnz)
-    counts = store_counts(matrix.shape, matrix.indptr, matrix.indices, stores, most)
+    counts = store_counts(matrix, stores, most)
     assert np.array_equal(counts.sum(axis=2), spy_counts(matrix.shape, matrix.indptr, matrix.indices, most))
     expected = np.zeros_like(counts)
     starts = [np.arange(n + 1) * size // n for n, size in zip(counts.shape[:2], matrix.shape, strict=True)]
@@ -41,7 +41,7 @@ def test_bins_hold_what_a_loop_counts(name):
 def test_a_picture_keeps_its_numbers(width_in):
     matrix = matrices()["hub"]
     stores = four_stores(matrix.nnz)
-    counts = store_counts(matrix.shape, matrix.indptr, matrix.indices, stores)
+    counts = store_counts(matrix, stores)
     plot = composition("mine", stores, counts, matrix.shape, width_in)
     data = plot.data
     assert data["kind"].tolist() == ["block", "bucket", "bucket", "row"]
@@ -61,7 +61,7 @@ def test_the_image_shows_the_store_of_most_non_zeros():
         64, [Held(StoreKind.ROW, "r", 32, top), Held(StoreKind.BLOCK, "b", 30, rest[2:]),
              Held(StoreKind.LITERAL, "l", 2, rest[:2])],
     )  # fmt: skip
-    counts = store_counts(matrix.shape, matrix.indptr, matrix.indices, stores, 2)
+    counts = store_counts(matrix, stores, 2)
     plot = composition("mine", stores, counts, matrix.shape)
     image = np.asarray(plot.figure.axes[1].images[0].get_array())
     block, row, _ = (to_rgb(colour) for colour in store_colours(stores.parts))

@@ -14,7 +14,7 @@ from problems import random_csr
 
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.stores import Held, StoreKind, Stores
-from spmark.report.site.composition import MOST_PICTURES, DrawnMatrix, Picture, chosen_pictures, composition_report
+from spmark.report.site.composition import MOST_PICTURES, Picture, chosen_pictures, composition_report
 from spmark.report.site.files import write_page
 from spmark.report.site.model import Section
 
@@ -41,9 +41,8 @@ def rows(name: str) -> Picture:
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     section = Section("some-gpu", "", [("A", "600 x 600")], ["Nothing was measured."], [])
-    drawn = DrawnMatrix(MATRIX.shape, MATRIX.indptr, MATRIX.indices)
     pictures = [scattered(f"system{number}") for number in range(MOST_PICTURES)]
-    report = composition_report("a <title>", section, RANKING, pictures, drawn)
+    report = composition_report("a <title>", section, RANKING, pictures, MATRIX)
     return write_page(report, tmp_path_factory.mktemp("page") / "deep" / "page.html")
 
 
@@ -76,8 +75,7 @@ def test_few_are_drawn_and_csr_once():
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    drawn = DrawnMatrix(MATRIX.shape, MATRIX.indptr, MATRIX.indices)
-    report = composition_report("t", Section("d", "", [], [], []), RANKING.iloc[:0], [], drawn)
+    report = composition_report("t", Section("d", "", [], [], []), RANKING.iloc[:0], [], MATRIX)
     with pytest.raises(RecordError, match=r"the report cannot be written: .*; name another place"):
         write_page(report, tmp_path / "file" / "page.html")
 
