@@ -174,12 +174,12 @@ def train(
             )
         )
         return
-    from spmark.suite.study.train import TrainRequest, reproduce_study, train_predictor
+    from spmark.suite.study.train import reproduce_study, train_predictor
 
     if reproduce:
         reproduce_study(method, seeds, slow, out or Path("out") / f"{method}-predictors", as_json)
         return
-    train_predictor(TrainRequest(method, tuple(labels or ()), out, name, as_json, as_published))
+    train_predictor(method, labels or (), out, name, as_json=as_json, as_published=as_published)
 
 
 @app.command("transfer")
@@ -266,9 +266,9 @@ def replay(
 
     Example: [bold]spmark study replay report/reference/h200/lo_spmm_fig6_reordering --model estimate[/bold]
     """
-    from spmark.suite.study.replay_command import ReplayRequest, replay_records
+    from spmark.suite.study.replay_command import replay_records
 
-    replay_records(ReplayRequest(results, model, seed, only or (), export, as_json))
+    replay_records(results, model, seed, only or (), export, as_json=as_json)
 
 
 @app.command("calibrate")

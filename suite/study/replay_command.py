@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import chain
 from math import isnan
 from pathlib import Path
@@ -27,27 +27,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from spmark.suite.study.collected import LeftOut
-    from spmark.suite.study.replay import Replayed
 
 
 T4 = "t4"
 
 
-@dataclass(frozen=True)
-class ReplayRequest:
-    """What the command line asked for."""
-
-    results: Sequence[Path]
-    model: str
-    seed: int
-    only: Sequence[str]
-    export: tuple[str, Path] | None
-    """Format and file."""
-    as_json: bool
-
-
-def replay_records(request: ReplayRequest) -> None:
-    """Score, judge and print; write the export where one is asked for.
+def replay_records(
+    paths: Sequence[Path], model: str, seed: int, only: Sequence[str], export: tuple[str, Path] | None, *, as_json: bool
+) -> None:
+    """Score, judge and print; write the export, of which format and file are given, where one is asked for.
 
     Raises
     ------
@@ -61,30 +49,30 @@ def replay_records(request: ReplayRequest) -> None:
     from spmark.report.analysis.replay import summary
     from spmark.suite.study.replay import judged, replay
 
-    if request.export and request.export[0] != T4:
-        raise SweepError(f"--export {request.export[0]}: expected the format {T4}, found {request.export[0]!r}")
-    screen = console(request.as_json)
-    with working(screen, f"replaying {request.model}"):
-        replayed = replay(request.results, request.model, request.seed, request.only)
+    if export and export[0] != T4:
+        raise SweepError(f"--export {export[0]}: expected the format {T4}, found {export[0]!r}")
+    screen = console(as_json)
+    with working(screen, f"replaying {model}"):
+        replayed = replay(paths, model, seed, only)
     cases = judged(replayed)
     groups = _rows(summary(cases)) if len(cases) else []
     notes = {one.case.implementation: one.note for one, _ in replayed.scored if one.note}
-    if request.export:
-        _write(replayed, request.export[1])
-    if request.as_json:
-        told = {"model": request.model, "seed": request.seed, "summary": _plain(groups), "cases": _plain(_rows(cases))}
+    if export:
+        _write(replayed, export[1])
+    if as_json:
+        told = {"model": model, "seed": seed, "summary": _plain(groups), "cases": _plain(_rows(cases))}
         answer(told | {"notes": notes, "left_out": [asdict(one) for one in replayed.left_out]})
         return
     if groups:
-        screen.print(table(f"{request.model}: measured configs, as it orders them", list(map(_shown, groups))))
+        screen.print(table(f"{model}: measured configs, as it orders them", list(map(_shown, groups))))
     for platform, note in notes.items():
         say(screen, escape(f"{platform}: {note}"))
     if replayed.left_out:
         screen.print(table("Cases that cannot be replayed", _counted(replayed.left_out), plain=True))
     if not (groups or replayed.left_out):
         say(screen, "no search of these records has measured a config: there is nothing to replay")
-    if request.export:
-        say(screen, escape(str(request.export[1])))
+    if export:
+        say(screen, escape(str(export[1])))
 
 
 def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 
@@ -21,21 +21,12 @@ PUBLISHED = "published"
 """Stands for the labels that a paper's authors publish."""
 
 
-@dataclass(frozen=True)
-class TrainRequest:
-    """What the command line asks for."""
-
-    method: str
-    labels: Sequence[str]
-    """Files of labels, folders that hold some, or `PUBLISHED`, which is the default where labels are published."""
-    out: Path | None
-    name: str
-    as_json: bool
-    as_published: bool = False
-
-
-def train_predictor(request: TrainRequest) -> None:
+def train_predictor(
+    method: str, labels: Sequence[str], out: Path | None, name: str, *, as_json: bool, as_published: bool
+) -> None:
     """Train on labels and write the model's file.
+
+    Labels are files, folders that hold some, or `PUBLISHED`, which is the default where labels are published.
 
     Raises
     ------
@@ -48,9 +39,9 @@ def train_predictor(request: TrainRequest) -> None:
     BuildError
         The model cannot be written.
     """
-    training: Training = find_contract("predictors", request.method)
-    names = request.labels or ((PUBLISHED,) if training.published else ())
-    labels = " ".join(f"--labels {Path(name).name}" for name in names)
+    training: Training = find_contract("predictors", method)
+    names = labels or ((PUBLISHED,) if training.published else ())
+    words = " ".join(f"--labels {Path(one).name}" for one in names)
     published: PublishedText | None = None
     files: list[Path] = []
     if training.published and list(names) == [PUBLISHED]:
@@ -58,16 +49,16 @@ def train_predictor(request: TrainRequest) -> None:
     elif training.published and PUBLISHED in names:
         raise DatasetError(f"expected --labels {PUBLISHED}, or files of measured labels, found {', '.join(names)}")
     else:
-        files = [path for name in names for path in labels_in(Path(name))]
+        files = [path for one in names for path in labels_in(Path(one))]
     job = TrainingJob(
-        name=request.name,
-        out=request.out or Path("out") / f"{request.method}-{request.name}{training.ending}",
-        command=f"spmark study train {request.method} {labels}" + (" --as-published" if request.as_published else ""),
+        name=name,
+        out=out or Path("out") / f"{method}-{name}{training.ending}",
+        command=f"spmark study train {method} {words}" + (" --as-published" if as_published else ""),
         files=files,
         published=published,
-        as_published=request.as_published,
+        as_published=as_published,
     )
-    tell(training.train(job), request.as_json)
+    tell(training.train(job), as_json)
 
 
 def reproduce_study(method: str, seeds: int, slow: bool, out: Path, as_json: bool) -> None:

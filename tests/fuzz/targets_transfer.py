@@ -16,7 +16,7 @@ from spmark.impls.core.problem import DType, Op
 from spmark.impls.dash import tensorfile, weights
 from spmark.impls.table import find_platform
 from spmark.studies.collected import CollectedRow, SampledConfig
-from spmark.suite.study.replay_command import ReplayRequest, replay_records
+from spmark.suite.study.replay_command import replay_records
 
 
 def _model_file() -> bytes:
@@ -85,8 +85,8 @@ def _samples() -> list[bytes]:
 def _replayed(data: bytes, folder: Path) -> object:
     """Replay by the model that loads no matrix, and export."""
     (folder / "samples.jsonl").write_bytes(data)
-    request = ReplayRequest([folder / "samples.jsonl"], "random", 0, (), ("t4", folder / "t4.json"), False)
-    return printed(lambda: replay_records(request))
+    export = ("t4", folder / "t4.json")
+    return printed(lambda: replay_records([folder / "samples.jsonl"], "random", 0, (), export, as_json=False))
 
 
 _SEALED = _Sealed()

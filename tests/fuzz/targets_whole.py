@@ -21,7 +21,7 @@ from spmark.suite.asv.importer import import_records
 from spmark.suite.cli.asv import import_into_asv
 from spmark.suite.cli.compare import compare_records, show_spread
 from spmark.suite.cli.report import draw, show_provenance
-from spmark.suite.study.replay_command import ReplayRequest, replay_records
+from spmark.suite.study.replay_command import replay_records
 
 
 class UnprintableError(Exception):
@@ -66,8 +66,8 @@ def _compared(data: bytes, folder: Path) -> object:
 def _replayed(data: bytes, folder: Path) -> object:
     """Replay by the model that loads no matrix, and export."""
     records = seeds.unpacked(data, folder / "in")
-    request = ReplayRequest([records], "recorded", 0, (), ("t4", folder / "t4.json"), False)
-    return printed(lambda: replay_records(request))
+    export = ("t4", folder / "t4.json")
+    return printed(lambda: replay_records([records], "recorded", 0, (), export, as_json=False))
 
 
 def _fitted(data: bytes, folder: Path) -> object:

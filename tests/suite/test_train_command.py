@@ -205,7 +205,7 @@ def test_a_table_of_schedules_is_made_shard_by_shard(monkeypatch: pytest.MonkeyP
     rows = (folder / "schedules-01-of-02.ndjson").read_bytes()
     data = tmp_path / "rows.ndjson.gz"
     data.write_bytes(gzip.compress(rows, mtime=0))
-    train.train_predictor(train.TrainRequest("liteform", (str(data),), tmp_path / "again.json", "mine", True))
+    train.train_predictor("liteform", (str(data),), tmp_path / "again.json", "mine", as_json=True, as_published=False)
     again = read_table(tmp_path / "again.json")
     assert again.model_copy(update={"made_with": table.made_with}) == table, "a table needs no GPU but its rows"
     assert again.made_with == (
