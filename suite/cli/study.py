@@ -94,10 +94,12 @@ def collect(
 
     Example: [bold]spmark study collect --platform spade_sim --sweep dash_target --shard 1/2[/bold]
     """
-    from spmark.suite.study.collect import CollectRequest, collect_samples
+    from spmark.suite.study.collect import collect_samples
 
-    request = CollectRequest(platform, sweep, tuple(overrides or ()), configs, budget, shard, out, as_json)
-    raise typer.Exit(ExitCode.FAILURES if collect_samples(request) else ExitCode.OK)
+    left = collect_samples(
+        platform, sweep, overrides or (), configs=configs, budget=budget, shard=shard, out=out, as_json=as_json
+    )
+    raise typer.Exit(ExitCode.FAILURES if left else ExitCode.OK)
 
 
 @app.command("train")

@@ -9,7 +9,6 @@ import hashlib
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -41,21 +40,9 @@ MOST_DRAWN = 10_000
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class CollectRequest:
-    """What the command line asks for."""
-
-    platform: str
-    sweep: str
-    overrides: Sequence[str]
-    configs: int
-    budget: str
-    shard: str
-    out: Path
-    as_json: bool
-
-
-def collect_samples(request: CollectRequest) -> int:
+def collect_samples(
+    name: str, sweep: str, overrides: Sequence[str], *, configs: int, budget: str, shard: str, out: Path, as_json: bool
+) -> int:
     """Collect until every problem of the shard has a row or the time is up; gives how many are left.
 
     Raises
@@ -67,22 +54,22 @@ def collect_samples(request: CollectRequest) -> int:
     RecordError
         The rows cannot be written, or rows that were collected otherwise stand in their place.
     """
-    ends = time.monotonic() + seconds(request.budget)
-    platform: Platform = find_platform(request.platform)
-    sweep = Sweep.load(request.sweep, request.overrides)
-    number, parts = parsed_shard(request.shard)
-    by_matrix = [list(cases) for _, cases in groupby(_problems(sweep), lambda case: case.matrix)]
+    ends = time.monotonic() + seconds(budget)
+    platform: Platform = find_platform(name)
+    asked = Sweep.load(sweep, overrides)
+    number, parts = parsed_shard(shard)
+    by_matrix = [list(cases) for _, cases in groupby(_problems(asked), lambda case: case.matrix)]
     mine = [case for cases in by_matrix[number - 1 :: parts] for case in cases]
     if not mine:
-        raise SweepError(f"expected a matrix of shard {request.shard} in {sweep.name}, found {len(by_matrix)} in all")
-    collector = Collector(platform, _device(platform), request.configs)
-    path = request.out / request.platform / f"{sweep.name}-{number:02d}-of-{parts:02d}.jsonl"
+        raise SweepError(f"expected a matrix of shard {shard} in {asked.name}, found {len(by_matrix)} in all")
+    collector = Collector(platform, _device(platform), configs)
+    path = out / name / f"{asked.name}-{number:02d}-of-{parts:02d}.jsonl"
     done = collector.done(path)
     todo = [case for case in mine if _key(case) not in done]
     made = append_rows(path, ((case, case) for case in todo), collector.row, ends)
     answer = {"file": path, "rows": len(done) + made, "made": made, "left": len(todo) - made, "note": platform.note}
     line = f"{path}: {made} rows more, {len(todo) - made} of {len(mine)} left ({platform.note})"
-    tell(Outcome(answer, line, left=len(todo) - made), request.as_json)
+    tell(Outcome(answer, line, left=len(todo) - made), as_json)
     return len(todo) - made
 
 

@@ -23,48 +23,46 @@ from spmark.studies.table import find_contract
 from spmark.suite.cli.console import console, say, tell
 from spmark.suite.environment import commit
 from spmark.suite.plan.papers import Collected, PaperStudy, seconds
-from spmark.suite.study.collect import CollectRequest, collect_samples
+from spmark.suite.study.collect import collect_samples
 from spmark.suite.study.label import parsed_shard
 from spmark.suite.study.train import labels_in
 
 
-@dataclass(frozen=True)
-class TransferRequest:
-    """What the command line asks for; files of samples, or folders that hold some."""
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """What both command lines ask for; samples are files, or folders that hold some."""
 
     method: str
     source: Sequence[Path]
     target: Sequence[Path]
-    held_out: Sequence[Path]
     source_matrices: int
     target_matrices: int
     op: str
-    seed: int
     epochs: int
-    out: Path | None
     as_json: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransferRequest(_Asked):
+    """What the command line of ``train`` asks for."""
+
+    held_out: Sequence[Path]
+    seed: int
+    out: Path | None
     model: str = ""
     featuriser: Path | None = None
 
 
-@dataclass(frozen=True)
-class StudyRequest:
-    """What the command line asks for; files of samples, or folders that hold some."""
+@dataclass(frozen=True, kw_only=True)
+class StudyRequest(_Asked):
+    """What the command line of ``transfer`` asks for."""
 
-    method: str
-    source: Sequence[Path]
-    target: Sequence[Path]
     evaluation: Sequence[Path]
-    source_matrices: int
-    target_matrices: int
     methods: Sequence[str]
-    op: str
     seeds: int
-    epochs: int
     budget: str
     shard: str
     out: Path
-    as_json: bool
 
 
 def train_transfer(request: TransferRequest) -> None:
@@ -86,9 +84,7 @@ def train_transfer(request: TransferRequest) -> None:
         raise SweepError(f"train {request.method}: expected --source with samples of spmark study collect, found none")
     op = _op(request.op)
     screen = console(request.as_json)
-    named = {"source": request.source, "target": request.target, "held-out": request.held_out}
-    counts = {"source-matrices": request.source_matrices, "target-matrices": request.target_matrices}
-    words = _words(named, counts)
+    words = _words(request, {"held-out": request.held_out})
     words += [f"--op {request.op}", f"--seed {request.seed}", f"--epochs {request.epochs}"]
     words += [f"--model {request.model}"] if request.model else []
     words += [f"--featuriser {request.featuriser.name}"] if request.featuriser else []
@@ -126,9 +122,7 @@ def study_transfer(request: StudyRequest) -> int:
     ends = time.monotonic() + seconds(request.budget)
     transfer: TransferLearning = find_contract("transfer", request.method)
     screen = console(request.as_json)
-    named = {"source": request.source, "target": request.target, "evaluation": request.evaluation}
-    counts = {"source-matrices": request.source_matrices, "target-matrices": request.target_matrices}
-    words = [*_words(named, counts), f"--epochs {request.epochs}"]
+    words = [*_words(request, {"evaluation": request.evaluation}), f"--epochs {request.epochs}"]
     job = StudyJob(
         source=_files(request.source),
         target=_files(request.target),
@@ -158,10 +152,11 @@ def _op(name: str) -> Op:
     return Op(name)
 
 
-def _words(named: Mapping[str, Sequence[Path]], counts: Mapping[str, int]) -> list[str]:
-    """Give the options of a command line, without folders."""
-    words = [f"--{option} {path.name}" for option, paths in named.items() for path in paths]
-    return words + [f"--{option} {count}" for option, count in counts.items()]
+def _words(asked: _Asked, more: Mapping[str, Sequence[Path]]) -> list[str]:
+    """Give the options that both command lines have, and those of ``more`` samples, without folders."""
+    samples = {"source": asked.source, "target": asked.target, **more}
+    words = [f"--{option} {path.name}" for option, paths in samples.items() for path in paths]
+    return [*words, f"--source-matrices {asked.source_matrices}", f"--target-matrices {asked.target_matrices}"]
 
 
 def _files(paths: Sequence[Path]) -> list[Path]:
@@ -233,7 +228,7 @@ def _collect(study: PaperStudy, platform: str, out: Path, part: Collected, ends:
         return 1
     overrides = (f"ops={json.dumps(list(study.ops))}",)
     return collect_samples(
-        CollectRequest(platform, part.sweep, overrides, study.configs, budget, part.shard, out, as_json=False)
+        platform, part.sweep, overrides, configs=study.configs, budget=budget, shard=part.shard, out=out, as_json=False
     )
 
 

@@ -65,11 +65,11 @@ class Log:
         self.left: dict[str, int] = {}
         self.fails = False
 
-    def collect(self, request: Any) -> int:
+    def collect(self, platform: str, sweep: str, overrides: tuple[str, ...], **options: Any) -> int:
         """Print a line as the command does."""
-        typer.echo(f"collected {request.platform}")
-        self.collected.append(request)
-        return self.left.get(request.platform, 0)
+        typer.echo(f"collected {platform}")
+        self.collected.append(Request(platform=platform, sweep=sweep, overrides=overrides, **options))
+        return self.left.get(platform, 0)
 
     def study(self, request: Any) -> int:
         """Write facts, or fail."""
