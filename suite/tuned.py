@@ -97,20 +97,17 @@ def foresee(names: Sequence[str], problem: Problem, device: DeviceSpec, budget_s
     ends, fastest_us = perf_counter() + budget_s, least_us(problem, device)
     hows: dict[str, Any] = {name: make(name, {}) for name in names}
     for name, how in hows.items():
-        started, found = perf_counter(), None
+        started = perf_counter()
         try:
-            reason = _ruled_out(how, problem, device)
-            if reason is None and started >= ends:
-                reason = f"not begun: the budget of {budget_s:g} s is spent"
-            if reason is None:
-                forecast: Forecast = how.forecast(problem, device, ends - started)
-                found = forecast, stores_of(how, problem, device, forecast.config)
+            if (reason := _ruled_out(how, problem, device)) is not None:
+                raise UnsupportedError(reason)
+            if started >= ends:
+                raise UnsupportedError(f"not begun: the budget of {budget_s:g} s is spent")
+            foreseen: Forecast = how.forecast(problem, device, ends - started)
+            stores = stores_of(how, problem, device, foreseen.config)
         except (SpmarkError, MemoryError) as error:
-            reason = str(error) or "memory ran out"
-        if found is None:
-            yield Tuned(name, NOT_MEASURED, reason=reason or "")
+            yield Tuned(name, NOT_MEASURED, reason=str(error) or "memory ran out")
             continue
-        foreseen, stores = found
         predicted_us = math.nan if foreseen.predicted_s is None else foreseen.predicted_s * 1e6
         yield Tuned(
             name,
@@ -164,11 +161,9 @@ def sweep_of(  # noqa: PLR0917
     for name in names:
         make(name, {})
     baseline, (paid_back, config) = BASELINES[kind.value], PAID_BACK[kind.value]
-    specs = [ImplementationSpec(name=name, label=name) for name in dict.fromkeys((baseline, *names))]
-    if config:
-        specs.append(ImplementationSpec(name=paid_back, config=dict(config), label=label_of(kind)))
-    elif paid_back not in [spec.name for spec in specs]:
-        specs.append(ImplementationSpec(name=paid_back, label=paid_back))
+    specs = {name: ImplementationSpec(name=name, label=name) for name in (baseline, *names)}
+    label = label_of(kind)
+    specs.setdefault(label, ImplementationSpec(name=paid_back, config=dict(config), label=label))
     return Sweep(
         schema=1,
         name="tune",
@@ -176,7 +171,7 @@ def sweep_of(  # noqa: PLR0917
         matrices=(matrix,),
         widths=(width,),
         dtypes=(dtype,),
-        implementations=tuple(specs),
+        implementations=tuple(specs.values()),
         baseline={kind: baseline},
         time_limit_s=limit_s,
     )

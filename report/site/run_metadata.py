@@ -77,7 +77,10 @@ def notices_of(derived: pd.DataFrame, baseline: str | None, wanted: str | None, 
     mixed = sorted(str(name) for name in versions[versions > 1].index)
     if mixed:
         notices.append(f"Cases of more than one version stand beside each other for {', '.join(mixed)}.")
-    notices += _of_direct(derived)
+    if by_direct := _of_direct(derived):
+        notices.append(
+            f"Older code of these labels could choose the kernel of direct, and did in these cases: {by_direct}."
+        )
     alike = _of_one_pattern(derived)
     if alike:
         notices.append(f"Matrices have the same pattern, and count once in figures and means: {'; '.join(alike)}.")
@@ -92,16 +95,11 @@ def notices_of(derived: pd.DataFrame, baseline: str | None, wanted: str | None, 
     return notices
 
 
-def _of_direct(derived: pd.DataFrame) -> list[str]:
+def _of_direct(derived: pd.DataFrame) -> str:
     """Count the cases of a label in which older code of its system ran the kernel of ``direct``."""
     ran = derived["config"].map(lambda config: config.get("format") == "direct")
     counts = Counter(derived.loc[ran & (derived["status"] == Status.OK.value), "label"])
-    each = ", ".join(f"{label} {count:,} of {(derived['label'] == label).sum():,}" for label, count in counts.items())
-    return (
-        [f"Older code of these labels could choose the kernel of direct, and did in these cases: {each}."]
-        if each
-        else []
-    )
+    return ", ".join(f"{label} {count:,} of {(derived['label'] == label).sum():,}" for label, count in counts.items())
 
 
 def without_result(derived: pd.DataFrame) -> list[str]:

@@ -184,7 +184,7 @@ class _Tracker:
 
     def _run(self, question: RunCase) -> Tracked:
         if reason := refusal(question.implementation, question.config, self._device.kind, question.op):
-            return Tracked(status=Status.UNSUPPORTED, reason=f"{question.implementation} {reason}")
+            raise errors.UnsupportedError(f"{question.implementation} {reason}")
         implementation = create(question.implementation, question.config)
         outcome, seen = self._bench.measure(_case(question, self._device.kind))
         told = of_outcome(outcome, seen)
@@ -211,8 +211,7 @@ class _Tracker:
     def _convert(self, question: ConvertCase) -> Tracked:
         convert = FORMATS.get(question.format)
         if convert is None:
-            reason = f"expected a format out of {', '.join(FORMATS)}, found {question.format!r}"
-            return Tracked(status=Status.UNSUPPORTED, reason=reason)
+            raise errors.UnsupportedError(f"expected a format out of {', '.join(FORMATS)}, found {question.format!r}")
         matrix = self._csr(question)
         stored, timed = convert(matrix, **question.format_args).stored, _Timed()
         timed.repeat(lambda: convert(matrix, **question.format_args), matrix, question.samples, question.max_s)
@@ -221,8 +220,7 @@ class _Tracker:
     def _search(self, question: SearchCase) -> Tracked:
         search, timed = SEARCHES.get(question.search), _Timed()
         if search is None:
-            reason = f"expected a search out of {', '.join(SEARCHES)}, found {question.search!r}"
-            return Tracked(status=Status.UNSUPPORTED, reason=reason)
+            raise errors.UnsupportedError(f"expected a search out of {', '.join(SEARCHES)}, found {question.search!r}")
         problem = Problem(question.op, self._csr(question), question.width, question.dtype)
         predicted_s = search(problem)
         timed.repeat(lambda: search(problem), problem.matrix, question.samples, question.max_s)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,12 +11,15 @@ from pydantic import Field
 from rich.markup import escape
 
 from spmark import impls
+from spmark.datasets.cache import Cache, file_digest
+from spmark.datasets.loading_child import load_in_child
 from spmark.datasets.sweep.model import Sweep
 from spmark.impls.core.errors import DatasetError, MatrixError, RecordError
 from spmark.impls.core.files import cache_root, whole
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.guard import reading
 from spmark.impls.core.plainjson import parse_model
+from spmark.report.candidates import HOME, fetch_published
 from spmark.suite.cli.console import answer, console, say, table, working
 
 PACKAGES = Path(*impls.__path__)
@@ -31,8 +33,6 @@ def fetch_matrices(sweep_name: str, overrides: Sequence[str], as_json: bool) -> 
     SweepError
         The sweep is invalid.
     """
-    from spmark.datasets.loading_child import load_in_child
-
     screen, sweep = console(as_json), Sweep.load(sweep_name, overrides)
     rows: list[dict[str, Any]] = []
     failures = 0
@@ -66,9 +66,6 @@ def fetch_candidates(into: Path | None, archive: Path | None, as_json: bool) -> 
     RecordError
         The manifest cannot be read.
     """
-    from spmark.datasets.cache import Cache
-    from spmark.report.candidates import HOME, fetch_published
-
     folder = HOME if into is None else into
     screen = console(as_json)
     with working(screen, "candidates"):
@@ -111,8 +108,6 @@ def fetch_models(source: Path | None, as_json: bool, packages: Path = PACKAGES) 
     RecordError
         A manifest cannot be read.
     """
-    from spmark.datasets.cache import Cache
-
     screen = console(as_json)
     fetched: list[Path] = []
     for manifest in sorted(packages.glob("*/models/published.json")):
@@ -145,4 +140,4 @@ def fetch_models(source: Path | None, as_json: bool, packages: Path = PACKAGES) 
 
 def _sha256(path: Path) -> str:
     """Give the digest of a file; empty where there is none."""
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+    return file_digest(path) if path.is_file() else ""

@@ -17,15 +17,7 @@ from spmark.suite.cli.console import answer, complain, console, say, table
 from spmark.suite.cli.progress import Bar
 from spmark.suite.environment import collect
 from spmark.suite.plan.options import Options
-from spmark.suite.plan.papers import (
-    Paper,
-    StepCases,
-    counts,
-    in_turns,
-    missing,
-    read_papers,
-    seconds,
-)
+from spmark.suite.plan.papers import Paper, StepCases, counts, in_turns, missing, read_papers, seconds
 from spmark.suite.plan.plan import record_folder
 from spmark.suite.run.execute import execute
 

@@ -19,7 +19,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from types import TracebackType
 from typing import IO, Self
 
 from spmark.impls.core.errors import DeviceError
@@ -78,9 +77,7 @@ class Worker:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def measure(self, case: CaseSpec, on_phase: Callable[[str], None] = lambda phase: None) -> Result:
