@@ -6,7 +6,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
@@ -76,7 +76,9 @@ def _checks() -> Iterator[Check]:
     yield Check("Python", "ok", platform.python_version())
     # Compilers are processes of their own and take seconds: the imports go on beside them.
     with ThreadPoolExecutor() as pool:
-        compilers = [pool.submit(_nvrtc), pool.submit(_ptxas), pool.submit(_sanitizers)]
+        compilers = [
+            pool.submit(_found, "nvrtc", _nvrtc), pool.submit(_found, "ptxas", _ptxas), pool.submit(_sanitizers)
+        ]  # fmt: skip
         yield from (_module(name, "missing", "pip install spmark again") for name in NEEDED)
         devices = [spec for kind in DeviceKind if (spec := _device(kind)) is not None]
         yield from _gpu()
@@ -130,28 +132,30 @@ def _calibration(spec: DeviceSpec) -> Check:
     return Check(what, "ok", str(path))
 
 
-def _nvrtc() -> Check:
+def _found(what: str, find: Callable[[], str]) -> Check:
+    """Give what is found, or the error as what is absent."""
+    try:
+        return Check(what, "ok", find())
+    except (BuildError, DatasetError, DeviceError, ImportError, OSError, subprocess.SubprocessError) as error:
+        return Check(what, "absent", str(error))
+
+
+def _nvrtc() -> str:
     """Compile a kernel, which needs no GPU."""
     from spmark.impls.runtime.compile import compile_kernel
 
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "empty.cu"
         source.write_text(_KERNEL)
-        try:
-            compile_kernel(source, "empty<float>", "sm_90")
-        except (BuildError, DeviceError, ImportError, OSError, subprocess.SubprocessError) as error:
-            return Check("nvrtc", "absent", str(error))
-    return Check("nvrtc", "ok", "compiles for sm_90")
+        compile_kernel(source, "empty<float>", "sm_90")
+    return "compiles for sm_90"
 
 
-def _ptxas() -> Check:
+def _ptxas() -> str:
     """Find what turns generated PTX into machine code."""
     from spmark.impls.runtime.toolchain import nvcc_version, tool
 
-    try:
-        return Check("ptxas", "ok", f"{tool('ptxas')}, {nvcc_version()}")
-    except (DeviceError, OSError, subprocess.SubprocessError) as error:
-        return Check("ptxas", "absent", str(error))
+    return f"{tool('ptxas')}, {nvcc_version()}"
 
 
 def _sanitizers() -> Check:
@@ -179,13 +183,10 @@ def _data() -> Iterator[Check]:
     from spmark.datasets.mirror import read_manifest
 
     cache = Cache.default()
-    if cache.mirror is None:
+    if (mirror := cache.mirror) is None:
         yield Check("mirror", "absent", "SPMARK_MIRROR is not set; matrices are downloaded")
     else:
-        try:
-            yield Check("mirror", "ok", f"{cache.mirror}: {len(read_manifest(cache.mirror))} matrices")
-        except DatasetError as error:
-            yield Check("mirror", "absent", str(error))
+        yield _found("mirror", lambda: f"{mirror}: {len(read_manifest(mirror))} matrices")
     try:
         cache.root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=cache.root):
