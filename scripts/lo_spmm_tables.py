@@ -11,7 +11,7 @@ kernels rank candidates; it reads candidates, which `spmark fetch candidates` br
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
@@ -219,10 +219,7 @@ def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in [head, ["---"] * len(head), *rows])
 
 
-TABLES: dict[str, Callable[[], str]] = {
-    "others": others, "large": large, "speeds": speeds, "against": against, "seconds": seconds,
-    "deviations": deviations,
-}  # fmt: skip
+TABLES = {table.__name__: table for table in (others, large, speeds, against, seconds, deviations)}
 """What writes each of the tables, by the name in its mark."""
 
 if __name__ == "__main__":

@@ -106,12 +106,14 @@ def draw(law: Law, seed: int) -> RawMatrix:
 
 def row_lengths(law: Law) -> NDArray[np.int64]:
     """Give (rows,) int64 row lengths, rising, with the sum nnz and the longest row at the end."""
+    from scipy.special import ndtri
+
     mean = law.nnz / law.num_rows
     top = NormalDist().inv_cdf(1 - 0.5 / law.num_rows)
     # The mean of the law is exp(m + s^2 / 2) and its top quantile exp(m + s top): s solves both.
     spread = top - float(np.sqrt(max(top**2 - 2 * np.log(law.longest_row / mean), 0.0)))
     middle = np.log(mean) - spread**2 / 2
-    normal = _normal_quantiles(law.num_rows)
+    normal = ndtri((np.arange(law.num_rows) + 0.5) / law.num_rows)
     lengths: NDArray[np.int64] = np.rint(np.exp(middle + spread * normal)).astype(np.int64)
     np.clip(lengths, 1, law.longest_row, out=lengths)
     lengths[-1] = law.longest_row
@@ -122,12 +124,6 @@ def row_lengths(law: Law) -> NDArray[np.int64]:
         chosen = room[np.linspace(0, room.size - 1, min(abs(rest), room.size)).astype(np.int64)]
         lengths[np.unique(chosen)] += step
     return lengths
-
-
-def _normal_quantiles(count: int) -> NDArray[np.float64]:
-    from scipy.special import ndtri
-
-    return np.asarray(ndtri((np.arange(count) + 0.5) / count))
 
 
 def _community_starts(law: Law) -> NDArray[np.int64]:

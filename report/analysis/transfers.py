@@ -85,7 +85,7 @@ def derive_moved(results: pd.DataFrame, curves: pd.DataFrame, methods: Methods) 
     left_out: list[str] = []
     for panel in _panels(results):
         rows = _marked(_gains(panel), methods.subject)
-        headline = _of_headline(panel.rows, rows)
+        headline = panel.rows.merge(rows.loc[rows["headline"], ["method", *SIZES]], on=["method", *SIZES])
         gains.append(rows)
         compared += list(_compared(panel, headline, methods))
         matrices.append(_by_matrix(headline).assign(**panel.place))
@@ -209,10 +209,6 @@ def _marked(gains: pd.DataFrame, subject: str) -> pd.DataFrame:
     fits = np.logical_and.reduce([gains[name].isin([0, best[name]]) for name in SIZES])
     order = gains[fits].sort_values(SIZES, ascending=False, kind="stable").drop_duplicates("method").index
     return gains.assign(headline=gains.index.isin(order))
-
-
-def _of_headline(results: pd.DataFrame, gains: pd.DataFrame) -> pd.DataFrame:
-    return results.merge(gains.loc[gains["headline"], ["method", *SIZES]], on=["method", *SIZES])
 
 
 def _by_matrix(rows: pd.DataFrame) -> pd.DataFrame:

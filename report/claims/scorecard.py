@@ -309,7 +309,7 @@ def totals(cards: pd.DataFrame) -> pd.DataFrame:
 
 
 def _judge_ratio(claim: Claim, pairs: list[tuple[float, Interval]], agrees: bool, reserved: bool) -> Verdict:
-    if all(_neutral(published) for published, _ in pairs):
+    if all(NEUTRAL[0] - _ROUNDING <= published <= NEUTRAL[1] + _ROUNDING for published, _ in pairs):
         if not claim.bound:
             return Verdict.NEUTRAL
         return Verdict.DIRECTION if agrees else Verdict.NOT_REPRODUCED
@@ -344,10 +344,6 @@ def _agrees(published: float, ours: Interval) -> bool:
 def _beyond(bound: str, published: float, ours: Interval) -> bool:
     low, high = _ends(ours)
     return low > published if bound == "above" else high < published
-
-
-def _neutral(published: float) -> bool:
-    return NEUTRAL[0] - _ROUNDING <= published <= NEUTRAL[1] + _ROUNDING
 
 
 def _sided(published: float, value: float) -> bool:

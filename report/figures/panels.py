@@ -338,8 +338,7 @@ def curves(
 
 def scattered(ax: Axes, part: pd.DataFrame, x: str, y: str, series: Mapping[str, Look], **style: Any) -> None:
     """Draw a point for each row, with both axes logarithmic."""
-    ax.set_xscale("log")
-    ax.set_yscale("log")
+    ax.set(xscale="log", yscale="log")
     for label, look in series.items():
         points = part[part["label"] == label]
         drawn: dict[str, Any] = {"markeredgecolor": "black", "markeredgewidth": 0.4} | style

@@ -270,15 +270,13 @@ def _draw(curve: Axes, bars: Axes, rows: pd.DataFrame, ends: pd.DataFrame, room_
     curve.set_title(wrapped(f"{largest['matrix']}, J = {largest['width']}{by}", room_in, 9), loc="left")
     curve.set_xscale("log", base=2)
     value_ticks(curve.xaxis, list(shown["max_width"]), room_in, log=True)
-    curve.set_xlabel("widest bucket")
-    curve.set_ylabel("over its least")
+    curve.set(xlabel="widest bucket", ylabel="over its least")
     curve.grid(axis="y")
     bars.bar(
         *np.unique(ends["steps"], return_counts=True), color=_LOOKS["time"].colour, edgecolor="black", linewidth=0.3
     )
     bars.set_title(wrapped(f"all matrices and J{by}", room_in, 9), loc="left")
-    bars.set_xlabel(wrapped("powers of two from least time to least cost", room_in, 8.5))
-    bars.set_ylabel("cases")
+    bars.set(xlabel=wrapped("powers of two from least time to least cost", room_in, 8.5), ylabel="cases")
     for axis in (bars.xaxis, bars.yaxis):
         axis.set_major_locator(MaxNLocator(integer=True))
 

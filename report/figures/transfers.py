@@ -137,10 +137,8 @@ def each_matrix(moved: Moved, figure: MovedFigure, width_in: float = WIDTH_IN) -
             ax.plot(own["rank"], own["speedup"], look.marker, color=look.colour, markersize=4.5 if main else 2.5,
                     markeredgecolor="black", markeredgewidth=0.3, zorder=4 if main else 3)  # fmt: skip
         ratio_axis(ax)
-        ax.set_xlim(0.5, len(optimum) + 0.5)
+        ax.set(xlim=(0.5, len(optimum) + 0.5), xlabel="matrices, by the speed-up", ylabel="speed-up")
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-        ax.set_xlabel("matrices, by the speed-up")
-        ax.set_ylabel("speed-up")
         ax.set_title(title, loc="left")
     caption = (
         f"{figure.shows}: speed-up over the default of {methods.title(methods.subject)}'s first choice, in rising "
@@ -235,11 +233,9 @@ def over_sizes(moved: Moved, figure: MovedFigure, width_in: float = WIDTH_IN) ->
         _optimum(ax, part["optimum_speedup"].iloc[0])
         _limits(ax, part["value"], part["optimum_speedup"])
         ratio_axis(ax)
-        ax.set_xscale("log")
+        ax.set(xscale="log", xlabel=f"{figure.axis.split('_')[0]} matrices", ylabel="speed-up")
         ticks = sorted(set(part.loc[part["matrices_used"] > 0, "matrices_used"]))
         value_ticks(ax.xaxis, ticks, panel_room_in(width_in), log=True)
-        ax.set_xlabel(f"{figure.axis.split('_')[0]} matrices")
-        ax.set_ylabel("speed-up")
         ax.set_title(title, loc="left")
     caption = (
         f"{figure.shows}: speed-up of the first choice over the default config, geometric means over matrices. "
@@ -273,19 +269,6 @@ def sizes_of(moved: Moved, figure: MovedFigure) -> pd.DataFrame:
     return pd.DataFrame(rows).assign(label=lambda frame: frame["method"])
 
 
-def _has_methods(moved: Moved, figure: MovedFigure) -> bool:
-    """Tell whether two methods of a figure of bars have results."""
-    return len(set(figure.methods) & set(moved.gains["method"])) > 1
-
-
-def _has_subject(moved: Moved, _: MovedFigure) -> bool:
-    return known_methods().subject in set(moved.matrices["method"])
-
-
-def _has_curves(moved: Moved, _: MovedFigure) -> bool:
-    return not moved.curves.empty
-
-
 def _has_sizes(moved: Moved, figure: MovedFigure) -> bool:
     """Tell whether any curve of a figure over sizes has two points."""
     data = sizes_of(moved, figure) if len(moved.gains) else pd.DataFrame()
@@ -296,11 +279,12 @@ def _has_sizes(moved: Moved, figure: MovedFigure) -> bool:
 
 
 _KINDS: dict[str, tuple[Callable[..., Plot], Callable[[Moved, MovedFigure], bool]]] = {
-    "methods": (method_bars, _has_methods),
-    "matrices": (each_matrix, _has_subject),
-    "training": (training_curves, _has_curves),
+    "methods": (method_bars, lambda moved, figure: len(set(figure.methods) & set(moved.gains["method"])) > 1),
+    "matrices": (each_matrix, lambda moved, _: known_methods().subject in set(moved.matrices["method"])),
+    "training": (training_curves, lambda moved, _: not moved.curves.empty),
     "sizes": (over_sizes, _has_sizes),
 }
+"""By kind of figure, what draws it, and whether a study can fill it."""
 
 
 def _look(method: str) -> Look:

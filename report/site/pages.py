@@ -270,10 +270,6 @@ def _code(text: str) -> Markup:
     return Markup(_BACKTICKS.sub(r"<code>\1</code>", str(markupsafe.escape(text))))
 
 
-def _data_address(kind: str, data: bytes) -> str:
-    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
-
-
 def _sort_key(cell: Cell) -> str:
     assert cell.number is not None
     return "Infinity" if isinf(cell.number) else repr(cell.number)  # spelled so that JavaScript reads a number
@@ -292,7 +288,7 @@ def _templates() -> Environment:
         "anchor": path_component,
         "code": _code,
         "csv": lambda block: block.csv if isinstance(block, Drawing) else csv_of(block.frame),
-        "data_address": _data_address,
+        "data_address": lambda kind, data: f"data:{kind};base64,{base64.b64encode(data).decode()}",
         "first_line": first_line,
         "points_json": points_json,
         "sort_key": _sort_key,

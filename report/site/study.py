@@ -169,9 +169,7 @@ def learning_curves(study: Study, published: Published, width_in: float = WIDTH_
         ax.plot([*theirs], [*theirs.values()], _PUBLISHED.marker, color=_PUBLISHED.colour, zorder=4)
         rows += [(task, "published", at, value, nan, nan) for at, value in theirs.items()]
         ax.set_title(_WHAT[task], loc="left")
-        ax.set_xlabel("rows trained on")
-        ax.set_ylabel("accuracy")
-        ax.set_xlim(left=0)
+        ax.set(xlabel="rows trained on", ylabel="accuracy", xlim=(0, None))
         ax.yaxis.set_major_locator(MultipleLocator(0.02))
         ax.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.0%}"))
         ax.grid(axis="both")
@@ -200,8 +198,7 @@ def speed_over_rows(ratio: RatioRow, published: Published, width_in: float = WID
     ax.yaxis.set_major_formatter(FuncFormatter(lambda ratio, _: f"{ratio:g}"))
     ax.yaxis.set_minor_formatter(NullFormatter())
     log_ticks(ax.xaxis)
-    ax.set_xlabel("rows")
-    ax.set_ylabel(about.speed)
+    ax.set(xlabel="rows", ylabel=about.speed)
     ax.grid(axis="y")
     chosen = (
         f" Of those below {_LOW} the paper's plotting script keeps seven at random, so that its mean over "
