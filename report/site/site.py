@@ -10,7 +10,7 @@ import gc
 import hashlib
 import logging
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -21,7 +21,6 @@ from importlib.metadata import version
 from importlib.resources import files
 from multiprocessing import get_context
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
@@ -99,7 +98,7 @@ def write_report(
     title: str | None = None,
     paper: PaperPage | None = None,
     *,
-    listed: Mapping[str, ListedSweep] = MappingProxyType({}),
+    listed: Callable[[str], ListedSweep | None] = lambda name: None,
     also: AbstractSet[Form] = frozenset(),
     every: bool = False,
 ) -> Written:
@@ -118,8 +117,8 @@ def write_report(
         The sweep's name or the number of sweeps by default, or the paper's name.
     paper : PaperPage, optional
         Only the records of this paper's sweeps are reported; all records, with a notice, where none is of these sweeps.
-    listed : mapping of str to ListedSweep
-        What is known of packaged sweeps, by name.
+    listed : callable
+        Tells what is known of a packaged sweep by its name; None of others.
     also : set of Form
         Further forms that figures are drawn in.
     every : bool
@@ -180,7 +179,7 @@ class _Site:
     baseline: str | None
     title: str
     paper: PaperPage | None
-    listed: Mapping[str, ListedSweep]
+    listed: Callable[[str], ListedSweep | None]
     out: Path
     also: AbstractSet[Form]
     every: bool
@@ -189,7 +188,7 @@ class _Site:
 
     def __post_init__(self) -> None:
         names = sorted(map(str, self.frame["sweep"].unique()))
-        self.packaged = {name: self.listed.get(name) for name in names}
+        self.packaged = {name: self.listed(name) for name in names}
         self.cases = cases_of(self.frame, self.baseline, self.packaged, alone=len(names) == 1)
         self.keys: dict[str, str] = {}
         self.of_devices = {str(device): rows for device, rows in self.frame.groupby("device", sort=False)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from itertools import takewhile
@@ -52,9 +52,7 @@ def draw(
     screen, chosen = console(as_json), _paper(paper) if paper else None
     with nullcontext() if as_json else Stages(screen, "spmark.report"):
         forms = frozenset(map(Form, also))
-        done = write_report(
-            list(results), out, baseline, title, chosen, listed=PackagedSweeps(), also=forms, every=every
-        )
+        done = write_report(results, out, baseline, title, chosen, listed=listed_sweep, also=forms, every=every)
     if as_json:
         answer({"page": done.index, "notices": done.notices})
         return
@@ -73,28 +71,17 @@ def _paper(name: str) -> PaperPage:
     )
 
 
-class PackagedSweeps(Mapping[str, "ListedSweep"]):
-    """The packaged sweeps by name, each read when it is asked for."""
+def listed_sweep(name: str) -> ListedSweep | None:
+    """Say what pages say of a packaged sweep; None where no packaged sweep has the name."""
+    from spmark.report.site.model import ListedSweep
 
-    def __init__(self) -> None:
-        self._files = packaged_sweeps()
-
-    def __getitem__(self, name: str) -> ListedSweep:
-        """Read one; `KeyError` where no packaged sweep has the name."""
-        from spmark.report.site.model import ListedSweep
-
-        file = self._files[name]
-        sweep = read_sweep(file)
-        lines = takewhile(lambda line: line.startswith("#"), file.read_text(encoding="utf-8").splitlines())
-        about = " ".join(line.lstrip("# ") for line in lines)
-        # Which cases there are is the same on every kind of device.
-        return ListedSweep(sweep.title, about, {case.case_id: case.label for case in expand(sweep, DeviceKind.CUDA)})
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._files)
-
-    def __len__(self) -> int:
-        return len(self._files)
+    if (file := packaged_sweeps().get(name)) is None:
+        return None
+    sweep = read_sweep(file)
+    lines = takewhile(lambda line: line.startswith("#"), file.read_text(encoding="utf-8").splitlines())
+    about = " ".join(line.lstrip("# ") for line in lines)
+    # Which cases there are is the same on every kind of device.
+    return ListedSweep(sweep.title, about, {case.case_id: case.label for case in expand(sweep, DeviceKind.CUDA)})
 
 
 def show_provenance(path: Path, as_json: bool) -> None:

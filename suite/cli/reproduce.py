@@ -126,7 +126,7 @@ def _pages(
     """Draw each paper that has records, or facts of a study."""
     from spmark.report.site.model import PaperPage
     from spmark.report.site.site import write_report
-    from spmark.suite.cli.report import PackagedSweeps
+    from spmark.suite.cli.report import listed_sweep
 
     pages = {}
     for paper in papers:
@@ -136,6 +136,6 @@ def _pages(
         if found:
             narrowed = PaperPage(paper.name, frozenset(step.chosen.sweep.name for step in own.values()))
             page = out / "reproduce" / paper.name
-            done = write_report(found, page, title=paper.title, paper=narrowed, listed=PackagedSweeps())
+            done = write_report(found, page, title=paper.title, paper=narrowed, listed=listed_sweep)
             pages[paper.name] = done.index
     return pages
