@@ -14,7 +14,7 @@ from rich.markup import escape
 from spmark.datasets.sweep.model import Sweep
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.load import Load
-from spmark.impls.core.record import FINAL, Measurement, Status
+from spmark.impls.core.record import FINAL, RUNS_ON, Status
 from spmark.impls.core.recordfile import RECORDS
 from spmark.impls.runtime.load import LoadMeter
 from spmark.suite.cli.console import answer, console, say, table
@@ -22,7 +22,7 @@ from spmark.suite.cli.progress import Bar, tell_load, warn_of_load
 from spmark.suite.environment import collect
 from spmark.suite.plan.options import Options
 from spmark.suite.plan.plan import Plan, choose, make_plan, record_folder
-from spmark.suite.plan.refusals import ELSEWHERE, runs_elsewhere
+from spmark.suite.plan.refusals import ELSEWHERE
 from spmark.suite.run.execute import Summary, execute
 
 if TYPE_CHECKING:
@@ -156,10 +156,10 @@ def _show_results(summary: Summary, screen: Console) -> None:
         screen.print(table("Speed-up over the baseline, all records of this folder", kept, plain=True))
         if any(WIDE_MARK in row["speedup"] for row in kept):
             say(screen, WIDE_LEGEND)
-    without = [(row, _runs_elsewhere(row)) for row in summary.rows if row.status is not Status.OK]
-    elsewhere = [row for row, folded in without if folded]
+    without = [row for row in summary.rows if row.status is not Status.OK]
+    elsewhere = {row.case_id: row for row in without if row.reason.startswith(RUNS_ON) and row.device_kind in ELSEWHERE}
     reasons = Counter(
-        (row.spec.label, str(row.status), _shortened(row.reason)) for row, folded in without if not folded
+        (row.spec.label, str(row.status), _shortened(row.reason)) for row in without if row.case_id not in elsewhere
     )
     if reasons:
         rows = [
@@ -168,15 +168,8 @@ def _show_results(summary: Summary, screen: Console) -> None:
         ]
         screen.print(table("Without a result", rows, plain=True))
     if elsewhere:
-        names = ", ".join(dict.fromkeys(row.spec.label for row in elsewhere))
-        say(screen, escape(f"{len(elsewhere)} cases {ELSEWHERE[elsewhere[0].device_kind]}: {names}"))
-
-
-def _runs_elsewhere(row: Measurement) -> bool:
-    """Say whether a case has no result because its implementation runs on the other kind of device alone."""
-    if row.status is not Status.UNSUPPORTED or row.device_kind not in ELSEWHERE:
-        return False
-    return runs_elsewhere(row.spec.implementation, row.spec.config, row.device_kind)
+        names = ", ".join(dict.fromkeys(row.spec.label for row in elsewhere.values()))
+        say(screen, escape(f"{len(elsewhere)} cases {ELSEWHERE[without[0].device_kind]}: {names}"))
 
 
 SWEEP = "quickstart"

@@ -16,7 +16,7 @@ from spmark.impls.table import IMPLEMENTATIONS, create
 EXTRAS = {"cupy": "gpu", "cupyx": "gpu", "dgl": "dgl", "torch": "dgl"}
 """The extra of spmark that installs a module."""
 ELSEWHERE: Mapping[DeviceKind, str] = {DeviceKind.CPU: "need a GPU", DeviceKind.CUDA: "run on the CPU alone"}
-"""What is said of implementations that run on the other kind of device alone (`runs_elsewhere`)."""
+"""What is said of implementations that run on the other kind of device alone, whose reason begins with `RUNS_ON`."""
 _PRODUCTS: Mapping[Op, str] = {Op.SPMM: "SpMM", Op.SDDMM: "SDDMM"}
 
 
@@ -51,7 +51,11 @@ def refusal(name: str, config: Mapping[str, Any], kind: DeviceKind, op: Op) -> s
         The name or the config is wrong.
     """
     made = make(name, config)
-    return made if isinstance(made, str) else _ruled_out(made, kind, op)
+    if isinstance(made, str):
+        return made
+    if kind not in made.devices:
+        return f"{RUNS_ON}{_words(made.devices)}, found a {kind} device"
+    return None if op in made.ops else other_product(made.ops, op)
 
 
 def refusals(cases: Iterable[CaseSpec], kind: DeviceKind) -> dict[str, str]:
@@ -75,29 +79,9 @@ def refusals(cases: Iterable[CaseSpec], kind: DeviceKind) -> dict[str, str]:
     return reasons
 
 
-def runs_elsewhere(name: str, config: Mapping[str, Any], kind: DeviceKind) -> bool:
-    """Say whether an implementation is installed, and runs on other kinds of devices alone.
-
-    Raises
-    ------
-    SweepError
-        The name or the config is wrong.
-    """
-    made = make(name, config)
-    return not isinstance(made, str) and kind not in made.devices
-
-
 def other_product(ops: Iterable[Op], op: Op) -> str:
     """Say that an implementation of ``ops`` does not compute ``op``."""
     return f"supports {_words(_PRODUCTS[own] for own in ops)} alone; {_PRODUCTS[op]} was asked for"
-
-
-def _ruled_out(made: Implementation, kind: DeviceKind, op: Op) -> str | None:
-    if kind not in made.devices:
-        return f"{RUNS_ON}{_words(made.devices)}, found a {kind} device"
-    if op not in made.ops:
-        return other_product(made.ops, op)
-    return None
 
 
 def _words(names: Iterable[str]) -> str:
