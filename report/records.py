@@ -203,10 +203,20 @@ def _holds_records(path: Path) -> bool:
     return path.is_file() and path.name.endswith(SUFFIXES) and not path.name.startswith(_SIDE_FILES)
 
 
+def environments_beside(file: Path) -> dict[str, Environment]:
+    """Give the environments that stand beside a file of records, by digest.
+
+    Raises
+    ------
+    RecordError
+        A file of environments cannot be read.
+    """
+    sides = row_files(file.parent, "environments")
+    return {row.digest: row.environment for side in sides for row in read_rows(side, EnvironmentRow)}
+
+
 def _read(file: Path) -> list[dict[str, Any]]:
-    known: dict[str, Environment] = {}
-    for side in row_files(file.parent, "environments"):
-        known.update((row.digest, row.environment) for row in read_rows(side, EnvironmentRow))
+    known = environments_beside(file)
     rows = [_row(measurement, known, file) for measurement in read_measurements(file)]
     unknown = {row["environment"] for row in rows if row["facts"] is None}
     if unknown:

@@ -21,10 +21,10 @@ from spmark.impls.core.errors import RecordError
 from spmark.impls.core.guard import reading
 from spmark.impls.core.names import is_commit, path_component
 from spmark.impls.core.plausible import read_candidates, read_measurements
-from spmark.impls.core.record import CandidateRow, Environment, EnvironmentRow, Flush, Measurement
-from spmark.impls.core.recordfile import read_rows, row_files
+from spmark.impls.core.record import CandidateRow, Environment, Flush, Measurement
+from spmark.impls.core.recordfile import row_files
 from spmark.report.candidates import absence, absent_candidates
-from spmark.report.records import record_files
+from spmark.report.records import environments_beside, record_files
 from spmark.suite.asv.machine import machine_keys
 from spmark.suite.asv.series import MATRICES, WIDTHS, Benchmark, swept, write_list
 from spmark.suite.asv.track import of_outcome
@@ -112,11 +112,7 @@ def _groups(paths: Sequence[Path]) -> list[_Group]:
     for path in record_files(paths):
         if path.suffix == ".json":
             continue
-        known = {
-            row.digest: row.environment
-            for side in row_files(path.parent, "environments")
-            for row in read_rows(side, EnvironmentRow)
-        }
+        known = environments_beside(path)
         for row in read_measurements(path):
             if row.environment not in known:
                 wanted = f"expected a row {row.environment!r} ({row.case_id})"

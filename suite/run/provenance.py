@@ -27,8 +27,8 @@ from spmark.impls.core.errors import RecordError
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.names import is_commit, path_component, printable
 from spmark.impls.core.plausible import read_measurements
-from spmark.impls.core.record import PROTOCOL_VERSION, Environment, EnvironmentRow, Measurement, Time
-from spmark.impls.core.recordfile import ENVIRONMENTS, RUNS, read_rows, row_files
+from spmark.impls.core.record import PROTOCOL_VERSION, Environment, Measurement, Time
+from spmark.impls.core.recordfile import RUNS, read_rows, row_files
 from spmark.impls.table import IMPLEMENTATIONS, module_of
 
 _OF_THIS_MACHINE: Any = {key: {"__all__": {"folder"}} for key in ("matrices", "implementations")}
@@ -104,8 +104,9 @@ def read_batches(path: Path) -> dict[Path, list[Batch]]:
 
 
 def _batches(file: Path) -> list[Batch]:
-    sides = [one for one in row_files(file.parent, ENVIRONMENTS)]
-    environments = {row.digest: row.environment for one in sides for row in read_rows(one, EnvironmentRow)}
+    from spmark.report.records import environments_beside
+
+    environments = environments_beside(file)
     runs = [row for one in row_files(file.parent, RUNS) for row in read_rows(one, RunRow)]
     runs.sort(key=lambda run: run.started_at)
     batches: dict[object, Batch] = {}
