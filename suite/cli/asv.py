@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +16,7 @@ from spmark.impls.core.extras import how_to_install
 from spmark.suite.cli.console import answer, console, say, table
 from spmark.suite.cli.options import ExitCode, JsonOption
 
+_CONFIGURATION = "asv.conf.json"
 app = typer.Typer(help="Follow speeds over commits with airspeed velocity.", no_args_is_help=True)
 
 
@@ -28,7 +28,17 @@ def asv_run(context: typer.Context) -> None:
 
     Example: [bold]spmark asv run --python=same --quick -b LiveConversions[/bold]
     """
-    raise typer.Exit(ExitCode.FAILURES if run_asv(context.args) else ExitCode.OK)
+    if not Path(_CONFIGURATION).is_file():
+        raise SweepError(f"expected a checkout as working folder, found no {_CONFIGURATION} in {Path.cwd()}")
+    if find_spec("asv") is None:
+        raise DeviceError(f"expected airspeed velocity, found none: make install, or {how_to_install('asv')}")
+    machine = []
+    if not any(argument.startswith(("--machine", "-m")) for argument in context.args):
+        from spmark.suite.asv.machine import register_here
+
+        machine = [f"--machine={register_here()}"]
+    done = subprocess.run([sys.executable, "-m", "asv", "run", *machine, *context.args], check=False)
+    raise typer.Exit(ExitCode.FAILURES if done.returncode else ExitCode.OK)
 
 
 @app.command("import")
@@ -42,21 +52,10 @@ def asv_import(
 
     Example: [bold]spmark asv import results/graphs_spmm[/bold]
     """
-    import_into_asv(records, results, commit, as_json)
-
-
-def import_into_asv(records: Sequence[Path], results: Path, commit: str | None, as_json: bool) -> None:
-    """Write result files and say which.
-
-    Raises
-    ------
-    RecordError
-        A path is missing, or its records name no known commit or machine.
-    """
     from spmark.suite.asv.importer import import_records
     from spmark.suite.benchmarks.tracked import PROTOCOL
 
-    done = import_records(list(records), results, Path.cwd(), commit)
+    done = import_records(records, results, Path.cwd(), commit)
     screen = console(as_json)
     if as_json:
         answer([asdict(one) for one in done])
@@ -66,46 +65,10 @@ def import_into_asv(records: Sequence[Path], results: Path, commit: str | None, 
         columns = ("file", "cases", "left_out", "other_protocol", "commit")
         rows = [{name: row[name] for name in columns} | {"commit": row["commit"][:12]} for row in rows]
         screen.print(table("Written for airspeed velocity", rows, plain=True))
-    others = sum(one.other_protocol for one in done)
-    if others:
+    if others := sum(one.other_protocol for one in done):
         say(
             screen,
             f"{sum(one.cases for one in done)} cases imported; {others} cases not, since their records are of another "
             f"protocol than {PROTOCOL}, or of another flush, than the benchmarks of this checkout compare: measure "
             "those again",
         )
-
-
-_CONFIGURATION = "asv.conf.json"
-
-
-def run_asv(arguments: Sequence[str]) -> int:
-    """Make this machine known to airspeed velocity, then run ``asv run`` under its name.
-
-    Parameters
-    ----------
-    arguments : sequence of str
-        For ``asv run``, as they are. Where they have ``--machine``, this machine is not registered.
-
-    Returns
-    -------
-    int
-        The exit code of airspeed velocity.
-
-    Raises
-    ------
-    SweepError
-        The working folder is not a checkout.
-    DeviceError
-        airspeed velocity is not installed.
-    """
-    if not Path(_CONFIGURATION).is_file():
-        raise SweepError(f"expected a checkout as working folder, found no {_CONFIGURATION} in {Path.cwd()}")
-    if find_spec("asv") is None:
-        raise DeviceError(f"expected airspeed velocity, found none: make install, or {how_to_install('asv')}")
-    machine = []
-    if not any(argument.startswith(("--machine", "-m")) for argument in arguments):
-        from spmark.suite.asv.machine import register_here
-
-        machine = [f"--machine={register_here()}"]
-    return subprocess.run([sys.executable, "-m", "asv", "run", *machine, *arguments], check=False).returncode

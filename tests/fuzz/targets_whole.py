@@ -18,7 +18,7 @@ from fuzz.harness import Target
 from fuzz.shaken import shaken
 
 from spmark.suite.asv.importer import import_records
-from spmark.suite.cli.asv import import_into_asv
+from spmark.suite.cli.asv import asv_import
 from spmark.suite.cli.compare import compare_records, show_spread
 from spmark.suite.cli.report import draw, show_provenance
 from spmark.suite.study.replay_command import replay_records
@@ -80,7 +80,7 @@ def _imported(data: bytes, folder: Path) -> object:
     records = seeds.unpacked(data, folder / "in")
     os.chdir(seeds.repository())
     try:
-        return printed(lambda: import_into_asv([records], folder / "asv" / "results", None, as_json=False))
+        return printed(lambda: asv_import([records], folder / "asv" / "results", None, as_json=False))
     finally:
         os.chdir(folder)
 
