@@ -70,15 +70,13 @@ def _rows() -> Iterator[tuple[str, ...]]:
 
 def _cells(label: str, op: str, dtype: str, paper: str, unseen: str) -> tuple[str, ...]:
     """Give the cells of a label after its name; none where neither sweep has records of it."""
-    means = [_means(sweep) for sweep in (paper, unseen)]
-    found = [mean.loc[op, dtype, label] if (op, dtype, label) in mean.index else None for mean in means]
+    key = (op, dtype, label)
+    found = [mean.loc[key] if key in mean.index else None for mean in map(_means, (paper, unseen))]
     if all(mean is None for mean in found):
         return ()
     ahead, build = _NONE, _NONE
     if found[1] is not None:
-        derived = (
-            over_best_other(_derived(unseen)).set_index(["op", "dtype", "label"]).sort_index().loc[op, dtype, label]
-        )
+        derived = over_best_other(_derived(unseen)).set_index(["op", "dtype", "label"]).sort_index().loc[key]
         ahead = f"{mean_of(derived['over_best']):.2f}"
         build = _seconds(float(spent_s(derived["phases_s"]).median()))
     shown = [_NONE if mean is None else _shown(mean) for mean in found]

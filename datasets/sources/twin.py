@@ -92,7 +92,9 @@ def draw(law: Law, seed: int) -> RawMatrix:
     members = np.arange(law.num_rows, dtype=np.int32)
     if not law.contiguous:
         members = np.argsort(bits.random_raw(law.num_rows), kind="stable").astype(np.int32)
-    starts = _community_starts(law)
+    # Sizes of communities fall like 1 / sqrt(rank).
+    shares = 1 / np.sqrt(np.arange(1, law.communities + 1))
+    starts = np.concatenate([[0], np.rint(np.cumsum(shares / shares.sum()) * law.num_rows)]).astype(np.int64)
     community = np.empty(law.num_rows, np.int32)
     community[members] = np.repeat(np.arange(law.communities, dtype=np.int32), np.diff(starts))
     indptr = offsets(lengths, np.int32)
@@ -124,12 +126,6 @@ def row_lengths(law: Law) -> NDArray[np.int64]:
         chosen = room[np.linspace(0, room.size - 1, min(abs(rest), room.size)).astype(np.int64)]
         lengths[np.unique(chosen)] += step
     return lengths
-
-
-def _community_starts(law: Law) -> NDArray[np.int64]:
-    """Give (communities + 1,) bounds of communities, whose sizes fall like 1 / sqrt(rank)."""
-    shares = 1 / np.sqrt(np.arange(1, law.communities + 1))
-    return np.concatenate([[0], np.rint(np.cumsum(shares / shares.sum()) * law.num_rows)]).astype(np.int64)
 
 
 def _alias_table(weights: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.int32]]:

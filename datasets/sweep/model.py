@@ -120,7 +120,8 @@ class Sweep(_Written):
             _refuse_twice(key, [str(item) for item in items])
         _refuse_twice("matrices", [matrix.id for matrix in self.matrices])
         _refuse_twice("implementations: labels", [entry.label for entry in self.implementations])
-        _refuse_twice("implementations: name and config", [_config_key(entry) for entry in self.implementations])
+        configs = [f"{one.name} {json.dumps(one.config, sort_keys=True, default=str)}" for one in self.implementations]
+        _refuse_twice("implementations: name and config", configs)
         names = {entry.name for entry in self.implementations}
         borrowed = [one.label for one in self.implementations if one.label in names and one.label != one.name]
         if borrowed:
@@ -178,10 +179,6 @@ def _problems(sweep: Sweep) -> Iterator[tuple[MatrixRef, Op, bool, DType, int]]:
             for dtype in sweep.dtypes:
                 for width in matrix.widths or sweep.widths:
                     yield ref, *operator_of(op), dtype, width
-
-
-def _config_key(entry: ImplementationSpec) -> str:
-    return f"{entry.name} {json.dumps(entry.config, sort_keys=True, default=str)}"
 
 
 def _refuse_twice(key: str, items: Sequence[str]) -> None:

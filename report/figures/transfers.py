@@ -50,12 +50,8 @@ _MARGIN = 0.08
 
 def moved_plots(moved: Moved) -> list[Callable[[float], Plot]]:
     """List the figures that a study can fill, each as a function of the width."""
-    drawn: list[Callable[[float], Plot]] = []
-    for figure in known_methods().figures:
-        draw, shown = _KINDS[figure.kind]
-        if shown(moved, figure):
-            drawn.append(partial(draw, moved, figure))
-    return drawn
+    kinds = [(figure, *_KINDS[figure.kind]) for figure in known_methods().figures]
+    return [partial(draw, moved, figure) for figure, draw, shown in kinds if shown(moved, figure)]
 
 
 def undrawn(moved: Moved) -> list[str]:

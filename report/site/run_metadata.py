@@ -81,8 +81,7 @@ def notices_of(derived: pd.DataFrame, baseline: str | None, wanted: str | None, 
         notices.append(
             f"Older code of these labels could choose the kernel of direct, and did in these cases: {by_direct}."
         )
-    alike = _of_one_pattern(derived)
-    if alike:
+    if alike := _of_one_pattern(derived):
         notices.append(f"Matrices have the same pattern, and count once in figures and means: {'; '.join(alike)}.")
     lenders = Counter(derived.loc[derived["sweep"] != sweep, "sweep"])
     if lenders:

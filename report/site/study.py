@@ -141,10 +141,9 @@ def ratio_table(study: Study, published: Published) -> Table:
 
 def plots(study: Study, published: Published) -> list[Callable[[float], Plot]]:
     """List the figures of a study, each as a function of its width."""
-    figure7 = [ratio for ratio in study.ratios if ratio.name == "figure7"]
     return [
-        lambda width_in: learning_curves(study, published, width_in),
-        *(partial(speed_over_rows, ratio, published) for ratio in figure7),
+        partial(learning_curves, study, published),
+        *(partial(speed_over_rows, ratio, published) for ratio in study.ratios if ratio.name == "figure7"),
     ]
 
 

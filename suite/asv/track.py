@@ -52,7 +52,6 @@ _ENDINGS: Mapping[type[Exception], Status] = {
 }
 """How a question ends, by the exception raised: the first class that fits counts."""
 _log = logging.getLogger(__name__)
-_NEVER_S = 1e9
 
 
 class _OfMatrix(Frozen):
@@ -284,6 +283,5 @@ def _case(question: RunCase, kind: DeviceKind) -> CaseSpec:
         **same,
         matrix=MatrixRef.model_validate(question.matrix_spec.model_dump(exclude={"widths"})),
         label=question.implementation,
-        time_limit_s=_NEVER_S,
         baseline=question.baseline.get(kind),
     )

@@ -30,8 +30,7 @@ def warn_of_load(screen: Console, meter: LoadMeter) -> None:
 
 def tell_load(screen: Console, loads: Sequence[Load], remedy: str) -> None:
     """Say in how many cases other processes took the cores, and what to do about it."""
-    busy = [load for load in loads if load.busy]
-    if busy:
+    if busy := [load for load in loads if load.busy]:
         worst = max(busy, key=lambda load: load.taken_cores)
         told = f"The machine was busy in {len(busy)} of {len(loads)} cases (at the worst, {worst}): {remedy}"
         say(screen, f"[yellow]{told}[/yellow]")

@@ -160,8 +160,7 @@ def _measured(item: Item, worker: Worker, watcher: Watcher) -> Result:
 
 
 def _tell_of_other_baselines(plan: Plan) -> None:
-    others = [item.other_baseline for item in plan.items if item.other_baseline]
-    if others:
+    if others := [item.other_baseline for item in plan.items if item.other_baseline]:
         _log.warning(
             "%d cases are done and were measured beside %s, which is not their baseline now: --retry ok measures them "
             "again",

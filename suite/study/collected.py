@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -62,13 +61,9 @@ def _searched(row: CollectedRow, spec: MatrixSpec) -> Searched:
         matrix=MatrixRef.model_validate(spec.model_dump(exclude={"widths"})),
         width=row.width,
         dtype=row.dtype,
-        scaled=False,
         implementation=row.platform,
-        config={},
         label=row.platform,
         seed=0,
-        time_limit_s=math.inf,
-        baseline=None,
     )
     today = find_platform(row.platform).digest(row.op) if row.platform in PLATFORMS else row.space_digest
     told = [

@@ -25,7 +25,7 @@ from spmark.impls.core.errors import RecordError, SpmarkError, SweepError
 from spmark.impls.core.guard import reading
 from spmark.impls.core.interfaces import CostModel
 from spmark.impls.core.problem import Csr, Problem
-from spmark.impls.core.record import CandidateRow, Measurement
+from spmark.impls.core.record import CandidateRow, Measurement, SeenConfig
 from spmark.impls.table import IMPLEMENTATIONS, PLATFORMS, cost_model, cost_models, create, find_platform
 from spmark.impls.tuning.space import key_of
 from spmark.report.analysis.replay import judge
@@ -200,12 +200,8 @@ def _pool(group: Sequence[Recorded]) -> Recorded:
     pins = [one.case.config for one in group]
     shared = {name: value for name, value in pins[0].items() if all(pin.get(name) == value for pin in pins)}
     rows = {
-        key_of(one.record.config): CandidateRow(
-            case_id=one.record.case_id,
-            implementation_version=one.record.spec.implementation_version,
-            environment=one.record.environment,
-            config=one.record.config,
-            samples_us=one.record.samples_us,
+        key_of(one.record.config): CandidateRow.of(
+            one.record, SeenConfig(config=one.record.config, samples_us=one.record.samples_us)
         )
         for one in group
     }
