@@ -4,8 +4,8 @@
 
 A mean is geometric, over the cases that the system solved; twins, which stand in for matrices that are not here, are
 left out. A system has a row as published, one for our extension, and one for records of older code under its bare name,
-each where there are such records; the row of older code says in how many unseen cases that code chose the kernel of
-`direct`. `tests/test_readme.py` holds the table against the records.
+each where there are such records; the row of older code says how often that code chose the kernel of `direct` in the
+figure's sweep. `direct` and `auto` are in no paper. `tests/test_readme.py` holds the table against the records.
 """
 
 from __future__ import annotations
@@ -46,6 +46,12 @@ _ROWS = (
 )
 """System, implementation, published label, operator, dtype, sweep of a figure of the paper, sweep of matrices to which
 nothing was fitted."""
+_OURS = {
+    "direct": "`direct`, by rule",
+    "auto_rule": "`auto`, by rule",
+    "auto_learned": "`auto`, learned",
+    "auto": "`auto`, raced",
+}
 _NONE = "not run"
 
 
@@ -62,16 +68,19 @@ def table() -> str:
 
 def _rows() -> Iterator[tuple[str, ...]]:
     for system, name, published, *row in _ROWS:
-        labels = {published: "as published", f"{name}_extended": "extended", name: "older code"}
-        for label, what in labels.items():
+        for label, what in {published: "as published", f"{name}_extended": "extended", name: "older code"}.items():
             if cells := _cells(label, *row):
                 yield f"{system}, {what}{_with_direct(label, *row) if label == name else ''}", *cells
+    for label, what in _OURS.items():
+        for op, dtype in (("spmm", "float32"), ("spmm", "float16"), ("sddmm", "float32")):
+            if cells := _cells(label, op, dtype, "", "judging_graphs"):
+                yield what, *cells
 
 
 def _cells(label: str, op: str, dtype: str, paper: str, unseen: str) -> tuple[str, ...]:
     """Give the cells of a label after its name; none where neither sweep has records of it."""
     key = (op, dtype, label)
-    found = [mean.loc[key] if key in mean.index else None for mean in map(_means, (paper, unseen))]
+    found = [_mean(sweep, key) for sweep in (paper, unseen)]
     if all(mean is None for mean in found):
         return ()
     ahead, build = _NONE, _NONE
@@ -85,8 +94,8 @@ def _cells(label: str, op: str, dtype: str, paper: str, unseen: str) -> tuple[st
 
 
 def _with_direct(label: str, op: str, dtype: str, paper: str, unseen: str) -> str:
-    """Say in how many unseen cases older code of a system chose the kernel of ``direct``."""
-    derived = _derived(unseen)
+    """Say in how many cases of the figure's sweep older code of a system chose the kernel of ``direct``."""
+    derived = _derived(paper)
     own = derived[(derived["label"] == label) & (derived["op"] == op) & (derived["dtype"] == dtype)]
     ran = int(own["config"].map(lambda config: config.get("format") == "direct").sum())
     return f" (`direct` in {ran} of {len(own)})" if ran else ""
@@ -96,6 +105,13 @@ def _with_direct(label: str, op: str, dtype: str, paper: str, unseen: str) -> st
 def _derived(sweep: str) -> pd.DataFrame:
     derived = derive(current(load_records([_RECORDS / sweep])), BASELINES["cuda"])
     return derived[derived["matrix_kind"] != MatrixKind.TWIN.value]
+
+
+def _mean(sweep: str, key: tuple[str, str, str]) -> pd.Series[Any] | None:
+    if not sweep or key not in _means(sweep).index:
+        return None
+    mean = _means(sweep).loc[key]
+    return mean if mean["cases"] else None
 
 
 @cache

@@ -64,7 +64,7 @@ are none of them: hardly any row of the tuning half has them as the fastest. Nor
 BASELINE = Choice("cusparse_best")
 _UNEVEN = 16
 """Non-zeros of the longest row over those of a mean row, beyond which CELL is faster: the best on the tuning half
-(`scripts/auto_selector.py validate`)."""
+(`scripts/studies/auto_selector.py validate`)."""
 _CPU = (Choice("scipy_cpu"), Choice("numba_cpu"))
 
 

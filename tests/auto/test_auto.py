@@ -169,7 +169,7 @@ def test_selection_looks_at_no_index() -> None:
 
 def test_shares_on_record() -> None:
     """The least share of the fastest on the judging half, by product, number type and half."""
-    told = load_script("auto_selector").judged()
+    told = load_script("studies/auto_selector").judged()
     means = [[float(cell) for cell in line.split("|")[5:8]] for line in list(told)[2:]]
     assert len(means) == 5
     rule, first, three = (min(column) for column in zip(*means, strict=True))
@@ -184,7 +184,7 @@ def test_candidates_serve_their_operator() -> None:
 
 
 def test_no_row_of_the_training_is_of_the_judging_half() -> None:
-    selector = load_script("auto_selector")
+    selector = load_script("studies/auto_selector")
     halves: dict[bool, set[str]] = {True: set(), False: set()}
     for row in selector.rows():
         halves[row["half"] == "tuning"].add(row["pattern"])

@@ -1,9 +1,9 @@
 """Make what `auto` learns from, train it, and judge it: rows of times by candidate out of published records.
 
-    python scripts/auto_selector.py rows FOLDER    # records, and candidates in FOLDER -> report/reference/auto
-    python scripts/auto_selector.py train          # rows of the tuning half -> impls/auto/models
-    python scripts/auto_selector.py validate       # shares by cross-validation on the tuning half, in Markdown
-    python scripts/auto_selector.py judge          # shares of the fastest candidate on the judging half, in Markdown
+    python scripts/studies/auto_selector.py rows FOLDER # records, and candidates in FOLDER -> report/reference/auto
+    python scripts/studies/auto_selector.py train       # rows of the tuning half -> impls/auto/models
+    python scripts/studies/auto_selector.py validate    # shares by cross-validation on the tuning half, in Markdown
+    python scripts/studies/auto_selector.py judge       # shares of the fastest on the judging half, in Markdown
 
 ``rows`` asks for the mirror (``SPMARK_MIRROR``), and for a folder in which the candidates of the published searches
 stand as ``spmark fetch candidates`` writes them. The others read the rows alone. ``validate`` reads those of
@@ -41,7 +41,7 @@ from spmark.impls.kernels.sddmm_runs import RUNS_SDDMM
 from spmark.report.candidates import load_candidates
 from spmark.report.records import current, load_records, record_files
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "report/reference/h200"
 ROWS = ROOT / "report/reference/auto/nvidia-h200.ndjson.gz"
 MODEL = ROOT / "impls/auto/models/nvidia-h200.npz"
