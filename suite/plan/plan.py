@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -9,7 +10,6 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from spmark.datasets.cache import file_digest
 from spmark.datasets.sources.table import find_source, own_file
 from spmark.datasets.sweep.model import ImplementationSpec, Sweep, expand
 from spmark.impls.core.choices import none_of
@@ -153,7 +153,8 @@ def _content(file: Path) -> str:
     if not is_file(file):
         return ""
     try:
-        return file_digest(file)
+        with file.open("rb") as content:
+            return hashlib.file_digest(content, "sha256").hexdigest()
     except OSError:
         return ""
 
