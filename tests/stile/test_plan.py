@@ -264,7 +264,6 @@ def test_a_kept_mixture_has_its_levels_and_no_rival() -> None:
     plan = run(problem, kept)
     assert (plan.config["formats"], plan.config["keep_mixture"]) == ("mixed", True)
     assert plan.config["levels_used"] == form.found.levels > 1
-    assert not kept._takes_csr(problem)
     one = run(problem, Stile(keep_mixture=True, levels=1, rearrange=False))
     assert one.config["levels_used"] == 1
     assert one.stored != plan.stored

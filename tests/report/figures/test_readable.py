@@ -109,4 +109,5 @@ def test_labels_beyond_the_limit_are_counted_and_kept_in_the_numbers(derived_of)
         shown = [text.get_text() for text in plot.figure.legends[0].get_texts()]
         (told,) = re.findall(r"; (\d+) further labels are in the numbers alone", plot.caption)
         assert plot.data["label"].nunique() - int(told) == MOST_SERIES
-        assert all(not label.startswith("sparsetir_") or label in plot.finding for label in shown)
+        unnamed = [label for label in shown if label.startswith("sparsetir_partitions") and label not in plot.finding]
+        assert not unnamed or re.search(r"\d+ further labels solved too few cases", plot.finding), plot.name

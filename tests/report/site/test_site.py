@@ -143,7 +143,7 @@ def test_two_runs_give_the_same_bytes(report, tmp_path):
     folder, _, index = report
     again = write_report([folder], tmp_path / "again").index.parent
     files = sorted(path.relative_to(again) for path in again.rglob("*") if path.is_file())
-    assert {path.suffix for path in files} == {".html", ".js", ".json", ".svg", ".csv", ".tex"}
+    assert {path.suffix for path in files} == {".html", ".js", ".json", ".svg", ".csv", ".tex", ".md"}
     assert files == sorted(p.relative_to(index.parent) for p in index.parent.rglob("*") if p.is_file())
     for path in files:
         assert (again / path).read_bytes() == (index.parent / path).read_bytes(), path
