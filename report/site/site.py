@@ -260,6 +260,7 @@ class _Site:
         studies = [partial(moved_section, self.facts, self.moved, self.also)] if self.moved else []
         # What takes the longest begins first, so that no process waits for another at the end.
         order = sorted(range(len(tasks)), key=lambda at: -tasks[at].cases)
+        _log.info("drawing figures: %d sweeps", len(tasks))
         ended = run([*scored.values(), *studies, *(partial(render_sweep, tasks[at]) for at in order)])
         cards = {device: next(ended) for device in scored}
         moved_sections: list[Section] = [next(ended) for _ in studies]

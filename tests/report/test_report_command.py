@@ -46,5 +46,5 @@ def test_stages_stand_on_a_terminal(drawn, monkeypatch, caplog):
     screen = Console(file=io.StringIO(), force_terminal=True, width=80)
     monkeypatch.setattr(command, "console", lambda as_json: screen)
     drawn("a")
-    assert caplog.records[0].getMessage() == "reading records"
+    assert [record.getMessage() for record in caplog.records] == ["reading records", "drawing figures: 1 sweeps"]
     assert "drawing figures: " in screen.file.getvalue()
