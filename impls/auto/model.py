@@ -1,7 +1,7 @@
 """The learned selector: expected time and seconds of building of each candidate, from boosted trees in a file.
 
-LightGBM trains (`scripts/studies/auto_selector.py`). The trees are flat arrays in an npz, which is never unpickled, and a loop
-over NumPy arrays walks all of them at once.
+LightGBM trains (`scripts/studies/auto_selector.py`). The trees are flat arrays in an npz, which is never unpickled, and
+a loop over NumPy arrays walks all of them at once.
 """
 
 from __future__ import annotations
