@@ -14,7 +14,7 @@
 using namespace spmark;
 
 constexpr int kUnitColumns = 32;  // columns of A at a time: four n of mma, so that eight of a row are one lane's
-constexpr int kDepth = 2;  // chunks loaded at once
+constexpr int kDepth = 2;         // chunks loaded at once
 constexpr int kStep = kDepth * kChunk;
 constexpr int kHead = 8;  // integers of a task
 

@@ -30,7 +30,7 @@ struct RowRange {
     constexpr int kByBlock = 1 << 24, kByWarp = 1 << 25;  // marks beside the width
     const Vec<int, 4> four = load_read_only<4>(ranges + 4 * static_cast<int64_t>(block));
     const int marked = four[3] < 0 ? -four[3] : four[3];
-    return {four[0], four[1], four[2], marked & (kByBlock - 1), (marked & kByBlock) != 0, (marked & kByWarp) != 0,
+    return {four[0],    four[1], four[2], marked & (kByBlock - 1), (marked & kByBlock) != 0, (marked & kByWarp) != 0,
             four[3] < 0};
   }
 };

@@ -34,9 +34,8 @@ using namespace spmark;
 // Columns, rows and values of the next batch are fetched before this batch is computed.
 template <typename T, int vector, int vectors, int lanes, int batch, int parts, bool whole, bool early, int threads>
 __global__ void __launch_bounds__(threads)
-    sddmm_runs(int nnz, int columns, int run, int scaled, const int* __restrict__ rows,
-               const int* __restrict__ indices, const T* __restrict__ values, const T* __restrict__ x,
-               const T* __restrict__ y, T* __restrict__ out) {
+    sddmm_runs(int nnz, int columns, int run, int scaled, const int* __restrict__ rows, const int* __restrict__ indices,
+               const T* __restrict__ values, const T* __restrict__ x, const T* __restrict__ y, T* __restrict__ out) {
   static_assert(threads % 32 == 0 && 32 % lanes == 0, "a group is a part of one warp");
   static_assert(sizeof(T) * vector <= 16, "a vector is loaded at once");
   static_assert(batch <= lanes, "a lane fetches one non-zero of a batch");
