@@ -17,6 +17,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from typer.testing import CliRunner
+
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 REFERENCE = ROOT / "report" / "reference"
@@ -43,10 +45,14 @@ def command(*words: str | Path) -> list[str]:
 
 def plans() -> str:
     """Give a line for each case of each packaged sweep: what a run would do with it, and the bytes that it takes."""
-    lines = []
+    from spmark.suite.cli.main import app
+
+    lines, terminal = [], CliRunner()
     with tempfile.TemporaryDirectory() as out:
         for sweep in sorted((ROOT / "datasets" / "sweeps").glob("*.yaml")):
-            told = json.loads(spmark("run", sweep.stem, "--dry-run", "--json", "--device", "cpu", "--out", out))
+            # One process runs all of these commands: importing what they need takes longer than most plans.
+            words = ["run", sweep.stem, "--dry-run", "--json", "--device", "cpu", "--out", out]
+            told = json.loads(terminal.invoke(app, words, catch_exceptions=False).stdout)
             cases = told["cases"]
             lines.append(f"{sweep.stem}: {len(cases)} cases, {told['run']} run, {told['refuse']} refused")
             lines += [f"  {one['case']} {one['action']} {one['memory_bytes']} {one['why'][:60]}" for one in cases]
