@@ -125,6 +125,22 @@ class Cache:
         except OSError as error:
             _log.warning("%s/%s is not kept in the cache at %s: %s", source, name, self.root, error)
 
+    def first_pattern(self, origin: str, pattern: str) -> tuple[str, Path]:
+        """Give the hash of a listed matrix that was first fetched here, and where it is kept; keeps it if it is new.
+
+        The list of origins has no hash of such a matrix yet. A full disk raises no error.
+        """
+        path = self.root / "patterns" / f"{origin}.sha256"
+        try:
+            if path.exists():
+                return path.read_text(encoding="ascii").strip(), path
+            with whole(path) as new:
+                new.write_text(pattern + "\n", encoding="ascii")
+            _log.warning("%s: no hash of its pattern is listed; this machine keeps the first: %s", origin, pattern)
+        except OSError as error:
+            _log.warning("the pattern of %s is not kept in the cache at %s: %s", origin, self.root, error)
+        return pattern, path
+
     def _parsed_path(self, source: str, name: str, args: Args) -> Path:
         readable = re.sub(r"[^A-Za-z0-9._@-]+", "_", name)[-80:]
         key = json.dumps([_LAYOUT, source, name, dict(args)], sort_keys=True)

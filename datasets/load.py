@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.datasets.cache import Cache
-from spmark.datasets.mirror import find_in_mirror
+from spmark.datasets.mirror import at_origin, find_in_mirror
+from spmark.datasets.origins import LIST, find_origin
 from spmark.datasets.source import Facts, RawMatrix, Source, check_shape
 from spmark.datasets.sources.table import find_source, own_file
 from spmark.impls.core.errors import DatasetError, MatrixError
@@ -53,26 +54,29 @@ def load_matrix(spec: MatrixSource, cache: Cache, seed: int) -> LoadedMatrix:
     MatrixError
         The matrix is not a canonical CSR.
     """
+    spec = at_origin(spec, cache.mirror)
     source = find_source(spec.source)
     if (file := own_file(spec)) is not None:
-        return _ready(source, spec, source.load(spec.name, {**spec.args, "path": str(file)}, cache), seed)
+        return _ready(source, spec, source.load(spec.name, {**spec.args, "path": str(file)}, cache), seed, cache=cache)
     if source.network and (mirrored := find_in_mirror(cache.mirror, source, spec.name)) is not None:
-        return _ready(source, spec, mirrored, seed)
+        return _ready(source, spec, mirrored, seed, cache=cache, where=f"in the mirror {cache.mirror}")
     stored = spec.values == "stored"
     kept = cache.parsed(source.name, spec.name, spec.args) if source.cached else None
     if kept is not None and not (stored and kept.values is None):
         try:
-            return _ready(source, spec, kept, seed)
+            return _ready(source, spec, kept, seed, cache=cache, where=f"in the cache {cache.root}")
         except (DatasetError, MatrixError) as error:
             _log.warning("making %s again, since its cached form is unusable: %s", spec.id, error)
     raw = source.load(spec.name, spec.args, cache)
-    loaded = _ready(source, spec, raw, seed)
+    loaded = _ready(source, spec, raw, seed, cache=cache, where="in what the source gives")
     if source.cached:
         cache.keep(source.name, spec.name, spec.args, raw)
     return loaded
 
 
-def _ready(source: Source, spec: MatrixSource, raw: RawMatrix, seed: int) -> LoadedMatrix:
+def _ready(
+    source: Source, spec: MatrixSource, raw: RawMatrix, seed: int, *, cache: Cache, where: str = ""
+) -> LoadedMatrix:
     """Check a matrix, give it the values and the orientation that the sweep asks for."""
     _check_counts(source, spec.name, raw)
     stored = spec.values == "stored"
@@ -81,6 +85,7 @@ def _ready(source: Source, spec: MatrixSource, raw: RawMatrix, seed: int) -> Loa
     # Stored values are checked even where seeded ones take their place: a file with NaN is damaged.
     values = seeded_values(raw.indices.shape[0], seed) if raw.values is None else raw.values
     csr = Csr.checked(raw.shape, raw.indptr, raw.indices, values, where=spec.id)
+    _check_pattern(spec, csr, cache, where)
     if raw.values is not None and not stored:
         csr = replace(csr, values=seeded_values(csr.nnz, seed))
     kind = MatrixKind.PATTERN if raw.kind is MatrixKind.REAL and not stored else raw.kind
@@ -103,6 +108,19 @@ def _check_counts(source: Source, name: str, raw: RawMatrix) -> None:
             f"{source.name}/{name}: expected {_counts(expected)} (as {source.title} states), found {_counts(facts)}"
         )
     check_shape(f"{source.name}/{name}", facts.num_rows, facts.num_cols, facts.nnz)
+
+
+def _check_pattern(spec: MatrixSource, csr: Csr, cache: Cache, where: str) -> None:
+    """Compare a listed matrix with the list's hash, or with that of the first fetch where the list has none."""
+    origin = find_origin(spec.source, spec.name)
+    if origin is None:
+        return
+    expected, stated = (origin.pattern, LIST) if origin.pattern else cache.first_pattern(origin.id, csr.hash)
+    if expected != csr.hash:
+        raise DatasetError(
+            f"{spec.id}: expected the pattern {expected[:12]} that {stated} states for {origin.id} ({origin.url}), "
+            f"found {csr.hash[:12]} {where}: another matrix of the same size"
+        )
 
 
 def _counts(facts: Facts) -> str:

@@ -1,4 +1,8 @@
-"""The local mirror: a tree ``<category>/<name>.npz`` and its MANIFEST.tsv, whose counts every load checks."""
+"""The local mirror, which is asked first: a tree ``<category>/<name>.npz`` and its MANIFEST.tsv.
+
+``category/name`` is a matrix's origin, such as ``suitesparse/HB/bcsstk13``: `write_mirror` makes such a folder. Folders
+with names of their own work as well: the list of origins has these names as aliases ``mirror/name``.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,18 @@ import csv
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from spmark.datasets.cache import Cache
+from spmark.datasets.origins import find_origin
 from spmark.datasets.readers.npz import read_npz
 from spmark.datasets.source import Args, Facts, RawMatrix, Source, known, only
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.files import is_file
 from spmark.impls.core.guard import reading
-from spmark.impls.core.record import MatrixKind
+from spmark.impls.core.record import MatrixKind, MatrixSource
 
+Spec = TypeVar("Spec", bound=MatrixSource)
 _COLUMNS = ("name", "category", "source", "licence", "rows", "cols", "nnz", "note")
 _NOT_MATRICES = frozenset({"hetero", "liteform", "pointcloud"})
 """Categories whose files hold edge lists, measured labels or point clouds."""
@@ -84,26 +91,33 @@ def read_entry(entry: ManifestLine) -> RawMatrix:
 
 
 def find_in_mirror(mirror: Path | None, source: Source, name: str) -> RawMatrix | None:
-    """Give a network source's matrix if the mirror has it with the counts that the source states, else None.
-
-    A source without stated counts (SuiteSparse) takes a matrix only where the manifest's note has its full name.
-    """
+    """Give a matrix if the mirror has it by its origin, or by an alias with the counts that are listed, else None."""
     if mirror is None:
         return None
-    expected = source.facts(name)
+    origin = find_origin(source.name, name)
     for entry in read_manifest(mirror):
-        if not is_file(entry.path):
-            continue
-        if expected is None and entry.note.replace(";", " ").split()[:2] == ["SuiteSparse", name]:
-            return read_entry(entry)
-        if entry.name == name and entry.facts == expected:
-            # These collections publish edges without values; the mirror's files hold ones.
-            return replace(read_entry(entry), values=None, kind=MatrixKind.PATTERN)
+        other = origin is not None and f"mirror/{entry.name}" in origin.aliases and entry.facts == origin.facts
+        if (entry.id == f"{source.name}/{name}" or other) and is_file(entry.path):
+            raw = read_entry(entry)
+            return raw if source.valued else replace(raw, values=None, kind=MatrixKind.PATTERN)
     return None
 
 
+def at_origin(spec: Spec, mirror: Path | None) -> Spec:
+    """Give the matrix by its origin where its source is ``mirror`` and the folder has nothing of this name."""
+    origin = find_origin(spec.source, spec.name)
+    if spec.source != Mirror.name or origin is None:
+        return spec
+    if mirror is not None and any(spec.name in (entry.id, entry.name) for entry in read_manifest(mirror)):
+        return spec
+    return spec.model_copy(update={"source": origin.source, "name": origin.name})
+
+
 class Mirror(Source):
-    """The folder that ``SPMARK_MIRROR`` names; its matrices go by ``category/name`` or plain name."""
+    """The folder that ``SPMARK_MIRROR`` names; its matrices go by ``category/name`` or plain name.
+
+    A listed alias ``mirror/name`` is loaded from its origin where there is no such folder.
+    """
 
     name = "mirror"
     title = "local mirror (SPMARK_MIRROR)"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from spmark.datasets.origins import find_origin
 from spmark.impls.core.canonical import canonical_rows
 from spmark.impls.core.errors import DatasetError, MatrixError
 from spmark.impls.core.problem import MAX_NNZ
@@ -70,14 +71,17 @@ class Source(ABC):
     """Loading downloads, unless the local mirror has the matrix."""
     cached: ClassVar[bool] = False
     """Loaded matrices are kept in the cache, since reading or generating them takes long."""
+    valued: ClassVar[bool] = True
+    """Its matrices may have values of their own; else those of a mirror's copy do not count."""
 
     def names(self, cache: Cache) -> Sequence[str]:
         """List the matrices of the source; empty where names are paths or labels."""
         return ()
 
     def facts(self, name: str) -> Facts | None:
-        """Give the counts that are known before loading, or None."""
-        return None
+        """Give the counts that are known before loading, or None: by default those of the list of origins."""
+        origin = find_origin(self.name, name)
+        return origin.facts if origin is not None else None
 
     @abstractmethod
     def load(self, name: str, args: Args, cache: Cache) -> RawMatrix:

@@ -7,7 +7,7 @@ import gzip
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import IO, cast
@@ -61,6 +61,35 @@ def unpacked(path: Path, member: str = "", remedy: str = "") -> Iterator[Path]:
         if len(found) != 1:
             raise DatasetError(f"{path}: expected one {member}, found {', '.join(map(repr, found)) or 'none'}")
         yield Path(spool.name)
+
+
+def unpacked_files(path: Path, names: Collection[str], remedy: str = "") -> Iterator[tuple[str, Path]]:
+    """Unpack files of a zip or tar archive one after the other, in one pass.
+
+    Parameters
+    ----------
+    path : Path
+    names : collection of str
+        Whole paths in the archive; those that it lacks are passed over.
+    remedy : str
+        What to do about a broken archive.
+
+    Yields
+    ------
+    str, Path
+        A name, and a temporary file that lasts until the next one.
+
+    Raises
+    ------
+    DatasetError
+        As `unpacked`.
+    """
+    with reading(path, "a complete archive", remedy=remedy):
+        for name, opened in _members(path):
+            if name in names:
+                with tempfile.NamedTemporaryFile(prefix="spmark-") as spool, opened() as stream:
+                    _copy(stream, cast("IO[bytes]", spool), f"{path}: {name}", path.stat().st_size)
+                    yield name, Path(spool.name)
 
 
 def _members(path: Path) -> _Members:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from file_server import FileServer, serving
 
+from spmark.datasets import origins
 from spmark.datasets.cache import Cache
+from spmark.datasets.origins import Origin
+from spmark.datasets.source import Facts
 
 
 @pytest.fixture
@@ -19,3 +22,16 @@ def server() -> Iterator[FileServer]:
 @pytest.fixture
 def cache(tmp_path) -> Cache:
     return Cache(tmp_path / "cache")
+
+
+@pytest.fixture
+def list_origin(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Put a matrix into the list of origins in the place of all others, or beside those that a test has put there."""
+    lines: dict[str, Origin] = {}
+
+    def put(id: str, counts: tuple[int, int, int], url: str, pattern: str = "", aliases: tuple[str, ...] = ()) -> None:
+        lines[id] = Origin(id, aliases, Facts(*counts), pattern, "MIT", url)
+        monkeypatch.setattr(origins, "origins", lambda: lines)
+        monkeypatch.setattr(origins, "by_alias", lambda: {name: one for one in lines.values() for name in one.aliases})
+
+    return put

@@ -17,16 +17,20 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from archives import tarred, zipped
 from fuzz.harness import Target
+from scipy import io as matlab
+from scipy import sparse
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
 from spmark.datasets.mirror import read_manifest
 from spmark.datasets.source import RawMatrix
-from spmark.datasets.sources.graphs import DglGraphs, Ogb, Planetoid, Snap
+from spmark.datasets.sources.downloaded import DownloadedSource
+from spmark.datasets.sources.table import find_source
 from spmark.datasets.statistics import statistics
 from spmark.datasets.sweep.model import MatrixSpec, Sweep, expand
 from spmark.impls.core.devicespec import DeviceKind
@@ -119,9 +123,11 @@ MANIFEST = (
 )
 
 
-def archive(file: str, read: Callable[[Path], RawMatrix], data: bytes, folder: Path) -> object:
+def archive(file: str, origin: str, data: bytes, folder: Path) -> object:
+    """Read a download as the source of an origin does."""
     (folder / file).write_bytes(data)
-    raw = read(folder / file)
+    source, _, name = origin.partition("/")
+    raw = cast("DownloadedSource", find_source(source)).read(folder / file, name)
     return Csr.checked(raw.shape, raw.indptr, raw.indices, np.ones(raw.indices.size, np.float32))
 
 
@@ -134,11 +140,11 @@ def ogb_members(edges: bytes, nodes: bytes) -> dict[str, bytes]:
 
 def ogb_content(data: bytes, folder: Path) -> object:
     edges, _, nodes = data.partition(b"|")
-    return archive("arxiv.zip", Ogb().read, zipped(ogb_members(edges, nodes)), folder)
+    return archive("arxiv.zip", "ogb/ogbn-arxiv", zipped(ogb_members(edges, nodes)), folder)
 
 
 def dgl_content(data: bytes, folder: Path) -> object:
-    return archive("ppi.zip", DglGraphs().read, zipped({"train_graph.json": data}), folder)
+    return archive("ppi.zip", "dgl/ppi-train-20graphs", zipped({"train_graph.json": data}), folder)
 
 
 def dgl_seeds() -> Sequence[bytes]:
@@ -150,6 +156,33 @@ def dgl_seeds() -> Sequence[bytes]:
 def planetoid_seeds() -> Sequence[bytes]:
     graph = defaultdict(list, {0: [1, 2, 1], 1: [0], 2: [0], 3: [3]})
     return tuple(pickle.dumps(graph, protocol) for protocol in (0, 1, 2, 4))
+
+
+DENSE = np.array([[1.5, 0, -2], [0, 0, 3]])
+FASP = b"3\n1\n3\n4\n6\n3\n1\n3\n1\n2\n-2\n1.5\n3\n4\n5\n"
+CASE = b"%\nmpc.bus = [\n10 3;\n7 1;\n];\nmpc.branch = [\n10 7 0.1;\n7 10 0.1;\n];\n"
+
+
+def lp_seeds() -> Sequence[bytes]:
+    return tuple(
+        zipped({"A_ub.npy": npy(np.asarray(DENSE, order=order)), "A_eq.npy": npy(DENSE)}, zipfile.ZIP_STORED)
+        for order in ("C", "F")
+    )
+
+
+def lp_content(data: bytes, folder: Path) -> object:
+    return archive("lp.npz", "netlib_lp/QAP15", zipped({"A_ub.npy": data, "A_eq.npy": npy(DENSE)}), folder)
+
+
+def qp_seeds() -> Sequence[bytes]:
+    seeds = [io.BytesIO(), io.BytesIO()]
+    for out, packed in zip(seeds, (True, False), strict=True):
+        matlab.savemat(out, {"A": sparse.csc_array(DENSE), "q": np.ones(3)}, do_compression=packed)
+    return tuple(out.getvalue() for out in seeds)
+
+
+def edges_npz() -> bytes:
+    return zipped({"edges.npy": npy([[0, 1], [2, 1]]), "node_labels.npy": npy([0, 0, 1])}, zipfile.ZIP_STORED)
 
 
 def sweep(data: bytes, folder: Path) -> object:
@@ -227,17 +260,29 @@ TARGETS = (
     Target("manifest", manifest, lambda: [MANIFEST]),
     Target("sweep", sweep, lambda: [SWEEP]),
     Target("sweep_list", sweep_list, lambda: [LIST]),
-    Target("ogb", partial(archive, "arxiv.zip", Ogb().read), lambda: [zipped(ogb_members(b"0,3\n3,1\n0,2\n", b"5\n"))]),
+    Target(
+        "ogb",
+        partial(archive, "arxiv.zip", "ogb/ogbn-arxiv"),
+        lambda: [zipped(ogb_members(b"0,3\n3,1\n0,2\n", b"5\n"))],
+    ),
     Target("ogb_content", ogb_content, lambda: [b"0,3\n3,1\n0,2\n|5\n"]),
     Target(
-        "dgl", partial(archive, "ppi.zip", DglGraphs().read), lambda: [zipped({"train_graph.json": dgl_seeds()[0]})]
+        "dgl",
+        partial(archive, "ppi.zip", "dgl/ppi-train-20graphs"),
+        lambda: [zipped({"train_graph.json": dgl_seeds()[0]})],
     ),
     Target("dgl_content", dgl_content, dgl_seeds),
-    Target("planetoid", partial(archive, "ind.cora.graph", Planetoid().read), planetoid_seeds),
-    Target("snap", partial(archive, "web.txt.gz", Snap().read), lambda: [gzip.compress(EDGES, mtime=0)]),
+    Target("planetoid", partial(archive, "ind.cora.graph", "planetoid/cora"), planetoid_seeds),
+    Target("snap", partial(archive, "web.txt.gz", "snap/web-NotreDame"), lambda: [gzip.compress(EDGES, mtime=0)]),
     Target(
         "snap_content",
-        lambda data, folder: archive("web.txt.gz", Snap().read, gzip.compress(data, 1), folder),
+        lambda data, folder: archive("web.txt.gz", "snap/web-NotreDame", gzip.compress(data, 1), folder),
         lambda: [EDGES],
     ),
+    Target("heterophilous", partial(archive, "e.npz", "heterophilous/actor"), lambda: [edges_npz()], claims=True),
+    Target("fasp", partial(archive, "c.dat", "github/a/b/c.dat"), lambda: [FASP]),
+    Target("matpower", partial(archive, "c.m", "matpower/case"), lambda: [CASE]),
+    Target("lp", partial(archive, "lp.npz", "netlib_lp/QAP15"), lp_seeds, claims=True),
+    Target("lp_content", lp_content, lambda: [npy(DENSE), npy(np.asfortranarray(DENSE))], claims=True),
+    Target("qp", partial(archive, "qp.mat", "maros_meszaros/UBH1_A"), qp_seeds, claims=True),
 )

@@ -13,8 +13,8 @@ from archives import tarred, zipped
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
-from spmark.datasets.source import Facts, RawMatrix
-from spmark.datasets.sources.graphs import DglGraphs, Ogb, Planetoid, Snap, SuiteSparse
+from spmark.datasets.source import RawMatrix
+from spmark.datasets.sources.graphs import DglGraphs, Planetoid, Snap, SuiteSparse
 from spmark.datasets.statistics import statistics
 from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.errors import DatasetError, MatrixError
@@ -45,9 +45,8 @@ MTX = b"""%%MatrixMarket matrix coordinate real symmetric
 
 
 @pytest.fixture
-def arxiv(server, monkeypatch):
-    monkeypatch.setattr(Ogb, "base_url", server.url)
-    monkeypatch.setattr(Ogb, "graphs", {"ogbn-arxiv": ("arxiv.zip", Facts(5, 5, 3))})
+def arxiv(server, list_origin):
+    list_origin("ogb/ogbn-arxiv", (5, 5, 3), server.url + "arxiv.zip")
     server.files["/arxiv.zip"] = zipped(ARXIV)
     return MatrixSpec(source="ogb", name="ogbn-arxiv")
 
@@ -96,7 +95,7 @@ def test_snap_claims(tmp_path):
     path = tmp_path / "web.txt.gz"
     path.write_bytes(gzip.compress(b"0 2147483646\n"))
     with pytest.raises(DatasetError, match="at most 8 GiB, found a claim of 64 GiB"):
-        Snap().read(path)
+        Snap().read(path, "web-NotreDame")
 
 
 def test_an_encrypted_member_of_a_zip(server, cache, arxiv):
@@ -119,8 +118,8 @@ def test_transpose_keeps_values_at_edges(cache, arxiv):
     }
 
 
-def test_wrong_counts(cache, arxiv, monkeypatch):
-    monkeypatch.setattr(Ogb, "graphs", {"ogbn-arxiv": ("arxiv.zip", Facts(5, 5, 4))})
+def test_wrong_counts(server, cache, arxiv, list_origin):
+    list_origin("ogb/ogbn-arxiv", (5, 5, 4), server.url + "arxiv.zip")
     with pytest.raises(DatasetError, match=r"ogbn-arxiv: expected 5 x 5 with 4 non-zeros.*found 5 x 5 with 3"):
         load_matrix(arxiv, cache, 0)
 
@@ -145,9 +144,8 @@ def test_missing_member(server, cache, arxiv):
         load_matrix(arxiv, cache, 0)
 
 
-def test_planetoid(server, cache, monkeypatch):
-    monkeypatch.setattr(Planetoid, "base_url", server.url)
-    monkeypatch.setattr(Planetoid, "graphs", {"cora": ("ind.cora.graph", Facts(4, 4, 5))})
+def test_planetoid(server, cache, list_origin):
+    list_origin("planetoid/cora", (4, 4, 5), server.url + "ind.cora.graph")
     graph = defaultdict(list, {0: [1, 2, 1], 1: [0], 2: [0], 3: [3]})
     server.files["/ind.cora.graph"] = pickle.dumps(graph, protocol=2)
     loaded = load_matrix(MatrixSpec(source="planetoid", name="cora"), cache, 0)
@@ -182,13 +180,12 @@ def test_planetoid_refuses_other_pickles(tmp_path, monkeypatch, content, message
     path = tmp_path / "ind.cora.graph"
     path.write_bytes(content)
     with pytest.raises(DatasetError, match=message):
-        Planetoid().read(path)
+        Planetoid().read(path, "cora")
     assert not (tmp_path / "evil").exists()
 
 
-def test_dgl(server, cache, monkeypatch):
-    monkeypatch.setattr(DglGraphs, "base_url", server.url)
-    monkeypatch.setattr(DglGraphs, "graphs", {"ppi-train-20graphs": ("ppi.zip", Facts(4, 4, 6))})
+def test_dgl(server, cache, list_origin):
+    list_origin("dgl/ppi-train-20graphs", (4, 4, 6), server.url + "ppi.zip")
     links = [{"source": 0, "target": 2}, {"source": 2, "target": 0}, {"source": 1, "target": 1}]
     nodes = [{"id": node, "test": False} for node in range(4)]
     graph = {"directed": True, "multigraph": False, "graph": {}, "nodes": nodes, "links": links}
@@ -215,12 +212,11 @@ def test_dgl_refuses_other_json(tmp_path, content):
     path = tmp_path / "ppi.zip"
     path.write_bytes(zipped({"train_graph.json": content}))
     with pytest.raises(DatasetError, match=r"train_graph\.json: expected"):
-        DglGraphs().read(path)
+        DglGraphs().read(path, "ppi-train-20graphs")
 
 
-def test_snap(server, cache, monkeypatch):
-    monkeypatch.setattr(Snap, "base_url", server.url)
-    monkeypatch.setattr(Snap, "graphs", {"web-NotreDame": ("web-NotreDame.txt.gz", Facts(4, 4, 3))})
+def test_snap(server, cache, list_origin):
+    list_origin("snap/web-NotreDame", (4, 4, 3), server.url + "web-NotreDame.txt.gz")
     text = b"# Directed graph\n# FromNodeId\tToNodeId\n0\t0\n0\t3\n3\t1\n"
     server.files["/web-NotreDame.txt.gz"] = gzip.compress(text)
     loaded = load_matrix(MatrixSpec(source="snap", name="web-NotreDame"), cache, 0)
@@ -231,7 +227,7 @@ def test_snap_truncated(tmp_path):
     path = tmp_path / "web-NotreDame.txt.gz"
     path.write_bytes(gzip.compress(b"0\t1\n" * 1000)[:-10])
     with pytest.raises(DatasetError, match="expected a complete archive"):
-        Snap().read(path)
+        Snap().read(path, "web-NotreDame")
 
 
 @pytest.fixture
