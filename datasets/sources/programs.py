@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from spmark.datasets.readers.archive import FETCH_AGAIN
+from spmark.datasets.readers.matlab import read_matlab
 from spmark.datasets.source import RawMatrix, check_bytes, check_shape
 from spmark.datasets.sources.downloaded import DownloadedSource, EdgeSource, square
 from spmark.impls.core.canonical import canonical_rows
@@ -36,7 +37,8 @@ class NetlibLp(DownloadedSource):
         with reading(path, "an npz file with A_ub and A_eq", remedy=FETCH_AGAIN):
             with zipfile.ZipFile(path) as archive:
                 parts = [part for key in ("A_ub", "A_eq") if (part := _sparse(archive, f"{key}.npy", path)) is not None]
-            return _raw(sparse.vstack(parts), path)
+            rows = canonical_rows(sparse.vstack(parts).tocoo(), str(path))
+            return RawMatrix(rows.shape, rows.indptr, rows.indices, rows.data, MatrixKind.REAL)
 
 
 def _sparse(archive: zipfile.ZipFile, member: str, path: Path) -> Any:
@@ -76,19 +78,7 @@ class MarosMeszaros(DownloadedSource):
 
     def read(self, path: Path, name: str) -> RawMatrix:
         """Read one sparse matrix of a MATLAB file."""
-        from scipy import io, sparse
-
-        variable = name.rpartition("_")[2]
-        with reading(path, f"a MATLAB file with a sparse matrix {variable}", remedy=FETCH_AGAIN):
-            found = io.loadmat(path, variable_names=[variable])[variable]
-            if not sparse.issparse(found):
-                raise DatasetError(f"{path}: expected {variable} to be sparse, found {type(found).__name__}")
-            return _raw(found, path)
-
-
-def _raw(matrix: Any, path: Path) -> RawMatrix:
-    rows = canonical_rows(matrix.tocoo(), str(path))
-    return RawMatrix(rows.shape, rows.indptr, rows.indices, rows.data, MatrixKind.REAL)
+        return read_matlab(path, name.rpartition("_")[2], FETCH_AGAIN)
 
 
 class Matpower(EdgeSource):

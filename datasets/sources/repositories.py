@@ -101,10 +101,12 @@ def _read_fasp(path: Path) -> RawMatrix:
         check_shape(str(path), size, size)
         indptr = np.array(words[1 : size + 2], np.int64) - 1
         nnz = int(indptr[-1])
+        if indptr[0] or (np.diff(indptr) < 0).any():
+            raise DatasetError(f"{path}: expected an indptr that begins at 1 and never falls, found another")
         if len(words) != size + 2 + 2 * nnz:
             raise DatasetError(f"{path}: expected {size + 2 + 2 * nnz:,} numbers, found {len(words):,}: truncated?")
         indices = np.array(words[size + 2 : size + 2 + nnz], np.int64) - 1
         values = np.array(words[size + 2 + nnz :], np.float64)
         # Rows are not sorted in the file.
         rows = np.repeat(np.arange(size), np.diff(indptr))
-    return csr_from_edges((size, size), rows, indices, values, MatrixKind.REAL, merge=False, where=str(path))
+        return csr_from_edges((size, size), rows, indices, values, MatrixKind.REAL, merge=False, where=str(path))

@@ -157,25 +157,36 @@ def test_netlib_whose_array_is_shorter_than_its_header_says(load):
         load("netlib_lp/AFIRO", "AFIRO.npz", out.getvalue(), DENSE)
 
 
+@pytest.mark.parametrize("packed", [True, False])
 @pytest.mark.parametrize("variable", ["A", "P"])
-def test_maros_meszaros(load, variable):
+def test_maros_meszaros(load, variable, packed):
     out = io.BytesIO()
-    matlab.savemat(out, {"A": sparse.csc_array(DENSE), "P": sparse.csc_array(DENSE.T), "q": np.ones(3)})
+    content = {"q": np.ones(3), "r": 1.0, "A": sparse.csc_array(DENSE), "P": sparse.csc_array(DENSE.T)}
+    matlab.savemat(out, content, do_compression=packed)
     expected = DENSE if variable == "A" else DENSE.T
     found = load(f"maros_meszaros/CONT-300_{variable}", "CONT-300.mat", out.getvalue(), expected, "stored")
     assert np.array_equal(dense(found), expected)
 
 
-def test_maros_meszaros_refuses_a_dense_matrix_and_another_file(load):
+def saved_matlab(**arrays: Any) -> bytes:
     out = io.BytesIO()
-    matlab.savemat(out, {"A": DENSE})
-    for content, message in (
-        (out.getvalue(), "expected A to be sparse"),
-        (b"x", "a MATLAB file with a sparse matrix A"),
-    ):
-        server_name = f"{len(content)}.mat"
-        with pytest.raises(DatasetError, match=message):
-            load("maros_meszaros/UBH1_A", server_name, content, DENSE)
+    matlab.savemat(out, arrays)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (saved_matlab(A=DENSE), "expected A to be a real sparse matrix"),
+        (saved_matlab(A=sparse.csc_array(DENSE * 1j)), "expected A to be a real sparse matrix"),
+        (saved_matlab(B=sparse.csc_array(DENSE)), "expected a matrix A, found none of this name"),
+        (saved_matlab(A=sparse.csc_array(DENSE))[:-20], "a MATLAB file of version 5 with a sparse matrix A"),
+        (b"x", "a MATLAB file of version 5 with a sparse matrix A"),
+    ],
+)
+def test_maros_meszaros_refuses(load, content, message):
+    with pytest.raises(DatasetError, match=message):
+        load("maros_meszaros/UBH1_A", "UBH1.mat", content, DENSE)
 
 
 CASE = b"""function mpc = case3
