@@ -40,14 +40,15 @@ _COPIED = [name for name in Measurement.model_fields if name not in ("schema_ver
 _OF_SPEC = [name for name in CaseSpec.model_fields if name not in ("scaled", "baseline", "time_limit_s", "config")]
 COLUMNS = (
     "sweep", *_OF_SPEC, "requested", *_COPIED, "baseline_implementation", "baseline_config", "baseline_refused",
-    "baseline_samples_us", *_FACTS, "facts", "copy_bytes_per_s", "flops_per_s", "pattern",
+    "baseline_samples_us", *_FACTS, "facts", "copy_bytes_per_s", "flops_per_s", "other_ids", "pattern",
 )  # fmt: skip
 """Columns of a loaded frame: the fields of a record and of its case, and what is derived from other fields.
 
 ``matrix`` is the id (``source/name``, with the orientation and, where two patterns share an id, the start of the
 pattern's hash); ``op`` is ``sddmm-scaled`` for scaled SDDMM; samples are (n,) float64 arrays in the order taken;
 ``baseline_refused`` is a tuple of `RefusedConfig`; ``facts`` is the `Environment`, or None where its row is missing,
-and the two rates are then NaN; ``pattern`` is ``matrix_hash``, or, where that is empty, the pattern that another run of
+and the two rates are then NaN; ``other_ids`` is a tuple of ids of the same case under other names of its matrix;
+``pattern`` is ``matrix_hash``, or, where that is empty, the pattern that another run of
 the case has seen.
 """
 _CASE = ["device", "case_id", "pattern"]
@@ -247,6 +248,7 @@ def _row(measurement: Measurement, known: dict[str, Environment], file: Path) ->
         "baseline_refused": tuple(baseline.refused) if baseline else (),
         "baseline_samples_us": np.array(baseline.samples_us if baseline else [], np.float64),
         "facts": environment,
+        "other_ids": spec.other_ids,
         "copy_bytes_per_s": device.copy_bytes_per_s if device else nan,
         "flops_per_s": device.flops_per_s(spec.dtype) if device else nan,
     }

@@ -111,16 +111,17 @@ def missing(sweeps: Sequence[str], records: pd.DataFrame, together: int = 1, *, 
     if same_code:
         versions = {name: implementation_version(module_of(name)) for name in IMPLEMENTATIONS}
         answers = answers[answers["implementation"].map(versions) == answers["implementation_version"]]
-    sizes = records.groupby("matrix")["nnz"].max()
+    sizes, answered = records.groupby("matrix")["nnz"].max(), set(answers["case_id"])
     cases = pd.DataFrame(
         {
             "sweep": sweep, "case_id": case.case_id, "matrix": case.matrix.name, "source": case.matrix.source,
             "op": str(case.op), "scaled": str(case.scaled).lower(), "width": case.width, "dtype": str(case.dtype),
-            "label": case.label, "size": sizes.get(case.matrix.id, 0),
+            "label": case.label, "size": max(sizes.get(id, 0) for id in (case.matrix.id, *case.matrix.aliases)),
+            "answered": not answered.isdisjoint((case.case_id, *case.other_ids)),
         }
         for sweep in sweeps for case in expand(Sweep.load(sweep), DeviceKind.CUDA)
     ).drop_duplicates("case_id")  # fmt: skip
-    cases = cases[~cases["case_id"].isin(answers["case_id"])]
+    cases = cases[~cases["answered"]]
     kind = ["source", "op", "scaled", "width", "dtype"]
     labels = cases.groupby(["sweep", *kind, "matrix", "size"], sort=False)["label"].agg(",".join).reset_index()
     runs = []

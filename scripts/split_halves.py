@@ -1,6 +1,8 @@
-"""Split the mirror's matrices into a tuning half and a judging half, by family, and write both as lists for sweeps.
+"""Split the real matrices into a tuning half and a judging half, by family, and write both as lists for sweeps.
 
-    SPMARK_MIRROR=... python scripts/split_halves.py
+    python scripts/split_halves.py
+
+Families and patterns use the short names that the list of origins has as aliases; the lists name origins.
 
 Fits and searches for a release use the tuning half and seeded matrices; the judging half only judges. Matrices of one
 origin are alike, so that a family goes to one half as a whole. Within each class a seed draws the order of the
@@ -15,7 +17,6 @@ the tuning half must not be judged on these 14.
 
 from __future__ import annotations
 
-import os
 from fnmatch import fnmatchcase
 from itertools import zip_longest
 from pathlib import Path
@@ -23,7 +24,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from spmark.datasets.mirror import read_manifest
+from spmark.datasets.origins import find_origin, origins
 
 SEED = 2026
 FOLDER = Path(__file__).parents[1] / "datasets/sweeps/matrices"
@@ -66,9 +67,9 @@ def evaluated() -> list[str]:
     return sorted([*chosen, *more[: EVALUATED - len(chosen)]], key=str.lower)
 
 
-def layers(mirror: Path) -> dict[str, list[str]]:
+def layers() -> dict[str, list[str]]:
     """Give the names of each half's pruned layers, sorted; each layer is in one half."""
-    names = [line.name for line in read_manifest(mirror) if line.category == "dlmc"]
+    names = [one.aliases[0].removeprefix("mirror/") for one in origins().values() if one.source == "dlmc"]
     chosen = {half: [n for n in names if any(fnmatchcase(n, each) for each in LAYERS[half])] for half in HALVES}
     if sorted(names) != sorted(chosen["tuning"] + chosen["judging"]):
         raise SystemExit("expected every pruned layer in one half: change LAYERS")
@@ -77,17 +78,17 @@ def layers(mirror: Path) -> dict[str, list[str]]:
 
 def text(what: str, names: list[str]) -> str:
     """Write a list as a sweep includes it."""
-    lines = [f"# {what}, as scripts/split_halves.py draws it.", "- source: mirror"]
-    return "\n".join([*lines, "  names:", *(f'    - "{name}"' for name in names), ""])
+    found = [find_origin("mirror", name) for name in names]
+    return "\n".join([f"# {what}, as scripts/split_halves.py draws it.", *(f"- {one.id}" for one in found if one), ""])
 
 
 def main() -> None:
     """Write the lists."""
-    for what, chosen in (("graphs", halves()), ("layers", layers(Path(os.environ["SPMARK_MIRROR"])))):
+    for what, chosen in (("graphs", halves()), ("layers", layers())):
         for half, names in chosen.items():
-            listed = text(f"The {half} half of the mirror's {what}", names)
+            listed = text(f"The {half} half of the {what}", names)
             (FOLDER / f"{half}_{what}.yaml").write_text(listed, encoding="utf-8")
-    listed = text("What judges learned cost models among the mirror's graphs", evaluated())
+    listed = text("What judges learned cost models among real graphs", evaluated())
     (FOLDER / "dash_graphs.yaml").write_text(listed, encoding="utf-8")
 
 

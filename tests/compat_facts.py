@@ -64,10 +64,15 @@ def committed_rows() -> dict[str, int]:
 
 
 def case_ids() -> dict[str, list[str]]:
-    """Give the ids of the cases of every packaged sweep, on any kind of device, in the order of the alphabet."""
+    """Give the ids by which records may know the cases of every packaged sweep, on any kind of device, sorted."""
+    sweeps = {name: Sweep.load(name) for name in packaged_sweeps()}
+    found = {
+        name: [case for kind in (DeviceKind.CUDA, DeviceKind.CPU) for case in expand(sweep, kind)]
+        for name, sweep in sweeps.items()
+    }
     return {
-        name: sorted({case.case_id for kind in (DeviceKind.CUDA, DeviceKind.CPU) for case in expand(sweep, kind)})
-        for name, sweep in ((name, Sweep.load(name)) for name in packaged_sweeps())
+        name: sorted({one for case in cases for one in (case.case_id, *case.other_ids)})
+        for name, cases in found.items()
     }
 
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
+from spmark.datasets.origins import find_origin, other_ids
 from spmark.datasets.sources.table import source_names
 from spmark.impls.core.choices import near, none_of
 from spmark.impls.core.devicespec import DeviceKind
@@ -174,7 +175,9 @@ def expand(sweep: Sweep, device_kind: DeviceKind) -> list[CaseSpec]:
 
 def _problems(sweep: Sweep) -> Iterator[tuple[MatrixRef, Op, bool, DType, int]]:
     for matrix in sweep.matrices:
-        ref = MatrixRef.model_validate(matrix.model_dump(exclude={"widths"}))
+        origin = find_origin(matrix.source, matrix.name)
+        known = {"origin": origin.url if origin else "", "aliases": tuple(other_ids(matrix))}
+        ref = MatrixRef.model_validate(matrix.model_dump(exclude={"widths"}) | known)
         for op in sweep.ops:
             for dtype in sweep.dtypes:
                 for width in matrix.widths or sweep.widths:

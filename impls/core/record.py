@@ -151,9 +151,9 @@ class MatrixRef(MatrixSource):
     file_sha256: str = ""
     """SHA-256 of the user's own file that the matrix is read from; empty for other sources and unreadable files."""
     origin: str = ""
-    """Public address that the matrix comes from, where its source states one."""
+    """Public address that the matrix comes from, where the list of origins has one."""
     aliases: tuple[str, ...] = ()
-    """Ids under which other sources hold the same pattern."""
+    """Other ids of the same matrix, under which earlier records may know it: the oldest last."""
 
 
 class Key(NamedTuple):
@@ -215,8 +215,19 @@ class CaseSpec(Frozen):
     A digest of config, matrix arguments and values follows where any of these is not the default.
     """
 
+    @property
+    def other_ids(self) -> tuple[str, ...]:
+        """Ids of the same case under the other names of its matrix."""
+        own = f"/{self.matrix.id}/J"
+        return tuple(self.case_id.replace(own, f"/{alias}/J", 1) for alias in self.matrix.aliases)
+
+    def keys(self, environment: Environment) -> tuple[Key, ...]:
+        """Give the keys under which a resumed run looks for records of this case: its own, then those of other ids."""
+        own = self.key(environment)
+        return (own, *(own._replace(case_id=other) for other in self.other_ids))
+
     def key(self, environment: Environment) -> Key:
-        """Give the one key by which a resumed run finds the records of this case on a machine."""
+        """Give the one key of this case's own records on a machine."""
         return Key(
             self.case_id,
             self.matrix.file_sha256,

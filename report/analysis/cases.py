@@ -231,7 +231,7 @@ MOST_GROUPS = 16
 MOST_POOLED = 22
 """Places up to which matrices and pooled layers are drawn side by side."""
 _LAYER = re.compile(r"^(?P<source>[^/]+)/.*@(?P<sparsity>\d*\.?\d+)(?P<way>(?:_[a-z]+)*)(?: #\w+)?$")
-_DLMC = re.compile(r"^[^/]+/(?:rn50|tf)__[^_]+__(?P<sparsity>\d*\.\d+)__")
+_DLMC = re.compile(r"^(?:[^/]+/(?:rn50|tf)__[^_]+__|dlmc/[^/]+/[^/]+/)(?P<sparsity>\d*\.\d+)(?:__|/)")
 
 
 def group_of(matrix: str) -> str:

@@ -136,6 +136,8 @@ def paired(before: Side, after: Side, across: bool) -> tuple[list[tuple[Any, Any
     if not across:
         _refuse_other_contexts(before, after)
     first, second = (_cases(side, across) for side in (before, after))
+    first = _as_named_in(first, second)
+    second = _as_named_in(second, first)
     common = first.index[first.index.isin(second.index)]
     if common.empty:
         raise RecordError(
@@ -223,6 +225,16 @@ def _cases(side: Side, across: bool) -> pd.DataFrame:
             "name the folder of one"
         )
     return side.cases.assign(device="").set_index("case_id", drop=False)
+
+
+def _as_named_in(cases: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
+    """Give cases by the ids of others, where these say that they know a case by another id."""
+    names = {one: case for case, known in zip(others["case_id"], others["other_ids"], strict=True) for one in known}
+    if not names:
+        return cases
+    own = set(others["case_id"])
+    ids = cases["case_id"].map(lambda one: one if one in own else names.get(one, one))
+    return cases.assign(case_id=ids).set_index(list(cases.index.names), drop=False)
 
 
 def _refuse_other_contexts(before: Side, after: Side) -> None:

@@ -51,6 +51,12 @@ class ListedSweep:
     about: str
     labels: Mapping[str, str]
     """Labels of the cases that the sweep asks for, by the ids of these cases."""
+    others: Mapping[str, str] = field(default_factory=dict)
+    """Ids of these cases by other ids under which records may know them."""
+
+    def today(self, case_id: str) -> str:
+        """Give the id that the sweep has for the case of a record."""
+        return self.others.get(case_id, case_id)
 
 
 @dataclass(frozen=True)

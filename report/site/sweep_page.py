@@ -139,12 +139,13 @@ def _lent(rows: pd.DataFrame, own: pd.DataFrame, listed: ListedSweep | None) -> 
     under its system's bare name keeps it where today's label is the extended one: it is of older code, from before a
     system had two labels.
     """
-    labels = listed.labels if listed else {}
-    others = rows["case_id"].isin(labels.keys() - set(own["case_id"]))
+    listed = listed or ListedSweep("", "", {})
+    labels, ids = listed.labels, rows["case_id"].map(listed.today)
+    others = ids.isin(labels.keys() - set(own["case_id"].map(listed.today)))
     for alike in ("protocol_version", "flush"):
         others &= rows[alike] == own[alike].iloc[0]
     lent = current(rows[others])
-    today, name = lent["case_id"].map(labels), lent["implementation"]
+    today, name = lent["case_id"].map(listed.today).map(labels), lent["implementation"]
     older = (lent["label"] == name) & (today == name + "_extended")
     return lent.assign(label=today.where(~older, name))
 
@@ -156,8 +157,8 @@ def coverage_of(of: SweepCases, listed: ListedSweep | None, of_device: AbstractS
     first, last = (f"{when:%Y-%m-%d}" for when in (own["started_at"].min(), own["started_at"].max()))
     there = ""
     if listed:
-        here = listed.labels.keys() & set(own["case_id"])
-        others = len(listed.labels.keys() & of_device) - len(here)
+        here = listed.labels.keys() & set(map(listed.today, own["case_id"]))
+        others = len(listed.labels.keys() & set(map(listed.today, of_device))) - len(here)
         there = f"{len(here):,} of {len(listed.labels):,}"
         there += f" here and {others:,} with other sweeps" if others else ""
     when = first if first == last else f"{first} to {last}"

@@ -27,10 +27,11 @@ from typing import Any, cast
 
 import numpy as np
 import pandas as pd
-import yaml
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
+from spmark.datasets.origins import other_ids
+from spmark.datasets.sweep.reading import packaged_lists, read_list
 from spmark.impls.auto.features import NAMES, Features
 from spmark.impls.auto.model import DENSE, REFERENCE, Trees, ranked, read, samples_of
 from spmark.impls.auto.portfolio import PORTFOLIO, by_rule
@@ -76,9 +77,8 @@ _OTHER_SETTINGS: tuple[dict[str, Any], ...] = (
 
 def judging_names() -> dict[str, set[str]]:
     """Give the ids of the judging half by kind, graphs and layers."""
-    folder = ROOT / "datasets/sweeps/matrices"
-    lists = {kind: yaml.safe_load((folder / f"judging_{kind}.yaml").read_text()) for kind in ("graphs", "layers")}
-    return {kind: {f"mirror/{name}" for entry in one for name in entry["names"]} for kind, one in lists.items()}
+    lists = {kind: read_list(packaged_lists()[f"judging_{kind}"]) for kind in ("graphs", "layers")}
+    return {kind: {id for one in found for id in (one.id, *other_ids(one))} for kind, found in lists.items()}
 
 
 def collected(folder: Path) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""How many column partitions LiteForm's forests predict for the matrices of a mirror: a table, one row a model.
+"""How many column partitions LiteForm's forests predict for the listed real matrices: a table, one row a model.
 
 ``SPMARK_MIRROR=FOLDER python scripts/studies/predicted_partitions.py [MODEL...]`` needs no GPU. A model is the name of
 one that ships, or the path of a file; by default all that ship.
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
-from spmark.datasets.mirror import Mirror
+from spmark.datasets.origins import origins
 from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.predictor import find, shipped
@@ -23,7 +23,7 @@ WIDTHS = (32, 64, 128, 256, 512)
 def main(models: Sequence[str]) -> None:
     """Write how often each number of partitions is predicted, over matrices times widths, and where CELL is chosen."""
     cache = Cache.default()
-    specs = [MatrixSpec(source="mirror", name=name) for name in Mirror().names(cache)]
+    specs = [MatrixSpec(source=one.source, name=one.name) for one in origins().values() if one.aliases]
     features = [Features.of(load_matrix(spec, cache, seed=0).csr) for spec in specs]
     lines = [f"{len(features)} matrices, J of {', '.join(map(str, WIDTHS))}"]
     lines += ["| model | partitions: cases | the same where CELL is chosen |", "|---|---|---|"]

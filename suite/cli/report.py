@@ -81,7 +81,9 @@ def listed_sweep(name: str) -> ListedSweep | None:
     lines = takewhile(lambda line: line.startswith("#"), file.read_text(encoding="utf-8").splitlines())
     about = " ".join(line.lstrip("# ") for line in lines)
     # Which cases there are is the same on every kind of device.
-    return ListedSweep(sweep.title, about, {case.case_id: case.label for case in expand(sweep, DeviceKind.CUDA)})
+    cases = expand(sweep, DeviceKind.CUDA)
+    others = {other: case.case_id for case in cases for other in case.other_ids}
+    return ListedSweep(sweep.title, about, {case.case_id: case.label for case in cases}, others)
 
 
 def show_provenance(path: Path, as_json: bool) -> None:

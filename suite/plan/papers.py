@@ -224,7 +224,7 @@ def in_turns(papers: Sequence[Paper], kind: DeviceKind) -> list[StepCases]:
 def counts(found: StepCases, folder: Path, environment: Environment) -> dict[str, Any]:
     """Count what the records of ``folder`` say of a step: a row for its reader."""
     history = History.read(folder)
-    tried = [history.tried.get(spec.key(environment)) for spec in completed(found.chosen.cases)]
+    tried = [history.earlier(spec, environment) for spec in completed(found.chosen.cases)]
     done = [one for one in tried if one is not None]
     ok = sum(one.last is Status.OK for one in done)
     shown = {"paper": found.paper.name, "shows": found.step.shows, "sweep": found.chosen.sweep.name}

@@ -121,7 +121,7 @@ def make_plan(chosen: Chosen, environment: Environment, folder: Path, options: O
     items, running = [], 0
     for spec in completed(chosen.cases, options.flush):
         reason, other = chosen.refused.get(spec.case_id), ""
-        tried = history.tried.get(spec.key(environment))
+        tried = history.earlier(spec, environment)
         skipped = why_skipped(tried, environment.packages, options.retry, warm)
         if skipped is not None and tried is not None and tried.baseline and spec.baseline not in (None, tried.baseline):
             other = tried.baseline
@@ -209,17 +209,17 @@ def files_of(cases: Iterable[CaseSpec]) -> tuple[str, ...]:
     return tuple(file for name in names if (file := file_of(name)) is not None)
 
 
-FIELDS: dict[str, Callable[[CaseSpec], str]] = {
-    "op": lambda case: str(case.op),
-    "matrix": lambda case: case.matrix.name,
-    "source": lambda case: case.matrix.source,
-    "width": lambda case: str(case.width),
-    "dtype": lambda case: str(case.dtype),
-    "scaled": lambda case: str(case.scaled).lower(),
-    "implementation": lambda case: case.implementation,
-    "label": lambda case: case.label,
+FIELDS: dict[str, Callable[[CaseSpec], tuple[str, ...]]] = {
+    "op": lambda case: (str(case.op),),
+    "matrix": lambda case: (case.matrix.name, *(alias.partition("/")[2] for alias in case.matrix.aliases)),
+    "source": lambda case: (case.matrix.source,),
+    "width": lambda case: (str(case.width),),
+    "dtype": lambda case: (str(case.dtype),),
+    "scaled": lambda case: (str(case.scaled).lower(),),
+    "implementation": lambda case: (case.implementation,),
+    "label": lambda case: (case.label,),
 }
-"""What ``key=value`` compares with."""
+"""What ``key=value`` compares with: one of these is enough."""
 
 
 def select(cases: Sequence[CaseSpec], only: Sequence[str]) -> list[CaseSpec]:
@@ -255,7 +255,7 @@ def _filter(text: str) -> Callable[[CaseSpec], bool]:
         if key not in FIELDS:
             raise SweepError(f"--only {text}: {none_of('a key', key, FIELDS)}")
         patterns = [name_of(one) if key == "implementation" else one for one in value.split(",")]
-        return lambda case: any(fnmatchcase(FIELDS[key](case), pattern) for pattern in patterns)
+        return lambda case: any(fnmatchcase(found, pattern) for found in FIELDS[key](case) for pattern in patterns)
     if any(sign in text for sign in "*?["):
-        return lambda case: fnmatchcase(case.case_id, text)
-    return lambda case: text in case.case_id
+        return lambda case: any(fnmatchcase(one, text) for one in (case.case_id, *case.other_ids))
+    return lambda case: any(text in one for one in (case.case_id, *case.other_ids))

@@ -12,7 +12,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from spmark.impls.core.record import FINAL, Environment, EnvironmentRow, Key, Measurement, ProblemFacts, Status
+from spmark.impls.core.record import (
+    FINAL,
+    CaseSpec,
+    Environment,
+    EnvironmentRow,
+    Key,
+    Measurement,
+    ProblemFacts,
+    Status,
+)
 from spmark.impls.core.recordfile import ENVIRONMENTS, RECORDS, read_rows
 
 TRIES = 2
@@ -66,6 +75,10 @@ class History:
                 else:
                     _log.warning("%s: passed over a record of an unknown environment: %s", folder, record.case_id)
         return history
+
+    def earlier(self, spec: CaseSpec, environment: Environment) -> Earlier | None:
+        """Give what records say of a case, under whichever of its ids they know it."""
+        return next((self.tried[key] for key in spec.keys(environment) if key in self.tried), None)
 
     def _add(self, record: Measurement, environment: Environment) -> None:
         key = record.spec.key(environment)

@@ -65,7 +65,7 @@ def collect_samples(
     collector = Collector(platform, _device(platform), configs)
     path = out / name / f"{asked.name}-{number:02d}-of-{parts:02d}.jsonl"
     done = collector.done(path)
-    todo = [case for case in mine if _key(case) not in done]
+    todo = [case for case in mine if done.isdisjoint(_keys(case))]
     made = append_rows(path, ((case, case) for case in todo), collector.row, ends)
     answer = {"file": path, "rows": len(done) + made, "made": made, "left": len(todo) - made, "note": platform.note}
     line = f"{path}: {made} rows more, {len(todo) - made} of {len(mine)} left ({platform.note})"
@@ -95,7 +95,7 @@ class Collector:
         facts = self._facts(case)
         try:
             problem = Problem(case.op, self._load(case), case.width, case.dtype, scaled=case.scaled)
-            configs = self._measured(problem, drawn_configs(self._platform, problem, case.matrix.id))
+            configs = self._measured(problem, drawn_configs(self._platform, problem, _oldest_id(case)))
         except SpmarkError as error:
             _log.warning("%s cannot be measured: %s", case.matrix.id, error)
             return CollectedRow(**facts, reason=reason_of(error))
@@ -142,7 +142,7 @@ class Collector:
         }
 
     def _facts(self, case: CaseSpec) -> dict[str, Any]:
-        spec = case.matrix.model_dump(exclude={"folder", "widths"}, exclude_defaults=True)
+        spec = case.matrix.model_dump(exclude={"folder", "origin", "aliases"}, exclude_defaults=True)
         problem = {"op": case.op, "matrix": case.matrix.id, "width": case.width, "dtype": case.dtype}
         return {**self._origin(case), **problem, "spec": spec, "note": self._platform.note}
 
@@ -174,6 +174,17 @@ def _problems(sweep: Sweep) -> Iterator[CaseSpec]:
 
 def _key(case: CaseSpec) -> tuple[Any, ...]:
     return case.matrix.id, case.op, case.width, case.dtype
+
+
+def _keys(case: CaseSpec) -> Iterator[tuple[Any, ...]]:
+    """Give the keys under which rows may know a problem."""
+    matrix, *rest = _key(case)
+    yield from ((one, *rest) for one in (matrix, *case.matrix.aliases))
+
+
+def _oldest_id(case: CaseSpec) -> str:
+    """Give the id that draws the configs: a matrix that has a new name keeps its draw."""
+    return (case.matrix.id, *case.matrix.aliases)[-1]
 
 
 def _device(platform: Platform) -> DeviceSpec | None:

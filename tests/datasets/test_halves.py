@@ -1,8 +1,8 @@
-"""The tuning half and the judging half of the mirror: as the script draws them, disjoint, and no family in both."""
+"""The tuning half and the judging half of the real matrices: as the script draws them, disjoint, no family in both."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 from types import ModuleType
@@ -10,7 +10,8 @@ from types import ModuleType
 import pytest
 from scripts_by_name import load_script
 
-from spmark.datasets.mirror import read_manifest
+from spmark.datasets.origins import origins, other_ids
+from spmark.datasets.sweep.model import MatrixSpec
 from spmark.datasets.sweep.reading import packaged_lists, packaged_sweeps, read_list, read_sweep
 from spmark.studies.table import CONTRACTS, find_contract
 
@@ -21,7 +22,7 @@ def script() -> ModuleType:
 
 
 def test_the_lists_are_those_that_the_script_draws(
-    script: ModuleType, tmp_path: Path, mirror: Path, monkeypatch: pytest.MonkeyPatch
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     committed = script.FOLDER
     monkeypatch.setattr(script, "FOLDER", tmp_path)
@@ -30,9 +31,14 @@ def test_the_lists_are_those_that_the_script_draws(
     assert len(drawn) == 5
     for file in drawn:
         assert file.read_text() == (committed / file.name).read_text(), f"run scripts/split_halves.py: {file.name}"
-    lines = read_manifest(mirror)
-    graphs = {line.name for line in lines if line.category in {"gnn", "suitesparse"}}
-    assert graphs == set().union(*script.halves().values())
+    layers = {alias for one in origins().values() for alias in one.aliases if one.source == "dlmc"}
+    aliases = {alias for one in origins().values() for alias in one.aliases}
+    assert {f"mirror/{name}" for name in set().union(*script.halves().values())} == aliases - layers
+
+
+def short_names(matrices: Iterable[MatrixSpec]) -> list[str]:
+    """Give the names that the script uses: those in the list of origins that are older than origins."""
+    return [next(other_ids(one)).partition("/")[2] for one in matrices]
 
 
 def test_every_family_is_in_one_half(script: ModuleType) -> None:
@@ -53,8 +59,8 @@ def test_every_class_is_in_both_halves(script: ModuleType) -> None:
 @pytest.mark.parametrize("half", ["tuning", "judging"])
 def test_sweeps_of_a_half_hold_its_matrices(script: ModuleType, half: str) -> None:
     sweep = read_sweep(packaged_sweeps()[f"{half}_graphs"])
-    assert [spec.name for spec in sweep.matrices] == script.halves()[half]
-    layers = [spec.name for spec in read_sweep(packaged_sweeps()[f"{half}_layers"]).matrices]
+    assert short_names(sweep.matrices) == script.halves()[half]
+    layers = short_names(read_sweep(packaged_sweeps()[f"{half}_layers"]).matrices)
     assert len(layers) == {"tuning": 56, "judging": 15}[half]
     assert all(any(fnmatch(name, pattern) for pattern in script.LAYERS[half]) for name in layers)
 
@@ -62,10 +68,10 @@ def test_sweeps_of_a_half_hold_its_matrices(script: ModuleType, half: str) -> No
 def judged(pattern: str) -> list[str]:
     """Give the matrices of the judging half that a pattern of ``spmark study label`` names."""
     lists = packaged_lists()
-    names = [spec.name for half in ("judging_graphs", "judging_layers") for spec in read_list(lists[half])]
+    ids = [spec.id for half in ("judging_graphs", "judging_layers") for spec in read_list(lists[half])]
     if pattern in lists:
-        return sorted(set(names) & {spec.name for spec in read_list(lists[pattern])})
-    return [name for name in names if fnmatch(name, pattern.partition("/")[2] or "*")]
+        return sorted(set(ids) & {spec.id for spec in read_list(lists[pattern])})
+    return [one for one in ids if fnmatch(one, pattern if "/" in pattern else f"{pattern}/*")]
 
 
 @pytest.mark.parametrize("name", CONTRACTS["labels"])

@@ -22,6 +22,8 @@ def frame_of(names):
         ("mirror/rn50__mag__0.98__bottleneck_1_block_group4_1_1", "dlmc 98 %"),
         ("mirror/tf__l0__0.9__body_encoder_layer_0_ffn_conv1", "dlmc 90 %"),
         ("mirror/a__b__0.9__c", "mirror/a__b__0.9__c"),
+        ("dlmc/rn50/magnitude_pruning/0.98/bottleneck_1_block_group4_1_1", "dlmc 98 %"),
+        ("suitesparse/a/0.9/c", "suitesparse/a/0.9/c"),
         ("ogb/ogbn-arxiv", "ogb/ogbn-arxiv"),
         ("ogb/ogbn-arxiv@AT", "ogb/ogbn-arxiv@AT"),
         ("patterns/similar_1024_r0.3_2to1", "patterns/similar_1024_r0.3_2to1"),

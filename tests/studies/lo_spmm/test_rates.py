@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 
+from spmark.datasets.origins import other_ids
+from spmark.datasets.sweep.reading import packaged_lists, read_list
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.lo_spmm.rank import RankModel, find
@@ -34,8 +35,7 @@ def problems(rows: list[TileLabels]) -> list[Priced]:
 
 
 def test_shipped_rows_are_of_the_tuning_half_and_of_seeds(rows: list[TileLabels]) -> None:
-    listed = yaml.safe_load((ROOT / "datasets/sweeps/matrices/tuning_layers.yaml").read_text())
-    tuning = {f"{one['source']}/{name}" for one in listed for name in one["names"]}
+    tuning = {next(other_ids(spec)) for spec in read_list(packaged_lists()["tuning_layers"])}
     layers = {row.matrix for row in rows if row.matrix}
     assert (len(rows), len(layers)) == (107, 39)
     assert layers <= tuning
