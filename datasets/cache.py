@@ -193,6 +193,20 @@ def download(url: str, part: Path) -> None:
     raise ValueError(f"{ATTEMPTS} attempts failed, the last with: {last}")
 
 
+def stated_bytes(url: str) -> int | str:
+    """Give the bytes that a server states for a file, or why they are not known."""
+    import requests
+
+    try:
+        reply = requests.head(url, headers={"Accept-Encoding": "identity"}, allow_redirects=True, timeout=_TIMEOUT_S)
+        reply.raise_for_status()
+        return int(reply.headers["Content-Length"])
+    except requests.RequestException as error:
+        return str(_first_cause(error))
+    except (KeyError, ValueError):
+        return "its server states none"
+
+
 def _first_cause(error: BaseException) -> BaseException:
     """Give the first cause of an error of `requests`: the errors around it repeat the address, at length."""
     wrapped = error.args[0] if error.args else None

@@ -18,6 +18,7 @@ import psutil
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import LoadedMatrix, load_matrix
+from spmark.datasets.mirror import at_origin
 from spmark.datasets.readers.npz import read_npz, write_npz
 from spmark.datasets.source import RawMatrix
 from spmark.datasets.sources.table import FILES, find_source
@@ -48,8 +49,9 @@ def load_in_child(spec: MatrixSource, seed: int) -> LoadedMatrix:
     MatrixError
         As `load_matrix`.
     """
-    if spec.source not in FILES.values() and not find_source(spec.source).network:
-        return load_matrix(spec, Cache.default(), seed)
+    cache = Cache.default()
+    if spec.source not in FILES.values() and not find_source(at_origin(spec, cache.mirror).source).network:
+        return load_matrix(spec, cache, seed)
     with tempfile.TemporaryDirectory(prefix="spmark-") as folder:
         asked = {"spec": spec.model_dump(mode="json", include=_SPEC), "seed": seed, "folder": folder}
         child = subprocess.run(_COMMAND, input=json.dumps(asked), stdout=subprocess.PIPE, text=True, check=False)

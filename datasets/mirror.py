@@ -1,7 +1,7 @@
 """The local mirror, which is asked first: a tree ``<category>/<name>.npz`` and its MANIFEST.tsv.
 
-``category/name`` is a matrix's origin, such as ``suitesparse/HB/bcsstk13``: `write_mirror` makes such a folder. Folders
-with names of their own work as well: the list of origins has these names as aliases ``mirror/name``.
+``category/name`` is a matrix's origin, such as ``suitesparse/HB/bcsstk13``: `add_to_mirror` makes such a folder.
+Folders with names of their own work as well: the list of origins has these names as aliases ``mirror/name``.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from typing import TypeVar
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.origins import find_origin
-from spmark.datasets.readers.npz import read_npz
+from spmark.datasets.readers.npz import read_npz, write_npz
 from spmark.datasets.source import Args, Facts, RawMatrix, Source, known, only
 from spmark.impls.core.errors import DatasetError
-from spmark.impls.core.files import is_file
+from spmark.impls.core.files import is_file, whole
 from spmark.impls.core.guard import reading
 from spmark.impls.core.record import MatrixKind, MatrixSource
 
 Spec = TypeVar("Spec", bound=MatrixSource)
+MANIFEST = "MANIFEST.tsv"
 _COLUMNS = ("name", "category", "source", "licence", "rows", "cols", "nnz", "note")
 _NOT_MATRICES = frozenset({"hetero", "liteform", "pointcloud"})
 """Categories whose files hold edge lists, measured labels or point clouds."""
@@ -51,7 +52,7 @@ def read_manifest(mirror: Path) -> list[ManifestLine]:
     DatasetError
         The manifest is missing, or a line does not fit; names the file and the line.
     """
-    path = mirror / "MANIFEST.tsv"
+    path = mirror / MANIFEST
     remedy = "set SPMARK_MIRROR to the mirror's folder"
     with reading(path, "the manifest of a mirror", remedy=remedy), path.open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
@@ -92,14 +93,26 @@ def read_entry(entry: ManifestLine) -> RawMatrix:
 
 def find_in_mirror(mirror: Path | None, source: Source, name: str) -> RawMatrix | None:
     """Give a matrix if the mirror has it by its origin, or by an alias with the counts that are listed, else None."""
+    entry = _entry_of(mirror, source, name)
+    if entry is None:
+        return None
+    raw = read_entry(entry)
+    return raw if source.valued else replace(raw, values=None, kind=MatrixKind.PATTERN)
+
+
+def has_entry(mirror: Path | None, source: Source, name: str) -> bool:
+    """Tell whether `find_in_mirror` finds a matrix."""
+    return _entry_of(mirror, source, name) is not None
+
+
+def _entry_of(mirror: Path | None, source: Source, name: str) -> ManifestLine | None:
     if mirror is None:
         return None
     origin = find_origin(source.name, name)
     for entry in read_manifest(mirror):
         other = origin is not None and f"mirror/{entry.name}" in origin.aliases and entry.facts == origin.facts
         if (entry.id == f"{source.name}/{name}" or other) and is_file(entry.path):
-            raw = read_entry(entry)
-            return raw if source.valued else replace(raw, values=None, kind=MatrixKind.PATTERN)
+            return entry
     return None
 
 
@@ -111,6 +124,25 @@ def at_origin(spec: Spec, mirror: Path | None) -> Spec:
     if mirror is not None and any(spec.name in (entry.id, entry.name) for entry in read_manifest(mirror)):
         return spec
     return spec.model_copy(update={"source": origin.source, "name": origin.name})
+
+
+def add_to_mirror(mirror: Path, spec: MatrixSource, matrix: RawMatrix, licence: str, url: str) -> None:
+    """Write a matrix into a mirror under its origin, and a line into the manifest.
+
+    Raises
+    ------
+    DatasetError
+        The manifest of an earlier run cannot be read.
+    OSError
+        The folder cannot be written.
+    """
+    with whole(mirror / spec.source / f"{spec.name}.npz") as part:
+        write_npz(part, matrix)
+    manifest, facts = mirror / MANIFEST, matrix.facts
+    earlier = manifest.read_text(encoding="utf-8") if manifest.exists() else "\t".join(_COLUMNS) + "\n"
+    line = (spec.name, spec.source, url, licence, facts.num_rows, facts.num_cols, facts.nnz, "")
+    with whole(manifest) as part:
+        part.write_text(earlier + "\t".join(map(str, line)) + "\n", encoding="utf-8")
 
 
 class Mirror(Source):

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class FileServer:
-    """Serves `files` by path, with ranges; `statuses` and `drop_after` are used up, one a request."""
+    """Serves `files` by path, with ranges; `statuses` and `drop_after` are used up, one a request.
+
+    Each request waits `pause_s`; `redirects` says where a path has moved to.
+    """
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.statuses: list[int] = []
         self.drop_after: list[int] = []
         self.ignore_ranges = False
+        self.redirects: dict[str, str] = {}
+        self.pause_s = 0.0
         self.ranges: list[str] = []
         self.requests = 0
         outer = self
@@ -24,6 +30,9 @@ class FileServer:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self):
                 outer.answer(self)
+
+            def do_HEAD(self):
+                outer.state(self)
 
             def log_message(self, *args):
                 pass
@@ -35,10 +44,24 @@ class FileServer:
     def tag(content: bytes) -> str:
         return f'"{hashlib.md5(content).hexdigest()}"'
 
+    def state(self, handler) -> None:
+        """Answer HEAD, which does not count as a request for a file."""
+        content = self.files.get(handler.path)
+        handler.send_response(404 if content is None else 200)
+        handler.send_header("Content-Length", str(len(content or b"")))
+        handler.end_headers()
+
     def answer(self, handler) -> None:
         self.requests += 1
         if self.statuses:
             handler.send_error(self.statuses.pop(0))
+            return
+        time.sleep(self.pause_s)
+        if (to := self.redirects.get(handler.path)) is not None:
+            handler.send_response(302)
+            handler.send_header("Location", to)
+            handler.send_header("Content-Length", "0")
+            handler.end_headers()
             return
         content = self.files.get(handler.path)
         if content is None:

@@ -3,30 +3,73 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
+from rich.console import Console
 from rich.markup import escape
+from rich.text import Text
 
 from spmark import impls
 from spmark.datasets.cache import Cache, file_digest
+from spmark.datasets.fetching import Download, bring, needed, sizes
+from spmark.datasets.load import LoadedMatrix
 from spmark.datasets.loading_child import load_in_child
+from spmark.datasets.mirror import MANIFEST, add_to_mirror, at_origin, read_manifest
+from spmark.datasets.origins import find_origin
+from spmark.datasets.source import RawMatrix
+from spmark.datasets.sources.table import find_source
 from spmark.datasets.sweep.model import Sweep
+from spmark.datasets.sweep.reading import packaged_sweeps
 from spmark.impls.core.errors import DatasetError, MatrixError, RecordError
 from spmark.impls.core.files import cache_root, whole
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.guard import reading
 from spmark.impls.core.plainjson import parse_model
+from spmark.impls.core.record import MatrixKind, MatrixSource
 from spmark.report.candidates import HOME, fetch_published
 from spmark.suite.cli.console import answer, console, say, table, working
 
 PACKAGES = Path(*impls.__path__)
 
 
+def list_downloads(sweep_name: str, overrides: Sequence[str], as_json: bool) -> None:
+    """Print where each matrix of a sweep comes from, and how many bytes its download has; nothing is downloaded.
+
+    Raises
+    ------
+    SweepError, DatasetError
+        The sweep is invalid, or a matrix does not exist.
+    """
+    screen, sweep, cache = console(as_json), Sweep.load(sweep_name, overrides), Cache.default()
+    found = needed(sweep.matrices, cache)
+    with working(screen, "asking for sizes"):
+        known = sizes((one for one in found.values() if isinstance(one, Download)), cache)
+    rows: list[dict[str, Any]] = []
+    seen: set[Download] = set()
+    for matrix, one in found.items():
+        if isinstance(one, str):
+            rows.append({"matrix": matrix, "bytes": 0, "from": one})
+            continue
+        # Matrices of one archive need it once.
+        size = 0 if one in seen else known[one]
+        rows.append({"matrix": matrix, "bytes": size if isinstance(size, int) else None, "from": one.url})
+        seen.add(one)
+    if as_json:
+        answer(rows)
+        return
+    screen.print(table("", rows, plain=True))
+    told = [size for size in known.values() if isinstance(size, int)]
+    say(screen, f"{len(known)} files to download, {sum(told):,} bytes in the {len(told)} whose size is known")
+    for one, size in known.items():
+        if isinstance(size, str):
+            say(screen, escape(f"{one.url}: size not known: {size}"))
+
+
 def fetch_matrices(sweep_name: str, overrides: Sequence[str], as_json: bool) -> int:
-    """Load every matrix of a sweep once; gives how many could not be loaded.
+    """Download what a sweep needs, several files at a time, and load every matrix once; gives how many are not there.
 
     Raises
     ------
@@ -35,25 +78,60 @@ def fetch_matrices(sweep_name: str, overrides: Sequence[str], as_json: bool) -> 
     """
     screen, sweep = console(as_json), Sweep.load(sweep_name, overrides)
     rows: list[dict[str, Any]] = []
-    failures = 0
-    for spec in sweep.matrices:
-        started = time.monotonic()
-        row: dict[str, Any] = {"matrix": spec.id, "rows": None, "cols": None, "nnz": None, "kind": "", "seconds": 0.0}
-        try:
-            with working(screen, spec.id):
-                loaded = load_in_child(spec, sweep.seed)
-            row |= {"rows": loaded.csr.num_rows, "cols": loaded.csr.num_cols, "nnz": loaded.csr.nnz}
-            row["kind"] = str(loaded.kind)
-        except (DatasetError, MatrixError) as error:
-            failures += 1
-            row["kind"] = "failed"
-            say(screen, f"[red]{escape(spec.id)}[/red]: {escape(str(error))}")
-        rows.append(row | {"seconds": round(time.monotonic() - started, 2)})
+    for spec, loaded, seconds in loaded_matrices(screen, sweep.matrices, sweep.seed):
+        row: dict[str, Any] = {"matrix": spec.id, "rows": None, "cols": None, "nnz": None, "kind": "failed"}
+        if isinstance(loaded, LoadedMatrix):
+            csr = loaded.csr
+            row |= {"rows": csr.num_rows, "cols": csr.num_cols, "nnz": csr.nnz, "kind": str(loaded.kind)}
+        rows.append(row | {"seconds": seconds, "why": loaded if isinstance(loaded, str) else ""})
+    failed = {row["matrix"]: row["why"] for row in rows if row["why"]}
     if as_json:
         answer(rows)
     else:
-        screen.print(table("", rows, plain=True))
-    return failures
+        screen.print(table("", [{k: v for k, v in row.items() if k != "why"} for row in rows], plain=True))
+    tell_failed(screen, failed)
+    return len(failed)
+
+
+def tell_failed(screen: Console, failed: Mapping[str, str]) -> None:
+    """Say which matrices could not be had, and why."""
+    if failed:
+        say(screen, f"[red]{len(failed)} could not be had:[/red]")
+    for matrix, why in failed.items():
+        say(screen, f"[red]{escape(matrix)}[/red]: {escape(why)}")
+
+
+def loaded_matrices(
+    screen: Console, matrices: Sequence[MatrixSource], seed: int
+) -> Iterator[tuple[MatrixSource, LoadedMatrix | str, float]]:
+    """Download what matrices need, then give each with its seconds; a reason stands for one that cannot be had."""
+    cache = Cache.default()
+    wanted: dict[str, Download | str] = {}
+    for spec in matrices:
+        try:
+            wanted |= needed([spec], cache)
+        except DatasetError as error:
+            wanted[spec.id] = str(error)
+    files = dict.fromkeys(one for one in wanted.values() if isinstance(one, Download))
+    left = len(files)
+
+    def count(one: Download) -> None:
+        nonlocal left
+        left -= 1
+        status.update(Text(f"{left} of {len(files)} files to download"))
+
+    with working(screen, f"{left} of {len(files)} files to download") as status:
+        failed = bring(files, cache, count)
+    for spec in matrices:
+        started, one = time.monotonic(), wanted[spec.id]
+        try:
+            if isinstance(one, Download) and one in failed:
+                raise DatasetError(failed[one])
+            with working(screen, spec.id):
+                loaded: LoadedMatrix | str = load_in_child(spec, seed)
+        except (DatasetError, MatrixError) as error:
+            loaded = str(error)
+        yield spec, loaded, round(time.monotonic() - started, 2)
 
 
 def fetch_candidates(into: Path | None, archive: Path | None, as_json: bool) -> None:
@@ -141,3 +219,49 @@ def fetch_models(source: Path | None, as_json: bool, packages: Path = PACKAGES) 
 def _sha256(path: Path) -> str:
     """Give the digest of a file; empty where there is none."""
     return file_digest(path) if path.is_file() else ""
+
+
+def make_mirror(folder: Path, sweep_names: Sequence[str]) -> int:
+    """Write the matrices of sweeps that are downloaded into a mirror; gives how many could not be had.
+
+    Raises
+    ------
+    SweepError
+        A sweep is invalid.
+    DatasetError
+        The folder holds something else than a mirror, or cannot be written.
+    """
+    screen, found = console(as_json=False), dict[str, MatrixSource]()
+    for name in sweep_names or packaged_sweeps():
+        for matrix in Sweep.load(name).matrices:
+            origin = at_origin(matrix, None)
+            plain = MatrixSource(source=origin.source, name=origin.name, args=origin.args)
+            if find_source(plain.source).network:
+                found[plain.id] = plain
+    there = {entry.id for entry in read_manifest(folder)} if (folder / MANIFEST).exists() else set()
+    todo = [spec for spec in found.values() if spec.id not in there]
+    failed = {}
+    for spec, loaded, _ in loaded_matrices(screen, todo, 0):
+        try:
+            if isinstance(loaded, str):
+                raise DatasetError(loaded)
+            _add(folder, spec, loaded)
+        except (DatasetError, MatrixError) as error:
+            failed[spec.id] = str(error)
+        except OSError as error:
+            raise DatasetError(f"{folder}: cannot be written ({error.strerror}): make room") from error
+    say(screen, escape(f"{folder}: {len(found) - len(failed)} matrices, {len(todo) - len(failed)} of them new"))
+    tell_failed(screen, failed)
+    return len(failed)
+
+
+def _add(folder: Path, spec: MatrixSource, loaded: LoadedMatrix) -> None:
+    """Add a matrix to a mirror, with its own values where its source has some."""
+    values = None
+    if loaded.source_kind is MatrixKind.REAL:
+        values = load_in_child(spec.model_copy(update={"values": "stored"}), 0).csr.values
+    csr, origin = loaded.csr, find_origin(spec.source, spec.name)
+    raw = RawMatrix(csr.shape, csr.indptr, csr.indices, values, loaded.source_kind)
+    source = find_source(spec.source)
+    licence, url = (origin.licence, origin.url) if origin else (source.licence, source.url)
+    add_to_mirror(folder, spec, raw, licence, url)

@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from spmark.studies.table import CONTRACTS
-from spmark.suite.cli import asv, machine, matrix, study, sweeps
+from spmark.suite.cli import asv, machine, matrix, mirror, study, sweeps
 from spmark.suite.cli.options import EXIT_CODES, ExitCode
 
 RENAMED = {
@@ -74,6 +74,7 @@ for panel, commands in _PANELS.items():
         epilog = EXIT_CODES if command in _FAILING else None
         app.command(command.__name__.rstrip("_"), rich_help_panel=panel, epilog=epilog)(command)
 app.add_typer(asv.app, name="asv", rich_help_panel="Groups")
+app.add_typer(mirror.app, name="mirror", rich_help_panel="Groups")
 app.add_typer(study.app, name="study", rich_help_panel="Groups")
 
 

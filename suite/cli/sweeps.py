@@ -41,6 +41,7 @@ def fetch(
             autocompletion=options.fetchable,
         ),
     ],
+    *,
     overrides: SetOption = None,
     archive: Annotated[
         Path | None,
@@ -51,9 +52,15 @@ def fetch(
     into: Annotated[
         Path | None, typer.Option(help="Of candidates: the published records; report/reference by default.")
     ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Of a sweep: list origins and bytes, and download nothing.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Download or generate every matrix of a sweep, verify it and keep it in the cache.
+
+    Several files are downloaded at a time; the same command goes on where a download stopped. What cannot be had is
+    listed at the end, with the reason. [bold]spmark mirror make[/bold] writes a folder for machines without a network.
 
     [bold]candidates[/bold] is not a sweep: this word brings what the searches of the published records measured to its
     place beside these records, out of a file, from the release, or out of the checkout's history without a network.
@@ -66,8 +73,10 @@ def fetch(
 
     [bold]spmark fetch models[/bold]
     """
-    from spmark.suite.cli.fetch import fetch_candidates, fetch_matrices, fetch_models
+    from spmark.suite.cli.fetch import fetch_candidates, fetch_matrices, fetch_models, list_downloads
 
+    if dry_run and (archive or into or sweep in (CANDIDATES, MODELS)):
+        raise typer.BadParameter(f"expected a sweep, found {sweep}", param_hint="--dry-run")
     if sweep == CANDIDATES:
         if overrides:
             raise typer.BadParameter("expected a sweep, found candidates, which have no keys", param_hint="--set")
@@ -78,6 +87,9 @@ def fetch(
         return
     if archive or into:
         raise typer.BadParameter(f"expected {CANDIDATES} or {MODELS}, found {sweep!r}", param_hint="--from, --into")
+    if dry_run:
+        list_downloads(sweep, overrides or (), as_json)
+        return
     raise typer.Exit(ExitCode.USAGE if fetch_matrices(sweep, overrides or (), as_json) else ExitCode.OK)
 
 
