@@ -113,7 +113,8 @@ class DglGraphs(EdgeSource):
     - ``ppi-train-20graphs``: protein interactions in 20 human tissues, the training graphs side by side: block diagonal
       and undirected. Every node has a self-loop: missing self-loops are added, which gives the 1,271,274 entries of the
       papers.
-    - ``reddit``: posts that one person commented on; undirected, both directions in the file.
+    - ``reddit``: posts that one person commented on; undirected, both directions in the file. Nodes are numbered as in
+      the file; the package ``dgl`` renumbers them after reading (reverse Cuthill-McKee).
     """
 
     name = "dgl"
