@@ -206,6 +206,8 @@ def _matrices(items: list[Any], file: Path, folder: Path, depth: int) -> Iterato
                     f"{where}: expected include alone, with a file relative to {file.parent}, found {item}"
                 )
             yield from _included(file.parent / item["include"], where, depth)
+        elif item.keys() & {"where", "table"}:
+            yield from _of_collection(item, where)
         elif "names" in item:
             yield from (_placed(one, where, folder, _OF_FILES, "source") for one in _named(item, where))
         else:
@@ -233,6 +235,34 @@ def _included(file: Path, where: str, depth: int) -> Iterator[Any]:
     if not isinstance(items, list):
         raise SweepError(f"{file}: expected a list of matrices, found {type(items).__name__}")
     yield from _matrices(items, file, file.parent.resolve(), depth + 1)
+
+
+def _of_collection(item: dict[str, Any], where: str) -> Iterator[dict[str, Any]]:
+    """Give the matrices of the SuiteSparse collection that meet a condition or stand in a table, or a draw of them."""
+    from spmark.datasets.cache import Cache
+    from spmark.datasets.collection import drawn, listed_in, matching, read_index
+
+    rest = {key: value for key, value in item.items() if key not in {"where", "table", "draw", "seed"}}
+    condition, table, draw, seed = (item.get(key) for key in ("where", "table", "draw", "seed"))
+    numbers = all(
+        one is None or (isinstance(one, int) and not isinstance(one, bool) and one >= 0) for one in (draw, seed)
+    )
+    if rest.get("source") != "suitesparse" or {"name", "names"} & rest.keys() or not numbers:
+        raise SweepError(
+            f"{where}: expected source: suitesparse with where and table, draw and seed (whole numbers), without "
+            f"names, found {item}"
+        )
+    cache = Cache.default()
+    try:
+        lines = read_index(cache).lines
+        lines = lines if condition is None else matching(lines, str(condition))
+        lines = lines if table is None else listed_in(lines, str(table), cache)
+        lines = lines if draw is None else drawn(lines, draw, seed or 0)
+    except DatasetError as error:
+        raise SweepError(f"{where}: {error}") from error
+    if not lines:
+        raise SweepError(f"{where}: expected {item} to leave a matrix of the collection, found none")
+    yield from ({**rest, "name": f"{line['group']}/{line['name']}"} for line in lines)
 
 
 def _named(item: dict[str, Any], where: str) -> Iterator[Any]:
@@ -279,5 +309,5 @@ def _explain(file: Path, error: Any) -> str:
 def _fields(path: Sequence[Any]) -> list[str]:
     kinds: Mapping[str, type[BaseModel]] = {"matrices": MatrixSpec, "implementations": ImplementationSpec}
     model = kinds.get(str(path[0]), Sweep) if path else Sweep
-    extra = ["include", "names"] if model is MatrixSpec else []
+    extra = ["include", "names", "where", "table", "draw", "seed"] if model is MatrixSpec else []
     return [field.alias or name for name, field in model.model_fields.items() if name != "folder"] + extra
