@@ -105,6 +105,10 @@ class Cache:
             ) from error
         return path
 
+    def has(self, source: str, name: str, args: Args) -> bool:
+        """Tell whether a matrix is kept, without reading it."""
+        return self._parsed_path(source, name, args).exists()
+
     def parsed(self, source: str, name: str, args: Args) -> RawMatrix | None:
         """Give a matrix that was parsed or generated before, or None.
 

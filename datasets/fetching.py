@@ -43,10 +43,12 @@ def _needed(matrix: MatrixSource, cache: Cache) -> Download | str:
         return "here"
     if has_entry(cache.mirror, source, matrix.name):
         return "mirror"
-    if cache.parsed(source.name, matrix.name, matrix.args) is not None:
+    if cache.has(source.name, matrix.name, matrix.args):
         return "cache"
     if not isinstance(source, DownloadedSource):
         return "its source"
+    if (copy := source.package_copy(matrix.name)) is not None:
+        return str(copy)
     return Download(source.address(matrix.name), source.place(matrix.name))
 
 

@@ -54,10 +54,14 @@ class DownloadedSource(Source):
             The file is broken, or holds something else.
         """
 
+    def package_copy(self, name: str) -> Path | None:
+        """Give the download that the publisher's own package has made on this machine, if it is there."""
+        return None
+
     def load(self, name: str, args: Args, cache: Cache) -> RawMatrix:
-        """Fetch and read a matrix. Takes no arguments."""
+        """Fetch and read a matrix, out of the package's copy where there is one. Takes no arguments."""
         only(f"{self.name}/{name}", args)
-        return self.read(cache.fetch(self.address(name), self.place(name)), name)
+        return self.read(self.package_copy(name) or cache.fetch(self.address(name), self.place(name)), name)
 
 
 class EdgeSource(DownloadedSource):

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import pickle
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,6 +24,7 @@ from spmark.datasets.readers.npz import read_scipy
 from spmark.datasets.source import RawMatrix
 from spmark.datasets.sources.downloaded import DownloadedSource, EdgeSource, from_edges, read_integers, square
 from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.files import at_home
 from spmark.impls.core.guard import reading
 from spmark.impls.core.record import MatrixKind
 
@@ -98,8 +100,13 @@ class Ogb(EdgeSource):
     citation = "Hu et al., Open Graph Benchmark: datasets for machine learning on graphs, NeurIPS 2020"
     url = "https://ogb.stanford.edu/docs/nodeprop/"
 
+    def package_copy(self, name: str) -> Path | None:
+        """Give the folder that the package ``ogb`` unpacks to by default."""
+        folder = Path("dataset") / name.replace("-", "_")
+        return folder if (folder / "raw" / "edge.csv.gz").is_file() else None
+
     def read(self, path: Path, name: str) -> RawMatrix:
-        """Read ``*/raw/edge.csv.gz`` and the number of nodes beside it."""
+        """Read ``*/raw/edge.csv.gz`` and the number of nodes beside it, out of an archive or an unpacked folder."""
         counts = _table(path, "num-node-list.csv.gz", 1)
         if counts.size != 1:
             raise DatasetError(f"{path}: num-node-list.csv.gz: expected one number of nodes, found {counts.size}")
@@ -126,6 +133,12 @@ class DglGraphs(EdgeSource):
         "Bioinformatics 2017"
     )
     url = "https://data.dgl.ai/dataset/"
+
+    def package_copy(self, name: str) -> Path | None:
+        """Give the archive that the package ``dgl`` keeps."""
+        folder = os.environ.get("DGL_DOWNLOAD_DIR") or "~/.dgl"
+        archive = at_home(folder) / PurePosixPath(self.address(name)).name
+        return archive if archive.is_file() else None
 
     def read(self, path: Path, name: str) -> RawMatrix:
         """Read the graph's file out of the archive."""
@@ -203,5 +216,6 @@ class SuiteSparse(DownloadedSource):
 
 
 def _table(path: Path, file: str, columns: int) -> NDArray[np.int64]:
-    with unpacked(path, f"raw/{file}", FETCH_AGAIN) as table:
+    place, member = (path / "raw" / file, "") if path.is_dir() else (path, f"raw/{file}")
+    with unpacked(place, member, FETCH_AGAIN) as table:
         return read_integers(table, f"{path}: {file}", columns=columns, delimiter=",")

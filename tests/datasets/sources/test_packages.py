@@ -1,8 +1,8 @@
 """Our readers of archives beside the packages that publish them, ogb and dgl, on tiny archives: one pattern hash.
 
-No source imports these packages. ogb looks for a newer version of itself when it is imported, and then loads what it
-kept by `torch.load`, which PyTorch 2.6 and later refuse. dgl unpickles Planetoid's files, and renumbers the nodes of
-Reddit (reverse Cuthill-McKee) after it has read them.
+A source takes what these packages have downloaded on this machine, and reads it itself. ogb looks for a newer version
+of itself when it is imported, and then loads what it kept by `torch.load`, which PyTorch 2.6 and later refuse. dgl
+unpickles Planetoid's files, and renumbers the nodes of Reddit (reverse Cuthill-McKee) after it has read them.
 """
 
 from __future__ import annotations
@@ -21,10 +21,15 @@ import networkx as nx
 import numpy as np
 import pytest
 from archives import zipped
+from file_server import FileServer
 from scipy import sparse
 
+from spmark.datasets.cache import Cache
+from spmark.datasets.fetching import needed
+from spmark.datasets.load import load_matrix
 from spmark.datasets.source import RawMatrix
 from spmark.datasets.sources.graphs import DglGraphs, Ogb
+from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.problem import Csr
 
 EDGES = np.array([[0, 3], [3, 1], [0, 2], [4, 4]])
@@ -65,7 +70,7 @@ def ogb(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def dgl_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    monkeypatch.setenv("DGLDEFAULTDIR", str(tmp_path / "dgl"))
+    monkeypatch.setenv("DGL_DOWNLOAD_DIR", str(tmp_path / "dgl"))
     monkeypatch.setenv("DGLBACKEND", "pytorch")
     return pytest.importorskip("dgl.data")
 
@@ -139,3 +144,22 @@ def test_dgl_gives_the_same_ppi(dgl_data: Any, tmp_path: Path, monkeypatch: pyte
     graph = dgl_data.PPIDataset("train", raw_dir=str(tmp_path)).graph
     rows, cols = (ends.numpy() for ends in graph.edges())
     assert hash_of(rows, cols) == hashed(DglGraphs().read(tmp_path / "ppi.zip", "ppi-train-20graphs"))
+
+
+def test_what_the_packages_have_downloaded_is_not_downloaded_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, list_origin: Callable[..., None], server: FileServer, cache: Cache
+) -> None:
+    list_origin("ogb/ogbn-arxiv", (5, 5, 4), server.url + "arxiv.zip", hash_of(*EDGES.T))
+    list_origin("dgl/reddit", (5, 5, 7), server.url + "reddit.zip", hash_of(*PAIRS.T))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DGL_DOWNLOAD_DIR", str(tmp_path / "dgl"))
+    for file, content in OGB.items():
+        place = tmp_path / "dataset" / file.replace("arxiv/", "ogbn_arxiv/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content)
+    (tmp_path / "dgl").mkdir()
+    (tmp_path / "dgl" / "reddit.zip").write_bytes(zipped(REDDIT))
+    specs = [MatrixSpec(source="ogb", name="ogbn-arxiv"), MatrixSpec(source="dgl", name="reddit")]
+    assert list(needed(specs, cache).values()) == ["dataset/ogbn_arxiv", str(tmp_path / "dgl" / "reddit.zip")]
+    assert [load_matrix(spec, cache, 0).csr.hash for spec in specs] == [hash_of(*EDGES.T), hash_of(*PAIRS.T)]
+    assert server.requests == 0
