@@ -11,6 +11,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from spmark.datasets.cache import Cache
 from spmark.datasets.published import read_table
 from spmark.impls.core.choices import none_of
 from spmark.impls.core.errors import DatasetError
-from spmark.impls.core.files import is_file
+from spmark.impls.core.files import is_file, whole
 from spmark.impls.core.guard import reading
 
 URL = "https://sparse.tamu.edu/files/ssstats.csv"
@@ -64,6 +65,14 @@ def read_index(cache: Cache) -> Index:
         if len(lines) != int(count) or any(len(line) != len(_COLUMNS) for line in lines):
             raise DatasetError(f"{path}: expected {int(count):,} complete lines, found {len(lines):,}: truncated?")
     return Index(date.strip(), lines)
+
+
+def copy_index(cache: Cache, mirror: Path) -> None:
+    """Put the index into a mirror, if the cache has it: a sweep's condition then needs no network."""
+    kept = cache.root / "downloads" / _PLACE
+    if is_file(kept):
+        with whole(mirror / _PLACE) as part:
+            part.write_bytes(kept.read_bytes())
 
 
 def matching(lines: Iterable[Line], condition: str) -> list[Line]:

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from spmark import impls
 from spmark.datasets.cache import Cache, file_digest
+from spmark.datasets.collection import copy_index
 from spmark.datasets.fetching import Download, bring, needed, sizes
 from spmark.datasets.load import LoadedMatrix
 from spmark.datasets.loading_child import load_in_child
@@ -250,6 +251,7 @@ def make_mirror(folder: Path, sweep_names: Sequence[str]) -> int:
             failed[spec.id] = str(error)
         except OSError as error:
             raise DatasetError(f"{folder}: cannot be written ({error.strerror}): make room") from error
+    copy_index(Cache.default(), folder)
     say(screen, escape(f"{folder}: {len(found) - len(failed)} matrices, {len(todo) - len(failed)} of them new"))
     tell_failed(screen, failed)
     return len(failed)

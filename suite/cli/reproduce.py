@@ -50,9 +50,12 @@ def reproduce_papers(name: str, budget: str, device: str, out: Path, *, dry_run:
     for paper_name, reasons in absent.items():
         complain(f"spmark: {paper_name} cannot run here: {'; '.join(reasons)}: spmark doctor says what is missing")
     able = [paper for paper in papers if paper.name not in absent]
+    listed = _matrices(in_turns(papers, spec.kind)) if dry_run else []
+    if listed and not as_json:
+        screen.print(table("Matrices", listed, plain=True))
     if not able:
         if as_json:
-            answer({"missing": absent, "steps": [], "matrices": [], "pages": {}, "interrupted": False})
+            answer({"missing": absent, "steps": [], "matrices": listed, "pages": {}, "interrupted": False})
         return Reproduced(missing=True)
     for paper in able:
         say(screen, f"[bold]{escape(paper.title)}[/bold] ({escape(paper.citation)}) on {escape(spec.name)}")
@@ -65,15 +68,12 @@ def reproduce_papers(name: str, budget: str, device: str, out: Path, *, dry_run:
     folders = [record_folder(out, step.chosen.sweep.name, environment.device.name) for step in todo]
     rows = [counts(step, folder, environment) for step, folder in zip(todo, folders, strict=True)]
     pages = {} if dry_run else _pages(able, todo, folders, out, studies)
-    listed = _matrices(todo) if dry_run else []
     told = [{"paper": name, **asdict(one)} for name, states in studies.items() for one in states]
     if as_json:
         ended = {"studies": told, "pages": pages, "interrupted": interrupted}
         answer({"missing": absent, "steps": rows, "matrices": listed, **ended})
     else:
         screen.print(table("Most important first", rows, plain=True))
-    if listed and not as_json:
-        screen.print(table("Matrices", listed, plain=True))
     for page in pages.values():
         say(screen, escape(str(page)))
     if not dry_run and any(row["left"] for row in [*rows, *told]):
@@ -82,7 +82,7 @@ def reproduce_papers(name: str, budget: str, device: str, out: Path, *, dry_run:
 
 
 def _matrices(todo: Sequence[StepCases]) -> list[dict[str, str]]:
-    """Give each matrix of the steps with the address that it comes from; empty for what a formula gives."""
+    """Give each matrix of the steps with the address that it comes from, which what a formula gives has not."""
     found = {case.matrix.id: case.matrix.origin for step in todo for case in step.chosen.cases}
     return [{"matrix": matrix, "origin": origin} for matrix, origin in found.items()]
 

@@ -193,7 +193,7 @@ def reproduce(
     budget: Annotated[str, typer.Option(metavar="TIME", help="When to stop: 90s, 30m, 2h, 1h30m.")] = "30m",
     device: DeviceOption = "auto",
     out: Annotated[Path, typer.Option(help="Folder of results; pages go to OUT/reproduce/PAPER.")] = Path("results"),
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the steps and how far they are.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show matrices, steps and how far these are.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Reproduce a paper: calibrate, run its sweeps, most important cases first, and draw its page.

@@ -10,7 +10,7 @@ import pytest
 
 from spmark.datasets import collection, published
 from spmark.datasets.cache import Cache
-from spmark.datasets.collection import drawn, listed_in, matching, read_index
+from spmark.datasets.collection import copy_index, drawn, listed_in, matching, read_index
 from spmark.datasets.sweep.model import Sweep
 from spmark.impls.core.errors import DatasetError, SweepError
 
@@ -50,6 +50,18 @@ def test_the_index_is_fetched_once_and_kept(server, tmp_path: Path, monkeypatch:
     server.files["/ssstats.csv"] = SAMPLE.encode()
     for _ in range(2):
         assert len(read_index(Cache(tmp_path / "c")).lines) == 5
+    assert server.requests == 1
+
+
+def test_a_mirror_gets_the_index(server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collection, "URL", server.url + "ssstats.csv")
+    server.files["/ssstats.csv"] = SAMPLE.encode()
+    cache = Cache(tmp_path / "c")
+    copy_index(cache, tmp_path / "m")
+    assert not (tmp_path / "m").exists(), "the cache has none yet"
+    read_index(cache)
+    copy_index(cache, tmp_path / "m")
+    assert len(read_index(Cache(tmp_path / "other", tmp_path / "m")).lines) == 5
     assert server.requests == 1
 
 

@@ -26,6 +26,7 @@ from scipy import io as matlab
 from scipy import sparse
 
 from spmark.datasets.cache import Cache
+from spmark.datasets.collection import matching, read_index
 from spmark.datasets.load import load_matrix
 from spmark.datasets.mirror import read_manifest
 from spmark.datasets.source import RawMatrix
@@ -120,6 +121,19 @@ def manifest(data: bytes, folder: Path) -> object:
 MANIFEST = (
     b"name\tcategory\tsource\tlicence\trows\tcols\tnnz\tnote\n"
     b"cora\tgnn\thttps://x.org\tMIT\t2708\t2708\t10556\tSuiteSparse a/b;\nx\tother\there\tMIT\t2\t3\t3\t\n"
+)
+
+
+def index(data: bytes, folder: Path) -> object:
+    place = folder / "suitesparse" / "ssstats.csv"
+    place.parent.mkdir(exist_ok=True)
+    place.write_bytes(data)
+    return matching(read_index(Cache(folder / "cache", folder)).lines, "rows >= 2 and kind = 'graph'")
+
+
+INDEX = (
+    b"2\n31-Oct-2023 18:12:37\nHB,1138_bus,1138,1138,4054,1,0,0,1,1,1,power network problem,4054\n"
+    b'Newman,data,9,9,20,1,0,0,0,0.5,0.25,"directed, weighted graph",20\n'
 )
 
 
@@ -279,6 +293,7 @@ TARGETS = (
         lambda data, folder: archive("web.txt.gz", "snap/web-NotreDame", gzip.compress(data, 1), folder),
         lambda: [EDGES],
     ),
+    Target("index", index, lambda: [INDEX]),
     Target("heterophilous", partial(archive, "e.npz", "heterophilous/actor"), lambda: [edges_npz()], claims=True),
     Target("fasp", partial(archive, "c.dat", "github/a/b/c.dat"), lambda: [FASP]),
     Target("matpower", partial(archive, "c.m", "matpower/case"), lambda: [CASE]),

@@ -97,6 +97,14 @@ def test_every_matrix_of_a_packaged_sweep_has_a_formula_or_a_public_origin() -> 
             assert formula or matrix.origin, matrix.id
 
 
+def test_a_dry_run_lists_origins_where_the_paper_cannot_run(invoke) -> None:
+    code, out, _ = invoke("reproduce", "sparsetir", "--dry-run", "--json", "--device", "cpu")
+    origin_of = {row["matrix"]: row["origin"] for row in json.loads(out)["matrices"]}
+    assert code == 3
+    assert origin_of["dgl/reddit"] == "https://data.dgl.ai/dataset/reddit.zip"
+    assert origin_of["patterns/logsparse_4096"] == ""
+
+
 def test_figure_13_has_public_origins_and_the_large_graphs_themselves() -> None:
     matrices = {case.matrix.id: case.matrix for case in expand(Sweep.load("sparsetir_fig13_spmm"), DeviceKind.CUDA)}
     assert {"dgl/reddit", "ogb/ogbn-proteins"} < matrices.keys()
