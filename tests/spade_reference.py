@@ -70,7 +70,6 @@ class PlainWalk:
         self.traffic: dict[str, int] = dict.fromkeys("ABC" if self.sums else "AXYD", 0)
         self.begun: set[Any] = set()
         self.sampled: set[Any] = set()
-        self.nonzeros = [0] * machine.pes
         self.hits = self.misses = 0
         tiles, pes = tiles_of(problem, config), machine.pes
         outer = (lambda key: key[1]) if config["barrier"] else (lambda key: 0)
@@ -131,8 +130,7 @@ class PlainWalk:
                 around = [items[at] if 0 <= at < len(items) else None for at in (turn - 1, turn, turn + 1)]
                 if around[1] is not None:
                     self.turn(*around, account)
-        for pe, account in enumerate(accounts):
-            self.nonzeros[pe] += account["nonzeros"]
+        for account in accounts:
             self.hits += account["hits"]
             self.misses += account["misses"]
         return max(self.cycles(**account) for account in accounts)
@@ -154,7 +152,7 @@ class PlainWalk:
 
 
 def plain_simulate(problem: Problem, config: dict[str, Any], machine: Machine) -> Simulated:
-    """Give what `spmark.impls.spade_sim.simulate.simulate` is to give, for configs without reordering."""
+    """Give what `spmark.impls.spade_sim.simulate.Simulator` is to give, for configs without reordering."""
     walk, cycles = PlainWalk(problem, config, machine), 0.0
     stages = list(stages_of(problem, config, machine.pes))
     for number, work in enumerate(stages, 1):
@@ -165,15 +163,12 @@ def plain_simulate(problem: Problem, config: dict[str, Any], machine: Machine) -
         cycles += max(slowest, (walk.moved() - before) / machine.dram_bytes_per_cycle)
     cycles += (len(stages) - 1) * machine.barrier_cycles
     walk.traffic[walk.names[1]] += walk.cache.written * walk.segment
-    nonzeros = sum(walk.nonzeros)
     return Simulated(
         cycles=cycles,
         seconds=cycles / machine.clock_hz,
         dram_bytes=walk.traffic,
         hits=walk.hits,
         misses=walk.misses,
-        flops=2 * nonzeros * config["d_split"],
-        busiest_share=max(walk.nonzeros) / nonzeros if nonzeros else 1 / machine.pes,
     )
 
 

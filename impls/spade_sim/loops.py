@@ -1,4 +1,4 @@
-"""The compiled loops of the simulator: a stable sort, the accesses of all PEs by turns, and the cache behind them.
+"""The compiled loops of the simulator: the accesses of all PEs by turns, and the cache behind them.
 
 Importing this module compiles the loops, or reads kept machine code, as `spmark.impls.formats.loops` does. The loops
 release Python's lock, so that threads can run them side by side. The caller allocates every buffer.
@@ -41,31 +41,6 @@ _LONGS_IN = types.Array(types.int64, 1, "C", readonly=True)
 _BYTES_IN = types.Array(types.uint8, 1, "C", readonly=True)
 _TRACE_IN = types.Array(types.int32, 2, "A", readonly=True)
 _OUT, _OUT_2D = types.int32[::1], types.int32[:, ::1]
-
-
-@compiled(types.void, _IN, _IN, types.int64[::1], _OUT)
-def sort_stably(keys: Any, given: Any, places: Any, order: Any) -> None:
-    """Sort numbers of entries by the entries' keys; entries of one key keep their order. O(n + keys).
-
-    Parameters
-    ----------
-    keys : (n,) int32
-        Key of every entry, from 0.
-    given : (n,) int32
-        Numbers of entries in the order before.
-    places : (number of keys + 1,) int64
-        Scratch: zeros before the call.
-    order : (n,) int32
-        Numbers of entries in the order afterwards.
-    """
-    for entry in range(keys.size):
-        places[keys[entry] + 1] += 1
-    for key in range(1, places.size):
-        places[key] += places[key - 1]
-    for at in range(given.size):
-        key = keys[given[at]]
-        order[places[key]] = given[at]
-        places[key] += 1
 
 
 @compiled(

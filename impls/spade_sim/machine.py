@@ -21,13 +21,7 @@ BYPASS: Final = {"none": (), "sparse": (0,), "sparse_rows": (0, 1), "sparse_colu
 
 @dataclass(frozen=True)
 class Machine:
-    """The parameters of a SPADE-like tile accelerator.
-
-    Raises
-    ------
-    ValueError
-        A parameter is out of range; says which one.
-    """
+    """The parameters of a SPADE-like tile accelerator."""
 
     pes: int = 32
     """Processing elements (DASH, section 4.1)."""
@@ -54,13 +48,6 @@ class Machine:
     barrier_cycles: int = 200
     """From the last PE's arrival at a barrier to the first request after it: two trips through DRAM's latency, and the
     queue of tile instructions is filled again."""
-
-    def __post_init__(self) -> None:
-        may_be_zero = ("cache_bytes", "hit_cycles", "dram_cycles", "tile_cycles", "barrier_cycles")
-        for name, value in vars(self).items():
-            if value < 0 or (value == 0 and name not in may_be_zero):
-                least = "at least 0" if name in may_be_zero else "more than 0"
-                raise ValueError(f"expected a machine with {name} of {least}, found {value}")
 
     @property
     def dram_bytes_per_cycle(self) -> float:

@@ -78,8 +78,7 @@ class SpadePlatform:
             Axis.of("p_col", _covering([cols for cols in P_COL if cols >= least], num_cols)),
             Axis.of("d_split", (problem.width // parts for parts in SPLITS if problem.width % parts == 0)),
             Axis.of("barrier", (False, True)),
-            Axis.of("bypass", BYPASS),
-            Axis.of("reorder", (False, True)),
+            *_OWN,
         )
         return Space(axes, lambda config: not config["barrier"] or config["p_col"] < num_cols)
 
@@ -89,11 +88,9 @@ class SpadePlatform:
         Tiles have 128 rows, or the greatest legal number below, and the most columns. The dense width is whole. There
         is no barrier and no reordering. The stream of A, which is read once, skips the cache.
         """
-        axes = {axis.name: [value[axis.name] for value in axis.values] for axis in self.space(problem).axes}
-        p_row = max(rows for rows in axes["p_row"] if rows <= _TILE_ROWS)
         return {
-            "p_row": p_row,
-            "p_col": axes["p_col"][-1],
+            "p_row": min(_TILE_ROWS, _covering(P_ROW, problem.matrix.num_rows)[-1]),
+            "p_col": _covering(P_COL, problem.matrix.num_cols)[-1],
             "d_split": problem.width,
             "barrier": False,
             "bypass": "sparse",

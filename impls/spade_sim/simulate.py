@@ -7,7 +7,7 @@ for lines. A stage takes as long as its slowest PE, or as long as DRAM needs for
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -41,10 +41,6 @@ class Simulated:
     """Loads of segments of the dense operands that the cache answered."""
     misses: int
     """Loads of segments of the dense operands that DRAM answered, those past the cache included."""
-    flops: int
-    """2 nnz J."""
-    busiest_share: float
-    """Share of all non-zeros that the busiest PE has; 1 / PEs where the load is balanced, and where there is none."""
 
 
 @dataclass(frozen=True)
@@ -84,18 +80,15 @@ class Simulator:
         Raises
         ------
         ProblemError
-            The config does not fit the problem.
+            The config has more segments than a number has room for.
         """
-        problem, machine = self.problem, self.machine
-        for name, found in _wrong(problem, config):
-            raise ProblemError(f"expected a config with {name}, found {found!r}; space(problem) lists the legal ones")
-        matrix = self._reordered if config["reorder"] else problem.matrix
-        order = tile_order(matrix, config["p_row"], config["p_col"], config["barrier"], machine.pes)
-        return _Walk(problem, config, machine, order).simulated()
+        matrix = self._reordered if config["reorder"] else self.problem.matrix
+        order = tile_order(matrix, config["p_row"], config["p_col"], config["barrier"], self.machine.pes)
+        return _Walk(self.problem, config, self.machine, order).simulated()
 
 
-class LruCache:
-    """The cache that all PEs share: fully associative, LRU, written back, of equal slots, empty at first.
+def empty_cache(slots: int, items: int, skipping: Container[int]) -> tuple[NDArray[Any], ...]:
+    """Give the cache that all PEs share, as `loops.answer` takes it: written back, of equal slots, empty at first.
 
     Parameters
     ----------
@@ -103,63 +96,48 @@ class LruCache:
         Items that the cache holds; 0 means that nothing is kept.
     items : int
         Items that there are.
-    operands : iterable of int
-        What passes through the cache: ``loops.SPARSE``, ``loops.ROWS`` and ``loops.COLUMNS``, or some of these.
+    skipping : container of int
+        What skips the cache: ``loops.SPARSE``, ``loops.ROWS`` and ``loops.COLUMNS``, or some of these.
+
+    Returns
+    -------
+    cached, slot_of, ring, held
     """
-
-    def __init__(self, slots: int, items: int, operands: Iterable[int]) -> None:
-        slots = min(slots, items)
-        numbers = np.arange(slots + 1, dtype=np.int32)
-        self._ring = np.stack([np.roll(numbers, -1), np.roll(numbers, 1)])
-        self._held = np.stack([np.full(slots, -1, np.int32), np.zeros(slots, np.int32)])
-        self._slot_of = np.full(items, -1, np.int32)
-        self._cached = np.zeros(3, np.uint8)
-        self._cached[list(operands)] = slots > 0
-
-    def answer(self, accesses: NDArray[np.int32], counts: NDArray[np.int64]) -> int:
-        """Answer accesses (3, n) in their order, and give the segments written to DRAM; `loops.answer` says more."""
-        written: int = loops.answer(accesses, self._cached, self._slot_of, self._ring, self._held, counts)
-        return written
-
-    @property
-    def dirty(self) -> int:
-        """Segments that must still be written to DRAM."""
-        return int(self._held[1].sum())
+    slots = min(slots, items)
+    numbers = np.arange(slots + 1, dtype=np.int32)
+    cached = np.array([slots > 0 and operand not in skipping for operand in range(3)], np.uint8)
+    ring = np.stack([np.roll(numbers, -1), np.roll(numbers, 1)])
+    return cached, np.full(items, -1, np.int32), ring, np.repeat(np.array([[-1], [0]], np.int32), slots, axis=1)
 
 
 class _Walk:
     """One walk of all PEs through A, and what it costs."""
 
     def __init__(self, problem: Problem, config: Config, machine: Machine, order: TileOrder) -> None:
-        self.problem, self.config, self.machine, self.order = problem, config, machine, order
+        self.problem, self.machine, self.order, self.d_split = problem, machine, order, config["d_split"]
+        (num_rows, num_cols), pes = problem.matrix.shape, machine.pes
         self.sums = problem.op is Op.SPMM
-        self.slices = problem.width // config["d_split"]
-        self.entry_bytes = _INDEX_BYTES + (FLOAT_BYTES if self.sums or problem.scaled else 0)
-        self.lines = machine.lines(config["d_split"])
-        self.segment_bytes = self.lines * machine.line_bytes
-        self.slots = machine.cache_bytes // self.segment_bytes
-        self.streams = not self.slots or loops.SPARSE in BYPASS[config["bypass"]]
-        """Whether the stream of A skips the cache."""
+        self.slices = problem.width // self.d_split
         self.slices_of_stage = 1 if config["barrier"] else self.slices
-        self.counts, self.written = self._walked()
-        """(stages, PEs, KINDS, 2) misses and hits; (stages,) segments that were written to DRAM."""
-        self.nonzeros = self.counts[:, :, loops.COLUMNS].sum(axis=2)
-        """(stages, PEs): every non-zero loads one segment of B or Y for every slice."""
-
-    def _walked(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        order, (num_rows, num_cols), pes = self.order, self.problem.matrix.shape, self.machine.pes
-        stages = order.groups * self.slices // self.slices_of_stage
+        self.entry_bytes = _INDEX_BYTES + (FLOAT_BYTES if self.sums or problem.scaled else 0)
+        self.lines = machine.lines(self.d_split)
+        self.segment_bytes = self.lines * machine.line_bytes
+        slots, skipping = machine.cache_bytes // self.segment_bytes, BYPASS[config["bypass"]]
+        self.streams = not slots or loops.SPARSE in skipping
+        """Whether the stream of A skips the cache."""
         stream = self.slices * (num_rows + num_cols)
-        of_stream = 0 if self.streams else -(-self.problem.matrix.nnz * self.entry_bytes // self.segment_bytes)
-        skipping = BYPASS[self.config["bypass"]]
+        of_stream = 0 if self.streams else -(-problem.matrix.nnz * self.entry_bytes // self.segment_bytes)
         if stream + of_stream > np.iinfo(np.int32).max:
             raise ProblemError(
                 f"expected at most 2^31 - 1 segments, found {stream + of_stream:,}: choose a d_split above "
-                f"{self.config['d_split']}"
+                f"{self.d_split}"
             )
-        cache = LruCache(self.slots, stream + of_stream, [place for place in range(3) if place not in skipping])
-
-        counts, written = np.zeros((stages, pes, loops.KINDS, 2), np.int64), np.zeros(stages, np.int64)
+        cache = empty_cache(slots, stream + of_stream, skipping)
+        stages = order.groups * self.slices // self.slices_of_stage
+        self.counts = np.zeros((stages, pes, loops.KINDS, 2), np.int64)
+        """Misses and hits."""
+        self.written = np.zeros(stages, np.int64)
+        """Segments that were written to DRAM."""
         accesses = np.empty((3, max(_BATCH, loops.KINDS * pes)), np.int32)
         for stage in range(stages):
             turn, group = divmod(stage, order.groups)
@@ -173,66 +151,40 @@ class _Walk:
                 *(-1 if self.streams else stream, self.entry_bytes, self.segment_bytes, self.sums),
                 *(cursors, accesses),
             ):
-                written[stage] += cache.answer(accesses[:, :count], counts[stage])
-        written[-1] += cache.dirty
-        return counts, written
+                self.written[stage] += loops.answer(accesses[:, :count], *cache, self.counts[stage])
+        self.written[-1] += cache[-1][1].sum()  # what is dirty at the end
+        self.nonzeros = self.counts[:, :, loops.COLUMNS].sum(axis=2)
+        """(stages, PEs): every non-zero loads one segment of B or Y for every slice."""
+        self.sampled_bytes = np.zeros_like(self.nonzeros)
+        """(stages, PEs) bytes of D: written for every slice, and read for every slice but the first."""
+        if not self.sums:
+            self.sampled_bytes += 2 * self.nonzeros * FLOAT_BYTES
+            self.sampled_bytes[: order.groups] -= np.diff(order.begins).reshape(order.groups, -1) * FLOAT_BYTES
 
     def simulated(self) -> Simulated:
-        traffic = self._traffic()
-        of_dram = sum(traffic.values()) / self.machine.dram_bytes_per_cycle
-        cycles = float(np.maximum(self._pe_cycles().max(axis=1), of_dram).sum())
-        cycles += (self.written.size - 1) * self.machine.barrier_cycles
-        misses, hits = self.counts[:, :, loops.ROWS : loops.COLUMNS + 1].sum(axis=(0, 1, 2))
-        of_pe = self.nonzeros.sum(axis=0)
-        return Simulated(
-            cycles=cycles,
-            seconds=cycles / self.machine.clock_hz,
-            dram_bytes={name: int(of_stage.sum()) for name, of_stage in traffic.items()},
-            hits=int(hits),
-            misses=int(misses),
-            flops=int(2 * of_pe.sum() * self.config["d_split"]),
-            busiest_share=float(of_pe.max() / of_pe.sum()) if of_pe.any() else 1 / self.machine.pes,
-        )
-
-    def _pe_cycles(self) -> NDArray[np.float64]:
-        """Give the cycles of every PE in every stage, (stages, PEs)."""
-        machine = self.machine
+        traffic, machine = self._traffic(), self.machine
+        of_dram = sum(traffic.values()) / machine.dram_bytes_per_cycle
         misses, hits = np.moveaxis(self.counts[:, :, loops.ROWS : loops.COLUMNS + 1].sum(axis=2), 2, 0)
         stores = self.counts[:, :, loops.STORES].sum(axis=2)
-        multiplying = self.nonzeros * -(-self.config["d_split"] // machine.macs_per_cycle)
-        streamed = (self.nonzeros * self.entry_bytes + self._sampled_bytes()) / machine.line_bytes
+        multiplying = self.nonzeros * -(-self.d_split // machine.macs_per_cycle)
+        streamed = (self.nonzeros * self.entry_bytes + self.sampled_bytes) / machine.line_bytes
         asking = (hits + misses + stores) * self.lines + streamed
         waiting = (hits * machine.hit_cycles + misses * machine.dram_cycles) * self.lines / machine.outstanding
-        working: NDArray[np.float64] = np.maximum(np.maximum(multiplying, asking), waiting)
         tiles = self.order.tiles[np.arange(self.written.size) % self.order.groups] * self.slices_of_stage
-        working += tiles * machine.tile_cycles
-        return working
+        of_pes = np.maximum(np.maximum(multiplying, asking), waiting) + tiles * machine.tile_cycles
+        cycles = float(np.maximum(of_pes.max(axis=1), of_dram).sum())
+        cycles += (self.written.size - 1) * machine.barrier_cycles
+        moved = {name: int(of_stage.sum()) for name, of_stage in traffic.items()}
+        return Simulated(cycles, cycles / machine.clock_hz, moved, int(hits.sum()), int(misses.sum()))
 
     def _traffic(self) -> dict[str, NDArray[np.int64]]:
         """Give the bytes between DRAM and the machine by operand, each (stages,)."""
-        misses = self.counts[:, :, :, 0].sum(axis=1) * self.segment_bytes
-        sparse = self.nonzeros.sum(axis=1) * self.entry_bytes if self.streams else misses[:, loops.SPARSE]
+        missed = dict(enumerate((self.counts[..., 0].sum(axis=1) * self.segment_bytes).T))
+        sparse = self.nonzeros.sum(axis=1) * self.entry_bytes if self.streams else missed[loops.SPARSE]
+        of_rows, of_columns = missed[loops.ROWS], missed[loops.COLUMNS]
         if not self.sums:
-            sampled = self._sampled_bytes().sum(axis=1)
-            return {"A": sparse, "X": misses[:, loops.ROWS], "Y": misses[:, loops.COLUMNS], "D": sampled}
-        summed = misses[:, loops.ROWS] + self.written * self.segment_bytes
+            return {"A": sparse, "X": of_rows, "Y": of_columns, "D": self.sampled_bytes.sum(axis=1)}
+        summed = of_rows + self.written * self.segment_bytes
         empty = int(np.count_nonzero(self.problem.matrix.row_lengths == 0))
         summed[-1] += empty * self.slices * self.segment_bytes
-        return {"A": sparse, "B": misses[:, loops.COLUMNS], "C": summed}
-
-    def _sampled_bytes(self) -> NDArray[np.int64]:
-        """Give the bytes of D, (stages, PEs): written for every slice, and read for every slice but the first."""
-        first = np.zeros_like(self.nonzeros)
-        first[: self.order.groups] = np.diff(self.order.begins).reshape(self.order.groups, -1)
-        return np.zeros_like(first) if self.sums else (2 * self.nonzeros - first) * FLOAT_BYTES
-
-
-def _wrong(problem: Problem, config: Config) -> Iterator[tuple[str, Any]]:
-    """Give what is expected of each tunable that does not fit, and its value."""
-    for name in ("p_row", "p_col"):
-        if config[name] < 1:
-            yield f"{name} of at least 1", config[name]
-    if config["d_split"] < 1 or problem.width % config["d_split"]:
-        yield f"d_split that divides J = {problem.width}", config["d_split"]
-    if config["bypass"] not in BYPASS:
-        yield f"bypass out of {', '.join(BYPASS)}", config["bypass"]
+        return {"A": sparse, "B": of_columns, "C": summed}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from spmark.impls.core.problem import Csr
 from spmark.impls.core.spans import offsets, openings
@@ -59,22 +60,22 @@ def tile_order(matrix: Csr, p_row: int, p_col: int, barrier: bool, pes: int) -> 
     first = offsets(np.bincount(numbers % pes, minlength=pes))
     dealt = (first[numbers % pes] + numbers // pes).astype(np.int32)  # place of every row of tiles, PE by PE
 
-    rows = matrix.rows_of_entries()
-    down, across = dealt[rows // p_row], matrix.indices // np.int32(p_col)
+    down = np.repeat(dealt[np.arange(num_rows) // p_row], matrix.row_lengths)
+    across = matrix.indices // np.int32(p_col)
     keys = [(across, tile_cols), (down, tile_rows)]
     order = np.arange(matrix.nnz, dtype=np.int32)
     for key, count in reversed(keys) if barrier else keys:
-        given, order = order, np.empty_like(order)
-        loops.sort_stably(key, given, np.zeros(count + 1, np.int64), order)
+        # SciPy transposes in O(nnz + count): entries come out by column, and keep their order within a column.
+        order = csr_array((order, key[order], [0, matrix.nnz]), shape=(1, count)).tocsc().data
 
     begins_sum = np.zeros(matrix.nnz, np.bool_)
     begins_sum[matrix.indptr[:-1][matrix.row_lengths > 0]] = True  # whatever the tiles, a row goes from left to right
-    rows, columns, down, across = rows[order], matrix.indices[order], down[order], across[order]
+    rows, columns, down, across = matrix.rows_of_entries()[order], matrix.indices[order], down[order], across[order]
     opens_tile = openings(down) | openings(across)
     opens = np.full(matrix.nnz + 1, loops.OPENS_ROW, np.uint8)
     opens[:-1] = (opens_tile | openings(rows)) * loops.OPENS_ROW + begins_sum[order] * loops.BEGINS_SUM
     groups = tile_cols if barrier else 1
-    places = np.searchsorted(first, down, side="right") - 1
+    places = np.repeat(np.arange(pes), np.diff(first))[down]
     if barrier:
         places += across.astype(np.int64) * pes
     begins = offsets(np.bincount(places, minlength=groups * pes))

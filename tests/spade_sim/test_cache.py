@@ -7,7 +7,7 @@ import pytest
 from spade_reference import PlainCache
 
 from spmark.impls.spade_sim import loops
-from spmark.impls.spade_sim.simulate import LruCache
+from spmark.impls.spade_sim.simulate import empty_cache
 
 ALL = (loops.SPARSE, loops.ROWS, loops.COLUMNS)
 
@@ -24,16 +24,16 @@ def trace(seed: int, items: int, count: int = 600) -> np.ndarray:
 def test_hits_and_writes_are_those_of_a_dictionary(slots: int, items: int) -> None:
     for seed in range(5):
         accesses = trace(seed, items)
-        cache, plain = LruCache(slots, items, ALL), PlainCache(slots)
+        cache, plain = empty_cache(slots, items, ()), PlainCache(slots)
         for first in range(0, accesses.shape[1], 50):
             counts, expected = np.zeros((2, 3, loops.KINDS, 2), np.int64)
-            written = cache.answer(accesses[:, first : first + 50], counts)
+            written = loops.answer(accesses[:, first : first + 50], *cache, counts)
             before = plain.written
             for item, kind, pe in accesses[:, first : first + 50].T:
                 expected[pe, kind, int(plain.use(int(item), kind == loops.STORES))] += 1
             assert np.array_equal(counts, expected)
             assert written == plain.written - before
-        assert cache.dirty == sum(plain.held.values())
+        assert cache[-1][1].sum() == sum(plain.held.values())
 
 
 @pytest.mark.parametrize("skips", ALL)
@@ -41,8 +41,8 @@ def test_what_skips_the_cache_always_misses_and_pushes_nothing_out(skips: int) -
     accesses = trace(7, 30)
     kinds = np.where(accesses[1] == loops.STORES, loops.ROWS, accesses[1])
     counts, others = np.zeros((2, 3, loops.KINDS, 2), np.int64)
-    LruCache(9, 30, [kind for kind in ALL if kind != skips]).answer(accesses, counts)
-    LruCache(9, 30, ALL).answer(np.ascontiguousarray(accesses[:, kinds != skips]), others)
+    loops.answer(accesses, *empty_cache(9, 30, (skips,)), counts)
+    loops.answer(np.ascontiguousarray(accesses[:, kinds != skips]), *empty_cache(9, 30, ()), others)
     mine = (skips, loops.STORES) if skips == loops.ROWS else (skips,)
     assert not counts[:, mine, 1].any()
     assert counts[:, mine, 0].sum() == np.count_nonzero(kinds == skips)
