@@ -16,7 +16,7 @@ from spmark.impls.core.problem import Op, Problem
 from spmark.impls.runtime.gcc import find_gcc, run_gcc
 from spmark.impls.taco_cpu.generate import SIZES, arrays_of, generate
 from spmark.impls.taco_cpu.space import Nest
-from spmark.impls.taco_cpu.storage import LevelFormat
+from spmark.impls.taco_cpu.storage import store
 
 OPTIONS = (
     *("-x", "c", "-std=gnu11", "-O1", "-g1", "-fopenmp", "-Wall", "-Werror"),
@@ -87,12 +87,10 @@ def run_nests(
 
 
 def _request(number: int, nest: Nest, config: Config, problem: Problem, operands: Sequence[np.ndarray]) -> bytes:
-    held = LevelFormat.from_csr(
-        problem.matrix, nest.levels, nest.compressed, (config["isplit"], config["ksplit"]), 1 << 24
-    )
+    held = store(problem.matrix, nest.levels, nest.compressed, (config["isplit"], config["ksplit"]), 1 << 24)
     names = ("dense",) if problem.op is Op.SPMM else ("x", "y")
-    arrays: dict[str, Any] = {**held.arrays(), **dict(zip(names, operands, strict=True))}
-    arrays |= {"scale": held.values if problem.scaled else None}
+    arrays: dict[str, Any] = {**held, **dict(zip(names, operands, strict=True))}
+    arrays |= {"scale": held["values"] if problem.scaled else None}
     arrays |= {"out": np.full(problem.out_shape, np.nan, np.float32)}
     num_rows, num_cols = problem.matrix.shape
     sizes = {**config, "threads": 2, "num_rows": num_rows, "num_cols": num_cols, "width": problem.width}

@@ -27,6 +27,11 @@ _COMPUTED = {
     Op.SDDMM: "D[i, k] = sum_j X[i, j] Y[k, j] where A has an element",
 }
 _LENGTHS = {"i": "num_rows", "k": "num_cols", "j": "width"}
+_CLEARED = (
+    "#pragma omp parallel for num_threads(threads) schedule(static)",
+    "for (int64_t i = 0; i < num_rows; ++i) memset(out + i * width, 0, width * sizeof(float));",
+)
+"""Clears C in a loop of its own, where the nest does not."""
 _ARRAYS = {
     "pos": ("const int32_t", "below position p of the level above lie positions [p] to [p + 1]"),
     "crd": ("const int32_t", "coordinate of each position"),
@@ -51,12 +56,19 @@ def arrays_of(nest: Nest) -> tuple[str, ...]:
 
 def generate(nest: Nest) -> str:
     """Give the C source of a nest: one function, which has the nest's name."""
-    what = _COMPUTED[nest.op]
     formats = (f"{loop} {'compressed' if loop in nest.compressed else 'uncompressed'}" for loop in nest.levels)
-    counted = [loop for loop in nest.loops if loop.endswith("1") and loop not in nest.compressed]
-    extents = (f"const int64_t extent_{loop} = {_extent(nest, loop)};" for loop in counted)
+    extents = []
+    for loop in nest.loops:
+        if loop.endswith("1") and loop not in nest.compressed:
+            length, split = _LENGTHS[loop[0]], SPLITS[loop[0]]
+            tiles = f"({length} + {split} - 1) / {split}" if f"{loop[0]}0" in nest.loops else length
+            extents.append(f"const int64_t extent_{loop} = {tiles};")
+    # SDDMM's first visit of an element overwrites it.
+    cleared = [] if nest.op is Op.SDDMM or _clears_as_it_goes(nest) else _CLEARED
+    names = arrays_of(nest)
+    arrays = [(*_ARRAYS[name.split("_")[0]], name) for name in names]
     lines = [
-        f"// {nest.op}: {what}.",
+        f"// {nest.op}: {_COMPUTED[nest.op]}.",
         f"// Loops {' '.join(nest.loops)}; levels of A: {', '.join(formats)}.",
         "#include <stdint.h>",
         "#include <string.h>",
@@ -64,32 +76,17 @@ def generate(nest: Nest) -> str:
         "static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }",
         "",
         f"void {nest.name}(",
-        *_indented(_parameters(nest)),
+        *(f"    int64_t {name},  // {meaning}" for name, meaning in SIZES.items()),
+        *(f"    {kind} *restrict {name}{',' * (name != names[-1])}  // {meaning}" for kind, meaning, name in arrays),
         ") {",
-        *_indented([*extents, *_cleared(nest), *_loops(nest, 0, "")]),
+        *_indented([*extents, *cleared, *_loops(nest, 0, "")]),
         "}",
     ]
     return "\n".join([*lines, ""])
 
 
-def _parameters(nest: Nest) -> list[str]:
-    names = arrays_of(nest)
-    arrays = [(*_ARRAYS[name.split("_")[0]], name) for name in names]
-    return [
-        *(f"int64_t {name},  // {meaning}" for name, meaning in SIZES.items()),
-        *(f"{kind} *restrict {name}{',' if name != names[-1] else ''}  // {meaning}" for kind, meaning, name in arrays),
-    ]
-
-
 def _indented(lines: Iterable[str]) -> list[str]:
     return ["    " + line for line in lines]
-
-
-def _extent(nest: Nest, loop: str) -> str:
-    """Give the number of iterations of an outer loop."""
-    index = loop[0]
-    length, split = _LENGTHS[index], SPLITS[index]
-    return f"({length} + {split} - 1) / {split}" if f"{index}0" in nest.loops else length
 
 
 def _of_tile(index: str) -> str:
@@ -108,25 +105,15 @@ def _clears_as_it_goes(nest: Nest) -> bool:
     return nest.op is Op.SPMM and nest.loops[0] == "i1" and "i1" not in nest.compressed
 
 
-def _cleared(nest: Nest) -> list[str]:
-    """Clear C in a loop of its own, where the nest does not; SDDMM's first visit of an element overwrites it."""
-    if nest.op is Op.SDDMM or _clears_as_it_goes(nest):
-        return []
-    return [
-        "#pragma omp parallel for num_threads(threads) schedule(static)",
-        "for (int64_t i = 0; i < num_rows; ++i) memset(out + i * width, 0, width * sizeof(float));",
-    ]
-
-
 def _loops(nest: Nest, depth: int, above: str) -> list[str]:
     """Give the loop at a depth with all that is inside; ``above`` is the position in A's level above, or empty."""
     if depth == len(nest.loops):
         return ["c[j] += value * b[j];" if nest.op is Op.SPMM else "sum += left[j] * right[j];"]
     loop = nest.loops[depth]
-    is_level = loop in nest.levels
-    inside = [*_named(nest, loop, above)]
+    is_level, inside = loop in nest.levels, _named(nest, loop, above)
     if depth == 0 and _clears_as_it_goes(nest):
-        inside += _clear_tile(nest)
+        tile = ("i1 * isplit", _of_tile("i")) if "i0" in nest.loops else ("i", "")
+        inside.append(f"memset(out + {tile[0]} * width, 0, {tile[1] and tile[1] + ' * '}width * sizeof(float));")
     if is_level and loop == nest.levels[-1]:
         before, behind = _element(nest, loop)
         inside += [*before, *_loops(nest, depth + 1, ""), *behind]
@@ -138,16 +125,17 @@ def _loops(nest: Nest, depth: int, above: str) -> list[str]:
 def _head(nest: Nest, loop: str, above: str) -> list[str]:
     """Give what stands before the body of a loop."""
     lines = []
+    if loop.endswith("0") and loop not in nest.compressed:
+        lines.append(f"const int64_t extent_{loop} = {_of_tile(loop[0])};")
     if loop == nest.parallel:
         lines.append("#pragma omp parallel for num_threads(threads) schedule(dynamic, chunk)")
     if loop == nest.loops[-1]:
         lines.append("#pragma omp simd" + ("" if nest.op is Op.SPMM else " reduction(+ : sum)"))
+    counter, first, last = loop, "0", f"extent_{loop}"
     if loop in nest.compressed:
-        first, last = (f"{above}", f"{above} + 1") if above else ("0", "1")
-        return [*lines, f"for (int64_t p_{loop} = pos_{loop}[{first}]; p_{loop} < pos_{loop}[{last}]; ++p_{loop}) {{"]
-    if loop.endswith("0"):
-        lines.insert(0, f"const int64_t extent_{loop} = {_of_tile(loop[0])};")
-    return [*lines, f"for (int64_t {loop} = 0; {loop} < extent_{loop}; ++{loop}) {{"]
+        counter = f"p_{loop}"
+        first, last = f"pos_{loop}[{above or 0}]", f"pos_{loop}[{above + ' + ' if above else ''}1]"
+    return [*lines, f"for (int64_t {counter} = {first}; {counter} < {last}; ++{counter}) {{"]
 
 
 def _named(nest: Nest, loop: str, above: str) -> list[str]:
@@ -165,12 +153,6 @@ def _named(nest: Nest, loop: str, above: str) -> list[str]:
     return lines
 
 
-def _clear_tile(nest: Nest) -> list[str]:
-    if "i0" in nest.loops:
-        return [f"memset(out + i1 * isplit * width, 0, {_of_tile('i')} * width * sizeof(float));"]
-    return ["memset(out + i * width, 0, width * sizeof(float));"]
-
-
 def _element(nest: Nest, leaf: str) -> tuple[list[str], list[str]]:
     """Give what is read of an element of A before the loops inside, and what is written behind them."""
     if nest.op is Op.SPMM:
@@ -179,10 +161,10 @@ def _element(nest: Nest, leaf: str) -> tuple[list[str], list[str]]:
             "const float *const b = dense + k * width;",
             "float *const c = out + i * width;",
         ], []
-    before = [f"const int64_t at = p_{leaf};" if _in_csr_order(nest) else f"const int64_t at = entries[p_{leaf}];"]
-    if leaf not in nest.compressed:
-        before.append("if (at < 0) continue;")
-    before += [
+    place = f"p_{leaf}" if _in_csr_order(nest) else f"entries[p_{leaf}]"
+    before = [
+        f"const int64_t at = {place};",
+        *([] if leaf in nest.compressed else ["if (at < 0) continue;"]),
         "const float *const left = x + i * width;",
         "const float *const right = y + k * width;",
         "float sum = 0;",

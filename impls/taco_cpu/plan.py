@@ -7,23 +7,25 @@ make a C function (`generate`), which is compiled once. A is stored in the forma
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spmark.impls.core.cores import allowed_cores
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Built, Config, Plan, Search
 from spmark.impls.core.operands import HostStaging
-from spmark.impls.core.problem import Op, Problem
+from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.core.stores import Held, StoreKind
 from spmark.impls.runtime.clibrary import load_c
 from spmark.impls.runtime.gcc import gcc_missing
 from spmark.impls.taco_cpu.generate import SIZES, arrays_of, generate
-from spmark.impls.taco_cpu.space import CSR, nest_of, space_of, why_illegal, why_malformed
-from spmark.impls.taco_cpu.storage import LevelFormat
+from spmark.impls.taco_cpu.space import CSR, Nest, nest_of, space_of, why_illegal
+from spmark.impls.taco_cpu.storage import store
 from spmark.impls.tuning.cache import PlanCache, searched
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.space import key_of
@@ -70,8 +72,7 @@ class TacoCpu:
     """Seed of the draw."""
 
     def __post_init__(self) -> None:
-        reason = why_malformed(self._config)
-        if reason is not None:
+        if reason := why_illegal(None, self._config):
             raise ValueError(reason)
         for name in ("threads", "most_bytes", "candidates", "seed"):
             if getattr(self, name) < 0:
@@ -84,11 +85,9 @@ class TacoCpu:
 
     def stored_as(self, problem: Problem, device: DeviceSpec, config: Config) -> list[Held]:
         """Store A level by level, as a plan does: rows where no level pads, else blocks of the uncompressed levels."""
-        nest = nest_of(problem.op, config)
-        splits = config["isplit"], config["ksplit"]
-        held = LevelFormat.from_csr(problem.matrix, nest.levels, nest.compressed, splits, self.most_bytes)
-        kind = StoreKind.ROW if held.stored == problem.matrix.nnz else StoreKind.BLOCK
-        return [Held(kind, f"levels {config['formats']}", held.stored)]
+        stored = _stored(nest_of(problem.op, config), problem.matrix, config, self.most_bytes)["values"].size
+        kind = StoreKind.ROW if stored == problem.matrix.nnz else StoreKind.BLOCK
+        return [Held(kind, f"levels {config['formats']}", stored)]
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse a loop nest that the operator does not have, and a machine without a compiler."""
@@ -109,22 +108,20 @@ class TacoCpu:
         chosen = replace(self, threads=self.threads or len(allowed_cores()))
         if not self.candidates:
             return TacoPlan(problem, chosen._config, chosen.threads, chosen.most_bytes)
+        space, own = space_of(problem.op), key_of(self._config)
+
+        def search() -> tuple[Config, Search]:
+            plan = partial(TacoPlan, problem, threads=chosen.threads, most_bytes=chosen.most_bytes)
+            race = Race(plan, HostTimer(problem, device))
+            exhaustive(race, [self._config, *space.sample(self.seed, self.candidates)])
+            return race.finish()[0], race.describe(cores=chosen.threads)
+
         cache = PlanCache("taco_cpu", problem, device, asdict(chosen))
-        kept = searched(cache, lambda: chosen._search(problem, device), chosen._may_give(problem.op))
+        kept = searched(cache, search, lambda config: key_of(config) == own or config in space)
         plan = TacoPlan(problem, kept.config, chosen.threads, chosen.most_bytes)
         plan.charge(kept.phases_s)
         plan.search = kept.search
         return plan
-
-    def _may_give(self, op: Op) -> Callable[[Config], bool]:
-        own = key_of(self._config)
-        return lambda config: key_of(config) == own or config in space_of(op)
-
-    def _search(self, problem: Problem, device: DeviceSpec) -> tuple[Config, Search]:
-        race = Race(lambda config: TacoPlan(problem, config, self.threads, self.most_bytes), HostTimer(problem, device))
-        exhaustive(race, [self._config, *space_of(problem.op).sample(self.seed, self.candidates)])
-        config, _ = race.finish()
-        return config, race.describe(cores=self.threads)
 
 
 class TacoPlan(Built):
@@ -144,19 +141,18 @@ class TacoPlan(Built):
         nest = nest_of(problem.op, config)
         with self.phase("convert"):
             matrix = replace(problem.matrix, values=problem.values.astype(np.float32, copy=False))
-            splits = (config["isplit"], config["ksplit"])
-            held = LevelFormat.from_csr(matrix, nest.levels, nest.compressed, splits, most_bytes)
+            arrays: dict[str, Any] = dict(_stored(nest, matrix, config, most_bytes))
             self._staging = HostStaging(problem)
         with self.phase("compile"):
             self._function = getattr(load_c(generate(nest), nest.name), nest.name)
-        arrays = {**held.arrays(), "scale": held.values if problem.scaled else None}
+        self.stored = arrays["values"].size
+        arrays["scale"] = arrays["values"] if problem.scaled else None
         num_rows, num_cols = problem.matrix.shape
         sizes = {**config, "threads": threads, "num_rows": num_rows, "num_cols": num_cols, "width": problem.width}
         passed = [arrays[name] for name in arrays_of(nest) if name in arrays]
         self._held = [array for array in passed if array is not None]
         addresses = [ctypes.c_void_p(None if array is None else array.ctypes.data) for array in passed]
         self._arguments = [*(ctypes.c_int64(sizes[name]) for name in SIZES), *addresses]
-        self.stored = held.stored
         self.device_bytes = sum(array.nbytes for array in self._held) + self._staging.nbytes
 
     def run(self, operands: Sequence[Any], out: Any) -> None:
@@ -164,3 +160,7 @@ class TacoPlan(Built):
         arrays = self._staging.enter(operands, out)
         self._function(*self._arguments, *(ctypes.c_void_p(array.ctypes.data) for array in arrays))
         self._staging.leave(out)
+
+
+def _stored(nest: Nest, matrix: Csr, config: Mapping[str, Any], most_bytes: int) -> dict[str, NDArray[Any]]:
+    return store(matrix, nest.levels, nest.compressed, (config["isplit"], config["ksplit"]), most_bytes)

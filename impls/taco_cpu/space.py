@@ -11,15 +11,15 @@ ASPLOS 2023; the space is that of its public sampler.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from itertools import permutations, product
 from typing import Any
 
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Op
-from spmark.impls.tuning.space import Axis, Space, key_of
+from spmark.impls.tuning.space import Space, key_of
 
 LOOPS = ("i1", "i0", "k1", "k0", "j1", "j0")
 LEVELS = LOOPS[:4]
@@ -28,9 +28,7 @@ COMPRESSED, UNCOMPRESSED = "C", "U"
 SPLITS = {"i": "isplit", "k": "ksplit", "j": "jsplit"}
 """The tunable that splits an index."""
 CSR: Config = {
-    "isplit": 1,
-    "ksplit": 1,
-    "jsplit": 1,
+    **dict.fromkeys(SPLITS.values(), 1),
     "order": "i1 i0 k1 k0 j1 j0",
     "formats": "UUCU",
     "chunk": 32,
@@ -80,23 +78,27 @@ def nest_of(op: Op, config: Mapping[str, Any]) -> Nest:
     return Nest(op, loops, frozenset(loop for loop, letter in formats if letter == COMPRESSED and loop in loops))
 
 
-def why_malformed(config: Mapping[str, Any]) -> str | None:
-    """Say why a config has no meaning for any operator, or None."""
+def why_illegal(op: Op | None, config: Mapping[str, Any]) -> str | None:
+    """Say why a config has no loop nest for an operator, or for any where ``op`` is None; None where it has one.
+
+    The rules are those of WACO's sampler. Configs that differ in the place or format of a loop with one iteration
+    are the same program, of which one is legal.
+    """
+    return next(_faults(op, config), None)
+
+
+def _faults(op: Op | None, config: Mapping[str, Any]) -> Iterator[str]:
     for split in (*SPLITS.values(), "chunk"):
         value = config[split]
         if not isinstance(value, int) or not 1 <= value <= MOST_SPLIT or value & (value - 1):
-            return f"expected {split} as a power of two of at most {MOST_SPLIT:,}, found {value!r}"
+            yield f"expected {split} as a power of two of at most {MOST_SPLIT:,}, found {value!r}"
     order, formats = config["order"], config["formats"]
     if not isinstance(order, str) or sorted(order.split()) != sorted(LOOPS):
-        return f"expected order to name each of {', '.join(LOOPS)} once, found {order!r}"
+        yield f"expected order to name each of {', '.join(LOOPS)} once, found {order!r}"
     known = {COMPRESSED, UNCOMPRESSED}
     if not isinstance(formats, str) or len(formats) != len(LEVELS) or not set(formats) <= known:
-        return f"expected formats of a letter C or U for each of {', '.join(LEVELS)}, found {formats!r}"
-    return next(_broken(order.split(), formats, config), None)
-
-
-def _broken(loops: list[str], formats: str, config: Mapping[str, Any]) -> Iterator[str]:
-    """Give the rules of all operators that a config breaks."""
+        yield f"expected formats of a letter C or U for each of {', '.join(LEVELS)}, found {formats!r}"
+    loops = order.split()
     depth, found = {loop: loops.index(loop) for loop in loops}, f"found {' '.join(loops)}"
     for index, split in SPLITS.items():
         outer, inner = f"{index}1", f"{index}0"
@@ -110,23 +112,10 @@ def _broken(loops: list[str], formats: str, config: Mapping[str, Any]) -> Iterat
         yield f"expected j0 innermost, {found}: the innermost loop runs in vectors along rows of dense operands"
     if config["jsplit"] < _VECTOR and loops[-2] != "j1":
         yield f"expected j1 directly outside of j0 where jsplit is below {_VECTOR}, {found}: vectors would be short"
-
-
-def why_illegal(op: Op, config: Mapping[str, Any]) -> str | None:
-    """Say why a config has no loop nest for an operator, or None.
-
-    The rules are those of WACO's sampler. Configs that differ in the place or format of a loop with one iteration
-    are the same program, of which one is legal.
-    """
-    malformed = why_malformed(config)
-    if malformed is not None:
-        return malformed
-    loops = config["order"].split()
-    if op is Op.SPMM and loops.index("i1") > loops.index("j1"):
-        return f"{op}: expected i1 outside of j1, found {config['order']}"
-    if op is Op.SDDMM and COMPRESSED not in config["formats"]:
-        return f"{op}: expected a compressed level, found formats {config['formats']}: a dense matrix"
-    return None
+    if op is Op.SPMM and depth["i1"] > depth["j1"]:
+        yield f"{op}: expected i1 outside of j1, found {order}"
+    if op is Op.SDDMM and COMPRESSED not in formats:
+        yield f"{op}: expected a compressed level, found formats {formats}: a dense matrix"
 
 
 @cache
@@ -149,20 +138,17 @@ def digest_of(op: Op) -> str:
 
 
 def _space(op: Op, splits: Mapping[str, list[int]], chunks: list[int] | None = None) -> Space:
-    widest = {"isplit": MOST_SPLIT, "ksplit": MOST_SPLIT, "jsplit": MOST_SPLIT, "chunk": 1}
-    orders = map(" ".join, permutations(LOOPS))
-    legal = [order for order in orders if _is_legal(op, {**widest, "order": order, "formats": CSR["formats"]})]
-    axes = (
-        *(Axis.of(split, values) for split, values in splits.items()),
-        Axis.of("order", legal),
-        Axis.of("formats", map("".join, product((COMPRESSED, UNCOMPRESSED), repeat=len(LEVELS)))),
-        Axis.of("chunk", chunks or _powers(256 if op is Op.SPMM else 32)),
-    )
-    return Space(axes, partial(_is_legal, op))
+    def legal(config: Mapping[str, Any]) -> bool:
+        return why_illegal(op, config) is None
 
-
-def _is_legal(op: Op, config: Mapping[str, Any]) -> bool:
-    return why_illegal(op, config) is None
+    widest = CSR | dict.fromkeys(SPLITS.values(), MOST_SPLIT)
+    values: dict[str, Iterable[Any]] = {
+        **splits,
+        "order": [order for order in map(" ".join, permutations(LOOPS)) if legal({**widest, "order": order})],
+        "formats": map("".join, product((COMPRESSED, UNCOMPRESSED), repeat=len(LEVELS))),
+        "chunk": chunks or _powers(256 if op is Op.SPMM else 32),
+    }
+    return Space.of(values, legal)
 
 
 def _powers(most: int) -> list[int]:
