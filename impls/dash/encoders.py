@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.dash.predictor import LATENT
-from spmark.impls.dash.withtorch import Layers, Tensor, load_torch, seeded, to_numpy
+from spmark.impls.dash.withtorch import Layers, load_torch, seeded, to_numpy
 
 _HIDDEN: Final = 64
 _RATE: Final = 1e-3
@@ -60,8 +60,8 @@ class Encoder:
 
     def tensors(self) -> dict[str, NDArray[np.float32]]:
         """Give the weights by name, as `encoder_from` takes them."""
-        named = (("weights", "offsets"), (0, 1))
-        return {f"{n}.{name}": one[at] for n, one in enumerate(self.maps) for name, at in zip(*named, strict=True)}
+        names = ("weights", "offsets")
+        return {f"{n}.{name}": one for n, both in enumerate(self.maps) for name, one in zip(names, both, strict=True)}
 
 
 def encoder_from(tensors: Mapping[str, NDArray[np.float32]]) -> Encoder:
@@ -154,19 +154,17 @@ def _autoencoder(rows: NDArray[np.float32], seed: int, variational: bool) -> Enc
         optimizer = torch.optim.Adam([*encoder.parameters(), *decoder.parameters()], lr=_RATE)
         for _ in range(_STEPS):
             optimizer.zero_grad()
-            mean, log_variance = (encoder(given).chunk(2, 1)) if variational else (encoder(given), None)
-            loss = nn.functional.mse_loss(decoder(_drawn(mean, log_variance)), given)
-            if log_variance is not None:
-                loss = loss + _KL * (mean.square() + log_variance.exp() - log_variance - 1).mean() / 2
+            z, apart = encoder(given), 0.0
+            if variational:
+                mean, log_variance = z.chunk(2, 1)
+                z = mean + (log_variance / 2).exp() * torch.randn_like(mean)
+                apart = _KL * (mean.square() + log_variance.exp() - log_variance - 1).mean() / 2
+            loss = nn.functional.mse_loss(decoder(z), given) + apart
             loss.backward()
             optimizer.step()
     with torch.no_grad():
         error = float(nn.functional.mse_loss(decoder(encoder(given)[:, :LATENT]), given))
     return Encoder((_affine(encoder[0]), _affine(encoder[2], LATENT)), error)
-
-
-def _drawn(mean: Tensor, log_variance: Tensor | None) -> Tensor:
-    return mean if log_variance is None else mean + (log_variance / 2).exp() * load_torch().randn_like(mean)
 
 
 def _affine(layer: Layers, kept: int | None = None) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

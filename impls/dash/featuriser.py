@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain, pairwise, repeat
 from typing import Final
 
 import numpy as np
@@ -22,8 +23,6 @@ from spmark.impls.dash.withtorch import Layers, Tensor, load_torch
 EMBEDDING: Final = 128
 BLOCKS: Final = ((32, 32, 64), (64, 64, 128), (128, 128, 256), (256, 256, 256))
 """Channels of the results of DASH's convolutions, by block."""
-_FIRST_KERNEL, _KERNEL = 5, 3
-_WACO_LAYERS, _WACO_CHANNELS = 14, 32
 _OF_SIZES = 32
 """Numbers that the sizes become, as in WACO."""
 
@@ -35,6 +34,14 @@ class Featuriser(StrEnum):
     WACO = "waco"
     NONE = "none"
     """No network: the sizes alone."""
+
+
+_CHANNELS: Final = {
+    Featuriser.DASH: tuple(chain(*BLOCKS)),
+    Featuriser.WACO: (32,) * 14,
+    Featuriser.NONE: (),
+}
+"""Channels of the results of all convolutions."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,21 +61,19 @@ class Pattern:
 def build(kind: Featuriser) -> Layers:
     """Make a featuriser's layers with random weights (`torch.nn.ModuleDict`)."""
     nn = load_torch().nn
+    channels = _CHANNELS[kind]
     layers = {"sizes": nn.Sequential(nn.Linear(len(SIZES), 64), nn.ReLU(), nn.Linear(64, _OF_SIZES), nn.ReLU())}
-    pooled = 0
-    if kind is Featuriser.DASH:
-        layers["convolutions"] = nn.ModuleList(_convolution(*shape) for shape in _shapes())
-        layers["norms"] = nn.ModuleList(nn.LayerNorm(channels[-1]) for channels in BLOCKS)
-        pooled = BLOCKS[-1][-1]
-    elif kind is Featuriser.WACO:
-        first = _convolution(len(FEATURES), _WACO_CHANNELS, _FIRST_KERNEL)
-        rest = (_convolution(_WACO_CHANNELS, _WACO_CHANNELS, _KERNEL) for _ in range(_WACO_LAYERS - 1))
-        layers["convolutions"] = nn.ModuleList([first, *rest])
-        pooled = _WACO_LAYERS * _WACO_CHANNELS
-    joint = nn.Linear(pooled + _OF_SIZES, EMBEDDING)
+    layers["convolutions"] = nn.ModuleList()
+    for kernel, (before, after) in zip(_kernels(), pairwise((len(FEATURES), *channels)), strict=False):
+        layer = nn.Linear(kernel * kernel * before, after)
+        nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+        nn.init.zeros_(layer.bias)
+        layers["convolutions"].append(layer)
     if kind is Featuriser.WACO:
-        joint = nn.Sequential(nn.Linear(pooled + _OF_SIZES, 256), nn.ReLU(), nn.Linear(256, EMBEDDING))
-    layers["joint"] = joint
+        layers["joint"] = nn.Sequential(nn.Linear(sum(channels) + _OF_SIZES, 256), nn.ReLU(), nn.Linear(256, EMBEDDING))
+    else:
+        layers["norms"] = nn.ModuleList(nn.LayerNorm(block[-1]) for block in BLOCKS if channels)
+        layers["joint"] = nn.Linear(sum(channels[-1:]) + _OF_SIZES, EMBEDDING)
     return nn.ModuleDict(layers)
 
 
@@ -80,13 +85,10 @@ def embed(kind: Featuriser, layers: Layers, pattern: Pattern) -> Tensor:
 
 
 def _look_dash(layers: Layers, pyramid: Pyramid) -> list[Tensor]:
-    features, convolutions = pyramid.features, iter(layers["convolutions"])
-    kernel = _FIRST_KERNEL
+    features, convolutions, kernels = pyramid.features, iter(layers["convolutions"]), _kernels()
     for level, (channels, norm) in enumerate(zip(BLOCKS, layers["norms"], strict=True)):
         for _ in channels:
-            taps = pyramid.taps(level, kernel)
-            features = convolve(features, taps, next(convolutions)).relu()
-            kernel = _KERNEL
+            features = convolve(features, pyramid.taps(level, next(kernels)), next(convolutions)).relu()
         if level + 1 < len(BLOCKS):
             features = pool(features, pyramid.children(level))
         features = norm(features)
@@ -94,27 +96,14 @@ def _look_dash(layers: Layers, pyramid: Pyramid) -> list[Tensor]:
 
 
 def _look_waco(layers: Layers, pyramid: Pyramid) -> list[Tensor]:
-    first, *rest = layers["convolutions"]
-    features = convolve(pyramid.features, pyramid.taps(0, _FIRST_KERNEL), first).relu()
-    averages = [average(features)]
-    for level, layer in enumerate(rest):
-        features = convolve(features, pyramid.strided(level, _KERNEL), layer).relu()
+    features, averages = pyramid.features, []
+    for number, (kernel, layer) in enumerate(zip(_kernels(), layers["convolutions"], strict=False)):
+        taps = pyramid.taps(number - 1, kernel, halved=True) if number else pyramid.taps(0, kernel)
+        features = convolve(features, taps, layer).relu()
         averages.append(average(features))
     return averages
 
 
-def _shapes() -> Iterator[tuple[int, int, int]]:
-    """Give DASH's convolutions: channels of the input, channels of the result, kernel."""
-    before, kernel = len(FEATURES), _FIRST_KERNEL
-    for channels in BLOCKS:
-        for after in channels:
-            yield before, after, kernel
-            before, kernel = after, _KERNEL
-
-
-def _convolution(before: int, after: int, kernel: int) -> Layers:
-    nn = load_torch().nn
-    layer = nn.Linear(kernel * kernel * before, after)
-    nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-    nn.init.zeros_(layer.bias)
-    return layer
+def _kernels() -> Iterator[int]:
+    """Give the sides of the convolutions' kernels."""
+    return chain((5,), repeat(3))

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spmark.impls.core.errors import BuildError
 from spmark.impls.core.files import cache_root
 from spmark.impls.core.problem import Op
-from spmark.impls.dash.parameters import OwnParameters
-from spmark.impls.dash.score import DashScores
-from spmark.impls.dash.weights import Subject, load
-from spmark.impls.tuning.platform import Platform
 
 SHIPPED = Path(__file__).parent / "models"
 """Folder of the published models in a checkout. Where spmark is installed it holds their digests (`published.json`);
@@ -36,37 +31,3 @@ def how_made(platform: str, op: Op) -> str:
         f"--target FILES --op {op}, without --out, on samples of spmark study collect, those of the target with "
         f"--platform {platform}"
     )
-
-
-def platform_scores(platform: Platform, op: Op, device: str = "cpu") -> DashScores:
-    """Give the scores of the platform's model.
-
-    Parameters
-    ----------
-    platform : Platform
-    op : Op
-    device : str
-        PyTorch's name of the device that computes the scores.
-
-    Raises
-    ------
-    BuildError
-        There is no model, its file is damaged or of another platform, operator or space, or its encoder reads other
-        numbers than the platform's own parameters, as that of WACO with augmented features does.
-    UnsupportedError
-        PyTorch or safetensors is not installed.
-    """
-    path = find_model(platform.name, op)
-    if path is None:
-        raise BuildError(
-            f"expected a model of {op} on {platform.name} at {own_model(platform.name, op)}, found none: "
-            f"{how_made(platform.name, op)}"
-        )
-    own = OwnParameters(platform.own_axes(op))
-    subject = Subject(platform=platform.name, op=op, space_digest=platform.digest(op), parameters_digest=own.digest)
-    model = load(path, subject, device)
-    if (found := model.encoder.maps[0][0].shape[0]) != own.size:
-        raise BuildError(
-            f"{path}: expected an encoder of the platform's {own.size} own parameters, found one of {found}"
-        )
-    return DashScores(model, platform, own)

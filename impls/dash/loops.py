@@ -14,15 +14,11 @@ from spmark.impls.core.loops import compiled
 
 _LONG = types.int64
 _IN = types.Array(types.int32, 1, "C", readonly=True)
-_LONGS_IN = types.Array(types.int64, 1, "C", readonly=True)
-_LONGS = types.int64[::1]
 
 
-@compiled(types.void, _IN, _IN, _LONG, _LONG, _LONG, _LONGS)
-def locate(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
-    indptr: Any, indices: Any, row_halvings: Any, col_halvings: Any, num_cols: Any, keys: Any
-) -> None:
-    """Give the site of each non-zero.
+@compiled(types.void, _IN, _IN, _LONG, _LONG, types.boolean[:, ::1])
+def mark(indptr: Any, indices: Any, row_halvings: Any, col_halvings: Any, seen: Any) -> None:
+    """Mark the sites with a non-zero.
 
     Parameters
     ----------
@@ -30,20 +26,18 @@ def locate(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
     indices : (nnz,) int32
     row_halvings, col_halvings : int
         log2 of the rows and columns of A in a site.
-    num_cols : int
-        Columns of the grid.
-    keys : (nnz,) int64
-        Written: the site's row of the grid times ``num_cols``, plus its column.
+    seen : grid of bool
+        Set where a site has a non-zero.
     """
     for row in range(indptr.size - 1):
-        start = (row >> row_halvings) * num_cols
+        line = seen[row >> row_halvings]
         for entry in range(indptr[row], indptr[row + 1]):
-            keys[entry] = start + (indices[entry] >> col_halvings)
+            line[indices[entry] >> col_halvings] = True
 
 
-@compiled(types.void, _IN, _IN, _LONGS_IN, _LONGS, _LONGS, _LONGS)
-def tally(  # noqa: PLR0917
-    indptr: Any, indices: Any, of_entry: Any, counts: Any, pieces: Any, beside: Any
+@compiled(types.void, _IN, _IN, _LONG, _LONG, types.int64[:, ::1], types.int64[:, ::1])
+def tally(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
+    indptr: Any, indices: Any, row_halvings: Any, col_halvings: Any, places: Any, held: Any
 ) -> None:
     """Count what each site holds.
 
@@ -51,21 +45,21 @@ def tally(  # noqa: PLR0917
     ----------
     indptr : (I + 1,) int32
     indices : (nnz,) int32
-    of_entry : (nnz,) int64
-        The place of each non-zero's site among the active sites.
-    counts : (n,) int64
-        Added to: non-zeros.
-    pieces : (n,) int64
-        Added to: rows of A with a non-zero in the site.
-    beside : (n,) int64
-        Added to: non-zeros whose left neighbour in A is a non-zero, too.
+    row_halvings, col_halvings : int
+        As in `mark`.
+    places : grid of int64
+        The place of each site among the active sites.
+    held : (3, n) int64
+        Added to, by active site: non-zeros, rows of A with a non-zero in the site, and non-zeros whose left neighbour
+        in A is a non-zero, too.
     """
     for row in range(indptr.size - 1):
-        start = indptr[row]
+        start, line, before = indptr[row], places[row >> row_halvings], -1
         for entry in range(start, indptr[row + 1]):
-            site = of_entry[entry]
-            counts[site] += 1
-            if entry == start or of_entry[entry - 1] != site:
-                pieces[site] += 1
+            site = line[indices[entry] >> col_halvings]
+            held[0, site] += 1
+            if site != before:
+                held[1, site] += 1
+                before = site
             if entry > start and indices[entry] - indices[entry - 1] == 1:
-                beside[site] += 1
+                held[2, site] += 1

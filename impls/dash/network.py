@@ -17,7 +17,7 @@ from spmark.impls.dash.sites import MAX_SIDE, MAX_SITES
 from spmark.impls.dash.withtorch import Layers, Tensor, load_torch, seeded, to_numpy
 
 _MOST_NUMBERS: Final = 4096
-"""A file that claims a longer z is refused before memory is asked for."""
+"""A file that claims a longer z or a larger grid is refused before memory is asked for."""
 
 
 class NetworkSpec(Frozen):
@@ -33,7 +33,7 @@ class NetworkSpec(Frozen):
     predictor: PredictorKind = PredictorKind.MLP256
     max_sites: int = Field(default=MAX_SITES, ge=1)
     """Most active sites of a matrix (`spmark.impls.dash.sites.down_sample`)."""
-    max_side: int = Field(default=MAX_SIDE, ge=1)
+    max_side: int = Field(default=MAX_SIDE, ge=1, le=_MOST_NUMBERS)
     """Most rows and columns of a matrix's grid."""
 
 

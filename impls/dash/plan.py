@@ -16,8 +16,8 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.extras import how_to_install
 from spmark.impls.core.interfaces import Built, Config, Plan, Search
 from spmark.impls.core.problem import Op, Problem
-from spmark.impls.dash.finding import find_model, how_made, platform_scores
-from spmark.impls.dash.score import DashScores
+from spmark.impls.dash.cost_models import platform_scores
+from spmark.impls.dash.finding import find_model, how_made
 from spmark.impls.dash.withtorch import load_torch
 from spmark.impls.table import create, find_platform
 from spmark.impls.tuning.cache import PlanCache, searched
@@ -81,53 +81,48 @@ class Dash:
         BuildError
             The model's file is damaged or of another space, or none of the configs can be built.
         """
-        platform, own = _platform(device), Built()
+        platform, own, apart = _platform(device), Built(), Built()
         with own.phase("compile"):
             # What a process pays once: PyTorch, and the model's file.
             on_gpu = device.kind is DeviceKind.CUDA and load_torch().cuda.is_available()
             scores = platform_scores(platform, problem.op, "cuda" if on_gpu else "cpu")
+
+        def ranked() -> list[tuple[Config, float]]:
+            with apart.phase("features"):
+                matrix = scores.embed(problem)
+            with apart.phase("select"):
+                drawn = [platform.default(problem), *platform.space(problem).sample(self.seed, self.configs)]
+                configs = list({key_of(config): config for config in drawn}.values())
+                found = scores.rank(matrix, scores.embed_configs(configs))
+                return [(configs[at], float(found[at])) for at in np.argsort(found, kind="stable")]
+
+        won: list[Built] = []
+
+        def search() -> tuple[Config, Search]:
+            configs = ranked()
+            told = {key_of(config): score for config, score in configs}
+            race = platform.open_race(problem, device, predict=lambda one: told[key_of(one)], finalists=self.top)
+            first_built(race, [config for config, _ in configs], self.top)
+            config, plan = race.finish()
+            won.append(plan)
+            apart.charge(plan.phases_s)  # the plan reports these seconds, which are none of the search
+            return config, race.describe(cores=load_torch().get_num_threads(), eligible=len(configs))
+
+        def legal(config: Config) -> bool:
+            return key_of(config) == key_of(platform.default(problem)) or config in platform.space(problem)
+
         if device.kind is DeviceKind.HOST_SIMT or problem.matrix.nnz == 0:
-            config = self._ranked(platform, problem, scores, own)[0][0]
-            plan = platform.plan(problem, device, config)
+            plan = platform.plan(problem, device, ranked()[0][0])
+            plan.charge(apart.phases_s)
         else:
             pinned = {**asdict(self), "model": scores.digest, "platform": platform.version()}
-            apart = Built()
-            won: list[Built] = []
-
-            def search() -> tuple[Config, Search]:
-                ranked = self._ranked(platform, problem, scores, apart)
-                told = {key_of(config): score for config, score in ranked}
-                race = platform.open_race(problem, device, predict=lambda one: told[key_of(one)], finalists=self.top)
-                first_built(race, [config for config, _ in ranked], self.top)
-                config, plan = race.finish()
-                won.append(plan)
-                apart.charge(plan.phases_s)  # the plan reports these seconds, which are none of the search
-                return config, race.describe(cores=load_torch().get_num_threads(), eligible=len(ranked))
-
-            kept = searched(
-                PlanCache(self.name, problem, device, pinned),
-                search,
-                lambda config: key_of(config) == key_of(platform.default(problem)) or config in platform.space(problem),
-                apart.phases_s,
-            )
+            kept = searched(PlanCache(self.name, problem, device, pinned), search, legal, apart.phases_s)
             plan = won[0] if won else platform.plan(problem, device, kept.config)
             plan.search = kept.search
             plan.charge({name: kept.phases_s[name] for name in ("features", "select", "search")})
         plan.charge(own.phases_s)
         plan.config["model"] = scores.digest[:16]
         return cast("Plan", plan)
-
-    def _ranked(
-        self, platform: PlanningPlatform, problem: Problem, scores: DashScores, own: Built
-    ) -> list[tuple[Config, float]]:
-        """Give drawn configs with their scores, the best first."""
-        with own.phase("features"):
-            matrix = scores.embed(problem)
-        with own.phase("select"):
-            drawn = [platform.default(problem), *platform.space(problem).sample(self.seed, self.configs)]
-            configs = list({key_of(config): config for config in drawn}.values())
-            found = scores.rank(matrix, scores.embed_configs(configs))
-            return [(configs[at], float(found[at])) for at in np.argsort(found, kind="stable")]
 
 
 def _platform(device: DeviceSpec) -> PlanningPlatform:

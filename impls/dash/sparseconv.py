@@ -116,13 +116,9 @@ class Pyramid:
             self._levels.append(self._levels[-1].coarser())
         return self._levels[number]
 
-    def taps(self, level: int, kernel: int) -> Taps:
-        """Give the table of a convolution of stride 1."""
-        return self._meet(level, level, _around(kernel))
-
-    def strided(self, level: int, kernel: int) -> Taps:
-        """Give the table of a convolution of stride 2, whose result is on the next level."""
-        return self._meet(level, level + 1, _around(kernel))
+    def taps(self, level: int, kernel: int, halved: bool = False) -> Taps:
+        """Give the table of a convolution of stride 1, or of stride 2, whose result is on the next level."""
+        return self._meet(level, level + halved, range(-(kernel // 2), kernel // 2 + 1))
 
     def children(self, level: int) -> Taps:
         """Give the four sites that each site of the next level covers."""
@@ -175,7 +171,3 @@ def pool(features: Tensor, children: Taps) -> Tensor:
 def average(features: Tensor) -> Tensor:
     """Give the mean over all sites, (channels,); zeros where there is no site."""
     return features.sum(0) / max(1, features.shape[0])
-
-
-def _around(kernel: int) -> range:
-    return range(-(kernel // 2), kernel // 2 + 1)

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.errors import BuildError, UnsupportedError
-from spmark.impls.core.extras import how_to_install
+from spmark.impls.core.errors import BuildError
 from spmark.impls.core.files import whole
 from spmark.impls.core.guard import reading
+from spmark.impls.dash.withtorch import load
 
 Tensors = dict[str, NDArray[Any]]
 
@@ -31,8 +31,8 @@ def write(path: Path, tensors: Mapping[str, NDArray[Any]], texts: Mapping[str, s
     UnsupportedError
         safetensors is not installed.
     """
-    save = _safetensors().numpy.save
-    content = save({name: np.ascontiguousarray(array) for name, array in tensors.items()}, dict(texts))
+    library = load("safetensors.numpy", "safetensors")
+    content = library.save({name: np.ascontiguousarray(array) for name, array in tensors.items()}, dict(texts))
     try:
         with whole(path) as part:
             part.write_bytes(content)
@@ -50,7 +50,7 @@ def read(path: Path) -> tuple[Tensors, dict[str, str]]:
     UnsupportedError
         safetensors is not installed.
     """
-    library = _safetensors()
+    library = load("safetensors", "safetensors")
     with reading(path, "a safetensors file", BuildError), library.safe_open(path, framework="numpy") as file:
         return {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})
 
@@ -68,13 +68,3 @@ def digest_of(tensors: Mapping[str, NDArray[Any]]) -> str:
 def part_of(tensors: Mapping[str, NDArray[Any]], prefix: str) -> Tensors:
     """Give the arrays whose names begin with a prefix and a point, by the rest of their names."""
     return {name.removeprefix(f"{prefix}."): one for name, one in tensors.items() if name.startswith(f"{prefix}.")}
-
-
-def _safetensors() -> Any:
-    try:
-        import safetensors.numpy  # pyright: ignore[reportMissingImports]
-    except ImportError as error:
-        raise UnsupportedError(
-            f"expected safetensors for DASH's models, found none ({error}): {how_to_install('dash')}"
-        ) from error
-    return safetensors

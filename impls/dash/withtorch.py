@@ -1,9 +1,10 @@
-"""The one place that imports PyTorch for DASH, and the random numbers of new layers."""
+"""The one place that imports PyTorch and its like for DASH, and the random numbers of new layers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -26,13 +27,23 @@ def load_torch() -> Any:
     UnsupportedError
         PyTorch is not installed.
     """
+    return load("torch", "PyTorch")
+
+
+def load(module: str, name: str) -> Any:
+    """Give a module of the extra dash.
+
+    Raises
+    ------
+    UnsupportedError
+        It is not installed.
+    """
     try:
-        import torch  # pyright: ignore[reportMissingImports]
+        return import_module(module)
     except ImportError as error:
         raise UnsupportedError(
-            f"expected PyTorch for DASH's models, found none ({error}): {how_to_install('dash')}"
+            f"expected {name} for DASH's models, found none ({error}): {how_to_install('dash')}"
         ) from error
-    return torch
 
 
 def best_device() -> str:

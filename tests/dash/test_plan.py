@@ -19,7 +19,8 @@ from spmark.impls.core.errors import BuildError, SweepError
 from spmark.impls.core.interfaces import Built, Config
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.dash import finding, plan
-from spmark.impls.dash.finding import SHIPPED, find_model, own_model, platform_scores
+from spmark.impls.dash.cost_models import platform_scores
+from spmark.impls.dash.finding import SHIPPED, find_model, own_model
 from spmark.impls.dash.plan import Dash
 from spmark.impls.dash.weights import load
 from spmark.impls.runtime.device import find

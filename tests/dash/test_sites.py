@@ -8,7 +8,6 @@ from dash_fakes import random_csr
 from scipy import sparse
 
 from spmark.impls.core.problem import Csr, Problem
-from spmark.impls.dash import sites as module
 from spmark.impls.dash.sites import SIZES, STATISTICS, down_sample, sizes, statistics
 
 
@@ -53,15 +52,6 @@ def test_sites_are_those_of_a_slow_count(shape, max_sites, max_side, cell):
     places = list(zip(found.rows.tolist(), found.cols.tolist(), strict=True))
     assert places == sorted(expected)
     np.testing.assert_allclose(found.features, [expected[place] for place in places], rtol=1e-6)
-
-
-def test_large_grids_give_the_same_sites(monkeypatch):
-    matrix = random_csr(4, (90, 70), 0.1)
-    dense = down_sample(matrix, 100, 64)
-    monkeypatch.setattr(module, "_DENSE", 1)
-    sorted_out = down_sample(matrix, 100, 64)
-    for name in ("rows", "cols", "features"):
-        np.testing.assert_array_equal(getattr(dense, name), getattr(sorted_out, name))
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (7, 3), (1000, 1)])

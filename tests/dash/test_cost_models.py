@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from dash_fakes import CPU, CPU_OWN, CPU_SPACE, common_cpu, problem_of, samples_of
 
+from spmark.impls.dash.cost_models import DashScores
 from spmark.impls.dash.encoders import EncoderKind, fit
 from spmark.impls.dash.featuriser import Pattern
 from spmark.impls.dash.network import Network, NetworkSpec
-from spmark.impls.dash.score import DashScores
 from spmark.impls.dash.weights import ModelCard, TrainedModel
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra dash)")
@@ -44,6 +44,6 @@ def test_a_config_has_one_score_alone_and_among_others(scores):
     assert scores.score(problem_of(5), []).shape == (0,)
 
 
-def test_a_config_of_another_platform_is_refused(scores):
-    with pytest.raises(ValueError, match="expected chunk, "):
-        scores.score(problem_of(5), [CONFIGS[0] | {"chunk": 3}])
+def test_a_config_of_another_platform_has_no_score(scores):
+    found = scores.score(problem_of(5), [CONFIGS[0] | {"chunk": 3}, CONFIGS[0], {}])
+    assert np.isnan(found).tolist() == [True, False, True]
