@@ -12,17 +12,18 @@ and what rates that `spmark.studies.lo_spmm.rates` fits to kept rows would chang
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING
 
 from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.lo_spmm.constraints import register_cap
+from spmark.impls.lo_spmm.constraints import resident_blocks
 from spmark.impls.lo_spmm.kernel import INSTRUCTION_BYTES
-from spmark.impls.lo_spmm.proxies import resident_blocks
-from spmark.impls.lo_spmm.space import TileSize
+from spmark.impls.lo_spmm.reorder import MOST_EMPTY
+from spmark.impls.lo_spmm.space import TileSize, grid_of
 from spmark.impls.runtime.target import ceil_div
+
+if TYPE_CHECKING:
+    from spmark.impls.lo_spmm.search import TileSpace
 
 _ENTRY_INSTRUCTIONS = 30
 _ISSUE = 1.28 / 4
@@ -98,9 +99,9 @@ class Estimate:
     @property
     def cycles(self) -> float:
         """All parts side by side, then the sums."""
-        parts = (self.issue, self.loads, self.data, self.code, self.latency, self.chain, self.memory)
         # Rounded once: the last bit of sum() depends on Python's version.
-        return float(math.fsum(part**TOGETHER for part in parts) ** (1 / TOGETHER)) + self.sums
+        together = math.fsum(part**TOGETHER for part in astuple(self)[:-1]) ** (1 / TOGETHER)
+        return float(together) + self.sums
 
 
 def loads_ahead(tile_rows: int, cpt: int, prefetch: int) -> float:
@@ -124,41 +125,21 @@ def estimate(work: Work, device: DeviceSpec) -> Estimate:
     )
 
 
-def work_of(
-    size: TileSize,
-    matrix: tuple[int, int],
-    width: int,
-    counts: tuple[NDArray[np.int64], NDArray[np.int64]],
-    *,
-    prefetch: int,
-    device: DeviceSpec,
-    empty_rows: int = 0,
-) -> Work:
-    """Count a candidate's work.
-
-    Parameters
-    ----------
-    size : TileSize
-    matrix : (I, K)
-    width : int
-        J.
-    counts : nnz, nnc
-        Non-zeros and non-empty columns of the row tiles (`spmark.impls.lo_spmm.features.count_tiles`).
-    prefetch : int
-        Loads in flight that a thread asks for (`loads_ahead`).
-    device : DeviceSpec
-    empty_rows : int
-        Rows without entries that tiles of uncut columns write beside their own.
-    """
-    (num_rows, num_cols), (nnz, nnc) = matrix, counts
-    loads, warps, together = float(nnc.mean()), size.threads / device.warp_size, min(size.tiles_per_block, nnz.size)
-    stores = size.tile_rows + (empty_rows / nnz.size if size.split == 1 else 0)
-    instructions = float(nnz.mean()) * size.cpt + loads + stores + _ENTRY_INSTRUCTIONS
-    columns = ceil_div(width, size.tile_width)
-    blocks = ceil_div(nnz.size, size.tiles_per_block) * columns
+def work_of(space: TileSpace, size: TileSize) -> Work:
+    """Count a candidate's work."""
+    device, (num_rows, num_cols), width = space.device, space.problem.matrix.shape, space.problem.width
+    dealt, prefetch = space.dealt(size.tile_rows, size.split), space.pins.depth(size.tile_rows, size.cpt)
+    tiles_in_all, loads = dealt.nnz.size, float(dealt.nnc.mean())
+    warps, together = size.threads / device.warp_size, min(size.tiles_per_block, tiles_in_all)
+    # Tiles of uncut columns write empty rows beside their own.
+    empty_rows = min(space.empty_rows, MOST_EMPTY * len(dealt.rows)) if size.split == 1 else 0
+    stores = size.tile_rows + empty_rows / tiles_in_all
+    instructions = float(dealt.nnz.mean()) * size.cpt + loads + stores + _ENTRY_INSTRUCTIONS
+    columns, rows, _ = grid_of(size, tiles_in_all, width)
+    blocks = columns * rows
     busiest = ceil_div(blocks, device.num_sms)
-    registers = register_cap(size.tile_rows, size.cpt, prefetch)
-    turns = ceil_div(busiest, min(busiest, resident_blocks(size.block_threads, registers, device)))
+    resident = resident_blocks(size.block_threads, space.registers(size), device)
+    turns = ceil_div(busiest, min(busiest, resident))
     # Blocks of neighbouring columns follow each other: with more of them than multiprocessors, each of these runs the
     # same functions several times in a row.
     functions = ceil_div(busiest, max(1, columns // device.num_sms)) * together
@@ -166,7 +147,7 @@ def work_of(
     # Columns that several tiles of a block need come to the multiprocessor once.
     of_part = num_cols / size.split
     shared = of_part * (1 - (1 - min(loads / of_part, 1 - 1e-4)) ** together)
-    moved = (num_cols + num_rows) * width * 4 + nnz.size * instructions * INSTRUCTION_BYTES
+    moved = (num_cols + num_rows) * width * 4 + tiles_in_all * instructions * INSTRUCTION_BYTES
     return Work(
         issues=tiles * warps * instructions,
         loads=tiles * warps * loads * size.cpt,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -12,42 +11,11 @@ from spmark.impls.core.problem import Csr
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.runtime.target import ceil_div
 
-PAPER: Final = ("row_tiles", "col_tiles", "blocks", "sparsity", "nnc_sum", "nnz_max", "tile_rows", "tile_width", "K")
-FEATURES: Final = (*PAPER, "cpt", "tiles_per_block")
-"""Names of the features, in the order of `candidate_features`."""
-
-
-def count_tiles(
-    matrix: Csr, dealt: Sequence[NDArray[np.int32]], part_of: NDArray[np.int32] | None = None, parts: int = 1
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Count the non-zeros and non-empty columns of each row tile, without laying it out.
-
-    Parameters
-    ----------
-    matrix : Csr
-    dealt : sequence of (m,) int32
-        Rows of each tile.
-    part_of : (K,) int32, optional
-        Part of each column, where tiles are cut (`spmark.impls.lo_spmm.parts.part_of_columns`).
-    parts : int
-        Number of parts.
-
-    Returns
-    -------
-    nnz, nnc : (tiles,) or (parts * tiles,) int64
-        Non-zeros and non-empty columns, part by part. O(nnz log nnz).
-    """
-    tile_of = np.full(matrix.num_rows, -1, np.int64)
-    for number, rows in enumerate(dealt):
-        tile_of[rows] = number
-    tiles = tile_of[matrix.rows_of_entries()]
-    dealt_entries, count = tiles >= 0, len(dealt) * parts
-    if part_of is not None:
-        tiles += len(dealt) * part_of[matrix.indices]
-    places = np.unique(tiles[dealt_entries] * matrix.num_cols + matrix.indices[dealt_entries])
-    nnz = np.bincount(tiles[dealt_entries], minlength=count)
-    nnc = np.bincount(places // matrix.num_cols, minlength=count)
-    return nnz, nnc
+FEATURES: Final = (
+    *("row_tiles", "col_tiles", "blocks", "sparsity", "nnc_sum", "nnz_max", "tile_rows", "tile_width", "K"),
+    *("cpt", "tiles_per_block"),
+)
+"""Names of the features, in the order of `candidate_features`; the paper's first."""
 
 
 def candidate_features(
@@ -62,7 +30,7 @@ def candidate_features(
         J.
     size : TileSize
     nnz, nnc : (tiles,) int64
-        Counts of `count_tiles` for the candidate's M1.
+        Non-zeros and non-empty columns of the row tiles.
 
     Returns
     -------

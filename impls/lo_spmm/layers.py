@@ -5,66 +5,56 @@ A sweep has no such operators: callers of the library use these plans. The estim
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import UnsupportedError
-from spmark.impls.core.interfaces import DeviceArray, Plan
-from spmark.impls.core.operands import check_operands
+from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.lo_spmm.conv import ConvShape
-from spmark.impls.lo_spmm.kernel import Ending, TileSchedule, UnrolledKernel, make_tiles
-from spmark.impls.lo_spmm.machine import Emitter, Launch, is_assembled, make_for
-from spmark.impls.lo_spmm.plan import LoSpmm
+from spmark.impls.lo_spmm.kernel import Ending
+from spmark.impls.lo_spmm.machine import Emitter, fitting, is_assembled, make_code
+from spmark.impls.lo_spmm.plan import LoSpmm, TilePlan
 from spmark.impls.lo_spmm.reorder import Reordering
 from spmark.impls.lo_spmm.search import Pins, explore
-from spmark.impls.lo_spmm.tuning import Chooser, choose
-from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.lo_spmm.tuning import Chooser, choose, kernel_of
 from spmark.impls.runtime.target import open_target
 
 
-class SparseLayer(DevicePlan):
+class SparseLayer(TilePlan):
     """act(A B + bias) by one launch, also in rows without weights. `fused_spmm` and `conv2d` make it."""
 
     def __init__(
         self, problem: Problem, device: DeviceSpec, *, ending: Ending, conv: ConvShape | None, emitter: Emitter
     ) -> None:
+        reason = LoSpmm(mode=Chooser.ESTIMATE).unsupported(problem, device)
+        if reason is None and not problem.matrix.nnz:
+            reason = "expected at least one weight that is not zero, found none"
+        if reason is not None:
+            raise UnsupportedError(reason)
         super().__init__(problem, open_target(device), {"relu": ending.relu, "bias": ending.bias is not None})
-        matrix = problem.matrix
-        self.stored = matrix.nnz
-        self._operand_shape: tuple[int, ...] = problem.operand_shapes[0]
-        self._result_shape: tuple[int, ...] = problem.out_shape
-        if conv is not None:
-            self._operand_shape = (conv.batch, conv.channels, conv.height, conv.width)
-            self._result_shape = (conv.batch, conv.filters, *conv.out_size)
+        self.stored = problem.matrix.nnz
         with self.phase("search"):
             # Neighbouring pixels are not neighbours in memory where a row of the image ends.
-            pins = Pins(cpt=1 if conv is not None else 0)
-            chosen = choose(explore(problem, device, Reordering.GREEDY, pins), Chooser.ESTIMATE)
-        size, self.search = chosen.size, chosen.record
+            space = explore(problem, device, Reordering.GREEDY, Pins(cpt=0 if conv is None else 1))
+            size, self.search, _ = choose(space, Chooser.ESTIMATE)
         with self.phase("convert"):
-            tiles = make_tiles(matrix, problem.values, chosen.dealt.rows)
-            schedule = TileSchedule(size.cpt, pins.depth(size.tile_rows, size.cpt))
-            dispatch = np.arange(len(tiles), dtype=np.int32)
-            kernel = UnrolledKernel(tiles, dispatch, problem.width, schedule, conv=conv, ending=ending)
+            kernel = replace(space.kernel(*kernel_of(size)), conv=conv, ending=ending)
         with self.phase("compile"):
-            code, size = make_for(kernel, self.target, emitter, size)
-        self._alignment = problem.dtype.itemsize * size.cpt
-        self._launch = Launch.of(code, size, len(tiles), problem)
-        self.device_bytes += code.code_bytes
+            code = make_code(kernel, self.target, emitter, [size.block_threads])
+            size = fitting(code, size, self.target)
+        self.take(code, size, kernel.dispatch.size, problem)
+        if conv is not None:
+            images = (conv.batch, conv.channels, conv.height, conv.width)
+            shapes: Any = (images,), (conv.batch, conv.filters, *conv.out_size)
+            self._shapes = shapes
         assembled = is_assembled(self.target, emitter)
         self.config |= vars(size) | {"emitter": str(Emitter.PTX if assembled else Emitter.CUDA)}
-
-    def _check(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
-        shapes, where = (self._operand_shape,), self.target.location
-        check_operands(shapes, self._result_shape, self._dtype, operands, out, device=where, alignment=self._alignment)
-
-    def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
-        """Compute all of the result."""
-        self._launch.enqueue(operands[0], out)
 
 
 def fused_spmm(
@@ -95,10 +85,8 @@ def fused_spmm(
     CompileError
         A compiler or assembler failed.
     """
-    return SparseLayer(
-        _checked(problem, device), device, ending=_ending(bias, problem.matrix.num_rows, relu), conv=None,
-        emitter=emitter,
-    )  # fmt: skip
+    ending = _ending(bias, problem.matrix.num_rows, relu)
+    return SparseLayer(problem, device, ending=ending, conv=None, emitter=emitter)
 
 
 def conv2d(
@@ -145,21 +133,8 @@ def conv2d(
         raise ValueError(f"expected weights (O, C, R, S) and images (N, C, H, W), found {weights.shape} and {images}")
     filters, _, down, right = weights.shape
     conv = ConvShape(*images, filters, (down, right), stride, padding)
-    rows, cols = np.nonzero(weights.reshape(filters, -1))
-    indptr = np.searchsorted(rows, np.arange(filters + 1)).astype(np.int32)
-    kept = weights.reshape(filters, -1)[rows, cols].astype(np.float32)
-    matrix = Csr.checked((filters, weights[0].size), indptr, cols.astype(np.int32), kept)
-    problem = _checked(Problem(Op.SPMM, matrix, conv.columns), device)
+    problem = Problem(Op.SPMM, Csr.of(csr_array(weights.reshape(filters, -1))), conv.columns)
     return SparseLayer(problem, device, ending=_ending(bias, filters, relu), conv=conv, emitter=emitter)
-
-
-def _checked(problem: Problem, device: DeviceSpec) -> Problem:
-    reason = LoSpmm(mode=Chooser.ESTIMATE).unsupported(problem, device)
-    if reason is None and not problem.matrix.nnz:
-        reason = "expected at least one weight that is not zero, found none"
-    if reason is not None:
-        raise UnsupportedError(reason)
-    return problem
 
 
 def _ending(bias: NDArray[np.float32] | None, num_rows: int, relu: bool) -> Ending:

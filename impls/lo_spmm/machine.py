@@ -6,21 +6,23 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.interfaces import DeviceArray
+from spmark.impls.core.interfaces import Built, DeviceArray
 from spmark.impls.core.problem import Problem
 from spmark.impls.lo_spmm.assemble import assemble, cache_key
-from spmark.impls.lo_spmm.constraints import Limits, register_cap
+from spmark.impls.lo_spmm.constraints import most_warps, register_cap, resident_blocks
 from spmark.impls.lo_spmm.emit_cuda import cuda_source
 from spmark.impls.lo_spmm.kernel import INSTRUCTION_BYTES, NAME, UnrolledKernel
-from spmark.impls.lo_spmm.proxies import resident_blocks
+from spmark.impls.lo_spmm.parts import PartSums, workspace_bytes
 from spmark.impls.lo_spmm.space import TileSize, grid_of
 from spmark.impls.runtime.compile import Binary, kept_source
-from spmark.impls.runtime.target import Kernel, Target
+from spmark.impls.runtime.target import Target
 from spmark.impls.runtime.template import Instance, KernelTemplate
 
 
@@ -37,24 +39,30 @@ class Emitter(StrEnum):
 class Code:
     """Machine code of one kernel."""
 
-    kernels: dict[int, Kernel]
+    kernels: Mapping[int, Any]
     """Loaded, by threads of a thread block."""
     code_bytes: int
-    registers: int
-    """Registers of a thread, the most where block sizes differ; 0 on the host."""
+    registers: Mapping[int, int] = field(default_factory=dict)
+    """Registers of a thread by threads of a thread block, since C++ is compiled for each; empty on the host."""
     cache_key: str = ""
     """Key under which a later process may read the machine code; PTX only."""
-    by_block: Mapping[int, int] = field(default_factory=dict)
-    """Registers by threads of a thread block; C++ only, which is compiled for each block size by itself."""
 
     def registers_at(self, block_threads: int) -> int:
-        """Give the registers of a thread in blocks of ``block_threads``."""
-        return self.by_block.get(block_threads, self.registers)
+        """Give the registers of a thread in blocks of ``block_threads``: the most of all where none has this size."""
+        return self.registers.get(block_threads, max(self.registers.values(), default=0))
+
+    def kernel_at(self, block_threads: int) -> Any:
+        """Give the loaded kernel for blocks of ``block_threads``, or one of another size, resized."""
+        if block_threads in self.kernels:
+            return self.kernels[block_threads]
+        return replace(next(iter(self.kernels.values())), instance=_instance(block_threads))
 
 
-def make_code(
-    kernel: UnrolledKernel, target: Target, emitter: Emitter, block_threads: Sequence[int], workers: int | None = None
-) -> Code:
+def _instance(block_threads: int) -> Instance:
+    return Instance(KernelTemplate(Path(NAME), NAME, {"threads": (block_threads,)}), (block_threads,))
+
+
+def make_code(kernel: UnrolledKernel, target: Target, emitter: Emitter, block_threads: Sequence[int]) -> Code:
     """Compile or assemble a kernel, or read it from the cache, and load it for some block sizes.
 
     PTX is one piece of code for all block sizes; C++ is compiled for each, since it states its launch bounds.
@@ -66,16 +74,14 @@ def make_code(
     """
     device, cap = target.spec, cap_of(kernel)
     if is_assembled(target, emitter):
-        binary = assemble(kernel, device.arch, cap, workers)
-        return load_binary(binary, block_threads, cache_key(kernel, device.arch, cap))
-    instances = instances_of(kernel, device, block_threads)
-    kernels = dict(zip(block_threads, target.load(instances), strict=True))
+        return load_binary(assemble(kernel, device.arch, cap), cache_key(kernel, device.arch, cap))
+    kernels: dict[int, Any] = dict(
+        zip(block_threads, target.load(instances_of(kernel, device, block_threads)), strict=True)
+    )
     if device.kind is DeviceKind.CUDA:
-        from spmark.impls.lo_spmm.gpu import describe_compiled
-
-        return describe_compiled(kernels)
-    instructions = kernel.schedule.cpt * sum(tile.nnz for tile in kernel.tiles)
-    return Code(kernels, INSTRUCTION_BYTES * instructions, 0)
+        registers = {threads: loaded.binary.registers for threads, loaded in kernels.items()}
+        return Code(kernels, sum(len(loaded.binary.cubin) for loaded in kernels.values()), registers)
+    return Code(kernels, INSTRUCTION_BYTES * kernel.schedule.cpt * sum(tile.nnz for tile in kernel.tiles))
 
 
 def instances_of(kernel: UnrolledKernel, device: DeviceSpec, block_threads: Sequence[int]) -> list[Instance]:
@@ -87,13 +93,9 @@ def instances_of(kernel: UnrolledKernel, device: DeviceSpec, block_threads: Sequ
         The source cannot be written.
     """
     source, cap = kept_source(cuda_source(kernel), NAME), cap_of(kernel)
-    instances = []
-    for threads in block_threads:
-        # ptxas ignores a bound that no multiprocessor could hold, and with it the cap.
-        blocks = resident_blocks(threads, cap, device)
-        template = KernelTemplate(source, NAME, {"threads": (threads,), "min_blocks": (blocks,)})
-        instances.append(template.instance(threads=threads, min_blocks=blocks))
-    return instances
+    # ptxas ignores a bound that no multiprocessor could hold, and with it the cap.
+    bounds = [{"threads": threads, "min_blocks": resident_blocks(threads, cap, device)} for threads in block_threads]
+    return [KernelTemplate(source, NAME, {k: (v,) for k, v in one.items()}).instance(**one) for one in bounds]
 
 
 def cap_of(kernel: UnrolledKernel) -> int:
@@ -101,11 +103,13 @@ def cap_of(kernel: UnrolledKernel) -> int:
     return register_cap(kernel.tile_rows, kernel.schedule.cpt, kernel.schedule.prefetch)
 
 
-def load_binary(binary: Binary, block_threads: Sequence[int], key: str) -> Code:
-    """Load assembled code, which the cache keeps under ``key``."""
-    from spmark.impls.lo_spmm.gpu import load_assembled
+def load_binary(binary: Binary, key: str) -> Code:
+    """Load assembled code, which the cache keeps under ``key``, into the current context."""
+    from spmark.impls.runtime.cuda import CudaKernel, load_function
 
-    return Code(load_assembled(binary, block_threads), len(binary.cubin), binary.registers, key)
+    threads = 32
+    loaded = CudaKernel(_instance(threads), binary, load_function(binary), overlaps=False)
+    return Code({threads: loaded}, len(binary.cubin), {threads: binary.registers}, key)
 
 
 def is_assembled(target: Target, emitter: Emitter) -> bool:
@@ -122,7 +126,7 @@ def check_fits(code: Code, size: TileSize, target: Target) -> None:
         The block does not fit a multiprocessor, since the assembler needed more registers than the estimate.
     """
     registers = code.registers_at(size.block_threads)
-    most = Limits.of(target.spec).most_warps(registers) * target.spec.warp_size
+    most = most_warps(registers, target.spec) * target.spec.warp_size
     if size.block_threads > most:
         raise BuildError(
             f"{NAME}: expected at most {most} threads of {registers} registers in a thread block, found "
@@ -139,35 +143,55 @@ def fitting(code: Code, size: TileSize, target: Target) -> TileSize:
         Not even one tile's threads fit.
     """
     for together in range(size.tiles_per_block, 1, -1):
+        fewer = replace(size, tiles_per_block=together)
         with suppress(BuildError):
-            check_fits(code, replace(size, tiles_per_block=together), target)
-            return replace(size, tiles_per_block=together)
+            check_fits(code, fewer, target)
+            return fewer
     alone = replace(size, tiles_per_block=1)
     check_fits(code, alone, target)
     return alone
 
 
-def make_for(kernel: UnrolledKernel, target: Target, emitter: Emitter, size: TileSize) -> tuple[Code, TileSize]:
-    """Make the code of one tile size; give it with the size that fits. Raises as `make_code` and `fitting`."""
-    fewest = 1 if is_assembled(target, emitter) else size.tiles_per_block
-    blocks = [size.threads * together for together in range(fewest, size.tiles_per_block + 1)]
-    code = make_code(kernel, target, emitter, blocks)
-    return code, fitting(code, size, target)
+class TileLaunch(Built):
+    """A kernel's launch for one tile size, and the launch that adds parts: a candidate of a race, or what a plan runs.
 
+    Parameters
+    ----------
+    code : Code
+    size : TileSize
+    num_tiles : int
+        Row tiles of all parts.
+    problem : Problem
+    sums : PartSums, optional
+        Of the size's parts.
+    proxy_bytes : int, optional
+        Dynamic shared memory of a proxy, which writes where the kernel would, and whose parts nothing adds.
 
-@dataclass(frozen=True)
-class Launch:
-    """A kernel with its arguments for one tile size."""
+    Attributes
+    ----------
+    alignment : int
+        Bytes that the addresses of operand and result must be a multiple of.
+    """
 
-    kernel: Kernel
-    grid: tuple[int, int, int]
-    tile_threads: np.uint32
+    def __init__(
+        self,
+        code: Code,
+        size: TileSize,
+        num_tiles: int,
+        problem: Problem,
+        *,
+        sums: PartSums | None,
+        proxy_bytes: int | None = None,
+    ) -> None:
+        super().__init__(device_bytes=code.code_bytes + workspace_bytes(problem, size.split))
+        self.code, self.size, self.num_tiles, self._sums, self._proxy_bytes = code, size, num_tiles, sums, proxy_bytes
+        self.alignment = max(problem.dtype.itemsize * size.cpt, sums.alignment if sums else 1)
+        self._kernel, self._threads = code.kernel_at(size.block_threads), np.uint32(size.threads)
+        self._grid = grid_of(size, num_tiles, problem.width)
 
-    @classmethod
-    def of(cls, code: Code, size: TileSize, num_tiles: int, problem: Problem) -> Launch:
-        """Make the launch of a tile size that the code was loaded for."""
-        return cls(code.kernels[size.block_threads], grid_of(size, num_tiles, problem.width), np.uint32(size.threads))
-
-    def enqueue(self, operand: DeviceArray, out: DeviceArray, shared_bytes: int = 0) -> None:
-        """Launch on the current stream."""
-        self.kernel.launch(self.grid, (operand, out, self.tile_threads), shared_bytes)
+    def run(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
+        """Enqueue on the current stream."""
+        written = self._sums.partial if self._sums else out
+        self._kernel.launch(self._grid, (operands[0], written, self._threads), self._proxy_bytes or 0)
+        if self._sums and self._proxy_bytes is None:
+            self._sums.enqueue(out)

@@ -8,6 +8,7 @@ in their order.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -40,8 +41,7 @@ def part_of_columns(matrix: Csr, split: int) -> NDArray[np.int32]:
     """
     counts = np.bincount(matrix.indices, minlength=matrix.num_cols)
     middle = np.cumsum(counts) - counts / 2  # a column goes where its middle lies
-    parts: NDArray[np.int32] = np.minimum(middle * split / max(1, matrix.nnz), split - 1).astype(np.int32)
-    return parts
+    return np.asarray(np.minimum(middle * split / max(1, matrix.nnz), split - 1), np.int32)
 
 
 def split_tiles(tiles: Sequence[Tile], part_of: NDArray[np.int32], split: int, num_rows: int) -> tuple[Tile, ...]:
@@ -69,15 +69,8 @@ def split_tiles(tiles: Sequence[Tile], part_of: NDArray[np.int32], split: int, n
         for tile, bound in zip(tiles, bounds, strict=True):
             starts = tile.starts[bound[part] : bound[part + 1] + 1]
             entries = slice(int(starts[0]), int(starts[-1]))
-            cut.append(
-                Tile(
-                    (tile.rows + part * num_rows).astype(np.int32),
-                    tile.cols[bound[part] : bound[part + 1]],
-                    starts - starts[0],
-                    tile.sums[entries],
-                    tile.values[entries],
-                )
-            )
+            rows, cols = (tile.rows + part * num_rows).astype(np.int32), tile.cols[bound[part] : bound[part + 1]]
+            cut.append(Tile(rows, cols, starts - starts[0], tile.sums[entries], tile.values[entries]))
     return tuple(cut)
 
 
@@ -92,8 +85,7 @@ def tiles_of(problem: Problem, dealt: Sequence[NDArray[np.int32]], split: int) -
 
 def workspace_bytes(problem: Problem, split: int) -> int:
     """Give the bytes that the parts' results take beside C."""
-    rows, width = problem.out_shape
-    return 0 if split == 1 else split * rows * width * problem.dtype.itemsize
+    return 0 if split == 1 else split * math.prod(problem.out_shape) * problem.dtype.itemsize
 
 
 class PartSums:
@@ -115,10 +107,9 @@ class PartSums:
     """
 
     def __init__(self, target: Target, problem: Problem, split: int) -> None:
-        shape = (split, *problem.out_shape)
-        elements = int(np.prod(problem.out_shape, dtype=np.int64))
+        elements = math.prod(problem.out_shape)
         vector = loads_of(elements, 4)[0]
-        self.partial: DeviceArray = target.empty(shape, problem.dtype.numpy)
+        self.partial: DeviceArray = target.empty((split, *problem.out_shape), problem.dtype.numpy)
         self.partial.fill(0)
         self.alignment = vector * problem.dtype.itemsize
         (self._kernel,) = target.load([SUM_PARTS.instance(parts=split, vector=vector, threads=_THREADS)])

@@ -21,16 +21,17 @@ from spmark.impls.core.interfaces import Config, DeviceArray, Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.core.stores import Forecast, Held, StoreKind
 from spmark.impls.kernels.zeroing import ZERO_ROWS, RowZeroing, zeroing_instance
+from spmark.impls.lo_spmm.constraints import MOST_REGISTERS, cov_row
 from spmark.impls.lo_spmm.estimate import CYCLES_PER_S
 from spmark.impls.lo_spmm.hypergraph import is_installed
-from spmark.impls.lo_spmm.kernel import NAME, TileSchedule, UnrolledKernel
-from spmark.impls.lo_spmm.machine import Code, Emitter, Launch, is_assembled, load_binary, make_for
-from spmark.impls.lo_spmm.parts import SUM_PARTS, PartSums, tiles_of, workspace_bytes
+from spmark.impls.lo_spmm.kernel import NAME, TileSchedule
+from spmark.impls.lo_spmm.machine import Code, Emitter, TileLaunch, fitting, is_assembled, load_binary, make_code
+from spmark.impls.lo_spmm.parts import SUM_PARTS, PartSums, workspace_bytes
 from spmark.impls.lo_spmm.rank import SHIPPED, exists, find
 from spmark.impls.lo_spmm.reorder import Reordering
-from spmark.impls.lo_spmm.search import Pins, explore
+from spmark.impls.lo_spmm.search import Pins, TileSpace, explore
 from spmark.impls.lo_spmm.space import MOST_THREADS, SPLITS, THREADS, TILE_ROWS, TileSize
-from spmark.impls.lo_spmm.tuning import Chooser, ChosenTile, choose, config_of
+from spmark.impls.lo_spmm.tuning import Chooser, choose, config_of, kernel_of
 from spmark.impls.runtime.compile import Binary, kept_binary
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div, open_target
@@ -93,23 +94,29 @@ class LoSpmm:
     def __post_init__(self) -> None:
         TileSchedule(self.cpt or 1, self.prefetch or 1, self.cpl)
         check_choices(self, order=Reordering, emitter=Emitter, mode=("", *Chooser, *_FORMER))
+        threads = self.threads or THREADS[0]
         if self.split and self.split not in SPLITS:
             raise ValueError(f"expected split out of {', '.join(map(str, SPLITS))}, or 0 to search, found {self.split}")
-        if not 0 <= self.tile_rows <= 255:
+        if not 0 <= self.tile_rows <= MOST_REGISTERS:
             raise ValueError(f"expected tile_rows in [1, 255], or 0 to search, found {self.tile_rows}")
-        if self.threads % 32 or not 0 <= self.threads <= MOST_THREADS:
+        if threads % 32 or not 0 < threads <= MOST_THREADS:
             raise ValueError(f"expected threads in whole warps, at most 1024, or 0 to search, found {self.threads}")
-        if self.tiles_per_block < 0 or self.tiles_per_block * (self.threads or THREADS[0]) > MOST_THREADS:
+        if self.tiles_per_block < 0 or self.tiles_per_block * threads > MOST_THREADS:
             raise ValueError(
                 f"expected tiles_per_block whose threads are at most {MOST_THREADS}, found {self.tiles_per_block} "
-                f"of {self.threads or THREADS[0]} threads"
+                f"of {threads} threads"
             )
 
     def chooser(self, device: DeviceSpec) -> Chooser:
         """Give the way of choosing on a device."""
-        return _FORMER.get(self.mode) or Chooser(
-            self.mode or (Chooser.NEAR if device.kind is DeviceKind.CUDA else Chooser.ESTIMATE)
-        )
+        own = Chooser.NEAR if device.kind is DeviceKind.CUDA else Chooser.ESTIMATE
+        return _FORMER.get(self.mode) or Chooser(self.mode or own)
+
+    def explored(self, problem: Problem, device: DeviceSpec, mode: Chooser) -> TileSpace:
+        """Apply the constraints to the space that the tunables leave, for a way of choosing."""
+        split = self.split or (0 if mode.splits else 1)
+        pins = Pins(self.tile_rows, self.threads, self.cpt, self.tiles_per_block, self.prefetch, split)
+        return explore(problem, device, Reordering(self.order), pins)
 
     def stored_as(self, problem: Problem, device: DeviceSpec, config: Config) -> list[Held]:
         """Write every non-zero into the code; the config decides in which function each stands."""
@@ -125,11 +132,10 @@ class LoSpmm:
         """
         if not problem.matrix.nnz:
             raise UnsupportedError("expected a matrix with non-zeros, whose tiles are sized, found none")
-        pins = Pins(self.tile_rows, self.threads, self.cpt, self.tiles_per_block, self.prefetch, self.split)
-        space = explore(problem, device, Reordering(self.order), pins)
-        chosen = choose(space, Chooser.ESTIMATE, None, None)
-        config = config_of(chosen.size) | {"mode": str(Chooser.ESTIMATE)}
-        return Forecast(config, "LO-SpMM's estimate by counting", space.cycles(chosen.size) / CYCLES_PER_S)
+        space = self.explored(problem, device, Chooser.ESTIMATE)
+        size = choose(space, Chooser.ESTIMATE).size
+        config = config_of(size) | {"mode": str(Chooser.ESTIMATE)}
+        return Forecast(config, "LO-SpMM's estimate by counting", space.cycles(size) / CYCLES_PER_S)
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse float16, which the paper does not have, and problems whose kernel would be too long."""
@@ -196,7 +202,22 @@ def _read(cache: PlanCache) -> tuple[Kept, TileSize, Binary] | None:
     return None
 
 
-class LoSpmmPlan(DevicePlan):
+class TilePlan(DevicePlan):
+    """A plan whose run is the launch of one kernel, and of the grid that adds parts where there are several."""
+
+    def take(self, code: Code, size: TileSize, num_tiles: int, problem: Problem) -> None:
+        """Make the launch of a tile size that the code fits."""
+        sums = PartSums(self.target, problem, size.split) if size.split > 1 else None
+        launch = TileLaunch(code, size, num_tiles, problem, sums=sums)
+        self._run, self._alignment = launch.run, launch.alignment
+        self.device_bytes += launch.device_bytes
+
+    def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
+        """Compute all of the result."""
+        self._run(operands, out)
+
+
+class LoSpmmPlan(TilePlan):
     """C = A B by one launch, which also writes the rows that A leaves empty; deterministic.
 
     Where the columns of A are cut into parts, a second launch adds the parts: runs of such a plan must not overlap.
@@ -204,40 +225,32 @@ class LoSpmmPlan(DevicePlan):
     """
 
     def __init__(self, problem: Problem, target: Target, how: LoSpmm, *, alone: bool = False) -> None:
-        matrix = problem.matrix
-        # Rows are cleared four elements at a time where J allows it.
-        cleared = loads_of(problem.width, 4)[0] if not matrix.nnz else 1
-        super().__init__(problem, target, {"order": str(how.order)}, alignment=problem.dtype.itemsize * cleared)
-        self.stored = matrix.nnz
-        self._launch: Launch | None = None
-        self._sums: PartSums | None = None
-        self._zeroing: RowZeroing | None = None
-        if not matrix.nnz:
-            with self.phase("compile"):
-                (kernel,) = target.load([zeroing_instance(problem.width, problem.dtype)])
-            with self.phase("upload"):
-                every = np.arange(matrix.num_rows, dtype=np.int32)
-                self._zeroing = RowZeroing(self, every, problem.width, kernel)
+        super().__init__(problem, target, {"order": str(how.order)})
+        self.stored = problem.matrix.nnz
+        if not self.stored:
+            self._clear(problem)
             return
-        emitter = Emitter(how.emitter)
         with self.phase("search"):
-            cache = _cache_of(problem, target.spec, how) if is_assembled(target, emitter) else None
+            cache = _cache_of(problem, target.spec, how) if is_assembled(target, Emitter(how.emitter)) else None
             built = _read(cache) if cache else None
         if built is not None:
             self._load(problem, *built, alone=alone)
-            return
-        chosen = self._search(problem, how, emitter)
-        size, num_tiles, code = self._make(problem, how, emitter, chosen)
-        if cache is not None and self.search is not None:
-            spent = {name: seconds for name, seconds in self.phases_s.items() if name != "upload"}
-            code_facts = {"size": vars(size), "num_tiles": num_tiles, "code_key": code.cache_key}
-            cache.write(Kept(self.config, self.search, spent, code_facts))
+        else:
+            self._build(problem, how, cache)
+
+    def _clear(self, problem: Problem) -> None:
+        # Rows are cleared four elements at a time where J allows it.
+        self._alignment = problem.dtype.itemsize * loads_of(problem.width, 4)[0]
+        with self.phase("compile"):
+            (kernel,) = self.target.load([zeroing_instance(problem.width, problem.dtype)])
+        with self.phase("upload"):
+            zeroing = RowZeroing(self, np.arange(problem.matrix.num_rows, dtype=np.int32), problem.width, kernel)
+        self._run = lambda operands, out: zeroing.enqueue(out)
 
     def _load(self, problem: Problem, kept: Kept, size: TileSize, binary: Binary, *, alone: bool) -> None:
         """Take over a kept plan, of which only the loading takes time; unless ``alone``, its building is told, too."""
         with self.phase("upload"):
-            code = load_binary(binary, [size.block_threads], kept.more["code_key"])
-            self._take(code, size, kept.more["num_tiles"], problem)
+            self.take(load_binary(binary, kept.more["code_key"]), size, kept.more["num_tiles"], problem)
         self.config |= kept.config
         if alone:
             self.config["loaded"] = True
@@ -245,88 +258,43 @@ class LoSpmmPlan(DevicePlan):
         self.phases_s |= kept.phases_s
         self.search = kept.search
 
-    def _search(self, problem: Problem, how: LoSpmm, emitter: Emitter) -> ChosenTile:
-        mode = how.chooser(self.target.spec)
+    def _build(self, problem: Problem, how: LoSpmm, cache: PlanCache | None) -> None:
+        """Search, write and compile the chosen kernel unless the race has run it, and keep what was built."""
+        mode, emitter, assembled = how.chooser(self.target.spec), Emitter(how.emitter), cache is not None
         with self.phase("search"):
-            split = how.split or (0 if mode.splits else 1)
-            pins = Pins(how.tile_rows, how.threads, how.cpt, how.tiles_per_block, how.prefetch, split)
-            space = explore(problem, self.target.spec, Reordering(how.order), pins)
-            race = None
+            space, race = how.explored(problem, self.target.spec, mode), None
             if mode.runs and len(space.survivors.sizes) > 1:
                 from spmark.impls.lo_spmm.gpu import open_race
 
-                race = open_race(
-                    space,
-                    self.target,
-                    emitter=emitter,
-                    cpl=how.cpl,
-                    warm=how.warm,
-                    proxies=mode.by_proxies,
-                )
-            chosen = choose(space, mode, race, find(how.model) if mode.ranks else None)
-        size = chosen.size
-        self.search = chosen.record
-        self.config |= {
-            "mode": str(mode),
-            "tile_rows": size.tile_rows,
-            "threads": size.threads,
-            "cpt": size.cpt,
-            "tiles_per_block": size.tiles_per_block,
-            "split": size.split,
-            "tile_width": size.tile_width,
-            "prefetch": pins.depth(size.tile_rows, size.cpt),
-            "cpl": how.cpl,
-            "nnc_sum": int(chosen.dealt.nnc.sum()),
-            "cov_row": round(chosen.dealt.cov_row, 4),
-            **{f"after_{stage}": count for stage, count in chosen.survivors.counts.items()},
-        }
-        if mode.ranks:
-            self.config["model"] = how.model
-        if chosen.survivors.relaxed:
-            self.config["waived"] = chosen.survivors.relaxed
-        return chosen
-
-    def _make(self, problem: Problem, how: LoSpmm, emitter: Emitter, chosen: ChosenTile) -> tuple[TileSize, int, Code]:
-        """Write and compile the chosen kernel, unless the race has run it.
-
-        Gives the size that fits, the number of row tiles, and the code.
-        """
-        size, assembled = chosen.size, is_assembled(self.target, emitter)
-        if chosen.launched is not None and chosen.launched.made is not None:
+                more = {"cpl": how.cpl, "warm": how.warm, "proxies": mode.by_proxies}
+                race = open_race(space, self.target, emitter=emitter, **more)
+            size, self.search, launched = choose(space, mode, race, find(how.model) if mode.ranks else None)
+        if launched is not None and not mode.by_proxies:
             self.phases_s |= {"convert": 0.0, "compile": 0.0}  # the search's
-            code, num_tiles = chosen.launched.made
+            code, num_tiles = launched.code, launched.num_tiles
         else:
             with self.phase("convert"):
-                tiles = tiles_of(problem, chosen.dealt.rows, size.split)
-                num_tiles = len(tiles)
-                dispatch = np.arange(num_tiles, dtype=np.int32)
-                schedule = TileSchedule(size.cpt, self.config["prefetch"], how.cpl)
-                kernel = UnrolledKernel(tiles, dispatch, problem.width, schedule, how.warm, followed=size.split > 1)
+                kernel = space.kernel(*kernel_of(size), how.cpl, how.warm)
+                num_tiles = kernel.dispatch.size
             with self.phase("compile"):
-                code, size = make_for(kernel, self.target, emitter, size)
-        self.config |= {"emitter": str(Emitter.PTX if assembled else Emitter.CUDA)}
-        if code.registers:
-            self.config["registers"] = code.registers_at(size.block_threads)
-        if assembled:
-            self.config["warm"] = how.warm
-        self.config["tiles_per_block"] = size.tiles_per_block
-        self._take(code, size, num_tiles, problem)
-        return size, num_tiles, code
-
-    def _take(self, code: Code, size: TileSize, num_tiles: int, problem: Problem) -> None:
-        self._launch = Launch.of(code, size, num_tiles, problem)
-        self._alignment = max(self._alignment, problem.dtype.itemsize * size.cpt)
-        self.device_bytes += code.code_bytes + workspace_bytes(problem, size.split)
-        if size.split > 1:
-            self._sums = PartSums(self.target, problem, size.split)
-            self._alignment = max(self._alignment, self._sums.alignment)
-
-    def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
-        """Compute C, by parts that a second launch adds where columns are cut; clear C where A has no entries."""
-        if self._zeroing is not None:
-            self._zeroing.enqueue(out)
-        elif self._launch is not None and self._sums is not None:
-            self._launch.enqueue(operands[0], self._sums.partial)
-            self._sums.enqueue(out)
-        elif self._launch is not None:
-            self._launch.enqueue(operands[0], out)
+                code = make_code(kernel, self.target, emitter, [size.block_threads])
+                size = fitting(code, size, self.target)
+        self.take(code, size, num_tiles, problem)
+        dealt, survivors = space.dealt(size.tile_rows, size.split), space.survivors
+        self.config |= config_of(size) | {
+            "mode": str(mode),
+            "tile_width": size.tile_width,
+            "prefetch": space.pins.depth(size.tile_rows, size.cpt),
+            "cpl": how.cpl,
+            "nnc_sum": int(dealt.nnc.sum()),
+            "cov_row": round(cov_row(dealt.nnz), 4),
+            "emitter": str(Emitter.PTX if assembled else Emitter.CUDA),
+            **{f"after_{stage}": count for stage, count in survivors.counts.items()},
+            **({"model": how.model} if mode.ranks else {}),
+            **({"waived": survivors.relaxed} if survivors.relaxed else {}),
+            **({"registers": code.registers_at(size.block_threads)} if code.registers else {}),
+            **({"warm": how.warm} if assembled else {}),
+        }
+        if cache is not None:
+            code_facts = {"size": vars(size), "num_tiles": num_tiles, "code_key": code.cache_key}
+            cache.write(Kept(self.config, self.search, self.phases_s, code_facts))

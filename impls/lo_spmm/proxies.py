@@ -7,15 +7,14 @@ every N1 of an M1, since a kernel takes N1 from its launch (kernel function redu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 
 from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.lo_spmm.constraints import Limits
-from spmark.impls.lo_spmm.kernel import Tile, TileSchedule, UnrolledKernel
+from spmark.impls.lo_spmm.constraints import resident_blocks
+from spmark.impls.lo_spmm.kernel import Tile, UnrolledKernel
 from spmark.impls.lo_spmm.space import TileSize, grid_of
 from spmark.impls.runtime.target import ceil_div
 
@@ -25,31 +24,6 @@ _JITTER = 1e-3
 _LOOP_CONSTANT = 300
 _RESERVED_SHARED_BYTES = 1024
 """Bytes that CUDA keeps of each thread block's shared memory, compute capability 8.0 and newer."""
-_BLOCKS_PER_SM = 32
-
-
-@dataclass(frozen=True)
-class ProxyArguments:
-    """How a proxy is launched for one candidate."""
-
-    grid: tuple[int, int, int]
-    threads: int
-    """Threads of a thread block."""
-    shared_bytes: int
-    """Dynamic shared memory that gives the proxy the candidate's occupancy (section 5.2.2)."""
-
-
-def resident_blocks(threads: int, registers: int, device: DeviceSpec) -> int:
-    """Give the thread blocks that fit a multiprocessor side by side, at least 1.
-
-    Parameters
-    ----------
-    threads, registers : int
-        Threads of a thread block, and registers of a thread.
-    """
-    warps = Limits.of(device).most_warps(registers)
-    by_registers = warps // ceil_div(threads, device.warp_size)
-    return max(1, min(by_registers, device.max_threads_per_sm // threads, _BLOCKS_PER_SM))
 
 
 def active_blocks(num_blocks: int, threads: int, registers: int, device: DeviceSpec) -> int:
@@ -74,23 +48,6 @@ def shared_for(blocks: int, device: DeviceSpec) -> int:
     """
     share = device.shared_bytes_per_sm // blocks - _RESERVED_SHARED_BYTES
     return max(0, min(share, device.shared_bytes_per_block) // 128 * 128)
-
-
-def launch_for(size: TileSize, num_tiles: int, width: int, *, registers: int, device: DeviceSpec) -> ProxyArguments:
-    """Give the arguments that make a proxy stand for one candidate.
-
-    Parameters
-    ----------
-    size : TileSize
-    num_tiles, width : int
-        Row tiles, and J.
-    registers : int
-        Registers of a thread of the candidate.
-    device : DeviceSpec
-    """
-    grid = grid_of(size, num_tiles, width)
-    active = active_blocks(grid[0] * grid[1], size.block_threads, registers, device)
-    return ProxyArguments(grid, size.block_threads, shared_for(active, device))
 
 
 def active_tiles(size: TileSize, num_tiles: int, width: int, registers: int, device: DeviceSpec) -> int:
@@ -124,15 +81,7 @@ def loop_length(nnc: float, sparsity: float) -> int:
     return max(1, round(kept))
 
 
-def make_proxy(
-    tiles: Sequence[Tile],
-    sparsity: float,
-    active: Sequence[int],
-    *,
-    width: int,
-    schedule: TileSchedule,
-    warm: bool = True,
-) -> UnrolledKernel:
+def make_proxy(kernel: UnrolledKernel, sparsity: float, active: Sequence[int]) -> UnrolledKernel:
     """Reduce a kernel to a proxy of all its N1.
 
     Every cluster becomes one function: that of its most central tile, or of some columns of this tile, spread over all
@@ -141,30 +90,24 @@ def make_proxy(
 
     Parameters
     ----------
-    tiles : sequence of Tile
-        Tiles of the kernel.
+    kernel : UnrolledKernel
     sparsity : float
         Sparsity of A.
     active : sequence of int
         `active_tiles` of every candidate that the proxy serves. Three clusters are kept for each tile of the greatest
         number (section 5.1.2).
-    width : int
-        J.
-    schedule : TileSchedule
-    warm : bool
-        `UnrolledKernel.warm` of the kernel.
     """
-    nnc = np.array([tile.nnc for tile in tiles], np.int64)
-    nnz = np.array([tile.nnz for tile in tiles], np.int64)
+    nnc = np.array([tile.nnc for tile in kernel.tiles], np.int64)
+    nnz = np.array([tile.nnz for tile in kernel.tiles], np.int64)
     cluster = cluster_tiles(nnc, nnz, _CLUSTERS_PER_BLOCK * max(active))
     functions = []
     for number in range(int(cluster.max(initial=-1)) + 1):
         members = np.flatnonzero(cluster == number)
-        centre = np.array([nnc[members].mean(), nnz[members].mean()])
-        distance = np.hypot(nnc[members] - centre[0], nnz[members] - centre[1])
-        model = tiles[int(members[distance.argmin()])]
-        functions.append(_proxy_tile(model, loop_length(centre[0], sparsity) / max(1.0, centre[0])))
-    return UnrolledKernel(tuple(functions), cluster, width, schedule, warm)
+        mean_nnc, mean_nnz = nnc[members].mean(), nnz[members].mean()
+        distance = np.hypot(nnc[members] - mean_nnc, nnz[members] - mean_nnz)
+        model = kernel.tiles[int(members[distance.argmin()])]
+        functions.append(_proxy_tile(model, loop_length(mean_nnc, sparsity) / max(1.0, mean_nnc)))
+    return UnrolledKernel(tuple(functions), cluster, kernel.width, kernel.schedule, kernel.warm)
 
 
 def _proxy_tile(model: Tile, share: float) -> Tile:

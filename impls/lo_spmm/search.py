@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.problem import Problem
-from spmark.impls.lo_spmm.constraints import Limits, Survivors, cov_row, register_cap, survivors
+from spmark.impls.lo_spmm.constraints import Survivors, register_cap, survivors
 from spmark.impls.lo_spmm.estimate import Work, estimate, work_of
-from spmark.impls.lo_spmm.features import candidate_features, count_tiles
-from spmark.impls.lo_spmm.parts import part_of_columns
-from spmark.impls.lo_spmm.reorder import MOST_EMPTY, Reordering, deal_rows
+from spmark.impls.lo_spmm.features import candidate_features
+from spmark.impls.lo_spmm.kernel import Tile, TileSchedule, UnrolledKernel
+from spmark.impls.lo_spmm.parts import part_of_columns, tiles_of
+from spmark.impls.lo_spmm.reorder import Reordering, deal_rows
 from spmark.impls.lo_spmm.space import (
     COLUMNS_PER_THREAD,
     MOST_THREADS,
@@ -25,7 +27,6 @@ from spmark.impls.lo_spmm.space import (
     TILES_PER_BLOCK,
     TileSize,
     grid_of,
-    tile_sizes,
 )
 from spmark.impls.runtime.target import ceil_div
 
@@ -40,23 +41,6 @@ def loads_in_flight(tile_rows: int, cpt: int) -> int:
     if cpt > 1:
         return 8
     return 32 if tile_rows <= _FEW_ROWS else 16
-
-
-@dataclass(frozen=True, eq=False)
-class Dealt:
-    """The row tiles of one M1, and of one number of parts of the columns."""
-
-    rows: list[NDArray[np.int32]]
-    """Rows of each tile; the same in all parts."""
-    nnz: NDArray[np.int64]
-    """(parts * tiles,) non-zeros, part by part."""
-    nnc: NDArray[np.int64]
-    """(parts * tiles,) non-empty columns."""
-
-    @property
-    def cov_row(self) -> float:
-        """Imbalance of the non-zeros."""
-        return cov_row(self.nnz)
 
 
 @dataclass(frozen=True)
@@ -77,6 +61,55 @@ class Pins:
         """Give the loads in flight of a thread with ``tile_rows`` sums for each of ``cpt`` columns."""
         return self.prefetch or loads_in_flight(tile_rows, cpt)
 
+    def values(self, name: str, known: Sequence[int]) -> Sequence[int]:
+        """Give the values to combine of a size: the pinned one, else those that are known."""
+        return [getattr(self, name)] if getattr(self, name) else known
+
+
+def tile_sizes(num_rows: int, width: int, pins: Pins) -> Iterator[TileSize]:
+    """Walk the space of one problem.
+
+    A block has threads for all of its tiles. It has at most as many tiles as there are, except for the least
+    ``tiles_per_block``.
+
+    Parameters
+    ----------
+    num_rows : int
+        Rows of A that are not empty; one M1 beyond their number is kept, since it covers all of them.
+    width : int
+        J. A vector load needs rows of B that start aligned, so ``cpt`` divides it; one N1 beyond J is kept for each
+        ``cpt``.
+    pins : Pins
+    """
+    stacks = pins.values("tiles_per_block", TILES_PER_BLOCK)
+    for rows in _up_to(pins.values("tile_rows", TILE_ROWS), num_rows):
+        for cpt in (one for one in pins.values("cpt", COLUMNS_PER_THREAD) if width % one == 0):
+            for threads in _up_to(pins.values("threads", THREADS), ceil_div(width, cpt)):
+                for together in stacks:
+                    needed = together == stacks[0] or together <= ceil_div(num_rows, rows)
+                    if needed and together * threads <= MOST_THREADS:
+                        for split in pins.values("split", SPLITS):
+                            yield TileSize(rows, threads, cpt, together, split)
+
+
+def _up_to(values: Sequence[int], most: int) -> Iterator[int]:
+    """Give the values below ``most`` and the first that reaches it."""
+    for value in values:
+        yield value
+        if value >= most:
+            return
+
+
+class Dealt(NamedTuple):
+    """The row tiles of one M1, and of one number of parts of the columns."""
+
+    rows: list[NDArray[np.int32]]
+    """Rows of each tile; the same in all parts."""
+    nnz: NDArray[np.int64]
+    """(parts * tiles,) non-zeros, part by part."""
+    nnc: NDArray[np.int64]
+    """(parts * tiles,) non-empty columns."""
+
 
 @dataclass(eq=False)
 class TileSpace:
@@ -90,6 +123,7 @@ class TileSpace:
     """Tile sizes before the constraints."""
     survivors: Survivors = field(default_factory=lambda: Survivors((), {}))
     _dealt: dict[tuple[int, int], Dealt] = field(default_factory=dict)
+    _tiles: dict[tuple[int, int], tuple[Tile, ...]] = field(default_factory=dict)
 
     @cached_property
     def empty_rows(self) -> int:
@@ -101,12 +135,26 @@ class TileSpace:
         if (tile_rows, split) not in self._dealt:
             matrix, finest = self.problem.matrix, SPLITS[-1]
             rows = deal_rows(matrix, tile_rows, self.order)
-            counts = count_tiles(matrix, rows, part_of_columns(matrix, finest), finest)
+            tile_of = np.zeros(matrix.num_rows, np.int64)
+            for number, of_tile in enumerate(rows):
+                tile_of[of_tile] = number
+            tiles = tile_of[matrix.rows_of_entries()] + len(rows) * part_of_columns(matrix, finest)[matrix.indices]
+            places = np.unique(tiles * matrix.num_cols + matrix.indices) // matrix.num_cols
+            counts = [np.bincount(one, minlength=len(rows) * finest) for one in (tiles, places)]
             for parts in SPLITS:
                 # Fewer parts are unions of the finest.
                 nnz, nnc = (one.reshape(parts, finest // parts, -1).sum(1).ravel() for one in counts)
                 self._dealt[tile_rows, parts] = Dealt(rows, nnz, nnc)
         return self._dealt[tile_rows, split]
+
+    def kernel(self, tile_rows: int, cpt: int, split: int, cpl: int = 0, warm: bool = True) -> UnrolledKernel:
+        """Describe the kernel of all candidates that share these."""
+        if (tile_rows, split) not in self._tiles:
+            self._tiles[tile_rows, split] = tiles_of(self.problem, self.dealt(tile_rows).rows, split)
+        tiles = self._tiles[tile_rows, split]
+        schedule = TileSchedule(cpt, self.pins.depth(tile_rows, cpt), cpl)
+        dispatch = np.arange(len(tiles), dtype=np.int32)
+        return UnrolledKernel(tiles, dispatch, self.problem.width, schedule, warm, followed=split > 1)
 
     def cycles(self, size: TileSize) -> float:
         """Estimate the cycles of a candidate."""
@@ -114,12 +162,7 @@ class TileSpace:
 
     def work(self, size: TileSize) -> Work:
         """Count the work of a candidate."""
-        dealt, matrix = self.dealt(size.tile_rows, size.split), self.problem.matrix
-        depth = self.pins.depth(size.tile_rows, size.cpt)
-        counts, empty = (dealt.nnz, dealt.nnc), min(self.empty_rows, MOST_EMPTY * len(dealt.rows))
-        return work_of(
-            size, matrix.shape, self.problem.width, counts, prefetch=depth, device=self.device, empty_rows=empty
-        )
+        return work_of(self, size)
 
     def registers(self, size: TileSize) -> int:
         """Give the registers of a thread of a candidate."""
@@ -127,8 +170,8 @@ class TileSpace:
 
     def features(self, size: TileSize) -> NDArray[np.float64]:
         """Give a candidate's features for the rank model (`spmark.impls.lo_spmm.features.FEATURES`)."""
-        dealt = self.dealt(size.tile_rows, size.split)
-        return candidate_features(self.problem.matrix, self.problem.width, size, dealt.nnz, dealt.nnc)
+        _, nnz, nnc = self.dealt(size.tile_rows, size.split)
+        return candidate_features(self.problem.matrix, self.problem.width, size, nnz, nnc)
 
 
 def explore(problem: Problem, device: DeviceSpec, order: Reordering, pins: Pins) -> TileSpace:
@@ -149,41 +192,28 @@ def explore(problem: Problem, device: DeviceSpec, order: Reordering, pins: Pins)
     ValueError
         The pinned ``cpt`` does not divide J, or a thread block has no threads for so many tiles.
     """
-    num_rows = int(np.count_nonzero(problem.matrix.row_lengths))
-    sizes = list(
-        tile_sizes(
-            num_rows,
-            problem.width,
-            (pins.tile_rows,) if pins.tile_rows else TILE_ROWS,
-            (pins.threads,) if pins.threads else THREADS,
-            (pins.cpt,) if pins.cpt else COLUMNS_PER_THREAD,
-            tiles_per_block=(pins.tiles_per_block,) if pins.tiles_per_block else TILES_PER_BLOCK,
-            splits=(pins.split,) if pins.split else SPLITS,
-        )
-    )
-    whole = [size for size in sizes if size.split == 1]
-    cut = [size for size in sizes if size.split > 1]
-    if whole:
-        cut = [size for size in cut if _is_worth_splitting(size, num_rows, problem.width, device)]
+    num_rows, width = int(np.count_nonzero(problem.matrix.row_lengths)), problem.width
+
+    def is_worth_splitting(size: TileSize) -> bool:
+        # Would half of the parts leave multiprocessors with few thread blocks? Cutting further adds loads.
+        columns, rows, _ = grid_of(size, ceil_div(num_rows, size.tile_rows), width)
+        return columns * rows * size.split // 2 < _FEW_BLOCKS * device.num_sms
+
+    sizes = list(tile_sizes(num_rows, width, pins))
     if not sizes:
         raise ValueError(
-            f"expected a cpt that divides J = {problem.width} and tiles_per_block whose threads are at most "
+            f"expected a cpt that divides J = {width} and tiles_per_block whose threads are at most "
             f"{MOST_THREADS}, found {pins}"
         )
+    whole = [size for size in sizes if size.split == 1]
+    cut = [size for size in sizes if size.split > 1 and (not whole or is_worth_splitting(size))]
     space = TileSpace(problem, device, order, pins, len(whole) + len(cut))
 
     def left(of: Sequence[TileSize]) -> Survivors:
-        limits, width = Limits.of(device), problem.width
-        return survivors(of, num_rows, width, limits, depth=pins.depth, tile_nnz=lambda rows: space.dealt(rows).nnz)
+        return survivors(of, num_rows, width, device, depth=pins.depth, tile_nnz=lambda rows: space.dealt(rows).nnz)
 
     # Whole columns and parts pass apart: of a small problem, parts alone might fill half of a device, and not pay.
     space.survivors = left(whole or cut)
     if whole and cut:
         space.survivors = space.survivors.joined(left(cut))
     return space
-
-
-def _is_worth_splitting(size: TileSize, num_rows: int, width: int, device: DeviceSpec) -> bool:
-    """Tell whether half of the parts would leave multiprocessors with few thread blocks: cutting further adds loads."""
-    columns, rows, _ = grid_of(size, ceil_div(num_rows, size.tile_rows), width)
-    return columns * rows * size.split // 2 < _FEW_BLOCKS * device.num_sms

@@ -7,7 +7,6 @@ thread has ``M1 * cpt`` sums. A row of B that several tiles of a block need come
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from spmark.impls.runtime.target import ceil_div
@@ -55,45 +54,3 @@ def grid_of(size: TileSize, num_tiles: int, width: int) -> tuple[int, int, int]:
     ``num_tiles`` counts the tiles of every part.
     """
     return ceil_div(width, size.tile_width), ceil_div(num_tiles, size.tiles_per_block), 1
-
-
-def tile_sizes(
-    num_rows: int,
-    width: int,
-    tile_rows: Sequence[int] = TILE_ROWS,
-    threads: Sequence[int] = THREADS,
-    columns_per_thread: Sequence[int] = COLUMNS_PER_THREAD,
-    *,
-    tiles_per_block: Sequence[int] = TILES_PER_BLOCK,
-    splits: Sequence[int] = (1,),
-) -> Iterator[TileSize]:
-    """Walk the space of one problem.
-
-    Parameters
-    ----------
-    num_rows : int
-        Rows of A that are not empty; one M1 beyond their number is kept, since it covers all of them.
-    width : int
-        J. A vector load needs rows of B that start aligned, so ``cpt`` divides it; one N1 beyond J is kept for each
-        ``cpt``.
-    tile_rows, threads, columns_per_thread, tiles_per_block, splits : sequence of int
-        Values to combine, increasing. A block has threads for all of its tiles. It has at most as many tiles as there
-        are, except for the least ``tiles_per_block``.
-    """
-    for rows in _up_to(tile_rows, num_rows):
-        for cpt in columns_per_thread:
-            if width % cpt == 0:
-                for count in _up_to(threads, ceil_div(width, cpt)):
-                    for together in tiles_per_block:
-                        needed = together == tiles_per_block[0] or together <= ceil_div(num_rows, rows)
-                        if needed and together * count <= MOST_THREADS:
-                            for split in splits:
-                                yield TileSize(rows, count, cpt, together, split)
-
-
-def _up_to(values: Sequence[int], most: int) -> Iterator[int]:
-    """Give the values below ``most`` and the first that reaches it."""
-    for value in values:
-        yield value
-        if value >= most:
-            return

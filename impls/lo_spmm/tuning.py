@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from spmark.impls.core.interfaces import Candidate, Config, Search
 from spmark.impls.formats.threads import cores
-from spmark.impls.lo_spmm.constraints import Survivors
 from spmark.impls.lo_spmm.rank import RankModel
-from spmark.impls.lo_spmm.search import Dealt, TileSpace
+from spmark.impls.lo_spmm.search import TileSpace
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.strategies import by_turns
@@ -70,13 +69,10 @@ class Chooser(StrEnum):
         return self in (Chooser.ESTIMATE, Chooser.NEAR)
 
 
-@dataclass(frozen=True, eq=False)
-class ChosenTile:
+class ChosenTile(NamedTuple):
     """The chosen tile size, and the search that chose it."""
 
     size: TileSize
-    dealt: Dealt
-    survivors: Survivors
     record: Search
     launched: Any = None
     """The candidate as the race ran it; None where nothing was run."""
@@ -104,28 +100,29 @@ def choose(
     """
     sizes = space.survivors.sizes
     if model is not None and mode.ranks:
-        predicted = dict(zip(sizes, model.score(np.stack([space.features(size) for size in sizes])), strict=True))
-        left = sorted(sizes, key=predicted.__getitem__)[:RANKED]
+        scores = model.score(np.stack([space.features(size) for size in sizes])).tolist()
     else:
-        predicted = {size: space.cycles(size) for size in sizes}
-        left = _looked_at(mode, predicted, space.problem.matrix.nnz)
-    left.sort(key=predicted.__getitem__)  # the race takes the first of candidates that tie
-    if not mode.runs or len(left) == 1 or race is None:
-        return _found(space, left[0], predicted, Search(candidates=0))
-    by_turns(race, [list(map(config_of, together)) for together in by_kernel(left)])
-    config, launched = race.finish()
-    return replace(_found(space, TileSize(**config), predicted, race.describe(cores())), launched=launched)
+        scores = [space.cycles(size) for size in sizes]
+    predicted = dict(zip(sizes, scores, strict=True))
+    left = sorted(_looked_at(mode, predicted, space.problem.matrix.nnz), key=predicted.__getitem__)
+    size, record, launched = left[0], Search(candidates=0), None  # the race takes the first of candidates that tie
+    if mode.runs and len(left) > 1 and race is not None:
+        by_turns(race, [list(map(config_of, together)) for together in by_kernel(left)])
+        config, launched = race.finish()
+        size, record = TileSize(**config), race.describe(cores())
+    raced = {TileSize(**one.config): one for one in record.seen}
+    seen = [replace(raced.get(one) or Candidate(config_of(one)), predicted=score) for one, score in predicted.items()]
+    record = replace(record, candidates=space.considered, seen=tuple(seen), eligible=len(seen))
+    return ChosenTile(size, record, launched)
 
 
 def _looked_at(mode: Chooser, predicted: Mapping[TileSize, float], nnz: int) -> list[TileSize]:
-    """Give the candidates that a mode that does not rank compares."""
-    match mode:
-        case Chooser.NEAR:
-            return _nearest(predicted, KERNELS if nnz <= MANY_PRODUCTS else KERNELS - 1)
-        case Chooser.SAMPLED:
-            return _sampled(list(predicted))
-        case _:
-            return list(predicted)
+    """Give the candidates that a mode compares."""
+    if mode.ranks:
+        return sorted(predicted, key=predicted.__getitem__)[:RANKED]
+    if mode is Chooser.NEAR:
+        return _nearest(predicted, KERNELS if nnz <= MANY_PRODUCTS else KERNELS - 1)
+    return _sampled(list(predicted)) if mode is Chooser.SAMPLED else list(predicted)
 
 
 def _sampled(sizes: Sequence[TileSize]) -> list[TileSize]:
@@ -164,12 +161,3 @@ def by_kernel(sizes: Iterable[TileSize]) -> list[list[TileSize]]:
 def config_of(size: TileSize) -> Config:
     """Give the config by which a race knows a candidate."""
     return dict(vars(size))
-
-
-def _found(space: TileSpace, size: TileSize, predicted: Mapping[TileSize, float], record: Search) -> ChosenTile:
-    raced = {TileSize(**one.config): one for one in record.seen}
-    seen = [
-        replace(raced.get(one) or Candidate(config_of(one)), predicted=float(score)) for one, score in predicted.items()
-    ]
-    record = replace(record, candidates=space.considered, seen=tuple(seen), eligible=len(seen))
-    return ChosenTile(size, space.dealt(size.tile_rows, size.split), space.survivors, record)

@@ -14,9 +14,9 @@ from problems import random_csr
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError, CompileError
 from spmark.impls.lo_spmm import machine
+from spmark.impls.lo_spmm.constraints import resident_blocks
 from spmark.impls.lo_spmm.kernel import TileSchedule, UnrolledKernel, make_tiles
 from spmark.impls.lo_spmm.machine import Code, check_fits, fitting
-from spmark.impls.lo_spmm.proxies import resident_blocks
 from spmark.impls.lo_spmm.reorder import deal_rows
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.runtime.compile import compile_kernel
@@ -28,7 +28,7 @@ TARGET = SimpleNamespace(spec=DeviceSpec.load(shipped_calibration("nvidia-h200")
 
 
 def code(registers: int) -> Code:
-    return Code({}, 0, registers)
+    return Code({}, 0, {256: registers})
 
 
 @pytest.mark.parametrize(

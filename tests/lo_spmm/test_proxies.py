@@ -20,7 +20,6 @@ from spmark.impls.lo_spmm.proxies import (
     active_blocks,
     active_tiles,
     cluster_tiles,
-    launch_for,
     loop_length,
     make_proxy,
     shared_for,
@@ -32,6 +31,10 @@ from spmark.impls.lo_spmm.tuning import kernel_of
 from spmark.impls.runtime.device import shipped_calibration
 
 SPEC = DeviceSpec.load(shipped_calibration("nvidia-h200"))
+
+
+def whole_kernel(tiles: tuple[Tile, ...], width: int, cpt: int = 1) -> UnrolledKernel:
+    return UnrolledKernel(tiles, np.arange(len(tiles), dtype=np.int32), width, TileSchedule(cpt))
 
 
 def test_clusters_part_what_is_far_apart() -> None:
@@ -50,18 +53,16 @@ def test_active_blocks_keep_to_every_bound(blocks: int, threads: int, registers:
     assert active_blocks(blocks, threads, registers, SPEC) == expected
 
 
-def test_arguments_of_a_launch() -> None:
+def test_row_tiles_that_run_side_by_side() -> None:
     facts = {"num_tiles": 192, "width": 1000, "registers": 62, "device": SPEC}
-    launch = launch_for(TileSize(16, 128, 2), **facts)
-    assert launch.grid == (4, 192, 1)
-    assert launch.threads == 128
-    assert launch.shared_bytes == shared_for(6, SPEC)  # also where the proxy's registers would let as many blocks in
-    stacked = TileSize(16, 128, 2, 5)
-    launch = launch_for(stacked, **facts)
-    assert launch.grid == (4, 39, 1)
-    assert launch.threads == 640
-    assert launch.shared_bytes == shared_for(1, SPEC)
-    assert active_tiles(stacked, 192, 1000, 62, SPEC) == 5
+    assert active_tiles(TileSize(16, 128, 2), **facts) == 6  # 4 x 192 blocks of 128 threads
+    assert active_tiles(TileSize(16, 128, 2, 5), **facts) == 5  # 4 x 39 blocks of 640 threads
+
+
+@pytest.mark.parametrize("blocks", [1, 3, 6, 20])
+def test_shared_memory_lets_as_many_blocks_in_and_no_more(blocks: int) -> None:
+    each = shared_for(blocks, SPEC) + 1024
+    assert blocks * each <= SPEC.shared_bytes_per_sm < (blocks + 1) * each
 
 
 def test_a_proxy_keeps_the_ratio_of_its_cluster() -> None:
@@ -70,7 +71,7 @@ def test_a_proxy_keeps_the_ratio_of_its_cluster() -> None:
     matrix = random_csr(128, 1000, lengths)
     tiles = make_tiles(matrix, matrix.values, deal_rows(matrix, 8, Reordering.NONE))
     sparsity = 1 - matrix.nnz / (128 * 1000)
-    proxy = make_proxy(tiles, sparsity, [1, 1], width=64, schedule=TileSchedule(1))
+    proxy = make_proxy(whole_kernel(tiles, 64), sparsity, [1, 1])
     assert len(proxy.tiles) == 3
     assert proxy.dispatch.size == len(tiles)
     for number, tile in enumerate(proxy.tiles):
@@ -91,7 +92,7 @@ def test_a_proxy_keeps_the_ratio_of_its_cluster() -> None:
 def test_shorter_loops_are_columns_of_their_tile_spread_over_all_of_a() -> None:
     matrix = random_csr(96, 3000, [900] * 96)
     tiles = make_tiles(matrix, matrix.values, deal_rows(matrix, 8))
-    proxy = make_proxy(tiles, 0.7, [len(tiles)], width=64, schedule=TileSchedule(1))
+    proxy = make_proxy(whole_kernel(tiles, 64), 0.7, [len(tiles)])
     assert len(proxy.tiles) == len(tiles)  # few tiles, so all functions are there
     for tile, number in zip(tiles, proxy.dispatch.tolist(), strict=True):
         shorter, held = proxy.tiles[number], dict(_columns(tile))
@@ -108,7 +109,7 @@ def proxy_of(space: TileSpace, kernel: tuple[int, int, int]) -> tuple[UnrolledKe
     sizes = [size for size in space.survivors.sizes if kernel_of(size) == kernel]
     active = [active_tiles(size, len(tiles), problem.width, space.registers(size), SPEC) for size in sizes]
     sparsity = 1 - problem.matrix.nnz / (problem.matrix.num_rows * problem.matrix.num_cols)
-    proxy = make_proxy(tiles, sparsity, active, width=problem.width, schedule=TileSchedule(cpt))
+    proxy = make_proxy(whole_kernel(tiles, problem.width, cpt), sparsity, active)
     return proxy, tiles, max(active)
 
 
