@@ -59,21 +59,17 @@ def assemble(kernel: UnrolledKernel, arch: str, cap: int, workers: int | None = 
     DeviceError
         ptxas or nvlink is not installed.
     """
-    return cached(cache_key(kernel, arch, cap), lambda: _assemble(kernel, arch, cap, workers or cores()))
+    try:
+        return cached(cache_key(kernel, arch, cap), lambda: _in_pieces(kernel, arch, cap, workers or cores()))
+    except OSError as error:
+        said = f"expected room for PTX and objects in {tempfile.gettempdir()}, found {error.strerror}"
+        raise CompileError(NAME, "ptxas", said) from error
 
 
 def cache_key(kernel: UnrolledKernel, arch: str, cap: int) -> str:
     """Give the key that `assemble` keeps a kernel under."""
     words = ("lo_spmm", kernel.digest, arch, str(cap), nvcc_version(), implementation_version(__name__))
     return hashlib.sha256("\0".join(words).encode()).hexdigest()
-
-
-def _assemble(kernel: UnrolledKernel, arch: str, cap: int, workers: int) -> Binary:
-    try:
-        return _in_pieces(kernel, arch, cap, workers)
-    except OSError as error:
-        said = f"expected room for PTX and objects in {tempfile.gettempdir()}, found {error.strerror}"
-        raise CompileError(NAME, "ptxas", said) from error
 
 
 def _in_pieces(kernel: UnrolledKernel, arch: str, cap: int, workers: int) -> Binary:

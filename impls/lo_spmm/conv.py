@@ -70,19 +70,5 @@ class ConvShape:
 
     def load_offsets(self, cols: NDArray[np.int32]) -> NDArray[np.int64]:
         """Give the elements from a pixel's first tap to rows k of B."""
-        channel, tap = np.divmod(cols.astype(np.int64), self.taps[0] * self.taps[1])
-        down, right = np.divmod(tap, self.taps[1])
-        offsets: NDArray[np.int64] = channel * self.height * self.width + down * self.width + right
-        return offsets
-
-    def tap_of(self, cols: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Give the tap of rows k of B."""
-        return cols.astype(np.int64) % (self.taps[0] * self.taps[1])
-
-    def row_bits(self, down: int) -> int:
-        """Give the taps of one row of a filter, as bits."""
-        return ((1 << self.taps[1]) - 1) << (down * self.taps[1])
-
-    def column_bits(self, right: int) -> int:
-        """Give the taps of one column of a filter, as bits."""
-        return sum(1 << (down * self.taps[1] + right) for down in range(self.taps[0]))
+        channel, down, right = np.unravel_index(cols, (self.channels, *self.taps))
+        return np.asarray((channel * self.height + down) * self.width + right, np.int64)

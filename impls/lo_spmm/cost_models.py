@@ -6,6 +6,7 @@ Lin et al., "LO-SpMM", ACM TACO 21(4), 2024, sections 3.4 and 3.5; the cycles ar
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -42,8 +43,11 @@ class _OfTileSizes:
     def __init__(self, how: LoSpmm, device: DeviceSpec) -> None:
         self._how, self._device = how, device
 
-    def _space(self, problem: Problem) -> TileSpace:
-        return TileSpace(problem, self._device, Reordering(self._how.order), Pins(prefetch=self._how.prefetch))
+    def _seen(self, problem: Problem, configs: Sequence[Config]) -> tuple[TileSpace, list[TileSize]]:
+        """Give the space, and the tile size of each config; configs of before columns were cut have one part."""
+        space = TileSpace(problem, self._device, Reordering(self._how.order), Pins(prefetch=self._how.prefetch))
+        names = [one.name for one in fields(TileSize)]
+        return space, [TileSize(**{name: int(one[name]) for name in names if name in one}) for one in configs]
 
 
 class CountedCycles(_OfTileSizes):
@@ -51,8 +55,8 @@ class CountedCycles(_OfTileSizes):
 
     def score(self, problem: Problem, configs: Sequence[Config]) -> NDArray[np.float64]:
         """Score every tile size, (len(configs),) float64 cycles. O(nnz log nnz) for each M1 among them."""
-        space = self._space(problem)
-        return np.array([space.cycles(size) for size in _sizes(configs)], np.float64)
+        space, sizes = self._seen(problem, configs)
+        return np.array([space.cycles(size) for size in sizes], np.float64)
 
 
 class RankTrees(_OfTileSizes):
@@ -66,8 +70,8 @@ class RankTrees(_OfTileSizes):
         BuildError
             The rank model is missing or cannot be used.
         """
-        space = self._space(problem)
-        return find(self._how.model).score(np.stack([space.features(size) for size in _sizes(configs)]))
+        space, sizes = self._seen(problem, configs)
+        return find(self._how.model).score(np.stack([space.features(size) for size in sizes]))
 
 
 class ProxyTimes(_OfTileSizes):
@@ -90,14 +94,7 @@ class ProxyTimes(_OfTileSizes):
         target = open_target(self._device)
         from spmark.impls.lo_spmm.gpu import open_race
 
-        how = self._how
-        emitter = Emitter(how.emitter)
-        race = open_race(self._space(problem), target, emitter=emitter, cpl=how.cpl, warm=how.warm, proxies=True)
-        times_us = np.array([timed.us for timed in race.time_all(map(config_of, _sizes(configs)))], np.float64)
+        how, (space, sizes) = self._how, self._seen(problem, configs)
+        race = open_race(space, target, emitter=Emitter(how.emitter), cpl=how.cpl, warm=how.warm, proxies=True)
+        times_us = np.array([timed.us for timed in race.time_all(map(config_of, sizes))], np.float64)
         return np.where(np.isfinite(times_us), times_us * 1e-6, np.nan)
-
-
-def _sizes(configs: Sequence[Config]) -> list[TileSize]:
-    """Give the tile size of each config; configs that were recorded before columns were cut have one part."""
-    names = ("tile_rows", "threads", "cpt", "tiles_per_block", "split")
-    return [TileSize(**{name: int(config[name]) for name in names if name in config}) for config in configs]

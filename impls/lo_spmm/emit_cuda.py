@@ -32,7 +32,7 @@ def cuda_source(kernel: UnrolledKernel) -> str:
     ``min_blocks`` thread blocks of ``threads`` must fit a multiprocessor, which caps registers as ``--maxrregcount``
     does in the paper. All block sizes share the text.
     """
-    functions = "\n".join(_function(kernel, number) for number in range(len(kernel.tiles)))
+    functions = "\n".join(_function(kernel, tile, number) for number, tile in enumerate(kernel.tiles))
     more = ", first, valid" if kernel.conv else ""
     cases = "\n".join(
         f"    case {tile}: return tile_{number}(from, to{more});"
@@ -78,32 +78,23 @@ def _place_of_pixel(conv: ConvShape) -> str:
 {inside if conv.padding else ""}"""
 
 
-def _function(kernel: UnrolledKernel, number: int) -> str:
-    tile = kernel.tiles[number]
+def _function(kernel: UnrolledKernel, tile: Tile, number: int) -> str:
     body = "\n".join(f"  {line}" for line in _body(kernel, tile))
     more = ", long long first, unsigned valid" if kernel.conv else ""
     head = f"__device__ void tile_{number}(const Columns* __restrict__ b, Columns* __restrict__ c{more})"
     return f"{head} {{\n{body}\n}}\n"
 
 
-def _loads(kernel: UnrolledKernel, tile: Tile) -> list[str]:
-    """Give the place of every load's elements."""
-    conv, cpt = kernel.conv, kernel.schedule.cpt
-    if conv is None:
-        return [f"b[{offset // cpt}ll]" for offset in kernel.load_offsets(tile)]
-    return [f"b[first + {offset}ll]" for offset in kernel.load_offsets(tile)]
-
-
 def _body(kernel: UnrolledKernel, tile: Tile) -> Iterator[str]:
     # Plain floats, and elements of vectors in place: a host compiler guards a stack slot for the result of every call.
-    cpt, depth = kernel.schedule.cpt, kernel.schedule.prefetch
-    lanes, slots = range(cpt), range(min(depth, tile.nnc))
-    for number, row in enumerate(tile.rows.tolist()):
-        yield " ".join(f"float s{number}_{lane} = {literal(kernel.ending.start(row))};" for lane in lanes)
-    for slot in slots:
+    cpt, depth, ending = kernel.schedule.cpt, kernel.schedule.prefetch, kernel.ending
+    lanes, first = range(cpt), "first + " if kernel.conv else ""
+    for number, start in enumerate(ending.starts(tile.rows)):
+        yield " ".join(f"float s{number}_{lane} = {literal(start)};" for lane in lanes)
+    for slot in range(min(depth, tile.nnc)):
         yield " ".join(f"float v{slot}_{lane};" for lane in lanes)
-    places, sums, values = _loads(kernel, tile), tile.sums.tolist(), tile.values.tolist()
-    taps = kernel.conv.tap_of(tile.cols).tolist() if kernel.conv and kernel.conv.padding else None
+    sums, values, taps = tile.sums.tolist(), tile.values.tolist(), kernel.taps(tile)
+    places = [f"b[{first}{offset // cpt}ll]" for offset in kernel.load_offsets(tile)]
     for step in steps(tile, kernel.schedule):
         for position in step.loads:
             place, slot = places[position], position % depth
@@ -112,25 +103,15 @@ def _body(kernel: UnrolledKernel, tile: Tile) -> Iterator[str]:
             else:
                 yield f"v{slot}_0 = valid >> {taps[position]} & 1 ? {place}.v[0] : 0.0f;"
         if step.column == 0:
-            yield from _empty_rows(kernel, tile)
+            # Constants are stored after the first loads, while the thread waits for these loads anyway.
+            for offset, constant in zip(kernel.store_offsets(tile.empty), ending.of_empty(tile.empty), strict=True):
+                yield " ".join(f"c[{offset // cpt}ll].v[{lane}] = {literal(constant)};" for lane in lanes)
         for entry in step.entries:
             for lane in lanes:
                 total, element = f"s{sums[entry]}_{lane}", f"v{step.column % depth}_{lane}"
                 yield f"{total} = fmaf({literal(values[entry])}, {element}, {total});"
-    if not tile.nnc:
-        yield from _empty_rows(kernel, tile)
     for number, offset in enumerate(kernel.store_offsets(tile.rows)):
         results = [f"s{number}_{lane}" for lane in lanes]
-        if kernel.ending.relu:
+        if ending.relu:
             results = [f"{name} < 0.0f ? 0.0f : {name}" for name in results]
-        yield " ".join(
-            f"c[{offset // cpt}ll].v[{lane}] = {result};" for lane, result in zip(lanes, results, strict=True)
-        )
-
-
-def _empty_rows(kernel: UnrolledKernel, tile: Tile) -> Iterator[str]:
-    """Store constants after the first loads: the stores then run while the thread waits for these loads anyway."""
-    cpt = kernel.schedule.cpt
-    for row, offset in zip(tile.empty.tolist(), kernel.store_offsets(tile.empty), strict=True):
-        constant = literal(kernel.ending.of_empty(row))
-        yield " ".join(f"c[{offset // cpt}ll].v[{lane}] = {constant};" for lane in range(cpt))
+        yield " ".join(f"c[{offset // cpt}ll].v[{lane}] = {result};" for lane, result in enumerate(results))

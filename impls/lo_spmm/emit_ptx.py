@@ -7,7 +7,8 @@ independent of each other and are assembled side by side (`assemble`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -51,8 +52,7 @@ def entry_ptx(kernel: UnrolledKernel, arch: str) -> str:
     ``threads`` are those of a tile. Where the kernel warms caches, the first blocks of each tile ask for its code,
     which is otherwise fetched line by line as it is run. The first threads of the grid ask for B where B is small.
     """
-    signature = _signature(kernel)
-    declared = "\n".join(f".extern .func tile_{number}{signature};" for number in range(len(kernel.tiles)))
+    declared = "\n".join(f".extern .func {_signature(kernel, number)};" for number in range(len(kernel.tiles)))
     used = sorted(set(kernel.dispatch.tolist()))
     table = ", ".join(f"L{number}" for number in kernel.dispatch.tolist())
     calls = "\n".join(_call(kernel, number) for number in used)
@@ -93,12 +93,22 @@ BLOCKS: .branchtargets {table};
 """
 
 
+def _signature(kernel: UnrolledKernel, number: int) -> str:
+    return f"tile_{number}(.reg .b64 %rd1, .reg .b64 %rd2{', .reg .b32 %r1' * _is_padded(kernel)}) .noreturn"
+
+
+def _is_padded(kernel: UnrolledKernel) -> bool:
+    return kernel.conv is not None and kernel.conv.padding > 0
+
+
 def _call(kernel: UnrolledKernel, number: int) -> str:
     """Call a tile's function, after asking L2 for its code: thread %r6 of %r5 for every %r5-th line."""
+    call = f"call tile_{number}, (%rd1, %rd2{', %r14' * _is_padded(kernel)});\n  exit;"
     if not kernel.warm:
-        return f"L{number}:\n  call tile_{number}, {_arguments(kernel)};\n  exit;"
+        return f"L{number}:\n  {call}"
     tile = kernel.tiles[number]
-    instructions = tile.nnz * kernel.schedule.cpt + tile.nnc + tile.stores + _OTHER_INSTRUCTIONS
+    stores = tile.rows.size + tile.empty.size
+    instructions = tile.nnz * kernel.schedule.cpt + tile.nnc + stores + _OTHER_INSTRUCTIONS
     return f"""L{number}:
   setp.ge.u32 %p, %r2, {_WARMING_BLOCKS};
   @%p bra C{number};
@@ -111,27 +121,13 @@ W{number}:
   setp.lt.u32 %p, %r6, {ceil_div(instructions * INSTRUCTION_BYTES, _LINE_BYTES)};
   @%p bra W{number};
 C{number}:
-  call tile_{number}, {_arguments(kernel)};
-  exit;"""
-
-
-def _is_padded(kernel: UnrolledKernel) -> bool:
-    return kernel.conv is not None and kernel.conv.padding > 0
-
-
-def _signature(kernel: UnrolledKernel) -> str:
-    valid = ", .reg .b32 %r1" if _is_padded(kernel) else ""
-    return f"(.reg .b64 %rd1, .reg .b64 %rd2{valid}) .noreturn"
-
-
-def _arguments(kernel: UnrolledKernel) -> str:
-    return "(%rd1, %rd2, %r14)" if _is_padded(kernel) else "(%rd1, %rd2)"
+  {call}"""
 
 
 def _place_of_pixel(conv: ConvShape) -> str:
     """Find a pixel's first tap, which may lie in the padding, and in %r14 the taps inside of the image."""
-    wide = conv.out_size[1]
-    every = (1 << (conv.taps[0] * conv.taps[1])) - 1
+    (high, right), wide = conv.taps, conv.out_size[1]
+    every = (1 << (high * right)) - 1
     lines = [
         f"div.u32 %r10, %r8, {conv.out_area};",
         f"rem.u32 %r11, %r8, {conv.out_area};",
@@ -151,12 +147,14 @@ def _place_of_pixel(conv: ConvShape) -> str:
     if conv.padding:
         lines.append("mov.u32 %r14, 0;")
         # Compared without sign, a place before the first is beyond the last.
-        for down in range(conv.taps[0]):
-            lines += [f"add.s32 %r15, %r12, {down};", f"setp.lt.u32 %p, %r15, {conv.height};"]
-            lines += [f"selp.b32 %r15, {conv.row_bits(down)}, 0, %p;", "or.b32 %r14, %r14, %r15;"]
-        for right in range(conv.taps[1]):
-            lines += [f"add.s32 %r15, %r13, {right};", f"setp.lt.u32 %p, %r15, {conv.width};"]
-            lines += [f"selp.b32 %r15, {every}, {every & ~conv.column_bits(right)}, %p;", "and.b32 %r14, %r14, %r15;"]
+        for y in range(high):
+            of_row = ((1 << right) - 1) << (y * right)
+            lines += [f"add.s32 %r15, %r12, {y};", f"setp.lt.u32 %p, %r15, {conv.height};"]
+            lines += [f"selp.b32 %r15, {of_row}, 0, %p;", "or.b32 %r14, %r14, %r15;"]
+        for x in range(right):
+            others = every - sum(1 << (y * right + x) for y in range(high))
+            lines += [f"add.s32 %r15, %r13, {x};", f"setp.lt.u32 %p, %r15, {conv.width};"]
+            lines += [f"selp.b32 %r15, {every}, {others}, %p;", "and.b32 %r14, %r14, %r15;"]
     return "\n".join(f"  {line}" for line in lines)
 
 
@@ -185,42 +183,40 @@ A:"""
 def function_ptx(kernel: UnrolledKernel, number: int) -> str:
     """Write one tile's function: %rd1 and %rd2 are B and C at the thread's first column, %r1 the taps inside."""
     body = "\n".join(_body(kernel, kernel.tiles[number]))
-    return f".visible .func tile_{number}{_signature(kernel)}\n{{\n{body}\n}}\n"
+    return f".visible .func {_signature(kernel, number)}\n{{\n{body}\n}}\n"
 
 
 def _body(kernel: UnrolledKernel, tile: Tile) -> Iterator[str]:
-    cpt, depth = kernel.schedule.cpt, kernel.schedule.prefetch
-    vector = _vector(cpt)
-    yield f".reg .f32 %s<{max(1, tile.rows.size * cpt)}>;"
+    cpt, depth, taps = kernel.schedule.cpt, kernel.schedule.prefetch, kernel.taps(tile)
+    names = [f"%s{number}" for number in range(tile.rows.size * cpt)]
+    yield f".reg .f32 %s<{max(1, len(names))}>;"
     yield f".reg .f32 %v<{depth * cpt}>;"
-    for number, row in enumerate(tile.rows.tolist()):
-        for lane in range(cpt):
-            yield f"mov.f32 %s{number * cpt + lane}, {_literal(kernel.ending.start(row))};"
-    conv, taps = kernel.conv if _is_padded(kernel) else None, [0]
-    if conv is not None:
-        taps = conv.tap_of(tile.cols).tolist()
-        yield f".reg .pred %p<{conv.taps[0] * conv.taps[1]}>;"
+    for number, start in enumerate(kernel.ending.starts(tile.rows)):
+        for name in names[number * cpt : (number + 1) * cpt]:
+            yield f"mov.f32 {name}, {_literal(start)};"
+    if taps is not None and kernel.conv is not None:
+        yield f".reg .pred %p<{math.prod(kernel.conv.taps)}>;"
         yield ".reg .b32 %m;"
         for tap in sorted(set(taps)):
             yield f"and.b32 %m, %r1, {1 << tap};"
             yield f"setp.ne.u32 %p{tap}, %m, 0;"
-    loaded = [_registers("%v", slot, cpt) for slot in range(depth)]
+    loaded = [_vector(f"%v{slot * cpt + lane}" for lane in range(cpt)) for slot in range(depth)]
     # Numbers are formatted once for each weight and sum: most of the time of writing a kernel goes to its products.
     words = [f", 0f{word:08X}, " for word in tile.values.view(np.uint32).tolist()]
-    names = [f"%s{number}" for number in range(tile.rows.size * cpt)]
     offsets, sums = kernel.load_offsets(tile), (tile.sums * cpt).tolist()
     for step in steps(tile, kernel.schedule):
         for position in step.loads:
-            load = f"ld.global.nc{vector}.f32 {loaded[position % depth]}, [%rd1+{offsets[position] * _ELEMENT_BYTES}];"
-            if conv is None:
+            kind, registers = loaded[position % depth]
+            load = f"ld.global.nc{kind}.f32 {registers}, [%rd1+{offsets[position] * _ELEMENT_BYTES}];"
+            if taps is None:
                 yield load
             else:
-                yield f"mov.f32 {loaded[position % depth]}, {_literal(0.0)};"
+                yield f"mov.f32 {registers}, {_literal(0.0)};"
                 yield f"@%p{taps[position]} {load}"
         if step.column == 0:
             yield from _empty_rows(kernel, tile)
         first, last = step.entries.start, step.entries.stop
-        for lane in range(cpt):
+        for lane in range(cpt if step.entries else 0):
             element = f", %v{step.column % depth * cpt + lane}"
             yield "\n".join(
                 [
@@ -228,35 +224,32 @@ def _body(kernel: UnrolledKernel, tile: Tile) -> Iterator[str]:
                     for total, word in zip(sums[first:last], words[first:last], strict=True)
                 ]
             )
-    if not tile.nnc:
-        yield from _empty_rows(kernel, tile)
-    yield from _results(kernel, tile)
+    for number, offset in enumerate(kernel.store_offsets(tile.rows)):
+        yield from _result(kernel, names[number * cpt : (number + 1) * cpt], offset)
     yield "exit;"
 
 
-def _results(kernel: UnrolledKernel, tile: Tile) -> Iterator[str]:
-    """Store the sums."""
-    cpt = kernel.schedule.cpt
-    for number, offset in enumerate(kernel.store_offsets(tile.rows)):
-        if kernel.ending.relu:
-            for name in (f"%s{number * cpt + lane}" for lane in range(cpt)):
-                yield f"max.NaN.f32 {name}, {name}, {_literal(0.0)};"
-        yield f"st.global{_vector(cpt)}.f32 [%rd2+{offset * _ELEMENT_BYTES}], {_registers('%s', number, cpt)};"
+def _result(kernel: UnrolledKernel, names: list[str], offset: int) -> Iterator[str]:
+    """Store the sums of a row."""
+    if kernel.ending.relu:
+        for name in names:
+            yield f"max.NaN.f32 {name}, {name}, {_literal(0.0)};"
+    kind, registers = _vector(names)
+    yield f"st.global{kind}.f32 [%rd2+{offset * _ELEMENT_BYTES}], {registers};"
 
 
 def _empty_rows(kernel: UnrolledKernel, tile: Tile) -> Iterator[str]:
     """Store constants after the first loads: the stores then run while the thread waits for these loads anyway."""
-    cpt = kernel.schedule.cpt
-    lanes = f"{{{', '.join(['%z'] * cpt)}}}" if cpt > 1 else "%z"
+    kind, registers = _vector(["%z"] * kernel.schedule.cpt)
     current = ""
     if tile.empty.size:
         yield ".reg .f32 %z;"
-    for row, offset in zip(tile.empty.tolist(), kernel.store_offsets(tile.empty), strict=True):
-        constant = _literal(kernel.ending.of_empty(row))
+    for result, offset in zip(kernel.ending.of_empty(tile.empty), kernel.store_offsets(tile.empty), strict=True):
+        constant = _literal(result)
         if constant != current:  # without a bias all rows share one constant
             yield f"mov.f32 %z, {constant};"
             current = constant
-        yield f"st.global{_vector(cpt)}.f32 [%rd2+{offset * _ELEMENT_BYTES}], {lanes};"
+        yield f"st.global{kind}.f32 [%rd2+{offset * _ELEMENT_BYTES}], {registers};"
 
 
 def _literal(value: float) -> str:
@@ -264,10 +257,7 @@ def _literal(value: float) -> str:
     return f"0f{int(np.float32(value).view(np.uint32)):08X}"
 
 
-def _vector(cpt: int) -> str:
-    return f".v{cpt}" if cpt > 1 else ""
-
-
-def _registers(letter: str, number: int, cpt: int) -> str:
-    names = [f"{letter}{number * cpt + lane}" for lane in range(cpt)]
-    return f"{{{', '.join(names)}}}" if cpt > 1 else names[0]
+def _vector(registers: Iterable[str]) -> tuple[str, str]:
+    """Give how an instruction says that it moves some registers at once, and their names."""
+    names = list(registers)
+    return (f".v{len(names)}", f"{{{', '.join(names)}}}") if len(names) > 1 else ("", names[0])

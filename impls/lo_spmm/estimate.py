@@ -12,7 +12,7 @@ and what rates that `spmark.studies.lo_spmm.rates` fits to kept rows would chang
 from __future__ import annotations
 
 import math
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spmark.impls.core.devicespec import DeviceSpec
@@ -62,7 +62,7 @@ loads."""
 
 @dataclass(frozen=True)
 class Work:
-    """What the busiest multiprocessor has to do, before rates make cycles of it."""
+    """What the busiest multiprocessor has to do; `estimate` makes cycles of it."""
 
     issues: float
     """Instructions of warps."""
@@ -82,47 +82,34 @@ class Work:
     """Bytes of workspace that all multiprocessors together write, read and add up; 0 for uncut columns."""
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """Cycles that the busiest multiprocessor would need for one thing alone."""
-
-    issue: float
-    loads: float
-    data: float
-    code: float
-    latency: float
-    chain: float
-    memory: float
-    sums: float = 0.0
-    """Cycles of adding the parts of A's columns, after everything else."""
-
-    @property
-    def cycles(self) -> float:
-        """All parts side by side, then the sums."""
-        # Rounded once: the last bit of sum() depends on Python's version.
-        together = math.fsum(part**TOGETHER for part in astuple(self)[:-1]) ** (1 / TOGETHER)
-        return float(together) + self.sums
-
-
 def loads_ahead(tile_rows: int, cpt: int, prefetch: int) -> float:
     """Give how many of the ``prefetch`` loads that a thread asks for are on their way on average."""
     known = _AHEAD[cpt]
     return min(prefetch, known[min(known, key=lambda rows: abs(rows - tile_rows))])
 
 
-def estimate(work: Work, device: DeviceSpec) -> Estimate:
-    """Price a candidate's work by the rates of an H200 and the device's bandwidth."""
+def estimate(work: Work, device: DeviceSpec) -> Work:
+    """Price a candidate's work by the rates of an H200 and the device's bandwidth.
+
+    Returns
+    -------
+    Work
+        In each field the cycles that the busiest multiprocessor would need for it alone; those of the sums come after
+        everything else.
+    """
     rate = max(device.copy_bytes_per_s, 1e9) * _MEMORY_SHARE / CYCLES_PER_S
-    return Estimate(
-        issue=work.issues * _ISSUE,
-        loads=work.loads * _LOAD,
-        data=work.data_bytes / _DATA_BYTES,
-        code=work.code * _FETCH,
-        latency=work.latencies * _LATENCY,
-        chain=work.chain * _CHAIN,
-        memory=work.memory_bytes / rate,
-        sums=NEXT_GRID + work.sum_bytes / _SUM_BYTES if work.sum_bytes else 0.0,
+    return Work(
+        *(work.issues * _ISSUE, work.loads * _LOAD, work.data_bytes / _DATA_BYTES, work.code * _FETCH),
+        *(work.latencies * _LATENCY, work.chain * _CHAIN, work.memory_bytes / rate),
+        NEXT_GRID + work.sum_bytes / _SUM_BYTES if work.sum_bytes else 0.0,
     )
+
+
+def cycles_of(priced: Work) -> float:
+    """Give the cycles of all of an `estimate`: all parts side by side, then the sums."""
+    *parts, sums = vars(priced).values()
+    # Rounded once: the last bit of sum() depends on Python's version.
+    return float(math.fsum(part**TOGETHER for part in parts) ** (1 / TOGETHER) + sums)
 
 
 def work_of(space: TileSpace, size: TileSize) -> Work:
@@ -130,7 +117,7 @@ def work_of(space: TileSpace, size: TileSize) -> Work:
     device, (num_rows, num_cols), width = space.device, space.problem.matrix.shape, space.problem.width
     dealt, prefetch = space.dealt(size.tile_rows, size.split), space.pins.depth(size.tile_rows, size.cpt)
     tiles_in_all, loads = dealt.nnz.size, float(dealt.nnc.mean())
-    warps, together = size.threads / device.warp_size, min(size.tiles_per_block, tiles_in_all)
+    warps, stacked = size.threads / device.warp_size, min(size.tiles_per_block, tiles_in_all)
     # Tiles of uncut columns write empty rows beside their own.
     empty_rows = min(space.empty_rows, MOST_EMPTY * len(dealt.rows)) if size.split == 1 else 0
     stores = size.tile_rows + empty_rows / tiles_in_all
@@ -142,19 +129,18 @@ def work_of(space: TileSpace, size: TileSize) -> Work:
     turns = ceil_div(busiest, min(busiest, resident))
     # Blocks of neighbouring columns follow each other: with more of them than multiprocessors, each of these runs the
     # same functions several times in a row.
-    functions = ceil_div(busiest, max(1, columns // device.num_sms)) * together
-    tiles = busiest * together
+    functions = ceil_div(busiest, max(1, columns // device.num_sms)) * stacked
+    tiles = busiest * stacked
     # Columns that several tiles of a block need come to the multiprocessor once.
     of_part = num_cols / size.split
-    shared = of_part * (1 - (1 - min(loads / of_part, 1 - 1e-4)) ** together)
+    shared = of_part * (1 - (1 - min(loads / of_part, 1 - 1e-4)) ** stacked)
     moved = (num_cols + num_rows) * width * 4 + tiles_in_all * instructions * INSTRUCTION_BYTES
     return Work(
-        issues=tiles * warps * instructions,
-        loads=tiles * warps * loads * size.cpt,
-        data_bytes=blocks / device.num_sms * shared * size.tile_width * 4,
-        code=functions * instructions,
-        latencies=turns * loads / loads_ahead(size.tile_rows, size.cpt, prefetch),
-        chain=turns * instructions,
-        memory_bytes=moved,
-        sum_bytes=2 * size.split * num_rows * width * 4 if size.split > 1 else 0.0,
+        *(tiles * warps * instructions, tiles * warps * loads * size.cpt),
+        blocks / device.num_sms * shared * size.tile_width * 4,
+        functions * instructions,
+        turns * loads / loads_ahead(size.tile_rows, size.cpt, prefetch),
+        turns * instructions,
+        moved,
+        2 * size.split * num_rows * width * 4 if size.split > 1 else 0.0,
     )

@@ -58,24 +58,17 @@ def partition_rows(matrix: Csr, rows: NDArray[np.int32], tile_rows: int) -> list
         return [rows] if rows.size else []
     blocks = _partitioned(matrix, rows, count)
     dealt = [rows[blocks == number].tolist() for number in range(count)]
-    columns: list[set[int]] = [set(_columns_of(matrix, tile)) for tile in dealt]
+    columns_of = {row: set(matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]].tolist()) for row in rows}
+    columns = [set[int]().union(*(columns_of[row] for row in tile)) for tile in dealt]
     for number in range(count):
         by_length = sorted(dealt[number], key=lambda row: (int(matrix.row_lengths[row]), row))
         dealt[number], moved = by_length[:tile_rows], by_length[tile_rows:]
         for row in moved:
-            own = set(_columns_of(matrix, [row]))
             room = [tile for tile in range(count) if len(dealt[tile]) < tile_rows]
-            best = min(room, key=lambda tile: len(own - columns[tile]))
+            best = min(room, key=lambda tile: len(columns_of[row] - columns[tile]))
             dealt[best].append(row)
-            columns[best] |= own
+            columns[best] |= columns_of[row]
     return [np.sort(np.array(tile, np.int32)) for tile in dealt if tile]
-
-
-def _columns_of(matrix: Csr, rows: list[int]) -> list[int]:
-    columns: list[int] = []
-    for row in rows:
-        columns += matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]].tolist()
-    return columns
 
 
 @cache

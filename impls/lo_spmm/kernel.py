@@ -8,6 +8,7 @@ literals in the code, and stores M1 sums. The emitters (`emit_cuda`, `emit_ptx`)
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -75,11 +76,6 @@ class Tile:
         """Non-empty columns: loads."""
         return int(self.cols.size)
 
-    @property
-    def stores(self) -> int:
-        """Rows of C that are written."""
-        return int(self.rows.size + self.empty.size)
-
 
 @dataclass(frozen=True, eq=False)
 class Ending:
@@ -90,14 +86,13 @@ class Ending:
     relu: bool = False
     """Whether negative results become zero."""
 
-    def start(self, row: int) -> float:
-        """Give the value that the sums of a row begin with."""
-        return 0.0 if self.bias is None else float(self.bias[row])
+    def starts(self, rows: NDArray[np.int32]) -> list[float]:
+        """Give the values that the sums of some rows begin with."""
+        return [0.0] * rows.size if self.bias is None else self.bias[rows].tolist()
 
-    def of_empty(self, row: int) -> float:
-        """Give the result in a row of A without entries."""
-        start = self.start(row)
-        return max(start, 0.0) if self.relu else start
+    def of_empty(self, rows: NDArray[np.int32]) -> list[float]:
+        """Give the results in some rows of A without entries."""
+        return [max(start, 0.0) if self.relu else start for start in self.starts(rows)]
 
 
 class ColumnStep(NamedTuple):
@@ -147,13 +142,19 @@ class UnrolledKernel:
 
     def load_offsets(self, tile: Tile) -> list[int]:
         """Give the elements from a thread's place in B to each of a tile's loads."""
-        cols = tile.cols.astype(np.int64) * self.width if self.conv is None else self.conv.load_offsets(tile.cols)
-        return [int(offset) for offset in cols.tolist()]
+        if self.conv is not None:
+            return [*self.conv.load_offsets(tile.cols).tolist()]
+        return [*(tile.cols.astype(np.int64) * self.width).tolist()]
+
+    def taps(self, tile: Tile) -> list[int] | None:
+        """Give the tap of each of a tile's loads where a tap may lie in the padding of a convolution, else None."""
+        if self.conv is None or not self.conv.padding:
+            return None
+        return [*(tile.cols % math.prod(self.conv.taps)).tolist()]
 
     def store_offsets(self, rows: NDArray[np.int32]) -> list[int]:
         """Give the elements from a thread's place in C to some rows of C."""
-        apart = self.width if self.conv is None else self.conv.out_area
-        return [int(offset) for offset in (rows.astype(np.int64) * apart).tolist()]
+        return [*(rows.astype(np.int64) * (self.conv.out_area if self.conv else self.width)).tolist()]
 
     @cached_property
     def digest(self) -> str:
@@ -175,8 +176,11 @@ def steps(tile: Tile, schedule: TileSchedule) -> Iterator[ColumnStep]:
 
     The first ``prefetch`` columns are loaded at once. Column p may be loaded when column p - prefetch is done, whose
     register it takes over. Its load then waits until ``cpl`` products have gone by since the load before, but no longer
-    than until the element is needed. Registers are then the bound of loads in flight, as in the paper.
+    than until the element is needed. Registers are then the bound of loads in flight, as in the paper. A tile without
+    columns has one step, without loads and products.
     """
+    if not tile.nnc:
+        yield ColumnStep(range(0), 0, range(0))
     starts = tile.starts.tolist()
     columns = tile.nnc
     loaded = since = 0
@@ -228,22 +232,11 @@ def make_tiles(matrix: Csr, values: NDArray[np.float32], dealt: Sequence[NDArray
     ends = np.searchsorted(tile_of[entry_rows[order]], np.arange(len(dealt) + 1))
     empty = deal_empty_rows(matrix, dealt)
     tiles = []
-    for number, rows in enumerate(dealt):
-        entries = order[ends[number] : ends[number + 1]]
+    for rows, first, last, of_empty in zip(dealt, ends, ends[1:], empty, strict=False):
+        entries = order[first:last]
         cols, starts = np.unique(matrix.indices[entries], return_index=True)
-        tiles.append(
-            Tile(
-                np.asarray(rows, np.int32),
-                cols,
-                np.append(starts, entries.size).astype(np.int64),
-                sum_of[entry_rows[entries]],
-                np.asarray(values, np.float32)[entries],
-                empty[number],
-            )
-        )
-    return (*tiles, *(_without_entries(rows) for rows in empty[len(dealt) :]))
-
-
-def _without_entries(empty: NDArray[np.int32]) -> Tile:
-    none = np.zeros(0, np.int32)
-    return Tile(none, none, np.zeros(1, np.int64), none, np.zeros(0, np.float32), empty)
+        starts = np.append(starts, entries.size).astype(np.int64)
+        sums, weights = sum_of[entry_rows[entries]], np.asarray(values, np.float32)[entries]
+        tiles.append(Tile(np.asarray(rows, np.int32), cols, starts, sums, weights, of_empty))
+    none, start = np.zeros(0, np.int32), np.zeros(1, np.int64)
+    return (*tiles, *(Tile(none, none, start, none, np.zeros(0, np.float32), rows) for rows in empty[len(dealt) :]))

@@ -7,8 +7,7 @@ and a file has nothing but numbers. Files that ship stand under ``models``.
 from __future__ import annotations
 
 import hashlib
-from functools import cache, cached_property
-from importlib.resources import files
+from functools import cache
 from pathlib import Path
 from typing import Final, Literal, Self
 
@@ -25,6 +24,7 @@ from spmark.impls.lo_spmm.features import FEATURES
 
 SHIPPED: Final = "h200"
 """The file that is taken by default."""
+_FOLDER = Path(__file__).parent / "models"
 
 
 class RankCard(Frozen):
@@ -86,15 +86,6 @@ class RankModel(Frozen):
     digest: str = ""
     """SHA-256 over the rest."""
 
-    @cached_property
-    def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Roots, features, left and right children."""
-        trees = self.trees
-        roots, feature, left, right = (
-            np.array(values, np.int64) for values in (trees.roots, trees.feature, trees.left, trees.right)
-        )
-        return roots, feature, left, right
-
     def score(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
         """Score candidates of one problem; only the order means something, and less is better.
 
@@ -107,16 +98,14 @@ class RankModel(Frozen):
         -------
         (n,) float64. O(n trees depth).
         """
-        roots, feature, left, right = self.arrays
-        threshold = np.array(self.trees.threshold, np.float64)
+        roots, feature, threshold, left, right = (np.array(values) for _, values in self.trees)
         node = np.tile(roots, (features.shape[0], 1))
         sample = np.arange(features.shape[0])[:, None]
         while (feature[node] >= 0).any():
             looked = feature[node]
             goes_left = features[sample, looked] <= threshold[node]
             node = np.where(looked < 0, node, np.where(goes_left, left[node], right[node]))
-        scores: NDArray[np.float64] = threshold[node].sum(1)
-        return -scores
+        return -np.asarray(threshold[node].sum(1), np.float64)
 
     def save(self, path: Path) -> RankModel:
         """Write the file with its digest; gives the model with the digest.
@@ -160,7 +149,7 @@ class RankModel(Frozen):
 
 def shipped() -> list[str]:
     """List the models that ship, by name."""
-    return sorted(path.stem for path in _folder().glob("*.json"))
+    return sorted(path.stem for path in _FOLDER.glob("*.json"))
 
 
 def exists(name: str) -> bool:
@@ -184,9 +173,5 @@ def find(name: str) -> RankModel:
 
 
 def _path(name: str) -> Path:
-    own = _folder() / f"{name}.json"
+    own = _FOLDER / f"{name}.json"
     return own if own.is_file() else at_home(name)
-
-
-def _folder() -> Path:
-    return Path(str(files("spmark.impls.lo_spmm"))) / "models"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.problem import Problem
 from spmark.impls.lo_spmm.constraints import Survivors, register_cap, survivors
-from spmark.impls.lo_spmm.estimate import Work, estimate, work_of
+from spmark.impls.lo_spmm.estimate import Work, cycles_of, estimate, work_of
 from spmark.impls.lo_spmm.features import candidate_features
 from spmark.impls.lo_spmm.kernel import Tile, TileSchedule, UnrolledKernel
 from spmark.impls.lo_spmm.parts import part_of_columns, tiles_of
@@ -158,7 +158,7 @@ class TileSpace:
 
     def cycles(self, size: TileSize) -> float:
         """Estimate the cycles of a candidate."""
-        return estimate(self.work(size), self.device).cycles
+        return cycles_of(estimate(self.work(size), self.device))
 
     def work(self, size: TileSize) -> Work:
         """Count the work of a candidate."""
