@@ -44,8 +44,6 @@ class Encoder:
 
     maps: tuple[tuple[NDArray[np.float32], NDArray[np.float32]], ...]
     """For each map, (before, after) weights and (after,) offsets."""
-    error: float = 0.0
-    """Mean squared error of the numbers that a decoder gives back; 0 for the kinds that have no decoder."""
 
     @property
     def size(self) -> int:
@@ -135,11 +133,10 @@ def _components(rows: NDArray[np.float32]) -> Encoder:
     _, _, directions = np.linalg.svd(rows - mean, full_matrices=False)
     # The sign of a direction is arbitrary: its largest number is made positive.
     signs = np.sign(directions[np.arange(len(directions)), np.abs(directions).argmax(1)])
-    kept = (directions * np.where(signs == 0, 1, signs)[:, None])[:LATENT]
+    kept = (directions * signs[:, None])[:LATENT]
     weights = np.zeros((rows.shape[1], LATENT))
     weights[:, : len(kept)] = kept.T
-    error = float(np.square((rows - mean) - (rows - mean) @ weights @ weights.T).mean())
-    return Encoder(((weights.astype(np.float32), (-mean @ weights).astype(np.float32)),), error)
+    return Encoder(((weights.astype(np.float32), (-mean @ weights).astype(np.float32)),))
 
 
 def _autoencoder(rows: NDArray[np.float32], seed: int, variational: bool) -> Encoder:
@@ -162,9 +159,7 @@ def _autoencoder(rows: NDArray[np.float32], seed: int, variational: bool) -> Enc
             loss = nn.functional.mse_loss(decoder(z), given) + apart
             loss.backward()
             optimizer.step()
-    with torch.no_grad():
-        error = float(nn.functional.mse_loss(decoder(encoder(given)[:, :LATENT]), given))
-    return Encoder((_affine(encoder[0]), _affine(encoder[2], LATENT)), error)
+    return Encoder((_affine(encoder[0]), _affine(encoder[2], LATENT)))
 
 
 def _affine(layer: Layers, kept: int | None = None) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

@@ -12,7 +12,7 @@ from spmark.impls.core.frozen import Frozen
 from spmark.impls.dash import featuriser, predictor
 from spmark.impls.dash.encoders import EncoderKind
 from spmark.impls.dash.featuriser import Featuriser, Pattern
-from spmark.impls.dash.predictor import LATENT, PredictorKind
+from spmark.impls.dash.predictor import LATENT, SEQUENCES, PredictorKind
 from spmark.impls.dash.sites import MAX_SIDE, MAX_SITES
 from spmark.impls.dash.withtorch import Layers, Tensor, load_torch, seeded, to_numpy
 
@@ -72,6 +72,11 @@ class Network:
     def embed_configs(self, common: Tensor, latent: Tensor) -> Tensor:
         """Embed configs by their common vectors (n, 53) and their latent vectors (n, latent), whatever the matrix.
 
+        Returns
+        -------
+        (n, numbers) tensor
+            y and z side by side; their sum for `PredictorKind.MLP192`; WACO's embedding for `PredictorKind.WACO`.
+
         Raises
         ------
         ValueError
@@ -79,12 +84,21 @@ class Network:
         """
         if latent.shape[1] != self.spec.latent:
             raise ValueError(f"expected an encoder of {self.spec.latent} numbers, found {latent.shape[1]}")
-        seen = common if self.spec.mapped else load_torch().zeros_like(common)
-        return predictor.embed_configs(self.spec.predictor, self.layers["predictor"], seen, latent)
+        torch, kind, layers = load_torch(), self.spec.predictor, self.layers["predictor"]
+        seen = common if self.spec.mapped else torch.zeros_like(common)
+        if kind is PredictorKind.WACO:
+            return layers["embedder"](torch.cat([seen, latent], 1))
+        mapped = layers["mapper"](seen)
+        return mapped + latent if kind is PredictorKind.MLP192 else torch.cat([mapped, latent], 1)
 
     def rank(self, matrix: Tensor, configs: Tensor) -> Tensor:
         """Score embedded configs of an embedded matrix, (n,); a higher score stands for a slower config."""
-        return predictor.rank(self.spec.predictor, self.layers["predictor"], matrix, configs)
+        layers = self.layers["predictor"]
+        joined = load_torch().cat([matrix.expand(configs.shape[0], -1), configs], 1)
+        if self.spec.predictor in SEQUENCES:
+            read = layers["reader"](joined.view(-1, 4, LATENT) + layers["places"].weight)
+            joined = read.mean(1) if self.spec.predictor is PredictorKind.TRANSFORMER else read[0][:, -1]
+        return layers["head"](joined).squeeze(1)
 
     def wait(self) -> None:
         """Wait until the device has done what it was asked for; a processor has."""

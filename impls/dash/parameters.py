@@ -10,14 +10,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.interfaces import Config
-from spmark.impls.tuning.space import Axis
+from spmark.impls.tuning.space import Axis, Space
 
 _FEW = 2
 """An axis of at most so many values is one-hot, whatever the values are."""
@@ -66,11 +64,7 @@ class OwnParameters:
 
     def every(self) -> NDArray[np.float32]:
         """Give the numbers of every combination of values, (m, size) float32; m is the product of the axes' lengths."""
-        combined: list[Config] = [
-            {name: value for part in parts for name, value in part.items()}
-            for parts in product(*(axis.values for axis in self.axes))
-        ]
-        return self.vectors(combined)
+        return self.vectors(list(Space(self.axes).configs()))
 
     @cached_property
     def _rows(self) -> tuple[NDArray[np.float32], ...]:

@@ -11,7 +11,7 @@ from typing import Final
 
 from spmark.impls.dash.featuriser import EMBEDDING
 from spmark.impls.dash.mapping import COMMON_SIZE
-from spmark.impls.dash.withtorch import Layers, Tensor, load_torch
+from spmark.impls.dash.withtorch import Layers, load_torch
 
 LATENT: Final = 64
 """Numbers of y, and of z where an encoder makes it."""
@@ -57,61 +57,16 @@ def build(kind: PredictorKind, latent: int) -> Layers:
         return nn.ModuleDict({"embedder": embedder, "head": _head(EMBEDDING + _PROGRAM)})
     layers = {"mapper": nn.Sequential(nn.Linear(COMMON_SIZE, LATENT), nn.ReLU())}
     if kind in SEQUENCES:
-        layers["reader"] = {
-            PredictorKind.LSTM: lambda: nn.LSTM(LATENT, LATENT, batch_first=True),
-            PredictorKind.GRU: lambda: nn.GRU(LATENT, LATENT, batch_first=True),
-            PredictorKind.TRANSFORMER: lambda: nn.TransformerEncoderLayer(
-                LATENT, nhead=4, dim_feedforward=2 * LATENT, dropout=0.0, batch_first=True
-            ),
-        }[kind]()
+        if kind is PredictorKind.TRANSFORMER:
+            shape = {"dim_feedforward": 2 * LATENT, "dropout": 0.0}
+            layers["reader"] = nn.TransformerEncoderLayer(LATENT, nhead=4, batch_first=True, **shape)
+        else:
+            layers["reader"] = {"lstm": nn.LSTM, "gru": nn.GRU}[kind](LATENT, LATENT, batch_first=True)
         layers["places"] = nn.Embedding(4, LATENT)
         layers["head"] = nn.Linear(LATENT, 1)
     else:
         layers["head"] = _head(EMBEDDING + LATENT + (latent if kind is PredictorKind.MLP256 else 0))
     return nn.ModuleDict(layers)
-
-
-def embed_configs(kind: PredictorKind, layers: Layers, common: Tensor, latent: Tensor) -> Tensor:
-    """Embed configs, whatever the matrix.
-
-    Parameters
-    ----------
-    kind : PredictorKind
-    layers : torch.nn.ModuleDict
-    common : (n, 53) tensor
-    latent : (n, latent) tensor
-
-    Returns
-    -------
-    (n, numbers) tensor
-        y and z side by side; their sum for `MLP192`; WACO's embedding for `WACO`.
-    """
-    torch = load_torch()
-    if kind is PredictorKind.WACO:
-        return layers["embedder"](torch.cat([common, latent], 1))
-    mapped = layers["mapper"](common)
-    return mapped + latent if kind is PredictorKind.MLP192 else torch.cat([mapped, latent], 1)
-
-
-def rank(kind: PredictorKind, layers: Layers, matrix: Tensor, configs: Tensor) -> Tensor:
-    """Score configs of a matrix, (n,); a higher score stands for a slower config.
-
-    Parameters
-    ----------
-    kind : PredictorKind
-    layers : torch.nn.ModuleDict
-    matrix : (128,) tensor
-    configs : (n, numbers) tensor
-        Of `embed_configs`.
-    """
-    torch = load_torch()
-    joined = torch.cat([matrix.expand(configs.shape[0], -1), configs], 1)
-    if kind not in SEQUENCES:
-        return layers["head"](joined).squeeze(1)
-    sequence = joined.view(-1, 4, LATENT) + layers["places"].weight
-    read = layers["reader"](sequence)
-    last = read.mean(1) if kind is PredictorKind.TRANSFORMER else read[0][:, -1]
-    return layers["head"](last).squeeze(1)
 
 
 def _head(size: int) -> Layers:

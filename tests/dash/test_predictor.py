@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spmark.impls.dash.network import Network, NetworkSpec
-from spmark.impls.dash.predictor import PredictorKind, build, embed_configs, rank
+from spmark.impls.dash.predictor import PredictorKind
 from spmark.impls.dash.withtorch import seeded
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra dash)")
@@ -18,20 +18,19 @@ def inputs(count: int = 5, latent: int = 64):
 
 @pytest.mark.parametrize("kind", PredictorKind)
 def test_a_config_s_score_depends_on_itself_and_on_the_matrix(kind):
-    with seeded(1):
-        layers = build(kind, 64)
+    network = Network(NetworkSpec(predictor=kind), 1)
     matrix, common, latent = inputs()
     with torch.no_grad():
-        configs = embed_configs(kind, layers, common, latent)
-        scores = rank(kind, layers, matrix, configs)
-        turned = rank(kind, layers, matrix, configs.flip(0)).flip(0)
-        alone = rank(kind, layers, matrix, configs[2:3])
+        configs = network.embed_configs(common, latent)
+        scores = network.rank(matrix, configs)
+        turned = network.rank(matrix, configs.flip(0)).flip(0)
+        alone = network.rank(matrix, configs[2:3])
     assert scores.shape == (5,)
     assert len(set(scores.tolist())) == 5
     torch.testing.assert_close(turned, scores)
     torch.testing.assert_close(alone, scores[2:3])
     with torch.no_grad():
-        assert not torch.equal(rank(kind, layers, -matrix, configs), scores)
+        assert not torch.equal(network.rank(-matrix, configs), scores)
 
 
 def test_a_seed_decides_the_bits_of_new_weights_and_of_nothing_else():
