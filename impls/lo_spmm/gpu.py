@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -34,51 +35,35 @@ from spmark.impls.tuning.gpu import PlanTimer
 from spmark.impls.tuning.race import Race
 
 
+@dataclass(eq=False)
 class Kernels:
-    """Kernels of one problem, or their proxies, for the tile sizes that a race asks for.
+    """Kernels of one problem, or their proxies, for the tile sizes that a race asks for."""
 
-    Parameters
-    ----------
-    space : TileSpace
-    target : Target
-        The GPU.
-    emitter : Emitter
-    cpl : int
-        `spmark.impls.lo_spmm.kernel.TileSchedule.cpl` of every candidate.
-    warm : bool
-        `spmark.impls.lo_spmm.kernel.UnrolledKernel.warm`.
-    proxies : bool
-        Whether proxies stand for the kernels.
-    """
-
-    def __init__(
-        self,
-        space: TileSpace,
-        target: Target,
-        *,
-        emitter: Emitter,
-        cpl: int = 0,
-        warm: bool = True,
-        proxies: bool = False,
-    ) -> None:
-        self._space, self._target, self._emitter, self._cpl = space, target, emitter, cpl
-        self._warm, self._proxies = warm, proxies
-        self._assembled = is_assembled(target, emitter)
-        self._codes: dict[KernelKey, Code | SpmarkError | MemoryError] = {}
-        self._kernels: dict[KernelKey, UnrolledKernel] = {}
-        self._sums: dict[int, PartSums | None] = {1: None}
-        self.compiled = 0
-        """Kernels that `prepare` was asked for: C++ is compiled for every size of a thread block."""
+    space: TileSpace
+    target: Target
+    """The GPU."""
+    emitter: Emitter
+    cpl: int = 0
+    """`spmark.impls.lo_spmm.kernel.TileSchedule.cpl` of every candidate."""
+    warm: bool = True
+    """`spmark.impls.lo_spmm.kernel.UnrolledKernel.warm`."""
+    proxies: bool = False
+    """Whether proxies stand for the kernels."""
+    compiled: int = 0
+    """Kernels that `prepare` was asked for: C++ is compiled for every size of a thread block."""
+    _codes: dict[KernelKey, Code | SpmarkError | MemoryError] = field(default_factory=dict)
+    _kernels: dict[KernelKey, UnrolledKernel] = field(default_factory=dict)
+    _sums: dict[int, PartSums | None] = field(default_factory=lambda: {1: None})
 
     def prepare(self, configs: Sequence[Config]) -> None:
         """Assemble or compile the kernels of candidates side by side and load them; `plan` raises their errors."""
-        wanted: dict[KernelKey, list[int]] = {}
+        wanted, assembled = dict[KernelKey, list[int]](), is_assembled(self.target, self.emitter)
         for sizes in by_kernel(TileSize(**config) for config in configs):
             blocks = sorted({size.block_threads for size in sizes})
             # PTX serves every block size, and a proxy in C++ is compiled once, for its largest block.
-            wanted[kernel_of(sizes[0])] = blocks[-1:] if self._proxies or self._assembled else blocks
+            wanted[kernel_of(sizes[0])] = blocks[-1:] if self.proxies or assembled else blocks
         self.compiled += sum(map(len, wanted.values()))
-        if self._assembled:
+        if assembled:
             self._assemble(list(wanted))
         else:
             self._compile(wanted)
@@ -95,59 +80,59 @@ class Kernels:
         CompileError
             The kernel cannot be made.
         """
-        size, space = TileSize(**config), self._space
+        size, space = TileSize(**config), self.space
         key, split = kernel_of(size), size.split
         code = self._codes.get(key)
-        resizes = self._proxies or self._assembled
+        resizes = self.proxies or is_assembled(self.target, self.emitter)
         if code is None or (isinstance(code, Code) and not resizes and size.block_threads not in code.kernels):
             self.prepare([config])
             code = self._codes[key]
         if not isinstance(code, Code):
             raise code
-        check_fits(code, size, self._target)
+        check_fits(code, size, self.target)
         if split not in self._sums:
-            self._sums[split] = PartSums(self._target, space.problem, split)
+            self._sums[split] = PartSums(self.target, space.problem, split)
         num_tiles, shared_bytes = self._kernel(key).dispatch.size, None
-        if self._proxies:
-            active = active_tiles(size, num_tiles, space.problem.width, space.registers(size), self._target.spec)
-            shared_bytes = shared_for(active // size.tiles_per_block, self._target.spec)
+        if self.proxies:
+            active = active_tiles(size, num_tiles, space.problem.width, space.registers(size), self.target.spec)
+            shared_bytes = shared_for(active // size.tiles_per_block, self.target.spec)
         return TileLaunch(code, size, num_tiles, space.problem, sums=self._sums[split], proxy_bytes=shared_bytes)
 
     def _assemble(self, wanted: Sequence[KernelKey]) -> None:
         """Assemble into the cache."""
         workers = max(1, ceil_div(2 * cores(), len(wanted)))
-        if self._proxies:
+        if self.proxies:
             _ = self._active  # once, before threads ask for it
 
         def make(key: KernelKey) -> None:
             with suppress(CompileError):
                 kernel = self._kernel(key)
-                assemble(kernel, self._target.spec.arch, cap_of(kernel), workers)
+                assemble(kernel, self.target.spec.arch, cap_of(kernel), workers)
 
         side_by_side(make, wanted, cores())
 
     def _compile(self, wanted: Mapping[KernelKey, Sequence[int]]) -> None:
         """Have processes compile all block sizes of all kernels into the cache, the longest texts first."""
-        spec = self._target.spec
+        spec = self.target.spec
         instances = [one for key, blocks in wanted.items() for one in instances_of(self._kernel(key), spec, blocks)]
         instances.sort(key=lambda one: one.template.source.stat().st_size, reverse=True)
         compile_many([(one.template.source, one.expression, spec.arch) for one in instances], cores())
 
     def _loaded(self, key: KernelKey, block_threads: Sequence[int]) -> Code | SpmarkError | MemoryError:
         try:
-            code = make_code(self._kernel(key), self._target, self._emitter, block_threads)
+            code = make_code(self._kernel(key), self.target, self.emitter, block_threads)
         except (SpmarkError, MemoryError) as error:
             return error
-        if self._proxies:
+        if self.proxies:
             for loaded in code.kernels.values():  # one function, and so one limit, of all block sizes
-                loaded.allow_shared(self._target.spec.shared_bytes_per_block)
+                loaded.allow_shared(self.target.spec.shared_bytes_per_block)
         return code
 
     def _kernel(self, key: KernelKey) -> UnrolledKernel:
         if key not in self._kernels:
-            kernel = self._space.kernel(*key, self._cpl, self._warm)
-            if self._proxies:
-                matrix = self._space.problem.matrix
+            kernel = self.space.kernel(*key, self.cpl, self.warm)
+            if self.proxies:
+                matrix = self.space.problem.matrix
                 kernel = make_proxy(kernel, 1 - matrix.nnz / math.prod(matrix.shape), self._active[key])
             self._kernels[key] = kernel
         return self._kernels[key]
@@ -155,7 +140,7 @@ class Kernels:
     @cached_property
     def _active(self) -> dict[KernelKey, list[int]]:
         """Row tiles side by side on a multiprocessor, of every candidate of a kernel, whichever are asked for."""
-        space, active = self._space, dict[KernelKey, list[int]]()
+        space, active = self.space, dict[KernelKey, list[int]]()
         for size in space.survivors.sizes:
             tiles, registers = space.dealt(size.tile_rows, size.split).nnz.size, space.registers(size)
             running = active_tiles(size, tiles, space.problem.width, registers, space.device)

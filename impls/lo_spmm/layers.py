@@ -18,7 +18,7 @@ from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.lo_spmm.conv import ConvShape
 from spmark.impls.lo_spmm.kernel import Ending
-from spmark.impls.lo_spmm.machine import Emitter, fitting, is_assembled, make_code
+from spmark.impls.lo_spmm.machine import Emitter, is_assembled
 from spmark.impls.lo_spmm.plan import LoSpmm, TilePlan
 from spmark.impls.lo_spmm.reorder import Reordering
 from spmark.impls.lo_spmm.search import Pins, explore
@@ -45,10 +45,7 @@ class SparseLayer(TilePlan):
             size, self.search, _ = choose(space, Chooser.ESTIMATE)
         with self.phase("convert"):
             kernel = replace(space.kernel(*kernel_of(size)), conv=conv, ending=ending)
-        with self.phase("compile"):
-            code = make_code(kernel, self.target, emitter, [size.block_threads])
-            size = fitting(code, size, self.target)
-        self.take(code, size, kernel.dispatch.size, problem)
+        _, size = self.make(kernel, emitter, size, problem)
         if conv is not None:
             images = (conv.batch, conv.channels, conv.height, conv.width)
             shapes: Any = (images,), (conv.batch, conv.filters, *conv.out_size)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -125,12 +124,11 @@ def check_fits(code: Code, size: TileSize, target: Target) -> None:
     BuildError
         The block does not fit a multiprocessor, since the assembler needed more registers than the estimate.
     """
-    registers = code.registers_at(size.block_threads)
-    most = most_warps(registers, target.spec) * target.spec.warp_size
+    most = _most_threads(code, size, target)
     if size.block_threads > most:
         raise BuildError(
-            f"{NAME}: expected at most {most} threads of {registers} registers in a thread block, found "
-            f"{size.block_threads}; pin fewer tiles_per_block or threads"
+            f"{NAME}: expected at most {most} threads of {code.registers_at(size.block_threads)} registers in a thread "
+            f"block, found {size.block_threads}; pin fewer tiles_per_block or threads"
         )
 
 
@@ -142,14 +140,14 @@ def fitting(code: Code, size: TileSize, target: Target) -> TileSize:
     BuildError
         Not even one tile's threads fit.
     """
-    for together in range(size.tiles_per_block, 1, -1):
-        fewer = replace(size, tiles_per_block=together)
-        with suppress(BuildError):
-            check_fits(code, fewer, target)
-            return fewer
-    alone = replace(size, tiles_per_block=1)
-    check_fits(code, alone, target)
-    return alone
+    room = max(1, _most_threads(code, size, target) // size.threads)
+    fewer = replace(size, tiles_per_block=min(size.tiles_per_block, room))
+    check_fits(code, fewer, target)
+    return fewer
+
+
+def _most_threads(code: Code, size: TileSize, target: Target) -> int:
+    return most_warps(code.registers_at(size.block_threads), target.spec) * target.spec.warp_size
 
 
 class TileLaunch(Built):

@@ -24,13 +24,13 @@ from spmark.impls.kernels.zeroing import ZERO_ROWS, RowZeroing, zeroing_instance
 from spmark.impls.lo_spmm.constraints import MOST_REGISTERS, cov_row
 from spmark.impls.lo_spmm.estimate import CYCLES_PER_S
 from spmark.impls.lo_spmm.hypergraph import is_installed
-from spmark.impls.lo_spmm.kernel import NAME, TileSchedule
+from spmark.impls.lo_spmm.kernel import NAME, TileSchedule, UnrolledKernel
 from spmark.impls.lo_spmm.machine import Code, Emitter, TileLaunch, fitting, is_assembled, load_binary, make_code
 from spmark.impls.lo_spmm.parts import SUM_PARTS, PartSums, workspace_bytes
 from spmark.impls.lo_spmm.rank import SHIPPED, exists, find
 from spmark.impls.lo_spmm.reorder import Reordering
 from spmark.impls.lo_spmm.search import Pins, TileSpace, explore
-from spmark.impls.lo_spmm.space import MOST_THREADS, SPLITS, THREADS, TILE_ROWS, TileSize
+from spmark.impls.lo_spmm.space import MOST_THREADS, SPLITS, VALUES, TileSize
 from spmark.impls.lo_spmm.tuning import Chooser, choose, config_of, kernel_of
 from spmark.impls.runtime.compile import Binary, kept_binary
 from spmark.impls.runtime.plan import DevicePlan
@@ -94,7 +94,7 @@ class LoSpmm:
     def __post_init__(self) -> None:
         TileSchedule(self.cpt or 1, self.prefetch or 1, self.cpl)
         check_choices(self, order=Reordering, emitter=Emitter, mode=("", *Chooser, *_FORMER))
-        threads = self.threads or THREADS[0]
+        threads = self.threads or VALUES["threads"][0]
         if self.split and self.split not in SPLITS:
             raise ValueError(f"expected split out of {', '.join(map(str, SPLITS))}, or 0 to search, found {self.split}")
         if not 0 <= self.tile_rows <= MOST_REGISTERS:
@@ -164,7 +164,7 @@ class LoSpmm:
             yield f"expected {self.split} times C below 2 GiB, found {problem.out_shape} elements"
         if matrix.num_rows * max(1, self.split) > MAX_GRID[1]:
             yield f"expected at most {MAX_GRID[1]:,} rows in all parts, found {matrix.num_rows * max(1, self.split):,}"
-        tiles = ceil_div(matrix.num_rows, self.tile_rows or TILE_ROWS[0])
+        tiles = ceil_div(matrix.num_rows, self.tile_rows or VALUES["tile_rows"][0])
         if self.order == Reordering.GREEDY and tiles * matrix.num_cols > _MOST_MARKS:
             yield f"expected at most 4 GiB of marks for order greedy, found {tiles:,} x {matrix.num_cols:,}"
 
@@ -204,6 +204,14 @@ def _read(cache: PlanCache) -> tuple[Kept, TileSize, Binary] | None:
 
 class TilePlan(DevicePlan):
     """A plan whose run is the launch of one kernel, and of the grid that adds parts where there are several."""
+
+    def make(self, kernel: UnrolledKernel, emitter: Emitter, size: TileSize, problem: Problem) -> tuple[Code, TileSize]:
+        """Compile a kernel and take it over; give its code, and the tile size that fits."""
+        with self.phase("compile"):
+            code = make_code(kernel, self.target, emitter, [size.block_threads])
+            size = fitting(code, size, self.target)
+        self.take(code, size, kernel.dispatch.size, problem)
+        return code, size
 
     def take(self, code: Code, size: TileSize, num_tiles: int, problem: Problem) -> None:
         """Make the launch of a tile size that the code fits."""
@@ -272,14 +280,12 @@ class LoSpmmPlan(TilePlan):
         if launched is not None and not mode.by_proxies:
             self.phases_s |= {"convert": 0.0, "compile": 0.0}  # the search's
             code, num_tiles = launched.code, launched.num_tiles
+            self.take(code, size, num_tiles, problem)
         else:
             with self.phase("convert"):
                 kernel = space.kernel(*kernel_of(size), how.cpl, how.warm)
-                num_tiles = kernel.dispatch.size
-            with self.phase("compile"):
-                code = make_code(kernel, self.target, emitter, [size.block_threads])
-                size = fitting(code, size, self.target)
-        self.take(code, size, num_tiles, problem)
+            num_tiles = kernel.dispatch.size
+            code, size = self.make(kernel, emitter, size, problem)
         dealt, survivors = space.dealt(size.tile_rows, size.split), space.survivors
         self.config |= config_of(size) | {
             "mode": str(mode),

@@ -18,16 +18,7 @@ from spmark.impls.lo_spmm.features import candidate_features
 from spmark.impls.lo_spmm.kernel import Tile, TileSchedule, UnrolledKernel
 from spmark.impls.lo_spmm.parts import part_of_columns, tiles_of
 from spmark.impls.lo_spmm.reorder import Reordering, deal_rows
-from spmark.impls.lo_spmm.space import (
-    COLUMNS_PER_THREAD,
-    MOST_THREADS,
-    SPLITS,
-    THREADS,
-    TILE_ROWS,
-    TILES_PER_BLOCK,
-    TileSize,
-    grid_of,
-)
+from spmark.impls.lo_spmm.space import MOST_THREADS, SPLITS, VALUES, TileSize, grid_of
 from spmark.impls.runtime.target import ceil_div
 
 _FEW_ROWS = 8
@@ -61,9 +52,9 @@ class Pins:
         """Give the loads in flight of a thread with ``tile_rows`` sums for each of ``cpt`` columns."""
         return self.prefetch or loads_in_flight(tile_rows, cpt)
 
-    def values(self, name: str, known: Sequence[int]) -> Sequence[int]:
-        """Give the values to combine of a size: the pinned one, else those that are known."""
-        return [getattr(self, name)] if getattr(self, name) else known
+    def values(self, name: str) -> Sequence[int]:
+        """Give the values to combine of a field of tile sizes: the pinned one, else `VALUES`."""
+        return [getattr(self, name)] if getattr(self, name) else VALUES[name]
 
 
 def tile_sizes(num_rows: int, width: int, pins: Pins) -> Iterator[TileSize]:
@@ -81,14 +72,14 @@ def tile_sizes(num_rows: int, width: int, pins: Pins) -> Iterator[TileSize]:
         ``cpt``.
     pins : Pins
     """
-    stacks = pins.values("tiles_per_block", TILES_PER_BLOCK)
-    for rows in _up_to(pins.values("tile_rows", TILE_ROWS), num_rows):
-        for cpt in (one for one in pins.values("cpt", COLUMNS_PER_THREAD) if width % one == 0):
-            for threads in _up_to(pins.values("threads", THREADS), ceil_div(width, cpt)):
+    stacks = pins.values("tiles_per_block")
+    for rows in _up_to(pins.values("tile_rows"), num_rows):
+        for cpt in (one for one in pins.values("cpt") if width % one == 0):
+            for threads in _up_to(pins.values("threads"), ceil_div(width, cpt)):
                 for together in stacks:
                     needed = together == stacks[0] or together <= ceil_div(num_rows, rows)
                     if needed and together * threads <= MOST_THREADS:
-                        for split in pins.values("split", SPLITS):
+                        for split in pins.values("split"):
                             yield TileSize(rows, threads, cpt, together, split)
 
 

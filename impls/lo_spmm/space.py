@@ -11,13 +11,17 @@ from dataclasses import dataclass
 
 from spmark.impls.runtime.target import ceil_div
 
-TILE_ROWS = (2, 4, 8, 12, 16, 20, 24, 32, 48, 64, 96, 128)
-"""M1; the range of the paper's table 3, with steps between the powers of two where registers make them differ."""
-THREADS = (32, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1024)
-COLUMNS_PER_THREAD = (1, 2, 4)
-TILES_PER_BLOCK = (1, 2, 3, 4, 6, 8)
 SPLITS = (1, 2, 4, 8)
 """Parts that the columns of A are cut into; the paper does not cut them."""
+VALUES = {
+    "tile_rows": (2, 4, 8, 12, 16, 20, 24, 32, 48, 64, 96, 128),
+    "threads": (32, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1024),
+    "cpt": (1, 2, 4),
+    "tiles_per_block": (1, 2, 3, 4, 6, 8),
+    "split": SPLITS,
+}
+"""Values of a tile size's fields. Those of M1 have the range of the paper's table 3, with steps between the powers of
+two where registers make them differ."""
 MOST_THREADS = 1024
 """Threads of a thread block, on every architecture since sm_20."""
 
