@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,9 @@ from numpy.typing import NDArray
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.lo_spmm.space import MOST_THREADS, TileSize, grid_of
 from spmark.impls.runtime.target import ceil_div
+
+if TYPE_CHECKING:
+    from spmark.impls.lo_spmm.search import TileSpace
 
 MOST_COV_ROW = 0.25
 MOST_WASTE_COL = 0.25
@@ -91,48 +95,27 @@ def cov_row(tile_nnz: NDArray[np.int64]) -> float:
     return float(tile_nnz.std()) / mean if mean else 0.0
 
 
-def survivors(
-    sizes: Iterable[TileSize],
-    num_rows: int,
-    width: int,
-    device: DeviceSpec,
-    *,
-    depth: Callable[[int, int], int],
-    tile_nnz: Callable[[int], NDArray[np.int64]],
-) -> Survivors:
-    """Apply the three constraints one after the other.
+def survivors(space: TileSpace, sizes: Iterable[TileSize]) -> Survivors:
+    """Apply the three constraints to some tile sizes of a space, one after the other.
 
     Where a constraint would leave nothing (a small problem cannot fill half of a large GPU), this constraint and those
-    after it are waived, and `Survivors.relaxed` names it.
-
-    Parameters
-    ----------
-    sizes : iterable of TileSize
-        The space.
-    num_rows : int
-        Rows of A that are not empty.
-    width : int
-        J.
-    device : DeviceSpec
-    depth : callable
-        Elements of B in flight for each column of a thread, by M1 and the number of these columns.
-    tile_nnz : callable
-        Non-zeros of every row tile for an M1, after reordering; asked once for each M1 that gets so far.
+    after it are waived, and `Survivors.relaxed` names it. Rows are dealt once for each M1 that gets as far as the last.
     """
+    device, width = space.device, space.problem.width
 
     def registers(size: TileSize) -> bool:
-        needed = estimate_registers(size.tile_rows, size.cpt, depth(size.tile_rows, size.cpt))
+        needed = estimate_registers(size.tile_rows, size.cpt, space.pins.depth(size.tile_rows, size.cpt))
         warps = ceil_div(size.block_threads, device.warp_size)
         return needed <= MOST_REGISTERS and warps <= most_warps(needed, device)
 
     def utilisation(size: TileSize) -> bool:
         whole_warps = size.threads % device.warp_size == 0 and size.block_threads <= MOST_THREADS
-        columns, rows, _ = grid_of(size, ceil_div(num_rows, size.tile_rows) * size.split, width)
+        columns, rows, _ = grid_of(size, ceil_div(space.full_rows, size.tile_rows) * size.split, width)
         return whole_warps and 2 * columns * rows >= device.num_sms
 
     @cache
     def cov_of(tile_rows: int) -> float:
-        return cov_row(tile_nnz(tile_rows))
+        return cov_row(space.dealt(tile_rows).nnz)
 
     def balance(size: TileSize) -> bool:
         covered = ceil_div(width, size.tile_width) * size.tile_width

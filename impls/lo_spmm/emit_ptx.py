@@ -94,16 +94,12 @@ BLOCKS: .branchtargets {table};
 
 
 def _signature(kernel: UnrolledKernel, number: int) -> str:
-    return f"tile_{number}(.reg .b64 %rd1, .reg .b64 %rd2{', .reg .b32 %r1' * _is_padded(kernel)}) .noreturn"
-
-
-def _is_padded(kernel: UnrolledKernel) -> bool:
-    return kernel.conv is not None and kernel.conv.padding > 0
+    return f"tile_{number}(.reg .b64 %rd1, .reg .b64 %rd2{', .reg .b32 %r1' * kernel.padded}) .noreturn"
 
 
 def _call(kernel: UnrolledKernel, number: int) -> str:
     """Call a tile's function, after asking L2 for its code: thread %r6 of %r5 for every %r5-th line."""
-    call = f"call tile_{number}, (%rd1, %rd2{', %r14' * _is_padded(kernel)});\n  exit;"
+    call = f"call tile_{number}, (%rd1, %rd2{', %r14' * kernel.padded});\n  exit;"
     if not kernel.warm:
         return f"L{number}:\n  {call}"
     tile = kernel.tiles[number]

@@ -119,7 +119,7 @@ def work_of(space: TileSpace, size: TileSize) -> Work:
     tiles_in_all, loads = dealt.nnz.size, float(dealt.nnc.mean())
     warps, stacked = size.threads / device.warp_size, min(size.tiles_per_block, tiles_in_all)
     # Tiles of uncut columns write empty rows beside their own.
-    empty_rows = min(space.empty_rows, MOST_EMPTY * len(dealt.rows)) if size.split == 1 else 0
+    empty_rows = min(num_rows - space.full_rows, MOST_EMPTY * len(dealt.rows)) if size.split == 1 else 0
     stores = size.tile_rows + empty_rows / tiles_in_all
     instructions = float(dealt.nnz.mean()) * size.cpt + loads + stores + _ENTRY_INSTRUCTIONS
     columns, rows, _ = grid_of(size, tiles_in_all, width)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.problem import Csr
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.runtime.target import ceil_div
+
+if TYPE_CHECKING:
+    from spmark.impls.lo_spmm.search import TileSpace
 
 FEATURES: Final = (
     *("row_tiles", "col_tiles", "blocks", "sparsity", "nnc_sum", "nnz_max", "tile_rows", "tile_width", "K"),
@@ -18,26 +20,10 @@ FEATURES: Final = (
 """Names of the features, in the order of `candidate_features`; the paper's first."""
 
 
-def candidate_features(
-    matrix: Csr, width: int, size: TileSize, nnz: NDArray[np.int64], nnc: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """Give the features of one candidate.
-
-    Parameters
-    ----------
-    matrix : Csr
-    width : int
-        J.
-    size : TileSize
-    nnz, nnc : (tiles,) int64
-        Non-zeros and non-empty columns of the row tiles.
-
-    Returns
-    -------
-    (11,) float64
-        Features in the order of `FEATURES`.
-    """
-    columns = ceil_div(width, size.tile_width)
+def candidate_features(space: TileSpace, size: TileSize) -> NDArray[np.float64]:
+    """Give the features of one candidate, (11,) float64 in the order of `FEATURES`."""
+    matrix, (_, nnz, nnc) = space.problem.matrix, space.dealt(size.tile_rows, size.split)
+    columns = ceil_div(space.problem.width, size.tile_width)
     sparsity = 1 - matrix.nnz / (matrix.num_rows * matrix.num_cols)
     counts = (nnz.size, columns, nnz.size * columns)
     contents = (sparsity, nnc.sum(), nnz.max(initial=0))

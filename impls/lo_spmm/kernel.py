@@ -140,6 +140,11 @@ class UnrolledKernel:
         """Rows of B up to the last row that is loaded."""
         return max((int(tile.cols.max()) + 1 for tile in self.tiles if tile.nnc), default=0)
 
+    @property
+    def padded(self) -> bool:
+        """Whether taps of a convolution may lie in its padding."""
+        return self.conv is not None and self.conv.padding > 0
+
     def load_offsets(self, tile: Tile) -> list[int]:
         """Give the elements from a thread's place in B to each of a tile's loads."""
         if self.conv is not None:
@@ -148,7 +153,7 @@ class UnrolledKernel:
 
     def taps(self, tile: Tile) -> list[int] | None:
         """Give the tap of each of a tile's loads where a tap may lie in the padding of a convolution, else None."""
-        if self.conv is None or not self.conv.padding:
+        if self.conv is None or not self.padded:
             return None
         return [*(tile.cols % math.prod(self.conv.taps)).tolist()]
 

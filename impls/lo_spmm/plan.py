@@ -23,12 +23,11 @@ from spmark.impls.core.stores import Forecast, Held, StoreKind
 from spmark.impls.kernels.zeroing import ZERO_ROWS, RowZeroing, zeroing_instance
 from spmark.impls.lo_spmm.constraints import MOST_REGISTERS, cov_row
 from spmark.impls.lo_spmm.estimate import CYCLES_PER_S
-from spmark.impls.lo_spmm.hypergraph import is_installed
 from spmark.impls.lo_spmm.kernel import NAME, TileSchedule, UnrolledKernel
 from spmark.impls.lo_spmm.machine import Code, Emitter, TileLaunch, fitting, is_assembled, load_binary, make_code
 from spmark.impls.lo_spmm.parts import SUM_PARTS, PartSums, workspace_bytes
 from spmark.impls.lo_spmm.rank import SHIPPED, exists, find
-from spmark.impls.lo_spmm.reorder import Reordering
+from spmark.impls.lo_spmm.reorder import Reordering, is_installed
 from spmark.impls.lo_spmm.search import Pins, TileSpace, explore
 from spmark.impls.lo_spmm.space import MOST_THREADS, SPLITS, VALUES, TileSize
 from spmark.impls.lo_spmm.tuning import Chooser, choose, config_of, kernel_of

@@ -117,9 +117,9 @@ class TileSpace:
     _tiles: dict[tuple[int, int], tuple[Tile, ...]] = field(default_factory=dict)
 
     @cached_property
-    def empty_rows(self) -> int:
-        """Rows of A without entries."""
-        return int(np.count_nonzero(self.problem.matrix.row_lengths == 0))
+    def full_rows(self) -> int:
+        """Rows of A with entries."""
+        return int(np.count_nonzero(self.problem.matrix.row_lengths))
 
     def dealt(self, tile_rows: int, split: int = 1) -> Dealt:
         """Give the row tiles of an M1, cut into parts."""
@@ -161,8 +161,7 @@ class TileSpace:
 
     def features(self, size: TileSize) -> NDArray[np.float64]:
         """Give a candidate's features for the rank model (`spmark.impls.lo_spmm.features.FEATURES`)."""
-        _, nnz, nnc = self.dealt(size.tile_rows, size.split)
-        return candidate_features(self.problem.matrix, self.problem.width, size, nnz, nnc)
+        return candidate_features(self, size)
 
 
 def explore(problem: Problem, device: DeviceSpec, order: Reordering, pins: Pins) -> TileSpace:
@@ -183,14 +182,14 @@ def explore(problem: Problem, device: DeviceSpec, order: Reordering, pins: Pins)
     ValueError
         The pinned ``cpt`` does not divide J, or a thread block has no threads for so many tiles.
     """
-    num_rows, width = int(np.count_nonzero(problem.matrix.row_lengths)), problem.width
+    space, width = TileSpace(problem, device, order, pins), problem.width
 
     def is_worth_splitting(size: TileSize) -> bool:
         # Would half of the parts leave multiprocessors with few thread blocks? Cutting further adds loads.
-        columns, rows, _ = grid_of(size, ceil_div(num_rows, size.tile_rows), width)
+        columns, rows, _ = grid_of(size, ceil_div(space.full_rows, size.tile_rows), width)
         return columns * rows * size.split // 2 < _FEW_BLOCKS * device.num_sms
 
-    sizes = list(tile_sizes(num_rows, width, pins))
+    sizes = list(tile_sizes(space.full_rows, width, pins))
     if not sizes:
         raise ValueError(
             f"expected a cpt that divides J = {width} and tiles_per_block whose threads are at most "
@@ -198,13 +197,9 @@ def explore(problem: Problem, device: DeviceSpec, order: Reordering, pins: Pins)
         )
     whole = [size for size in sizes if size.split == 1]
     cut = [size for size in sizes if size.split > 1 and (not whole or is_worth_splitting(size))]
-    space = TileSpace(problem, device, order, pins, len(whole) + len(cut))
-
-    def left(of: Sequence[TileSize]) -> Survivors:
-        return survivors(of, num_rows, width, device, depth=pins.depth, tile_nnz=lambda rows: space.dealt(rows).nnz)
-
+    space.considered = len(whole) + len(cut)
     # Whole columns and parts pass apart: of a small problem, parts alone might fill half of a device, and not pay.
-    space.survivors = left(whole or cut)
+    space.survivors = survivors(space, whole or cut)
     if whole and cut:
-        space.survivors = space.survivors.joined(left(cut))
+        space.survivors = space.survivors.joined(survivors(space, cut))
     return space

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -16,6 +20,17 @@ H200 = DeviceSpec.load(shipped_calibration("nvidia-h200"))
 # The figure's device: 6 registers a thread and 24 a block, warps of 2, blocks of 2 warps, 8 multiprocessors.
 FIGURE = H200.model_copy(update={"registers_per_sm": 24, "warp_size": 2, "num_sms": 8})
 OF_FIGURE = {"MOST_REGISTERS": 6, "FIXED_REGISTERS": 0, "REGISTER_GRANULE": 1, "SUB_PARTITIONS": 1, "MOST_THREADS": 4}
+
+
+def given(device: DeviceSpec, rows: int, width: int, depth: int, nnz: Callable[[int], np.ndarray]) -> Any:
+    """Give a space of which only this is known."""
+    return SimpleNamespace(
+        device=device,
+        full_rows=rows,
+        problem=SimpleNamespace(width=width),
+        pins=SimpleNamespace(depth=lambda tile_rows, cpt: depth),
+        dealt=lambda tile_rows: SimpleNamespace(nnz=nnz(tile_rows)),
+    )
 
 
 def consecutive(row_nnz: list[int]) -> dict[int, np.ndarray]:
@@ -38,10 +53,10 @@ def test_counts_of_figure_3(row_nnz: list[int], left: set[int], monkeypatch: pyt
     """
     for name, value in OF_FIGURE.items():
         monkeypatch.setattr(constraints, name, value)
-    space = [TileSize(rows, threads) for rows in range(1, 9) for threads in range(1, 9)]
+    sizes = [TileSize(rows, threads) for rows in range(1, 9) for threads in range(1, 9)]
     nnz = consecutive(row_nnz)
     assert (nnz[4].tolist(), nnz[6].tolist()) == ([15, 15], [22, 8])
-    found = survivors(space, 8, 8, FIGURE, depth=lambda rows, cpt: 0, tile_nnz=nnz.__getitem__)
+    found = survivors(given(FIGURE, 8, 8, 0, nnz.__getitem__), sizes)
     assert found.counts == {"space": 64, "registers": 38, "utilisation": 12, "balance": 2 * len(left)}
     assert not found.relaxed
     assert {size.tile_rows for size in found.sizes} == left
@@ -55,8 +70,7 @@ def test_what_nothing_passes_is_waived_and_named() -> None:
         asked.append(rows)
         return np.array([3])
 
-    space = list(tile_sizes(5, 40, Pins()))
-    found = survivors(space, 5, 40, H200, depth=lambda rows, cpt: 8, tile_nnz=nnz)
+    found = survivors(given(H200, 5, 40, 8, nnz), tile_sizes(5, 40, Pins()))
     assert found.relaxed == "utilisation"
     assert len(found.sizes) == found.counts["registers"] > 0 == found.counts["utilisation"]
     assert not asked
