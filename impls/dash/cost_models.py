@@ -16,7 +16,7 @@ from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.dash.featuriser import Pattern
-from spmark.impls.dash.finding import find_model, how_made, own_model
+from spmark.impls.dash.finding import find_model, why_missing
 from spmark.impls.dash.mapping import vectors
 from spmark.impls.dash.parameters import OwnParameters
 from spmark.impls.dash.sites import down_sample, sizes
@@ -116,10 +116,7 @@ def platform_scores(platform: Platform, op: Op, device: str = "cpu") -> DashScor
     """
     path = find_model(platform.name, op)
     if path is None:
-        raise BuildError(
-            f"expected a model of {op} on {platform.name} at {own_model(platform.name, op)}, found none: "
-            f"{how_made(platform.name, op)}"
-        )
+        raise BuildError(why_missing(platform.name, op))
     own = OwnParameters(platform.own_axes(op))
     subject = Subject(platform=platform.name, op=op, space_digest=platform.digest(op), parameters_digest=own.digest)
     model = load(path, subject, device)

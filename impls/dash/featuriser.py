@@ -36,11 +36,7 @@ class Featuriser(StrEnum):
     """No network: the sizes alone."""
 
 
-_CHANNELS: Final = {
-    Featuriser.DASH: tuple(chain(*BLOCKS)),
-    Featuriser.WACO: (32,) * 14,
-    Featuriser.NONE: (),
-}
+_CHANNELS: Final = {Featuriser.DASH: tuple(chain(*BLOCKS)), Featuriser.WACO: (32,) * 14, Featuriser.NONE: ()}
 """Channels of the results of all convolutions."""
 
 

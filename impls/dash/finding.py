@@ -24,10 +24,10 @@ def find_model(platform: str, op: Op) -> Path | None:
     return next((path for place in places if (path := place / own.name).is_file()), None)
 
 
-def how_made(platform: str, op: Op) -> str:
-    """Say which commands bring or make a model."""
+def why_missing(platform: str, op: Op) -> str:
+    """Say that there is no model, and which commands bring or make one."""
     return (
-        "bring the published ones with spmark fetch models, or train one with spmark study train dash --source FILES "
-        f"--target FILES --op {op}, without --out, on samples of spmark study collect, those of the target with "
-        f"--platform {platform}"
+        f"expected a model of {op} on {platform}, found none: bring the published ones with spmark fetch models, or "
+        f"train one with spmark study train dash --source FILES --target FILES --op {op}, without --out, on samples of "
+        f"spmark study collect, those of the target with --platform {platform}; it would be {own_model(platform, op)}"
     )

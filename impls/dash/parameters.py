@@ -56,9 +56,8 @@ class OwnParameters:
             found = [tuple(config.get(name) for name in names) for config in configs]
             unknown = next((value for value in found if value not in places), None)
             if unknown is not None:
-                raise ValueError(
-                    f"expected {axis.name}, {names}, out of {', '.join(map(str, places))}, found {unknown}"
-                )
+                known = ", ".join(map(str, places))
+                raise ValueError(f"expected {axis.name}, {names}, out of {known}, found {unknown}")
             columns.append(rows[[places[value] for value in found]])
         return np.concatenate([np.zeros((len(configs), 0), np.float32), *columns], axis=1)
 

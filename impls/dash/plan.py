@@ -17,7 +17,7 @@ from spmark.impls.core.extras import how_to_install
 from spmark.impls.core.interfaces import Built, Config, Plan, Search
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.dash.cost_models import platform_scores
-from spmark.impls.dash.finding import find_model, how_made
+from spmark.impls.dash.finding import find_model, why_missing
 from spmark.impls.dash.withtorch import load_torch
 from spmark.impls.table import create, find_platform
 from spmark.impls.tuning.cache import PlanCache, searched
@@ -69,8 +69,7 @@ class Dash:
         if lacking:
             return f"expected the extra dash, found no {' and no '.join(lacking)}: {how_to_install('dash')}"
         if find_model(platform.name, problem.op) is None:
-            made = how_made(platform.name, problem.op)
-            return f"expected a model of {problem.op} on {platform.name}, found none: {made}"
+            return why_missing(platform.name, problem.op)
         return platform.unsupported(problem, device)
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:

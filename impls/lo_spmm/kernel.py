@@ -226,14 +226,12 @@ def make_tiles(matrix: Csr, values: NDArray[np.float32], dealt: Sequence[NDArray
     bad = np.flatnonzero(~np.isfinite(values))
     if bad.size:
         raise BuildError(f"{NAME}: expected finite weights, found {values[bad[0]]} at position {bad[0]} of the CSR")
-    tile_of = np.full(matrix.num_rows, -1, np.int32)
-    sum_of = np.zeros(matrix.num_rows, np.int32)
+    tile_of, sum_of = np.zeros((2, matrix.num_rows), np.int32)
     for number, rows in enumerate(dealt):
         tile_of[rows] = number
         sum_of[rows] = np.arange(rows.size)
     entry_rows = matrix.rows_of_entries()
     order = np.lexsort((sum_of[entry_rows], matrix.indices, tile_of[entry_rows]))
-    order = order[np.searchsorted(tile_of[entry_rows[order]], 0) :]
     ends = np.searchsorted(tile_of[entry_rows[order]], np.arange(len(dealt) + 1))
     empty = deal_empty_rows(matrix, dealt)
     tiles = []

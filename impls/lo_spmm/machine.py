@@ -74,12 +74,11 @@ def make_code(kernel: UnrolledKernel, target: Target, emitter: Emitter, block_th
     device, cap = target.spec, cap_of(kernel)
     if is_assembled(target, emitter):
         return load_binary(assemble(kernel, device.arch, cap), cache_key(kernel, device.arch, cap))
-    kernels: dict[int, Any] = dict(
-        zip(block_threads, target.load(instances_of(kernel, device, block_threads)), strict=True)
-    )
+    loaded = target.load(instances_of(kernel, device, block_threads))
+    kernels: dict[int, Any] = dict(zip(block_threads, loaded, strict=True))
     if device.kind is DeviceKind.CUDA:
-        registers = {threads: loaded.binary.registers for threads, loaded in kernels.items()}
-        return Code(kernels, sum(len(loaded.binary.cubin) for loaded in kernels.values()), registers)
+        registers = {threads: one.binary.registers for threads, one in kernels.items()}
+        return Code(kernels, sum(len(one.binary.cubin) for one in kernels.values()), registers)
     return Code(kernels, INSTRUCTION_BYTES * kernel.schedule.cpt * sum(tile.nnz for tile in kernel.tiles))
 
 

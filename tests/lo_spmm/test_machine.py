@@ -19,7 +19,7 @@ from spmark.impls.lo_spmm.kernel import TileSchedule, UnrolledKernel, make_tiles
 from spmark.impls.lo_spmm.machine import Code, check_fits, fitting
 from spmark.impls.lo_spmm.reorder import deal_rows
 from spmark.impls.lo_spmm.space import TileSize
-from spmark.impls.runtime.compile import compile_kernel
+from spmark.impls.runtime.compile import Binary, compile_kernel
 from spmark.impls.runtime.device import shipped_calibration
 from spmark.impls.runtime.target import Kernel
 from spmark.impls.runtime.template import Instance
@@ -89,3 +89,14 @@ def test_a_kernel_in_c_has_such_bounds(tmp_path: Path, monkeypatch: pytest.Monke
     # 24 registers of 32 threads would go 85 times into 65,536: no multiprocessor holds as many blocks.
     assert [one.expression for one in seen] == ["lo_spmm<32, 32>", "lo_spmm<1024, 2>"]
     assert len({one.template.source for one in seen}) == 1
+
+
+def test_one_piece_of_assembled_code_serves_every_size_of_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = pytest.importorskip("spmark.impls.runtime.cuda", reason="CuPy is not installed", exc_type=ImportError)
+    monkeypatch.setattr(cuda, "load_function", lambda binary: f"the function of {binary.symbol}")
+    held = machine.load_binary(Binary(b"\x7fELF", "lo_spmm", 40, 0, 0), "a key")
+    for threads in (32, 96, 640):
+        kernel = held.kernel_at(threads)
+        assert (kernel.instance.threads, kernel.function) == (threads, "the function of lo_spmm")
+        assert held.registers_at(threads) == 40
+    assert (held.code_bytes, held.cache_key) == (4, "a key")
