@@ -64,7 +64,7 @@ class Dash:
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse what the platform refuses, a missing library, and a platform without a model."""
-        platform = _platform(device)
+        platform: PlanningPlatform = find_platform(_PLATFORMS[device.kind])
         lacking = [name for name in self.needs if find_spec(name) is None]
         if lacking:
             return f"expected the extra dash, found no {' and no '.join(lacking)}: {how_to_install('dash')}"
@@ -80,7 +80,8 @@ class Dash:
         BuildError
             The model's file is damaged or of another space, or none of the configs can be built.
         """
-        platform, own, apart = _platform(device), Built(), Built()
+        platform: PlanningPlatform = find_platform(_PLATFORMS[device.kind])
+        own, apart = Built(), Built()
         with own.phase("compile"):
             # What a process pays once: PyTorch, and the model's file.
             on_gpu = device.kind is DeviceKind.CUDA and load_torch().cuda.is_available()
@@ -122,8 +123,3 @@ class Dash:
         plan.charge(own.phases_s)
         plan.config["model"] = scores.digest[:16]
         return cast("Plan", plan)
-
-
-def _platform(device: DeviceSpec) -> PlanningPlatform:
-    platform: PlanningPlatform = find_platform(_PLATFORMS[device.kind])
-    return platform

@@ -16,6 +16,7 @@ import numpy as np
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import CompileError
 from spmark.impls.formats.threads import cores
+from spmark.impls.lo_spmm.constraints import MOST_REGISTERS
 from spmark.impls.lo_spmm.emit_ptx import entry_ptx, function_ptx, head
 from spmark.impls.lo_spmm.kernel import NAME, UnrolledKernel
 from spmark.impls.runtime.compile import Binary, cached
@@ -24,7 +25,6 @@ from spmark.impls.runtime.toolchain import nvcc_version, tool
 
 TIMEOUT_S = 600.0
 """Seconds after which a tool is killed."""
-_MOST_REGISTERS = 255
 _STEP = 8
 _OBJECTS_PER_CORE = 4
 """Several objects, so that all cores end at about the same time."""
@@ -111,14 +111,10 @@ def _object(folder: Path, name: str, arch: str, cap: int) -> int:
     Where even 255 registers are too few, the object is taken with its spills: it is correct, and the binary tells its
     stack.
     """
-    registers = cap
-    while True:
-        limit = f"-maxrregcount={registers}"
-        log = _run(folder, "ptxas", "-c", "-v", f"-arch={arch}", limit, f"{name}.ptx", "-o", f"{name}.o")
-        spilled = any(int(frame) or int(stored) for frame, stored in _SPILLS.findall(log))
-        if not spilled or registers == _MOST_REGISTERS:
-            return registers
-        registers = min(registers + _STEP, _MOST_REGISTERS)
+    limit = f"-maxrregcount={cap}"
+    log = _run(folder, "ptxas", "-c", "-v", f"-arch={arch}", limit, f"{name}.ptx", "-o", f"{name}.o")
+    spilled = any(int(frame) or int(stored) for frame, stored in _SPILLS.findall(log))
+    return _object(folder, name, arch, min(cap + _STEP, MOST_REGISTERS)) if spilled and cap < MOST_REGISTERS else cap
 
 
 def _run(folder: Path, name: str, *arguments: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ MOST_COV_ROW = 0.25
 MOST_WASTE_COL = 0.25
 STAGES = ("space", "registers", "utilisation", "balance")
 """The whole space, then the constraints in the order in which they are applied."""
-MOST_REGISTERS = 255
+MOST_REGISTERS: Final = 255
 """Registers of a thread, on every architecture since sm_35."""
 FIXED_REGISTERS = 12
 """Registers of a thread beside sums and loaded elements: addresses, and what the compiler keeps."""

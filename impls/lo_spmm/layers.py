@@ -82,8 +82,7 @@ def fused_spmm(
     CompileError
         A compiler or assembler failed.
     """
-    ending = _ending(bias, problem.matrix.num_rows, relu)
-    return SparseLayer(problem, device, ending=ending, conv=None, emitter=emitter)
+    return SparseLayer(problem, device, ending=_ending(bias, problem.matrix.num_rows, relu), conv=None, emitter=emitter)
 
 
 def conv2d(

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from enum import StrEnum
 from functools import cache
 from importlib.util import find_spec
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -221,12 +220,8 @@ def _partitioned(matrix: Csr, rows: NDArray[np.int32], count: int) -> NDArray[np
     context = library.context_from_preset(mtkahypar.PresetType.DETERMINISTIC)
     context.set_partitioning_parameters(count, IMBALANCE, mtkahypar.Objective.KM1)
     context.logging = False
-    node_of = np.full(matrix.num_rows, -1, np.int64)
-    node_of[rows] = np.arange(rows.size)
-    order = np.argsort(matrix.indices, kind="stable")
-    ends = np.searchsorted(matrix.indices[order], np.arange(matrix.num_cols + 1))
-    nodes = node_of[matrix.rows_of_entries()[order]]
-    nets = [nodes[start:stop].tolist() for start, stop in pairwise(ends) if stop - start > 1]
+    by_column = matrix.of_rows(rows)[0].transposed()
+    nets = [nodes.tolist() for nodes in np.split(by_column.indices, by_column.indptr[1:-1]) if nodes.size > 1]
     weights = matrix.row_lengths[rows].tolist()
     graph = library.create_hypergraph(context, rows.size, len(nets), nets, weights, [1] * len(nets))
     partition = graph.partition(context)
