@@ -5,7 +5,6 @@ A sweep has no such operators: callers of the library use these plans. The estim
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,11 +17,9 @@ from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.lo_spmm.conv import ConvShape
 from spmark.impls.lo_spmm.kernel import Ending
-from spmark.impls.lo_spmm.machine import Emitter, is_assembled
+from spmark.impls.lo_spmm.machine import Emitter
 from spmark.impls.lo_spmm.plan import LoSpmm, TilePlan
-from spmark.impls.lo_spmm.reorder import Reordering
-from spmark.impls.lo_spmm.search import Pins, explore
-from spmark.impls.lo_spmm.tuning import Chooser, choose, kernel_of
+from spmark.impls.lo_spmm.tuning import Chooser
 from spmark.impls.runtime.target import open_target
 
 
@@ -32,26 +29,20 @@ class SparseLayer(TilePlan):
     def __init__(
         self, problem: Problem, device: DeviceSpec, *, ending: Ending, conv: ConvShape | None, emitter: Emitter
     ) -> None:
-        reason = LoSpmm(mode=Chooser.ESTIMATE).unsupported(problem, device)
+        # Neighbouring pixels are not neighbours in memory where a row of the image ends.
+        how = LoSpmm(mode=Chooser.ESTIMATE, cpt=0 if conv is None else 1, split=1, emitter=emitter)
+        reason = how.unsupported(problem, device)
         if reason is None and not problem.matrix.nnz:
             reason = "expected at least one weight that is not zero, found none"
         if reason is not None:
             raise UnsupportedError(reason)
         super().__init__(problem, open_target(device), {"relu": ending.relu, "bias": ending.bias is not None})
         self.stored = problem.matrix.nnz
-        with self.phase("search"):
-            # Neighbouring pixels are not neighbours in memory where a row of the image ends.
-            space = explore(problem, device, Reordering.GREEDY, Pins(cpt=0 if conv is None else 1))
-            size, self.search, _ = choose(space, Chooser.ESTIMATE)
-        with self.phase("convert"):
-            kernel = replace(space.kernel(*kernel_of(size)), conv=conv, ending=ending)
-        _, size = self.make(kernel, emitter, size, problem)
+        self.build(problem, how, conv=conv, ending=ending)
         if conv is not None:
             images = (conv.batch, conv.channels, conv.height, conv.width)
             shapes: Any = (images,), (conv.batch, conv.filters, *conv.out_size)
             self._shapes = shapes
-        assembled = is_assembled(self.target, emitter)
-        self.config |= vars(size) | {"emitter": str(Emitter.PTX if assembled else Emitter.CUDA)}
 
 
 def fused_spmm(

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from typing import ClassVar
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from spmark.impls.core.stores import Forecast, Held, StoreKind
 from spmark.impls.kernels.zeroing import ZERO_ROWS, RowZeroing, zeroing_instance
 from spmark.impls.lo_spmm.constraints import MOST_REGISTERS, cov_row
 from spmark.impls.lo_spmm.estimate import CYCLES_PER_S
-from spmark.impls.lo_spmm.kernel import NAME, TileSchedule, UnrolledKernel
+from spmark.impls.lo_spmm.kernel import NAME, TileSchedule
 from spmark.impls.lo_spmm.machine import Code, Emitter, TileLaunch, fitting, is_assembled, load_binary, make_code
 from spmark.impls.lo_spmm.parts import SUM_PARTS, PartSums, workspace_bytes
 from spmark.impls.lo_spmm.rank import SHIPPED, exists, find
@@ -204,13 +204,54 @@ def _read(cache: PlanCache) -> tuple[Kept, TileSize, Binary] | None:
 class TilePlan(DevicePlan):
     """A plan whose run is the launch of one kernel, and of the grid that adds parts where there are several."""
 
-    def make(self, kernel: UnrolledKernel, emitter: Emitter, size: TileSize, problem: Problem) -> tuple[Code, TileSize]:
-        """Compile a kernel and take it over; give its code, and the tile size that fits."""
-        with self.phase("compile"):
-            code = make_code(kernel, self.target, emitter, [size.block_threads])
-            size = fitting(code, size, self.target)
-        self.take(code, size, kernel.dispatch.size, problem)
-        return code, size
+    def build(self, problem: Problem, how: LoSpmm, **fused: Any) -> Kept:
+        """Search, then write and compile the chosen kernel unless the race has run it; give what may be kept.
+
+        Parameters
+        ----------
+        problem : Problem
+        how : LoSpmm
+        **fused
+            Fields of `UnrolledKernel` beside those of SpMM.
+        """
+        mode, emitter = how.chooser(self.target.spec), Emitter(how.emitter)
+        assembled = is_assembled(self.target, emitter)
+        with self.phase("search"):
+            space, race = how.explored(problem, self.target.spec, mode), None
+            if mode.runs and len(space.survivors.sizes) > 1:
+                from spmark.impls.lo_spmm.gpu import open_race
+
+                more = {"cpl": how.cpl, "warm": how.warm, "proxies": mode.by_proxies}
+                race = open_race(space, self.target, emitter=emitter, **more)
+            size, self.search, launched = choose(space, mode, race, find(how.model) if mode.ranks else None)
+        if launched is not None and not mode.by_proxies:
+            self.phases_s |= {"convert": 0.0, "compile": 0.0}  # the search's
+            code, num_tiles = launched.code, launched.num_tiles
+        else:
+            with self.phase("convert"):
+                kernel = replace(space.kernel(*kernel_of(size), how.cpl, how.warm), **fused)
+                num_tiles = kernel.dispatch.size
+            with self.phase("compile"):
+                code = make_code(kernel, self.target, emitter, [size.block_threads])
+                size = fitting(code, size, self.target)
+        self.take(code, size, num_tiles, problem)
+        dealt, survivors = space.dealt(size.tile_rows, size.split), space.survivors
+        self.config |= config_of(size) | {
+            "mode": str(mode),
+            "tile_width": size.tile_width,
+            "prefetch": space.pins.depth(size.tile_rows, size.cpt),
+            "cpl": how.cpl,
+            "nnc_sum": int(dealt.nnc.sum()),
+            "cov_row": round(cov_row(dealt.nnz), 4),
+            "emitter": str(Emitter.PTX if assembled else Emitter.CUDA),
+            **{f"after_{stage}": count for stage, count in survivors.counts.items()},
+            **({"model": how.model} if mode.ranks else {}),
+            **({"waived": survivors.relaxed} if survivors.relaxed else {}),
+            **({"registers": code.registers_at(size.block_threads)} if code.registers else {}),
+            **({"warm": how.warm} if assembled else {}),
+        }
+        code_facts = {"size": vars(size), "num_tiles": num_tiles, "code_key": code.cache_key}
+        return Kept(self.config, self.search, self.phases_s, code_facts)
 
     def take(self, code: Code, size: TileSize, num_tiles: int, problem: Problem) -> None:
         """Make the launch of a tile size that the code fits."""
@@ -239,11 +280,13 @@ class LoSpmmPlan(TilePlan):
             return
         with self.phase("search"):
             cache = _cache_of(problem, target.spec, how) if is_assembled(target, Emitter(how.emitter)) else None
-            built = _read(cache) if cache else None
-        if built is not None:
-            self._load(problem, *built, alone=alone)
-        else:
-            self._build(problem, how, cache)
+            kept = _read(cache) if cache else None
+        if kept is not None:
+            self._load(problem, *kept, alone=alone)
+            return
+        built = self.build(problem, how)
+        if cache is not None:
+            cache.write(built)
 
     def _clear(self, problem: Problem) -> None:
         # Rows are cleared four elements at a time where J allows it.
@@ -264,42 +307,3 @@ class LoSpmmPlan(TilePlan):
             return
         self.phases_s |= kept.phases_s
         self.search = kept.search
-
-    def _build(self, problem: Problem, how: LoSpmm, cache: PlanCache | None) -> None:
-        """Search, write and compile the chosen kernel unless the race has run it, and keep what was built."""
-        mode, emitter, assembled = how.chooser(self.target.spec), Emitter(how.emitter), cache is not None
-        with self.phase("search"):
-            space, race = how.explored(problem, self.target.spec, mode), None
-            if mode.runs and len(space.survivors.sizes) > 1:
-                from spmark.impls.lo_spmm.gpu import open_race
-
-                more = {"cpl": how.cpl, "warm": how.warm, "proxies": mode.by_proxies}
-                race = open_race(space, self.target, emitter=emitter, **more)
-            size, self.search, launched = choose(space, mode, race, find(how.model) if mode.ranks else None)
-        if launched is not None and not mode.by_proxies:
-            self.phases_s |= {"convert": 0.0, "compile": 0.0}  # the search's
-            code, num_tiles = launched.code, launched.num_tiles
-            self.take(code, size, num_tiles, problem)
-        else:
-            with self.phase("convert"):
-                kernel = space.kernel(*kernel_of(size), how.cpl, how.warm)
-            num_tiles = kernel.dispatch.size
-            code, size = self.make(kernel, emitter, size, problem)
-        dealt, survivors = space.dealt(size.tile_rows, size.split), space.survivors
-        self.config |= config_of(size) | {
-            "mode": str(mode),
-            "tile_width": size.tile_width,
-            "prefetch": space.pins.depth(size.tile_rows, size.cpt),
-            "cpl": how.cpl,
-            "nnc_sum": int(dealt.nnc.sum()),
-            "cov_row": round(cov_row(dealt.nnz), 4),
-            "emitter": str(Emitter.PTX if assembled else Emitter.CUDA),
-            **{f"after_{stage}": count for stage, count in survivors.counts.items()},
-            **({"model": how.model} if mode.ranks else {}),
-            **({"waived": survivors.relaxed} if survivors.relaxed else {}),
-            **({"registers": code.registers_at(size.block_threads)} if code.registers else {}),
-            **({"warm": how.warm} if assembled else {}),
-        }
-        if cache is not None:
-            code_facts = {"size": vars(size), "num_tiles": num_tiles, "code_key": code.cache_key}
-            cache.write(Kept(self.config, self.search, self.phases_s, code_facts))

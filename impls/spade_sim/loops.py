@@ -46,8 +46,7 @@ _OUT, _OUT_2D = types.int32[::1], types.int32[:, ::1]
 @compiled(
     _LONG,
     *(_IN, _IN, _BYTES_IN, _LONGS_IN),
-    *(_LONG, _LONG, _LONG),
-    *(_LONG, _LONG, _LONG, types.boolean),
+    *(types.UniTuple(_LONG, 6), types.boolean),
     *(types.int64[:, ::1], _OUT_2D),
 )
 def take_turns(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
@@ -55,12 +54,7 @@ def take_turns(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
     columns: Any,
     opens: Any,
     begins: Any,
-    num_rows: Any,
-    num_cols: Any,
-    end_slice: Any,
-    stream: Any,
-    entry_bytes: Any,
-    segment_bytes: Any,
+    sizes: Any,
     sums: Any,
     cursors: Any,
     accesses: Any,
@@ -79,14 +73,10 @@ def take_turns(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
         What begins with a non-zero: ``OPENS_ROW`` and ``BEGINS_SUM``, added up. A row opens at the end as well.
     begins : (PEs + 1,) int64
         First non-zero of every PE.
-    num_rows, num_cols : int
-        I, K.
-    end_slice : int
-        The slice after the last one of the stage.
-    stream : int
-        First item of the stream of A; negative where the stream skips the cache and is not written down.
-    entry_bytes, segment_bytes : int
-        Bytes of an entry in the stream of A, and of a segment. An entry belongs to the segment of its first byte.
+    sizes : six int
+        I and K; the slice after the last one of the stage; the first item of the stream of A, negative where the stream
+        skips the cache and is not written down; bytes of an entry in the stream of A, which belongs to the segment of
+        its first byte, and of a segment.
     sums : bool
         Rows of A name rows of C, which are loaded, summed and stored; else rows of X, which are loaded.
     cursors : (2, PEs) int64
@@ -99,6 +89,7 @@ def take_turns(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
     int
         Accesses that were written; 0 where no PE has work.
     """
+    num_rows, num_cols, end_slice, stream, entry_bytes, segment_bytes = sizes
     pes, count, busy = cursors.shape[1], 0, True
     while busy and count + KINDS * pes <= accesses.shape[1]:
         busy = False

@@ -138,6 +138,7 @@ class _Walk:
         """Misses and hits."""
         self.written = np.zeros(stages, np.int64)
         """Segments that were written to DRAM."""
+        first_of_stream = -1 if self.streams else stream
         accesses = np.empty((3, max(_BATCH, loops.KINDS * pes)), np.int32)
         for stage in range(stages):
             turn, group = divmod(stage, order.groups)
@@ -147,9 +148,8 @@ class _Walk:
             cursors = np.stack([begins[:-1], slices])
             while count := loops.take_turns(
                 *(order.rows, order.columns, order.opens, begins),
-                *(num_rows, num_cols, end_slice),
-                *(-1 if self.streams else stream, self.entry_bytes, self.segment_bytes, self.sums),
-                *(cursors, accesses),
+                (num_rows, num_cols, end_slice, first_of_stream, self.entry_bytes, self.segment_bytes),
+                *(self.sums, cursors, accesses),
             ):
                 self.written[stage] += loops.answer(accesses[:, :count], *cache, self.counts[stage])
         self.written[-1] += cache[-1][1].sum()  # what is dirty at the end
