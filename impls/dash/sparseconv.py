@@ -29,11 +29,6 @@ class Taps:
     found: Tensor
     """(offsets, n) bool: whether there is one."""
 
-    @property
-    def size(self) -> int:
-        """Sites of the result."""
-        return int(self.sources.shape[1])
-
     @cached_property
     def pairs(self) -> list[tuple[Tensor, Tensor]]:
         """For each offset, places in the result and in the input that meet, two (m,) int32 tensors."""
@@ -49,8 +44,7 @@ class Taps:
     def gathered(self, features: Tensor) -> Tensor:
         """Give the features that every site meets, (n, offsets, channels), zeros where there are none."""
         sources, there = self._by_place
-        shape = self.size, len(self.sources), features.shape[1]
-        return features.index_select(0, sources).view(shape) * there
+        return features.index_select(0, sources).view(*there.shape[:2], features.shape[1]) * there
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,11 +57,6 @@ class Resolution:
     """(n,) int64."""
     num_cols: int
     """Columns of the grid."""
-
-    @property
-    def size(self) -> int:
-        """Active sites."""
-        return int(self.rows.shape[0])
 
     def keys(self, rows: Tensor, cols: Tensor) -> Tensor:
         """Give a number for each place that rises with row and column, also for places in the border."""
@@ -88,8 +77,8 @@ class Resolution:
         moves = torch.cartesian_prod(*[torch.arange(offsets.start, offsets.stop, device=self.rows.device)] * 2)
         wanted = self.keys(result.rows * step + moves[:, :1], result.cols * step + moves[:, 1:])
         own = self.keys(self.rows, self.cols)
-        sources = torch.searchsorted(own, wanted).clamp_(max=max(0, self.size - 1))
-        found = own[sources] == wanted if self.size else torch.zeros_like(wanted, dtype=torch.bool)
+        sources = torch.searchsorted(own, wanted).clamp_(max=max(0, len(own) - 1))
+        found = own[sources] == wanted if len(own) else torch.zeros_like(wanted, dtype=torch.bool)
         return Taps(sources, found)
 
 
@@ -143,7 +132,7 @@ def convolve(features: Tensor, taps: Taps, layer: Layers) -> Tensor:
 
     Returns
     -------
-    (taps.size, result's channels) tensor
+    (sites of the result, result's channels) tensor
     """
     return (convolve_at_once if features.is_cuda else convolve_by_offset)(features, taps, layer)
 
@@ -156,7 +145,7 @@ def convolve_at_once(features: Tensor, taps: Taps, layer: Layers) -> Tensor:
 def convolve_by_offset(features: Tensor, taps: Taps, layer: Layers) -> Tensor:
     """Convolve as a processor does it: a gather, a product and a scatter for each offset."""
     weights = layer.weight.view(layer.out_features, len(taps.pairs), features.shape[1]).unbind(1)
-    result = layer.bias.expand(taps.size, -1).clone()
+    result = layer.bias.expand(taps.sources.shape[1], -1).clone()
     for (places, sources), weight in zip(taps.pairs, weights, strict=True):
         if len(places):
             result.index_add_(0, places, features.index_select(0, sources) @ weight.T)

@@ -156,7 +156,8 @@ def _place_of_pixel(conv: ConvShape) -> str:
 
 def _warm_operand(kernel: UnrolledKernel) -> str:
     """Ask L2 for B, a line a thread, beginning with the first block's."""
-    size = kernel.depth * kernel.width * _ELEMENT_BYTES
+    rows = max((int(tile.cols.max()) + 1 for tile in kernel.tiles if tile.nnc), default=0)
+    size = rows * kernel.width * _ELEMENT_BYTES
     if not kernel.warm or kernel.conv or size > _MOST_WARMED_BYTES:
         return ""
     return f"""  mov.u32 %r6, %nctaid.x;

@@ -136,11 +136,6 @@ class UnrolledKernel:
         return max((tile.rows.size for tile in self.tiles), default=0)
 
     @property
-    def depth(self) -> int:
-        """Rows of B up to the last row that is loaded."""
-        return max((int(tile.cols.max()) + 1 for tile in self.tiles if tile.nnc), default=0)
-
-    @property
     def padded(self) -> bool:
         """Whether taps of a convolution may lie in its padding."""
         return self.conv is not None and self.conv.padding > 0

@@ -27,16 +27,9 @@ _FEW_BLOCKS = 2
 """Thread blocks of each multiprocessor with which columns are not cut further."""
 
 
-def loads_in_flight(tile_rows: int, cpt: int) -> int:
-    """Give the columns of a tile in flight (b of algorithm 2) unless they are pinned; the paper gives no values."""
-    if cpt > 1:
-        return 8
-    return 32 if tile_rows <= _FEW_ROWS else 16
-
-
 @dataclass(frozen=True)
 class Pins:
-    """Values that are given in advance: 0 searches, and a ``prefetch`` of 0 takes `loads_in_flight`.
+    """Values that are given in advance: 0 searches, and with a ``prefetch`` of 0 M1 and ``cpt`` say the `depth`.
 
     Columns of A are cut only if ``split`` says so: the paper and the rank model's features do not know of parts.
     """
@@ -49,8 +42,11 @@ class Pins:
     split: int = 1
 
     def depth(self, tile_rows: int, cpt: int) -> int:
-        """Give the loads in flight of a thread with ``tile_rows`` sums for each of ``cpt`` columns."""
-        return self.prefetch or loads_in_flight(tile_rows, cpt)
+        """Give the columns of a tile in flight (b of algorithm 2), by sums and columns of a thread.
+
+        The paper gives no values.
+        """
+        return self.prefetch or (8 if cpt > 1 else 32 if tile_rows <= _FEW_ROWS else 16)
 
     def values(self, name: str) -> Sequence[int]:
         """Give the values to combine of a field of tile sizes: the pinned one, else `VALUES`."""

@@ -76,7 +76,7 @@ def test_gradients_are_those_of_the_dense_convolution(convolve):
     level = pyramid.level(0)
     with seeded(0):
         layer = torch.nn.Linear(9 * 3, 5)
-        weigh = torch.randn(level.size, 5)
+        weigh = torch.randn(len(level.rows), 5)
     given = pyramid.features.clone().requires_grad_()
     (convolve(given, pyramid.taps(0, 3), layer) * weigh).sum().backward()
     found = given.grad.clone(), layer.weight.grad.clone(), layer.bias.grad.clone()

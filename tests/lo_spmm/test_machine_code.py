@@ -17,7 +17,7 @@ from spmark.impls.lo_spmm.assemble import assemble
 from spmark.impls.lo_spmm.constraints import register_cap
 from spmark.impls.lo_spmm.kernel import TileSchedule, UnrolledKernel, make_tiles
 from spmark.impls.lo_spmm.reorder import deal_rows
-from spmark.impls.lo_spmm.search import loads_in_flight
+from spmark.impls.lo_spmm.search import Pins
 from spmark.impls.runtime.toolchain import tool
 
 pytestmark = needs_compilers
@@ -41,7 +41,7 @@ def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def functions(matrix: Csr, rows: int, cpt: int, disassembler: Path, folder: Path) -> dict[str, list[str]]:
     """Assemble for sm_90 and give every tile's instructions."""
     tiles = make_tiles(matrix, matrix.values, deal_rows(matrix, rows))
-    depth = loads_in_flight(rows, cpt)
+    depth = Pins().depth(rows, cpt)
     kernel = UnrolledKernel(tiles, np.arange(len(tiles), dtype=np.int32), 784, TileSchedule(cpt, depth))
     binary = assemble(kernel, "sm_90", register_cap(rows, cpt, depth), workers=2)
     assert binary.spill_bytes == 0
