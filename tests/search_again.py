@@ -102,7 +102,7 @@ def _stile(
     made: Any = create(case.implementation, case.config)
     calibration, _ = made.priced_by(problem, device)
     forms = made.forms(problem, calibration, made.tuned)
-    again = [(form.facts, form.found.predicted_ms * 1e-3) for form in forms]
+    again = [(form.facts, form.predicted_ms * 1e-3) for form in forms]
     if not made.tuned:
         again = again[:1]
     # Plans straight from CSR race against the forms; no search finds them.

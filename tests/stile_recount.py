@@ -61,8 +61,6 @@ class Round:
     withdrawn: int
     left: int
     """Non-zeros without a tile afterwards."""
-    spent_ms: float
-    """Cost of all tiles afterwards."""
 
 
 class Watched(Greedy):
@@ -75,27 +73,26 @@ class Watched(Greedy):
         self.trace = []
 
     def _beforehand(self):
-        before = self._chosen.tally.copy()
+        before = self._state.chosen.tally.copy()
         super()._beforehand()
         self.note(Event.BEFOREHAND, self._shapes.cheapest_ms, before)
 
     def _pick_blocks(self, average, window, whole, slack):
-        before = self._chosen.tally.copy()
+        before = self._state.chosen.tally.copy()
         super()._pick_blocks(average, window, whole, slack)
         kind = Event.WINDOW if whole else Event.BLOCK
         self.note(Event.REST if math.isinf(slack) else kind, average, before)
 
     def _pick_light(self, average, best, slack):
-        before = self._chosen.tally.copy()
+        before = self._state.chosen.tally.copy()
         super()._pick_light(average, best, slack)
         self.note(Event.REST if math.isinf(slack) else Event.OTHER, average, before)
 
     def note(self, event, average, before):
-        tally = self._chosen.tally
+        tally = self._state.chosen.tally
         picked, withdrawn = int(tally[0] - before[0]), int(tally[1] - before[1])
         if picked:
-            spent = float(self._chosen.spent_ms[0])
-            self.trace.append(Round(event, float(average), picked, withdrawn, int(tally[2]), spent))
+            self.trace.append(Round(event, float(average), picked, withdrawn, int(tally[2])))
 
 
 class Recounted(Watched):
@@ -124,7 +121,7 @@ class Recounted(Watched):
             if self._asks_lights(average):
                 assert average <= min(lights.values(), default=math.inf)
                 self.ties += average == min(lights.values(), default=math.inf)
-        first_new = int(self._chosen.tally[0])
+        first_new = int(self._state.chosen.tally[0])
         super()._pick_blocks(average, window, whole, slack)
         self._check_reach(average, window, whole, slack, first_new)
 
@@ -135,7 +132,7 @@ class Recounted(Watched):
         if not math.isinf(slack):
             blocks = [*self._wholes().values(), *(tile[0] for tile in self._singles())]
             assert average < min(blocks, default=math.inf)  # of equals a block
-        first_new = int(self._chosen.tally[0])
+        first_new = int(self._state.chosen.tally[0])
         super()._pick_light(average, best, slack)
         limit, shape = _limit(average, slack), self._level.shape[best]
         after = {tile: value for tile, value in self._lights().items() if self._level.shape[tile] == shape}
@@ -153,13 +150,12 @@ class Recounted(Watched):
 
     def _recount(self, first_new):
         """Hold every account against the owners of non-zeros."""
-        chosen, windows, owner = self._chosen, self._windows, self._tiled.owner
+        chosen, windows, owner = self._state.chosen, self._state.windows, self._tiled.owner
         tiles = int(chosen.tally[0])
         counts = np.bincount(owner[owner >= 0], minlength=tiles)
         alive = np.flatnonzero(counts)
         np.testing.assert_array_equal(chosen.owned[:tiles], counts)
-        assert chosen.tally.tolist() == [tiles, tiles - alive.size, np.count_nonzero(owner < 0), tiles]
-        assert chosen.spent_ms[0] == chosen.cost_ms[:tiles][alive].sum()
+        assert chosen.tally.tolist() == [tiles, tiles - alive.size, np.count_nonzero(owner < 0)]
         for tile in alive[alive >= first_new].tolist():
             self.homes[tile] = self._lies_alone_in(np.flatnonzero(owner == tile))
         paid = np.zeros(windows.left.size)
@@ -173,7 +169,7 @@ class Recounted(Watched):
         self._recount_level()
 
     def _recount_groups(self):
-        groups, owner = self._groups, self._tiled.owner
+        groups, owner = self._state.groups, self._tiled.owner
         members = np.split(groups.members, groups.member_ptr[1:-1]) if groups.left.size else []
         np.testing.assert_array_equal(groups.left, [np.count_nonzero(owner[own] < 0) for own in members])
         least = dict.fromkeys(range(groups.average.size), math.inf)
@@ -188,14 +184,14 @@ class Recounted(Watched):
     def _recount_level(self):
         level = self._level
         for tile, average in self._lights().items():
-            if level.seen[tile] == self._chosen.tally[3]:
+            if level.seen[tile] == self._state.chosen.tally[0]:
                 assert level.average[tile] == average
             else:
                 assert level.average[tile] <= average
 
     def _check_reach(self, average, window, whole, slack, first_new):
         """The local search takes what is within its reach, and nothing beyond."""
-        chosen, limit = self._chosen, _limit(average, slack)
+        chosen, limit = self._state.chosen, _limit(average, slack)
         new = range(first_new, int(chosen.tally[0]))
         if slack <= 0:
             assert len(new) == 1
@@ -204,12 +200,12 @@ class Recounted(Watched):
         elif whole:
             assert all(_is_beyond(value, limit) for value in self._wholes().values())
         else:
-            shape, height = self._groups.shape[window], self._windows.height[window]
-            assert all(chosen.kind[tile] == WHOLE or chosen.shape[tile] == shape for tile in new)
+            shape, height = self._state.groups.shape[window], self._state.windows.height[window]
+            assert all(chosen.shape[tile] == WHOLE or chosen.shape[tile] == shape for tile in new)
             # A sweep goes from tile to tile: what it leaves of a window's last groups is not looked at again.
             swept = {int(chosen.window[tile]) for tile in new}
             for tile_average, other, _, other_shape in self._singles():
-                if other not in swept and other_shape == shape and self._windows.height[other] == height:
+                if other not in swept and other_shape == shape and self._state.windows.height[other] == height:
                     assert _is_beyond(tile_average, limit)
 
     def _check_every(self, limit, first_new):
@@ -217,29 +213,29 @@ class Recounted(Watched):
         assert all(
             _is_beyond(value, limit) for value in (*self._lights().values(), *(one[0] for one in self._singles()))
         )
-        chosen, counts = self._chosen, np.bincount(self._tiled.owner[self._tiled.owner >= 0])
+        chosen, counts = self._state.chosen, np.bincount(self._tiled.owner[self._tiled.owner >= 0])
         for tile in self._alive():
-            if tile >= first_new and chosen.kind[tile] != WHOLE:
+            if tile >= first_new and chosen.shape[tile] != WHOLE:
                 assert chosen.cost_ms[tile] / counts[tile] <= limit * (1 + 1e-12)
 
     def _of_window(self, window):
-        windows, indptr = self._windows, self._tiled.matrix.indptr
+        windows, indptr = self._state.windows, self._tiled.matrix.indptr
         rows = windows.rows[windows.row_ptr[window] : windows.row_ptr[window + 1]]
         return np.concatenate([np.arange(indptr[row], indptr[row + 1]) for row in rows])
 
     def _lies_alone_in(self, items):
         rows = set(self._tiled.row_of[items].tolist())
-        windows = self._windows
+        windows = self._state.windows
         bounds = zip(windows.row_ptr[:-1], windows.row_ptr[1:], strict=True)
         return {window for window, (a, b) in enumerate(bounds) if rows <= set(windows.rows[a:b].tolist())}
 
     def _wholes(self):
         """Give what holding each window whole costs for each new non-zero."""
-        windows = self._windows
+        windows = self._state.windows
         averages = {}
         for window in np.flatnonzero(windows.left).tolist():
             if self._rules.withdraw or windows.left[window] == windows.total[window]:
-                paid = sum(self._chosen.cost_ms[tile] for tile in self._alive() if window in self.homes[tile])
+                paid = sum(self._state.chosen.cost_ms[tile] for tile in self._alive() if window in self.homes[tile])
                 averages[window] = (windows.whole_ms[window] - paid) / windows.left[window]
         return averages
 
@@ -249,9 +245,9 @@ class Recounted(Watched):
 
     def _singles(self) -> list[Tile]:
         """List the block tiles that have a new non-zero."""
-        groups, costs, owner = self._groups, self._shapes.single_ms, self._tiled.owner
+        groups, costs, owner = self._state.groups, self._shapes.single_ms, self._tiled.owner
         tiles: list[Tile] = []
-        for window, height in enumerate(self._windows.height):
+        for window, height in enumerate(self._state.windows.height):
             first, count = int(groups.ptr[window]), int(groups.ptr[window + 1] - groups.ptr[window])
             ends = groups.member_ptr
             for shape, cost in enumerate(costs[height]):
@@ -279,8 +275,7 @@ class Recounted(Watched):
             rows, counts = np.unique(tiled.row_of[items], return_counts=True)
             shared = np.any((counts < tiled.whole[rows]) | (counts > self._shapes.price.width[level.shape[tile]]))
             # What once had to add atomically is taken to still have to.
-            atomic = level.atomic[tile] or (self._ell and shared)
-            averages[tile] = (level.atomic_ms if atomic else level.plain_ms)[tile] / items.size
+            averages[tile] = (level.atomic_ms if shared else level.cost_ms)[tile] / items.size
         return averages
 
 

@@ -49,7 +49,7 @@ class TilePrices:
         """
         calibration, _ = self._how.priced_by(problem, self._device)
         seconds = {
-            form_of(form.facts): form.found.predicted_ms * 1e-3
+            form_of(form.facts): form.predicted_ms * 1e-3
             for form in self._how.forms(problem, calibration, measured=True)
         }
         return np.array([seconds.get(form_of(config), np.nan) for config in configs], np.float64)

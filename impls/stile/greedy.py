@@ -16,48 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.stile.levels import make_level
-from spmark.impls.stile.loops import (
-    best_block,
-    best_light,
-    count_owned,
-    pick_block,
-    pick_lights,
-    pick_near_blocks,
-    prefer_blocks,
-)
-from spmark.impls.stile.space import Formats, SearchMode, Shapes
-from spmark.impls.stile.state import EVERY, LIGHT, NONE, Chosen, Groups, Level, State, Windows, stretched
+from spmark.impls.stile.loops import best_block, best_light, pick_block, pick_lights, pick_near_blocks, prefer_blocks
+from spmark.impls.stile.space import Formats, Rules, SearchMode, Shapes
+from spmark.impls.stile.state import EVERY, GROUP, NONE, Chosen, Level, State, stretched
 from spmark.impls.stile.windows import Tiled, begin, make_groups
 
-_CHOSEN_TO_BEGIN_WITH = 1024
 _WINDOWS_AT_ONCE = 1024
-
-
-@dataclass(frozen=True)
-class Rules:
-    """How to search."""
-
-    mode: SearchMode = SearchMode.CODE
-    formats: Formats = Formats.MIXED
-    slack: float = 0.2
-    """r - 1 of the local search; 0 picks one candidate a round."""
-    withdraw: bool = True
-    max_levels: int = 0
-    """Most levels; 0 for no limit."""
-    widest: int = 0
-    """Most non-zeros of a row of an ELL tile, a power of two; 0 for the public code's estimate."""
-    rearrange: bool = True
-    """Whether non-zeros that blocks leave are searched again where another order of rows makes them much denser."""
-    compared: bool = True
-    """Whether a mixture is compared with either format alone."""
-
-    def __post_init__(self) -> None:
-        if not self.slack >= 0:
-            raise ValueError(f"expected a slack of at least 0, found {self.slack}")
-        if self.max_levels < 0:
-            raise ValueError(f"expected a number of levels, or 0 for no limit, found {self.max_levels}")
-        if self.widest < 0 or self.widest & (self.widest - 1):
-            raise ValueError(f"expected widest to be a power of two, or 0 to estimate it, found {self.widest}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +30,8 @@ class PickedTiles:
 
     owner: NDArray[np.int32]
     """(nnz,) number of the tile of each non-zero; numbers count all tiles ever picked."""
-    kind: NDArray[np.int8]
-    """(tiles,) `SINGLE`, `WHOLE` or `LIGHT` of `spmark.impls.stile.state`."""
+    light: NDArray[np.bool_]
+    """(tiles,) whether a tile is ELL or one-dimensional; all others are blocks."""
     width: NDArray[np.int32]
     """(tiles,) columns of a block tile (0 where it holds a window whole), non-zeros of a row of an ELL tile."""
     window: NDArray[np.int32]
@@ -91,9 +55,12 @@ class PickedTiles:
     @cached_property
     def used(self) -> NDArray[np.int64]:
         """Numbers of the tiles that have non-zeros, rising. O(nnz + tiles)."""
-        counts = np.zeros(self.kind.size, np.int64)
-        count_owned(self.owner, counts)
-        return np.flatnonzero(counts)
+        return np.flatnonzero(np.bincount(self.owner, minlength=self.light.size))
+
+    @property
+    def in_light(self) -> NDArray[np.bool_]:
+        """(nnz,) whether the tile of a non-zero is light."""
+        return self.light[self.owner]
 
 
 class Greedy:
@@ -105,20 +72,24 @@ class Greedy:
         Without owners; the run writes into it.
     shapes : Shapes
         Block tiles are candidates only where there are heights.
-    ell : bool
-        SpMM: light tiles are ELL, and windows can be held whole. Else SDDMM, whose light tiles are one-dimensional.
     rules : Rules
     late : callable
         Says whether time is up.
     """
 
-    def __init__(self, tiled: Tiled, shapes: Shapes, ell: bool, rules: Rules, late: Callable[[], bool]) -> None:
-        self._tiled, self._shapes, self._ell, self._rules, self._late = tiled, shapes, ell, rules, late
-        self._order: NDArray[np.int32]
-        self._windows: Windows
-        self._groups: Groups
-        self._order, self._windows, self._groups = begin(tiled, shapes, ell)
-        self._chosen = _no_tiles(_CHOSEN_TO_BEGIN_WITH, len(shapes.heights), tiled.matrix.nnz)
+    def __init__(self, tiled: Tiled, shapes: Shapes, rules: Rules, late: Callable[[], bool]) -> None:
+        self._tiled, self._shapes, self._rules, self._late = tiled, shapes, rules, late
+        nnz = tiled.matrix.nnz
+        self._order, windows, groups = begin(tiled, shapes)
+        chosen = Chosen(  # memory that no tile needs is never touched
+            shape=np.zeros(nnz, np.int32),
+            window=np.zeros(nnz, np.int32),
+            cost_ms=np.zeros(nnz),
+            owned=np.zeros(nnz, np.int64),
+            home=np.zeros((nnz, len(shapes.heights)), np.int32),
+            tally=np.array([0, 0, nnz], np.int64),
+        )
+        self._state = State(tiled.nonzeros, windows, groups, chosen, shapes.single_ms, shapes.price)
         self._level: Level | None = None
         self._levels = 0
         self._fresh = False
@@ -128,7 +99,7 @@ class Greedy:
         rules = self._rules
         if rules.max_levels == 1:
             self._regroup()
-        if rules.mode is SearchMode.CODE and self._ell and rules.formats is Formats.MIXED and self._shapes.heights:
+        if rules.formats is Formats.MIXED and self._shapes.ell and self._shapes.heights and not self._literal:
             self._beforehand()
         while self._left and not self._late():
             self._round()
@@ -137,13 +108,8 @@ class Greedy:
         return self._picked(finished)
 
     @property
-    def _state(self) -> State:
-        tiled, costs = self._tiled, self._shapes.single_ms
-        return State(tiled.nonzeros, self._windows, self._groups, self._chosen, costs)
-
-    @property
     def _left(self) -> int:
-        return int(self._chosen.tally[2])
+        return int(self._state.chosen.tally[2])
 
     @property
     def _literal(self) -> bool:
@@ -165,37 +131,31 @@ class Greedy:
             if self._may_regroup:
                 self._regroup()
             if self._level is not None:
-                light, best = self._best_light()
+                light, best = best_light(self._state, self._level)
         if window >= 0 and average <= light:
             self._pick_blocks(average, window, whole, self._rules.slack)
         else:
             self._pick_light(light, best, self._rules.slack)
 
-    def _best_light(self) -> tuple[float, int]:
-        clock = int(self._chosen.tally[3])
-        found: tuple[float, int] = best_light(
-            self._tiled.nonzeros, self._level, self._shapes.price, int(self._ell), clock
-        )
-        return found
-
     def _pick_blocks(self, average: float, window: int, whole: int, slack: float) -> None:
         """Pick the best block, and by local search whole windows and blocks of its shape that cost little more."""
-        height, shape = int(self._windows.height[window]), NONE if whole else int(self._groups.shape[window])
-        self._reserve(self._groups.left.size + self._windows.left.size)
-        pick_block(self._state, window, whole)
+        state = self._state
+        height, shape = int(state.windows.height[window]), NONE if whole else int(state.groups.shape[window])
+        pick_block(state, window, whole)
         self._fresh = False
         if slack > 0 and self._literal:
             self._pick_every(stretched(average, slack))
         elif slack > 0:
-            pick_near_blocks(self._state, self._rules.withdraw, stretched(average, slack), height, shape)
+            pick_near_blocks(state, self._rules.withdraw, stretched(average, slack), height, shape)
 
     def _pick_light(self, average: float, best: int, slack: float) -> None:
         """Pick the best light tile, and by local search those of its shape that cost little more."""
         assert self._level is not None
         if slack > 0 and not self._literal:
-            self._pick_lights(stretched(average, slack), int(self._level.shape[best]), 0, self._level.first.size)
+            limit, shape = stretched(average, slack), int(self._level.shape[best])
+            pick_lights(self._state, self._level, limit, shape, 0, self._level.first.size)
         else:
-            self._pick_lights(average, EVERY, best, best + 1)
+            pick_lights(self._state, self._level, average, EVERY, best, best + 1)
         self._fresh = not self._literal or math.isinf(slack)
         if slack > 0 and self._literal:
             self._pick_every(stretched(average, slack))
@@ -205,22 +165,16 @@ class Greedy:
 
         A candidate's cost is divided by the non-zeros that those before it have left.
         """
-        self._reserve(self._groups.left.size + self._windows.left.size)
         pick_near_blocks(self._state, self._rules.withdraw, limit, 0, EVERY)
         if self._level is not None:
-            self._pick_lights(limit, EVERY, 0, self._level.first.size)
-
-    def _pick_lights(self, limit: float, shape: int, first: int, stop: int) -> None:
-        self._reserve(stop - first)
-        pick_lights(self._state, self._level, self._shapes.price, int(self._ell), limit, shape, first, stop)
+            pick_lights(self._state, self._level, limit, EVERY, 0, self._level.first.size)
 
     def _beforehand(self) -> None:
         """Pick blocks that cost less than every ELL tile could, window by window."""
-        count = self._windows.left.size
+        count = self._state.windows.left.size
         slack, below = self._rules.slack, self._shapes.cheapest_ms
         for first in range(0, count, _WINDOWS_AT_ONCE):
             stop = min(first + _WINDOWS_AT_ONCE, count)
-            self._reserve(int(self._groups.ptr[stop] - self._groups.ptr[first]) + stop - first)
             prefer_blocks(self._state, self._rules.withdraw, slack, below, first, stop)
             if self._late():
                 break
@@ -235,62 +189,38 @@ class Greedy:
                 average, window, whole = best_block(self._state, self._rules.withdraw)
                 self._pick_blocks(average, window, whole, math.inf)
             else:
-                self._pick_light(*self._best_light(), math.inf)
+                average, best = best_light(self._state, self._level)
+                self._pick_light(average, best, math.inf)
 
     def _regroup(self) -> None:
         """Begin a level: make new light tiles of the non-zeros left, and in the paper's mode new groups of columns."""
         if self._rules.formats is not Formats.BLOCKS:
-            self._level = make_level(self._tiled, self._shapes, self._ell, int(self._chosen.tally[3]))
+            self._level = make_level(self._tiled, self._shapes, int(self._state.chosen.tally[0]))
         if self._literal and self._levels:
-            self._groups = make_groups(self._tiled, self._windows)
+            self._state = self._state._replace(groups=make_groups(self._tiled, self._state.windows))
         self._levels += 1
         self._fresh = True
 
-    def _reserve(self, more: int) -> None:
-        """Make room for ``more`` tiles."""
-        used, capacity = int(self._chosen.tally[0]), self._chosen.kind.size
-        more = min(more, self._tiled.matrix.nnz)  # a pick has a new non-zero
-        if used + more > capacity:
-            bigger = _no_tiles(max(used + more, 2 * used), self._windows.of.shape[1], 0)
-            for name in ("kind", "shape", "window", "cost_ms", "owned", "home"):
-                getattr(bigger, name)[:used] = getattr(self._chosen, name)[:used]
-            self._chosen = bigger._replace(tally=self._chosen.tally, spent_ms=self._chosen.spent_ms)
-
     def _picked(self, finished: bool) -> PickedTiles:
-        chosen, shapes = self._chosen, self._shapes
-        used = int(chosen.tally[0])
-        kind, shape, window = chosen.kind[:used], chosen.shape[:used], chosen.window[:used]
-        light = kind == LIGHT
-        width = np.where(light, shapes.price.width[np.where(light, shape, 0)], (shape + 1) * 16).astype(np.int32)
-        height = shapes.price.height[np.where(light, shape, 0)].astype(np.int32)
-        number = np.full(used, -1, np.int32)
-        if shapes.heights:
-            of = self._windows.height[np.maximum(window, 0)]
-            first = np.searchsorted(self._windows.height, np.arange(len(shapes.heights)))
-            number = np.where(light, -1, window - first[of]).astype(np.int32)
-            height = np.where(light, height, np.array(shapes.heights, np.int32)[of]).astype(np.int32)
-        return PickedTiles(
-            self._tiled.owner,
-            kind,
-            width,
-            number,
-            height,
-            self._order,
-            chosen.cost_ms[:used],
-            self._levels,
-            int(chosen.tally[1]),
-            finished,
+        chosen, windows, price, heights = (
+            self._state.chosen,
+            self._state.windows,
+            self._shapes.price,
+            self._shapes.heights,
         )
-
-
-def _no_tiles(capacity: int, heights: int, left: int) -> Chosen:
-    return Chosen(
-        np.zeros(capacity, np.int8),
-        np.zeros(capacity, np.int32),
-        np.zeros(capacity, np.int32),
-        np.zeros(capacity),
-        np.zeros(capacity, np.int64),
-        np.zeros((capacity, heights), np.int32),
-        np.array([0, 0, left, 0], np.int64),
-        np.zeros(1),
-    )
+        shape, window, cost_ms = (one[: chosen.tally[0]] for one in (chosen.shape, chosen.window, chosen.cost_ms))
+        light = window < 0
+        of_light, of_block = np.where(light, shape, 0), np.append(windows.height, 0)[window]
+        first = np.searchsorted(windows.height, np.arange(len(heights) + 1))
+        return PickedTiles(
+            owner=self._tiled.owner,
+            light=light,
+            width=np.where(light, price.width[of_light], (shape + 1) * GROUP).astype(np.int32),
+            window=np.where(light, -1, window - first[of_block]).astype(np.int32),
+            height=np.where(light, price.height[of_light], np.array([*heights, 0])[of_block]).astype(np.int32),
+            order=self._order,
+            cost_ms=cost_ms,
+            levels=self._levels,
+            withdrawn=int(chosen.tally[1]),
+            finished=finished,
+        )

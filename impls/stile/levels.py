@@ -13,22 +13,21 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.spans import offsets
 from spmark.impls.formats.threads import run_all
-from spmark.impls.stile.loops import count_left, count_pieces, place_pieces, price_tiles
+from spmark.impls.stile.loops import count_pieces, place_pieces, price_tiles
 from spmark.impls.stile.prices import ONE_DIMENSION
 from spmark.impls.stile.space import Shapes
 from spmark.impls.stile.state import Level
 from spmark.impls.stile.windows import Tiled
 
 
-def make_level(tiled: Tiled, shapes: Shapes, ell: bool, clock: int) -> Level:
+def make_level(tiled: Tiled, shapes: Shapes, clock: int) -> Level:
     """Regroup the non-zeros without an owner.
 
     Parameters
     ----------
     tiled : Tiled
     shapes : Shapes
-    ell : bool
-        ELL tiles for SpMM; else runs of 32 non-zeros in CSR order for SDDMM.
+        Say whether there are ELL tiles (SpMM), or runs of 32 non-zeros in CSR order (SDDMM).
     clock : int
         Picks so far.
 
@@ -38,23 +37,15 @@ def make_level(tiled: Tiled, shapes: Shapes, ell: bool, clock: int) -> Level:
         Made in O(nnz + I), on all cores. Rows that a tile has touched are kept apart from the others, since their sums
         must be added atomically.
     """
-    items, first, stop, shape = _ell_tiles(tiled, shapes) if ell else _runs(tiled)
+    items, first, stop, shape = _ell_tiles(tiled, shapes) if shapes.ell else _runs(tiled)
     count = first.size
-    level = Level(
-        items,
-        first,
-        stop,
-        shape,
-        np.zeros(count),
-        np.zeros(count),
-        np.full(count, np.inf),
-        np.zeros(count, np.uint8),
-        np.zeros(count, np.int64),
-    )
-    matrix, tasks = tiled.matrix, tiled.tasks(items.size)
+    averages, seen = np.full(count, np.inf), np.zeros(count, np.int64)
+    level = Level(items, first, stop, shape, np.zeros(count), np.zeros(count), averages, seen)
+    tasks = tiled.tasks(items.size)
     bounds = [count * i // tasks for i in range(tasks + 1)]
-    given = tiled.nonzeros, level, shapes.price, int(ell), clock
-    run_all(price_tiles, [(*given, *share, np.full(matrix.num_cols, -1, np.int32)) for share in pairwise(bounds)])
+    given = tiled.nonzeros, level, shapes.price, clock
+    stamps = np.full((tasks, tiled.matrix.num_cols), -1, np.int32)
+    run_all(price_tiles, [(*given, *share, stamp) for share, stamp in zip(pairwise(bounds), stamps, strict=True)])
     return level
 
 
@@ -68,27 +59,22 @@ def _ell_tiles(
     """
     matrix, nonzeros, widest = tiled.matrix, tiled.nonzeros, shapes.widest
     left = np.zeros(matrix.num_rows, np.int32)
-    shares = tiled.row_shares()
-    run_all(count_left, [(nonzeros, *share, left) for share in shares])
-    counts = np.zeros((2, widest + 1), np.int64)
-    own = [np.zeros_like(counts) for _ in shares]
-    run_all(
-        count_pieces, [(left[a:b], tiled.whole[a:b], widest, mine) for (a, b), mine in zip(shares, own, strict=True)]
-    )
-    counts += np.sum(own, axis=0)
+    shares = list(tiled.shares(matrix.indptr, 0, matrix.num_rows))
+    counts = np.zeros((len(shares), 2, widest + 1), np.int64)
+    run_all(count_pieces, [(nonzeros, widest, *share, left, own) for share, own in zip(shares, counts, strict=True)])
     # Pieces of untouched rows first, long ones before short ones; within a length in row order.
     lengths = np.arange(widest, 0, -1)
-    sizes = counts[:, :0:-1]
+    sizes = counts.sum(axis=0)[:, :0:-1]
     first_piece = offsets(sizes.ravel())
     starts = offsets(np.repeat(np.tile(lengths, 2), sizes.ravel()))
-    cursor = np.zeros_like(counts)
+    cursor = np.zeros((2, widest + 1), np.int64)
     cursor[:, :0:-1] = first_piece[:-1].reshape(sizes.shape)
-    tasks = []
-    for (a, b), mine in zip(shares, own, strict=True):
-        tasks.append((nonzeros, left, widest, a, b, cursor.copy(), starts))
-        cursor += mine
+    cursors = cursor + np.cumsum(counts, axis=0) - counts
     items = np.zeros(int(starts[-1]), np.int32)
-    run_all(place_pieces, [(*task, items) for task in tasks])
+    run_all(
+        place_pieces,
+        [(nonzeros, left, widest, *share, own, starts, items) for share, own in zip(shares, cursors, strict=True)],
+    )
     tiles = []
     for kind in range(2):
         end = int(first_piece[(kind + 1) * widest])

@@ -12,12 +12,6 @@ withdraw : int
     1: whole windows replace tiles; 0: whole windows are candidates only where no tile was picked.
 level : `Level`
     Candidates of the level, made by `spmark.impls.stile.levels.make_level`; pricing, ranking and picking write into it.
-price : `Price`
-    Costs of light tiles; read.
-adds : int
-    1 where tiles that share a row must add into it atomically.
-clock : int
-    Picks so far.
 """
 
 from __future__ import annotations
@@ -38,14 +32,12 @@ from spmark.impls.stile.state import (
     I64S,
     IN,
     LEVEL,
-    LIGHT,
     LONG,
     LONG_IN,
     NONE,
     NONZEROS,
     PRICE,
     REAL,
-    SINGLE,
     STATE,
     WHOLE,
     close_tile,
@@ -178,7 +170,7 @@ def condense(  # noqa: PLR0917
 def _pick_single(state: Any, window: Any, at: Any, shape: Any, cost_ms: Any) -> None:
     """Pick the block tile of ``shape`` (groups less one) that begins at group ``at`` of a window."""
     groups, chosen = state.groups, state.chosen
-    tile = open_tile(chosen, SINGLE, shape, window, cost_ms)
+    tile = open_tile(chosen, shape, window, cost_ms)
     first = groups.ptr[window] + at
     stop = min(first + shape + 1, groups.ptr[window + 1])
     take(state, groups.members, groups.member_ptr[first], groups.member_ptr[stop], tile)
@@ -190,7 +182,7 @@ def _pick_whole(state: Any, window: Any) -> None:
     """Hold a window whole: every non-zero of its rows, also the non-zeros of other tiles."""
     windows, groups, chosen = state.windows, state.groups, state.chosen
     indptr, owner = state.nonzeros.indptr, state.nonzeros.owner
-    tile = open_tile(chosen, WHOLE, -1, window, windows.whole_ms[window])
+    tile = open_tile(chosen, WHOLE, window, windows.whole_ms[window])
     of, left, owned, home = windows.of, windows.left, chosen.owned, chosen.home
     group_of, group_left, stale = groups.of, groups.left, groups.stale
     nnz, taken = 0, 0
@@ -316,27 +308,23 @@ def best_block(state: Any, withdraw: Any) -> Any:
     (average, window, whole)
         The first of equal candidates, whole windows before single tiles; window -1 where no candidate is left.
     """
-    windows, groups = state.windows, state.groups
-    averages, stale = groups.average, groups.stale
+    windows, averages, stale = state.windows, state.groups.average, state.groups.stale
     count = windows.left.size
-    average, best, whole = np.inf, -1, np.inf
-    whole_best, least = -1, -1
+    whole, whole_best, least = np.inf, -1, 0
     for window in range(count):
         value = _whole_average(windows, window, withdraw)
         if value < whole:
             whole, whole_best = value, window
-        if averages[window] < np.inf and (least < 0 or averages[window] < averages[least]):
+        if averages[window] < averages[least]:
             least = window
-    if least >= 0:
-        if stale[least]:
-            _rank_blocks(state, least)
-        bound = averages[least]
-        for window in range(count):
-            if stale[window] and averages[window] <= bound:
-                _rank_blocks(state, window)
-            if not stale[window] and averages[window] < average:
-                average, best = averages[window], window
-                bound = min(bound, average)
+    if count > 0 and stale[least]:
+        _rank_blocks(state, least)
+    average, best = np.inf, -1
+    for window in range(count):
+        if stale[window] and averages[window] <= min(averages[least], average):
+            _rank_blocks(state, window)
+        if not stale[window] and averages[window] < average:
+            average, best = averages[window], window
     if whole <= average and whole_best >= 0:
         return whole, whole_best, 1
     return average, best, 0
@@ -382,43 +370,30 @@ def pick_near_blocks(state: Any, withdraw: Any, limit: Any, height: Any, shape: 
             _sweep(state, window, shape, state.costs[height, shape], limit)
 
 
-@compiled(types.void, NONZEROS, LONG, LONG, I32)
-def count_left(nonzeros: Any, first: Any, stop: Any, left: Any) -> None:
-    """Count the non-zeros of rows ``first:stop`` that have no owner, into ``left`` (I,) int32, which is written."""
-    indptr, owner = nonzeros.indptr, nonzeros.owner
+@compiled(types.void, NONZEROS, LONG, LONG, LONG, I32, I64S)
+def count_pieces(nonzeros: Any, widest: Any, first: Any, stop: Any, left: Any, counts: Any) -> None:  # noqa: PLR0917
+    """Count the non-zeros of rows ``first:stop`` that have no owner, and the pieces that these are folded into.
+
+    Parameters
+    ----------
+    nonzeros
+        As the module says; only read.
+    widest : int
+        Most non-zeros of a piece.
+    left : (I,) int32
+        Written: non-zeros of each row that have no owner.
+    counts : (2, widest + 1) int64
+        Written by addition: pieces by length. Row 0 counts rows that no tile has touched, row 1 the others.
+    """
+    indptr, owner, whole = nonzeros.indptr, nonzeros.owner, nonzeros.whole
     for row in range(first, stop):
         free = 0
         for at in range(indptr[row], indptr[row + 1]):
             free += owner[at] < 0
         left[row] = free
-
-
-@compiled(types.void, IN, I64)
-def count_owned(owner: Any, counts: Any) -> None:
-    """Count the non-zeros of every tile, into ``counts`` (tiles,) int64, which the caller has filled with zeros."""
-    for at in range(owner.size):
-        counts[owner[at]] += 1
-
-
-@compiled(types.void, IN, IN, LONG, I64S)
-def count_pieces(left: Any, whole: Any, widest: Any, counts: Any) -> None:
-    """Count the pieces that rows are folded into, by kind of row and length.
-
-    Parameters
-    ----------
-    left : (I,) int32
-        Non-zeros of each row that have no owner.
-    whole : (I,) int32
-        Non-zeros of each row of the undivided matrix.
-    widest : int
-        Most non-zeros of a piece.
-    counts : (2, widest + 1) int64
-        Written by addition; row 0 counts rows that no tile has touched, row 1 the others.
-    """
-    for row in range(left.size):
-        touched = 1 if left[row] < whole[row] else 0
-        counts[touched, widest] += left[row] // widest
-        counts[touched, left[row] % widest] += left[row] % widest > 0
+        touched = 1 if free < whole[row] else 0
+        counts[touched, widest] += free // widest
+        counts[touched, free % widest] += free % widest > 0
 
 
 @compiled(types.void, NONZEROS, I32, LONG, LONG, LONG, I64S, I64, I32)
@@ -432,7 +407,7 @@ def place_pieces(  # noqa: PLR0917
     nonzeros
         As the module says; only read.
     left : (I,) int32
-        Non-zeros of each row without an owner, of `count_left`.
+        Non-zeros of each row without an owner, of `count_pieces`.
     widest : int
         Most non-zeros of a piece.
     cursor : (2, widest + 1) int64
@@ -461,115 +436,86 @@ def place_pieces(  # noqa: PLR0917
 
 
 @part
-def _names(nonzeros: Any, items: Any, first: Any, stop: Any, width: Any, stamp: Any, tile: Any) -> Any:  # noqa: PLR0917
-    """Count the rows and columns that a new tile names; tell whether another tile has a row, too. One pass.
+def _rank(nonzeros: Any, level: Any, price: Any, clock: Any, tile: Any, stamp: Any) -> None:  # noqa: PLR0917
+    """Compute a candidate's average; a tile that once had to add atomically keeps that cost.
 
-    ``stamp`` (K,) int32 holds the last tile that named each column; the loop writes ``tile`` into it.
+    ``stamp`` is None where the candidate has costs. Else its costs are looked up, too: ``stamp`` (K,) int32 holds the
+    last tile that named each column, and the loop writes ``tile`` into it.
     """
-    row_of, indices, whole = nonzeros.row_of, nonzeros.indices, nonzeros.whole
-    columns, rows, begun, row, atomic = 0, 0, first, -1, 0
-    for i in range(first, stop):
-        at = items[i]
-        column = indices[at]
-        columns += stamp[column] != tile
-        stamp[column] = tile
-        if row_of[at] != row:
-            if row >= 0 and (i - begun < whole[row] or i - begun > width):
-                atomic = 1
-            row, begun, rows = row_of[at], i, rows + 1
-    if row >= 0 and (stop - begun < whole[row] or stop - begun > width):
-        atomic = 1
-    return rows, columns, atomic
-
-
-@part
-def _cost_ms(level: Any, tile: Any) -> Any:
-    """Give the cost of a candidate of a level."""
-    return level.atomic_ms[tile] if level.atomic[tile] else level.plain_ms[tile]
-
-
-@compiled(types.void, NONZEROS, LEVEL, PRICE, LONG, LONG, LONG, LONG, I32)
-def price_tiles(  # noqa: PLR0917
-    nonzeros: Any, level: Any, price: Any, adds: Any, clock: Any, first: Any, stop: Any, stamp: Any
-) -> None:
-    """Price candidates ``first:stop``, none of whose non-zeros has an owner yet.
-
-    Parameters
-    ----------
-    nonzeros, level, price, adds, clock
-        As the module says; costs, averages and flags of the level are written.
-    stamp : (K,) int32
-        Scratch, which the caller has filled with -1.
-    """
-    most_rows = price.plain_ms.shape[1] - 1
-    for tile in range(first, stop):
-        begin, end, shape = level.first[tile], level.stop[tile], level.shape[tile]
-        rows, columns, atomic = _names(nonzeros, level.items, begin, end, price.width[shape], stamp, tile)
-        level.plain_ms[tile] = price.plain_ms[shape, min(rows, most_rows), columns]
-        level.atomic_ms[tile] = price.atomic_ms[shape, min(rows, most_rows), columns]
-        level.atomic[tile] = atomic & adds
-        level.average[tile] = _cost_ms(level, tile) / (end - begin) if end > begin else np.inf
-        level.seen[tile] = clock
-
-
-@part
-def _rank(nonzeros: Any, level: Any, price: Any, adds: Any, clock: Any, tile: Any) -> None:  # noqa: PLR0917
-    """Compute a candidate's average again; a tile that once had to add atomically keeps that flag."""
-    owner, row_of, whole, items = nonzeros.owner, nonzeros.row_of, nonzeros.whole, level.items
-    width, gain, run, row, atomic = price.width[level.shape[tile]], 0, 0, -1, 0
+    owner, row_of, whole, indices = nonzeros.owner, nonzeros.row_of, nonzeros.whole, nonzeros.indices
+    items, shape = level.items, level.shape[tile]
+    width, gain, rows, columns, run, row, atomic = price.width[shape], 0, 0, 0, 0, -1, False
     for i in range(level.first[tile], level.stop[tile]):
         at = items[i]
         if owner[at] >= 0:
             continue
+        if stamp is not None:
+            columns += stamp[indices[at]] != tile
+            stamp[indices[at]] = tile
         if row_of[at] != row:
-            if row >= 0 and (run < whole[row] or run > width):
-                atomic = 1
-            row, run = row_of[at], 0
+            atomic |= row >= 0 and (run < whole[row] or run > width)
+            row, run, rows = row_of[at], 0, rows + 1
         run += 1
         gain += 1
-    if row >= 0 and (run < whole[row] or run > width):
-        atomic = 1
+    atomic |= row >= 0 and (run < whole[row] or run > width)
+    if stamp is not None:
+        rows = min(rows, price.plain_ms.shape[1] - 1)
+        level.cost_ms[tile] = price.plain_ms[shape, rows, columns]
+        level.atomic_ms[tile] = price.atomic_ms[shape, rows, columns]
+    if atomic:
+        level.cost_ms[tile] = level.atomic_ms[tile]
+    level.average[tile] = level.cost_ms[tile] / gain if gain > 0 else np.inf
     level.seen[tile] = clock
-    level.atomic[tile] |= atomic & adds
-    level.average[tile] = _cost_ms(level, tile) / gain if gain > 0 else np.inf
 
 
-@compiled(types.Tuple((REAL, LONG)), NONZEROS, LEVEL, PRICE, LONG, LONG)
-def best_light(nonzeros: Any, level: Any, price: Any, adds: Any, clock: Any) -> Any:
+@compiled(types.void, NONZEROS, LEVEL, PRICE, LONG, LONG, LONG, I32)
+def price_tiles(nonzeros: Any, level: Any, price: Any, clock: Any, first: Any, stop: Any, stamp: Any) -> None:  # noqa: PLR0917
+    """Price candidates ``first:stop``, none of whose non-zeros has an owner yet.
+
+    Parameters
+    ----------
+    nonzeros, level
+        As the module says; costs and averages of the level are written.
+    price : `Price`
+        Costs of light tiles; read.
+    clock : int
+        Picks so far.
+    stamp : (K,) int32
+        Scratch, which the caller has filled with -1.
+    """
+    for tile in range(first, stop):
+        _rank(nonzeros, level, price, clock, tile, stamp)
+
+
+@compiled(types.Tuple((REAL, LONG)), STATE, LEVEL)
+def best_light(state: Any, level: Any) -> Any:
     """Find the candidate of a level that costs least for each new non-zero; -1 where all non-zeros have owners.
 
     Candidates only lose non-zeros, so an old average is a bound: a candidate is ranked again only where it could win.
     """
-    averages = level.average
-    least = -1
-    for tile in range(averages.size):
-        if averages[tile] < np.inf and (least < 0 or averages[tile] < averages[least]):
-            least = tile
-    if least < 0:
-        return np.inf, -1
+    averages, clock = level.average, state.chosen.tally[0]
+    least = np.argmin(averages)
     if level.seen[least] < clock:
-        _rank(nonzeros, level, price, adds, clock, least)
+        _rank(state.nonzeros, level, state.price, clock, least, None)
     bound, average, best = averages[least], np.inf, -1
     for tile in range(averages.size):
         if averages[tile] > bound:
             continue
         if level.seen[tile] < clock:
-            _rank(nonzeros, level, price, adds, clock, tile)
+            _rank(state.nonzeros, level, state.price, clock, tile, None)
         if averages[tile] < average:
             average, best = averages[tile], tile
             bound = average
     return average, best
 
 
-@compiled(types.void, STATE, LEVEL, PRICE, LONG, REAL, LONG, LONG, LONG)
-def pick_lights(  # noqa: PLR0917
-    state: Any, level: Any, price: Any, adds: Any, limit: Any, shape: Any, first: Any, stop: Any
-) -> None:
+@compiled(types.void, STATE, LEVEL, REAL, LONG, LONG, LONG)
+def pick_lights(state: Any, level: Any, limit: Any, shape: Any, first: Any, stop: Any) -> None:  # noqa: PLR0917
     """Pick those of the candidates ``first:stop`` of a level that cost no more than ``limit`` for each new non-zero.
 
     Parameters
     ----------
-    state, level, price, adds
+    state, level
         As the module says.
     limit : float
         Milliseconds for each new non-zero.
@@ -580,11 +526,11 @@ def pick_lights(  # noqa: PLR0917
     for tile in range(first, stop):
         if (shape != EVERY and level.shape[tile] != shape) or not level.average[tile] <= limit:
             continue
-        if level.seen[tile] < chosen.tally[3]:
-            _rank(state.nonzeros, level, price, adds, chosen.tally[3], tile)
+        if level.seen[tile] < chosen.tally[0]:
+            _rank(state.nonzeros, level, state.price, chosen.tally[0], tile, None)
         if not level.average[tile] <= limit or level.average[tile] == np.inf:
             continue
-        made = open_tile(chosen, LIGHT, level.shape[tile], -1, _cost_ms(level, tile))
+        made = open_tile(chosen, level.shape[tile], -1, level.cost_ms[tile])
         take(state, level.items, level.first[tile], level.stop[tile], made)
         close_tile(chosen, state.windows, made)
         level.average[tile] = np.inf

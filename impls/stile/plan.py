@@ -31,13 +31,12 @@ from spmark.impls.runtime.target import MAX_GRID, open_target
 from spmark.impls.runtime.template import KernelTemplate
 from spmark.impls.stile.calibration import Calibration, calibration_for
 from spmark.impls.stile.cost_models import form_of
-from spmark.impls.stile.forms import Tiling, Wanted, forms_of
 from spmark.impls.stile.prices import Pricing
-from spmark.impls.stile.space import Formats, ResultOrder, SearchMode
+from spmark.impls.stile.space import Formats, ResultOrder, Rules, SearchMode
 from spmark.impls.stile.tune import build_first, fastest
 
 if TYPE_CHECKING:  # brings the compiled loops along
-    from spmark.impls.stile.greedy import Rules
+    from spmark.impls.stile.search import Tiling
 
 _MATRIX_UNIT_COLUMNS = 8
 """Block tiles of SpMM need J to be a multiple of this."""
@@ -111,8 +110,6 @@ class Stile:
 
     def rules(self, blocks: bool = True, widest: int = 0) -> Rules:
         """Give the search's rules, with block tiles only where these have a kernel (``blocks``)."""
-        from spmark.impls.stile.greedy import Rules
-
         return Rules(
             mode=SearchMode(self.mode),
             formats=Formats(self.formats) if blocks else Formats.OTHER,
@@ -137,7 +134,7 @@ class Stile:
         for measured in (False, True):
             for form in self.forms(problem, calibration, measured):
                 if form_of(form.facts) == form_of(config):
-                    return TileFormat.from_csr(problem.matrix, form.found.selection, thirds=self.thirds)
+                    return TileFormat.from_csr(problem.matrix, form.selection, thirds=self.thirds)
         raise BuildError(
             f"expected the search to find the recorded tiles {form_of(config)} again, found others: the search or its "
             "calibration has changed, so record the case anew"
@@ -153,7 +150,7 @@ class Stile:
         """
         calibration, label = self.priced_by(problem, device)
         form = replace(self, budget_s=self.budget_s or budget_s).forms(problem, calibration, measured=False)[0]
-        return Forecast(form.facts, f"STile's search, prices of {label}", form.found.predicted_ms * 1e-3)
+        return Forecast(form.facts, f"STile's search, prices of {label}", form.predicted_ms * 1e-3)
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse widths beyond the grid, and block tiles that are asked for where they have no kernel."""
@@ -174,7 +171,7 @@ class Stile:
         with own.phase("compile"):
             # A process pays once to read Numba's loops from the cache.
             from spmark.impls.formats import loops  # noqa: F401
-            from spmark.impls.stile.search import search_each  # noqa: F401
+            from spmark.impls.stile import search  # noqa: F401
         calibration, label = self.priced_by(problem, device)
         if self._needs_blocks and not calibration.blocks:
             raise UnsupportedError(
@@ -227,18 +224,18 @@ class Stile:
         measured : bool
             Whether forms are compared on the device.
         """
-        width = self.searched_width or problem.width
-        budget_s = self.budget_s or math.inf
-        blocks = _has_blocks(problem)
-        wanted = [Wanted(self.rules(blocks))]
+        from spmark.impls.stile.search import forms_of
+
+        matrix, blocks = problem.matrix, _has_blocks(problem)
+        asked = [self.rules(blocks)]
         pinned = self.widest or self._needs_blocks or self.mode == SearchMode.PAPER
         if measured and problem.op is Op.SPMM and not pinned:
-            nnz, square = problem.matrix.nnz, problem.matrix.num_rows == problem.matrix.num_cols
-            small = nnz <= _MOST_AGAIN
-            wanted += [Wanted(self.rules(blocks and small, _WIDER[0])), Wanted(self.rules(False, _WIDER[1]))]
-            if square and small and nnz * problem.width > _LARGE:
-                wanted += [Wanted(self.rules(False, widest), near=True) for widest in _WIDER]
-        return forms_of(problem, calibration, width, wanted, budget_s)
+            small = matrix.nnz <= _MOST_AGAIN
+            asked += [self.rules(blocks and small, _WIDER[0]), self.rules(False, _WIDER[1])]
+            if matrix.num_rows == matrix.num_cols and small and matrix.nnz * problem.width > _LARGE:
+                asked += [replace(self.rules(False, widest), near=True) for widest in _WIDER]
+        width = self.searched_width or problem.width
+        return forms_of(matrix, asked, calibration, width, self.budget_s or math.inf)
 
     def _facts(self, problem: Problem, label: str) -> dict[str, Any]:
         return {

@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 from spmark.impls.core.interfaces import Config
-from spmark.impls.core.problem import DType
+from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.kernels import ell_buckets, tile_float
 from spmark.impls.kernels.ell_buckets import LANES, LONG_ROWS, NEVER, WORK
 from spmark.impls.kernels.family import tiles_of
@@ -45,41 +45,39 @@ def block_tiles(width: int, dtype: DType = DType.FLOAT16) -> list[Config]:
 
 
 def middle(tile: Mapping[str, Any]) -> Config:
-    """Give the schedule that is taken where nothing is measured."""
+    """Give a schedule of SpMM from the middle of its axes."""
     return {**tile, "work": WORK[0], "spread": NEVER, "together": NEVER}
 
 
-def axes_of(tiles: list[Config], widest: int, blocks: bool, half: bool) -> tuple[Axis, ...]:
+def axes_of(problem: Problem, widest: int, blocks: bool) -> tuple[Axis, ...]:
     """List the axes of a schedule of SpMM, the one that decides most first: sharing of rows and panels, tile, work.
 
     Parameters
     ----------
-    tiles : list
-        The answer of `ell_tiles` or `block_tiles`.
+    problem : Problem
     widest : int
         Widest ELL row; 0 where there are no ELL rows.
     blocks : bool
         Whether there are block tiles.
-    half : bool
-        Whether the tiles hold float16.
 
     Returns
     -------
     tuple of Axis
-        The first values are `middle` of the first tile.
+        The first values are those of `first_schedule`.
     """
+    width, dtype = problem.width, problem.dtype
+    tiles = block_tiles(width, dtype) if blocks else ell_tiles(width, dtype)
     long_rows = [one for one in LONG_ROWS if one[1] == NEVER or one[1] <= widest] if widest >= _LONG else []
     sharing = Axis("sharing", tuple({"spread": a, "together": b} for a, b in long_rows or LONG_ROWS[:1]))
     if not blocks:
         # Rows in A's order pay only with much work for a block, so that both make up one axis.
         order = tuple({"work": work, "by_row": by_row} for by_row, work in product((False, True), WORK))
-        dtype = DType.FLOAT16 if half else DType.FLOAT32
         every = tuple({"threads": 128, **tile} for tile in (*tiles, *large_blocks(tiles, dtype)))
         return sharing, Axis("tile", every), Axis("order", order)
     if widest:
         return sharing, Axis.of("alone", ALONE), Axis("tile", tuple(tiles)), Axis.of("work", WORK)
     panels = Axis.of("alone", ALONE)
-    if half:
+    if dtype is DType.FLOAT16:
         most = (8, 4) if tiles[0]["vector"] * LANES[0] > 32 else (4,)  # a narrow J has 4 always
         shapes = product(ALONE, most, (False, True))
         panels = Axis("panel", tuple({"alone": a, "columns": c, "shallow": shallow} for a, c, shallow in shapes))
@@ -106,3 +104,16 @@ def tile_schedules(width: int) -> list[Config]:
         for batch in (4, 2)
         for groups in (8, 2)
     ]
+
+
+def sddmm_schedules(problem: Problem, blocks: bool) -> list[Config]:
+    """List the schedules of SDDMM, with or without block tiles; the first is taken where nothing is measured."""
+    return tile_schedules(problem.width) if blocks else run_schedules(problem.width, problem.dtype)
+
+
+def first_schedule(problem: Problem, blocks: bool) -> Config:
+    """Give the schedule that is taken where nothing is measured."""
+    if problem.op is Op.SDDMM:
+        return sddmm_schedules(problem, blocks)[0]
+    tiles = block_tiles if blocks else ell_tiles
+    return middle(tiles(problem.width, problem.dtype)[0])

@@ -8,38 +8,39 @@ several divisions of the columns. The search needs a `Calibration` and no device
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
 from time import monotonic
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.problem import Csr, Op
-from spmark.impls.formats import tiles
-from spmark.impls.formats.threads import SHARE, run_all
-from spmark.impls.formats.tiles import Selection
+from spmark.impls.formats.nearness import near_order
+from spmark.impls.formats.threads import SHARE, cores, run_all
+from spmark.impls.formats.tiles import BLOCK, ELL, RUN, Selection
 from spmark.impls.stile.calibration import Calibration
-from spmark.impls.stile.greedy import PickedTiles, Rules
-from spmark.impls.stile.mixture import Ground, Mixture, Piece, spent_ms
-from spmark.impls.stile.space import Formats, SearchMode, Shapes, parts_of, shapes_of, widest_bucket
-from spmark.impls.stile.state import LIGHT
-from spmark.impls.stile.windows import Once
+from spmark.impls.stile.greedy import PickedTiles
+from spmark.impls.stile.mixture import Mixture, Piece, spent_ms
+from spmark.impls.stile.space import Formats, Rules, SearchMode, parts_of, shapes_of, widest_bucket
+from spmark.impls.stile.windows import Once, Tiled
 
 DIVISIONS = (1, 2, 4)
 """Numbers of column ranges that the paper's mode tries."""
 
 
 @dataclass(frozen=True, eq=False)
-class ChosenTiles:
-    """The plan that the search chose."""
+class Tiling:
+    """Tiles that a search chose."""
 
     selection: Selection
     predicted_ms: float
     """Time by the cost model: the cost of all tiles, over all multiprocessors evenly (definition 6)."""
     formats: Formats
-    """The formats that the plan mixes."""
+    """The formats that are mixed."""
     part: int
     """Part of J of a tile."""
     divisions: int
@@ -49,23 +50,64 @@ class ChosenTiles:
     """Tiles that were picked and replaced."""
     finished: bool
     """Whether the time sufficed for every search that was asked for."""
-    predicted_of: Mapping[Formats, float] = field(default_factory=dict)
-    """Least predicted time of each mixture that was searched."""
+    positions: NDArray[np.int32] | None
+    """(I,) place of every row in the order that was searched; None for A's own order."""
+
+    @cached_property
+    def widest(self) -> int:
+        """Widest ELL tile; 0 where there is none."""
+        return int(self.selection.width[self.selection.kind == ELL].max(initial=0))
+
+    @cached_property
+    def has_blocks(self) -> bool:
+        """Whether there are block tiles."""
+        return bool((self.selection.kind == BLOCK).any())
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Facts of the tiles for a plan's config."""
+        return {
+            "formats": str(self.formats),
+            "part": self.part,
+            "divisions": self.divisions,
+            "widest": self.widest,
+            "rows": "as they stand" if self.positions is None else "near",
+            "levels_used": self.levels,
+            "withdrawn": self.withdrawn,
+            "predicted_us": round(self.predicted_ms * 1e3, 4),
+            **({} if self.finished else {"search": "cut short"}),
+        }
 
 
-@dataclass(frozen=True, eq=False)
-class Sought:
-    """One of several searches that run together."""
+class _Ground(NamedTuple):
+    """A matrix in an order of rows; without an order, in A's own."""
 
-    rules: Rules
-    matrix: Csr
-    """The matrix whose non-zeros decide which searches are worth doing."""
-    ground: Callable[[], Ground]
-    """Gives the matrix in the order of rows that is searched; called when the search begins."""
+    tiled: Tiled
+    rows: NDArray[np.int32] | None = None
+    """(I,) row of A at each place."""
+    positions: NDArray[np.int32] | None = None
+    """(I,) place of each row of A."""
+    at: NDArray[np.int64] | None = None
+    """(nnz,) non-zero of A that each non-zero is."""
+
+    @classmethod
+    def of(cls, matrix: Csr, near: bool, threads: int) -> _Ground:
+        if not near:
+            return cls(Tiled.of(matrix, threads))
+        order = near_order(matrix)
+        moved, at = matrix.of_rows(order.rows)
+        return cls(Tiled.of(moved, threads), order.rows, order.positions, at)
+
+    def in_a(self, selection: Selection) -> Selection:
+        """Translate a selection to A."""
+        if self.rows is None:
+            return selection
+        owner, rows = np.empty_like(selection.owner), selection.window_rows
+        owner[self.at] = selection.owner
+        return replace(selection, owner=owner, window_rows=np.where(rows >= 0, self.rows[rows], -1).astype(np.int32))
 
 
-@dataclass(frozen=True)
-class _Job:
+class _Job(NamedTuple):
     """A part of a search that is independent of the other parts."""
 
     number: int
@@ -76,22 +118,13 @@ class _Job:
     divisions: int
 
 
-@dataclass(frozen=True)
-class _Plan:
-    pieces: tuple[Piece, ...]
-    """Pieces of every column range, and of every order of rows there."""
-    predicted_ms: float
-    formats: Formats
-    part: int
-
-
 def search(
     matrix: Csr,
     calibration: Calibration,
     width: int,
     rules: Rules | None = None,
     time_budget_s: float = math.inf,
-) -> ChosenTiles:
+) -> Tiling:
     """Search tiles.
 
     Parameters
@@ -109,7 +142,7 @@ def search(
 
     Returns
     -------
-    ChosenTiles
+    Tiling
         Found in O(rounds (windows + tiles) + levels nnz); deterministic without a time budget.
 
     Raises
@@ -117,34 +150,29 @@ def search(
     ValueError
         Blocks alone are asked for, and the calibration has none.
     """
-    return search_each(matrix, calibration, width, rules, time_budget_s)[0]
+    return search_each(matrix, [rules or Rules()], calibration, width, time_budget_s)[0][0]
+
+
+def forms_of(
+    matrix: Csr, asked: Sequence[Rules], calibration: Calibration, width: int, time_budget_s: float = math.inf
+) -> list[Tiling]:
+    """Search as `search_each` does; tilings with formats, widest ELL tile and rows of an earlier one are left out."""
+    forms: dict[object, Tiling] = {}
+    for rules, found in zip(asked, search_each(matrix, asked, calibration, width, time_budget_s), strict=True):
+        for one in found:
+            forms.setdefault((one.formats, one.widest, rules.near), one)
+    return list(forms.values())
 
 
 def search_each(
-    matrix: Csr,
-    calibration: Calibration,
-    width: int,
-    rules: Rules | None = None,
-    time_budget_s: float = math.inf,
-) -> list[ChosenTiles]:
-    """Search as `search` does, and give the best plan of every mixture, the one predicted fastest first.
-
-    The paper builds all three and keeps the one that is measured fastest (section 3.3).
-    """
-    rules = rules or Rules()
-    ground = Ground(matrix, heavy([rules], calibration, time_budget_s))
-    (plans,) = search_many([Sought(rules, matrix, lambda: ground)], calibration, width, time_budget_s)
-    return plans
-
-
-def search_many(
-    sought: Sequence[Sought], calibration: Calibration, width: int, time_budget_s: float = math.inf
-) -> list[list[ChosenTiles]]:
-    """Search as `search_each` does, all at once where the matrix is worth threads and time is not limited.
+    matrix: Csr, asked: Sequence[Rules], calibration: Calibration, width: int, time_budget_s: float = math.inf
+) -> list[list[Tiling]]:
+    """Search by several rules, all at once where the matrix is worth threads and time is not limited.
 
     Parameters
     ----------
-    sought : sequence of Sought
+    matrix : Csr
+    asked : sequence of Rules
         A search of a single format that would find the tiles of an earlier search is left out.
     calibration : Calibration
     width : int
@@ -154,65 +182,69 @@ def search_many(
 
     Returns
     -------
-    list of list of ChosenTiles
-        The answer of each search; empty where a search had not begun in time or was left out.
+    list of list of Tiling
+        By each of the rules the best plan of every mixture, the one predicted fastest first: the paper builds all three
+        and keeps the one that is measured fastest (section 3.3). Empty where a search had not begun in time or was left
+        out.
     """
-    ends, prices = monotonic() + time_budget_s, Once()
+    ends, once = monotonic() + time_budget_s, Once()
+    jobs = _jobs(matrix, asked, calibration, width)
+    limited = math.isfinite(time_budget_s)
+    # Light tiles alone take no time beside all others.
+    long = {(job.number, job.rules.formats) for job in jobs if job.rules.formats is not Formats.OTHER}
+    threads = max(1, cores() // (1 if limited else max(1, len(long))))
 
     def late() -> bool:
         return monotonic() > ends
 
-    def priced(job: _Job, nnz: int) -> Shapes:
-        return shapes_of(calibration, width, job.part, nnz, job.rules.mode, job.rules.widest)
+    def ground(near: bool) -> _Ground:
+        return once.get(near, lambda: _Ground.of(matrix, near, threads))  # type: ignore[no-any-return]
 
-    def plan(job: _Job) -> _Plan:
-        ground = sought[job.number].ground()
-        nnz, rules = ground.matrix.nnz, job.rules
-        shapes = prices.get((job.part, nnz, rules.mode, rules.widest), lambda: priced(job, nnz))
-        return _plan(ground, calibration, shapes, job, late)
+    def run(job: _Job) -> tuple[float, list[Piece]]:
+        rules, tiled = job.rules, ground(job.rules.near).tiled
+        given = job.part, matrix.nnz, rules.mode, rules.widest
+        shapes = once.get(given, lambda: shapes_of(calibration, width, *given))
+        if rules.formats is Formats.OTHER:
+            # Tiles of one level overlap only at the ends of widths, so that all tiles of a shape are taken at once.
+            rules = replace(rules, slack=math.inf)
+            shapes = replace(shapes, heights=(), single_ms=shapes.single_ms[:0], plain_ms=shapes.plain_ms[:0])
+        pieces = Mixture(tiled, shapes, rules, late).pieces(job.divisions)
+        return spent_ms(pieces) * shapes.repeats / calibration.num_sms, pieces
 
-    jobs = _jobs(sought, calibration, width)
-    if math.isfinite(time_budget_s):
-        plans = [plan(jobs[0])]
-        while len(plans) < len(jobs) and not late():
-            plans.append(plan(jobs[len(plans)]))
-    elif max(one.matrix.nnz for one in sought) < SHARE:
-        plans = [plan(job) for job in jobs]
+    done: dict[_Job, tuple[float, list[Piece]]] = {}
+    if limited or matrix.nnz < SHARE:
+        for job in jobs:
+            if not done or not late():
+                done[job] = run(job)
     else:
-        longest_first = sorted(range(len(jobs)), key=lambda i: jobs[i].rules.formats is Formats.OTHER)
-        done = dict(zip(longest_first, run_all(plan, [(jobs[i],) for i in longest_first]), strict=True))
-        plans = [done[i] for i in range(len(jobs))]
-    best: list[list[ChosenTiles]] = []
-    for number, one in enumerate(sought):
-        own = [plan for job, plan in zip(jobs, plans, strict=False) if job.number == number]
-        whole = len(plans) == len(jobs) or jobs[len(plans)].number > number
-        best.append(_best(one.ground().matrix, calibration.op, own, whole) if own else [])
-    return best
+        longest_first = sorted(jobs, key=lambda job: job.rules.formats is Formats.OTHER)
+        done = dict(zip(longest_first, run_all(run, [(job,) for job in longest_first]), strict=True))
+    found: list[list[Tiling]] = []
+    for number, rules in enumerate(asked):
+        own = [job for job in jobs if job.number == number]
+        finished = all(job in done and all(piece.picked.finished for piece in done[job][1]) for job in own)
+        best: dict[Formats, Tiling] = {}
+        for job in sorted((job for job in own if job in done), key=lambda job: done[job][0]):
+            if job.rules.formats not in best:
+                best[job.rules.formats] = _tiling(ground(rules.near), job, *done[job], finished, calibration.op)
+        found.append(list(best.values()))
+    return found
 
 
-def heavy(sought: Sequence[Rules], calibration: Calibration, time_budget_s: float = math.inf) -> int:
-    """Count the long parts of searches that run at once and therefore share the cores; at least one."""
-    if math.isfinite(time_budget_s):
-        return 1
-    mixtures = [formats for rules in sought for formats in _mixtures(rules, calibration)]
-    return max(1, len(mixtures) - mixtures.count(Formats.OTHER))
-
-
-def _jobs(sought: Sequence[Sought], calibration: Calibration, width: int) -> list[_Job]:
+def _jobs(matrix: Csr, asked: Sequence[Rules], calibration: Calibration, width: int) -> list[_Job]:
     """List the parts of all searches, without those that would find the tiles of an earlier part."""
     jobs: list[_Job] = []
     seen: set[object] = set()
-    for number, one in enumerate(sought):
-        rules = one.rules
-        divisions = DIVISIONS if _divides(rules.mode, calibration, one.matrix) else (1,)
-        parts = parts_of(calibration, width, rules.mode)
+    for number, rules in enumerate(asked):
+        divides = rules.mode is SearchMode.PAPER and calibration.op is Op.SPMM and matrix.num_cols >= DIVISIONS[-1]
+        ways = list(product(parts_of(calibration, width, rules.mode), DIVISIONS if divides else (1,)))
         for formats in _mixtures(rules, calibration):
-            asked = replace(rules, formats=formats)
-            reach = _reach(one.matrix, calibration, asked)
-            key = number if reach is None else (one.ground, replace(asked, widest=0), reach)
-            if key not in seen or reach is None:
+            own = replace(rules, formats=formats)
+            reach = _reach(matrix, calibration, own)
+            key: object = (number, formats) if reach is None else (replace(own, widest=0), reach)
+            if key not in seen:
                 seen.add(key)
-                jobs += [_Job(number, asked, *way) for way in product(parts, divisions)]
+                jobs += [_Job(number, own, *way) for way in ways]
     return jobs
 
 
@@ -227,82 +259,52 @@ def _reach(matrix: Csr, calibration: Calibration, rules: Rules) -> int | None:
     return min(widest, 1 << (longest - 1).bit_length())
 
 
-def _best(matrix: Csr, op: Op, plans: Sequence[_Plan], whole: bool) -> list[ChosenTiles]:
-    """Give the best plan of every mixture, the one predicted fastest first."""
-    finished = whole and all(piece.picked.finished for plan in plans for piece in plan.pieces)
-    best: dict[Formats, _Plan] = {}
-    for one in sorted(plans, key=lambda one: one.predicted_ms):
-        best.setdefault(one.formats, one)
-    predicted = {f: best[f].predicted_ms for f in Formats if f in best}
-    light = tiles.ELL if op is Op.SPMM else tiles.RUN
-    return [_found(matrix, one, light, finished, predicted) for one in best.values()]
-
-
-def _found(matrix: Csr, plan: _Plan, light: int, finished: bool, predicted: Mapping[Formats, float]) -> ChosenTiles:
-    return ChosenTiles(
-        _selection(matrix, plan, light),
-        plan.predicted_ms,
-        plan.formats,
-        plan.part,
-        len(plan.pieces),
-        max(piece.picked.levels for piece in plan.pieces),
-        sum(piece.picked.withdrawn for piece in plan.pieces),
-        finished,
-        predicted,
-    )
-
-
 def _mixtures(rules: Rules, calibration: Calibration) -> tuple[Formats, ...]:
     """List the mixtures that are searched, the surest first."""
-    asked = rules.formats
-    if asked is Formats.BLOCKS and not calibration.blocks:
+    if rules.formats is Formats.BLOCKS and not calibration.blocks:
         raise ValueError(
             f"{calibration.device}: expected costs of block tiles for {calibration.op} in {calibration.dtype}, found "
             "none: search other formats, or calibrate them"
         )
-    if asked is not Formats.MIXED or not rules.compared:
-        return (asked,)
+    if rules.formats is not Formats.MIXED or not rules.compared:
+        return (rules.formats,)
     return (Formats.OTHER, Formats.MIXED, Formats.BLOCKS) if calibration.blocks else (Formats.OTHER,)
 
 
-def _divides(mode: SearchMode, calibration: Calibration, matrix: Csr) -> bool:
-    return mode is SearchMode.PAPER and calibration.op is Op.SPMM and matrix.num_cols >= DIVISIONS[-1]
+def _tiling(  # noqa: PLR0917
+    ground: _Ground, job: _Job, predicted_ms: float, pieces: list[Piece], finished: bool, op: Op
+) -> Tiling:
+    return Tiling(
+        selection=ground.in_a(_selection(ground.tiled.matrix.nnz, pieces, ELL if op is Op.SPMM else RUN)),
+        predicted_ms=predicted_ms,
+        formats=job.rules.formats,
+        part=job.part,
+        divisions=len(pieces),
+        levels=max(piece.picked.levels for piece in pieces),
+        withdrawn=sum(piece.picked.withdrawn for piece in pieces),
+        finished=finished,
+        positions=ground.positions,
+    )
 
 
-def _plan(ground: Ground, calibration: Calibration, shapes: Shapes, job: _Job, late: Callable[[], bool]) -> _Plan:
-    """Search one mixture over ranges of columns."""
-    rules = job.rules
-    if rules.formats is Formats.OTHER:
-        # Tiles of one level overlap only at the ends of widths, so that all tiles of a shape are taken at once.
-        rules = replace(rules, slack=math.inf)
-        shapes = replace(shapes, heights=(), single_ms=shapes.single_ms[:0], plain_ms=shapes.plain_ms[:0])
-    pieces = Mixture(ground, shapes, calibration.op is Op.SPMM, rules, late).pieces(job.divisions)
-    predicted_ms = spent_ms(pieces) * shapes.repeats / calibration.num_sms
-    return _Plan(tuple(pieces), predicted_ms, rules.formats, shapes.part)
-
-
-def _selection(matrix: Csr, plan: _Plan, light: int) -> Selection:
+def _selection(nnz: int, pieces: list[Piece], light: int) -> Selection:
     """Give numbers to the tiles that have non-zeros, and to the windows of blocks, through all column ranges."""
-    owner = np.zeros(matrix.nnz, np.int32)
+    owner = np.zeros(nnz, np.int32)
     parts, rows = [], []
     first_tile, first_window = 0, 0
-    tallest = max((int(p.height[p.kind != LIGHT].max(initial=1)) for _, p in plan.pieces), default=1)
-    for where, picked in plan.pieces:
+    tallest = max(int(picked.height[~picked.light].max(initial=1)) for _, picked in pieces)
+    for where, picked in pieces:
         used = picked.used
-        number = np.zeros(picked.kind.size, np.int32)
+        number = np.zeros(picked.light.size, np.int32)
         number[used] = first_tile + np.arange(used.size, dtype=np.int32)
-        if where is None:
-            owner = number[picked.owner]
-        else:
-            owner[where] = number[picked.owner]
-        block = picked.kind[used] != LIGHT
-        height = picked.height[used]
-        keys = np.where(block, picked.window[used].astype(np.int64) * (tallest + 1) + height, -1)
+        owner[slice(None) if where is None else where] = number[picked.owner]
+        block, height = ~picked.light[used], picked.height[used]
+        keys = picked.window[used].astype(np.int64) * (tallest + 1) + height
         windows, of = np.unique(keys[block], return_inverse=True)
         window = np.full(used.size, -1, np.int32)
         window[block] = first_window + of
-        parts.append((np.where(block, tiles.BLOCK, light).astype(np.int8), height, picked.width[used], window))
-        rows.append(_window_rows(picked, windows // (tallest + 1), windows % (tallest + 1), tallest))
+        parts.append((np.where(block, BLOCK, light).astype(np.int8), height, picked.width[used], window))
+        rows.append(_window_rows(picked, *np.divmod(windows, tallest + 1), tallest))
         first_tile, first_window = first_tile + used.size, first_window + windows.size
     kind, height, width, window = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Selection(owner, kind, height, width, window, np.concatenate(rows))

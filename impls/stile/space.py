@@ -1,4 +1,4 @@
-"""The search space: which tiles are candidates, for the paper and for its public code.
+"""The search space: which tiles are candidates and by which rules they are picked, for the paper and its public code.
 
 Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3.1. Paper and code differ: see `SearchMode`.
 """
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.problem import Op
-from spmark.impls.stile.calibration import BlockCost, Calibration
+from spmark.impls.stile.calibration import Calibration
 from spmark.impls.stile.prices import ONE_DIMENSION, ROWS_OF_BUCKET, cheapest_ms, ell_price, run_price
 from spmark.impls.stile.state import GROUP, Price
 
@@ -49,10 +49,41 @@ class ResultOrder(StrEnum):
     """Tile after tile, as in the public code, but without the zeros of blocks; without blocks the order is `CSR`."""
 
 
+@dataclass(frozen=True)
+class Rules:
+    """How to search."""
+
+    mode: SearchMode = SearchMode.CODE
+    formats: Formats = Formats.MIXED
+    slack: float = 0.2
+    """r - 1 of the local search; 0 picks one candidate a round."""
+    withdraw: bool = True
+    max_levels: int = 0
+    """Most levels; 0 for no limit."""
+    widest: int = 0
+    """Most non-zeros of a row of an ELL tile, a power of two; 0 for the public code's estimate."""
+    rearrange: bool = True
+    """Whether non-zeros that blocks leave are searched again where another order of rows makes them much denser."""
+    compared: bool = True
+    """Whether a mixture is compared with either format alone."""
+    near: bool = False
+    """Whether rows are ordered first, so that rows that share columns stand together (primitive 1)."""
+
+    def __post_init__(self) -> None:
+        if not self.slack >= 0:
+            raise ValueError(f"expected a slack of at least 0, found {self.slack}")
+        if self.max_levels < 0:
+            raise ValueError(f"expected a number of levels, or 0 for no limit, found {self.max_levels}")
+        if self.widest < 0 or self.widest & (self.widest - 1):
+            raise ValueError(f"expected widest to be a power of two, or 0 to estimate it, found {self.widest}")
+
+
 @dataclass(frozen=True, eq=False)
 class Shapes:
     """Tiles for one part of J, and their costs."""
 
+    ell: bool
+    """SpMM: light tiles are ELL, and windows can be held whole. Else SDDMM, whose light tiles are one-dimensional."""
     part: int
     """Columns of the dense operand that a tile multiplies by (SpMM), slice of J that is summed at once (SDDMM)."""
     repeats: int
@@ -64,7 +95,7 @@ class Shapes:
     plain_ms: NDArray[np.float64]
     """(heights, shapes) its cost where no other tile adds into its rows."""
     price: Price
-    """Costs of ELL tiles, widest first, or of the one-dimensional tile."""
+    """Costs of light tiles: of ELL tiles, widest first, or of the one-dimensional tile."""
     cheapest_ms: float
     """Least cost for each non-zero that a light tile can have."""
 
@@ -131,26 +162,19 @@ def shapes_of(  # noqa: PLR0917
     widest : int
         Widest ELL tile; 0 for `widest_bucket`.
     """
-    spmm = calibration.op is Op.SPMM
+    spmm, slices = calibration.op is Op.SPMM, -(-width // part)
     blocks = [
         block
         for block in calibration.blocks
         if block.part == part and block.cols % GROUP == 0 and (mode is SearchMode.PAPER or block.rows == GROUP)
     ]
-    slices = -(-width // part)
     heights = tuple(sorted({block.rows for block in blocks}, reverse=True))
-    single = _table(blocks, heights, [block.atomic_ms for block in blocks])
-    plain = _table(blocks, heights, [block.plain_ms for block in blocks])
+    single, plain = np.full((2, len(heights), max((block.cols // GROUP for block in blocks), default=0)), np.inf)
+    for block in blocks:
+        at = heights.index(block.rows), block.cols // GROUP - 1
+        single[at], plain[at] = block.atomic_ms, block.plain_ms
     if not spmm:
         single, plain = single * slices, plain * slices
     widest = widest or widest_bucket(nnz, calibration.num_sms)
     price = ell_price(calibration, part, widest) if spmm else run_price(calibration, width)
-    return Shapes(part, slices if spmm else 1, heights, single, plain, price, cheapest_ms(price))
-
-
-def _table(blocks: list[BlockCost], heights: tuple[int, ...], costs: list[float]) -> NDArray[np.float64]:
-    most = max((block.cols // GROUP for block in blocks), default=0)
-    table = np.full((len(heights), most), np.inf)
-    for block, cost in zip(blocks, costs, strict=True):
-        table[heights.index(block.rows), block.cols // GROUP - 1] = cost
-    return table
+    return Shapes(spmm, part, slices if spmm else 1, heights, single, plain, price, cheapest_ms(price))

@@ -17,8 +17,8 @@ from spmark.impls.core.loops import part
 
 GROUP = 16
 """Columns by which block tiles are placed and grow."""
-SINGLE, WHOLE, LIGHT = 0, 1, 2
-"""Kinds of tiles: one block tile, all block tiles of a window, and light tiles (ELL or one-dimensional)."""
+WHOLE = -1
+"""In place of a tile's shape: all block tiles of its window."""
 EVERY, NONE = -1, -2
 """In place of a shape: a local search takes tiles of every shape, or none."""
 
@@ -32,10 +32,10 @@ class Nonzeros(NamedTuple):
     """(nnz,) int32 columns."""
     row_of: Any
     """(nnz,) int32 rows."""
-    owner: Any
-    """(nnz,) int32 tile of each non-zero, -1 while it has none."""
     whole: Any
     """(I,) int32 non-zeros of each row of the undivided matrix."""
+    owner: Any
+    """(nnz,) int32 tile of each non-zero, -1 while it has none."""
 
 
 class Windows(NamedTuple):
@@ -93,27 +93,23 @@ class Level(NamedTuple):
     """(T,) int64 likewise, the end."""
     shape: Any
     """(T,) int32 shape, as of `Price`."""
-    plain_ms: Any
-    """(T,) float64 cost without atomic additions."""
+    cost_ms: Any
+    """(T,) float64 cost: that with atomic additions once the tile has been seen to need them."""
     atomic_ms: Any
     """(T,) float64 cost with atomic additions."""
     average: Any
     """(T,) float64 least cost for each new non-zero, or a bound below it where a pick came after ``seen``."""
-    atomic: Any
-    """(T,) uint8 1 where the tile must add atomically."""
     seen: Any
     """(T,) int64 picks so far when ``average`` was last computed."""
 
 
 class Chosen(NamedTuple):
-    """Tiles that were picked, withdrawn ones among them."""
+    """Tiles that were picked, withdrawn ones among them; there is room for a tile of each non-zero (``capacity``)."""
 
-    kind: Any
-    """(capacity,) int8 `SINGLE`, `WHOLE` or `LIGHT`."""
     shape: Any
-    """(capacity,) int32 groups of a single block less one, -1 of a whole window, or the shape of a light tile."""
+    """(capacity,) int32 groups of a single block less one, `WHOLE`, or the shape of a light tile."""
     window: Any
-    """(capacity,) int32 window of a block tile, -1 for light tiles."""
+    """(capacity,) int32 window of a block tile, -1 for light tiles (ELL or one-dimensional)."""
     cost_ms: Any
     """(capacity,) float64 milliseconds of a multiprocessor."""
     owned: Any
@@ -121,24 +117,7 @@ class Chosen(NamedTuple):
     home: Any
     """(capacity, heights) int32 the one window that the tile lay in when it was picked; -1 where there were several."""
     tally: Any
-    """(4,) int64: tiles picked, tiles withdrawn, non-zeros without an owner, picks so far (a clock)."""
-    spent_ms: Any
-    """(1,) float64 cost of all tiles that are not withdrawn."""
-
-
-class State(NamedTuple):
-    """Everything that a pick reads and writes."""
-
-    nonzeros: Any
-    """`Nonzeros`."""
-    windows: Any
-    """`Windows`."""
-    groups: Any
-    """`Groups`."""
-    chosen: Any
-    """`Chosen`."""
-    costs: Any
-    """(heights, shapes) float64 milliseconds of a multiprocessor for a single block tile; read."""
+    """(3,) int64: tiles picked (a clock), tiles withdrawn, non-zeros without an owner."""
 
 
 class Price(NamedTuple):
@@ -155,24 +134,40 @@ class Price(NamedTuple):
     """Milliseconds with atomic additions, in the shape of ``plain_ms``."""
 
 
+class State(NamedTuple):
+    """Everything that a pick reads and writes."""
+
+    nonzeros: Any
+    """`Nonzeros`."""
+    windows: Any
+    """`Windows`."""
+    groups: Any
+    """`Groups`."""
+    chosen: Any
+    """`Chosen`."""
+    costs: Any
+    """(heights, shapes) float64 milliseconds of a multiprocessor for a single block tile; read."""
+    price: Any
+    """`Price`; read."""
+
+
 I32, I32S, I64, I64S = types.int32[::1], types.int32[:, ::1], types.int64[::1], types.int64[:, ::1]
 U8, F64 = types.uint8[::1], types.float64[::1]
 IN, LONG_IN = (types.Array(kind, 1, "C", readonly=True) for kind in (types.int32, types.int64))
 LONG, REAL = types.int64, types.float64
-NONZEROS = types.NamedTuple((IN, IN, IN, I32, IN), Nonzeros)
+NONZEROS = types.NamedTuple((IN, IN, IN, IN, I32), Nonzeros)
 WINDOWS = types.NamedTuple((I32S, I64, I32, I32, I64, I64, F64, F64), Windows)
 GROUPS = types.NamedTuple((I32S, I64, I32, I64, I32, F64, I32, I32, U8), Groups)
-LEVEL = types.NamedTuple((I32, I64, I64, I32, F64, F64, F64, U8, I64), Level)
-CHOSEN = types.NamedTuple((types.int8[::1], I32, I32, F64, I64, I32S, I64, F64), Chosen)
-STATE = types.NamedTuple((NONZEROS, WINDOWS, GROUPS, CHOSEN, types.float64[:, ::1]), State)
+LEVEL = types.NamedTuple((I32, I64, I64, I32, F64, F64, F64, I64), Level)
+CHOSEN = types.NamedTuple((I32, I32, F64, I64, I32S, I64), Chosen)
 _TABLE = types.float64[:, :, ::1]
 PRICE = types.NamedTuple((I64, I64, _TABLE, _TABLE), Price)
+STATE = types.NamedTuple((NONZEROS, WINDOWS, GROUPS, CHOSEN, types.float64[:, ::1], PRICE), State)
 
 
 @part
 def drop(chosen: Any, windows: Any, tile: Any) -> None:
     """Withdraw a tile that has no non-zeros left."""
-    chosen.spent_ms[0] -= chosen.cost_ms[tile]
     chosen.tally[1] += 1
     for a in range(chosen.home.shape[1]):
         window = chosen.home[tile, a]
@@ -226,14 +221,11 @@ def take(state: Any, items: Any, first: Any, stop: Any, tile: Any) -> None:
 
 
 @part
-def open_tile(chosen: Any, kind: Any, shape: Any, window: Any, cost_ms: Any) -> Any:
+def open_tile(chosen: Any, shape: Any, window: Any, cost_ms: Any) -> Any:
     """Begin a tile."""
     tile = chosen.tally[0]
     chosen.tally[0] += 1
-    chosen.tally[3] += 1
-    chosen.kind[tile], chosen.shape[tile], chosen.window[tile] = kind, shape, window
-    chosen.cost_ms[tile], chosen.owned[tile] = cost_ms, 0
-    chosen.spent_ms[0] += cost_ms
+    chosen.shape[tile], chosen.window[tile], chosen.cost_ms[tile] = shape, window, cost_ms
     return tile
 
 

@@ -6,9 +6,10 @@ their non-zeros, divide them.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator
-from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from threading import Lock
 from typing import Any
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.problem import Csr
 from spmark.impls.core.spans import offsets
-from spmark.impls.formats.threads import SHARE, cores, equal_shares, run_all, with_scratch
+from spmark.impls.formats.threads import SHARE, cores, run_all, with_scratch
 from spmark.impls.stile.loops import condense, count_columns
 from spmark.impls.stile.space import Shapes
 from spmark.impls.stile.state import GROUP, Groups, Nonzeros, Windows
@@ -32,22 +33,17 @@ class Once:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._made: dict[Hashable, Future[Any]] = {}
+        self._locks: defaultdict[Hashable, Lock] = defaultdict(Lock)
+        self._made: dict[Hashable, Any] = {}
 
     def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """Give the value of ``key``; the first caller calls ``make``, whose error is raised to all callers."""
+        """Give the value of ``key``, which the first caller's ``make`` makes."""
         with self._lock:
-            future = self._made.get(key)
-            mine = future is None
-            if future is None:
-                future = self._made[key] = Future()
-        if mine:
-            try:
-                future.set_result(make())
-            except BaseException as error:
-                future.set_exception(error)
-                raise
-        return future.result()
+            own = self._locks[key]
+        with own:
+            if key not in self._made:
+                self._made[key] = make()
+            return self._made[key]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,55 +51,70 @@ class Tiled:
     """A matrix on its way into tiles."""
 
     matrix: Csr
-    """The matrix that is divided into tiles: all of A, or some of its columns."""
+    """The matrix that is divided into tiles: all of A, or some of its non-zeros."""
     whole: NDArray[np.int32]
     """(I,) non-zeros of every row of the undivided matrix."""
+    threads: int
+    """Cores that the loops may take: others may search at the same time."""
     row_of: NDArray[np.int32]
     """(nnz,) row of each non-zero of ``matrix``."""
     owner: NDArray[np.int32]
     """(nnz,) tile of each non-zero, or -1; picks write into it."""
-    threads: int
-    """Cores that the loops may take: others may search at the same time."""
     begun: Once = field(default_factory=Once)
     """The state that all searches of the matrix begin with."""
 
     @classmethod
-    def of(cls, matrix: Csr, whole: NDArray[np.int32], threads: int = 0) -> Tiled:
-        """Begin without tiles, by default with all cores."""
-        rows = np.repeat(np.arange(matrix.num_rows, dtype=np.int32), matrix.row_lengths)
-        return cls(matrix, whole, rows, np.full(matrix.nnz, -1, np.int32), threads or cores())
+    def of(cls, matrix: Csr, threads: int = 0, whole: NDArray[np.int32] | None = None) -> Tiled:
+        """Begin without tiles, by default with all cores and an undivided matrix."""
+        whole = matrix.row_lengths if whole is None else whole
+        return cls(matrix, whole, threads or cores(), matrix.rows_of_entries(), np.full(matrix.nnz, -1, np.int32))
 
     def again(self) -> Tiled:
         """Begin again without tiles; the state that all searches begin with is kept."""
         return replace(self, owner=np.full(self.matrix.nnz, -1, np.int32))
 
-    @property
+    def part(self, taken: NDArray[np.bool_]) -> Tiled:
+        """Begin with the non-zeros that ``taken`` (nnz,) marks."""
+        matrix, before = self.matrix, offsets(taken, np.int32)
+        marked = Csr(matrix.shape, before[matrix.indptr], matrix.indices[taken], matrix.values[taken])
+        return Tiled.of(marked, self.threads, self.whole)
+
+    def columns(self, number: int, count: int) -> tuple[NDArray[np.int64] | None, Tiled]:
+        """Begin with one of ``count`` ranges of columns; also give the positions of its non-zeros, None for all."""
+
+        def made() -> tuple[NDArray[np.int64], Tiled]:
+            size = -(-self.matrix.num_cols // count)
+            inside = self.matrix.indices // size == number
+            return np.flatnonzero(inside), self.part(inside)
+
+        where, tiled = (None, self) if count == 1 else self.begun.get((number, count), made)
+        return where, tiled.again()
+
+    @cached_property
     def nonzeros(self) -> Nonzeros:
         """What the loops read of the matrix, and the owners that they write."""
-        matrix = self.matrix
-        read = map(_only_read, (matrix.indptr, matrix.indices, self.row_of, self.whole))
+        read = [array.view() for array in (self.matrix.indptr, self.matrix.indices, self.row_of, self.whole)]
+        for array in read:
+            array.flags.writeable = False
         indptr, indices, row_of, whole = read
-        return Nonzeros(indptr, indices, row_of, self.owner, whole)
+        return Nonzeros(indptr, indices, row_of, whole, self.owner)
 
     def tasks(self, work: int) -> int:
         """Give the number of tasks that so many non-zeros are worth, and that have room for their scratch."""
         return with_scratch(min(self.threads, work // SHARE), _SCRATCH * self.matrix.num_cols)
 
-    def row_shares(self) -> list[tuple[int, int]]:
-        """Cut the rows into ranges for one task each."""
-        return self.begun.get("shares", self._row_shares)  # type: ignore[no-any-return]
+    def shares(self, before: NDArray[Any], first: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Cut ``first:stop`` (rows or windows) into ranges of about equal work, for one task each.
 
-    def _row_shares(self) -> list[tuple[int, int]]:
-        matrix = self.matrix
-        tasks = self.tasks(matrix.nnz + matrix.num_rows)
-        if tasks == 1:
-            return [(0, matrix.num_rows)]
-        bounds = equal_shares(matrix.indptr)
-        few = np.linspace(0, bounds.size - 1, min(tasks, bounds.size - 1) + 1).astype(np.int64)
-        return list(pairwise(map(int, bounds[few])))
+        ``before`` (n + 1,) is the work before each row or window, in non-zeros.
+        """
+        total = int(before[stop] - before[first])
+        wanted = before[first] + np.linspace(0, total, self.tasks(total) + 1)[1:-1]
+        cuts = first + np.searchsorted(before[first:stop], wanted)
+        return pairwise([first, *map(int, cuts), stop])
 
 
-def begin(tiled: Tiled, shapes: Shapes, whole_ones: bool) -> tuple[NDArray[np.int32], Windows, Groups]:
+def begin(tiled: Tiled, shapes: Shapes) -> tuple[NDArray[np.int32], Windows, Groups]:
     """Give the state that a search begins with; parts that searches share are made once for all of the matrix.
 
     Parameters
@@ -111,8 +122,6 @@ def begin(tiled: Tiled, shapes: Shapes, whole_ones: bool) -> tuple[NDArray[np.in
     tiled : Tiled
         Without owners yet.
     shapes : Shapes
-    whole_ones : bool
-        Whether windows may be held whole at all.
 
     Returns
     -------
@@ -123,11 +132,12 @@ def begin(tiled: Tiled, shapes: Shapes, whole_ones: bool) -> tuple[NDArray[np.in
     """
     heights = shapes.heights
     order = order_of(tiled, heights[0]) if heights else np.arange(tiled.matrix.num_rows, dtype=np.int32)
-    counted = tiled.begun.get(("counted", heights), lambda: _counted(tiled, heights, order))
-    windows = _windows(tiled, shapes, counted, whole_ones)
-    groups = tiled.begun.get(("groups", heights), lambda: make_groups(tiled, windows, (counted.columns, counted.nnz)))
+    windows, columns, divided = tiled.begun.get(("windows", heights), lambda: _windows(tiled, heights, order))
+    groups = tiled.begun.get(("groups", heights), lambda: make_groups(tiled, windows, (columns, windows.total)))
     changed = {name: getattr(groups, name).copy() for name in ("left", "average", "at", "shape", "stale")}
-    return order, windows, groups._replace(**changed)
+    whole_ms = _whole_ms(shapes, windows, columns, divided)
+    own = windows._replace(left=windows.total.copy(), whole_ms=whole_ms, paid_ms=np.zeros(columns.size))
+    return order, own, groups._replace(**changed)
 
 
 def order_of(tiled: Tiled, height: int) -> NDArray[np.int32]:
@@ -150,8 +160,7 @@ def row_order(tiled: Tiled, height: int) -> NDArray[np.int32]:
     filled = np.flatnonzero(matrix.row_lengths)
     first[filled] = matrix.indices[matrix.indptr[filled]]
     orders = [np.arange(matrix.num_rows), *(np.argsort(key, kind="stable") for key in (-matrix.row_lengths, first))]
-    candidates = [order.astype(np.int32) for order in orders]
-    return min(candidates, key=lambda order: area(tiled, order, height))
+    return min((order.astype(np.int32) for order in orders), key=lambda order: area(tiled, order, height))
 
 
 def area(tiled: Tiled, order: NDArray[np.int32], height: int) -> int:
@@ -160,54 +169,34 @@ def area(tiled: Tiled, order: NDArray[np.int32], height: int) -> int:
     return int((-(-columns // GROUP)).sum())
 
 
-@dataclass(frozen=True, eq=False)
-class _Counted:
-    """Windows before they are priced."""
-
-    of: NDArray[np.int32]
-    row_ptr: NDArray[np.int64]
-    rows: NDArray[np.int32]
-    height: NDArray[np.int32]
-    """``of`` to ``height`` are those of `Windows`."""
-    columns: NDArray[np.int64]
-    """(W,) distinct columns of each window."""
-    nnz: NDArray[np.int64]
-    divided: NDArray[np.bool_]
-    """(W,) whether a row goes on in other column ranges."""
-
-
-def _counted(tiled: Tiled, heights: tuple[int, ...], order: NDArray[np.int32]) -> _Counted:
-    matrix = tiled.matrix
-    num_rows = matrix.num_rows
+def _windows(
+    tiled: Tiled, heights: tuple[int, ...], order: NDArray[np.int32]
+) -> tuple[Windows, NDArray[np.int64], NDArray[np.bool_]]:
+    """Give windows without prices, the distinct columns of each, and whether one of its rows has other non-zeros."""
+    matrix, num_rows = tiled.matrix, tiled.matrix.num_rows
+    ends = [_bounds(num_rows, height)[1:] for height in heights]
+    firsts = offsets(np.array([own.size for own in ends], np.int64))
     of = np.zeros((num_rows, len(heights)), np.int32)
-    bounds, number = [np.zeros(1, np.int64)], []
-    first = 0
     for a, height in enumerate(heights):
-        own = _bounds(num_rows, height)
-        of[order, a] = first + np.arange(num_rows, dtype=np.int32) // height
-        bounds.append(own[1:] + a * num_rows)
-        number.append(np.full(own.size - 1, a, np.int32))
-        first += own.size - 1
-    row_ptr = np.concatenate(bounds)
-    rows = np.tile(order, len(heights)) if heights else np.zeros(0, np.int32)
+        of[order, a] = firsts[a] + np.arange(num_rows, dtype=np.int32) // height
+    row_ptr = np.concatenate([np.zeros(1, np.int64), *(own + a * num_rows for a, own in enumerate(ends))])
+    rows = np.tile(order, len(heights))
     columns, nnz = _count(tiled, row_ptr, rows)
-    divided = np.zeros(nnz.size, np.bool_)
-    if nnz.size:
-        divided = np.logical_or.reduceat((matrix.row_lengths < tiled.whole)[rows], row_ptr[:-1])
-    return _Counted(of, row_ptr, rows, np.concatenate([*number, np.zeros(0, np.int32)]), columns, nnz, divided)
+    divided = np.logical_or.reduceat((matrix.row_lengths < tiled.whole)[rows], row_ptr[:-1])
+    height_of = np.repeat(np.arange(len(heights), dtype=np.int32), np.diff(firsts))
+    prices = np.zeros(nnz.size)
+    return Windows(of, row_ptr, rows, height_of, nnz, nnz, prices, prices), columns, divided
 
 
-def _windows(tiled: Tiled, shapes: Shapes, counted: _Counted, whole_ones: bool) -> Windows:
-    """Price holding each window whole."""
-    whole_ms = np.full(counted.nnz.size, np.inf)
-    if whole_ones and whole_ms.size:
-        for s in range(shapes.plain_ms.shape[1]):
-            tiles = -(-counted.columns // ((s + 1) * GROUP))
-            single, plain = shapes.single_ms[counted.height, s], shapes.plain_ms[counted.height, s]
-            cost = np.where(counted.divided, single, plain)
-            whole_ms = np.minimum(whole_ms, np.where(np.isfinite(cost), tiles * cost, np.inf))
-    fields = counted.of, counted.row_ptr, counted.rows, counted.height, counted.nnz
-    return Windows(*fields, counted.nnz.copy(), whole_ms, np.zeros(whole_ms.size))
+def _whole_ms(
+    shapes: Shapes, windows: Windows, columns: NDArray[np.int64], divided: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Price holding each window whole, which SDDMM never does."""
+    whole_ms = np.full(columns.size, np.inf)
+    for s in range(shapes.plain_ms.shape[1] if shapes.ell else 0):
+        cost = np.where(divided, shapes.single_ms[windows.height, s], shapes.plain_ms[windows.height, s])
+        whole_ms = np.minimum(whole_ms, np.maximum(-(-columns // ((s + 1) * GROUP)), 1) * cost)
+    return whole_ms
 
 
 def make_groups(
@@ -240,17 +229,11 @@ def make_groups(
     tasks = []
     for a in range(windows.of.shape[1]):
         first, stop = np.searchsorted(windows.height, (a, a + 1))
-        for share in _shares(tiled, nnz_ptr, int(first), int(stop)):
+        for share in tiled.shares(nnz_ptr, int(first), int(stop)):
             scratch = np.zeros((3, matrix.num_cols), np.int32)
             tasks.append((tiled.nonzeros, windows.row_ptr, windows.rows, a, *share, groups, nnz_ptr, scratch))
     run_all(condense, tasks)
     return groups
-
-
-def _only_read(array: NDArray[Any]) -> NDArray[Any]:
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 def _bounds(num_rows: int, height: int) -> NDArray[np.int64]:
@@ -266,18 +249,7 @@ def _count(
     before = offsets(matrix.row_lengths[rows])
     tasks = [
         (tiled.nonzeros, row_ptr, rows, *share, np.full(matrix.num_cols, -1, np.int32), columns, nnz)
-        for share in _shares(tiled, before[row_ptr], 0, count)
+        for share in tiled.shares(before[row_ptr], 0, count)
     ]
     run_all(count_columns, tasks)
     return columns, nnz
-
-
-def _shares(tiled: Tiled, before: NDArray[np.int64], first: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Cut windows ``first:stop`` into ranges of about equal work; ``before`` (W + 1,) is the work before each."""
-    total = int(before[stop] - before[first])
-    tasks = tiled.tasks(total)
-    if tasks == 1:
-        return iter([(first, stop)])
-    wanted = before[first] + np.linspace(0, total, tasks + 1)[1:-1]
-    cuts = first + np.searchsorted(before[first:stop], wanted)
-    return pairwise([first, *map(int, cuts), stop])

@@ -29,12 +29,12 @@ def test_searches_of_published_records_are_found_again(sweep: str, only: str, ev
 
 
 def test_a_difference_ends_the_program_with_1(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
-    from spmark.impls.stile import forms
+    from spmark.impls.stile.search import Tiling
 
     asked = [str(H200 / "stile_tile_order"), "--only", "patterns/logsparse", "--every", "9"]
     assert main(asked) == 0
-    facts = forms.Tiling.facts.fget
+    facts = Tiling.facts.fget
     assert facts is not None
-    monkeypatch.setattr(forms.Tiling, "facts", property(lambda form: {**facts(form), "withdrawn": 26}))
+    monkeypatch.setattr(Tiling, "facts", property(lambda form: {**facts(form), "withdrawn": 26}))
     assert main(asked) == 1
     assert "DIFFERS" in capsys.readouterr().out

@@ -10,11 +10,11 @@ import pytest
 from stile_calibrations import SDDMM, SPMM, TWO_HEIGHTS
 from stile_recount import Event, Recounted, on_grid
 
-from spmark.impls.core.problem import Csr, Op
+from spmark.impls.core.problem import Csr
 from spmark.impls.stile.calibration import Calibration
-from spmark.impls.stile.greedy import Rules
-from spmark.impls.stile.space import Formats, SearchMode, shapes_of
-from spmark.impls.stile.state import LIGHT, SINGLE, stretched
+from spmark.impls.stile.loops import pick_lights
+from spmark.impls.stile.space import Formats, Rules, SearchMode, shapes_of
+from spmark.impls.stile.state import WHOLE, stretched
 from spmark.impls.stile.windows import Tiled
 
 FINE, COARSE = 2.0**-40, 2.0**-10
@@ -36,11 +36,11 @@ def mixed(seed: int, num_rows: int, num_cols: int, density: float) -> Csr:
 
 def search(matrix: Csr, calibration: Calibration, rules: Rules, *costs: float) -> Recounted:
     shapes = on_grid(shapes_of(calibration, 32, 32, matrix.nnz, rules.mode), *costs)
-    tiled = Tiled.of(matrix, matrix.row_lengths.astype(np.int32))
-    run = Recounted(tiled, shapes, calibration.op is Op.SPMM, rules, lambda: False)
+    run = Recounted(Tiled.of(matrix), shapes, rules, lambda: False)
     picked = run.run()
     assert picked.finished
-    assert picked.spent_ms == run.trace[-1].spent_ms
+    alive = np.unique(picked.owner)
+    assert picked.spent_ms == run._state.chosen.cost_ms[alive].sum()
     return run
 
 
@@ -93,16 +93,17 @@ def test_the_matrices_call_for_every_kind_of_pick() -> None:
 
 
 def test_the_paper_s_local_search_takes_every_shape_and_both_formats_in_one_round() -> None:
-    def kinds_of_a_round(mode: SearchMode) -> set[tuple[int, int]]:
+    def kinds_of_a_round(mode: SearchMode) -> set[tuple[bool, int]]:
         matrix, rules = mixed(0, *SHAPES[2]), Rules(mode, slack=5.0, max_levels=1, withdraw=False)
         run = search(matrix, SPMM, rules, FINE, 1e4, 0.2)
         count = next(step.picked for step in run.trace if step.event in (Event.BLOCK, Event.OTHER))
-        chosen, first = run._chosen, sum(step.picked for step in run.trace if step.event is Event.BEFOREHAND)
+        chosen, first = run._state.chosen, sum(step.picked for step in run.trace if step.event is Event.BEFOREHAND)
         picks = range(first, first + count)
-        return {(int(chosen.kind[tile]), int(chosen.shape[tile])) for tile in picks}
+        return {(chosen.window[tile] < 0, int(chosen.shape[tile])) for tile in picks}
 
     found = kinds_of_a_round(SearchMode.PAPER)
-    assert {kind for kind, _ in found} == {SINGLE, LIGHT}
+    assert {light for light, _ in found} == {False, True}
+    assert (False, WHOLE) not in found
     assert len(found) > 2
     assert len(kinds_of_a_round(SearchMode.CODE)) == 1
 
@@ -114,10 +115,10 @@ def test_windows_that_give_back_more_than_they_cost_are_taken_together() -> None
     matrix = Csr.checked((count, 60), np.arange(count + 1) * 24, indices, np.ones(indices.size))
     rules = Rules(SearchMode.PAPER, slack=0.5, widest=16)
     shapes = on_grid(shapes_of(SPMM, 32, 32, matrix.nnz, rules.mode, rules.widest), FINE, 0.2, 1.0)
-    run = Recounted(Tiled.of(matrix, matrix.row_lengths.astype(np.int32)), shapes, True, rules, lambda: False)
+    run = Recounted(Tiled.of(matrix), shapes, rules, lambda: False)
     run._regroup()
-    narrow, count, before = 1, run._level.first.size, run._chosen.tally.copy()
-    run._pick_lights(math.inf, narrow, 0, count)
+    narrow, count, before = 1, run._level.first.size, run._state.chosen.tally.copy()
+    pick_lights(run._state, run._level, math.inf, narrow, 0, count)
     run.note(Event.OTHER, 0.0, before)
     run.run()
     first, *_ = run.trace[1:]

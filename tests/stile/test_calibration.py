@@ -34,17 +34,16 @@ def test_ell_tiles_by_table_3() -> None:
     matrix = random_csr(8, 40, lengths, 5)
     calibration = Calibration.of(A100, Op.SPMM, DType.FLOAT16)
     shapes = shapes_of(calibration, 32, 32, 10**6, SearchMode.CODE)
-    level = make_level(Tiled.of(matrix, matrix.row_lengths.astype(np.int32)), shapes, True, 0)
+    level = make_level(Tiled.of(matrix), shapes, 0)
     line = calibration.line
     for tile, (first, stop) in enumerate(zip(level.first, level.stop, strict=True)):
         height = int(shapes.price.height[level.shape[tile]])
         columns = np.unique(matrix.indices[level.items[first:stop]]).size
         moved = (256 + columns * 32 + height * 32) * 2
         roof = max(moved, 2 * 256 * 32 / line.peak)
-        assert level.plain_ms[tile] == pytest.approx(line.a * roof + line.b)
+        assert level.cost_ms[tile] == pytest.approx(line.a * roof + line.b)
         twice = max(moved + height * 32 * 2, 2 * 256 * 32 / line.peak)
-        assert level.atomic_ms[tile] == pytest.approx(level.plain_ms[tile] * max(1, line.c * twice / roof + line.d))
-        assert not level.atomic[tile]
+        assert level.atomic_ms[tile] == pytest.approx(level.cost_ms[tile] * max(1, line.c * twice / roof + line.d))
         assert level.average[tile] >= shapes.cheapest_ms
 
 
@@ -52,13 +51,13 @@ def test_one_dimensional_tiles_by_table_3() -> None:
     matrix = random_csr(20, 60, np.random.default_rng(0).integers(0, 20, 20).tolist())
     calibration = Calibration.of(A100, Op.SDDMM, DType.FLOAT16)
     shapes = shapes_of(calibration, 100, 64, matrix.nnz, SearchMode.CODE)
-    level = make_level(Tiled.of(matrix, matrix.row_lengths.astype(np.int32)), shapes, False, 0)
+    level = make_level(Tiled.of(matrix), shapes, 0)
     row_of = np.repeat(np.arange(20), matrix.row_lengths)
     for tile, (first, stop) in enumerate(zip(level.first, level.stop, strict=True)):
         rows, columns = np.unique(row_of[first:stop]).size, np.unique(matrix.indices[first:stop]).size
         moved = ((rows + columns) * 100 + 32) * 2
         roof = max(moved, 2 * 32 * 100 / calibration.line.peak)
-        assert level.plain_ms[tile] == pytest.approx(calibration.line.a * roof + calibration.line.b)
+        assert level.cost_ms[tile] == pytest.approx(calibration.line.a * roof + calibration.line.b)
         assert level.average[tile] >= shapes.cheapest_ms
 
 

@@ -23,7 +23,7 @@ def test_forms_have_the_prices_of_their_tiles() -> None:
     assert len(forms) > 2
     configs = [{**form.facts, "threads": threads} for form in forms for threads in (128, 256)]
     scores = cost_model(how, "prices", H200).score(problem, configs)
-    assert scores.tolist() == [form.found.predicted_ms * 1e-3 for form in forms for _ in range(2)]
+    assert scores.tolist() == [form.predicted_ms * 1e-3 for form in forms for _ in range(2)]
 
 
 def test_a_form_that_no_search_finds_has_no_score() -> None:

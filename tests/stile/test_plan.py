@@ -23,11 +23,9 @@ from spmark.impls.formats.tiles import BLOCK, TileFormat
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.target import open_target
 from spmark.impls.stile.calibration import PUBLISHED, BlockCost, Calibration, calibration_for, published_a100
-from spmark.impls.stile.forms import Wanted, forms_of
-from spmark.impls.stile.greedy import Rules
 from spmark.impls.stile.plan import Stile
-from spmark.impls.stile.search import search
-from spmark.impls.stile.space import Formats
+from spmark.impls.stile.search import forms_of, search
+from spmark.impls.stile.space import Formats, Rules
 from spmark.impls.stile.tune import fastest
 
 HOST = find("host-simt")
@@ -172,8 +170,8 @@ def test_what_blocks_leave_is_searched_in_another_order_of_rows(device: str, ban
     """On the H200 blocks of whole windows leave nothing of the wide band, and two orders are better all the same."""
     matrix = banded(1024, 32, band)
     calibration, _ = calibration_for(device, Op.SPMM, DType.FLOAT16)
-    plain, better = (search(matrix, calibration, 32, Rules(rearrange=on)) for on in (False, True))
-    assert better.predicted_of[Formats.MIXED] < 0.9 * plain.predicted_of[Formats.MIXED]
+    plain, better = (search(matrix, calibration, 32, Rules(rearrange=on, compared=False)) for on in (False, True))
+    assert better.predicted_ms < 0.9 * plain.predicted_ms
     held = TileFormat.from_csr(matrix, better.selection)
     np.testing.assert_array_equal(held.to_csr().values, matrix.values)
 
@@ -213,13 +211,9 @@ def nothing_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_fastest_that_is_right_is_kept() -> None:
     problem = Problem(Op.SPMM, banded(), 64, DType.FLOAT16)
     calibration, _ = calibration_for("", Op.SPMM, DType.FLOAT16)
-    wanted = [
-        Wanted(Rules()),
-        Wanted(Rules(formats=Formats.OTHER, widest=64)),
-        Wanted(Rules(formats=Formats.OTHER), True),
-    ]
-    forms = forms_of(problem, calibration, 64, wanted, float("inf"))
-    assert len({(str(form.found.formats), form.widest, form.positions is None) for form in forms}) == len(forms) >= 4
+    asked = [Rules(), Rules(formats=Formats.OTHER, widest=64), Rules(formats=Formats.OTHER, near=True)]
+    forms = forms_of(problem.matrix, asked, calibration, 64)
+    assert len({(str(form.formats), form.widest, form.positions is None) for form in forms}) == len(forms) >= 4
     plan, told = fastest(problem, open_target(HOST), forms, {}, 2)
     best = min((c for c in told.seen if c.samples_us), key=lambda candidate: np.median(candidate.samples_us))
     assert plan.config.items() >= best.config.items()
@@ -232,13 +226,13 @@ def test_the_fastest_that_is_right_is_kept() -> None:
     assert told.measured == sum(bool(candidate.samples_us) for candidate in told.seen)
     assert any(candidate.reason == "wrong result" for candidate in told.seen)
     assert all(candidate.predicted for candidate in told.seen)
-    blocks = [form for form in forms if form.found.formats is Formats.BLOCKS]
+    blocks = [form for form in forms if form.formats is Formats.BLOCKS]
     with pytest.raises(BuildError, match="wrong result"):
         fastest(problem, open_target(HOST), blocks, {}, 2)
 
 
 def test_wider_rows_compete_only_where_nothing_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spmark.impls.stile.plan.forms_of", lambda *args: [one.rules.widest for one in args[3]])
+    monkeypatch.setattr("spmark.impls.stile.search.forms_of", lambda *args: [one.widest for one in args[1]])
     problem = Problem(Op.SPMM, banded(), 64, DType.FLOAT16)
     calibration, _ = calibration_for("", Op.SPMM, DType.FLOAT16)
     for config, widths in (
@@ -259,11 +253,11 @@ def test_a_kept_mixture_has_its_levels_and_no_rival() -> None:
     calibration, _ = kept.priced_by(problem, HOST)
     (form,) = kept.forms(problem, calibration, measured=True)
     rivals = Stile().forms(problem, calibration, measured=True)
-    assert form.found.formats is Formats.MIXED
+    assert form.formats is Formats.MIXED
     assert len(rivals) > 1
     plan = run(problem, kept)
     assert (plan.config["formats"], plan.config["keep_mixture"]) == ("mixed", True)
-    assert plan.config["levels_used"] == form.found.levels > 1
+    assert plan.config["levels_used"] == form.levels > 1
     one = run(problem, Stile(keep_mixture=True, levels=1, rearrange=False))
     assert one.config["levels_used"] == 1
     assert one.stored != plan.stored

@@ -17,10 +17,8 @@ from stile_reference import Slow, labels
 from spmark.impls.core.problem import Csr, DType, Op
 from spmark.impls.formats.tiles import BLOCK, ELL, RUN, TileFormat
 from spmark.impls.stile.calibration import Calibration, published_a100
-from spmark.impls.stile.greedy import Rules
-from spmark.impls.stile.mixture import Ground
-from spmark.impls.stile.search import ChosenTiles, Sought, heavy, search, search_each, search_many
-from spmark.impls.stile.space import Formats, SearchMode, shapes_of
+from spmark.impls.stile.search import Tiling, search, search_each
+from spmark.impls.stile.space import Formats, Rules, SearchMode, shapes_of
 from spmark.impls.stile.windows import Tiled
 
 
@@ -55,7 +53,7 @@ rules = st.builds(
 )
 
 
-def check(matrix: Csr, found: ChosenTiles, ell: bool) -> None:
+def check(matrix: Csr, found: Tiling, ell: bool) -> None:
     """Hold the invariants of a plan."""
     selection = found.selection
     held = TileFormat.from_csr(matrix, selection)
@@ -64,7 +62,6 @@ def check(matrix: Csr, found: ChosenTiles, ell: bool) -> None:
     assert set(np.unique(selection.owner)) == set(range(selection.kind.size))
     assert set(selection.kind) <= {BLOCK, ELL if ell else RUN}
     assert found.predicted_ms >= 0
-    assert all(found.predicted_ms <= predicted for predicted in found.predicted_of.values())
 
 
 @given(problems(), rules, st.sampled_from([SPMM, TWO_HEIGHTS, SDDMM]), st.sampled_from([1, 32, 100]))
@@ -79,7 +76,7 @@ def test_picks_are_those_of_a_literal_algorithm_2(seed: int, withdraw: bool, cal
     matrix = mixed_matrix(np.random.default_rng(seed), 40, 60)
     shapes = shapes_of(calibration, 32, 32, matrix.nnz, SearchMode.PAPER)
     how = Rules(SearchMode.PAPER, slack=0.0, withdraw=withdraw)
-    run = Watched(Tiled.of(matrix, matrix.row_lengths.astype(np.int32)), shapes, True, how, lambda: False)
+    run = Watched(Tiled.of(matrix), shapes, how, lambda: False)
     picked = run.run()
     slow = Slow(matrix, shapes, picked.order.tolist(), withdraw)
     assert picked.spent_ms == pytest.approx(slow.run(), rel=1e-9)
@@ -137,11 +134,10 @@ def test_searches_together_find_what_each_finds_alone(
     monkeypatch.setattr("spmark.impls.stile.search.SHARE", 0 if threads else 10**9)
     monkeypatch.setattr("spmark.impls.formats.threads.cores", lambda: 3)
     asked = [Rules(), Rules(formats=Formats.OTHER, widest=128), Rules(SearchMode.PAPER), Rules(widest=64)]
-    ground = Ground(matrix)
-    together = search_many([Sought(one, matrix, lambda: ground) for one in asked], calibration, 64)
-    for rules, found in zip(asked, together, strict=True):
-        alone = {one.formats: one for one in search_each(matrix, calibration, 64, rules)}
+    for rules, found in zip(asked, search_each(matrix, asked, calibration, 64), strict=True):
+        alone = {one.formats: one for one in search_each(matrix, [rules], calibration, 64)[0]}
         assert found or rules.formats is Formats.OTHER
+        assert [one.predicted_ms for one in found] == sorted(one.predicted_ms for one in found)
         for one in found:
             expected = alone[one.formats]
             np.testing.assert_array_equal(one.selection.owner, expected.selection.owner)
@@ -151,26 +147,17 @@ def test_searches_together_find_what_each_finds_alone(
 
 def test_what_would_be_found_again_is_left_out() -> None:
     matrix = random_csr(300, 400, np.random.default_rng(3).integers(1, 30, 300).tolist())
-    ground = Ground(matrix)
-    first = Sought(Rules(widest=32), matrix, lambda: ground)
-    asked = [
-        first,
-        replace(first, rules=Rules(widest=128)),
-        replace(first, rules=Rules(formats=Formats.OTHER, widest=512)),
-    ]
-    found = search_many(asked, SPMM, 64)
+    asked = [Rules(widest=32), Rules(widest=128), Rules(formats=Formats.OTHER, widest=512)]
+    found = search_each(matrix, asked, SPMM, 64)
     # No row is longer than 32, and blocks know of no widths.
     assert [sorted(one.formats for one in each) for each in found] == [sorted(Formats), [Formats.MIXED], []]
-    other = replace(asked[1], ground=lambda: Ground(matrix))
-    assert [len(each) for each in search_many([first, other], SPMM, 64)] == [3, 3]  # rows may stand in another order
-    assert heavy([one.rules for one in asked], SPMM) == 4
+    near = replace(asked[1], near=True)  # rows stand in another order
+    assert [len(each) for each in search_each(matrix, [asked[0], near], SPMM, 64)] == [3, 3]
 
 
 def test_together_the_first_search_is_finished_and_late_ones_are_left_out() -> None:
     matrix = mixed_matrix(np.random.default_rng(9), 300, 400)
-    ground = Ground(matrix)
-    sought = [Sought(Rules(widest=widest), matrix, lambda: ground) for widest in (0, 128)]
-    first, second = search_many(sought, SPMM, 64, time_budget_s=0.0)
+    first, second = search_each(matrix, [Rules(), Rules(widest=128)], SPMM, 64, time_budget_s=0.0)
     assert first
     assert not first[0].finished
     assert second == []

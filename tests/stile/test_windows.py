@@ -15,7 +15,7 @@ from spmark.impls.stile.windows import Once, Tiled, begin, make_groups, order_of
 def tiled(threads: int = 0) -> Tiled:
     rng = np.random.default_rng(5)
     matrix = random_csr(200, 150, rng.integers(0, 40, 200).tolist())
-    return Tiled.of(matrix, matrix.row_lengths.astype(np.int32), threads)
+    return Tiled.of(matrix, threads)
 
 
 def test_a_value_is_made_once_by_whoever_comes_first() -> None:
@@ -40,10 +40,10 @@ def test_a_value_is_made_once_by_whoever_comes_first() -> None:
 def test_searches_begin_with_the_same_and_change_their_own() -> None:
     first = tiled()
     shapes = shapes_of(SPMM, 32, 32, first.matrix.nnz, SearchMode.CODE)
-    order, windows, groups = begin(first, shapes, True)
+    order, windows, groups = begin(first, shapes)
     np.testing.assert_array_equal(order, row_order(first, 16))
     assert order_of(first, 16) is order
-    _, alone, _ = begin(tiled(), shapes, True)
+    _, alone, _ = begin(tiled(), shapes)
     for name in windows._fields:
         np.testing.assert_array_equal(getattr(windows, name), getattr(alone, name))
     for name in groups._fields:
@@ -53,7 +53,7 @@ def test_searches_begin_with_the_same_and_change_their_own() -> None:
         changed[:] = 1
     second = first.again()
     assert (second.owner == -1).all()
-    _, fresh, fresh_groups = begin(second, shapes, True)
+    _, fresh, fresh_groups = begin(second, shapes)
     np.testing.assert_array_equal(fresh.left, alone.left)
     np.testing.assert_array_equal(fresh.paid_ms, 0)
     np.testing.assert_array_equal(fresh_groups.left, make_groups(second, alone).left)

@@ -45,8 +45,8 @@ def test_what_is_priced_is_what_the_search_prices() -> None:
         indptr = np.arange(0, tile.indices.size + 1, width, dtype=np.int32)
         matrix = Csr((rows, tile.columns), indptr, tile.indices.reshape(-1), np.ones(tile.indices.size, np.float32))
         shapes = shapes_of(calibration, 32, 32, 0, SearchMode.CODE, 32)
-        level = make_level(Tiled.of(matrix, matrix.row_lengths.astype(np.int32)), shapes, True, 0)
-        assert level.plain_ms.tolist() == [
+        level = make_level(Tiled.of(matrix), shapes, 0)
+        assert level.cost_ms.tolist() == [
             pytest.approx(line.a * roof_bytes(tile.tile(32), Op.SPMM, line.peak) + line.b)
         ]
 
