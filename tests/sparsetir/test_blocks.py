@@ -18,18 +18,20 @@ from spmark.impls.kernels.family import taken_apart
 from spmark.impls.kernels.panel_spmm import panel_instance
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.target import open_target
-from spmark.impls.sparsetir.block_search import (
+from spmark.impls.sparsetir.blocks import (
     COLS,
     FORM,
     PANELS,
     ROWS,
+    SparseTirBsr,
+    SparseTirDbsr,
+    SparseTirSrBcrs,
     block_space,
     opened,
     panel_space,
     run_through,
     varied,
 )
-from spmark.impls.sparsetir.blocks import SparseTirBsr, SparseTirDbsr, SparseTirSrBcrs
 
 MATRIX = random_csr(70, 90, np.random.default_rng(8).integers(0, 12, 70).tolist())
 HOST = find("host-simt")

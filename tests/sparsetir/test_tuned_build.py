@@ -19,7 +19,7 @@ from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.kernels.block_spmm import block_instance
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.template import Instance
-from spmark.impls.sparsetir import block_search
+from spmark.impls.sparsetir import blocks
 from spmark.impls.sparsetir.blocks import SparseTirDbsr
 from spmark.impls.sparsetir.plan import SparseTir
 from spmark.impls.tuning import tune
@@ -128,7 +128,7 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> Compiler:
     timer = SimpleNamespace(PlanTimer=lambda problem, device, seed: MadeUpTimer(block_cost))
     monkeypatch.setitem(sys.modules, "spmark.impls.tuning.gpu", timer)
     monkeypatch.setattr(tune, "open_target", lambda device: found)
-    monkeypatch.setattr(block_search, "BlockSpmmPlan", block_plan)
+    monkeypatch.setattr(blocks, "BlockSpmmPlan", block_plan)
     return found
 
 
