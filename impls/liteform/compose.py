@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -142,25 +143,16 @@ class Composition:
     @property
     def record(self) -> Search:
         """The cost of every cap, the same cap for all partitions, for replay and for figure 11."""
-        seen = [
-            Candidate(
-                {"partitions": self.counts.partitions, "max_width": 1 << power},
-                capped(self.costs, self.counts, power),
-            )
-            for power in range(int(self.counts.widest.max(initial=0)) + 1)
-        ]
-        return Search(self.widths.evaluated, seen=tuple(seen))
+        counts, powers = self.counts, range(int(self.counts.widest.max(initial=0)) + 1)
+        configs = [{"partitions": counts.partitions, "max_width": 1 << power} for power in powers]
+        costs = [capped(self.costs, counts, power) for power in powers]
+        return Search(self.widths.evaluated, seen=tuple(map(Candidate, configs, costs)))
 
 
 def run_lengths(values: list[int]) -> str:
     """Write a list of numbers with repeats counted: ``32x5,16`` for five of 32 and one of 16."""
-    parts: list[tuple[int, int]] = []
-    for value in values:
-        if parts and parts[-1][0] == value:
-            parts[-1] = value, parts[-1][1] + 1
-        else:
-            parts.append((value, 1))
-    return ",".join(f"{value}x{times}" if times > 1 else str(value) for value, times in parts)
+    runs = [(value, len(list(run))) for value, run in groupby(values)]
+    return ",".join(f"{value}x{times}" if times > 1 else str(value) for value, times in runs)
 
 
 def expanded(text: str, most: int) -> list[int]:

@@ -81,10 +81,7 @@ def count(matrix: Csr, partitions: int, columns: bool = True, thirds: bool = Fal
     counted = np.zeros((tasks, 6, partitions, POWERS), np.int64)
     marks = np.zeros((tasks, marked_columns), np.uint16)
     given = matrix.indptr, matrix.indices, width, thirds
-    run_all(
-        count_rows,
-        ((*given, *share, *mine, marked) for share, mine, marked in zip(pairwise(bounds), counted, marks, strict=True)),
-    )
+    run_all(count_rows, ((*given, *share, *own) for *own, share in zip(counted, marks, pairwise(bounds), strict=True)))
     if not columns:
         return BucketCounts(*counted.sum(axis=0))
     distinct = np.zeros((2, partitions, POWERS), np.int64)

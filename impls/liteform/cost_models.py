@@ -6,6 +6,7 @@ Peng, Thomadakis, Pienaar and Kestor, "LiteForm", HPDC 2025, sections 5.1 to 5.3
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -15,11 +16,10 @@ from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Problem
 from spmark.impls.liteform.compose import StoredAs
-from spmark.impls.liteform.cost import BucketCounts, capped, count, power_of
+from spmark.impls.liteform.cost import capped, power_of
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.predictor import find
 from spmark.impls.liteform.schedule import table_for
-from spmark.impls.liteform.search import table_of
 
 if TYPE_CHECKING:
     from spmark.impls.liteform.plan import LiteForm
@@ -51,19 +51,14 @@ class BucketCost:
         ValueError
             A ``max_width`` is not a power of two of at most 1,024.
         """
-        how = self._how
-        weights = how.weights_of(self._table, how.ordered(problem, self._table))
-        counted: dict[int, tuple[NDArray[np.float64], BucketCounts]] = {}
+        how, table = self._how, self._table
+        order = how.ordered(problem, table)
+        costs = cache(lambda partitions: how.costs_of(problem, table, order, partitions))
         scores = np.full(len(configs), np.nan)
         for number, config in enumerate(configs):
-            if "max_width" not in config:
-                continue
-            partitions = int(config["partitions"])
-            if partitions not in counted:
-                counts = count(problem.matrix, partitions, columns=weights is None, thirds=how.thirds_of(self._table))
-                costs = table_of(counts, problem.width, weights=weights, tail_in_last=how.tail_in_last)
-                counted[partitions] = costs, counts
-            scores[number] = capped(*counted[partitions], power_of(int(config["max_width"])))
+            if "max_width" in config:
+                counts, of_cap = costs(int(config["partitions"]))
+                scores[number] = capped(of_cap, counts, power_of(int(config["max_width"])))
         return scores
 
 

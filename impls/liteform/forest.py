@@ -6,7 +6,7 @@ them spent on checks and threads, and its files are pickles.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,26 +70,20 @@ class Forest:
         """
         votes = np.zeros(self.classes.size)
         scaled = ((sample - self.mean) / self.scale).astype(np.float32)
-        nodes = self.roots, self.feature, self.threshold, self.left, self.right
-        add_votes(*nodes, self.leaves, scaled, votes)
+        add_votes(self.roots, self.feature, self.threshold, self.left, self.right, self.leaves, scaled, votes)
         return votes / self.roots.size
 
     def predict(self, sample: NDArray[np.float64]) -> int:
         """Give the label with the most votes; of labels with equal votes the least."""
         return int(self.classes[np.argmax(self.shares(sample))])
 
-    def outside(self, sample: NDArray[np.float64]) -> int | None:
-        """Give the first feature of a sample that lies outside of the training range, or None."""
-        beyond = np.flatnonzero((sample < self.low) | (sample > self.high))
-        return int(beyond[0]) if beyond.size else None
-
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Give the arrays of a file, by name."""
         return {name: getattr(self, name) for name in ARRAYS}
 
 
-def forest_from(arrays: Mapping[str, NDArray[Any]], num_features: int, where: str) -> Forest:
-    """Make a forest of arrays from outside, checked so that no prediction reads beyond them.
+def forest_from(arrays: Mapping[str, NDArray[Any]], prefix: str, num_features: int, where: str) -> Forest:
+    """Make a forest of arrays from outside, named behind a prefix and checked: no prediction reads beyond them.
 
     Raises
     ------
@@ -97,37 +91,38 @@ def forest_from(arrays: Mapping[str, NDArray[Any]], num_features: int, where: st
         An array is missing or of another type or shape, or a node points outside; the message names the array.
     """
     for name, (kind, dimensions) in ARRAYS.items():
-        array = arrays.get(name)
+        array = arrays.get(prefix + name)
         if array is None or array.dtype != kind or array.ndim != dimensions:
             what = "none" if array is None else f"{array.dtype} of {array.ndim} dimensions"
             raise BuildError(
                 f"{where}: expected {name} as {np.dtype(kind)} of {dimensions} dimensions, found {what}; "
                 "train the model again"
             )
-    forest = Forest(**{name: np.ascontiguousarray(arrays[name]) for name in ARRAYS})
-    _check_nodes(forest, num_features, where)
+    forest = Forest(**{name: np.ascontiguousarray(arrays[prefix + name]) for name in ARRAYS})
+    for wrong in _misfits(forest, num_features):
+        raise BuildError(f"{where}: expected {wrong} of one forest, found other sizes or values; train it again")
     return forest
 
 
-def _check_nodes(forest: Forest, num_features: int, where: str) -> None:
-    nodes, leaf = forest.feature.size, forest.feature < 0
-    inner = np.flatnonzero(~leaf)
-    sizes = {name: getattr(forest, name).size for name in ("threshold", "left", "right")}
-    per_feature = {name: getattr(forest, name).size for name in ("mean", "scale", "low", "high")}
-    wrong = (
-        ("nodes", any(size != nodes for size in sizes.values())),
-        ("features", any(size != num_features for size in per_feature.values()) or bool((forest.scale == 0).any())),
-        ("classes", forest.leaves.shape[1] != forest.classes.size or forest.classes.size == 0),
-        ("roots", forest.roots.size == 0 or bool(((forest.roots < 0) | (forest.roots >= nodes)).any())),
-        ("feature", bool((forest.feature >= num_features).any())),
-        # Children stand after their parents, so that a walk ends.
-        ("left", nodes != sizes["left"] or bool((forest.left[inner] <= inner).any())),
-        ("right", nodes != sizes["right"] or bool((forest.right[inner] <= inner).any())),
-    )
-    for name, is_wrong in wrong:
-        if is_wrong:
-            raise BuildError(f"{where}: expected {name} of one forest, found other sizes or values; train it again")
-    past = (forest.left[inner] >= nodes) | (forest.right[inner] >= nodes)
-    leaf_rows = forest.left[leaf]
-    if bool(past.any()) or bool(((leaf_rows < 0) | (leaf_rows >= forest.leaves.shape[0])).any()):
-        raise BuildError(f"{where}: expected children inside the forest, found some outside; train it again")
+def _misfits(forest: Forest, num_features: int) -> Iterator[str]:
+    """Name what does not fit the rest; what is asked for later relies on what came before."""
+    nodes, roots, classes = forest.feature.size, forest.roots, forest.classes.size
+    if any(array.size != nodes for array in (forest.threshold, forest.left, forest.right)):
+        yield "nodes"
+    scaling = forest.mean, forest.scale, forest.low, forest.high
+    if any(array.size != num_features for array in scaling) or not forest.scale.all():
+        yield "features"
+    if not classes or forest.leaves.shape[1] != classes:
+        yield "classes"
+    if not roots.size or roots.min() < 0 or roots.max() >= nodes:
+        yield "roots"
+    if forest.feature.max() >= num_features:
+        yield "feature"
+    inner = np.flatnonzero(forest.feature >= 0)
+    for name in ("left", "right"):
+        children = getattr(forest, name)[inner]
+        if ((children <= inner) | (children >= nodes)).any():  # children stand after their parents: a walk ends
+            yield f"children ({name}) inside"
+    rows = forest.left[forest.feature < 0]
+    if ((rows < 0) | (rows >= forest.leaves.shape[0])).any():
+        yield "leaves"

@@ -22,6 +22,7 @@ _SHORT_IN = types.Array(types.int16, 1, "C", readonly=True)
 _REAL_IN = types.Array(types.float64, 1, "C", readonly=True)
 _REALS_IN = types.Array(types.float64, 2, "C", readonly=True)
 _COUNTS = types.int64[:, ::1]
+_MARKS = types.Array(types.uint16, 1, "C", readonly=True)
 
 
 @inlined
@@ -64,24 +65,9 @@ def add_votes(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
             votes[label] += leaves[left[node], label]
 
 
-@compiled(
-    *(types.void, _IN, _IN, _LONG, types.boolean, _LONG, _LONG),
-    *(_COUNTS, _COUNTS, _COUNTS, _COUNTS, _COUNTS, _COUNTS, types.uint16[::1]),
-)
+@compiled(types.void, _IN, _IN, _LONG, types.boolean, _LONG, _LONG, types.int64[:, :, ::1], types.uint16[::1])
 def count_rows(  # noqa: PLR0917
-    indptr: Any,
-    indices: Any,
-    width: Any,
-    thirds: Any,
-    first: Any,
-    stop: Any,
-    rows: Any,
-    slots: Any,
-    folded: Any,
-    longer: Any,
-    split: Any,
-    split_slots: Any,
-    marks: Any,
+    indptr: Any, indices: Any, width: Any, thirds: Any, first: Any, stop: Any, counts: Any, marks: Any
 ) -> None:
     """Count the pieces of rows ``first:stop`` by partition and power of two, and mark the columns that they touch.
 
@@ -100,18 +86,18 @@ def count_rows(  # noqa: PLR0917
         Rows of this task.
     thirds : bool
         Whether buckets of 24, 48, 96, ... slots stand between the powers of two.
-    rows : (partitions, MAX_POWER + 1) int64
-        Added to: pieces whose length needs 2^power slots; the last power counts longer pieces as well.
-    slots : (partitions, MAX_POWER + 1) int64
-        Added to: slots of these pieces; longer pieces are left out.
-    folded : (partitions, MAX_POWER + 1) int64
-        Added to: ELL rows of the bucket 2^power where it is the widest, ceil(length / 2^power) for every piece of more
-        than 2^(power - 1) non-zeros.
-    longer, split, split_slots : (partitions, MAX_POWER + 1) int64
-        Added to: pieces longer than 2^power, and their ELL rows and slots where the rest of each goes where it fits.
+    counts : (6, partitions, MAX_POWER + 1) int64
+        Added to, in the order of `spmark.impls.liteform.cost.BucketCounts`:
+
+        - pieces whose length needs 2^power slots; the last power counts longer pieces as well;
+        - slots of these pieces; longer pieces are left out;
+        - ELL rows of the bucket 2^power where it is the widest, ceil(length / 2^power) for every piece of more than
+          2^(power - 1) non-zeros;
+        - pieces longer than 2^power, and their ELL rows and slots where the rest of each goes where it fits.
     marks : (K,) or (0,) uint16
         Bit p of a column is set where a piece of power p touches it; with (0,) no column is marked.
     """
+    rows, slots, folded, longer, split, split_slots = counts[0], counts[1], counts[2], counts[3], counts[4], counts[5]
     for row in range(first, stop):
         at, end = indptr[row], indptr[row + 1]
         while at < end:
@@ -143,7 +129,7 @@ def count_rows(  # noqa: PLR0917
                     marks[indices[position]] |= bit
 
 
-@compiled(types.void, types.Array(types.uint16, 1, "C", readonly=True), _LONG, _COUNTS, _COUNTS)
+@compiled(types.void, _MARKS, _LONG, _COUNTS, _COUNTS)
 def count_columns(marks: Any, width: Any, own: Any, above: Any) -> None:
     """Count the distinct columns of each partition by power.
 
@@ -160,13 +146,6 @@ def count_columns(marks: Any, width: Any, own: Any, above: Any) -> None:
     """
     for column in range(marks.size):
         mark = marks[column]
-        if mark == 0:
-            continue
-        partition = column // width
-        seen = False
-        for power in range(MAX_POWER, -1, -1):
-            if mark >> power & 1:
-                own[partition, power] += 1
-                seen = True
-            if seen:
-                above[partition, power] += 1
+        for power in range(MAX_POWER + 1):
+            own[column // width, power] += mark >> power & 1
+            above[column // width, power] += mark >> power > 0

@@ -46,7 +46,6 @@ from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.predictor import SHIPPED, find
 from spmark.impls.liteform.schedule import CellSchedule, ScheduleTable, rule, schedule_for, table_for
 from spmark.impls.liteform.search import Method, Widths, search, table_of
-from spmark.impls.liteform.weights import Weights
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div, open_target
 from spmark.impls.runtime.template import KernelTemplate
@@ -152,18 +151,17 @@ class LiteForm:
         with own.phase("compile"):
             # What a process pays once: Numba's loops from its cache, and the files of the model and the table.
             prepare()
-            predictor = find(self.model)
-            table = table_for(device.name)
-            target = open_target(device)
+            predictor, target = find(self.model), open_target(device)
+            table_for(device.name)
         with own.phase("features"):
             features = Features.of(problem.matrix)
         with own.phase("select"):
-            choice = self._chosen(problem, features)
+            choice = self.choice(problem, features)
         facts: dict[str, Any] = {"format": choice.form.value, "model": predictor.card.name}
         if choice.fallback:
             facts["fallback"] = choice.fallback
         if choice.form is StoredAs.CELL:
-            plan: DevicePlan = self._cell(problem, target, table, choice.partitions, facts, own)
+            plan: DevicePlan = self._cell(problem, target, choice, facts, own)
         elif choice.form is StoredAs.BSR:
             with own.phase("convert"):
                 blocks = BsrFormat.from_csr(problem.matrix, BLOCK, BLOCK)
@@ -171,17 +169,14 @@ class LiteForm:
             plan = BlockSpmmPlan(problem, target, blocks, {**facts, "block": BLOCK}, tile=64, depth=depth)
         else:
             vector, lanes = vector_and_lanes(problem.width, problem.dtype)
-            plan = CsrSpmmPlan(
-                problem, target, facts, vector=vector, lanes=lanes, coarsen=coarsen_for(problem, target.spec)
-            )
+            coarsen = coarsen_for(problem, target.spec)
+            plan = CsrSpmmPlan(problem, target, facts, vector=vector, lanes=lanes, coarsen=coarsen)
         plan.charge(own.phases_s)
         return plan
 
-    def choice(self, problem: Problem) -> Choice:
+    def choice(self, problem: Problem, features: Features | None = None) -> Choice:
         """Choose the format, and the partitions of CELL, as `build` does."""
-        return self._chosen(problem, Features.of(problem.matrix))
-
-    def _chosen(self, problem: Problem, features: Features) -> Choice:
+        features = features or Features.of(problem.matrix)
         choice = choose(features, problem.width, find(self.model), StoredAs(self.format), self.partitions)
         if choice.form is StoredAs.CSR and self.format == StoredAs.AUTO:
             return replace(choice, form=fixed_form(problem.matrix, problem.dtype))
@@ -190,62 +185,49 @@ class LiteForm:
     def compose(self, problem: Problem, device: DeviceSpec) -> Composition | None:
         """Choose as `build` does, on the host, for a GPU that may be absent; None where buckets are not chosen."""
         choice = self.choice(problem)
-        if choice.form is not StoredAs.CELL:
-            return None
-        return self._buckets(problem, table_for(device.name), choice.partitions, Built())
+        return self._composed(problem, device, choice, Built()) if choice.form is StoredAs.CELL else None
 
-    def _buckets(self, problem: Problem, table: ScheduleTable | None, partitions: int, own: Built) -> Composition:
+    def _composed(self, problem: Problem, device: DeviceSpec, choice: Choice, own: Built) -> Composition:
         """Choose the order of rows and the widths of buckets."""
+        table = table_for(device.name)
         with own.phase("convert"):
             order = self.ordered(problem, table)
-        weights = self.weights_of(table, order)
         with own.phase("search"):
-            counts = count(problem.matrix, partitions, weights is None, self.thirds_of(table))
-            costs = table_of(counts, problem.width, weights=weights, tail_in_last=self.tail_in_last)
-            return Composition(order, counts, costs, self._widths(counts, costs))
+            counts, costs = self.costs_of(problem, table, order, choice.partitions)
+            widths = search(costs, counts.widest, Method(self.search))
+            if self.max_width:
+                power = power_of(self.max_width)
+                widths = Widths(counts.widest.clip(max=power), capped(costs, counts, power), choice.partitions)
+        return Composition(order, counts, costs, widths)
 
-    def _cell(  # noqa: PLR0917
-        self,
-        problem: Problem,
-        target: Target,
-        table: ScheduleTable | None,
-        partitions: int,
-        facts: dict[str, Any],
-        own: Built,
+    def costs_of(
+        self, problem: Problem, table: ScheduleTable | None, order: RowOrder | None, partitions: int
+    ) -> tuple[BucketCounts, NDArray[np.float64]]:
+        """Count a matrix in partitions, and give the cost of each partition under every cap (`table_of`)."""
+        weights = table.weights_for(order is not None) if table and self.cost == Cost.MEASURED else None
+        counts = count(problem.matrix, partitions, weights is None, self.thirds_of(table))
+        return counts, table_of(counts, problem.width, weights=weights, tail_in_last=self.tail_in_last)
+
+    def _cell(
+        self, problem: Problem, target: Target, choice: Choice, facts: dict[str, Any], own: Built
     ) -> EllBucketsPlan:
-        converter, thirds = HybConverter(problem, target), self.thirds_of(table)
-        buckets = self._buckets(problem, table, partitions, own)
-        order, matrix = buckets.order, problem.matrix
+        device, matrix = target.spec, problem.matrix
+        converter, thirds = HybConverter(problem, target), self.thirds_of(table_for(device.name))
+        buckets = self._composed(problem, device, choice, own)
+        order, widest = buckets.order, max(buckets.max_widths)
         with own.phase("convert"):
             rows = order.rows if order else None
             layout = cell_layout(matrix, buckets.max_widths, self.tail_in_last, rows, thirds)
         arrays = converter.fill(layout)
         with own.phase("search"):
-            schedule = schedule_for(
-                target.spec.name,
-                problem.width,
-                problem.dtype,
-                nnz=matrix.nnz,
-                max_width=max(buckets.max_widths),
-                gathered=order is not None,
-            )
+            sizes = {"nnz": matrix.nnz, "max_width": widest}
+            schedule = schedule_for(device.name, problem.width, problem.dtype, **sizes, gathered=order is not None)
         told = facts | buckets.facts | {"search": self.search} | ({"thirds": True} if thirds else {})
-        arguments = scheduled(schedule, order, partitions)
+        arguments = scheduled(schedule, order, choice.partitions)
         plan = EllBucketsPlan(problem, target, layout, told, arrays=arrays, **arguments)
         plan.charge(converter.phases_s)
         plan.search = buckets.record
         return plan
-
-    def _widths(self, counts: BucketCounts, costs: NDArray[np.float64]) -> Widths:
-        if not self.max_width:
-            return search(costs, counts.widest, Method(self.search))
-        power = power_of(self.max_width)
-        powers = counts.widest.clip(max=power)
-        return Widths(powers, capped(costs, counts, power), int(powers.size))
-
-    def weights_of(self, table: ScheduleTable | None, order: RowOrder | None) -> Weights | None:
-        """Give a GPU's weights of bucket widths for an order of rows; None where the paper's cost is taken."""
-        return table.weights_for(order is not None) if table and self.cost == Cost.MEASURED else None
 
     def thirds_of(self, table: ScheduleTable | None) -> bool:
         """Tell whether buckets have widths between the powers of two."""
@@ -254,20 +236,15 @@ class LiteForm:
         return table is not None and table.thirds and self.cost == Cost.MEASURED
 
     def ordered(self, problem: Problem, table: ScheduleTable | None) -> RowOrder | None:
-        """Give the order of rows that a plan takes; None for A's own."""
+        """Give the order of rows that a plan takes; None for A's own, which a table may expect to be as fast."""
+        matrix = problem.matrix
         if self.order == BucketOrder.GATHERED:
-            return near_order(problem.matrix)
-        return gathered_where_it_pays(problem, table) if self.order == BucketOrder.AUTO else None
-
-
-def gathered_where_it_pays(problem: Problem, table: ScheduleTable | None) -> RowOrder | None:
-    """Give the gathered order of rows, or None where a GPU's table does not expect it to be faster than A's."""
-    rule = table.gathering if table else None
-    if rule is None or not rule.asks(problem.matrix.nnz, problem.width, problem.dtype):
-        return None
-    order = near_order(problem.matrix)
-    worth = distinct_share(problem.matrix, order) <= rule.most_share * distinct_share(problem.matrix)
-    return order if worth else None
+            return near_order(matrix)
+        rule = table.gathering if table and self.order == BucketOrder.AUTO else None
+        if rule is None or not rule.asks(matrix.nnz, problem.width, problem.dtype):
+            return None
+        order = near_order(matrix)
+        return order if distinct_share(matrix, order) <= rule.most_share * distinct_share(matrix) else None
 
 
 def scheduled(schedule: CellSchedule, order: RowOrder | None, partitions: int) -> dict[str, Any]:

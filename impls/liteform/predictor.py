@@ -77,8 +77,7 @@ class Predictor:
 
     def share_of_cell(self, features: Features, width: int) -> float:
         """Give the share of the votes that expect CELL to be faster."""
-        forest = self.selection
-        return float(forest.shares(self._selection(features, width))[forest.classes == 1].sum())
+        return float(self.selection.shares(self._selection(features, width))[1])
 
     def _selection(self, features: Features, width: int) -> NDArray[np.float64]:
         return features.selection(width if self.by_width else None)
@@ -90,11 +89,9 @@ class Predictor:
         """
         if not self.by_width:
             return ""
-        samples = {"selection": self._selection(features, width), "partitions": features.partitions(width)}
-        for name, sample in samples.items():
-            forest: Forest = getattr(self, name)
-            place = forest.outside(sample)
-            if place is not None:
+        samples = self._selection(features, width), features.partitions(width)
+        for name, forest, sample in zip(_FEATURES, (self.selection, self.partitions), samples, strict=True):
+            for place in np.flatnonzero((sample < forest.low) | (sample > forest.high)):
                 return (
                     f"{self.card.features[name][place]} of {sample[place]:.6g} is outside of the training range, "
                     f"{forest.low[place]:.6g} to {forest.high[place]:.6g}"
@@ -137,9 +134,11 @@ def load(path: Path) -> Predictor:
         raise BuildError(f"{path}: expected a model file, found none that can be read: {error}") from error
     if _CARD not in arrays:
         raise BuildError(f"{path}: expected a model file with a card, found {', '.join(sorted(arrays)) or 'nothing'}")
-    card = _card(arrays.pop(_CARD), path)
-    known = card.features.keys() == _FEATURES.keys()
-    if not known or any(order not in _FEATURES[name] for name, order in card.features.items()):
+    with reading(path, "the card of a model of schema 1", BuildError):
+        card = parse_model(ForestCard, arrays.pop(_CARD).tobytes())
+    if card.features.keys() != _FEATURES.keys() or any(
+        card.features[name] not in _FEATURES[name] for name in _FEATURES
+    ):
         raise BuildError(
             f"{path}: expected features in the order of one of {dict(_FEATURES)}, found {card.features}; "
             "train the model again: spmark study train liteform"
@@ -147,21 +146,11 @@ def load(path: Path) -> Predictor:
     if _digest(arrays) != card.digest:
         raise BuildError(f"{path}: expected arrays with the digest {card.digest}, found others: the file is damaged")
     forests = {
-        name: forest_from(
-            {key.removeprefix(f"{name}."): array for key, array in arrays.items() if key.startswith(f"{name}.")},
-            len(order),
-            f"{path}: {name}",
-        )
-        for name, order in card.features.items()
+        name: forest_from(arrays, f"{name}.", len(order), f"{path}: {name}") for name, order in card.features.items()
     }
     if forests["selection"].classes.tolist() != [0, 1] or forests["partitions"].classes.min() < 1:
         raise BuildError(f"{path}: expected classes 0 and 1, and numbers of partitions, found others; train it again")
     return Predictor(card, **forests)
-
-
-def _card(text: NDArray[Any], path: Path) -> ForestCard:
-    with reading(path, "the card of a model of schema 1", BuildError):
-        return parse_model(ForestCard, text.tobytes())
 
 
 def _digest(arrays: Mapping[str, NDArray[Any]]) -> str:

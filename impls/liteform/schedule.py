@@ -15,7 +15,7 @@ from math import log2
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import Field, PositiveInt
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.frozen import Frozen
@@ -68,10 +68,8 @@ class CellSchedule:
         return replace(self, spread=spread, together=together, by_row=False)
 
 
-class ScheduleEntry(BaseModel):
+class ScheduleEntry(Frozen):
     """A schedule that was fastest under some conditions."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     dtype: DType
     width: PositiveInt
@@ -160,14 +158,9 @@ def schedule_for(
     BuildError
         The device's table cannot be read.
     """
-    table = table_for(device)
+    table, own = table_for(device), rule(width, dtype, max_width)
     wanted = ScheduleEntry(
-        dtype=dtype,
-        width=width,
-        gathered=gathered,
-        nnz=max(nnz, 1),
-        max_width=max_width,
-        schedule=rule(width, dtype, max_width),
+        dtype=dtype, width=width, gathered=gathered, nnz=max(nnz, 1), max_width=max_width, schedule=own
     )
     entries = table.entries if table else ()
     fitting = [entry for entry in entries if entry.dtype is dtype and width % entry.schedule.vector == 0]
