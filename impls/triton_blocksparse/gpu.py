@@ -27,22 +27,19 @@ from spmark.impls.runtime.target import Grid, Target, ceil_div
 from spmark.impls.runtime.template import Instance
 from spmark.impls.triton_blocksparse.plan import SDDMM, SPMM
 
-_TYPES: dict[str, dict[str, str]] = {
-    "spmm": {
-        **{name: "*i32" for name in ("indptr", "indices")},
-        **{name: "*fp16" for name in ("blocks", "b", "c")},
-        **{name: "i32" for name in ("num_rows", "num_cols", "width")},
-    },
-    "sddmm": {
-        **{name: "*i32" for name in ("tasks", "indptr", "indices", "starts")},
-        "ranks": "*i8",
-        **{name: "*fp16" for name in ("values", "x", "y", "out")},
-        **{name: "i32" for name in ("num_rows", "num_cols", "width")},
-    },
+_SIZES = dict.fromkeys(("num_rows", "num_cols", "width"), "i32")
+_TYPES = {
+    "spmm": dict.fromkeys(("indptr", "indices"), "*i32") | dict.fromkeys(("blocks", "b", "c"), "*fp16") | _SIZES,
+    "sddmm": dict.fromkeys(("tasks", "indptr", "indices", "starts"), "*i32")
+    | {"ranks": "*i8"}
+    | dict.fromkeys(("values", "x", "y", "out"), "*fp16")
+    | _SIZES,
 }
 """Arguments of the programs and their types, in order, as Triton names them."""
 _ALIGNMENT = 16
 _OPTIONS = ("stages", "threads")
+_ARGUMENTS = {"block": "S", "group": "GROUP", "tile": "TILE"}
+"""Template arguments by tunable, where they differ."""
 
 
 @dataclass(frozen=True)
@@ -119,19 +116,11 @@ class TritonPlan(DevicePlan):
         wide = problem.width % _ALIGNMENT == 0
         super().__init__(problem, target, config, alignment=_ALIGNMENT if wide else problem.dtype.itemsize)
         self.stored = held.stored
-        schedule: dict[str, Any] = {
-            "S": config["block"],
-            "GROUP": config["group"],
-            "TILE": config["tile"],
-            "stages": config["stages"],
-            "threads": config["threads"],
-        }
-        spmm = problem.op is Op.SPMM
-        full = problem.matrix.nnz == held.stored
+        spmm, full = problem.op is Op.SPMM, problem.matrix.nnz == held.stored
+        schedule = {_ARGUMENTS.get(name, name): value for name, value in config.items()}
         with self.phase("compile"):
-            instance = (
-                SPMM.instance(**schedule) if spmm else SDDMM.instance(**schedule, FULL=full, SCALED=problem.scaled)
-            )
+            template = SPMM if spmm else SDDMM
+            instance = template.instance(**schedule, **({} if spmm else {"FULL": full, "SCALED": problem.scaled}))
             compiled = compile_program(instance, target.spec.arch, wide)
             self._shared_bytes = compiled.shared_bytes
             self._kernel = CudaKernel(instance, compiled.binary, load_function(compiled.binary), overlaps=False)
