@@ -134,23 +134,23 @@ def opened(problem: Problem, target: Target, convert: Callable[[Problem, Config]
         Gives the matrix in the format of a config, or raises BuildError. Formats whose blocks consist of whole blocks
         of a refused format store as much, so that they are refused for the same reason.
     """
-    refused: list[tuple[Config, BuildError]] = []
+    refused: list[tuple[Config, str]] = []
 
     def held(form: Config) -> DenseBlocks:
         for less, why in refused:
             if all(form[name] % less[name] == 0 for name in form):
-                raise why
+                raise BuildError(why)
         try:
             return convert(problem, form)
         except BuildError as error:
-            refused.append((form, error))
+            refused.append((form, str(error)))
             raise
 
     def build(blocks: DenseBlocks, config: Config, arrays: Sequence[DeviceArray]) -> DevicePlan:
         form, schedule = taken_apart(config, FORM)
-        plan: Any = BlockSpmmPlan
-        if "strips" in schedule or form.get("t") == PANEL:
-            plan = StripSpmmPlan if "strips" in schedule else PanelSpmmPlan
+        plan: Any = (
+            StripSpmmPlan if "strips" in config else PanelSpmmPlan if config.get("t") == PANEL else BlockSpmmPlan
+        )
         return cast("DevicePlan", plan(problem, target, blocks, form, arrays=arrays, **schedule))
 
     blocks = OneFormat(held, build)

@@ -26,8 +26,7 @@ from spmark.impls.kernels.sddmm import CSR_SDDMM
 from spmark.impls.kernels.sddmm_runs import RUNS_SDDMM
 from spmark.impls.runtime.target import MAX_GRID, ceil_div
 from spmark.impls.runtime.template import KernelTemplate
-from spmark.impls.sparsetir.paper import LANES, PAPERS_HYB, PAPERS_SDDMM, SpaceOwner
-from spmark.impls.sparsetir.search import search_hyb, search_sddmm
+from spmark.impls.sparsetir.search import LANES, PAPERS_HYB, PAPERS_SDDMM, SpaceOwner, search_hyb, search_sddmm
 from spmark.impls.tuning.strategies import exhaustive
 from spmark.impls.tuning.tune import Strategy, space_of, tune
 
@@ -105,23 +104,16 @@ class SparseTir:
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """Search where non-zeros and a device to measure on exist; otherwise take the default of the space."""
         families, strategy = self._search(problem)
-        mode = {} if self.mode == SpaceOwner.OWN else {"mode": str(self.mode)}
-        pinned = self._pinned(problem)
-        return tune(
-            problem, device, families, strategy, owner=self.name, pinned=pinned, facts=mode, measured=self.tuned
-        )
+        told = {"mode": str(self.mode)} if self.mode == SpaceOwner.PAPER else {}
+        how: dict[str, Any] = {"pinned": self._pinned(problem), "facts": told, "measured": self.tuned}
+        return tune(problem, device, families, strategy, owner=self.name, **how)
 
     def _pinned(self, problem: Problem) -> dict[str, Any]:
         if problem.op is Op.SDDMM:
             return {}
-        pinned: dict[str, Any] = {"c": self.c} if self.c else {}
-        if self.k == -2:
-            pinned["max_width"] = rule_width(problem)
-        elif self.k >= 0:
-            pinned["max_width"] = 1 << self.k
-        if self.thirds is not None:
-            pinned["thirds"] = self.thirds
-        return pinned
+        width = rule_width(problem) if self.k == -2 else 1 << self.k if self.k >= 0 else None
+        asked = {"c": self.c or None, "max_width": width, "thirds": self.thirds}
+        return {name: value for name, value in asked.items() if value is not None}
 
     def _search(self, problem: Problem) -> tuple[tuple[KernelFamily, ...], Strategy]:
         """Give what is searched, and how."""

@@ -6,7 +6,8 @@ with the kernels: models know these values, so that a kernel's new tunable must 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
@@ -43,25 +44,27 @@ _NEVER = 0
 """The value of an own parameter that a config's template does not have."""
 _DEEP = ((1, 2), (1, 4), (1, 8), (2, 4), (4, 4), (8, 4))
 """``parts`` and ``unroll`` of CSR."""
-_OF_HYB = (
-    Axis.of("max_width", (_NEVER, *_MAX_WIDTHS)),
-    Axis.of("order", ("none", *_ORDERS)),
-    Axis.of("work", (_NEVER, *_WORK)),
-)
-_OF_DIRECT = (
-    Axis("depth", tuple({"parts": p, "unroll": u} for p, u in ((_NEVER, _NEVER), *_DEEP))),
-    Axis.of("splits_rows", (False, True)),
-)
 _OWN = {
-    Op.SPMM: (*_OF_HYB, *_OF_DIRECT, Axis.of("vectors", (1, 2))),
-    Op.SDDMM: (
-        Axis.of("batch", (2, 4, 8)),
-        Axis.of("searched", (False, True)),  # of kernels of earlier versions; models that ship read it
-        Axis.of("run", (_NEVER, *_RUNS)),
-        Axis.of("early", (False, True)),
-        Axis.of("parts", (1, 2)),
-        Axis.of("vectors", (1, 2, 4)),
-    ),
+    Op.SPMM: Space.of(
+        {
+            "max_width": (_NEVER, *_MAX_WIDTHS),
+            "order": ("none", *_ORDERS),
+            "work": (_NEVER, *_WORK),
+            "depth": [{"parts": parts, "unroll": unroll} for parts, unroll in ((_NEVER, _NEVER), *_DEEP)],
+            "splits_rows": (False, True),
+            "vectors": (1, 2),
+        }
+    ).axes,
+    Op.SDDMM: Space.of(
+        {
+            "batch": (2, 4, 8),
+            "searched": (False, True),  # of kernels of earlier versions; models that ship read it
+            "run": (_NEVER, *_RUNS),
+            "early": (False, True),
+            "parts": (1, 2),
+            "vectors": (1, 2, 4),
+        }
+    ).axes,
 }
 
 
@@ -80,8 +83,8 @@ class CudaPlatform:
         SpMM: hyb by ``c, max_width, order, work`` and tile, and CSR by tile, ``parts``, ``unroll``, ``rows`` and
         ``longest``. The tile is ``vector, vectors, lanes``. SDDMM: the tiles of SparseTIR's space, and those of runs.
         """
-        configs = _spmm(problem) if problem.op is Op.SPMM else _sddmm(problem)
-        return Space((Axis("config", tuple(configs)),))
+        spaces = _spmm(problem) if problem.op is Op.SPMM else _sddmm(problem)
+        return Space.of({"config": [config for space in spaces for config in space.configs()]})
 
     def default(self, problem: Problem) -> Config:
         """Give hyb(1, k) with the paper's rule for k, in the values of the space, and the first tile; or SDDMM's."""
@@ -133,15 +136,11 @@ class CudaPlatform:
 
         Where k ties, fewer column partitions come first: the paper has no rule for c and searches it.
         """
-        rule = rule_width(problem).bit_length()
-
-        def score(config: Config) -> float:
-            if "max_width" not in config:
-                return float("inf")
-            distance: float = abs(config["max_width"].bit_length() - rule)
-            return distance + float(config["c"]) / (2 * _PARTITIONS[-1])
-
-        return [score(config) for config in configs]
+        rule, most = rule_width(problem).bit_length(), 2.0 * _PARTITIONS[-1]
+        return [
+            abs(config["max_width"].bit_length() - rule) + config["c"] / most if "max_width" in config else math.inf
+            for config in configs
+        ]
 
     def version(self) -> str:
         """Tell versions of the code apart."""
@@ -172,44 +171,32 @@ class CudaPlatform:
         return builder(problem, open_target(device), _FAMILIES[problem.op])(config)
 
 
-def _spmm(problem: Problem) -> Iterator[Config]:
+def _spmm(problem: Problem) -> tuple[Space, Space]:
     square = problem.matrix.num_rows == problem.matrix.num_cols
-    hyb = Space(
-        (
-            Axis.of("c", _PARTITIONS),
-            Axis.of("max_width", _MAX_WIDTHS),
-            Axis.of("order", _ORDERS if square else _ORDERS[:-1]),
-            Axis.of("work", _WORK),
-            Axis("tile", tuple(spmm_tiles(problem))),
-            Axis("fixed", (_FIXED,)),
-        )
-    )
-    lengths = dict.fromkeys((direct_spmm.usual_length(problem.matrix), direct_spmm.UNSPLIT))
-    direct = Space(
-        (
-            Axis("fixed", ({**direct_spmm.DIRECT, "threads": _THREADS},)),
-            Axis("tile", tuple(direct_spmm.direct_tiles(problem.width, problem.dtype))),
-            Axis("depth", tuple({"parts": parts, "unroll": unroll} for parts, unroll in _DEEP)),
-            Axis.of("rows", _ROWS),
-            Axis.of("longest", lengths),
-        ),
-        lambda config: direct_spmm.is_offered(problem.dtype, config),
-    )
-    yield from hyb.configs()
-    yield from direct.configs()
+    hyb = {
+        "c": _PARTITIONS,
+        "max_width": _MAX_WIDTHS,
+        "order": _ORDERS if square else _ORDERS[:-1],
+        "work": _WORK,
+        "tile": spmm_tiles(problem),
+        "fixed": (_FIXED,),
+    }
+    direct = {
+        "fixed": ({**direct_spmm.DIRECT, "threads": _THREADS},),
+        "tile": direct_spmm.direct_tiles(problem.width, problem.dtype),
+        "depth": [{"parts": parts, "unroll": unroll} for parts, unroll in _DEEP],
+        "rows": _ROWS,
+        "longest": dict.fromkeys((direct_spmm.usual_length(problem.matrix), direct_spmm.UNSPLIT)),
+    }
+    return Space.of(hyb), Space.of(direct, lambda config: direct_spmm.is_offered(problem.dtype, config))
 
 
-def _sddmm(problem: Problem) -> Iterator[Config]:
+def _sddmm(problem: Problem) -> tuple[Space, Space]:
     width, dtype = problem.width, problem.dtype
-    runs = Space(
-        (
-            Axis("tile", tuple(sddmm_runs.run_tiles(width, dtype))),
-            Axis.of("run", _RUNS),
-        ),
-        lambda config: config["run"] >= config["batch"] and sddmm_runs.is_offered(width, dtype, config),
+    runs = {"tile": sddmm_runs.run_tiles(width, dtype), "run": _RUNS}
+    return space_of(CSR_SDDMM, problem), Space.of(
+        runs, lambda config: config["run"] >= config["batch"] and sddmm_runs.is_offered(width, dtype, config)
     )
-    yield from space_of(CSR_SDDMM, problem).configs()
-    yield from runs.configs()
 
 
 def _is_sddmm(config: Config) -> bool:

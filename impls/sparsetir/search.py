@@ -6,11 +6,16 @@ of the last bucket and the threads that take long rows. This walk starts from A'
 puts rows with common columns together. The column partitions follow, and then all axes once more. An axis ends early
 where two values in a row are clearly worse. Where bucket widths of 24, 48, 96, ... save padding, the last bucket is
 searched with and without them.
+
+Beside them stand the spaces of the paper's own search, with the schedules of its public code; every config of these is
+measured (sections 4.2.1 and 4.2.2).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from enum import StrEnum
 from typing import Any
 
 from spmark.impls.core.interfaces import Config
@@ -18,13 +23,17 @@ from spmark.impls.core.problem import Problem
 from spmark.impls.formats.hyb import slots_of, widths_up_to
 from spmark.impls.formats.pieces import partition_columns
 from spmark.impls.kernels.ell_buckets import NEVER, TOGETHER, ell_tiles
+from spmark.impls.kernels.family import Axes, tiles_of
 from spmark.impls.kernels.hyb_spmm import HYB_SPMM, MAX_WIDTHS, PARTITIONS, rule_width
-from spmark.impls.kernels.sddmm import CSR_SDDMM
+from spmark.impls.kernels.sddmm import CSR_SDDMM, GROUPS
+from spmark.impls.runtime.template import loads_of
 from spmark.impls.tuning.race import ConfigTime, Race
 from spmark.impls.tuning.runs import search_runs
 from spmark.impls.tuning.strategies import along, both_ways, exhaustive, fastest
 from spmark.impls.tuning.tune import space_of
 
+LANES = 32
+"""Threads that share a row of C in the paper's space."""
 _LARGE = 4_000_000
 """Products nnz J above which reading B takes the time."""
 _WORTH = 0.05
@@ -106,3 +115,41 @@ def search_sddmm(problem: Problem, race: Race[Any]) -> None:
     """
     exhaustive(race, space_of(CSR_SDDMM, problem).configs())
     search_runs(problem, race, {})
+
+
+class SpaceOwner(StrEnum):
+    """Whose search."""
+
+    OWN = "own"
+    """Ours: more widths and orders of rows, and schedules one axis after the other."""
+    PAPER = "paper"
+    """The paper's: every config of `PAPERS_HYB` or `PAPERS_SDDMM`."""
+
+
+def _spmm(problem: Problem, pinned: Config) -> Axes:
+    width = pinned.get("max_width", rule_width(problem))
+    form = {"max_width": width, "order": "width", "tail_in_last": True}
+    schedule = {"vector": 1, "lanes": LANES, "work": width, "threads": 128, "spread": NEVER, "together": NEVER}
+    return {
+        "c": (pinned["c"],) if "c" in pinned else PARTITIONS,
+        "fixed": (form | schedule,),
+        "vectors": (1, 2) if problem.width > LANES else (1,),
+    }
+
+
+def _sddmm(problem: Problem, pinned: Config) -> Axes:
+    tiles = [
+        {"vector": tile["vector"], "lanes": tile["lanes"], "threads": groups * tile["lanes"]}
+        for tile in tiles_of(problem.width, sorted(loads_of(problem.width, 4)), (8, 16, 32))
+        for groups in GROUPS
+    ]
+    return {"tile": tiles, "batch": (1, 2, 4)}
+
+
+PAPERS_HYB = replace(HYB_SPMM, axes=_spmm, default=None)
+"""hyb(c, k) with c out of 1, 2, 4, 8, 16 and k = ceil(log2(nnz / I)).
+
+The rest of a folded row stays in the last bucket, and rows stand by width. A group of 32 threads takes 2^k elements of
+A. Its threads own one or two columns (the public code's coarsening factor)."""
+PAPERS_SDDMM = replace(CSR_SDDMM, axes=_sddmm, default=None)
+"""SDDMM with 1, 2 or 4 non-zeros and 1, 2, 4 or 8 groups of a block. Rows come from an array."""

@@ -12,8 +12,8 @@ from spmark.impls.kernels.ell_buckets import NEVER, SPMM_ELL_BUCKETS, EllBuckets
 from spmark.impls.kernels.hyb_spmm import HYB_SPMM
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.template import Instance
-from spmark.impls.sparsetir.paper import PAPERS_HYB
 from spmark.impls.sparsetir.plan import SparseTir
+from spmark.impls.sparsetir.search import PAPERS_HYB
 from spmark.impls.tuning.tune import space_of
 
 MATRIX = random_csr(29, 41, [0, 1, 2, 3, 41, 7, 0, 12, 30, 5, 8, 9] * 2 + [1, 0, 9, 16, 17])

@@ -17,9 +17,8 @@ from spmark.impls.kernels.sddmm import CSR_SDDMM, csr_tiles, sddmm_instance
 from spmark.impls.kernels.sddmm_runs import RUNS_SDDMM
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.target import open_target
-from spmark.impls.sparsetir.paper import PAPERS_HYB, PAPERS_SDDMM
 from spmark.impls.sparsetir.plan import SparseTir
-from spmark.impls.sparsetir.search import search_hyb, search_sddmm
+from spmark.impls.sparsetir.search import PAPERS_HYB, PAPERS_SDDMM, search_hyb, search_sddmm
 from spmark.impls.tuning.tune import builder, family_of, space_of
 
 PROBLEM = Problem(Op.SPMM, random_csr(64, 64, [5] * 64), 64)
