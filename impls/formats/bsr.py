@@ -1,4 +1,4 @@
-"""BSR(R, C): the matrix as dense R x C blocks wherever a block has a non-zero, for tensor cores and register tiles.
+"""Dense blocks of R x C wherever a block has a non-zero, for tensor cores and register tiles: BSR, DBSR and SR-BCRS.
 
 Names follow SciPy's ``bsr_array``. The block need not divide the shape. The scatter positions that make the round trip
 exact also bring an SDDMM's blocks into CSR order.
@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from spmark.impls.core.problem import Csr
 from spmark.impls.core.spans import offsets, openings
 from spmark.impls.formats.limits import check_stored
-
-_CHUNK = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +49,22 @@ class DenseBlocks:
         return self.blocks.size
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
-        """Give ``indptr``, ``indices``, ``blocks`` and ``positions`` (SpMM needs no positions)."""
-        return {"indptr": self.indptr, "indices": self.indices, "blocks": self.blocks, "positions": self.positions}
+        """Give every array by name (SpMM needs no ``positions``)."""
+        return {name: array for name, array in vars(self).items() if name != "shape"}
+
+    def to_csr(self) -> Csr:
+        """Give the matrix back; O(nnz + nblocks + I)."""
+        block_rows, block_cols = map(np.int32, self.block_shape)
+        block, slot = np.divmod(self.positions, block_rows * block_cols)
+        row, col = np.divmod(slot, block_cols)
+        rows = np.repeat(self._block_rows(), np.diff(self.indptr))[block] * block_rows + row
+        indices = self.indices[block] * block_cols + col if self.indices.ndim == 1 else self.indices[block, col]
+        indptr = offsets(np.bincount(rows, minlength=self.shape[0]), np.int32)
+        return Csr(self.shape, indptr, indices, self.blocks.reshape(-1)[self.positions])
+
+    def _block_rows(self) -> NDArray[np.int32]:
+        """Give the listed block rows, (n,): all of them."""
+        return np.arange(self.indptr.size - 1, dtype=np.int32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +86,7 @@ class BsrFormat(DenseBlocks):
         Returns
         -------
         BsrFormat
-            O(nnz log R + stored), since the R sorted rows of a block row are merged. Scratch memory is O(I), about 60
-            bytes for each of 4 million non-zeros at a time, and 8 bytes a non-zero.
+            O(nnz + I + K + stored), with about 45 bytes of scratch memory a non-zero.
 
         Raises
         ------
@@ -86,56 +97,109 @@ class BsrFormat(DenseBlocks):
         """
         if block_rows < 1 or block_cols < 1:
             raise ValueError(f"expected blocks of at least 1 x 1, found {block_rows} x {block_cols}")
-        num_block_rows = -(-matrix.num_rows // block_rows)
-        num_block_cols = -(-matrix.num_cols // block_cols)
-        size = block_rows * block_cols
-        # Entries of a block row stand together, so block rows can be taken in chunks that bound the temporary memory.
-        first_entry = matrix.indptr[np.minimum(np.arange(num_block_rows + 1) * block_rows, matrix.num_rows)]
-        cuts = np.searchsorted(first_entry, np.arange(0, matrix.nnz, _CHUNK), side="right") - 1
-        positions = np.empty(matrix.nnz, np.int32)
-        indptr = np.zeros(num_block_rows + 1, np.int64)
-        indices = [np.zeros(0, np.int32)]
-        num_blocks = 0
-        for start, stop in pairwise([*np.unique(cuts), num_block_rows]):
-            part = slice(first_entry[start], first_entry[stop])
-            rows = slice(start * block_rows, stop * block_rows)
-            key, block, row = _blocks_of(matrix, rows, part, block_rows, block_cols)
-            inside = (row % block_rows) * np.int32(block_cols) + matrix.indices[part] % np.int32(block_cols)
-            positions[part] = (num_blocks + block) * size + inside
-            block_row, block_col = np.divmod(key, num_block_cols)
-            indptr[start + 1 : stop + 1] = np.bincount(block_row - start, minlength=stop - start)
-            indices.append(block_col.astype(np.int32))
-            num_blocks += key.size
-        name = f"bsr({block_rows}, {block_cols})"
-        check_stored(name, matrix, num_blocks * size)
-        blocks = np.zeros((num_blocks, block_rows, block_cols), np.float32)
+        num_block_rows, num_block_cols = -(-matrix.num_rows // block_rows), -(-matrix.num_cols // block_cols)
+        bounds = matrix.indptr[np.minimum(np.arange(num_block_rows + 1) * block_rows, matrix.num_rows)]
+        # Entries of a block row stand together in CSR; two transpositions sort them by block column.
+        numbers, columns = np.arange(matrix.nnz, dtype=np.int32), matrix.indices // np.int32(block_cols)
+        entries = sparse.csr_array((numbers, columns, bounds), shape=(num_block_rows, num_block_cols)).tocsc().tocsr()
+        opens = openings(entries.indices)
+        opens[bounds[:-1][np.diff(bounds) > 0]] = True
+        before = offsets(opens)  # blocks before each entry
+        stored = int(before[-1]) * block_rows * block_cols
+        check_stored(f"bsr({block_rows}, {block_cols})", matrix, stored)
+        block = np.empty(matrix.nnz, np.int32)
+        block[entries.data] = before[1:] - 1
+        row, col = matrix.rows_of_entries() % np.int32(block_rows), matrix.indices % np.int32(block_cols)
+        positions = (block * np.int32(block_rows) + row) * np.int32(block_cols) + col
+        blocks = np.zeros((int(before[-1]), block_rows, block_cols), np.float32)
         blocks.reshape(-1)[positions] = matrix.values
-        return cls(matrix.shape, np.cumsum(indptr).astype(np.int32), np.concatenate(indices), blocks, positions)
-
-    def to_csr(self) -> Csr:
-        """Give the matrix back; O(nnz + nblocks)."""
-        block_rows, block_cols = self.block_shape
-        block, slot = np.divmod(self.positions, np.int32(block_rows * block_cols))
-        block_row = np.repeat(np.arange(self.indptr.size - 1, dtype=np.int32), np.diff(self.indptr))
-        rows = block_row[block] * np.int32(block_rows) + slot // block_cols
-        indptr = offsets(np.bincount(rows, minlength=self.shape[0]), np.int32)
-        indices = self.indices[block] * np.int32(block_cols) + slot % block_cols
-        return Csr(self.shape, indptr, indices.astype(np.int32, copy=False), self.blocks.reshape(-1)[self.positions])
+        return cls(matrix.shape, before[bounds].astype(np.int32), entries.indices[opens], blocks, positions)
 
 
-def _blocks_of(
-    matrix: Csr, rows: slice, part: slice, block_rows: int, block_cols: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
-    """Give the keys of the blocks of some rows, in order, and the block and the row of each entry of these rows.
+@dataclass(frozen=True, eq=False)
+class DbsrFormat(DenseBlocks):
+    """Doubly compressed block rows: only block rows with a block are listed, for matrices with many empty ones.
 
-    A key is the block row times the number of block columns, plus the block column.
+    Ye et al., "SparseTIR: Composable Abstractions for Sparse Compilation in Deep Learning", ASPLOS 2023, section 4.3.2,
+    after the doubly compressed rows of Buluç and Gilbert, "On the representation and multiplication of hypersparse
+    matrices", IPDPS 2008. A kernel then starts no thread block for an empty block row, so another kernel has to clear
+    the rows of C that belong to it.
     """
-    lengths = matrix.row_lengths[rows]
-    row = np.repeat(np.arange(rows.start, rows.start + lengths.size, dtype=np.int32), lengths)
-    keys = (row // block_rows) * np.int64(-(-matrix.num_cols // block_cols)) + matrix.indices[part] // block_cols
-    order = np.argsort(keys, kind="stable")
-    keys = keys[order]
-    opens = openings(keys)
-    block = np.empty(keys.size, np.int64)
-    block[order] = np.cumsum(opens) - 1
-    return keys[opens], block, row
+
+    name: ClassVar[str] = "dbsr"
+
+    rows: NDArray[np.int32]
+    """(n,) int32, increasing: the block rows that are listed; block row b starts at row b R."""
+
+    @classmethod
+    def from_csr(cls, matrix: Csr, block_rows: int = 16, block_cols: int = 16) -> DbsrFormat:
+        """Cut ``matrix`` as `BsrFormat.from_csr` does, and drop block rows without a block."""
+        whole = BsrFormat.from_csr(matrix, block_rows, block_cols)
+        rows = np.flatnonzero(np.diff(whole.indptr)).astype(np.int32)
+        indptr = np.append(whole.indptr[rows], whole.indptr[-1])
+        return cls(matrix.shape, indptr, whole.indices, whole.blocks, whole.positions, rows)
+
+    def _block_rows(self) -> NDArray[np.int32]:
+        return self.rows
+
+
+@dataclass(frozen=True, eq=False)
+class SrBcrsFormat(DenseBlocks):
+    """Panels of t rows, each a list of t x 1 tiles in groups of g: a group is a dense block with a list of its columns.
+
+    Li, Osawa and Hoefler, "Efficient Quantized Sparse Matrix Operations on Tensor Cores" (Magicube), SC 2022, section
+    3, as Ye et al. use it for pruned weights ("SparseTIR", ASPLOS 2023, section 4.3.2 and figure 18). A tile is one
+    column of one panel: a tile with a non-zero is stored whole, so at least one element in t is a non-zero.
+
+    A panel's tiles stand in column order. Tiles of zeros fill up its last group; they name the panel's last column,
+    which is fetched anyway. All ceil(I / t) panels are listed.
+    """
+
+    name: ClassVar[str] = "srbcrs"
+
+    indices: NDArray[np.int32]
+    """(ngroups, g) int32 columns, increasing through a panel; tiles that fill up its last group repeat the last column.
+    ``blocks[q, r, s]`` of panel p is of row ``p t + r`` and column ``indices[q, s]``."""
+
+    @classmethod
+    def from_csr(cls, matrix: Csr, t: int = 8, g: int = 16) -> SrBcrsFormat:
+        """Condense the columns of every panel of ``matrix``.
+
+        Parameters
+        ----------
+        matrix : Csr
+        t : int
+            Rows of a panel, at least 1.
+        g : int
+            Tiles of a group, at least 1.
+
+        Returns
+        -------
+        SrBcrsFormat
+            Time of `BsrFormat.from_csr`: tiles are the blocks of BSR(t, 1).
+
+        Raises
+        ------
+        ValueError
+            t or g below 1.
+        BuildError
+            More than `spmark.impls.formats.limits.MAX_STORED` elements.
+        """
+        if t < 1 or g < 1:
+            raise ValueError(f"expected t and g of at least 1, found t = {t}, g = {g}")
+        tiles = BsrFormat.from_csr(matrix, t, 1)
+        lengths = np.diff(tiles.indptr)
+        indptr = offsets(-(-lengths // g))
+        check_stored(f"srbcrs({t}, {g})", matrix, int(indptr[-1]) * t * g)
+        # Slot of every tile among those of all groups: its place in the panel, after the groups of earlier panels.
+        slots = np.arange(tiles.indices.size) + np.repeat(indptr[:-1] * g - tiles.indptr[:-1], lengths)
+        filled = lengths > 0
+        last = tiles.indices[tiles.indptr[1:][filled] - 1]
+        indices = np.repeat(last, np.diff(indptr)[filled] * g).astype(np.int32, copy=False)
+        indices[slots] = tiles.indices
+        tile, row = np.divmod(tiles.positions, np.int32(t))
+        group, slot = np.divmod(slots, g)
+        positions = ((group * t * g + slot)[tile] + row * np.int64(g)).astype(np.int32)
+        values = np.zeros((int(indptr[-1]), t, g), np.float32)
+        values.reshape(-1)[positions] = matrix.values
+        return cls(matrix.shape, indptr.astype(np.int32), indices.reshape(-1, g), values, positions)

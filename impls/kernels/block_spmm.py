@@ -10,9 +10,7 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import Problem
-from spmark.impls.formats.bsr import DenseBlocks
-from spmark.impls.formats.dbsr import DbsrFormat
-from spmark.impls.formats.srbcrs import SrBcrsFormat
+from spmark.impls.formats.bsr import DbsrFormat, DenseBlocks, SrBcrsFormat
 from spmark.impls.kernels.zeroing import RowZeroing, zeroing_instance
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import Problem
-from spmark.impls.formats.srbcrs import SrBcrsFormat
+from spmark.impls.formats.bsr import SrBcrsFormat
 from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import Instance, KernelTemplate

@@ -18,9 +18,7 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Config, DeviceArray, Plan
 from spmark.impls.core.problem import DType, Op, Problem
-from spmark.impls.formats.bsr import BsrFormat, DenseBlocks
-from spmark.impls.formats.dbsr import DbsrFormat
-from spmark.impls.formats.srbcrs import SrBcrsFormat
+from spmark.impls.formats.bsr import BsrFormat, DbsrFormat, DenseBlocks, SrBcrsFormat
 from spmark.impls.kernels.block_sddmm import BLOCK_SDDMM, SDDMM_BLOCKS, SDDMM_OVER_BLOCKS
 from spmark.impls.kernels.block_spmm import SPMM_BLOCKS, BlockSpmmPlan, block_instance, vector_of
 from spmark.impls.kernels.family import Build, KernelFamily, OneFormat, taken_apart

@@ -27,14 +27,14 @@ from spmark.impls.core.interfaces import Format, Implementation
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.core.record import PROTOCOL_VERSION, CaseSpec, MatrixRef, Outcome, SeenConfig, Status
 from spmark.impls.formats.bsr import BsrFormat
-from spmark.impls.formats.ell import EllFormat
+from spmark.impls.formats.hyb import HybFormat
 from spmark.impls.runtime.device import calibrated, find
 from spmark.impls.table import create
 from spmark.studies.absent import SEARCHES
 from spmark.suite.measure import Bench
 from spmark.suite.plan.refusals import refusal
 
-FORMATS: Mapping[str, Callable[..., Format]] = {"bsr": BsrFormat.from_csr, "ell": EllFormat.from_csr}
+FORMATS: Mapping[str, Callable[..., Format]] = {"bsr": BsrFormat.from_csr, "hyb": HybFormat.from_csr}
 """Conversions that can be asked for, by name; a composition of formats could stand here, too."""
 
 

@@ -58,7 +58,7 @@ MULTIPLIED: Mapping[str, Mapping[str, Any]] = {"patterns/logsparse_4096": {}, "r
 LIVE_WIDTHS = (32, 128)
 CONVERTED: Mapping[str, Mapping[str, Any]] = {"patterns/strided_4096": {}, "rmat/rmat_13": _RMAT}
 CONVERSIONS: Mapping[str, tuple[str, Mapping[str, int]]] = {
-    "ell": ("ell", {}),
+    "hyb_32": ("hyb", {"max_width": 32}),
     "bsr_4x4": ("bsr", {"block_rows": 4, "block_cols": 4}),
     "bsr_16x16": ("bsr", {"block_rows": 16, "block_cols": 16}),
 }

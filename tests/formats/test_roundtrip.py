@@ -13,11 +13,8 @@ from problems import assert_same, matrices, random_csr
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Format
 from spmark.impls.core.problem import Csr
-from spmark.impls.formats import bsr, limits
-from spmark.impls.formats.bsr import BsrFormat
-from spmark.impls.formats.dbsr import DbsrFormat
-from spmark.impls.formats.ell import EllFormat
-from spmark.impls.formats.srbcrs import SrBcrsFormat
+from spmark.impls.formats import limits
+from spmark.impls.formats.bsr import BsrFormat, DbsrFormat, SrBcrsFormat
 
 # Both zeros and a subnormal: padding must be told from values by position, and bits must survive.
 VALUES = (0.0, -0.0, 1e-42, -1.5, 3.4e38)
@@ -58,24 +55,6 @@ def entries(matrix: Csr) -> list[tuple[int, int, np.float32]]:
         for row in range(matrix.num_rows)
         for at in range(matrix.indptr[row], matrix.indptr[row + 1])
     ]
-
-
-@given(csrs(), st.integers(0, 5))
-def test_ell(matrix: Csr, extra: int) -> None:
-    row_slots = int(matrix.row_lengths.max()) + extra
-    held = EllFormat.from_csr(matrix, row_slots)
-    assert_format(held, matrix)
-    indices = np.zeros((matrix.num_rows, row_slots), np.int32)
-    values = np.zeros((matrix.num_rows, row_slots), np.float32)
-    filled = [0] * matrix.num_rows
-    for row, col, value in entries(matrix):
-        indices[row, filled[row] :] = col
-        values[row, filled[row]] = value
-        filled[row] += 1
-    np.testing.assert_array_equal(held.indices, indices)
-    np.testing.assert_array_equal(held.values.view(np.uint32), values.view(np.uint32))
-    np.testing.assert_array_equal(held.row_lengths, filled)
-    assert (held.row_slots, held.stored) == (row_slots, row_slots * matrix.num_rows)
 
 
 @given(csrs(), st.integers(1, 17), st.integers(1, 17))
@@ -137,28 +116,14 @@ def test_srbcrs(matrix: Csr, t: int, g: int) -> None:
     assert held.stored == sum(-(-len(panel) // g) for panel in panels) * t * g
 
 
-@pytest.mark.parametrize("chunk", [1, 7, 64])
-def test_bsr_in_chunks_is_bsr_in_one(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    for matrix in matrices().values():
-        whole = BsrFormat.from_csr(matrix, 8, 3)
-        monkeypatch.setattr(bsr, "_CHUNK", chunk)
-        pieces = BsrFormat.from_csr(matrix, 8, 3)
-        monkeypatch.undo()
-        for name, array in whole.arrays().items():
-            np.testing.assert_array_equal(pieces.arrays()[name], array, name)
-
-
-def test_ell_refuses_what_padding_would_multiply(monkeypatch: pytest.MonkeyPatch) -> None:
-    hub = random_csr(30_000, 30_000, [30_000] + [1] * 29_999)
+def test_bsr_refuses_what_padding_would_multiply() -> None:
+    scattered = random_csr(30_000, 30_000, [8] * 30_000)
     tracemalloc.start()
-    with pytest.raises(BuildError, match=r"ell\(30000\).*at most 268,435,456.*found 900,000,000 \(15,0\d\d\.\d per"):
-        EllFormat.from_csr(hub)
+    with pytest.raises(BuildError, match=r"bsr\(64, 64\).*at most 268,435,456.*found [\d,]+ \([\d,]+\.\d per"):
+        BsrFormat.from_csr(scattered, 64, 64)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 4 * hub.nbytes
-    monkeypatch.setattr(limits, "MAX_STORED", 100)
-    with pytest.raises(BuildError, match="at most 100 stored elements, found 480"):
-        EllFormat.from_csr(matrices()["fully_dense"], row_slots=30)
+    assert peak < 8 * scattered.nbytes
 
 
 def test_bsr_refuses(monkeypatch: pytest.MonkeyPatch) -> None:

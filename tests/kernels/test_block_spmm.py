@@ -13,9 +13,7 @@ from spmark.impls.core.errors import BuildError
 from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.core.tolerance import tolerance
-from spmark.impls.formats.bsr import BsrFormat
-from spmark.impls.formats.dbsr import DbsrFormat
-from spmark.impls.formats.srbcrs import SrBcrsFormat
+from spmark.impls.formats.bsr import BsrFormat, DbsrFormat, SrBcrsFormat
 from spmark.impls.kernels.block_spmm import SPMM_BLOCKS, BlockSpmmPlan
 from spmark.impls.runtime.host.target import HostTarget
 from spmark.impls.runtime.template import Instance

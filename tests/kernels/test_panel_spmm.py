@@ -8,7 +8,7 @@ from problems import random_csr, run_checked
 from tables import AWKWARD, TableTarget, every_instance, table_target
 
 from spmark.impls.core.problem import DType, Op, Problem
-from spmark.impls.formats.srbcrs import SrBcrsFormat
+from spmark.impls.formats.bsr import SrBcrsFormat
 from spmark.impls.kernels.panel_spmm import SPMM_PANELS, PanelSpmmPlan
 from spmark.impls.runtime.template import Instance
 

@@ -25,7 +25,7 @@ RUN = {
     "what": "run", "op": "spmm", "source": "patterns", "matrix": "logsparse_64", "width": 8, "dtype": "float32",
     "implementation": "scipy_cpu",
 }  # fmt: skip
-CONVERT = {"what": "convert", "source": "patterns", "matrix": "logsparse_64", "format": "ell"}
+CONVERT = {"what": "convert", "source": "patterns", "matrix": "logsparse_64", "format": "hyb"}
 
 
 @pytest.fixture(autouse=True)
@@ -109,7 +109,7 @@ def test_a_conversion_has_times_and_storage():
         ({**RUN, "source": "of_tomorrow"}, "of_tomorrow"),
         ({**RUN, "config": {"of_tomorrow": 1}}, "of_tomorrow"),
         ({**RUN, "implementation": "cusparse"}, "cusparse runs on cuda"),
-        ({**CONVERT, "format": "of_tomorrow"}, "expected a format out of bsr, ell"),
+        ({**CONVERT, "format": "of_tomorrow"}, "expected a format out of bsr, hyb"),
     ],
 )
 def test_what_a_commit_does_not_know_is_unsupported_and_the_rest_is_answered(case, reason):
@@ -124,7 +124,7 @@ def test_a_fault_of_the_commit_costs_one_answer(monkeypatch):
     def broken(*args, **kwargs):
         raise ZeroDivisionError("of all things")
 
-    monkeypatch.setitem(tracking.FORMATS, "ell", broken)
+    monkeypatch.setitem(tracking.FORMATS, "hyb", broken)
     failed, fine = ask(CONVERT, {**CONVERT, "format": "bsr"})
     assert (failed["status"], failed["reason"]) == ("run_error", "ZeroDivisionError: of all things")
     assert fine["status"] == "ok"
