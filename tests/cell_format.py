@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spmark.impls.core.problem import Csr
-from spmark.impls.formats.cell import cell_layout
-from spmark.impls.formats.hyb import HybFormat
+from spmark.impls.formats.hyb import HybFormat, cell_layout
 
 
 @dataclass(frozen=True, eq=False)

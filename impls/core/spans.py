@@ -26,3 +26,20 @@ def openings(values: NDArray[Any]) -> NDArray[np.bool_]:
     marks = np.ones(values.size, np.bool_)
     np.not_equal(values[1:], values[:-1], out=marks[1:])
     return marks
+
+
+def grouped(spans: NDArray[np.int32], count: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Sort elements by their span, (n,) int32 out of ``count``; those of a span keep their order. O(n + count).
+
+    Returns
+    -------
+    order : (n,) int32
+        The elements, span by span.
+    bounds : (count + 1,) int32
+        Where each span begins in ``order``, and the last one ends.
+    """
+    from scipy import sparse
+
+    at = np.arange(spans.size + 1, dtype=np.int32)
+    sorted_ = sparse.csr_array((np.empty(spans.size, np.bool_), spans, at), shape=(spans.size, count)).tocsc()
+    return sorted_.indices, sorted_.indptr

@@ -1,13 +1,15 @@
-"""hyb(c, k): column partitions of ELL buckets whose widths are powers of two, long rows folded over several ELL rows.
+"""hyb(c, k) and CELL: column partitions of ELL buckets, long rows folded over several ELL rows.
 
-Ye, Lai, Shao, Chen and Ceze, "SparseTIR", ASPLOS 2023, section 4.2.1 and figure 11. A partition may have widths of its
-own, as in CELL (Peng et al., "LiteForm", HPDC 2025). Unlike in both papers, widths of 24, 48, 96, ... may stand between
-the powers of two: a row of 45 non-zeros then stores 48 slots instead of 64.
+Ye, Lai, Shao, Chen and Ceze, "SparseTIR: Composable Abstractions for Sparse Compilation in Deep Learning", ASPLOS 2023,
+section 4.2.1 and figure 11. In CELL every partition has a widest bucket of its own: Peng, Thomadakis, Pienaar and
+Kestor, "LiteForm: Lightweight and Automatic Format Composition for Sparse Matrix-Matrix Multiplication on GPUs", HPDC
+2025, section 4. Unlike in both papers, widths of 24, 48, 96, ... may stand between the powers of two: a row of 45
+non-zeros then stores 48 slots instead of 64.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -16,20 +18,71 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.problem import Csr
-from spmark.impls.core.spans import offsets
+from spmark.impls.core.spans import grouped, numbered, offsets
 from spmark.impls.formats.limits import check_stored
-from spmark.impls.formats.pieces import Pieces, partition_columns
-from spmark.impls.formats.threads import SHARE, cores, run_all
+from spmark.impls.formats.nearness import RowOrder
+from spmark.impls.formats.threads import SHARE, cores, equal_shares, run_all
 
 UNIT = 8
 """Elements that a kernel takes at once. Every bucket holds a multiple of this number, so that loads are aligned."""
 MAX_STORED = 2**31 - 1
 THIRDS = 24, 24_576
 """Least and greatest width of 3 * 2^k. Others are not whole units, or are too wide for the kernel's arithmetic."""
-_CLASSES = 64
-"""Classes of lengths, two for each power of two, see `spmark.impls.formats.loops.count_ell_rows`."""
+_LONGEST = np.array([(3 << (step + 1) // 2) // 4 if step % 2 else 1 << step // 2 for step in range(64)])
+"""Greatest length of each class of lengths, two for each power of two (`spmark.impls.formats.loops.place_ell_rows`)."""
 _FILL_SHARE = 1 << 20
 """Elements that a task fills; several tasks fill a larger bucket."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """Runs of consecutive non-zeros, each within one row and one column partition; every non-zero is in exactly one.
+
+    Pieces are in CSR order, rows never falling and starts rising, unless another order is asked for (`in_order`).
+    """
+
+    shape: tuple[int, int]
+    """(I, K) of the matrix."""
+    nnz: int
+    """Non-zeros of the matrix, and of all pieces together."""
+    partitions: int
+    """c, column partitions, empty ones counted."""
+    table: NDArray[np.int32]
+    """(4, n): row, position of the first non-zero in CSR order, non-zeros (at least 1), and partition of each piece."""
+
+    def in_order(self, positions: NDArray[np.int32]) -> Pieces:
+        """Sort the pieces by the ``positions`` (I,) of their rows; pieces of one row keep their order. O(n log n)."""
+        order, _ = grouped(positions[self.table[0]], self.shape[0])
+        return Pieces(self.shape, self.nnz, self.partitions, self.table.take(order, axis=1))
+
+
+def partition_columns(matrix: Csr, partitions: int = 1) -> Pieces:
+    """Cut every row where the column partition changes: ``partitions`` equal ranges of ceil(K / partitions) columns.
+
+    Returns
+    -------
+    Pieces
+        An empty row has no piece. O(I + n log(longest row)) time; memory does not grow with nnz.
+
+    Raises
+    ------
+    ValueError
+        Fewer than one partition.
+    """
+    if partitions < 1:
+        raise ValueError(f"expected at least one column partition, found {partitions}")
+    if partitions == 1:
+        rows = np.flatnonzero(matrix.row_lengths).astype(np.int32)
+        uncut = np.stack([rows, matrix.indptr[rows], matrix.row_lengths[rows], np.zeros_like(rows)])
+        return Pieces(matrix.shape, matrix.nnz, 1, uncut)
+    from spmark.impls.formats import loops
+
+    shares = list(pairwise(equal_shares(matrix.indptr)))
+    given, nowhere = (matrix.indptr, matrix.indices, -(-matrix.num_cols // partitions)), np.empty((4, 0), np.int32)
+    places = offsets(np.array(run_all(loops.cut_pieces, ((*given, *share, 0, nowhere) for share in shares))))
+    table = np.empty((4, places[-1]), np.int32)
+    run_all(loops.cut_pieces, ((*given, *share, at, table) for share, at in zip(shares, places, strict=False)))
+    return Pieces(matrix.shape, matrix.nnz, partitions, table)
 
 
 @dataclass(frozen=True)
@@ -71,15 +124,7 @@ class HybLayout:
     @property
     def stored(self) -> int:
         """Stored elements, padding included."""
-        if not self.buckets:
-            return 0
-        last = self.buckets[-1]
-        return last.base + last.count * last.width
-
-    @property
-    def padding(self) -> float:
-        """Padded elements over stored elements, the paper's %padding."""
-        return 1 - self.nnz / self.stored if self.stored else 0.0
+        return sum(bucket.count * bucket.width for bucket in self.buckets)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,8 +178,8 @@ class HybFormat(HybLayout):
         BuildError
             More than 2^31 - 1 elements would be stored.
         """
-        ladders = [widths_up_to(max_width, thirds)] * partitions
-        return cls.from_layout(matrix, lay_out(partition_columns(matrix, partitions), ladders, tail_in_last))
+        layout = cell_layout(matrix, [max_width] * partitions, tail_in_last, thirds=thirds)
+        return cls.from_layout(matrix, layout)
 
     @classmethod
     def from_layout(cls, matrix: Csr, layout: HybLayout) -> HybFormat:
@@ -160,19 +205,13 @@ class HybFormat(HybLayout):
 
     def to_csr(self) -> Csr:
         """Give the matrix back; O(stored)."""
+        row, slot = numbered(self.lengths)
+        places = [bucket.base + np.arange(bucket.count) * bucket.width for bucket in self.buckets]
+        elements = np.concatenate([np.empty(0, np.int64), *places])[row] + slot
         indices, values = np.empty(self.nnz, np.int32), np.empty(self.nnz, np.float32)
-        row_lengths = np.zeros(self.shape[0], np.int64)
-        for bucket in self.buckets:
-            span = slice(bucket.first, bucket.first + bucket.count)
-            slots = np.arange(bucket.width)
-            real = slots < self.lengths[span, None]
-            target = (self.starts[span, None] + slots)[real]
-            elements = slice(bucket.base, bucket.base + bucket.count * bucket.width)
-            indices[target] = self.indices[elements].reshape(bucket.count, bucket.width)[real]
-            values[target] = self.values[elements].reshape(bucket.count, bucket.width)[real]
-            used = self.lengths[span] > 0
-            np.add.at(row_lengths, self.rows[span][used], self.lengths[span][used])
-        return Csr(self.shape, offsets(row_lengths, np.int32), indices, values)
+        targets = self.starts[row] + slot
+        indices[targets], values[targets] = self.indices[elements], self.values[elements]
+        return Csr(self.shape, offsets(np.bincount(self.rows[row], minlength=self.shape[0]), np.int32), indices, values)
 
 
 def prepare() -> None:
@@ -192,8 +231,8 @@ def widths_up_to(max_width: int, thirds: bool = False) -> tuple[int, ...]:
     ValueError
         ``max_width`` is not a power of two.
     """
-    if max_width < 1 or max_width & (max_width - 1):
-        raise ValueError(f"expected max_width to be a power of two, found {max_width}")
+    if not 1 <= max_width <= 1 << 30 or max_width & (max_width - 1):
+        raise ValueError(f"expected max_width of at most 2^30 to be a power of two, found {max_width}")
     powers = [1 << power for power in range(max_width.bit_length())]
     between = [3 * power // 4 for power in powers if thirds and THIRDS[0] <= 3 * power // 4 <= THIRDS[1]]
     return tuple(sorted(powers + between))
@@ -206,119 +245,125 @@ def slots_of(lengths: NDArray[np.int32], ladder: Sequence[int]) -> int:
     return int(np.sum(lengths - rests, dtype=np.int64) + np.sum(widths[np.searchsorted(widths, rests)]))
 
 
-def lay_out(pieces: Pieces, ladders: Sequence[Sequence[int]], tail_in_last: bool = False) -> HybLayout:
+def lay_out(pieces: Pieces, max_widths: Sequence[int], tail_in_last: bool = False, thirds: bool = False) -> HybLayout:
     """Give every piece its ELL rows in the narrowest bucket of its partition that is wide enough, or fold the piece.
 
     Parameters
     ----------
     pieces : Pieces
-    ladders : sequence of sequences of int
-        For each partition the widths of its buckets, rising: powers of two, and 24, 48, 96, ... The last one is a power
-        of two, where longer pieces are folded.
+    max_widths : sequence of int
+        For each partition the width of its widest bucket, a power of two, where longer pieces are folded.
     tail_in_last : bool
-        Whether the rest of a folded piece stays in the last bucket.
+        Whether the rest of a folded piece stays in the widest bucket, as in CELL's paper.
+    thirds : bool
+        Whether widths of 24, 48, 96, ... stand between the powers of two.
 
     Returns
     -------
     HybLayout
         Buckets partition by partition, wide before narrow, shared rows before whole ones; within a bucket rows stand
-        in their original order. O(I + pieces + ELL rows), on all cores.
+        in the order of the pieces. O(I + pieces + ELL rows), on all cores.
 
     Raises
     ------
     ValueError
-        Not every partition has a ladder, or a ladder has other widths.
+        A width is not a power of two.
     BuildError
         More than 2^31 - 1 elements would be stored.
     """
     from spmark.impls.formats import loops
 
-    _check_ladders(ladders, pieces.partitions)
-    slots, kinds = _slots(ladders, tail_in_last)
-    folds = np.array([ladder[-1].bit_length() - 1 for ladder in ladders], np.int32)
-    uses = np.zeros(pieces.shape[0], np.int32)
-    loops.add_uses(pieces.rows, pieces.lengths, pieces.of_partition, folds, uses)
-
-    shares = list(pairwise(_piece_shares(pieces.rows.size, len(kinds))))
-    counts = np.zeros((len(shares), len(kinds)), np.int64)
-    sorted_by = pieces.lengths, pieces.of_partition, uses, folds, slots
-    run_all(
-        loops.count_ell_rows,
-        ((pieces.rows, *sorted_by, *share, mine) for share, mine in zip(shares, counts, strict=True)),
-    )
-    totals = counts.sum(axis=0)
-    buckets, count, stored = _buckets(kinds, totals)
-    check_stored(f"hyb of width {1 << int(folds.max())}", pieces, stored, MAX_STORED)
-    rows, starts, lengths = (np.empty(count, np.int32) for _ in range(3))
-    firsts = np.zeros(len(kinds), np.int64)
-    for (at, total), bucket in zip(((i, int(n)) for i, n in enumerate(totals) if n), buckets, strict=True):
-        firsts[at] = bucket.first
-        fill = slice(bucket.first + total, bucket.first + bucket.count)
-        rows[fill], starts[fill], lengths[fill] = -1, 0, 0
-    cursors = firsts + np.cumsum(counts, axis=0) - counts
+    kinds: list[tuple[int, int, bool]] = []
+    slots = np.empty((pieces.partitions, _LONGEST.size + 2), np.int32)
+    for partition, max_width in enumerate(max_widths):
+        widths = widths_up_to(int(max_width), thirds)
+        first = len(kinds)
+        slots[partition, :-2] = first + 2 * (len(widths) - 1 - np.searchsorted(widths, _LONGEST))
+        slots[partition, -2:] = first, first if tail_in_last else -1
+        kinds += [(partition, width, shared) for width in reversed(widths) for shared in (True, False)]
+    most = np.array(max_widths, np.int32)
+    rows, _, lengths, of_partition = pieces.table
+    shared = np.bincount(rows, minlength=pieces.shape[0]) > 1
+    shared[rows[lengths > most[of_partition]]] = True
+    # A task has a counter for every bucket, so that very many buckets allow few tasks.
+    tasks = int(np.clip(rows.size // max(SHARE, 8 * len(kinds)), 1, 4 * cores()))
+    shares = list(pairwise(np.linspace(0, rows.size, tasks + 1).astype(np.int64)))
+    given = pieces.table, shared, np.log2(most).astype(np.int32), slots
+    counts, nowhere = np.zeros((tasks, len(kinds)), np.int64), np.empty((3, 0), np.int32)
     run_all(
         loops.place_ell_rows,
-        (
-            (pieces.rows, pieces.starts, *sorted_by, *share, cursor, rows, starts, lengths)
-            for share, cursor in zip(shares, cursors, strict=True)
-        ),
+        ((*given, *share, own, nowhere) for share, own in zip(shares, counts, strict=True)),
     )
-    return HybLayout(pieces.shape, rows, lengths, starts, buckets, pieces.nnz)
+    buckets, table = unfilled(pieces, kinds, counts.sum(axis=0), f"hyb of width {max(max_widths)}", MAX_STORED)
+    cursors = np.cumsum(counts, axis=0) - counts
+    cursors[:, counts.any(axis=0)] += np.array([bucket.first for bucket in buckets], np.int64)
+    run_all(
+        loops.place_ell_rows,
+        ((*given, *share, cursor, table) for share, cursor in zip(shares, cursors, strict=True)),
+    )
+    return HybLayout(pieces.shape, table[0], table[1], table[2], buckets, pieces.nnz)
 
 
-def _check_ladders(ladders: Sequence[Sequence[int]], partitions: int) -> None:
-    if len(ladders) != partitions:
-        raise ValueError(f"expected widths for each of {partitions} column partitions, found {len(ladders)}")
-    for partition, ladder in enumerate(ladders):
-        legal = set(ladder) <= set(widths_up_to(1 << 30, thirds=True)) and all(a < b for a, b in pairwise(ladder))
-        if not ladder or not legal or ladder[-1] & (ladder[-1] - 1):
-            raise ValueError(
-                "expected bucket widths to be rising powers of two, with or without 24, 48, 96, ... between them, "
-                f"found {ladder} (partition {partition})"
-            )
+def unfilled(
+    of: Csr | Pieces, kinds: Iterable[tuple[int, int, bool]], counts: Iterable[int], name: str, most: int
+) -> tuple[tuple[Bucket, ...], NDArray[np.int32]]:
+    """Give buckets of so many ELL rows, each filled up to whole units.
 
-
-def _slots(ladders: Sequence[Sequence[int]], tail_in_last: bool) -> tuple[NDArray[np.int32], list[tuple[int, int]]]:
-    """Give a number to every possible bucket, in a table that the loops read by the class of a length.
+    Parameters
+    ----------
+    of : Csr or Pieces
+        What is laid out.
+    kinds : iterable of (partition, width, shared)
+    counts : iterable of int
+        ELL rows of each kind; a kind without any has no bucket.
+    name, most
+        As in `spmark.impls.formats.limits.check_stored`.
 
     Returns
     -------
-    slots : (c, 66) int32
-        See `spmark.impls.formats.loops.count_ell_rows`.
-    kinds : list of (partition, width)
-        Of each bucket: of shared rows at even numbers, of whole rows at odd ones.
+    buckets : tuple of Bucket
+    table : (3, r) int32
+        Row, non-zeros and first non-zero of every ELL row, for those that only fill a unit: -1, 0 and 0.
+
+    Raises
+    ------
+    BuildError
+        More than ``most`` elements would be stored.
     """
-    slots = np.full((len(ladders), _CLASSES + 2), -1, np.int32)
-    kinds: list[tuple[int, int]] = []
-    for partition, ladder in enumerate(ladders):
-        numbers = {}
-        for width in reversed(ladder):
-            numbers[width] = len(kinds)
-            kinds += [(partition, width)] * 2
-        for power in range(ladder[-1].bit_length()):
-            for step, longest in ((2 * power - 1, 3 * 2**power // 4), (2 * power, 2**power)):
-                slots[partition, max(step, 0)] = numbers[next(width for width in ladder if width >= longest)]
-        slots[partition, _CLASSES] = numbers[ladder[-1]]
-        if tail_in_last:
-            slots[partition, _CLASSES + 1] = numbers[ladder[-1]]
-    return slots, kinds
-
-
-def _piece_shares(count: int, kinds: int) -> NDArray[np.int64]:
-    # A task has a counter for every bucket, so that very many buckets allow few tasks.
-    tasks = int(np.clip(count // max(SHARE, 8 * kinds), 1, 4 * cores()))
-    return np.linspace(0, count, tasks + 1).astype(np.int64)
-
-
-def _buckets(kinds: Sequence[tuple[int, int]], totals: NDArray[np.int64]) -> tuple[tuple[Bucket, ...], int, int]:
-    """Give the buckets that have rows, and how many ELL rows and elements they take."""
     buckets: list[Bucket] = []
     first = base = 0
-    for number in map(int, np.flatnonzero(totals)):
-        partition, width = kinds[number]
-        count = int(totals[number])
-        filled = -(-count * width // UNIT) * UNIT // width if width < UNIT else count
-        buckets.append(Bucket(partition, width, number % 2 == 0, first, filled, base))
-        first += filled
-        base += filled * width
-    return tuple(buckets), first, base
+    for (partition, width, shared), count in zip(kinds, map(int, counts), strict=True):
+        if count:
+            filled = -(-count * width // UNIT) * UNIT // width if width < UNIT else count
+            buckets.append(Bucket(partition, width, shared, first, filled, base))
+            first, base = first + filled, base + filled * width
+    check_stored(name, of, base, most)
+    table = np.zeros((3, first), np.int32)
+    table[0] = -1
+    return tuple(buckets), table
+
+
+def cell_layout(
+    matrix: Csr,
+    max_widths: Sequence[int],
+    tail_in_last: bool = True,
+    order: RowOrder | None = None,
+    thirds: bool = False,
+) -> HybLayout:
+    """Lay out CELL, whose partitions are equal ranges of columns, as `lay_out` does.
+
+    Parameters
+    ----------
+    matrix : Csr
+    max_widths, tail_in_last, thirds
+        As in `lay_out`.
+    order : RowOrder, optional
+        In which rows stand within a bucket; by default A's.
+
+    Raises
+    ------
+    ValueError
+        A width is not a power of two, or ``max_widths`` is empty.
+    """
+    pieces = partition_columns(matrix, len(max_widths))
+    return lay_out(pieces.in_order(order.positions) if order else pieces, max_widths, tail_in_last, thirds)

@@ -20,11 +20,13 @@ _IN = types.Array(types.int32, 1, "C", readonly=True)
 _LONG_IN = types.Array(types.int64, 1, "C", readonly=True)
 _WORDS_IN = types.Array(types.uint32, 1, "C", readonly=True)
 _TABLE = types.Array(types.int32, 2, "C", readonly=True)
+_MARKS = types.Array(types.boolean, 1, "C", readonly=True)
 _VALUES_IN = types.Array(types.float32, 1, "C", readonly=True)
-_OUT, _COUNTS, _VALUES_OUT = types.int32[::1], types.int64[::1], types.float32[::1]
+_OUT, _OUT_TABLE = types.int32[::1], types.int32[:, ::1]
+_COUNTS, _VALUES_OUT = types.int64[::1], types.float32[::1]
 
 
-# ---- pieces and ELL rows of buckets (pieces.py, hyb.py) ----
+# ---- pieces and ELL rows of buckets (hyb.py) ----
 
 
 @inlined
@@ -40,9 +42,38 @@ def _end_of_range(indices: Any, at: Any, end: Any, bound: Any) -> Any:
     return low
 
 
+@compiled(_LONG, _IN, _IN, _LONG, _LONG, _LONG, _LONG, _OUT_TABLE)
+def cut_pieces(  # noqa: PLR0917 (numba takes no keyword-only arguments)
+    indptr: Any, indices: Any, width: Any, first: Any, stop: Any, place: Any, pieces: Any
+) -> Any:
+    """Cut rows ``first:stop`` into runs of non-zeros in one range of ``width`` columns; give the place after the last.
+
+    Parameters
+    ----------
+    place : int
+        Where the first piece stands.
+    pieces : (4, n) int32
+        Written: row of A, position of the first non-zero, non-zeros, and range of columns of each piece. Without any
+        columns the pieces are only counted.
+    """
+    for row in range(first, stop):
+        at, end = np.int64(indptr[row]), np.int64(indptr[row + 1])
+        while at < end:
+            partition = indices[at] // width
+            piece_end = _end_of_range(indices, at + 1, end, (partition + 1) * width)
+            if pieces.shape[1]:
+                pieces[0, place] = row
+                pieces[1, place] = at
+                pieces[2, place] = piece_end - at
+                pieces[3, place] = partition
+            place += 1
+            at = piece_end
+    return place
+
+
 @inlined
 def _slot_of_rest(slots: Any, partition: Any, full: Any, rest: Any) -> Any:
-    """Give the bucket of a piece of ``rest`` non-zeros after ``full`` folds; ``slots`` as in `count_ell_rows`."""
+    """Give the bucket of a piece of ``rest`` non-zeros after ``full`` folds; ``slots`` as in `place_ell_rows`."""
     if full > 0 and slots[partition, 65] >= 0:
         return slots[partition, 65]
     power = 0
@@ -51,172 +82,44 @@ def _slot_of_rest(slots: Any, partition: Any, full: Any, rest: Any) -> Any:
     return slots[partition, 2 * power - 1 if 4 * rest <= 3 << power else 2 * power]
 
 
-@compiled(_LONG, _IN, _IN, _LONG, _LONG, _LONG)
-def count_pieces(indptr: Any, indices: Any, width: Any, first: Any, stop: Any) -> Any:
-    """Count the runs of non-zeros in one row and one range of ``width`` columns, in rows ``first:stop``."""
-    pieces = 0
-    for row in range(first, stop):
-        at, end = np.int64(indptr[row]), np.int64(indptr[row + 1])
-        while at < end:
-            at = _end_of_range(indices, at + 1, end, (indices[at] // width + 1) * width)
-            pieces += 1
-    return pieces
-
-
-@compiled(types.void, _IN, _IN, _LONG, _LONG, _LONG, _LONG, _OUT, _OUT, _OUT, _OUT)
-def cut_pieces(  # noqa: PLR0917 (numba takes no keyword-only arguments)
-    indptr: Any,
-    indices: Any,
-    width: Any,
-    first: Any,
-    stop: Any,
-    place: Any,
-    rows: Any,
-    starts: Any,
-    lengths: Any,
-    partitions: Any,
+@compiled(types.void, _TABLE, _MARKS, _IN, _TABLE, _LONG, _LONG, _COUNTS, _OUT_TABLE)
+def place_ell_rows(  # noqa: PLR0917
+    pieces: Any, shared: Any, folds: Any, slots: Any, first: Any, stop: Any, cursor: Any, ell_rows: Any
 ) -> None:
-    """Write the pieces that `count_pieces` counted, from ``place`` on.
+    """Put the ELL rows of pieces ``first:stop`` into buckets.
 
     Parameters
     ----------
-    rows, starts, lengths, partitions : (pieces,) int32
-        Written: row of A, position of the first non-zero, non-zeros, and range of columns of each piece.
-    """
-    for row in range(first, stop):
-        at, end = np.int64(indptr[row]), np.int64(indptr[row + 1])
-        while at < end:
-            partition = indices[at] // width
-            piece_end = _end_of_range(indices, at + 1, end, (partition + 1) * width)
-            rows[place] = row
-            starts[place] = at
-            lengths[place] = piece_end - at
-            partitions[place] = partition
-            place += 1
-            at = piece_end
-
-
-@compiled(types.void, _IN, _IN, _IN, _IN, _OUT)
-def add_uses(rows: Any, lengths: Any, partitions: Any, folds: Any, uses: Any) -> None:
-    """Add the ELL rows that each row of A gets: ceil(length / 2^folds of its partition) for every piece.
-
-    Parameters
-    ----------
-    rows, lengths, partitions : (n,) int32
-        Pieces, as `cut_pieces` writes them.
-    folds : (c,) int32
-        As in `count_ell_rows`.
-    uses : (I,) int32
-        Added to: the ELL rows of each row of A.
-    """
-    for i in range(rows.size):
-        uses[rows[i]] += ((lengths[i] - 1) >> folds[partitions[i]]) + 1
-
-
-@compiled(types.void, _IN, _IN, _IN, _IN, _IN, _TABLE, _LONG, _LONG, _COUNTS)
-def count_ell_rows(  # noqa: PLR0917
-    rows: Any,
-    lengths: Any,
-    partitions: Any,
-    uses: Any,
-    folds: Any,
-    slots: Any,
-    first: Any,
-    stop: Any,
-    counts: Any,
-) -> None:
-    """Add up the ELL rows that pieces ``first:stop`` put into each bucket.
-
-    Parameters
-    ----------
-    rows, lengths, partitions : (n,) int32
-        Pieces, as `cut_pieces` writes them.
-    uses : (I,) int32
-        ELL rows of every row of A, from `add_uses`; several make the row shared.
+    pieces : (4, n) int32
+        As `cut_pieces` writes them.
+    shared : (I,) bool
+        Whether a row of A has several ELL rows.
     folds : (c,) int32
         Binary logarithm of each partition's widest bucket, where longer pieces are folded.
     slots : (c, 66) int32
         Bucket of a shared row by the class of its length: 2 p for lengths up to 2^p, 2 p - 1 for lengths up to
         3/4 2^p. A row in one piece goes to the next bucket. The last two columns are the bucket of full pieces, and
         the bucket of the rest of a folded row (negative: chosen by the rest's length).
-    counts : (buckets,) int64
-        Added to: ELL rows of each bucket; every call has counts of its own.
-    """
-    for i in range(first, stop):
-        partition = partitions[i]
-        whole = 1 if uses[rows[i]] <= 1 else 0
-        full = lengths[i] >> folds[partition]
-        rest = lengths[i] - (full << folds[partition])
-        counts[slots[partition, 64] + whole] += full
-        if rest > 0:
-            counts[_slot_of_rest(slots, partition, full, rest) + whole] += 1
-
-
-@compiled(
-    types.void,
-    _IN,
-    _IN,
-    _IN,
-    _IN,
-    _IN,
-    _IN,
-    _TABLE,
-    _LONG,
-    _LONG,
-    _COUNTS,
-    _OUT,
-    _OUT,
-    _OUT,
-)
-def place_ell_rows(  # noqa: PLR0917
-    rows: Any,
-    starts: Any,
-    lengths: Any,
-    partitions: Any,
-    uses: Any,
-    folds: Any,
-    slots: Any,
-    first: Any,
-    stop: Any,
-    cursor: Any,
-    out_rows: Any,
-    out_starts: Any,
-    out_lengths: Any,
-) -> None:
-    """Write the ELL rows that `count_ell_rows` counted.
-
-    Parameters
-    ----------
-    rows, starts, lengths, partitions : (n,) int32
-        Pieces, as `cut_pieces` writes them.
-    uses, folds, slots
-        As in `count_ell_rows`.
     cursor : (buckets,) int64
         Place of each bucket's next ELL row; moved on. Every call has a cursor of its own.
-    out_rows, out_starts, out_lengths : (ELL rows,) int32
-        Written: row of A, position of the first non-zero, and non-zeros of each ELL row.
+    ell_rows : (3, r) int32
+        Written: row of A, non-zeros, and position of the first non-zero of each ELL row. Without any columns the ELL
+        rows are only counted, in ``cursor``.
     """
     for i in range(first, stop):
-        partition = partitions[i]
-        whole = 1 if uses[rows[i]] <= 1 else 0
-        start, most = starts[i], 1 << folds[partition]
-        full = lengths[i] >> folds[partition]
-        rest = lengths[i] - (full << folds[partition])
-        slot = slots[partition, 64] + whole
-        for _ in range(full):
+        row, start, partition = pieces[0, i], pieces[1, i], pieces[3, i]
+        whole = 0 if shared[row] else 1
+        most = 1 << folds[partition]
+        full = pieces[2, i] >> folds[partition]
+        rest = pieces[2, i] - full * most
+        for number in range(full + (1 if rest > 0 else 0)):
+            slot = whole + (slots[partition, 64] if number < full else _slot_of_rest(slots, partition, full, rest))
             at = cursor[slot]
             cursor[slot] = at + 1
-            out_rows[at] = rows[i]
-            out_starts[at] = start
-            out_lengths[at] = most
-            start += most
-        if rest > 0:
-            slot = _slot_of_rest(slots, partition, full, rest) + whole
-            at = cursor[slot]
-            cursor[slot] = at + 1
-            out_rows[at] = rows[i]
-            out_starts[at] = start
-            out_lengths[at] = rest
+            if ell_rows.shape[1]:
+                ell_rows[0, at] = row
+                ell_rows[1, at] = most if number < full else rest
+                ell_rows[2, at] = start + number * most
 
 
 @compiled(types.void, _IN, _VALUES_IN, _IN, _IN, _LONG, _LONG, _LONG, _LONG, _OUT, _VALUES_OUT)
@@ -347,28 +250,7 @@ def distinct_columns(indptr: Any, indices: Any, rows: Any, begins: Any, window: 
     return distinct, total
 
 
-# ---- tiles (tile_layout.py) ----
-
-
-@compiled(types.void, _IN, _IN, _COUNTS, _OUT)
-def sort_items(owner: Any, bins: Any, cursor: Any, items: Any) -> None:
-    """Sort non-zeros by the bin of their tile, in CSR order within a bin.
-
-    Parameters
-    ----------
-    owner : (nnz,) int32
-        Tile of each non-zero.
-    bins : (T,) int32
-        Bin of each tile.
-    cursor : (bins,) int64
-        Place in ``items`` where each bin begins; the loop moves it to the bin's end.
-    items : (nnz,) int32
-        Written: the non-zeros in their new order.
-    """
-    for at in range(owner.size):
-        bin_ = bins[owner[at]]
-        items[cursor[bin_]] = at
-        cursor[bin_] += 1
+# ---- tiles (tiles.py) ----
 
 
 @compiled(types.void, _IN, _IN, _LONG_IN, _LONG, _LONG, _OUT, _COUNTS)
@@ -489,11 +371,11 @@ def fill_panels(  # noqa: PLR0917
     return -1
 
 
-@compiled(types.void, _IN, _IN, _LONG_IN, _IN, _LONG, _LONG, _COUNTS)
-def count_tile_rows(  # noqa: PLR0917
-    row_of: Any, items: Any, ptr: Any, widths: Any, first: Any, stop: Any, counts: Any
+@compiled(types.void, _IN, _IN, _LONG_IN, _IN, _LONG, _LONG, _COUNTS, _OUT, _COUNTS)
+def cut_tile_rows(  # noqa: PLR0917
+    row_of: Any, items: Any, ptr: Any, widths: Any, first: Any, stop: Any, cursor: Any, rows: Any, starts: Any
 ) -> None:
-    """Count the ELL rows of tiles ``first:stop``: a new one begins where the row changes or the width is full.
+    """Cut tiles ``first:stop`` into ELL rows: a new one begins where the row changes or the width is full.
 
     Parameters
     ----------
@@ -504,50 +386,21 @@ def count_tile_rows(  # noqa: PLR0917
     widths : (tiles,) int32
         Most non-zeros of an ELL row of each tile.
     first, stop : int
-    counts : (tiles,) int64
-        Written: the ELL rows of each tile ``first:stop``.
-    """
-    for tile in range(first, stop):
-        count, row, length = 0, -1, 0
-        for i in range(ptr[tile], ptr[tile + 1]):
-            if row_of[items[i]] != row or length == widths[tile]:
-                row, length = row_of[items[i]], 0
-                count += 1
-            length += 1
-        counts[tile] = count
-
-
-@compiled(types.void, _IN, _IN, _LONG_IN, _IN, _LONG_IN, _LONG, _LONG, _OUT, _COUNTS)
-def cut_tile_rows(  # noqa: PLR0917
-    row_of: Any,
-    items: Any,
-    ptr: Any,
-    widths: Any,
-    row_ptr: Any,
-    first: Any,
-    stop: Any,
-    rows: Any,
-    starts: Any,
-) -> None:
-    """Cut tiles ``first:stop`` into the ELL rows that `count_tile_rows` counts.
-
-    Parameters
-    ----------
-    row_of, items, ptr, widths, first, stop
-        As in `count_tile_rows`.
-    row_ptr : (tiles + 1,) int64
-        ELL rows of each tile: tile t has ``row_ptr[t]:row_ptr[t + 1]``.
+    cursor : (tiles,) int64
+        Place of each tile's next ELL row; moved on.
     rows : (ELL rows,) int32
-        Written: the row of A of each ELL row.
+        Written: the row of A of each ELL row. Where it is empty, ELL rows are only counted, in ``cursor``.
     starts : (ELL rows + 1,) int64
         Written, except the last entry: the place in ``items`` where each ELL row begins.
     """
     for tile in range(first, stop):
-        at, row, length = row_ptr[tile], -1, 0
+        at, row, length = cursor[tile], -1, 0
         for i in range(ptr[tile], ptr[tile + 1]):
             if row_of[items[i]] != row or length == widths[tile]:
                 row, length = row_of[items[i]], 0
-                rows[at] = row
-                starts[at] = i
+                if rows.size:
+                    rows[at] = row
+                    starts[at] = i
                 at += 1
             length += 1
+        cursor[tile] = at

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from itertools import pairwise
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import Csr
-from spmark.impls.core.spans import offsets
+from spmark.impls.core.spans import grouped, offsets, openings
 from spmark.impls.formats import limits
-from spmark.impls.formats.hyb import HybFormat
+from spmark.impls.formats.hyb import THIRDS, HybFormat, HybLayout, unfilled
+from spmark.impls.formats.row_use import row_use
+from spmark.impls.formats.threads import SHARE, cores, run_all, with_scratch
 
 BLOCK, ELL, RUN = 0, 1, 2
 """Kinds of tiles: rows of a window by gathered columns, zeros kept; padded rows; runs of non-zeros without padding."""
@@ -130,20 +133,30 @@ class TileFormat:
                 f"expected a tile out of {selection.kind.size} for each of {matrix.nnz:,} non-zeros, found "
                 f"{owner.size:,} numbers from {owner.min(initial=0)} to {owner.max(initial=0)}"
             )
-        from spmark.impls.formats.tile_layout import Layout
-
-        layout = Layout.of(matrix, selection)
+        # A bin for each panel, the highest first, then for each ELL tile, then for each run.
+        kind, height, windows = selection.kind, selection.height.astype(np.int64), selection.window_rows.shape[0]
+        number = np.where(kind == BLOCK, selection.window - height * (windows + 1), np.arange(kind.size))
+        bins, bin_of = np.unique(number + kind.size * (kind == RUN), return_inverse=True)
+        items, ptr = grouped(bin_of.astype(np.int32)[owner], bins.size)
+        heights, window_of = -(bins // (windows + 1)), bins % (windows + 1)
+        panels = int(np.searchsorted(bins, 0))
         blocks: dict[int, Blocks] = {}
         room = limits.MAX_STORED
-        for height in layout.heights:
-            blocks[height] = layout.blocks(height, room)
-            room -= blocks[height].values.size
-        runs = layout.runs()
+        for high in dict.fromkeys(heights[:panels].tolist()):
+            span = slice(*np.searchsorted(-heights[:panels], [-high, 1 - high]))
+            rows = np.ascontiguousarray(selection.window_rows[window_of[span], :high])
+            blocks[high] = _blocks(matrix, rows, _Part.of(items, ptr, span), room)
+            room -= blocks[high].values.size
+        ells = int(np.searchsorted(bins, kind.size))
+        runs = _runs(matrix, _Part.of(items, ptr, slice(ells, bins.size)))
         pieces = [part.rows[part.rows >= 0] for part in blocks.values()]
-        if runs:
-            pieces.append(_rows_of_runs(runs))
-        ell, ell_held = layout.ell(pieces, room, thirds)
-        return cls(matrix.shape, matrix.nnz, blocks, ell, ell_held, runs)
+        if runs:  # a piece is the part of a row in one run, and rows rise within a run
+            begins = openings(runs.rows)
+            begins[runs.indptr[:-1]] = True
+            pieces.append(runs.rows[begins])
+        tiles, part = bins[panels:ells], _Part.of(items, ptr, slice(panels, ells))
+        ell = _ell(matrix, part, selection.width[tiles], selection.height[tiles], pieces, room=room, thirds=thirds)
+        return cls(matrix.shape, matrix.nnz, blocks, ell, part.items, runs)
 
     @property
     def stored(self) -> int:
@@ -185,10 +198,107 @@ class TileFormat:
         return Csr(self.shape, indptr, indices, values)
 
 
-def _rows_of_runs(runs: Runs) -> NDArray[np.int32]:
-    """Give the row of every piece: a piece is the part of a row in one run, and rows rise within a run."""
-    begins = np.zeros(runs.rows.size, np.bool_)
-    begins[runs.indptr[:-1]] = True
-    begins[1:] |= np.diff(runs.rows) != 0
-    rows: NDArray[np.int32] = runs.rows[begins]
-    return rows
+class _Part(NamedTuple):
+    """The non-zeros of some bins, bin by bin, in CSR order within a bin: bin b has ``items[ptr[b]:ptr[b + 1]]``."""
+
+    items: NDArray[np.int32]
+    ptr: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, items: NDArray[np.int32], ptr: NDArray[np.int32], span: slice) -> _Part:
+        """Take the bins of a span."""
+        bounds = ptr[span.start : span.stop + 1].astype(np.int64)
+        return cls(items[bounds[0] : bounds[-1]], bounds - bounds[0])
+
+    def shares(self, scratch: int = 0) -> list[tuple[int, int]]:
+        """Cut bins into ranges of about equal non-zeros, for tasks with so many bytes of scratch each."""
+        tasks = with_scratch(min(cores(), self.items.size // SHARE), scratch)
+        cuts = np.searchsorted(self.ptr, np.linspace(0, self.items.size, tasks + 1)[1:-1])
+        return list(pairwise([0, *map(int, cuts), self.ptr.size - 1]))
+
+
+def _blocks(matrix: Csr, rows: NDArray[np.int32], part: _Part, room: int) -> Blocks:
+    """Lay out panels of ``rows`` (p, R), a bin each, which may hold ``room`` elements."""
+    from spmark.impls.formats import loops
+
+    num_rows, num_cols = matrix.shape
+    height, row_of = rows.shape[1], matrix.rows_of_entries()
+    shares = part.shares(4 * (2 * num_cols + num_rows))
+    columns = np.zeros(rows.shape[0], np.int64)
+    given = matrix.indices, *part
+    run_all(loops.count_panel_columns, [(*given, *share, np.full(num_cols, -1, np.int32), columns) for share in shares])
+    group_ptr = offsets(-(-columns // GROUP))
+    groups = int(group_ptr[-1])
+    limits.check_stored(f"block tiles of {height} rows", matrix, groups * height * GROUP, room)
+    indices, values = np.empty(groups * GROUP, np.int32), np.zeros((groups, height, GROUP), np.float32)
+    places, used = np.empty(part.items.size, np.int64), np.zeros(rows.shape, np.bool_)
+    read = row_of, matrix.indices, matrix.values, *part, rows, group_ptr, GROUP
+    made = indices, values.reshape(-1), places, used
+    tasks = []
+    for share in shares:
+        scratch = np.full(num_cols, -1, np.int32), np.empty(num_cols, np.int32), np.full(num_rows, -1, np.int32)
+        tasks.append((*read, *share, *scratch, *made))
+    wrong = max(run_all(loops.fill_panels, tasks))
+    if wrong >= 0:
+        raise BuildError(
+            f"expected every row of a block tile in its window, found row {row_of[wrong]} of {num_rows} outside"
+        )
+    rows = np.where(used, rows, np.int32(-1))
+    return Blocks(rows, group_ptr.astype(np.int32), indices.reshape(-1, GROUP), values, part.items, places)
+
+
+def _ell(
+    matrix: Csr,
+    part: _Part,
+    widths: NDArray[np.int32],
+    heights: NDArray[np.int32],
+    others: list[NDArray[np.int32]],
+    *,
+    room: int,
+    thirds: bool,
+) -> HybFormat | None:
+    """Cut ELL tiles, a bin each, into rows and sort these into buckets; ``others`` are rows of A of other pieces."""
+    from spmark.impls.formats import loops
+
+    if not part.items.size:
+        return None
+    given, shares = (matrix.rows_of_entries(), *part, widths), part.shares()
+    counts, none = np.zeros(widths.size, np.int64), (np.empty(0, np.int32), np.empty(0, np.int64))
+    run_all(loops.cut_tile_rows, [(*given, *share, counts, *none) for share in shares])
+    high = np.flatnonzero(counts > heights)
+    if high.size:
+        tile = high[0]
+        raise BuildError(
+            f"expected at most {heights[tile]} rows of {widths[tile]} in an ELL tile, found {counts[tile]}"
+        )
+    bounds = offsets(counts)
+    rows, starts = np.empty(int(bounds[-1]), np.int32), np.full(int(bounds[-1]) + 1, part.items.size)
+    run_all(loops.cut_tile_rows, [(*given, *share, bounds, rows, starts) for share in shares])
+    lengths, widths = np.diff(starts), np.repeat(widths, counts)
+    narrower = widths // 4 * 3
+    if thirds:
+        widths = np.where((lengths <= narrower) & (THIRDS[0] <= narrower) & (narrower <= THIRDS[1]), narrower, widths)
+    shared = np.zeros(matrix.num_rows, np.bool_)
+    shared[row_use(matrix.num_rows, [*others, rows]).shared] = True
+    keys = -2 * widths + ~shared[rows]
+    kinds, sizes = np.unique(keys, return_counts=True)
+    buckets, table = unfilled(
+        matrix, [(0, -(key // 2), key % 2 == 0) for key in kinds.tolist()], sizes, "ELL tiles", room
+    )
+    order = np.argsort(keys, kind="stable")
+    places = np.concatenate([bucket.first + np.arange(size) for bucket, size in zip(buckets, sizes, strict=True)])
+    table[:, places] = rows[order], lengths[order], starts[order]
+    pieces = Csr(
+        (rows.size, matrix.num_cols), starts.astype(np.int32), matrix.indices[part.items], matrix.values[part.items]
+    )
+    return HybFormat.from_layout(
+        pieces, HybLayout(matrix.shape, table[0], table[1], table[2], buckets, part.items.size)
+    )
+
+
+def _runs(matrix: Csr, part: _Part) -> Runs | None:
+    """Lay out one-dimensional tiles, a bin each."""
+    at = part.items
+    if not at.size:
+        return None
+    return Runs(part.ptr.astype(np.int32), matrix.rows_of_entries()[at], matrix.indices[at], matrix.values[at], at)

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.interfaces import Built, DeviceArray
 from spmark.impls.core.problem import Problem
-from spmark.impls.formats.hyb import UNIT, HybLayout, lay_out, prepare, widths_up_to
+from spmark.impls.formats.hyb import UNIT, HybLayout, Pieces, lay_out, partition_columns, prepare
 from spmark.impls.formats.nearness import near_order
-from spmark.impls.formats.pieces import Pieces, partition_columns
 from spmark.impls.runtime.target import Target
 from spmark.impls.runtime.template import C_TYPES, KernelTemplate
 
@@ -119,7 +118,6 @@ class HybConverter:
         self.reused_s = self._ordered.phases_s.get("convert", 0.0) if near else 0.0
         positions = self.positions if near else None
         with self._accounts.phase("convert"):
-            ladders = [widths_up_to(max_width, thirds)] * partitions
             if self._pieces is None or self._pieces.partitions != partitions:
                 self._cut = Built()
                 with self._cut.phase("convert"):
@@ -127,7 +125,7 @@ class HybConverter:
             else:
                 self.reused_s += self._cut.phases_s["convert"]
             pieces = self._pieces if positions is None else self._pieces.in_order(positions)
-            layout = lay_out(pieces, ladders, tail_in_last)
+            layout = lay_out(pieces, [max_width] * partitions, tail_in_last, thirds)
         return layout, self.fill(layout)
 
     def fill(self, layout: HybLayout) -> list[DeviceArray]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import DType, Problem
-from spmark.impls.core.spans import numbered, offsets
+from spmark.impls.core.spans import grouped, numbered
 from spmark.impls.formats.tiles import GROUP, Blocks, TileFormat
 from spmark.impls.runtime.fusion import Body, FusedLaunch, FusedTemplate, Share
 from spmark.impls.runtime.plan import DevicePlan
@@ -151,18 +151,13 @@ def _block_arrays(blocks: Blocks | None, most: int) -> tuple[NDArray[np.generic]
     if blocks is None:
         empty = np.empty(0, np.int32)
         return np.empty((0, 4), np.int32), empty, empty, empty, np.empty(0, np.uint8), empty
-    from spmark.impls.formats import loops
-
     group, slot = np.divmod(blocks.places, HEIGHT * GROUP)
-    count = blocks.indices.shape[0]
-    starts = offsets(np.bincount(group, minlength=count))
-    order = np.empty(group.size, np.int32)
-    loops.sort_items(group.astype(np.int32), np.arange(count, dtype=np.int32), starts[:-1].copy(), order)
+    order, starts = grouped(group.astype(np.int32), blocks.indices.shape[0])
     return (
         strip_tasks(blocks.indptr, most),
         np.maximum(blocks.rows, 0).reshape(-1),
         blocks.indices.reshape(-1),
-        starts.astype(np.int32),
+        starts,
         slot[order].astype(np.uint8),
         blocks.held[order],
     )

@@ -22,8 +22,7 @@ from spmark.impls.core.interfaces import Built, Config, Plan
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.core.stores import Forecast
 from spmark.impls.formats.bsr import BsrFormat
-from spmark.impls.formats.cell import cell_layout
-from spmark.impls.formats.hyb import HybLayout, prepare
+from spmark.impls.formats.hyb import HybLayout, cell_layout, prepare
 from spmark.impls.formats.nearness import RowOrder, distinct_share, near_order
 from spmark.impls.kernels.block_spmm import SPMM_BLOCKS, BlockSpmmPlan, vector_of
 from spmark.impls.kernels.csr_spmm import SPMM_CSR, CsrSpmmPlan, coarsen_for, vector_and_lanes
@@ -216,8 +215,7 @@ class LiteForm:
         buckets = self._composed(problem, device, choice, own)
         order, widest = buckets.order, max(buckets.max_widths)
         with own.phase("convert"):
-            rows = order.rows if order else None
-            layout = cell_layout(matrix, buckets.max_widths, self.tail_in_last, rows, thirds)
+            layout = cell_layout(matrix, buckets.max_widths, self.tail_in_last, order, thirds)
         arrays = converter.fill(layout)
         with own.phase("search"):
             sizes = {"nnz": matrix.nnz, "max_width": widest}

@@ -16,8 +16,7 @@ from spmark.impls.core.errors import BuildError, UnsupportedError
 from spmark.impls.core.interfaces import Config, Plan
 from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.core.stores import Forecast
-from spmark.impls.formats.hyb import HybLayout, lay_out, widths_up_to
-from spmark.impls.formats.pieces import partition_columns
+from spmark.impls.formats.hyb import HybLayout, cell_layout
 from spmark.impls.kernels.direct_spmm import is_direct
 from spmark.impls.kernels.ell_buckets import ell_tiles
 from spmark.impls.kernels.family import KernelFamily
@@ -76,8 +75,8 @@ class SparseTir:
         partitions, widest = config["c"], config["max_width"]
         if not 1 <= partitions <= matrix.num_cols:
             raise BuildError(f"{self.name}: expected c of 1 to {matrix.num_cols:,} columns, found {partitions}")
-        ladders = [widths_up_to(widest, config.get("thirds", False))] * partitions
-        return lay_out(partition_columns(matrix, partitions), ladders, config.get("tail_in_last", False))
+        tail_in_last, thirds = config.get("tail_in_last", False), config.get("thirds", False)
+        return cell_layout(matrix, [widest] * partitions, tail_in_last, thirds=thirds)
 
     def forecast(self, problem: Problem, device: DeviceSpec, budget_s: float) -> Forecast:
         """Take the paper's rule for k, and one column partition where c is not pinned: c has no rule.

@@ -20,8 +20,7 @@ from typing import Any
 
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Problem
-from spmark.impls.formats.hyb import slots_of, widths_up_to
-from spmark.impls.formats.pieces import partition_columns
+from spmark.impls.formats.hyb import partition_columns, slots_of, widths_up_to
 from spmark.impls.kernels.ell_buckets import NEVER, TOGETHER, ell_tiles
 from spmark.impls.kernels.family import Axes, tiles_of
 from spmark.impls.kernels.hyb_spmm import HYB_SPMM, MAX_WIDTHS, PARTITIONS, rule_width
@@ -47,7 +46,7 @@ def _is_large(problem: Problem) -> bool:
 
 def thirds_pay(problem: Problem, partitions: int, max_width: int) -> bool:
     """Tell whether widths of 24, 48, 96, ... save more than 5 % of the slots. O(I + pieces log pieces), no device."""
-    lengths = partition_columns(problem.matrix, partitions).lengths
+    lengths = partition_columns(problem.matrix, partitions).table[2]
     powers, between = (slots_of(lengths, widths_up_to(max_width, thirds)) for thirds in (False, True))
     return powers - between > _WORTH * powers
 

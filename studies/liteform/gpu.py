@@ -13,10 +13,8 @@ from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError, SpmarkError, UnsupportedError
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Csr, DType, Op, Problem
-from spmark.impls.formats.cell import cell_layout, cell_pieces, lay_pieces
-from spmark.impls.formats.hyb import THIRDS, HybLayout
+from spmark.impls.formats.hyb import THIRDS, HybLayout, Pieces, cell_layout, lay_out, partition_columns
 from spmark.impls.formats.nearness import RowOrder, distinct_share, near_order
-from spmark.impls.formats.pieces import Pieces
 from spmark.impls.formats.threads import run_all
 from spmark.impls.kernels.ell_buckets import NEVER, SPMM_ELL_BUCKETS, EllBucketsPlan
 from spmark.impls.kernels.hyb_convert import HybConverter
@@ -103,8 +101,8 @@ class _Bench:
             self._held.clear()
             layout = self.laid.pop(form, None)
             if layout is None:
-                rows, widest = self.order.rows if form.gathered else None, [form.max_width] * form.partitions
-                layout = cell_layout(self.matrix, widest, form.tail_in_last, rows, form.thirds)
+                order, widest = self.order if form.gathered else None, [form.max_width] * form.partitions
+                layout = cell_layout(self.matrix, widest, form.tail_in_last, order, form.thirds)
             self._held[form] = layout, self._converter.fill(layout)
         return self._held[form]
 
@@ -151,13 +149,13 @@ class GpuTimer:
         todo = [key for config in configs for way in self._ways() if self._form(*(key := (*config, way))) not in laid]
         for partitions, way in dict.fromkeys((partitions, way) for partitions, _, way in todo):
             if (partitions, way) not in self._pieces:
-                order = self._bench.order.rows if way else None
-                self._pieces[partitions, way] = cell_pieces(self._bench.matrix, partitions, order)
+                pieces = partition_columns(self._bench.matrix, partitions)
+                self._pieces[partitions, way] = pieces.in_order(self._bench.order.positions) if way else pieces
 
         def lay(partitions: int, max_width: int, way: bool) -> None:
             with suppress(SpmarkError):
                 widest = [max_width] * partitions
-                layout = lay_pieces(self._pieces[partitions, way], widest, tail_in_last=False, thirds=self._thirds)
+                layout = lay_out(self._pieces[partitions, way], widest, thirds=self._thirds)
                 laid[self._form(partitions, max_width, way)] = layout
 
         run_all(lay, todo)

@@ -14,8 +14,7 @@ from problems import random_csr
 
 from spmark.impls.core.problem import Csr
 from spmark.impls.formats import hyb, threads
-from spmark.impls.formats.hyb import UNIT, HybFormat, lay_out
-from spmark.impls.formats.pieces import partition_columns
+from spmark.impls.formats.hyb import UNIT, HybFormat, lay_out, partition_columns, widths_up_to
 
 import_module("spmark.impls.formats.loops")  # compiled before hypothesis looks at the clock
 
@@ -57,18 +56,17 @@ def buckets_by_loop(
 @given(csrs(), st.integers(1, 50))
 def test_pieces_are_the_runs_of_a_loop(matrix: Csr, partitions: int) -> None:
     pieces = partition_columns(matrix, partitions)
-    found = list(zip(pieces.rows, pieces.starts, pieces.lengths, pieces.of_partition, strict=True))
-    assert found == pieces_by_loop(matrix, partitions)
+    assert [*map(tuple, pieces.table.T.tolist())] == pieces_by_loop(matrix, partitions)
     assert (pieces.shape, pieces.nnz, pieces.partitions) == (matrix.shape, matrix.nnz, partitions)
 
 
 @given(csrs(), st.data())
 def test_layout_is_that_of_a_loop(matrix: Csr, data: st.DataObject) -> None:
     partitions = data.draw(st.integers(1, 4))
-    ladder = st.sets(st.sampled_from([1, 2, 4, 8, 16, 32, 64]), min_size=1).map(lambda s: tuple(sorted(s)))
-    ladders = [data.draw(ladder) for _ in range(partitions)]
-    tail_in_last = data.draw(st.booleans())
-    layout = lay_out(partition_columns(matrix, partitions), ladders, tail_in_last)
+    max_widths = [data.draw(st.sampled_from([1, 2, 4, 8, 16, 32, 64])) for _ in range(partitions)]
+    tail_in_last, thirds = data.draw(st.booleans()), data.draw(st.booleans())
+    layout = lay_out(partition_columns(matrix, partitions), max_widths, tail_in_last, thirds)
+    ladders = [widths_up_to(max_width, thirds) for max_width in max_widths]
     expected = buckets_by_loop(pieces_by_loop(matrix, partitions), ladders, tail_in_last)
     order = sorted(expected, key=lambda kind: (kind[0], -kind[1], not kind[2]))
     assert [(b.partition, b.width, b.shared) for b in layout.buckets] == order
@@ -102,8 +100,21 @@ def test_many_tasks_give_what_one_gives(form: tuple[int, int], monkeypatch: pyte
         np.testing.assert_array_equal(getattr(many, name), getattr(one, name), name)
 
 
-@pytest.mark.parametrize("ladder", [(), (3,), (4, 2), (2, 2), (0, 1), (8, 12, 16), (24,), (16, 24)])
-def test_widths_that_are_no_rising_powers_of_two_are_refused(ladder: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("max_width", [0, -2, 3, 24, 1 << 31])
+def test_widths_that_are_no_powers_of_two_are_refused(max_width: int) -> None:
     pieces = partition_columns(random_csr(3, 4, [1, 2, 1]), 2)
-    with pytest.raises(ValueError, match=r"rising powers of two.*partition 1"):
-        lay_out(pieces, [(1, 2), ladder])
+    with pytest.raises(ValueError, match=f"at most 2\\^30 to be a power of two, found {max_width}$"):
+        lay_out(pieces, [2, max_width])
+
+
+@given(csrs(), st.integers(1, 4), st.integers(0, 2**32))
+def test_pieces_in_another_order_of_rows_are_those_of_the_reordered_matrix(
+    matrix: Csr, partitions: int, seed: int
+) -> None:
+    rows = np.random.default_rng(seed).permutation(matrix.num_rows).astype(np.int32)
+    moved = partition_columns(matrix, partitions).in_order(np.argsort(rows).astype(np.int32))
+    reordered, _ = matrix.of_rows(rows)
+    wanted = partition_columns(reordered, partitions)
+    assert rows[wanted.table[0]].tolist() == moved.table[0].tolist()
+    assert wanted.table[2:].tolist() == moved.table[2:].tolist()
+    assert matrix.indices[moved.table[1]].tolist() == reordered.indices[wanted.table[1]].tolist()
