@@ -92,15 +92,19 @@ class Budget:
     seconds: float = math.inf
 
 
-@dataclass
-class Finalist(Generic[P]):
-    """A candidate among the fastest."""
+@dataclass(eq=False)
+class _Entrant(Generic[P]):
+    """A config that the search has asked for."""
 
     timed: ConfigTime
-    number: int
-    """Number of the candidate, in the order in which the search met its candidates."""
-    plan: P | None
-    """None where the plan made room for another candidate."""
+    record: Candidate
+    plan: P | None = None
+    """Of a candidate among the fastest, unless it made room for another candidate."""
+
+    def add(self, samples_us: Sequence[float]) -> ConfigTime:
+        """Record further samples; give the median of these alone."""
+        self.record = replace(self.record, samples_us=(*self.record.samples_us, *samples_us))
+        return ConfigTime.of(self.timed.config, samples_us)
 
 
 class Race(Generic[P]):
@@ -143,9 +147,8 @@ class Race(Generic[P]):
         self._build, self._timer, self._prepare, self._predict = build, timer, prepare, predict
         self._tell, self._trusts, self._compiled = tell, trusts, compiled
         self._budget, self._most_finalists = budget, finalists
-        self._candidates: list[Candidate] = []
-        self._timed: dict[str, ConfigTime] = {}
-        self._finalists: list[Finalist[P]] = []
+        self._entrants: dict[str, _Entrant[P]] = {}
+        self._finalists: list[_Entrant[P]] = []
         self._compile_s = self._run_s = 0.0
         self._started = perf_counter()
         self.fastest_us = math.inf
@@ -154,11 +157,11 @@ class Race(Generic[P]):
     @property
     def seen(self) -> list[ConfigTime]:
         """Every config that was asked for, in the order of asking."""
-        return list(self._timed.values())
+        return [one.timed for one in self._entrants.values()]
 
     def prepare(self, configs: Iterable[Config]) -> None:
         """Compile the kernels of configs side by side, so that timing one config does not wait for a compiler."""
-        waiting = [config for config in configs if key_of(config) not in self._timed]
+        waiting = [config for config in configs if key_of(config) not in self._entrants]
         if self._prepare is None or not waiting:
             return
         started = perf_counter()
@@ -175,26 +178,26 @@ class Race(Generic[P]):
 
         The plans of all these configs are in memory at once.
         """
-        wanted = list(configs)
-        ready: list[Finalist[P]] = []
-        for config in wanted:
-            if key_of(config) in self._timed:
+        wanted = [(key_of(config), config) for config in configs]
+        ready: list[_Entrant[P]] = []
+        for key, config in wanted:
+            if key in self._entrants:
                 continue
-            timed = self._timed[key_of(config)] = ConfigTime(config, math.inf)
-            number = len(self._candidates)
-            self._candidates.append(Candidate(self._tell(config), self._predict(config) if self._predict else None))
-            with self._reasons([number]):
-                self._ask_budget(number)
-                ready.append(Finalist(timed, number, self._made(config)))
+            predicted = self._predict(config) if self._predict else None
+            one = self._entrants[key] = _Entrant(ConfigTime(config, math.inf), Candidate(self._tell(config), predicted))
+            with self._reasons([one]):
+                self._ask_budget()
+                one.plan = self._made(config)
+                ready.append(one)
         if ready:
-            with self._reasons([one.number for one in ready]):
-                self._enter(ready, self._samples_us([one.plan for one in ready if one.plan is not None]))
-        return [self._timed[key_of(config)] for config in wanted]
+            with self._reasons(ready):
+                self._enter(ready)
+        return [self._entrants[key].timed for key, _ in wanted]
 
     def candidate(self, config: Config) -> Candidate:
         """Time a config as `time` does; give all of its samples, or the reason why it has none."""
         self.time(config)
-        return self._candidates[list(self._timed).index(key_of(config))]
+        return self._entrants[key_of(config)].record
 
     def time_all(self, configs: Iterable[Config]) -> list[ConfigTime]:
         """Time several configs, compiled side by side."""
@@ -213,82 +216,69 @@ class Race(Generic[P]):
         BuildError
             No candidate could be used; carries the reasons. Or memory is left for the plan of none.
         """
+        met = list(self._entrants.values())
         if not self._finalists:
-            reasons = "; ".join(dict.fromkeys(candidate.reason for candidate in self._candidates if candidate.reason))
-            raise BuildError(
-                f"expected one of {len(self._candidates)} candidates to build and to be right, found none: {reasons}"
-            )
-        finalists = self._with_plans()
-        if not finalists:
+            reasons = "; ".join(dict.fromkeys(one.record.reason for one in met if one.record.reason))
+            raise BuildError(f"expected one of {len(met)} candidates to build and to be right, found none: {reasons}")
+        plans: dict[int, P] = {}
+        for one in self._finalists:
+            with suppress(MemoryError):
+                plans[met.index(one)] = one.plan or self._build(one.timed.config)
+        if not plans:
             raise BuildError(
                 f"expected memory to build one of the {len(self._finalists)} fastest candidates again, found too "
                 "little for each: free memory, or take a smaller matrix or width"
             )
-        if len(finalists) > 1:
-            self._time_again(finalists)
-        best = min((finalist.timed for finalist in finalists), key=lambda timed: timed.us)
-        winner = next(finalist for finalist in finalists if finalist.timed.ties(best))
-        assert winner.plan is not None
-        self._compile_s -= winner.plan.phases_s.get("compile", 0.0)  # the plan reports these seconds
-        return winner.timed.config, winner.plan
-
-    def _with_plans(self) -> list[Finalist[P]]:
-        """Give the finalists in the order of their numbers, without those for whose plans no memory is left."""
-        ready: list[Finalist[P]] = []
-        for finalist in self._finalists:
-            with suppress(MemoryError):
-                finalist.plan = finalist.plan or self._build(finalist.timed.config)
-                ready.append(finalist)
-        return sorted(ready, key=lambda finalist: finalist.number)
-
-    def _time_again(self, finalists: Sequence[Finalist[P]]) -> None:
-        with self._running():
-            times = self._timer.alternating_us([finalist.plan for finalist in finalists if finalist.plan is not None])
-        for finalist, samples in zip(finalists, times, strict=True):
-            candidate = self._candidates[finalist.number]
-            told = (*candidate.samples_us, *samples)
-            self._candidates[finalist.number] = replace(candidate, samples_us=told)
-            finalist.timed = ConfigTime.of(finalist.timed.config, samples)
+        numbers = sorted(plans)
+        times = {number: met[number].timed for number in numbers}
+        if len(plans) > 1:
+            with self._running():
+                samples = self._timer.alternating_us([plans[number] for number in numbers])
+            times = {number: met[number].add(own) for number, own in zip(numbers, samples, strict=True)}
+        best = min(times.values(), key=lambda timed: timed.us)
+        winner = next(number for number in numbers if times[number].ties(best))
+        self._compile_s -= plans[winner].phases_s.get("compile", 0.0)  # the plan reports these seconds
+        return times[winner].config, plans[winner]
 
     def describe(self, cores: int = 1, eligible: int = 0) -> Search:
         """Tell what was considered, measured and spent."""
-        measured = sum(bool(candidate.samples_us) for candidate in self._candidates)
+        seen = tuple(one.record for one in self._entrants.values())
+        measured = sum(bool(candidate.samples_us) for candidate in seen)
         return Search(
-            candidates=len(self._candidates),
+            candidates=len(seen),
             compiled=self._compiled() if self._compiled else measured,
             measured=measured,
             cores=cores,
-            seen=tuple(self._candidates),
+            seen=seen,
             eligible=eligible,
             compile_s=max(0.0, self._compile_s),
             run_s=self._run_s,
         )
 
     @contextmanager
-    def _reasons(self, numbers: Sequence[int]) -> Iterator[None]:
+    def _reasons(self, entrants: Sequence[_Entrant[P]]) -> Iterator[None]:
         """Keep why some candidates have no times."""
         try:
             yield
         except (SpmarkError, MemoryError) as error:
-            for number in numbers:
-                reason = str(error) or type(error).__name__
-                self._candidates[number] = replace(self._candidates[number], reason=reason)
+            for one in entrants:
+                one.record, one.plan = replace(one.record, reason=str(error) or type(error).__name__), None
 
-    def _ask_budget(self, number: int) -> None:
+    def _ask_budget(self) -> None:
         """Refuse a candidate beyond the budget; the first one is always tried."""
-        spent = perf_counter() - self._started
-        if number and (number >= self._budget.candidates or spent >= self._budget.seconds):
-            raise BuildError(f"not tried: the search's budget ended after {number} candidates and {spent:.1f} s")
+        before, spent = len(self._entrants) - 1, perf_counter() - self._started
+        if before and (before >= self._budget.candidates or spent >= self._budget.seconds):
+            raise BuildError(f"not tried: the search's budget ended after {before} candidates and {spent:.1f} s")
 
     def _made(self, config: Config) -> P:
         """Build and check a plan; where memory is short, drop the plans of the finalists and try once more."""
         try:
             return self._made_once(config)
         except MemoryError:
-            if not any(finalist.plan for finalist in self._finalists):
+            if not any(one.plan for one in self._finalists):
                 raise
-            for finalist in self._finalists:
-                finalist.plan = None
+            for one in self._finalists:
+                one.plan = None
             return self._made_once(config)
 
     def _made_once(self, config: Config) -> P:
@@ -299,19 +289,6 @@ class Race(Generic[P]):
                 self._timer.check(plan)
         return plan
 
-    def _samples_us(self, plans: Sequence[P]) -> list[list[float]]:
-        """Time plans by turns: a few samples of each plan, and more of the plans that are not far behind."""
-        with self._running():
-            samples = self._timer.times_us(plans, FIRST)
-            medians = [float(np.median(times)) for times in samples]
-            far = FAR * min(self.fastest_us, *medians)
-            hopeful = [number for number, median in enumerate(medians) if median < far]
-            if hopeful:
-                more = self._timer.times_us([plans[number] for number in hopeful], MORE)
-                for number, times in zip(hopeful, more, strict=True):
-                    samples[number] = [*samples[number], *times]
-        return samples
-
     @contextmanager
     def _running(self) -> Iterator[None]:
         started = perf_counter()
@@ -320,10 +297,23 @@ class Race(Generic[P]):
         finally:
             self._run_s += perf_counter() - started
 
-    def _enter(self, ready: Sequence[Finalist[P]], samples: Sequence[list[float]]) -> None:
-        """Keep the times of candidates, and the plans of the fastest."""
+    def _enter(self, ready: Sequence[_Entrant[P]]) -> None:
+        """Time plans by turns, a few samples of each, more of those not far behind; keep the plans of the fastest."""
+        with self._running():
+            samples = self._times_us(ready, FIRST)
+            medians = [float(np.median(times)) for times in samples]
+            far = FAR * min(self.fastest_us, *medians)
+            hopeful = [number for number, median in enumerate(medians) if median < far]
+            for number, more in zip(hopeful, self._times_us([ready[at] for at in hopeful], MORE), strict=True):
+                samples[number] += more
         for one, times in zip(ready, samples, strict=True):
-            self._candidates[one.number] = replace(self._candidates[one.number], samples_us=tuple(times))
-            one.timed = self._timed[key_of(one.timed.config)] = ConfigTime.of(one.timed.config, times)
+            one.timed = one.add(times)
             self.fastest_us = min(self.fastest_us, one.timed.us)
-        self._finalists = sorted([*self._finalists, *ready], key=lambda one: one.timed.us)[: self._most_finalists]
+        ranked = sorted([*self._finalists, *ready], key=lambda one: one.timed.us)
+        self._finalists = ranked[: self._most_finalists]
+        for one in ranked[self._most_finalists :]:
+            one.plan = None
+
+    def _times_us(self, entrants: Sequence[_Entrant[P]], rounds: int) -> list[list[float]]:
+        plans = [one.plan for one in entrants if one.plan is not None]
+        return self._timer.times_us(plans, rounds) if plans else []
