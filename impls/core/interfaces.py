@@ -49,10 +49,6 @@ class Format(Protocol):
         """Elements held, padding included."""
         ...
 
-    def arrays(self) -> Mapping[str, NDArray[Any]]:
-        """Give what a kernel needs, by argument name."""
-        ...
-
     def to_csr(self) -> Csr:
         """Give the matrix back."""
         ...

@@ -6,9 +6,8 @@ exact also bring an SDDMM's blocks into CSR order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +35,7 @@ class DenseBlocks:
     blocks: NDArray[np.float32]
     """(nblocks, R, C) float32, each block row-major."""
     positions: NDArray[np.int32]
-    """(nnz,) int32: place in ``blocks.reshape(-1)`` of every non-zero, in the matrix's CSR order."""
+    """(nnz,) int32: place in ``blocks.reshape(-1)`` of every non-zero, in the matrix's CSR order; SpMM needs none."""
 
     @property
     def block_shape(self) -> tuple[int, int]:
@@ -47,10 +46,6 @@ class DenseBlocks:
     def stored(self) -> int:
         """Elements held, padding included: nblocks R C."""
         return self.blocks.size
-
-    def arrays(self) -> Mapping[str, NDArray[Any]]:
-        """Give every array by name (SpMM needs no ``positions``)."""
-        return {name: array for name, array in vars(self).items() if name != "shape"}
 
     def to_csr(self) -> Csr:
         """Give the matrix back; O(nnz + nblocks + I)."""

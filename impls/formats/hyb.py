@@ -9,10 +9,10 @@ non-zeros then stores 48 slots instead of 64.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -198,10 +198,6 @@ class HybFormat(HybLayout):
         run_all(loops.fill_ell_rows, ((*given, *task) for task in tasks))
         places = {field.name: getattr(layout, field.name) for field in fields(HybLayout)}
         return cls(**places, indices=indices, values=values)
-
-    def arrays(self) -> Mapping[str, NDArray[Any]]:
-        """Give ``rows``, ``indices`` and ``values``."""
-        return {"rows": self.rows, "indices": self.indices, "values": self.values}
 
     def to_csr(self) -> Csr:
         """Give the matrix back; O(stored)."""

@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from spmark.impls.core.errors import BuildError
+
+if TYPE_CHECKING:
+    from spmark.impls.core.problem import Csr
+    from spmark.impls.formats.hyb import Pieces
 
 MAX_STORED = 1 << 28
 """Elements that a padded format holds at most: 1 GiB of float32 values, as much again of indices."""
 
 
-class Counted(Protocol):
-    """A matrix, or an object that has its counts."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(I, K)."""
-        ...
-
-    @property
-    def nnz(self) -> int:
-        """Non-zeros."""
-        ...
-
-
-def check_stored(name: str, matrix: Counted, stored: int, most: int | None = None) -> None:
+def check_stored(name: str, matrix: Csr | Pieces, stored: int, most: int | None = None) -> None:
     """Refuse a conversion before it allocates.
 
     Parameters
     ----------
     name : str
         Format and parameters, for the message.
+    matrix : Csr or Pieces
     stored : int
         Elements that the format would hold, padding included.
     most : int, optional

@@ -253,122 +253,65 @@ def distinct_columns(indptr: Any, indices: Any, rows: Any, begins: Any, window: 
 # ---- tiles (tiles.py) ----
 
 
-@compiled(types.void, _IN, _IN, _LONG_IN, _LONG, _LONG, _OUT, _COUNTS)
-def count_panel_columns(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
-    indices: Any, items: Any, ptr: Any, first: Any, stop: Any, stamp: Any, columns: Any
-) -> None:
-    """Count the distinct columns of panels ``first:stop``.
-
-    Parameters
-    ----------
-    indices : (nnz,) int32
-        Column of each non-zero of A.
-    items, ptr : (n,) int32, (panels + 1,) int64
-        Non-zeros of each panel: panel p has ``items[ptr[p]:ptr[p + 1]]``.
-    first, stop : int
-    stamp : (K,) int32
-        Scratch: -1 before the call, afterwards the last panel that has each column.
-    columns : (panels,) int64
-        Written: the count of each panel ``first:stop``.
-    """
-    for panel in range(first, stop):
-        count = 0
-        for i in range(ptr[panel], ptr[panel + 1]):
-            column = indices[items[i]]
-            if stamp[column] != panel:
-                stamp[column] = panel
-                count += 1
-        columns[panel] = count
-
-
-@compiled(
-    _LONG,
-    *(_IN, _IN, _VALUES_IN, _IN, _LONG_IN, _TABLE, _LONG_IN, _LONG, _LONG, _LONG),
-    *(_OUT, _OUT, _OUT, _OUT, _VALUES_OUT, _COUNTS, types.boolean[:, ::1]),
-)
-def fill_panels(  # noqa: PLR0917
+@compiled(types.void, _IN, _IN, _IN, _LONG_IN, _TABLE, _LONG, _LONG, _OUT, _OUT, _OUT, _COUNTS, _OUT_TABLE)
+def condense_panels(  # noqa: PLR0917 (numba takes no keyword-only arguments)
     row_of: Any,
     indices: Any,
-    values: Any,
     items: Any,
     ptr: Any,
     rows: Any,
-    group_ptr: Any,
-    group: Any,
     first: Any,
     stop: Any,
-    stamp: Any,
-    place: Any,
-    place_of_row: Any,
-    out_indices: Any,
-    out_values: Any,
-    out_places: Any,
-    out_used: Any,
-) -> Any:
-    """Lay out panels ``first:stop``: their columns, rising, in groups of ``group``, and the place of each non-zero.
+    columns: Any,
+    column_places: Any,
+    row_places: Any,
+    counts: Any,
+    places: Any,
+) -> None:
+    """Find where each non-zero of panels ``first:stop`` stands: its row, and its column among all that the panel has.
 
     Parameters
     ----------
-    row_of, indices, values : (nnz,) int32, int32, float32
-        Row, column and value of each non-zero of A.
+    row_of, indices : (nnz,) int32
+        Row and column of each non-zero of A.
     items, ptr : (n,) int32, (panels + 1,) int64
         Non-zeros of each panel: panel p has ``items[ptr[p]:ptr[p + 1]]``.
     rows : (panels, R) int32
         Rows of each panel, -1 where it has fewer.
-    group_ptr : (panels + 1,) int64
-        Groups of each panel: panel p has groups ``group_ptr[p]:group_ptr[p + 1]``.
-    group : int
-        Columns of a group.
     first, stop : int
-    stamp : (K,) int32
-        Scratch: -1 before the call, afterwards the last panel that has each column.
-    place : (K,) int32
-        Scratch of any content: place of each column of the current panel.
-    place_of_row : (I,) int32
-        Scratch: -1 before the call, afterwards the place of each row in the last panel that has it.
-    out_indices : (groups * group,) int32
-        Written: the columns of each group; a panel's last column fills up its last group.
-    out_values : (groups * R * group,) float32
-        Written: the elements, row-major within a group; zeros before the call.
-    out_places : (n,) int64
-        Written: the place in ``out_values`` of each of ``items``.
-    out_used : (panels, R) bool
-        Written: whether each row of a panel has a non-zero; False before the call.
-
-    Returns
-    -------
-    int
-        A non-zero whose row is not in its panel, or -1.
+    columns : (K,) int32
+        Scratch of any content: columns of the current panel, rising.
+    column_places, row_places : (K,), (I,) int32
+        Scratch: place of each column and row in the current panel; -1 before the call, and again afterwards.
+    counts : (panels,) int64
+        Written: distinct columns of each panel.
+    places : (2, n) int32
+        Written: the place of each of ``items`` among its panel's rows, -1 where these lack its row, and among its
+        panel's columns in rising order.
     """
-    height = rows.shape[1]
     for panel in range(first, stop):
-        for r in range(height):
+        for r in range(rows.shape[1]):
             if rows[panel, r] >= 0:
-                place_of_row[rows[panel, r]] = r
-        base = group_ptr[panel] * group
+                row_places[rows[panel, r]] = r
         count = 0
         for i in range(ptr[panel], ptr[panel + 1]):
             column = indices[items[i]]
-            if stamp[column] != panel:
-                stamp[column] = panel
-                out_indices[base + count] = column
+            if column_places[column] < 0:
+                column_places[column] = 0
+                columns[count] = column
                 count += 1
-        out_indices[base : base + count].sort()
+        columns[:count].sort()
         for s in range(count):
-            place[out_indices[base + s]] = s
-        for s in range(count, (group_ptr[panel + 1] - group_ptr[panel]) * group):
-            out_indices[base + s] = out_indices[base + count - 1]
+            column_places[columns[s]] = s
         for i in range(ptr[panel], ptr[panel + 1]):
-            at = items[i]
-            r = place_of_row[row_of[at]]
-            if r < 0 or r >= height or rows[panel, r] != row_of[at]:
-                return at
-            s = place[indices[at]]
-            where = (group_ptr[panel] + s // group) * (height * group) + r * group + s % group
-            out_places[i] = where
-            out_values[where] = values[at]
-            out_used[panel, r] = True
-    return -1
+            places[0, i] = row_places[row_of[items[i]]]
+            places[1, i] = column_places[indices[items[i]]]
+        for s in range(count):
+            column_places[columns[s]] = -1
+        for r in range(rows.shape[1]):
+            if rows[panel, r] >= 0:
+                row_places[rows[panel, r]] = -1
+        counts[panel] = count
 
 
 @compiled(types.void, _IN, _IN, _LONG_IN, _IN, _LONG, _LONG, _COUNTS, _OUT, _COUNTS)

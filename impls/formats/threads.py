@@ -47,14 +47,12 @@ def run_all(function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> l
         return list(pool.map(lambda task: function(*task), calls))
 
 
-def equal_shares(indptr: NDArray[np.int32], unit: int = 1) -> NDArray[np.int64]:
+def equal_shares(indptr: NDArray[np.int32]) -> NDArray[np.int64]:
     """Cut the rows of a CSR matrix into ranges of about equal rows and non-zeros, for one task each.
 
     Parameters
     ----------
     indptr : (I + 1,) int32
-    unit : int
-        All bounds but the last are multiples of ``unit``.
 
     Returns
     -------
@@ -69,7 +67,5 @@ def equal_shares(indptr: NDArray[np.int32], unit: int = 1) -> NDArray[np.int64]:
         middle = (low + high) // 2
         before = indptr[middle] + middle < wanted
         low, high = np.where(before, np.minimum(middle + 1, high), low), np.where(before, high, middle)
-    bounds = -(-low // unit) * unit
-    bounds[0], bounds[-1] = 0, num_rows
-    rising: NDArray[np.int64] = np.unique(np.minimum(bounds, num_rows))
+    rising: NDArray[np.int64] = np.unique(low)
     return rising

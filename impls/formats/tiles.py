@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -164,17 +164,6 @@ class TileFormat:
         in_blocks = sum(part.values.size for part in self.blocks.values())
         return in_blocks + (self.ell.stored if self.ell else 0) + (self.runs.values.size if self.runs else 0)
 
-    def arrays(self) -> Mapping[str, NDArray[Any]]:
-        """Give every array, named by kind, height and role, such as ``block_16_indices``."""
-        named: dict[str, NDArray[Any]] = {}
-        for height, part in self.blocks.items():
-            named |= {f"block_{height}_{role}": array for role, array in vars(part).items()}
-        if self.ell:
-            named |= {f"ell_{role}": array for role, array in self.ell.arrays().items()} | {"ell_held": self.ell_held}
-        if self.runs:
-            named |= {f"run_{role}": array for role, array in vars(self.runs).items()}
-        return named
-
     def to_csr(self) -> Csr:
         """Give the matrix back. O(stored)."""
         rows, indices = np.zeros(self.nnz, np.int32), np.zeros(self.nnz, np.int32)
@@ -222,29 +211,31 @@ def _blocks(matrix: Csr, rows: NDArray[np.int32], part: _Part, room: int) -> Blo
     from spmark.impls.formats import loops
 
     num_rows, num_cols = matrix.shape
-    height, row_of = rows.shape[1], matrix.rows_of_entries()
-    shares = part.shares(4 * (2 * num_cols + num_rows))
-    columns = np.zeros(rows.shape[0], np.int64)
-    given = matrix.indices, *part
-    run_all(loops.count_panel_columns, [(*given, *share, np.full(num_cols, -1, np.int32), columns) for share in shares])
-    group_ptr = offsets(-(-columns // GROUP))
-    groups = int(group_ptr[-1])
-    limits.check_stored(f"block tiles of {height} rows", matrix, groups * height * GROUP, room)
-    indices, values = np.empty(groups * GROUP, np.int32), np.zeros((groups, height, GROUP), np.float32)
-    places, used = np.empty(part.items.size, np.int64), np.zeros(rows.shape, np.bool_)
-    read = row_of, matrix.indices, matrix.values, *part, rows, group_ptr, GROUP
-    made = indices, values.reshape(-1), places, used
+    (items, ptr), height, row_of = part, rows.shape[1], matrix.rows_of_entries()
+    counts, places = np.zeros(rows.shape[0], np.int64), np.empty((2, items.size), np.int32)
     tasks = []
-    for share in shares:
-        scratch = np.full(num_cols, -1, np.int32), np.empty(num_cols, np.int32), np.full(num_rows, -1, np.int32)
-        tasks.append((*read, *share, *scratch, *made))
-    wrong = max(run_all(loops.fill_panels, tasks))
-    if wrong >= 0:
-        raise BuildError(
-            f"expected every row of a block tile in its window, found row {row_of[wrong]} of {num_rows} outside"
-        )
+    for share in part.shares(4 * (2 * num_cols + num_rows)):
+        columns, column_places, row_places = (np.full(size, -1, np.int32) for size in (num_cols, num_cols, num_rows))
+        read = row_of, matrix.indices, items, ptr, rows
+        tasks.append((*read, *share, columns, column_places, row_places, counts, places))
+    run_all(loops.condense_panels, tasks)
+    wrong = np.flatnonzero(places[0] < 0)
+    if wrong.size:
+        row = row_of[items[wrong[0]]]
+        raise BuildError(f"expected every row of a block tile in its window, found row {row} of {num_rows} outside")
+    group_ptr = offsets(-(-counts // GROUP))
+    limits.check_stored(f"block tiles of {height} rows", matrix, int(group_ptr[-1]) * height * GROUP, room)
+    panel, columns = np.repeat(np.arange(rows.shape[0]), np.diff(ptr)), matrix.indices[items]
+    slots = group_ptr[panel] * GROUP + places[1]
+    indices = np.repeat(np.maximum.reduceat(columns, ptr[:-1]), np.diff(group_ptr) * GROUP)
+    indices[slots] = columns
+    values = np.zeros((int(group_ptr[-1]), height, GROUP), np.float32)
+    targets = (slots // GROUP * height + places[0]) * GROUP + slots % GROUP
+    values.reshape(-1)[targets] = matrix.values[items]
+    used = np.zeros(rows.shape, np.bool_)
+    used[panel, places[0]] = True
     rows = np.where(used, rows, np.int32(-1))
-    return Blocks(rows, group_ptr.astype(np.int32), indices.reshape(-1, GROUP), values, part.items, places)
+    return Blocks(rows, group_ptr.astype(np.int32), indices.reshape(-1, GROUP), values, items, targets)
 
 
 def _ell(

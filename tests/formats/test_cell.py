@@ -20,7 +20,7 @@ def test_round_trip(name: str, tail_in_last: bool, widths: tuple[int, ...]) -> N
     matrix = matrices()[name]
     cell = CellFormat.from_csr(matrix, widths, tail_in_last=tail_in_last)
     assert_same(cell.held.to_csr(), matrix)
-    assert cell.held.stored == cell.held.arrays()["indices"].size
+    assert cell.held.stored == cell.held.indices.size
 
 
 @pytest.mark.parametrize("widths", WIDTHS, ids=str)

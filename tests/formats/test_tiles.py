@@ -69,7 +69,9 @@ def test_tiles(matrix: Csr, seed: int) -> None:
     assert_same(held.to_csr(), matrix)
     assert held.shape == matrix.shape
     assert held.stored >= matrix.nnz
-    assert all(array.flags.c_contiguous for array in held.arrays().values())
+    parts = [*held.blocks.values(), *filter(None, (held.ell, held.runs)), held]
+    arrays = [one for part in parts for one in vars(part).values() if isinstance(one, np.ndarray)]
+    assert all(array.flags.c_contiguous for array in arrays)
     _assert_places(held, matrix)
 
 
