@@ -17,7 +17,6 @@ from spmark.impls.core.loops import compiled, inlined
 
 _LONG = types.int64
 _IN = types.Array(types.int32, 1, "C", readonly=True)
-_LONG_IN = types.Array(types.int64, 1, "C", readonly=True)
 _WORDS_IN = types.Array(types.uint32, 1, "C", readonly=True)
 _TABLE = types.Array(types.int32, 2, "C", readonly=True)
 _MARKS = types.Array(types.boolean, 1, "C", readonly=True)
@@ -253,11 +252,10 @@ def distinct_columns(indptr: Any, indices: Any, rows: Any, begins: Any, window: 
 # ---- tiles (tiles.py) ----
 
 
-@compiled(types.void, _IN, _IN, _IN, _LONG_IN, _TABLE, _LONG, _LONG, _OUT, _OUT, _OUT, _COUNTS, _OUT_TABLE)
+@compiled(types.void, _IN, _IN, _IN, _TABLE, _LONG, _LONG, _OUT, _OUT, _OUT, _OUT, _OUT_TABLE, types.boolean[:, ::1])
 def condense_panels(  # noqa: PLR0917 (numba takes no keyword-only arguments)
     row_of: Any,
     indices: Any,
-    items: Any,
     ptr: Any,
     rows: Any,
     first: Any,
@@ -267,15 +265,16 @@ def condense_panels(  # noqa: PLR0917 (numba takes no keyword-only arguments)
     row_places: Any,
     counts: Any,
     places: Any,
+    used: Any,
 ) -> None:
     """Find where each non-zero of panels ``first:stop`` stands: its row, and its column among all that the panel has.
 
     Parameters
     ----------
-    row_of, indices : (nnz,) int32
-        Row and column of each non-zero of A.
-    items, ptr : (n,) int32, (panels + 1,) int64
-        Non-zeros of each panel: panel p has ``items[ptr[p]:ptr[p + 1]]``.
+    row_of, indices : (n,) int32
+        Row and column of each non-zero, panel by panel.
+    ptr : (panels + 1,) int32
+        Panel p has the non-zeros ``ptr[p]:ptr[p + 1]``.
     rows : (panels, R) int32
         Rows of each panel, -1 where it has fewer.
     first, stop : int
@@ -283,11 +282,13 @@ def condense_panels(  # noqa: PLR0917 (numba takes no keyword-only arguments)
         Scratch of any content: columns of the current panel, rising.
     column_places, row_places : (K,), (I,) int32
         Scratch: place of each column and row in the current panel; -1 before the call, and again afterwards.
-    counts : (panels,) int64
+    counts : (panels,) int32
         Written: distinct columns of each panel.
     places : (2, n) int32
-        Written: the place of each of ``items`` among its panel's rows, -1 where these lack its row, and among its
+        Written: the place of each non-zero among its panel's rows, -1 where these lack its row, and among its
         panel's columns in rising order.
+    used : (panels, R) bool
+        Written: whether each row of a panel has a non-zero; False before the call.
     """
     for panel in range(first, stop):
         for r in range(rows.shape[1]):
@@ -295,7 +296,7 @@ def condense_panels(  # noqa: PLR0917 (numba takes no keyword-only arguments)
                 row_places[rows[panel, r]] = r
         count = 0
         for i in range(ptr[panel], ptr[panel + 1]):
-            column = indices[items[i]]
+            column = indices[i]
             if column_places[column] < 0:
                 column_places[column] = 0
                 columns[count] = column
@@ -304,46 +305,14 @@ def condense_panels(  # noqa: PLR0917 (numba takes no keyword-only arguments)
         for s in range(count):
             column_places[columns[s]] = s
         for i in range(ptr[panel], ptr[panel + 1]):
-            places[0, i] = row_places[row_of[items[i]]]
-            places[1, i] = column_places[indices[items[i]]]
+            r = row_places[row_of[i]]
+            places[0, i] = r
+            if r >= 0:
+                used[panel, r] = True
+            places[1, i] = column_places[indices[i]]
         for s in range(count):
             column_places[columns[s]] = -1
         for r in range(rows.shape[1]):
             if rows[panel, r] >= 0:
                 row_places[rows[panel, r]] = -1
         counts[panel] = count
-
-
-@compiled(types.void, _IN, _IN, _LONG_IN, _IN, _LONG, _LONG, _COUNTS, _OUT, _COUNTS)
-def cut_tile_rows(  # noqa: PLR0917
-    row_of: Any, items: Any, ptr: Any, widths: Any, first: Any, stop: Any, cursor: Any, rows: Any, starts: Any
-) -> None:
-    """Cut tiles ``first:stop`` into ELL rows: a new one begins where the row changes or the width is full.
-
-    Parameters
-    ----------
-    row_of : (nnz,) int32
-        Row of each non-zero of A.
-    items, ptr : (n,) int32, (tiles + 1,) int64
-        Non-zeros of each tile: tile t has ``items[ptr[t]:ptr[t + 1]]``.
-    widths : (tiles,) int32
-        Most non-zeros of an ELL row of each tile.
-    first, stop : int
-    cursor : (tiles,) int64
-        Place of each tile's next ELL row; moved on.
-    rows : (ELL rows,) int32
-        Written: the row of A of each ELL row. Where it is empty, ELL rows are only counted, in ``cursor``.
-    starts : (ELL rows + 1,) int64
-        Written, except the last entry: the place in ``items`` where each ELL row begins.
-    """
-    for tile in range(first, stop):
-        at, row, length = cursor[tile], -1, 0
-        for i in range(ptr[tile], ptr[tile + 1]):
-            if row_of[items[i]] != row or length == widths[tile]:
-                row, length = row_of[items[i]], 0
-                if rows.size:
-                    rows[at] = row
-                    starts[at] = i
-                at += 1
-            length += 1
-        cursor[tile] = at

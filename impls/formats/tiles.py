@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import Csr
-from spmark.impls.core.spans import grouped, offsets, openings
+from spmark.impls.core.spans import grouped, numbered, offsets, openings
 from spmark.impls.formats import limits
 from spmark.impls.formats.hyb import THIRDS, HybFormat, HybLayout, unfilled
 from spmark.impls.formats.row_use import row_use
@@ -138,25 +138,23 @@ class TileFormat:
         number = np.where(kind == BLOCK, selection.window - height * (windows + 1), np.arange(kind.size))
         bins, bin_of = np.unique(number + kind.size * (kind == RUN), return_inverse=True)
         items, ptr = grouped(bin_of.astype(np.int32)[owner], bins.size)
+        row_of, columns, values = matrix.rows_of_entries(), matrix.indices, matrix.values
+        every = _Part(ptr, items, row_of.take(items), columns.take(items), values.take(items))
         heights, window_of = -(bins // (windows + 1)), bins % (windows + 1)
-        panels = int(np.searchsorted(bins, 0))
+        panels, ells = np.searchsorted(bins, (0, kind.size)).tolist()
         blocks: dict[int, Blocks] = {}
         room = limits.MAX_STORED
         for high in dict.fromkeys(heights[:panels].tolist()):
-            span = slice(*np.searchsorted(-heights[:panels], [-high, 1 - high]))
-            rows = np.ascontiguousarray(selection.window_rows[window_of[span], :high])
-            blocks[high] = _blocks(matrix, rows, _Part.of(items, ptr, span), room)
+            first, stop = np.searchsorted(-heights[:panels], (-high, 1 - high)).tolist()
+            rows = np.ascontiguousarray(selection.window_rows[window_of[first:stop], :high])
+            blocks[high] = _blocks(matrix, every.bins(first, stop), rows, room)
             room -= blocks[high].values.size
-        ells = int(np.searchsorted(bins, kind.size))
-        runs = _runs(matrix, _Part.of(items, ptr, slice(ells, bins.size)))
-        pieces = [part.rows[part.rows >= 0] for part in blocks.values()]
-        if runs:  # a piece is the part of a row in one run, and rows rise within a run
-            begins = openings(runs.rows)
-            begins[runs.indptr[:-1]] = True
-            pieces.append(runs.rows[begins])
-        tiles, part = bins[panels:ells], _Part.of(items, ptr, slice(panels, ells))
-        ell = _ell(matrix, part, selection.width[tiles], selection.height[tiles], pieces, room=room, thirds=thirds)
-        return cls(matrix.shape, matrix.nnz, blocks, ell, part.items, runs)
+        part, of_runs = every.bins(panels, ells), every.bins(ells, bins.size)
+        runs = Runs(of_runs.ptr, of_runs.rows, of_runs.columns, of_runs.values, of_runs.items)
+        pieces = [one.rows[one.rows >= 0] for one in blocks.values()] + [runs.rows[of_runs.openings()]]
+        widths, heights = selection.width[bins[panels:ells]], selection.height[bins[panels:ells]]
+        ell = _ell(matrix, part, (widths, heights), pieces, room=room, thirds=thirds) if part.items.size else None
+        return cls(matrix.shape, matrix.nnz, blocks, ell, part.items, runs if runs.held.size else None)
 
     @property
     def stored(self) -> int:
@@ -188,108 +186,102 @@ class TileFormat:
 
 
 class _Part(NamedTuple):
-    """The non-zeros of some bins, bin by bin, in CSR order within a bin: bin b has ``items[ptr[b]:ptr[b + 1]]``."""
+    """Some bins and their non-zeros, bin by bin, in CSR order within a bin."""
 
+    ptr: NDArray[np.int32]
+    """(b + 1,); the non-zeros of bin b are at ``ptr[b]:ptr[b + 1]`` of all other arrays."""
     items: NDArray[np.int32]
-    ptr: NDArray[np.int64]
+    """(n,) positions in A's CSR order."""
+    rows: NDArray[np.int32]
+    columns: NDArray[np.int32]
+    values: NDArray[np.float32]
 
-    @classmethod
-    def of(cls, items: NDArray[np.int32], ptr: NDArray[np.int32], span: slice) -> _Part:
-        """Take the bins of a span."""
-        bounds = ptr[span.start : span.stop + 1].astype(np.int64)
-        return cls(items[bounds[0] : bounds[-1]], bounds - bounds[0])
+    def bins(self, first: int, stop: int) -> _Part:
+        """Take some of the bins."""
+        bounds = self.ptr[first : stop + 1]
+        span = slice(bounds[0], bounds[-1])
+        return _Part(bounds - bounds[0], self.items[span], self.rows[span], self.columns[span], self.values[span])
 
-    def shares(self, scratch: int = 0) -> list[tuple[int, int]]:
-        """Cut bins into ranges of about equal non-zeros, for tasks with so many bytes of scratch each."""
-        tasks = with_scratch(min(cores(), self.items.size // SHARE), scratch)
-        cuts = np.searchsorted(self.ptr, np.linspace(0, self.items.size, tasks + 1)[1:-1])
-        return list(pairwise([0, *map(int, cuts), self.ptr.size - 1]))
+    def openings(self) -> NDArray[np.bool_]:
+        """Mark where a row begins in a bin, (n,): rows rise within a bin."""
+        marks = openings(self.rows)
+        marks[self.ptr[:-1]] = True
+        return marks
 
 
-def _blocks(matrix: Csr, rows: NDArray[np.int32], part: _Part, room: int) -> Blocks:
+def _blocks(matrix: Csr, part: _Part, rows: NDArray[np.int32], room: int) -> Blocks:
     """Lay out panels of ``rows`` (p, R), a bin each, which may hold ``room`` elements."""
     from spmark.impls.formats import loops
 
-    num_rows, num_cols = matrix.shape
-    (items, ptr), height, row_of = part, rows.shape[1], matrix.rows_of_entries()
-    counts, places = np.zeros(rows.shape[0], np.int64), np.empty((2, items.size), np.int32)
-    tasks = []
-    for share in part.shares(4 * (2 * num_cols + num_rows)):
-        columns, column_places, row_places = (np.full(size, -1, np.int32) for size in (num_cols, num_cols, num_rows))
-        read = row_of, matrix.indices, items, ptr, rows
-        tasks.append((*read, *share, columns, column_places, row_places, counts, places))
-    run_all(loops.condense_panels, tasks)
+    ptr, items, row_of, columns, elements = part
+    height, (num_rows, num_cols) = rows.shape[1], matrix.shape
+    tasks = with_scratch(min(cores(), items.size // SHARE), 4 * (2 * num_cols + num_rows))
+    cuts = np.searchsorted(ptr, np.linspace(0, items.size, tasks + 1)[1:-1]).tolist()
+    counts, places = np.zeros(rows.shape[0], np.int32), np.empty((2, items.size), np.int32)
+    used = np.zeros(rows.shape, np.bool_)
+    given = [
+        (row_of, columns, ptr, rows, *share, *(np.full(n, -1, np.int32) for n in (num_cols, num_cols, num_rows)))
+        for share in pairwise((0, *cuts, rows.shape[0]))
+    ]
+    run_all(loops.condense_panels, [(*one, counts, places, used) for one in given])
     wrong = np.flatnonzero(places[0] < 0)
     if wrong.size:
-        row = row_of[items[wrong[0]]]
+        row = row_of[wrong[0]]
         raise BuildError(f"expected every row of a block tile in its window, found row {row} of {num_rows} outside")
     group_ptr = offsets(-(-counts // GROUP))
     limits.check_stored(f"block tiles of {height} rows", matrix, int(group_ptr[-1]) * height * GROUP, room)
-    panel, columns = np.repeat(np.arange(rows.shape[0]), np.diff(ptr)), matrix.indices[items]
-    slots = group_ptr[panel] * GROUP + places[1]
-    indices = np.repeat(np.maximum.reduceat(columns, ptr[:-1]), np.diff(group_ptr) * GROUP)
+    starts, panel = group_ptr.astype(np.int32), np.repeat(np.arange(rows.shape[0], dtype=np.int32), np.diff(ptr))
+    slots = starts[panel] * np.int32(GROUP) + places[1]
+    indices = np.repeat(np.maximum.reduceat(columns, ptr[:-1]), np.diff(starts) * GROUP)
     indices[slots] = columns
-    values = np.zeros((int(group_ptr[-1]), height, GROUP), np.float32)
-    targets = (slots // GROUP * height + places[0]) * GROUP + slots % GROUP
-    values.reshape(-1)[targets] = matrix.values[items]
-    used = np.zeros(rows.shape, np.bool_)
-    used[panel, places[0]] = True
+    values = np.zeros((int(starts[-1]), height, GROUP), np.float32)
+    targets = (slots // np.int32(GROUP) * np.int32(height) + places[0]) * np.int32(GROUP) + slots % np.int32(GROUP)
+    values.reshape(-1)[targets] = elements
     rows = np.where(used, rows, np.int32(-1))
-    return Blocks(rows, group_ptr.astype(np.int32), indices.reshape(-1, GROUP), values, items, targets)
+    return Blocks(rows, starts, indices.reshape(-1, GROUP), values, items, targets.astype(np.int64))
 
 
 def _ell(
     matrix: Csr,
     part: _Part,
-    widths: NDArray[np.int32],
-    heights: NDArray[np.int32],
+    limits_of: tuple[NDArray[np.int32], NDArray[np.int32]],
     others: list[NDArray[np.int32]],
     *,
     room: int,
     thirds: bool,
-) -> HybFormat | None:
-    """Cut ELL tiles, a bin each, into rows and sort these into buckets; ``others`` are rows of A of other pieces."""
-    from spmark.impls.formats import loops
+) -> HybFormat:
+    """Cut ELL tiles, a bin each, into rows and sort these into buckets.
 
-    if not part.items.size:
-        return None
-    given, shares = (matrix.rows_of_entries(), *part, widths), part.shares()
-    counts, none = np.zeros(widths.size, np.int64), (np.empty(0, np.int32), np.empty(0, np.int64))
-    run_all(loops.cut_tile_rows, [(*given, *share, counts, *none) for share in shares])
+    Parameters
+    ----------
+    limits_of : two of (tiles,) int32
+        Most non-zeros of a row, and most rows, of each tile.
+    others : list of (n,) int32
+        Rows of A of other pieces.
+    """
+    widths, heights = limits_of
+    first = np.flatnonzero(part.openings())  # of each row in a tile, which is cut where the width is full
+    tile = np.searchsorted(part.ptr, first, side="right") - 1
+    row, number = numbered(-(-np.diff(first, append=part.items.size) // widths[tile]))
+    tile, starts = tile[row], np.append(first[row] + number * widths[tile[row]], part.items.size).astype(np.int32)
+    counts = np.bincount(tile, minlength=widths.size)
     high = np.flatnonzero(counts > heights)
     if high.size:
-        tile = high[0]
-        raise BuildError(
-            f"expected at most {heights[tile]} rows of {widths[tile]} in an ELL tile, found {counts[tile]}"
-        )
-    bounds = offsets(counts)
-    rows, starts = np.empty(int(bounds[-1]), np.int32), np.full(int(bounds[-1]) + 1, part.items.size)
-    run_all(loops.cut_tile_rows, [(*given, *share, bounds, rows, starts) for share in shares])
-    lengths, widths = np.diff(starts), np.repeat(widths, counts)
+        at = high[0]
+        raise BuildError(f"expected at most {heights[at]} rows of {widths[at]} in an ELL tile, found {counts[at]}")
+    rows, lengths, widths = part.rows[starts[:-1]], np.diff(starts), widths[tile]
     narrower = widths // 4 * 3
     if thirds:
         widths = np.where((lengths <= narrower) & (THIRDS[0] <= narrower) & (narrower <= THIRDS[1]), narrower, widths)
-    shared = np.zeros(matrix.num_rows, np.bool_)
-    shared[row_use(matrix.num_rows, [*others, rows]).shared] = True
-    keys = -2 * widths + ~shared[rows]
-    kinds, sizes = np.unique(keys, return_counts=True)
-    buckets, table = unfilled(
-        matrix, [(0, -(key // 2), key % 2 == 0) for key in kinds.tolist()], sizes, "ELL tiles", room
-    )
-    order = np.argsort(keys, kind="stable")
+    whole = np.ones(matrix.num_rows, np.bool_)
+    whole[row_use(matrix.num_rows, [*others, rows]).shared] = False
+    widest = int(widths.max())
+    order, bounds = grouped((2 * (widest - widths) + whole[rows]).astype(np.int32), 2 * widest)
+    kinds, sizes = [(0, widest - key // 2, key % 2 == 0) for key in range(2 * widest)], np.diff(bounds)
+    buckets, table = unfilled(matrix, kinds, sizes, "ELL tiles", room)
+    sizes = sizes[sizes > 0]
     places = np.concatenate([bucket.first + np.arange(size) for bucket, size in zip(buckets, sizes, strict=True)])
-    table[:, places] = rows[order], lengths[order], starts[order]
-    pieces = Csr(
-        (rows.size, matrix.num_cols), starts.astype(np.int32), matrix.indices[part.items], matrix.values[part.items]
-    )
-    return HybFormat.from_layout(
-        pieces, HybLayout(matrix.shape, table[0], table[1], table[2], buckets, part.items.size)
-    )
-
-
-def _runs(matrix: Csr, part: _Part) -> Runs | None:
-    """Lay out one-dimensional tiles, a bin each."""
-    at = part.items
-    if not at.size:
-        return None
-    return Runs(part.ptr.astype(np.int32), matrix.rows_of_entries()[at], matrix.indices[at], matrix.values[at], at)
+    table[:, places] = rows[order], lengths[order], starts[:-1][order]
+    pieces = Csr((rows.size, matrix.num_cols), starts, part.columns, part.values)
+    layout = HybLayout(matrix.shape, table[0], table[1], table[2], buckets, part.items.size)
+    return HybFormat.from_layout(pieces, layout)
