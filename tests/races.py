@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from spmark.impls.core.interfaces import Built, Config, Plan
-from spmark.impls.tuning.race import Budget, Race
+from spmark.impls.tuning.race import Race
 
 Cost = Callable[[Config], float]
 """Microseconds of a config; raises `SpmarkError` or MemoryError where it cannot be built or is wrong."""
@@ -53,4 +53,4 @@ def made_up_race(cost: Cost, noise: float = 0.0, seed: int = 0, **options: Any) 
     return Race(lambda config: Built(config=dict(config)), timer, **options), timer
 
 
-__all__ = ["Budget", "Cost", "MadeUpTimer", "made_up_race"]
+__all__ = ["Cost", "MadeUpTimer", "made_up_race"]

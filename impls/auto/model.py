@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.auto.features import NAMES, Features
-from spmark.impls.auto.portfolio import PORTFOLIO, Choice
+from spmark.impls.auto.portfolio import NAMES, PORTFOLIO, Choice, Features
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.guard import reading
 from spmark.impls.core.problem import DType, Op
@@ -65,17 +64,16 @@ class Trees:
         BuildError
             Says which array is wrong.
         """
-        nodes, inner = self.feature.size, np.flatnonzero(self.feature >= 0)
-        sizes = {name: getattr(self, name).shape for name in ("threshold", "left", "right", "value")}
-        wrong = {name: shape != (nodes,) for name, shape in sizes.items()}
-        wrong["feature"] = self.feature.ndim != 1 or bool((self.feature >= num_features).any())
-        wrong["roots"] = self.roots.ndim != 1 or bool(((self.roots < 0) | (self.roots >= nodes)).any())
-        wrong["build_s"] = self.build_s.shape != (num_candidates, 2)
+        nodes, inner = np.arange(self.feature.size), np.flatnonzero(self.feature >= 0)
+        right = {name: getattr(self, name).shape == nodes.shape for name in ("threshold", "left", "right", "value")}
+        right["feature"] = self.feature.ndim == 1 and bool((self.feature < num_features).all())
+        right["roots"] = self.roots.ndim == 1 and bool(((self.roots >= 0) & (self.roots < nodes.size)).all())
+        right["build_s"] = self.build_s.shape == (num_candidates, 2)
         for name in ("left", "right"):
-            child = getattr(self, name)[inner] if not wrong[name] else inner
-            wrong[name] = wrong[name] or bool(((child <= inner) | (child >= nodes)).any())
-        for name, is_wrong in wrong.items():
-            if is_wrong:
+            child = getattr(self, name)[inner] if right[name] else inner
+            right[name] = right[name] and bool(((child > inner) & (child < nodes.size)).all())
+        for name, is_right in right.items():
+            if not is_right:
                 raise BuildError(f"{where}: expected {name} of trees, found other sizes or values: train them again")
 
 
@@ -109,20 +107,14 @@ def ranked(trees: Trees, features: Features, op: Op, width: int, dtype: DType, *
     runs : int
         0 for so many that building does not count.
     """
-    times = expected_us(trees, features, op, width, dtype)
-    build_s = trees.build_s @ (1.0, features.nnz / 1e6)
-    expected = map(Expected, PORTFOLIO[op].values(), times.values(), build_s.tolist())
-    return sorted(expected, key=lambda one: one.seconds(runs))
-
-
-def expected_us(trees: Trees, features: Features, op: Op, width: int, dtype: DType) -> dict[str, float]:
-    """Give the expected time of each candidate, microseconds, as `ranked`."""
     names = list(PORTFOLIO[op])
-    samples = samples_of(features.vector(width, dtype)[None], len(names))
-    learned = dict(zip(names, (2.0 ** trees.predict(samples)).tolist(), strict=True))
-    own = {name: learned[name] * features.unit_us(width, dtype, name == DENSE) for name in names}
-    reference = own[REFERENCE]
-    return {name: own[name] if name in (REFERENCE, DENSE) else learned[name] * reference for name in names}
+    learned = 2.0 ** trees.predict(samples_of(features.vector(width, dtype)[None], len(names)))
+    reference_us = learned[names.index(REFERENCE)] * features.unit_us(width, dtype)
+    own = {REFERENCE: features.unit_us(width, dtype), DENSE: features.unit_us(width, dtype, dense=True)}
+    times = learned * [own.get(name, reference_us) for name in names]
+    build_s = trees.build_s @ (1.0, features.nnz / 1e6)
+    expected = map(Expected, PORTFOLIO[op].values(), times.tolist(), build_s.tolist())
+    return sorted(expected, key=lambda one: one.seconds(runs))
 
 
 def samples_of(vectors: NDArray[np.float64], num_candidates: int) -> NDArray[np.float64]:

@@ -11,9 +11,8 @@ from enum import StrEnum
 from math import inf
 from typing import Any, ClassVar
 
-from spmark.impls.auto.features import Features
 from spmark.impls.auto.model import TRAINED_ON, ranked, read
-from spmark.impls.auto.portfolio import BASELINE, Choice, by_rule
+from spmark.impls.auto.portfolio import BASELINE, Choice, Features, by_rule
 from spmark.impls.auto.race import Chosen, fastest, first
 from spmark.impls.core.choices import check_choices
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec

@@ -14,7 +14,7 @@ from spmark.impls.core.interfaces import Config, Plan, Search
 from spmark.impls.core.problem import Problem
 from spmark.impls.table import module_of
 from spmark.impls.tuning.cache import Kept, PlanCache, held_results, searched
-from spmark.impls.tuning.race import Budget, Race, Timer
+from spmark.impls.tuning.race import Race, Timer
 from spmark.impls.tuning.strategies import exhaustive
 
 
@@ -97,7 +97,7 @@ def fastest(problem: Problem, device: DeviceSpec, choices: Sequence[Choice], bud
         return made_of.plan
 
     def search() -> tuple[Config, Search]:
-        race = Race(made, _timer(problem, device), budget=Budget(seconds=math.inf if budget_s is None else budget_s))
+        race = Race(made, _timer(problem, device), budget_s=math.inf if budget_s is None else budget_s)
         exhaustive(race, map(told, choices))
         config, plan = race.finish()
         won.append(plan)

@@ -8,12 +8,12 @@ import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -29,6 +29,7 @@ from spmark.impls.runtime.compile import cache_folder
 from spmark.impls.runtime.device import versions
 from spmark.impls.tuning.space import key_of
 
+T = TypeVar("T")
 VARIABLE = "SPMARK_MAX_PLANS_MIB"
 DEFAULT_MIB = 256.0
 """Most that the results of all searches take on disk; those that were used least recently make room."""
@@ -81,13 +82,14 @@ class PlanCache:
         digest = hashlib.sha256(json.dumps(words, sort_keys=True, default=str).encode())
         if values:
             digest.update(problem.values.data)
-        self.path: Path = cache_folder().parent / "plans" / implementation / f"{digest.hexdigest()}.json"
+        self._name = f"{implementation}/{digest.hexdigest()}.json"
+        self.path: Path = cache_folder().parent / "plans" / self._name
         self._most_bytes = int(positive_number(VARIABLE, DEFAULT_MIB, "MiB", BuildError) * (1 << 20))
 
     def read(self) -> Kept | None:
         """Give the kept result; None where the file is missing or damaged."""
         held = _HELD.get()
-        content = (held or {}).get(self._name) or self._read_file() or b""
+        content = (held or {}).get(self._name) or self._read_file()
         kept = _kept(content)
         if kept is not None and held is not None:
             held[self._name] = content
@@ -95,7 +97,7 @@ class PlanCache:
 
     def read_own(self) -> Kept | None:
         """Give the result out of this user's cache alone, as `read`: what it says of compiled code can be trusted."""
-        return _kept(self._read_file() or b"")
+        return _kept(self._read_file())
 
     def write(self, kept: Kept) -> None:
         """Keep a result; a cache that cannot be written costs only time."""
@@ -107,15 +109,11 @@ class PlanCache:
         if held is not None:
             held[self._name] = content
 
-    def _read_file(self) -> bytes | None:
+    def _read_file(self) -> bytes:
         if not _ON_DISK.get():
-            return None
+            return b""
         mark_used(self.path)
-        return read_sealed(self.path)
-
-    @property
-    def _name(self) -> str:
-        return f"{self.path.parent.name}/{self.path.name}"
+        return read_sealed(self.path) or b""
 
 
 def _kept(content: bytes) -> Kept | None:
@@ -125,7 +123,15 @@ def _kept(content: bytes) -> Kept | None:
 
 
 @contextmanager
-def held_results(results: dict[str, bytes]) -> Iterator[None]:
+def _within(variable: ContextVar[T], value: T) -> Iterator[None]:
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
+def held_results(results: dict[str, bytes]) -> AbstractContextManager[None]:
     """Hold the results of the searches inside, so that the same plans can be built elsewhere without a search.
 
     Parameters
@@ -134,21 +140,12 @@ def held_results(results: dict[str, bytes]) -> Iterator[None]:
         Contents of entries of the cache by name. They answer before the files do; what is read or found inside is
         added.
     """
-    token = _HELD.set(results)
-    try:
-        yield
-    finally:
-        _HELD.reset(token)
+    return _within(_HELD, results)
 
 
-@contextmanager
-def without_files() -> Iterator[None]:
+def without_files() -> AbstractContextManager[None]:
     """Let the searches inside read and write no file; what `held_results` holds answers as before."""
-    token = _ON_DISK.set(False)
-    try:
-        yield
-    finally:
-        _ON_DISK.reset(token)
+    return _within(_ON_DISK, False)
 
 
 def searched(

@@ -84,14 +84,6 @@ class ConfigTime(NamedTuple):
         return abs(self.us - other.us) <= TIED * math.hypot(self.error_us, other.error_us)
 
 
-@dataclass(frozen=True)
-class Budget:
-    """What a search may cost; at the end of the budget it chooses among the candidates that it has timed."""
-
-    candidates: int = 100_000
-    seconds: float = math.inf
-
-
 @dataclass(eq=False)
 class _Entrant(Generic[P]):
     """A config that the search has asked for."""
@@ -126,7 +118,8 @@ class Race(Generic[P]):
         Tells whether a config's result need not be checked; by default every result is checked.
     compiled : callable, optional
         Counts the kernels that were compiled; by default every candidate that ran counts as one.
-    budget : Budget
+    budget_s : float
+        Seconds after which no further candidate is tried; the race is then among those that have been timed.
     finalists : int
         Fastest candidates whose plans are kept for `finish`; 0 where only times are asked for.
     """
@@ -141,12 +134,12 @@ class Race(Generic[P]):
         tell: Callable[[Config], Config] = dict,
         trusts: Callable[[Config], bool] | None = None,
         compiled: Callable[[], int] | None = None,
-        budget: Budget = Budget(),
+        budget_s: float = math.inf,
         finalists: int = FINALISTS,
     ) -> None:
         self._build, self._timer, self._prepare, self._predict = build, timer, prepare, predict
         self._tell, self._trusts, self._compiled = tell, trusts, compiled
-        self._budget, self._most_finalists = budget, finalists
+        self._budget_s, self._most_finalists = budget_s, finalists
         self._entrants: dict[str, _Entrant[P]] = {}
         self._finalists: list[_Entrant[P]] = []
         self._compile_s = self._run_s = 0.0
@@ -267,7 +260,7 @@ class Race(Generic[P]):
     def _ask_budget(self) -> None:
         """Refuse a candidate beyond the budget; the first one is always tried."""
         before, spent = len(self._entrants) - 1, perf_counter() - self._started
-        if before and (before >= self._budget.candidates or spent >= self._budget.seconds):
+        if before and spent >= self._budget_s:
             raise BuildError(f"not tried: the search's budget ended after {before} candidates and {spent:.1f} s")
 
     def _made(self, config: Config) -> P:

@@ -32,9 +32,8 @@ from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
 from spmark.datasets.origins import other_ids
 from spmark.datasets.sweep.reading import packaged_lists, read_list
-from spmark.impls.auto.features import NAMES, Features
 from spmark.impls.auto.model import DENSE, REFERENCE, Trees, ranked, read, samples_of
-from spmark.impls.auto.portfolio import PORTFOLIO, by_rule
+from spmark.impls.auto.portfolio import NAMES, PORTFOLIO, Features, by_rule
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.plausible import read_measurements
 from spmark.impls.core.problem import DType, Op

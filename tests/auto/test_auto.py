@@ -11,10 +11,9 @@ from scipy import sparse
 from scripts_by_name import load_script
 
 from spmark.impls.auto import model, plan, race
-from spmark.impls.auto.features import Features
 from spmark.impls.auto.model import MODEL, TRAINED_ON, Trees, ranked
 from spmark.impls.auto.plan import Auto
-from spmark.impls.auto.portfolio import CELL, CSR, PORTFOLIO, Choice, by_rule
+from spmark.impls.auto.portfolio import CELL, CSR, PORTFOLIO, Choice, Features, by_rule
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import Csr, DType, Op, Problem
