@@ -81,14 +81,13 @@ def load_file(named: FileClass, own: Mapping[str, str]) -> Outside:
         return _kept(Outside(kind, str(named), f"the file {named.file}"), own, sources)
     sources, module = _sources(named.file), _imported(named.file)
     defined = {name: one for name, one in vars(module).items() if isinstance(one, type)}
-    classes = [name for name, one in defined.items() if one.__module__ == module.__name__]
+    classes = {name: one for name, one in defined.items() if one.__module__ == module.__name__}
     try:
         if not classes:
             raise SweepError(f"{named.file}: expected the class {named.label}, found a file without classes: write it")
         if named.label not in classes:
             raise SweepError(f"{named.file}: {none_of('a class', named.label, classes)}")
-        found = Outside(defined[named.label], str(named), f"the file {named.file}")
-        return _kept(found, own, sources)
+        return _kept(Outside(classes[named.label], str(named), f"the file {named.file}"), own, sources)
     except SweepError:
         if not any(one.kind.__module__ == module.__name__ for one in LOADED.values()):
             del sys.modules[module.__name__]  # a mended file is read again

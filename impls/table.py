@@ -105,8 +105,8 @@ def reach_of(name: str) -> Reach:
     """Read what the class of an implementation of spmark declares; imports of all classes take a second."""
     module, _, label = IMPLEMENTATIONS[name].partition(":")
     file = Path(__file__).parents[1].joinpath(*module.split(".")[1:]).with_suffix(".py")
-    body = ast.parse(file.read_text(encoding="utf-8")).body
-    classes = {node.name: node for node in body if isinstance(node, ast.ClassDef)}
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     line_of = [classes[label]]  # the class and those above it, in this file
     for kind in line_of:
         line_of += [classes[base.id] for base in kind.bases if isinstance(base, ast.Name) and base.id in classes]
@@ -155,8 +155,7 @@ def name_of(written: str, folder: Path | None = None) -> str:
         named = parse_file_class(written, folder)
     except (OSError, RuntimeError, ValueError) as error:  # a loop of links, a NUL byte
         raise SweepError(f"{written}: expected the path of a file, found {error}: mend the path") from error
-    name: str = load_file(named, IMPLEMENTATIONS).kind.name
-    return name
+    return str(load_file(named, IMPLEMENTATIONS).kind.name)
 
 
 def file_of(name: str) -> str | None:
@@ -179,52 +178,41 @@ def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation
     UnsupportedError
         A retired tunable has another value.
     """
-    kind = _class_of(name)
+    kind, who = _class_of(name), f"implementation {name}"
     if config is not None and not isinstance(config, Mapping):
-        raise SweepError(f"implementation {name}: expected tunables as a mapping, found {config!r}")
-    known = {f.name: f for f in fields(kind)}
-    config = config or {}
-    switches = {key: value for key, value in config.items() if key in SWITCHES}
-    retired = getattr(kind, "retired", {})
-    tunables = {key: value for key, value in config.items() if key not in {*SWITCHES, *retired}}
-    unknown = sorted(map(str, set(tunables) - set(known)))
-    if unknown:
-        has = ", ".join(known) or "none"
-        raise SweepError(f"implementation {name}: expected tunables out of {has}, found {', '.join(unknown)}")
-    for key, value in retired.items():
-        if config.get(key, value) != value:
+        raise SweepError(f"{who}: expected tunables as a mapping, found {config!r}")
+    known, retired = {field.name: field for field in fields(kind)}, getattr(kind, "retired", {})
+    tunables: dict[str, Any] = {}
+    for key, value in (config or {}).items():
+        if key in SWITCHES:
+            if not isinstance(value, bool):
+                raise SweepError(f"{who}: expected {key} to be true or false, found {value!r}")
+            if value and key == "again" and not hasattr(kind, "load"):
+                raise SweepError(
+                    f"{who}: expected kept plans, which the key again loads, found none: leave the key out"
+                )
+        elif key not in retired:
+            tunables[key] = value
+        elif value != retired[key]:
             raise UnsupportedError(
-                f"implementation {name}: expected no {key}, which earlier versions had, found {config[key]!r}: leave "
-                f"it out, or say {value!r}, which means the same"
+                f"{who}: expected no {key}, which earlier versions had, found {value!r}: leave it out, or say "
+                f"{retired[key]!r}, which means the same"
             )
-    for key, value in switches.items():
-        if not isinstance(value, bool):
-            raise SweepError(f"implementation {name}: expected {key} to be true or false, found {value!r}")
-    if switches.get("again") and not hasattr(kind, "load"):
-        raise SweepError(
-            f"implementation {name}: expected kept plans, which the key again loads, found none: leave the key out"
-        )
+    if unknown := sorted(map(str, tunables.keys() - known)):
+        raise SweepError(f"{who}: expected tunables out of {', '.join(known) or 'none'}, found {', '.join(unknown)}")
     try:
         for key, value in tunables.items():
             check_type(known[key], value)
         return cast("Implementation", kind(**tunables))
     except TypeError as error:
         defaults = {key: known[key].default for key in tunables if known[key].default is not MISSING}
-        raise SweepError(
-            f"implementation {name}: expected values like {defaults}, found {tunables!r} ({error})"
-        ) from error
+        raise SweepError(f"{who}: expected values like {defaults}, found {tunables!r} ({error})") from error
     except ValueError as error:
-        raise SweepError(f"implementation {name}: {error}") from error
+        raise SweepError(f"{who}: {error}") from error
 
 
-def _class_of(name: str) -> Any:
-    """Import the class of the implementation ``name``."""
-    found = _found(name)
-    return found.kind if isinstance(found, Outside) else _imported(found)
-
-
-def _found(name: str) -> Outside | str:
-    """Give an implementation from outside of spmark, or the line of `IMPLEMENTATIONS`.
+def _outside(name: str) -> Outside | None:
+    """Give an implementation from outside of spmark; None for one of `IMPLEMENTATIONS`.
 
     Raises
     ------
@@ -234,19 +222,41 @@ def _found(name: str) -> Outside | str:
     if isinstance(name, str):
         if name in LOADED:
             return LOADED[name]
-        offer = find_offer(IMPLEMENTATION_GROUP, name, IMPLEMENTATIONS, SweepError)
-        if offer is not None:
+        if offer := find_offer(IMPLEMENTATION_GROUP, name, IMPLEMENTATIONS, SweepError):
             return load_offer(offer, IMPLEMENTATIONS)
         if name in IMPLEMENTATIONS:
-            return IMPLEMENTATIONS[name]
+            return None
     raise SweepError(none_of("an implementation", name, implementation_names()))
+
+
+def _class_of(name: str) -> Any:
+    """Import the class of the implementation ``name``."""
+    outside = _outside(name)
+    return outside.kind if outside else _imported(IMPLEMENTATIONS[name])
+
+
+def module_of(name: str) -> str:
+    """Give the module of the class of the implementation ``name``, by which its version is known.
+
+    Raises
+    ------
+    SweepError
+        The name is unknown; lists the known names. Or a class from outside of spmark cannot be used.
+    """
+    outside = _outside(name)
+    return outside.kind.__module__ if outside else IMPLEMENTATIONS[name].partition(":")[0]
+
+
+def _imported(entry: str) -> Any:
+    """Import the object that an entry of the form ``module:name`` names."""
+    module, _, label = entry.partition(":")
+    return getattr(import_module(module), label)
 
 
 def cost_models(name: str) -> Mapping[str, str]:
     """Give the cost models of an implementation or a platform: the ``module:class`` of each by the model's name."""
     kind = _imported(PLATFORMS[name]) if name in PLATFORMS else _class_of(name)
-    models: Mapping[str, str] = getattr(kind, "cost_models", {})
-    return models
+    return cast("Mapping[str, str]", getattr(kind, "cost_models", {}))
 
 
 def cost_model(how: Any, model: str, device: DeviceSpec | None) -> CostModel:
@@ -259,8 +269,7 @@ def cost_model(how: Any, model: str, device: DeviceSpec | None) -> CostModel:
     """
     known = cost_models(how.name)
     if model not in known:
-        has = ", ".join(known) or "none"
-        raise SweepError(f"{how.name}: expected a cost model out of {has}, found {model!r}")
+        raise SweepError(f"{how.name}: expected a cost model out of {', '.join(known) or 'none'}, found {model!r}")
     return cast("CostModel", _imported(known[model])(how, device))
 
 
@@ -294,21 +303,3 @@ def platform_of(implementation: str) -> Any:
         if entry.startswith(f"{module_of(implementation).rpartition('.')[0]}."):
             return find_platform(name)
     raise SweepError(f"implementation {implementation}: expected a platform that has its configs, found none")
-
-
-def _imported(entry: str) -> Any:
-    """Import the object that an entry of the form ``module:name`` names."""
-    module, _, label = entry.partition(":")
-    return getattr(import_module(module), label)
-
-
-def module_of(name: str) -> str:
-    """Give the module of the class of the implementation ``name``, by which its version is known.
-
-    Raises
-    ------
-    SweepError
-        The name is unknown; lists the known names. Or a class from outside of spmark cannot be used.
-    """
-    found = _found(name)
-    return found.kind.__module__ if isinstance(found, Outside) else found.partition(":")[0]

@@ -190,12 +190,13 @@ class HybFormat(HybLayout):
         tasks = []
         for bucket in layout.buckets:
             step = max(1, _FILL_SHARE // bucket.width)
-            for first in range(bucket.first, bucket.first + bucket.count, step):
-                stop = min(first + step, bucket.first + bucket.count)
-                base = bucket.base + (first - bucket.first) * bucket.width
-                tasks.append((bucket.width, first, stop, base, indices, values))
-        given = matrix.indices, matrix.values, layout.starts, layout.lengths
-        run_all(loops.fill_ell_rows, ((*given, *task) for task in tasks))
+            for first in range(0, bucket.count, step):
+                stop = min(first + step, bucket.count)
+                rows = slice(bucket.first + first, bucket.first + stop)
+                slots = slice(bucket.base + first * bucket.width, bucket.base + stop * bucket.width)
+                made = (array[slots].reshape(-1, bucket.width) for array in (indices, values))
+                tasks.append((matrix.indices, matrix.values, layout.starts[rows], layout.lengths[rows], *made))
+        run_all(loops.fill_ell_rows, tasks)
         places = {field.name: getattr(layout, field.name) for field in fields(HybLayout)}
         return cls(**places, indices=indices, values=values)
 

@@ -1,9 +1,8 @@
 """The compiled loops behind the formats, apart from them since importing Numba takes long.
 
 Importing this module compiles the loops, or reads their machine code from a cache. The loops release Python's lock, so
-that `spmark.impls.formats.threads` runs them on several cores. Each call writes only the places of its range; the
-caller allocates every buffer. ``indptr`` (I + 1,) and ``indices`` (nnz,), int32, and ``values`` (nnz,), float32, are
-A's CSR.
+that `spmark.impls.formats.threads` runs them on several cores. Each call writes only the places of its range.
+``indptr`` (I + 1,) and ``indices`` (nnz,), int32, and ``values`` (nnz,), float32, are A's CSR.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _TABLE = types.Array(types.int32, 2, "C", readonly=True)
 _MARKS = types.Array(types.boolean, 1, "C", readonly=True)
 _VALUES_IN = types.Array(types.float32, 1, "C", readonly=True)
 _OUT, _OUT_TABLE = types.int32[::1], types.int32[:, ::1]
-_COUNTS, _VALUES_OUT = types.int64[::1], types.float32[::1]
+_COUNTS, _VALUES_OUT = types.int64[::1], types.float32[:, ::1]
 
 
 # ---- pieces and ELL rows of buckets (hyb.py) ----
@@ -121,39 +120,29 @@ def place_ell_rows(  # noqa: PLR0917
                 ell_rows[2, at] = start + number * most
 
 
-@compiled(types.void, _IN, _VALUES_IN, _IN, _IN, _LONG, _LONG, _LONG, _LONG, _OUT, _VALUES_OUT)
+@compiled(types.void, _IN, _VALUES_IN, _IN, _IN, _OUT_TABLE, _VALUES_OUT)
 def fill_ell_rows(  # noqa: PLR0917
-    indices: Any,
-    values: Any,
-    starts: Any,
-    lengths: Any,
-    width: Any,
-    first: Any,
-    stop: Any,
-    base: Any,
-    out_indices: Any,
-    out_values: Any,
+    indices: Any, values: Any, starts: Any, lengths: Any, out_indices: Any, out_values: Any
 ) -> None:
-    """Copy the elements of ELL rows ``first:stop`` of one bucket from CSR; the first goes to ``base``.
+    """Copy the elements of some ELL rows of one bucket from CSR.
 
     A slot past the row's length gets column -1 and the value 0.
 
     Parameters
     ----------
-    starts, lengths : (ELL rows,) int32
+    starts, lengths : (n,) int32
         Position of the first non-zero, and non-zeros, of each ELL row, from `place_ell_rows`.
-    out_indices, out_values : (stored,) int32 and float32
-        Written: columns and values of the slots, each ELL row ``width`` slots.
+    out_indices, out_values : (n, width) int32 and float32
+        Written: columns and values of the slots.
     """
-    for r in range(first, stop):
+    for r in range(starts.size):
         start, length = np.int64(starts[r]), np.int64(lengths[r])
         for s in range(length):
-            out_indices[base + s] = indices[start + s]
-            out_values[base + s] = values[start + s]
-        for s in range(length, width):
-            out_indices[base + s] = -1
-            out_values[base + s] = 0
-        base += width
+            out_indices[r, s] = indices[start + s]
+            out_values[r, s] = values[start + s]
+        for s in range(length, out_indices.shape[1]):
+            out_indices[r, s] = -1
+            out_values[r, s] = 0
 
 
 # ---- orders of rows: which rows share columns, and what blocks of rows read (nearness.py) ----
@@ -252,54 +241,41 @@ def distinct_columns(indptr: Any, indices: Any, rows: Any, begins: Any, window: 
 # ---- tiles (tiles.py) ----
 
 
-@compiled(types.void, _IN, _IN, _IN, _TABLE, _LONG, _LONG, _OUT, _OUT, _OUT, _OUT, _OUT_TABLE, types.boolean[:, ::1])
+@compiled(types.void, _IN, _IN, _IN, _TABLE, _LONG, _LONG, _OUT, _OUT_TABLE, types.boolean[:, ::1])
 def condense_panels(  # noqa: PLR0917 (numba takes no keyword-only arguments)
-    row_of: Any,
-    indices: Any,
-    ptr: Any,
-    rows: Any,
-    first: Any,
-    stop: Any,
-    columns: Any,
-    column_places: Any,
-    row_places: Any,
-    counts: Any,
-    places: Any,
-    used: Any,
+    row_of: Any, indices: Any, ptr: Any, rows: Any, num_rows: Any, num_cols: Any, counts: Any, places: Any, used: Any
 ) -> None:
-    """Find where each non-zero of panels ``first:stop`` stands: its row, and its column among all that the panel has.
+    """Find where each non-zero of some panels stands: its row, and its column among all that the panel has.
 
     Parameters
     ----------
     row_of, indices : (n,) int32
         Row and column of each non-zero, panel by panel.
-    ptr : (panels + 1,) int32
+    ptr : (p + 1,) int32
         Panel p has the non-zeros ``ptr[p]:ptr[p + 1]``.
-    rows : (panels, R) int32
+    rows : (p, R) int32
         Rows of each panel, -1 where it has fewer.
-    first, stop : int
-    columns : (K,) int32
-        Scratch of any content: columns of the current panel, rising.
-    column_places, row_places : (K,), (I,) int32
-        Scratch: place of each column and row in the current panel; -1 before the call, and again afterwards.
-    counts : (panels,) int32
+    num_rows, num_cols : int
+        I and K; the loop takes 4 I + 8 K bytes.
+    counts : (p,) int32
         Written: distinct columns of each panel.
     places : (2, n) int32
-        Written: the place of each non-zero among its panel's rows, -1 where these lack its row, and among its
-        panel's columns in rising order.
-    used : (panels, R) bool
+        Written: the place of each non-zero among its panel's rows, -1 where these lack its row, and among its panel's
+        columns in rising order.
+    used : (p, R) bool
         Written: whether each row of a panel has a non-zero; False before the call.
     """
-    for panel in range(first, stop):
+    column_places, row_places = np.full(num_cols, -1, np.int32), np.full(num_rows, -1, np.int32)
+    columns = np.empty(num_cols, np.int32)
+    for panel in range(rows.shape[0]):
         for r in range(rows.shape[1]):
             if rows[panel, r] >= 0:
                 row_places[rows[panel, r]] = r
         count = 0
         for i in range(ptr[panel], ptr[panel + 1]):
-            column = indices[i]
-            if column_places[column] < 0:
-                column_places[column] = 0
-                columns[count] = column
+            if column_places[indices[i]] < 0:
+                column_places[indices[i]] = 0
+                columns[count] = indices[i]
                 count += 1
         columns[:count].sort()
         for s in range(count):
@@ -307,9 +283,9 @@ def condense_panels(  # noqa: PLR0917 (numba takes no keyword-only arguments)
         for i in range(ptr[panel], ptr[panel + 1]):
             r = row_places[row_of[i]]
             places[0, i] = r
+            places[1, i] = column_places[indices[i]]
             if r >= 0:
                 used[panel, r] = True
-            places[1, i] = column_places[indices[i]]
         for s in range(count):
             column_places[columns[s]] = -1
         for r in range(rows.shape[1]):

@@ -219,11 +219,11 @@ def _blocks(matrix: Csr, part: _Part, rows: NDArray[np.int32], room: int) -> Blo
     cuts = np.searchsorted(ptr, np.linspace(0, items.size, tasks + 1)[1:-1]).tolist()
     counts, places = np.zeros(rows.shape[0], np.int32), np.empty((2, items.size), np.int32)
     used = np.zeros(rows.shape, np.bool_)
-    given = [
-        (row_of, columns, ptr, rows, *share, *(np.full(n, -1, np.int32) for n in (num_cols, num_cols, num_rows)))
-        for share in pairwise((0, *cuts, rows.shape[0]))
-    ]
-    run_all(loops.condense_panels, [(*one, counts, places, used) for one in given])
+    calls = []
+    for first, stop in pairwise((0, *cuts, rows.shape[0])):
+        of, given = slice(first, stop), (row_of, columns, ptr[first : stop + 1])
+        calls.append((*given, rows[of], *matrix.shape, counts[of], places, used[of]))
+    run_all(loops.condense_panels, calls)
     wrong = np.flatnonzero(places[0] < 0)
     if wrong.size:
         row = row_of[wrong[0]]

@@ -34,10 +34,6 @@ class Axis:
         """Make the axis of a single tunable."""
         return cls(name, tuple({name: value} for value in values))
 
-    def of_config(self, config: Mapping[str, Any]) -> Config:
-        """Give the value that a config has on the axis; the first value where the config has no value of the axis."""
-        return next((value for value in self.values if value.items() <= config.items()), self.values[0])
-
 
 @dataclass(frozen=True)
 class Space:

@@ -104,6 +104,7 @@ class Walk:
 
     def __init__(self, race: Race[Any]) -> None:
         self._race = race
+        self._seen: list[ConfigTime] = []
         self._known: ConfigTime | None = None
         self._far: set[str] = set()
 
@@ -117,41 +118,38 @@ class Walk:
         fixed : dict
             Tunables of all configs of this walk.
         """
-        known, seen = self._known, list[ConfigTime]()
+        known, self._seen = self._known, []
         starts = [{}, known.config] if known else [{}]
-        begins = [_begin(space, fixed, start) for start in starts]
-        front = _front(self._timed(begins, seen))
+        front = _front(self._timed([_begin(space, fixed, start) for start in starts]))
         for turn, limit in enumerate(HOPELESS[: 1 if known else 2]):
-            reached = self._round(space, front, seen, limit, 0 if known or turn else _ASKED)
+            reached = self._round(space, front, limit, 0 if known or turn else _ASKED)
             if reached is None and turn == 0:
                 return
             if reached is None or reached == front:
                 break
             front = reached
-        best = fastest(seen)
-        if best.us < (known.us if known else math.inf):
+        best = fastest(self._seen)
+        if known is None or best.us < known.us:
             self._known = best
 
-    def _timed(self, configs: Sequence[Config], seen: list[ConfigTime]) -> list[ConfigTime]:
+    def _timed(self, configs: Sequence[Config]) -> list[ConfigTime]:
         timed = self._race.time_all(configs)
-        seen += timed
+        self._seen += timed
         return timed
 
-    def _round(
-        self, space: Space, front: list[ConfigTime], seen: list[ConfigTime], limit: float, asked: int
-    ) -> list[ConfigTime] | None:
+    def _round(self, space: Space, front: list[ConfigTime], limit: float, asked: int) -> list[ConfigTime] | None:
         """Go along all axes; None where the walk is given up, which may happen only after ``asked`` axes."""
         for number, axis in enumerate(space.axes):
             if number == asked and front[0].us > limit * self._race.fastest_us:
                 return None
-            front = self._along(axis, front, seen)
+            front = self._along(axis, front)
         return front
 
-    def _along(self, axis: Axis, front: list[ConfigTime], seen: list[ConfigTime]) -> list[ConfigTime]:
+    def _along(self, axis: Axis, front: list[ConfigTime]) -> list[ConfigTime]:
         """Try the values of an axis, but those once far behind, on each config of the front; give the next front."""
         values = [value for value in axis.values if key_of(value) not in self._far]
         configs = [{**one.config, **value} for value in values for one in front]
-        timed = self._timed(configs, seen)
+        timed = self._timed(configs)
         reached = _front([*front, *timed])
         far = FAR * reached[0].us
         for number, value in enumerate(values):
@@ -164,7 +162,7 @@ def _begin(space: Space, fixed: Config, known: Config) -> Config:
     """Give the config where a walk begins: on every axis the known value, else the axis's first value."""
     begun = dict(fixed)
     for axis in space.axes:
-        begun |= axis.of_config(known)
+        begun |= next((value for value in axis.values if value.items() <= known.items()), axis.values[0])
     return begun
 
 

@@ -25,33 +25,11 @@ _HOST_S = 0.1
 """Seconds for the samples of one plan on the host, where a run or emptying the caches may take tens of milliseconds."""
 
 
-class _Drawn(Stopwatch):
-    """A stopwatch that draws the order of several runs anew for each round.
-
-    A plan that ran right after another with the same code found this code in the multiprocessors' caches (9.9 us
-    instead of 13.7), so that no order may repeat.
-    """
-
-    def __init__(self, stopwatch: Stopwatch, seed: int) -> None:
-        self._stopwatch, self._random = stopwatch, np.random.default_rng(seed)
-
-    def batch(self, runs: Sequence[Run], rounds: int, cold: bool) -> NDArray[np.float64]:
-        """Time every run once in each round."""
-        if len(runs) == 1:
-            return self._stopwatch.batch(runs, rounds, cold)
-        times = np.empty((len(runs), rounds))
-        for turn in range(rounds):
-            order = self._random.permutation(len(runs))
-            times[order, turn] = self._stopwatch.batch([runs[at] for at in order], 1, cold)[:, 0]
-        return times
-
-    def state(self) -> tuple[float, list[str]]:
-        """Ask the device for its clock and for reasons of throttling."""
-        return self._stopwatch.state()
-
-
-class ProblemTimer:
+class ProblemTimer(Stopwatch):
     """One problem on a device with operands, a result and a reference on some rows, for any number of plans.
+
+    It draws the order of several runs anew for each round. A plan that ran right after another with the same code found
+    this code in the multiprocessors' caches (9.9 us instead of 13.7), so that no order may repeat.
 
     Parameters
     ----------
@@ -69,12 +47,27 @@ class ProblemTimer:
     def __init__(
         self, problem: Problem, stopwatch: Stopwatch, xp: Any, to_host: Callable[[Any], NDArray[Any]], seed: int
     ) -> None:
-        self._problem, self._stopwatch, self._to_host = problem, _Drawn(stopwatch, seed), to_host
+        self._problem, self._stopwatch, self._to_host = problem, stopwatch, to_host
+        self._random = np.random.default_rng(seed)
         self._sources = random_operands(problem, seed)
         self._operands = [xp.empty(source.shape, problem.dtype.numpy) for source in self._sources]
         for source, operand in zip(self._sources, self._operands, strict=True):
             source.fill(operand, xp)
         self._out = xp.empty(problem.out_shape, problem.dtype.numpy)
+
+    def batch(self, runs: Sequence[Run], rounds: int, cold: bool) -> NDArray[np.float64]:
+        """Time every run once in each round."""
+        if len(runs) == 1:
+            return self._stopwatch.batch(runs, rounds, cold)
+        times = np.empty((len(runs), rounds))
+        for turn in range(rounds):
+            order = self._random.permutation(len(runs))
+            times[order, turn] = self._stopwatch.batch([runs[at] for at in order], 1, cold)[:, 0]
+        return times
+
+    def state(self) -> tuple[float, list[str]]:
+        """Ask the device for its clock and for reasons of throttling."""
+        return self._stopwatch.state()
 
     @cached_property
     def _reference(self) -> Reference:
@@ -105,9 +98,9 @@ class ProblemTimer:
         Where a run of one of the plans takes a twentieth of a second or longer, the warm-ups are the samples.
         """
         runs = [partial(plan.run, self._operands, self._out) for plan in plans]
-        samples = self._stopwatch.batch(runs, _WARMUPS, cold=True)
+        samples = self.batch(runs, _WARMUPS, cold=True)
         if samples.min(axis=1).max() < _LONG_US:
-            samples = self._stopwatch.batch(runs, rounds, cold=True)
+            samples = self.batch(runs, rounds, cold=True)
         return [[round(float(time), 3) for time in times] for times in samples]
 
     def alternating_us(self, plans: Sequence[Plan]) -> list[list[float]]:
@@ -116,7 +109,7 @@ class ProblemTimer:
         Samples are taken until all medians are known to 1 %, at least 10 and at most 50, or a tenth of a second is up.
         """
         runs = [partial(plan.run, self._operands, self._out) for plan in plans]
-        return take_samples(self._stopwatch, runs, _ALTERNATING).times_us
+        return take_samples(self, runs, _ALTERNATING).times_us
 
 
 class HostTimer(ProblemTimer):
@@ -143,4 +136,4 @@ class HostTimer(ProblemTimer):
         stopping = Stopping(
             half_width=0, min_samples=2, max_samples=rounds, max_seconds=_HOST_S * len(plans), warmups=1, batch=1
         )
-        return take_samples(self._stopwatch, runs, stopping).times_us
+        return take_samples(self, runs, stopping).times_us

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Config, Search
 from spmark.impls.core.problem import Problem
 from spmark.impls.kernels.family import Build, KernelFamily
@@ -14,7 +13,7 @@ from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, open_target
 from spmark.impls.tuning.cache import PlanCache, searched
 from spmark.impls.tuning.race import Race
-from spmark.impls.tuning.space import Space, key_of
+from spmark.impls.tuning.space import Space
 
 Strategy = Callable[[Race[DevicePlan]], object]
 """Asks a race for the times of configs."""
@@ -110,33 +109,14 @@ def builder(problem: Problem, target: Target, families: Sequence[KernelFamily]) 
 
 
 def family_of(families: Sequence[KernelFamily], config: Mapping[str, Any]) -> KernelFamily:
-    """Give the family of a config.
-
-    Raises
-    ------
-    BuildError
-        The config belongs to none.
-    """
-    for family in families:
-        if family.mark in config:
-            return family
-    marks = " or ".join(family.mark for family in families)
-    raise BuildError(f"expected a config with {marks}, found {key_of(config)[:200]}")
+    """Give the family of a config of one of them."""
+    return next(family for family in families if family.mark in config)
 
 
 def open_race(
-    problem: Problem, device: DeviceSpec, families: Sequence[KernelFamily], seed: int = 0, **options: Any
+    problem: Problem, device: DeviceSpec, families: Sequence[KernelFamily], **options: Any
 ) -> Race[DevicePlan]:
-    """Open a race among configs of some families on the present GPU; ``options`` are those of `Race`.
-
-    Parameters
-    ----------
-    problem : Problem
-    device : DeviceSpec
-    families : sequence of KernelFamily
-    seed : int
-        Seed of the operands.
-    """
+    """Open a race among configs of some families on the present GPU; ``options`` are those of `Race`."""
     from spmark.impls.tuning.gpu import PlanTimer
 
     target = open_target(device)
@@ -146,4 +126,4 @@ def open_race(
         wanted = [kernel(problem, config) for kernel, config in zip(kernels, configs, strict=True) if kernel]
         target.load(list(dict.fromkeys(wanted)))
 
-    return Race(builder(problem, target, families), PlanTimer(problem, device, seed), prepare=prepare, **options)
+    return Race(builder(problem, target, families), PlanTimer(problem, device), prepare=prepare, **options)

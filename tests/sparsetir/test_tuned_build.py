@@ -125,7 +125,7 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> Compiler:
         made.arrays = []
         return made
 
-    timer = SimpleNamespace(PlanTimer=lambda problem, device, seed: MadeUpTimer(block_cost))
+    timer = SimpleNamespace(PlanTimer=lambda problem, device: MadeUpTimer(block_cost))
     monkeypatch.setitem(sys.modules, "spmark.impls.tuning.gpu", timer)
     monkeypatch.setattr(tune, "open_target", lambda device: found)
     monkeypatch.setattr(blocks, "BlockSpmmPlan", block_plan)

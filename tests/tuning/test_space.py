@@ -1,4 +1,4 @@
-"""Spaces: every legal config once, a digest that follows them, axes that know their value in a config."""
+"""Spaces: every legal config once, and a digest that follows them."""
 
 from __future__ import annotations
 
@@ -47,11 +47,6 @@ def test_a_digest_follows_the_legal_configs_alone() -> None:
 def test_a_config_of_a_file_is_held_against_the_axes(config: dict[str, Any], inside: bool) -> None:
     assert (config in Space((*SPACE.axes, Axis("thirds", ({}, {"thirds": True}))))) == inside
     assert config not in Space(SPACE.axes, lambda config: False)
-
-
-def test_an_axis_knows_its_value_in_a_config() -> None:
-    assert TILES.of_config({"vector": 2, "lanes": 16, "work": 8}) == TILES.values[1]
-    assert TILES.of_config({"vector": 2, "lanes": 8}) == TILES.values[0], "the first where there is none"
 
 
 def test_a_sample_is_legal_without_repetition_and_the_same_for_one_seed() -> None:

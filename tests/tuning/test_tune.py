@@ -27,7 +27,7 @@ from spmark.impls.tuning import tune as tuning
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.strategies import exhaustive
 from spmark.impls.tuning.timer import ProblemTimer
-from spmark.impls.tuning.tune import builder, family_of, space_of, tune
+from spmark.impls.tuning.tune import builder, space_of, tune
 
 PROBLEM = Problem(Op.SPMM, random_csr(8, 8, [2] * 8), 32)
 GPU = find("host-simt").model_copy(update={"kind": DeviceKind.CUDA, "name": "made-up"})
@@ -140,11 +140,6 @@ def test_where_nothing_can_be_measured_the_first_default_is_built(kernel: Kernel
     plan = tune(PROBLEM, GPU, [kernel.blocks], exhaustive, owner="sparsetir", measured=False)  # type: ignore[arg-type]
     assert plan.config == {"size": 1, "shared": False}, "without a default of its own, the first of the space"
     assert plan.search is None
-
-
-def test_a_config_of_no_family_is_refused(kernel: Kernel) -> None:
-    with pytest.raises(BuildError, match="expected a config with rows or size, found"):
-        family_of([kernel.rows, kernel.blocks], {"format": "direct"})
 
 
 @pytest.mark.parametrize(
