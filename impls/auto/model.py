@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.auto.portfolio import NAMES, PORTFOLIO, Choice, Features
+from spmark.impls.auto.portfolio import NAMES, PORTFOLIO, Features
+from spmark.impls.auto.race import Choice
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.guard import reading
 from spmark.impls.core.problem import DType, Op

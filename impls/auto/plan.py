@@ -12,8 +12,8 @@ from math import inf
 from typing import Any, ClassVar
 
 from spmark.impls.auto.model import TRAINED_ON, ranked, read
-from spmark.impls.auto.portfolio import BASELINE, Choice, Features, by_rule
-from spmark.impls.auto.race import Chosen, fastest, first
+from spmark.impls.auto.portfolio import BASELINE, Features, by_rule
+from spmark.impls.auto.race import Choice, Chosen, fastest, first
 from spmark.impls.core.choices import check_choices
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Built, Config, Plan

@@ -7,16 +7,14 @@ lengths of rows, which one pass over indptr gives, and never at indices.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import UnsupportedError
-from spmark.impls.core.interfaces import Config, Implementation
-from spmark.impls.core.problem import Csr, DType, Op, Problem
-from spmark.impls.table import create
+from spmark.impls.auto.race import Choice
+from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.problem import Csr, DType, Op
 
 NAMES = ("num_rows", "nnz", "mean", "longest", "deviation", "density", "row_bytes", "item_bytes")
 """Order of `Features.vector`."""
@@ -79,33 +77,6 @@ class Features:
             return 3.5 + self.num_rows * self.num_cols * width / (2e8 if dtype is DType.FLOAT16 else 2e7)
         operand_bytes = self.nnz * (4 + dtype.itemsize) + (self.num_rows + self.num_cols) * width * dtype.itemsize
         return 3.5 + max(operand_bytes / 4255e3, self.nnz * width * dtype.itemsize / 4 / 8.5e6)
-
-
-@dataclass(frozen=True)
-class Choice:
-    """An implementation with pinned tunables."""
-
-    name: str
-    config: Config = field(default_factory=dict, hash=False)
-
-    def made(self) -> Implementation:
-        """Make the implementation."""
-        return create(self.name, self.config)
-
-    def check(self, problem: Problem, device: DeviceSpec) -> Implementation:
-        """Make the implementation for a problem.
-
-        Raises
-        ------
-        UnsupportedError
-            It refuses the problem, lacks the operator or the kind of device.
-        """
-        how = self.made()
-        lacking = problem.op not in how.ops or device.kind not in how.devices
-        reason = f"expected {problem.op} on {device.kind}" if lacking else how.unsupported(problem, device)
-        if reason:
-            raise UnsupportedError(f"{self.name}: {reason}")
-        return how
 
 
 CSR, CSR_SEARCHED = Choice("direct"), Choice("direct", {"search": True})

@@ -6,16 +6,42 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from spmark.impls.auto.portfolio import Choice
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.digest import implementation_version
-from spmark.impls.core.errors import BuildError, SpmarkError
-from spmark.impls.core.interfaces import Config, Plan, Search
+from spmark.impls.core.errors import BuildError, SpmarkError, UnsupportedError
+from spmark.impls.core.interfaces import Config, Implementation, Plan, Search
 from spmark.impls.core.problem import Problem
-from spmark.impls.table import module_of
+from spmark.impls.table import create, module_of
 from spmark.impls.tuning.cache import Kept, PlanCache, held_results, searched
 from spmark.impls.tuning.race import Race, Timer
 from spmark.impls.tuning.strategies import exhaustive
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An implementation with pinned tunables."""
+
+    name: str
+    config: Config = field(default_factory=dict, hash=False)
+
+    def made(self) -> Implementation:
+        """Make the implementation."""
+        return create(self.name, self.config)
+
+    def check(self, problem: Problem, device: DeviceSpec) -> Implementation:
+        """Make the implementation for a problem.
+
+        Raises
+        ------
+        UnsupportedError
+            It refuses the problem, lacks the operator or the kind of device.
+        """
+        how = self.made()
+        lacking = problem.op not in how.ops or device.kind not in how.devices
+        reason = f"expected {problem.op} on {device.kind}" if lacking else how.unsupported(problem, device)
+        if reason:
+            raise UnsupportedError(f"{self.name}: {reason}")
+        return how
 
 
 @dataclass(frozen=True, eq=False)

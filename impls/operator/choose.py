@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from spmark.impls.auto.portfolio import Choice
-from spmark.impls.auto.race import Chosen, built, fastest, first
+from spmark.impls.auto.race import Choice, Chosen, built, fastest, first
 from spmark.impls.core.choices import none_of
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError, ProblemError, SweepError

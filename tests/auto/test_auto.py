@@ -13,7 +13,8 @@ from scripts_by_name import load_script
 from spmark.impls.auto import model, plan, race
 from spmark.impls.auto.model import MODEL, TRAINED_ON, Trees, ranked
 from spmark.impls.auto.plan import Auto
-from spmark.impls.auto.portfolio import CELL, CSR, PORTFOLIO, Choice, Features, by_rule
+from spmark.impls.auto.portfolio import CELL, CSR, PORTFOLIO, Features, by_rule
+from spmark.impls.auto.race import Choice
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import Csr, DType, Op, Problem
