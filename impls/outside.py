@@ -95,15 +95,13 @@ def load_file(named: FileClass, own: Mapping[str, str]) -> Outside:
 
 
 def load_offer(offer: Offer, own: Mapping[str, str]) -> Outside:
-    """Import what a distribution offers.
+    """Import what a distribution offers, whose name is not in `LOADED` yet.
 
     Raises
     ------
     SweepError
         The import fails, or the class is not an implementation of the name that its distribution registers.
     """
-    if offer.name in LOADED and LOADED[offer.name].entry == offer.entry:
-        return LOADED[offer.name]
     module, sources = offer.entry.partition(":")[0], None
     with suppress(Exception):  # which loading tells better
         spec = find_spec(module)

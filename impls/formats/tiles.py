@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,10 +68,10 @@ class Blocks:
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """One-dimensional tiles."""
+    """Runs of non-zeros, each in CSR order: one-dimensional tiles as they are stored, others before their layout."""
 
     indptr: NDArray[np.int32]
-    """(t + 1,) elements of each tile."""
+    """(t + 1,) elements of each run."""
     rows: NDArray[np.int32]
     """(n,) row of each element."""
     indices: NDArray[np.int32]
@@ -80,6 +80,18 @@ class Runs:
     """(n,) value of each element."""
     held: NDArray[np.int32]
     """(n,) non-zero of A that each element is, as its position in CSR order."""
+
+    def part(self, first: int, stop: int) -> Runs:
+        """Take some of the runs."""
+        bounds = self.indptr[first : stop + 1]
+        span = slice(bounds[0], bounds[-1])
+        return Runs(bounds - bounds[0], self.rows[span], self.indices[span], self.values[span], self.held[span])
+
+    def openings(self) -> NDArray[np.bool_]:
+        """Mark where a row begins in a run, (n,)."""
+        marks = openings(self.rows)
+        marks[self.indptr[:-1]] = True
+        return marks
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +151,7 @@ class TileFormat:
         bins, bin_of = np.unique(number + kind.size * (kind == RUN), return_inverse=True)
         items, ptr = grouped(bin_of.astype(np.int32)[owner], bins.size)
         row_of, columns, values = matrix.rows_of_entries(), matrix.indices, matrix.values
-        every = _Part(ptr, items, row_of.take(items), columns.take(items), values.take(items))
+        every = Runs(ptr, row_of.take(items), columns.take(items), values.take(items), items)
         heights, window_of = -(bins // (windows + 1)), bins % (windows + 1)
         panels, ells = np.searchsorted(bins, (0, kind.size)).tolist()
         blocks: dict[int, Blocks] = {}
@@ -147,14 +159,13 @@ class TileFormat:
         for high in dict.fromkeys(heights[:panels].tolist()):
             first, stop = np.searchsorted(-heights[:panels], (-high, 1 - high)).tolist()
             rows = np.ascontiguousarray(selection.window_rows[window_of[first:stop], :high])
-            blocks[high] = _blocks(matrix, every.bins(first, stop), rows, room)
+            blocks[high] = _blocks(matrix, every.part(first, stop), rows, room)
             room -= blocks[high].values.size
-        part, of_runs = every.bins(panels, ells), every.bins(ells, bins.size)
-        runs = Runs(of_runs.ptr, of_runs.rows, of_runs.columns, of_runs.values, of_runs.items)
-        pieces = [one.rows[one.rows >= 0] for one in blocks.values()] + [runs.rows[of_runs.openings()]]
+        part, runs = every.part(panels, ells), every.part(ells, bins.size)
+        pieces = [one.rows[one.rows >= 0] for one in blocks.values()] + [runs.rows[runs.openings()]]
         widths, heights = selection.width[bins[panels:ells]], selection.height[bins[panels:ells]]
-        ell = _ell(matrix, part, (widths, heights), pieces, room=room, thirds=thirds) if part.items.size else None
-        return cls(matrix.shape, matrix.nnz, blocks, ell, part.items, runs if runs.held.size else None)
+        ell = _ell(matrix, part, (widths, heights), pieces, room=room, thirds=thirds) if part.held.size else None
+        return cls(matrix.shape, matrix.nnz, blocks, ell, part.held, runs if runs.held.size else None)
 
     @property
     def stored(self) -> int:
@@ -185,35 +196,11 @@ class TileFormat:
         return Csr(self.shape, indptr, indices, values)
 
 
-class _Part(NamedTuple):
-    """Some bins and their non-zeros, bin by bin, in CSR order within a bin."""
-
-    ptr: NDArray[np.int32]
-    """(b + 1,); the non-zeros of bin b are at ``ptr[b]:ptr[b + 1]`` of all other arrays."""
-    items: NDArray[np.int32]
-    """(n,) positions in A's CSR order."""
-    rows: NDArray[np.int32]
-    columns: NDArray[np.int32]
-    values: NDArray[np.float32]
-
-    def bins(self, first: int, stop: int) -> _Part:
-        """Take some of the bins."""
-        bounds = self.ptr[first : stop + 1]
-        span = slice(bounds[0], bounds[-1])
-        return _Part(bounds - bounds[0], self.items[span], self.rows[span], self.columns[span], self.values[span])
-
-    def openings(self) -> NDArray[np.bool_]:
-        """Mark where a row begins in a bin, (n,): rows rise within a bin."""
-        marks = openings(self.rows)
-        marks[self.ptr[:-1]] = True
-        return marks
-
-
-def _blocks(matrix: Csr, part: _Part, rows: NDArray[np.int32], room: int) -> Blocks:
+def _blocks(matrix: Csr, part: Runs, rows: NDArray[np.int32], room: int) -> Blocks:
     """Lay out panels of ``rows`` (p, R), a bin each, which may hold ``room`` elements."""
     from spmark.impls.formats import loops
 
-    ptr, items, row_of, columns, elements = part
+    ptr, columns, items = part.indptr, part.indices, part.held
     height, (num_rows, num_cols) = rows.shape[1], matrix.shape
     tasks = with_scratch(min(cores(), items.size // SHARE), 4 * (2 * num_cols + num_rows))
     cuts = np.searchsorted(ptr, np.linspace(0, items.size, tasks + 1)[1:-1]).tolist()
@@ -221,12 +208,12 @@ def _blocks(matrix: Csr, part: _Part, rows: NDArray[np.int32], room: int) -> Blo
     used = np.zeros(rows.shape, np.bool_)
     calls = []
     for first, stop in pairwise((0, *cuts, rows.shape[0])):
-        of, given = slice(first, stop), (row_of, columns, ptr[first : stop + 1])
+        of, given = slice(first, stop), (part.rows, columns, ptr[first : stop + 1])
         calls.append((*given, rows[of], *matrix.shape, counts[of], places, used[of]))
     run_all(loops.condense_panels, calls)
     wrong = np.flatnonzero(places[0] < 0)
     if wrong.size:
-        row = row_of[wrong[0]]
+        row = part.rows[wrong[0]]
         raise BuildError(f"expected every row of a block tile in its window, found row {row} of {num_rows} outside")
     group_ptr = offsets(-(-counts // GROUP))
     limits.check_stored(f"block tiles of {height} rows", matrix, int(group_ptr[-1]) * height * GROUP, room)
@@ -236,14 +223,14 @@ def _blocks(matrix: Csr, part: _Part, rows: NDArray[np.int32], room: int) -> Blo
     indices[slots] = columns
     values = np.zeros((int(starts[-1]), height, GROUP), np.float32)
     targets = (slots // np.int32(GROUP) * np.int32(height) + places[0]) * np.int32(GROUP) + slots % np.int32(GROUP)
-    values.reshape(-1)[targets] = elements
+    values.reshape(-1)[targets] = part.values
     rows = np.where(used, rows, np.int32(-1))
     return Blocks(rows, starts, indices.reshape(-1, GROUP), values, items, targets.astype(np.int64))
 
 
 def _ell(
     matrix: Csr,
-    part: _Part,
+    part: Runs,
     limits_of: tuple[NDArray[np.int32], NDArray[np.int32]],
     others: list[NDArray[np.int32]],
     *,
@@ -261,9 +248,9 @@ def _ell(
     """
     widths, heights = limits_of
     first = np.flatnonzero(part.openings())  # of each row in a tile, which is cut where the width is full
-    tile = np.searchsorted(part.ptr, first, side="right") - 1
-    row, number = numbered(-(-np.diff(first, append=part.items.size) // widths[tile]))
-    tile, starts = tile[row], np.append(first[row] + number * widths[tile[row]], part.items.size).astype(np.int32)
+    tile = np.searchsorted(part.indptr, first, side="right") - 1
+    row, number = numbered(-(-np.diff(first, append=part.held.size) // widths[tile]))
+    tile, starts = tile[row], np.append(first[row] + number * widths[tile[row]], part.held.size).astype(np.int32)
     counts = np.bincount(tile, minlength=widths.size)
     high = np.flatnonzero(counts > heights)
     if high.size:
@@ -282,6 +269,6 @@ def _ell(
     sizes = sizes[sizes > 0]
     places = np.concatenate([bucket.first + np.arange(size) for bucket, size in zip(buckets, sizes, strict=True)])
     table[:, places] = rows[order], lengths[order], starts[:-1][order]
-    pieces = Csr((rows.size, matrix.num_cols), starts, part.columns, part.values)
-    layout = HybLayout(matrix.shape, table[0], table[1], table[2], buckets, part.items.size)
+    pieces = Csr((rows.size, matrix.num_cols), starts, part.indices, part.values)
+    layout = HybLayout(matrix.shape, table[0], table[1], table[2], buckets, part.held.size)
     return HybFormat.from_layout(pieces, layout)

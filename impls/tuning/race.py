@@ -142,7 +142,7 @@ class Race(Generic[P]):
         self._budget_s, self._most_finalists = budget_s, finalists
         self._entrants: dict[str, _Entrant[P]] = {}
         self._finalists: list[_Entrant[P]] = []
-        self._compile_s = self._run_s = 0.0
+        self._spent_s = {"compile": 0.0, "run": 0.0}
         self._started = perf_counter()
         self.fastest_us = math.inf
         """Least median so far; infinite before the first."""
@@ -155,12 +155,9 @@ class Race(Generic[P]):
     def prepare(self, configs: Iterable[Config]) -> None:
         """Compile the kernels of configs side by side, so that timing one config does not wait for a compiler."""
         waiting = [config for config in configs if key_of(config) not in self._entrants]
-        if self._prepare is None or not waiting:
-            return
-        started = perf_counter()
-        with suppress(SpmarkError):  # the candidate to blame raises again when it is built
-            self._prepare(waiting)
-        self._compile_s += perf_counter() - started
+        if self._prepare and waiting:
+            with self._spending("compile"), suppress(SpmarkError):  # the one to blame raises again when it is built
+                self._prepare(waiting)
 
     def time(self, config: Config) -> ConfigTime:
         """Give the median time of a config; a config is built and timed once, however often it is asked for."""
@@ -225,12 +222,12 @@ class Race(Generic[P]):
         numbers = sorted(plans)
         times = {number: met[number].timed for number in numbers}
         if len(plans) > 1:
-            with self._running():
+            with self._spending("run"):
                 samples = self._timer.alternating_us([plans[number] for number in numbers])
             times = {number: met[number].add(own) for number, own in zip(numbers, samples, strict=True)}
         best = min(times.values(), key=lambda timed: timed.us)
         winner = next(number for number in numbers if times[number].ties(best))
-        self._compile_s -= plans[winner].phases_s.get("compile", 0.0)  # the plan reports these seconds
+        self._spent_s["compile"] -= plans[winner].phases_s.get("compile", 0.0)  # the plan reports these seconds
         return times[winner].config, plans[winner]
 
     def describe(self, cores: int = 1, eligible: int = 0) -> Search:
@@ -244,8 +241,8 @@ class Race(Generic[P]):
             cores=cores,
             seen=seen,
             eligible=eligible,
-            compile_s=max(0.0, self._compile_s),
-            run_s=self._run_s,
+            compile_s=max(0.0, self._spent_s["compile"]),
+            run_s=self._spent_s["run"],
         )
 
     @contextmanager
@@ -276,23 +273,23 @@ class Race(Generic[P]):
 
     def _made_once(self, config: Config) -> P:
         plan = self._build(config)
-        self._compile_s += plan.phases_s.get("compile", 0.0)
+        self._spent_s["compile"] += plan.phases_s.get("compile", 0.0)
         if not (self._trusts and self._trusts(config)):
-            with self._running():
+            with self._spending("run"):
                 self._timer.check(plan)
         return plan
 
     @contextmanager
-    def _running(self) -> Iterator[None]:
+    def _spending(self, name: str) -> Iterator[None]:
         started = perf_counter()
         try:
             yield
         finally:
-            self._run_s += perf_counter() - started
+            self._spent_s[name] += perf_counter() - started
 
     def _enter(self, ready: Sequence[_Entrant[P]]) -> None:
         """Time plans by turns, a few samples of each, more of those not far behind; keep the plans of the fastest."""
-        with self._running():
+        with self._spending("run"):
             samples = self._times_us(ready, FIRST)
             medians = [float(np.median(times)) for times in samples]
             far = FAR * min(self.fastest_us, *medians)

@@ -34,9 +34,5 @@ def search_runs(problem: Problem, race: Race[Any], fixed: Config) -> None:
     if not starts:
         return
     leading = sorted(race.time_all(starts), key=lambda timed: timed.us)[:_WALKED]
-    exhaustive(race, [_walked(race, timed.config) for timed in leading])
-
-
-def _walked(race: Race[Any], tile: Config) -> Config:
-    """Walk along the runs of a tile; a run has at least a batch."""
-    return both_ways(race, tile, "run", [run for run in RUNS if run >= tile["batch"]])
+    tiles = [timed.config for timed in leading]  # whose runs have at least a batch
+    exhaustive(race, [both_ways(race, one, "run", [run for run in RUNS if run >= one["batch"]]) for one in tiles])
