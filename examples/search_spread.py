@@ -27,7 +27,7 @@ from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime.compile import cache_folder
 from spmark.impls.runtime.device import find
 from spmark.impls.table import create, module_of
-from spmark.impls.tuning.gpu import PlanTimer
+from spmark.impls.tuning.timer import PlanTimer
 
 _ROUNDS = 5
 """Times that the chosen plans are timed together; the median of the medians counts."""

@@ -111,7 +111,7 @@ def run_inside(name: str, part: int, parts: int) -> int:
             return 0.0, []
 
     cudatiming.CudaStopwatch = Once
-    from spmark.impls.tuning.gpu import PlanTimer  # takes the stopwatch by its name
+    from spmark.impls.tuning.timer import PlanTimer  # takes the stopwatch by its name
 
     cupy.cuda.set_allocator(None)
     cupy.cuda.set_pinned_memory_allocator(None)

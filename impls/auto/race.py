@@ -146,10 +146,6 @@ def fastest(problem: Problem, device: DeviceSpec, choices: Sequence[Choice], bud
 
 
 def _timer(problem: Problem, device: DeviceSpec) -> Timer:
-    if device.kind is DeviceKind.CUDA:
-        from spmark.impls.tuning.gpu import PlanTimer
+    from spmark.impls.tuning.timer import PlanTimer
 
-        return PlanTimer(problem, device)
-    from spmark.impls.tuning.timer import HostTimer
-
-    return HostTimer(problem, device)
+    return PlanTimer(problem, device)

@@ -19,9 +19,9 @@ from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import C_TYPES
 from spmark.impls.runtime.withcupy import cupy
-from spmark.impls.tuning.gpu import PlanTimer
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.strategies import exhaustive
+from spmark.impls.tuning.timer import PlanTimer
 
 _NO_TRANSPOSE, _TRANSPOSE = 0, 1
 _COMPUTE_32F, _DEFAULT_ALGORITHM = 68, -1

@@ -19,10 +19,10 @@ from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import C_TYPES
 from spmark.impls.runtime.withcupy import cupy
-from spmark.impls.tuning.gpu import PlanTimer
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.space import Axis, Space
 from spmark.impls.tuning.strategies import exhaustive
+from spmark.impls.tuning.timer import PlanTimer
 
 _FLOAT32_COMPUTE = 0
 

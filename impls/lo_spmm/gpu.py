@@ -31,8 +31,8 @@ from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.lo_spmm.tuning import KernelKey, by_kernel, kernel_of
 from spmark.impls.runtime.compile_pool import compile_many, side_by_side
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.tuning.gpu import PlanTimer
 from spmark.impls.tuning.race import Race
+from spmark.impls.tuning.timer import PlanTimer
 
 
 @dataclass(eq=False)

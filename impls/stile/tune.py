@@ -63,7 +63,7 @@ def fastest(
     BuildError
         No plan could be built, or every result was wrong; the message says why.
     """
-    from spmark.impls.tuning.gpu import PlanTimer
+    from spmark.impls.tuning.timer import PlanTimer
 
     made = _Forms(problem, target, forms, facts)
     race = Race(made.plan, PlanTimer(problem, target.spec), prepare=made.prepare, predict=made.predicted_s)

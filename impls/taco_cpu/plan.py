@@ -30,7 +30,7 @@ from spmark.impls.tuning.cache import PlanCache, searched
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.space import key_of
 from spmark.impls.tuning.strategies import exhaustive
-from spmark.impls.tuning.timer import HostTimer
+from spmark.impls.tuning.timer import PlanTimer
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class TacoCpu:
 
         def search() -> tuple[Config, Search]:
             plan = partial(TacoPlan, problem, threads=chosen.threads, most_bytes=chosen.most_bytes)
-            race = Race(plan, HostTimer(problem, device))
+            race = Race(plan, PlanTimer(problem, device))
             exhaustive(race, [self._config, *space.sample(self.seed, self.candidates)])
             return race.finish()[0], race.describe(cores=chosen.threads)
 

@@ -17,7 +17,7 @@ from spmark.impls.taco_cpu.space import CSR, digest_of, space_of
 from spmark.impls.tuning.platform import CommonLoops, ConfigSamples, raced
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.space import Axis, Space
-from spmark.impls.tuning.timer import HostTimer
+from spmark.impls.tuning.timer import PlanTimer
 
 _OWN = ("formats", "chunk")
 """Axes that only this platform has."""
@@ -84,7 +84,7 @@ class CpuPlatform:
 
     def open_race(self, problem: Problem, device: DeviceSpec, **options: Any) -> Race[TacoPlan]:
         """Open a race on the host; ``options`` are those of `Race`."""
-        return Race(lambda config: self.plan(problem, device, config), HostTimer(problem, device), **options)
+        return Race(lambda config: self.plan(problem, device, config), PlanTimer(problem, device), **options)
 
     def plan(self, problem: Problem, device: DeviceSpec, config: Config) -> TacoPlan:
         """Generate, compile and convert, with `TacoCpu`'s threads and cap of storage."""

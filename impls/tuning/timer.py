@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.operators import Reference, random_operands, reference, sampled_rows
@@ -25,7 +26,7 @@ _HOST_S = 0.1
 """Seconds for the samples of one plan on the host, where a run or emptying the caches may take tens of milliseconds."""
 
 
-class ProblemTimer(Stopwatch):
+class PlanTimer(Stopwatch):
     """One problem on a device with operands, a result and a reference on some rows, for any number of plans.
 
     It draws the order of several runs anew for each round. A plan that ran right after another with the same code found
@@ -34,21 +35,24 @@ class ProblemTimer(Stopwatch):
     Parameters
     ----------
     problem : Problem
-    stopwatch : Stopwatch
-        Of the device.
-    xp : module
-        NumPy or CuPy: the module of the device's arrays.
-    to_host : callable
-        Gives an array of the device as one of NumPy's.
+    device : DeviceSpec
+        The GPU of this machine; all others stand for the host's cores.
     seed : int
         Seed of the operands, and of the order in which plans take turns.
     """
 
-    def __init__(
-        self, problem: Problem, stopwatch: Stopwatch, xp: Any, to_host: Callable[[Any], NDArray[Any]], seed: int
-    ) -> None:
-        self._problem, self._stopwatch, self._to_host = problem, stopwatch, to_host
+    def __init__(self, problem: Problem, device: DeviceSpec, seed: int = 0) -> None:
+        self._problem, self._on_gpu = problem, device.kind is DeviceKind.CUDA
         self._random = np.random.default_rng(seed)
+        ours: Any = np, np.asarray, nullcontext, HostStopwatch(device.l2_bytes)
+        if self._on_gpu:
+            from spmark.impls.runtime.cuda import cuda_faults
+            from spmark.impls.runtime.cudatiming import CudaStopwatch
+            from spmark.impls.runtime.withcupy import cupy
+
+            ours = cupy, cupy.asnumpy, cuda_faults, CudaStopwatch(device)
+        xp, self._to_host, self._faults, stopwatch = ours
+        self._stopwatch: Stopwatch = stopwatch
         self._sources = random_operands(problem, seed)
         self._operands = [xp.empty(source.shape, problem.dtype.numpy) for source in self._sources]
         for source, operand in zip(self._sources, self._operands, strict=True):
@@ -83,10 +87,13 @@ class ProblemTimer(Stopwatch):
         ------
         BuildError
             The result is wrong; says by how much.
+        KernelFault
+            The plan broke the GPU.
         """
-        self._out.fill(np.nan)
-        plan.run(self._operands, self._out)
-        selected = self._to_host(self._reference.select(self._problem, self._out, plan.order))
+        with self._faults():
+            self._out.fill(np.nan)
+            plan.run(self._operands, self._out)
+            selected = self._to_host(self._reference.select(self._problem, self._out, plan.order))
         unwritten = int(np.count_nonzero(np.isnan(selected)))
         reason = why_wrong(self._problem, self._reference.max_error(selected), unwritten, plan.half_sums)
         if reason is not None:
@@ -95,9 +102,16 @@ class ProblemTimer(Stopwatch):
     def times_us(self, plans: Sequence[Plan], rounds: int) -> list[list[float]]:
         """Time every plan once in each round from cold caches, in an order drawn for the round; microseconds.
 
-        Where a run of one of the plans takes a twentieth of a second or longer, the warm-ups are the samples.
+        On a GPU, where a run of one of the plans takes a twentieth of a second or longer, the warm-ups are the samples.
+        On the host there are fewer rounds, at least two, where the time of `_HOST_S` a plan is up.
         """
         runs = [partial(plan.run, self._operands, self._out) for plan in plans]
+        if not self._on_gpu:
+            longest = _HOST_S * len(plans)
+            stopping = Stopping(
+                half_width=0, min_samples=2, max_samples=rounds, max_seconds=longest, warmups=1, batch=1
+            )
+            return take_samples(self, runs, stopping).times_us
         samples = self.batch(runs, _WARMUPS, cold=True)
         if samples.min(axis=1).max() < _LONG_US:
             samples = self.batch(runs, rounds, cold=True)
@@ -110,30 +124,3 @@ class ProblemTimer(Stopwatch):
         """
         runs = [partial(plan.run, self._operands, self._out) for plan in plans]
         return take_samples(self, runs, _ALTERNATING).times_us
-
-
-class HostTimer(ProblemTimer):
-    """A problem on the host's cores.
-
-    Parameters
-    ----------
-    problem : Problem
-    device : DeviceSpec
-        The CPU of this machine.
-    seed : int
-        As in `ProblemTimer`.
-    """
-
-    def __init__(self, problem: Problem, device: DeviceSpec, seed: int = 0) -> None:
-        super().__init__(problem, HostStopwatch(device.l2_bytes), np, np.asarray, seed)
-
-    def times_us(self, plans: Sequence[Plan], rounds: int) -> list[list[float]]:
-        """Time every plan once in each round from cold caches; microseconds.
-
-        There are fewer rounds, at least two, where the time of `_HOST_S` a plan is up.
-        """
-        runs = [partial(plan.run, self._operands, self._out) for plan in plans]
-        stopping = Stopping(
-            half_width=0, min_samples=2, max_samples=rounds, max_seconds=_HOST_S * len(plans), warmups=1, batch=1
-        )
-        return take_samples(self, runs, stopping).times_us

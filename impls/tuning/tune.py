@@ -117,7 +117,7 @@ def open_race(
     problem: Problem, device: DeviceSpec, families: Sequence[KernelFamily], **options: Any
 ) -> Race[DevicePlan]:
     """Open a race among configs of some families on the present GPU; ``options`` are those of `Race`."""
-    from spmark.impls.tuning.gpu import PlanTimer
+    from spmark.impls.tuning.timer import PlanTimer
 
     target = open_target(device)
 

@@ -32,8 +32,8 @@ from spmark.impls.liteform.search import search, table_of
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import open_target
 from spmark.impls.runtime.template import C_TYPES
-from spmark.impls.tuning.gpu import PlanTimer
 from spmark.impls.tuning.race import Race
+from spmark.impls.tuning.timer import PlanTimer
 from spmark.studies.liteform.candidates import candidates, tiles
 from spmark.studies.liteform.labels import WIDTHS
 from spmark.studies.liteform.schedules import COUNTED, COUNTED_THIRDS, ScheduleRow, TimedSchedule

@@ -17,7 +17,7 @@ from spmark.impls.auto import race
 from spmark.impls.core.errors import BuildError
 from spmark.impls.operator import choose
 from spmark.impls.tuning import cache
-from spmark.impls.tuning.timer import HostTimer
+from spmark.impls.tuning.timer import PlanTimer
 
 NAMES = ["scipy_cpu", "blas_cpu"]
 
@@ -33,9 +33,9 @@ def races(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Give the problems of all races so far."""
     seen: list[Any] = []
 
-    def timer(problem: Any, device: Any) -> HostTimer:
+    def timer(problem: Any, device: Any) -> PlanTimer:
         seen.append(problem)
-        return HostTimer(problem, device)
+        return PlanTimer(problem, device)
 
     monkeypatch.setattr(race, "_timer", timer)
     return seen

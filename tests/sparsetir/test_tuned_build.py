@@ -126,7 +126,7 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> Compiler:
         return made
 
     timer = SimpleNamespace(PlanTimer=lambda problem, device: MadeUpTimer(block_cost))
-    monkeypatch.setitem(sys.modules, "spmark.impls.tuning.gpu", timer)
+    monkeypatch.setitem(sys.modules, "spmark.impls.tuning.timer", timer)
     monkeypatch.setattr(tune, "open_target", lambda device: found)
     monkeypatch.setattr(blocks, "BlockSpmmPlan", block_plan)
     return found

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 from problems import dense_operands, random_csr
 
+from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.runtime import cudatiming, withcupy
 from spmark.impls.runtime.device import find
 from spmark.impls.scipy_cpu.plan import ScipyCpu
-from spmark.impls.tuning import gpu
-from spmark.impls.tuning.timer import HostTimer
+from spmark.impls.tuning.timer import PlanTimer
 
 MATRIX = random_csr(40, 2500, [3] * 20 + [2000] + [0] + [5] * 18)
 LONGEST = 20
@@ -63,9 +64,9 @@ class Product:
 
 @pytest.fixture
 def timer(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(gpu, "cupy", SimpleNamespace(**{**vars(np), "asnumpy": np.asarray}))
-    monkeypatch.setattr(gpu, "CudaStopwatch", Stopwatch)
-    return gpu.PlanTimer(PROBLEM, find("host-simt"))
+    monkeypatch.setattr(withcupy, "cupy", SimpleNamespace(**{**vars(np), "asnumpy": np.asarray}))
+    monkeypatch.setattr(cudatiming, "CudaStopwatch", Stopwatch)
+    return PlanTimer(PROBLEM, find("host-simt").model_copy(update={"kind": DeviceKind.CUDA}))
 
 
 def test_a_right_result_passes(timer: Any) -> None:
@@ -109,7 +110,7 @@ def test_plans_are_timed_in_alternation(timer: Any, monkeypatch: pytest.MonkeyPa
 
 def test_a_race_on_the_host_checks_and_times_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spmark.impls.tuning.timer._HOST_S", 60.0)
-    timer, device = HostTimer(PROBLEM, find("cpu")), find("cpu")
+    timer, device = PlanTimer(PROBLEM, find("cpu")), find("cpu")
     plan = ScipyCpu().build(PROBLEM, device)
     timer.check(plan)
     times = timer.times_us([plan, plan], 3)

@@ -7,7 +7,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 from problems import random_csr, run_checked
 from races import MadeUpTimer
@@ -20,13 +19,12 @@ from spmark.impls.direct.plan import Direct
 from spmark.impls.kernels.family import KernelFamily, OneFormat, tiles_of
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.target import open_target
-from spmark.impls.runtime.timing import HostStopwatch
 from spmark.impls.sparsetir.blocks import SparseTirBsr
 from spmark.impls.sparsetir.plan import SparseTir
 from spmark.impls.tuning import tune as tuning
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.strategies import exhaustive
-from spmark.impls.tuning.timer import ProblemTimer
+from spmark.impls.tuning.timer import PlanTimer
 from spmark.impls.tuning.tune import builder, space_of, tune
 
 PROBLEM = Problem(Op.SPMM, random_csr(8, 8, [2] * 8), 32)
@@ -150,11 +148,11 @@ def test_tiles_are_those_that_j_fills_or_the_narrowest(width: int, expected: lis
     assert [tuple(tile.values()) for tile in tiles_of(width, (4, 1), (8, 16), (1, 2))] == expected
 
 
-class HostClock(ProblemTimer):
+class HostClock(PlanTimer):
     """The clock of a GPU that the host ring plays."""
 
     def __init__(self, problem: Problem, device: object, seed: int = 0) -> None:
-        super().__init__(problem, HostStopwatch(1 << 16), np, np.asarray, seed)
+        super().__init__(problem, find("host-simt"), seed)
 
     def times_us(self, plans: Any, rounds: int) -> list[list[float]]:
         return super().times_us(plans, 2)
@@ -178,7 +176,7 @@ def test_what_wins_is_right_and_like_what_is_built_from_disk(
 ) -> None:
     host = open_target(find("host-simt"))
     monkeypatch.setattr(tuning, "open_target", lambda device: host)
-    monkeypatch.setitem(sys.modules, "spmark.impls.tuning.gpu", SimpleNamespace(PlanTimer=HostClock))
+    monkeypatch.setitem(sys.modules, "spmark.impls.tuning.timer", SimpleNamespace(PlanTimer=HostClock))
     won, again = (how.build(problem, GPU) for _ in range(2))
     for plan in (won, again):
         run_checked(plan, problem)
