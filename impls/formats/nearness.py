@@ -155,8 +155,7 @@ def _communities(matrix: Csr) -> RowOrder:
     graph = (graph + graph.T).tocsr()
     indptr, indices = graph.indptr.astype(np.int32, copy=False), graph.indices.astype(np.int32, copy=False)
 
-    places = np.empty(num_rows, np.int32)
-    places[reverse_cuthill_mckee(graph, symmetric_mode=True)] = np.arange(num_rows, dtype=np.int32)
+    places = RowOrder(reverse_cuthill_mckee(graph, symmetric_mode=True)).positions
     labels, counts = np.arange(num_rows, dtype=np.int32), np.zeros(num_rows, np.int32)
     for _ in range(_VOTES_ALONE):
         _loops().vote(indptr, indices, labels, 0, num_rows, counts, labels)

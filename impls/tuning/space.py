@@ -31,8 +31,8 @@ class Axis:
 
     @classmethod
     def of(cls, name: str, values: Iterable[Any]) -> Axis:
-        """Make the axis of a single tunable."""
-        return cls(name, tuple({name: value} for value in values))
+        """Make the axis of a single tunable; a value that is a mapping sets several tunables."""
+        return cls(name, tuple(dict(value) if isinstance(value, Mapping) else {name: value} for value in values))
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,8 @@ class Space:
 
     @classmethod
     def of(cls, axes: Mapping[str, Iterable[Any]], legal: Callable[[Config], bool] = always_legal) -> Space:
-        """Make a space of values by name; a value that is a mapping sets several tunables."""
-        named = {name: [v if isinstance(v, Mapping) else {name: v} for v in values] for name, values in axes.items()}
-        return cls(tuple(Axis(name, tuple(map(dict, values))) for name, values in named.items()), legal)
+        """Make a space of the values of its axes by name (`Axis.of`)."""
+        return cls(tuple(Axis.of(name, values) for name, values in axes.items()), legal)
 
     def configs(self) -> Iterator[Config]:
         """Give every legal config; the value of the last axis changes fastest.

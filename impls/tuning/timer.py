@@ -107,10 +107,8 @@ class PlanTimer(Stopwatch):
         """
         runs = [partial(plan.run, self._operands, self._out) for plan in plans]
         if not self._on_gpu:
-            longest = _HOST_S * len(plans)
-            stopping = Stopping(
-                half_width=0, min_samples=2, max_samples=rounds, max_seconds=longest, warmups=1, batch=1
-            )
+            most_s = _HOST_S * len(plans)
+            stopping = Stopping(half_width=0, min_samples=2, max_samples=rounds, max_seconds=most_s, warmups=1, batch=1)
             return take_samples(self, runs, stopping).times_us
         samples = self.batch(runs, _WARMUPS, cold=True)
         if samples.min(axis=1).max() < _LONG_US:
