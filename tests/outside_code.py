@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spmark.impls import outside
+from spmark.impls import table
 from spmark.impls.core import digest
 from spmark.impls.core.offers import offers
 
@@ -61,7 +61,7 @@ def nothing_loaded() -> Iterator[None]:
     offers.cache_clear()
     yield
     offers.cache_clear()
-    outside.LOADED.clear()
+    table.LOADED.clear()
     digest._OUTSIDE.clear()
     for name in set(sys.modules) - before:
         if name.startswith(("spmark_outside_", "demo_")):

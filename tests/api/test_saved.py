@@ -14,7 +14,7 @@ from outside_code import nothing_loaded
 import spmark
 from spmark.impls.core.errors import BuildError, DeviceError
 from spmark.impls.operator import choose, saved
-from spmark.impls.outside import LOADED
+from spmark.impls.table import LOADED
 
 
 @pytest.fixture

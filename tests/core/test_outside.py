@@ -14,7 +14,7 @@ import spmark
 from spmark.datasets.cache import Cache
 from spmark.datasets.sources.table import SOURCES, find_source, source_names
 from spmark.datasets.sweep.model import MatrixSpec
-from spmark.impls import outside
+from spmark.impls import table
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import DatasetError, SweepError
 from spmark.impls.core.offers import offers
@@ -57,8 +57,8 @@ def test_a_class_in_a_file_is_found_by_its_file_and_then_by_its_name(file: Path)
 
 def test_the_version_follows_the_file_and_what_is_beside_it(file: Path) -> None:
     def version() -> str:
-        outside.LOADED.clear()
-        sys.modules.pop(outside.private_name(file), None)
+        table.LOADED.clear()
+        sys.modules.pop(table.private_name(file), None)
         return implementation_version(module_of(name_of(f"{file}:Mine")))
 
     first = version()
@@ -126,7 +126,7 @@ def test_a_file_that_cannot_be_used_says_where_and_what_to_do(file: Path, text: 
     file.write_text(text)
     with pytest.raises(SweepError, match=message):
         create(name_of(f"{file}:Mine"))
-    assert not outside.LOADED
+    assert not table.LOADED
     file.write_text(MINE)
     assert create(name_of(f"{file}:Mine")).name == "mine", "a mended file is read again"
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from spmark.impls.core.errors import SweepError, UnsupportedError
-from spmark.impls.outside import faults
 from spmark.impls.runtime.device import find
 from spmark.impls.table import (
     IMPLEMENTATIONS,
@@ -17,6 +16,7 @@ from spmark.impls.table import (
     cost_model,
     cost_models,
     create,
+    faults,
     module_of,
     platform_of,
     reach_of,

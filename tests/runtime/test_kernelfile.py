@@ -13,7 +13,7 @@ from problems import matrices, random_csr, run_checked
 from scipy import sparse
 
 import spmark
-from spmark.impls import outside
+from spmark.impls import table
 from spmark.impls.core.digest import OutsideSources, implementation_version
 from spmark.impls.core.errors import ProblemError, SweepError
 from spmark.impls.core.problem import DType, Op, Problem
@@ -79,7 +79,7 @@ def test_a_declared_sddmm_gets_rows_and_ones_where_nothing_is_scaled(file: Path)
         run_checked(plan, problem)
         assert (plan.values is not None) == scaled, "ones are no values of A"
     file.write_text(SDDMM.replace(" values, X", " X").replace("const float* values,", "").replace("values[p] * ", ""))
-    outside.LOADED.clear()
+    table.LOADED.clear()
     problem = Problem(Op.SDDMM, matrix, 5, DType.FLOAT32, scaled=True)
     assert "expected a kernel with the argument values" in (create(name_of(str(file))).unsupported(problem, HOST) or "")
 
@@ -127,7 +127,7 @@ def test_the_name_of_the_file_is_that_of_the_implementation(file: Path, name: st
 
 def test_the_version_follows_the_file(file: Path) -> None:
     def version() -> str:
-        outside.LOADED.clear()
+        table.LOADED.clear()
         return implementation_version(module_of(name_of(str(file))))
 
     first = version()
@@ -180,7 +180,7 @@ def test_a_wrong_table_says_where_and_what_to_do(file: Path, old: str, new: str,
     with pytest.raises(SweepError, match=message) as refused:
         name_of(str(file))
     assert str(refused.value).startswith(str(file)), "says where"
-    assert not outside.LOADED
+    assert not table.LOADED
     file.write_text(SDDMM)
     assert name_of(str(file)) == "products", "a mended file is read again"
 

@@ -9,7 +9,7 @@ import pytest
 from outside_code import HALVED, MINE, nothing_loaded, write_distribution
 
 from spmark.datasets.sweep.model import Sweep
-from spmark.impls import outside
+from spmark.impls import table
 from spmark.impls.core.errors import SweepError
 from spmark.impls.core.record import Measurement
 from spmark.impls.core.recordfile import RUNS, read_rows
@@ -50,7 +50,7 @@ def test_reading_listing_and_fetching_import_nothing(own, invoke):
     assert sweep.implementations[1].name == "./mine.py:Mine"
     assert invoke("fetch", own)[0] == 0
     assert invoke("list", "implementations")[0] == 0
-    assert not outside.LOADED
+    assert not table.LOADED
     code, _, err = invoke("run", own, "--device", "cpu")
     assert code == 2
     assert "mine.py:1: expected a file that Python imports, found SystemExit: imported; mend the file" in err
@@ -73,8 +73,8 @@ def test_a_class_in_a_file_is_measured_under_its_name(own, invoke, tmp_path):
     out = invoke("run", own, "--device", "cpu", "--json")[1]
     assert json.loads(out)["skipped"] == 2
     own.with_name("mine.py").write_text(MINE + "ONE = 1\n")
-    outside.LOADED.clear()
-    del sys.modules[outside.private_name(own.with_name("mine.py"))]
+    table.LOADED.clear()
+    del sys.modules[table.private_name(own.with_name("mine.py"))]
     code, out, _ = invoke(
         "run", own, "--device", "cpu", "--dry-run", "--json", "--only", "implementation=scipy_cpu,mine"
     )
