@@ -13,7 +13,7 @@ from spmark.impls.core.interfaces import Config, Implementation, Plan, Search
 from spmark.impls.core.problem import Problem
 from spmark.impls.table import create, module_of
 from spmark.impls.tuning.cache import Kept, PlanCache, held_results, searched
-from spmark.impls.tuning.race import Race, Timer
+from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.strategies import exhaustive
 
 
@@ -123,7 +123,9 @@ def fastest(problem: Problem, device: DeviceSpec, choices: Sequence[Choice], bud
         return made_of.plan
 
     def search() -> tuple[Config, Search]:
-        race = Race(made, _timer(problem, device), budget_s=math.inf if budget_s is None else budget_s)
+        from spmark.impls.tuning.timer import PlanTimer
+
+        race = Race(made, PlanTimer(problem, device), budget_s=math.inf if budget_s is None else budget_s)
         exhaustive(race, map(told, choices))
         config, plan = race.finish()
         won.append(plan)
@@ -143,9 +145,3 @@ def fastest(problem: Problem, device: DeviceSpec, choices: Sequence[Choice], bud
         config, record = search()
         return Chosen(rivals[str(config)], won[0], held[str(config)], Kept(config, record, {}))
     return Chosen(choice, again.plan, again.held, kept)
-
-
-def _timer(problem: Problem, device: DeviceSpec) -> Timer:
-    from spmark.impls.tuning.timer import PlanTimer
-
-    return PlanTimer(problem, device)

@@ -13,13 +13,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from spmark.impls.core.errors import BuildError, SpmarkError
 from spmark.impls.core.interfaces import Candidate, Config, Plan, Search
 from spmark.impls.tuning.space import key_of
+
+if TYPE_CHECKING:
+    from spmark.impls.tuning.timer import PlanTimer
 
 P = TypeVar("P", bound=Plan)
 
@@ -38,28 +41,6 @@ _WIDEST = 3
 makes the run longer: three of ten disturbed samples would move the upper quartile, and a slow candidate would tie."""
 _ERROR_OF_MEDIAN = 1.2533
 """Standard error of the median of n normal samples, in standard deviations over the root of n."""
-
-
-class Timer(Protocol):
-    """Checks and times plans of one problem on one device."""
-
-    def check(self, plan: Plan) -> None:
-        """Refuse a plan whose result is wrong.
-
-        Raises
-        ------
-        BuildError
-            Says by how much.
-        """
-        ...
-
-    def times_us(self, plans: Sequence[Plan], rounds: int) -> list[list[float]]:
-        """Time every plan once in each round from cold caches, in an order drawn for the round; microseconds."""
-        ...
-
-    def alternating_us(self, plans: Sequence[Plan]) -> list[list[float]]:
-        """Time plans by turns until their medians are known to 1 %, or a tenth of a second is up; microseconds."""
-        ...
 
 
 class ConfigTime(NamedTuple):
@@ -106,7 +87,7 @@ class Race(Generic[P]):
     ----------
     build : callable
         Gives the plan of a config; raises SpmarkError or MemoryError where the plan cannot be built.
-    timer : Timer
+    timer : PlanTimer
     prepare : callable, optional
         Compiles the kernels of several configs side by side. A kernel that does not compile raises again in ``build``.
     predict : callable, optional
@@ -127,7 +108,7 @@ class Race(Generic[P]):
     def __init__(
         self,
         build: Callable[[Config], P],
-        timer: Timer,
+        timer: PlanTimer,
         *,
         prepare: Callable[[Sequence[Config]], None] | None = None,
         predict: Callable[[Config], float | None] | None = None,

@@ -15,11 +15,6 @@ import numpy as np
 from spmark.impls.core.interfaces import Config
 
 
-def always_legal(config: Mapping[str, Any]) -> bool:
-    """Take every config."""
-    return True
-
-
 @dataclass(frozen=True)
 class Axis:
     """One decision of a search."""
@@ -48,10 +43,10 @@ class Space:
     """
 
     axes: tuple[Axis, ...]
-    legal: Callable[[Config], bool] = always_legal
+    legal: Callable[[Config], bool] = lambda _: True
 
     @classmethod
-    def of(cls, axes: Mapping[str, Iterable[Any]], legal: Callable[[Config], bool] = always_legal) -> Space:
+    def of(cls, axes: Mapping[str, Iterable[Any]], legal: Callable[[Config], bool] = lambda _: True) -> Space:
         """Make a space of the values of its axes by name (`Axis.of`)."""
         return cls(tuple(Axis.of(name, values) for name, values in axes.items()), legal)
 

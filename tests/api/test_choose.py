@@ -11,10 +11,10 @@ from outside_code import nothing_loaded
 from scipy import sparse
 
 import spmark
-from spmark.impls.auto import race
 from spmark.impls.core.errors import BuildError, ProblemError
 from spmark.impls.core.problem import Op
 from spmark.impls.runtime.device import find
+from spmark.impls.tuning import timer
 
 MADE_UP_US = {"scipy_cpu": 90.0, "numba_cpu": 30.0}
 
@@ -38,7 +38,7 @@ class Timer:
 @pytest.fixture
 def made_up_times(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
-    monkeypatch.setattr(race, "_timer", Timer)
+    monkeypatch.setattr(timer, "PlanTimer", Timer)
 
 
 def test_a_race_takes_the_fastest_and_tells_of_all(a: Any, b: np.ndarray, close: Any, made_up_times: None) -> None:
@@ -77,7 +77,7 @@ def test_a_class_in_a_file_competes(a: Any, b: np.ndarray, close: Any) -> None:
 
 
 def test_without_a_budget_the_first_that_fits_is_taken(a: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(race, "_timer", None)
+    monkeypatch.setattr(timer, "PlanTimer", None)
     for device, name in (("cpu", "scipy_cpu"), ("host-simt", "direct")):
         told = spmark.compile(a, width=6, device=device, budget_s=0).explain()
         assert f"J = 6: {name}" in told

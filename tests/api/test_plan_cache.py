@@ -16,7 +16,7 @@ import spmark
 from spmark.impls.auto import race
 from spmark.impls.core.errors import BuildError
 from spmark.impls.operator import choose
-from spmark.impls.tuning import cache
+from spmark.impls.tuning import cache, timer
 from spmark.impls.tuning.timer import PlanTimer
 
 NAMES = ["scipy_cpu", "blas_cpu"]
@@ -33,11 +33,11 @@ def races(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Give the problems of all races so far."""
     seen: list[Any] = []
 
-    def timer(problem: Any, device: Any) -> PlanTimer:
+    def timed(problem: Any, device: Any) -> PlanTimer:
         seen.append(problem)
         return PlanTimer(problem, device)
 
-    monkeypatch.setattr(race, "_timer", timer)
+    monkeypatch.setattr(timer, "PlanTimer", timed)
     return seen
 
 

@@ -20,6 +20,7 @@ from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.runtime.device import find
 from spmark.impls.table import create
+from spmark.impls.tuning import timer
 from spmark.suite.conformance import Place, check_result
 
 GPU = find("host-simt").model_copy(update={"kind": DeviceKind.CUDA, "name": "a GPU of tomorrow"})
@@ -99,7 +100,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return race.Chosen(choice, Fake(choice.name))  # type: ignore[arg-type]
 
     monkeypatch.setattr(race, "built", build)
-    monkeypatch.setattr(race, "_timer", Times)
+    monkeypatch.setattr(timer, "PlanTimer", Times)
     monkeypatch.setattr(Times, "us", {})
     return names
 
