@@ -74,9 +74,9 @@ class Auto:
         if chosen.race and self.mode == Mode.LEARNED:
             facts["checked"] = f"a race, since the selector was trained on {TRAINED_ON}"
         plan.config = facts | dict(plan.config)
-        phases = dict(own.phases_s) | (chosen.race.phases_s if chosen.race else {})
-        plan.phases_s = {name: plan.phases_s.get(name, 0.0) + phases.get(name, 0.0) for name in plan.phases_s | phases}
+        plan.charge(own.phases_s)
         if chosen.race:
+            plan.charge(chosen.race.phases_s)
             plan.search = chosen.race.search
         return chosen.plan
 

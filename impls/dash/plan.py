@@ -13,6 +13,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.extras import how_to_install
 from spmark.impls.core.interfaces import Built, Config, Plan, Search
 from spmark.impls.core.problem import Op, Problem
@@ -115,7 +116,11 @@ class Dash:
             plan = platform.plan(problem, device, ranked()[0][0])
             plan.charge(apart.phases_s)
         else:
-            pinned = {**asdict(self), "model": scores.digest, "platform": platform.version()}
+            pinned = {
+                **asdict(self),
+                "model": scores.digest,
+                "platform": implementation_version(type(platform).__module__),
+            }
             kept = searched(PlanCache(self.name, problem, device, pinned), search, legal, apart.phases_s)
             plan = won[0] if won else platform.plan(problem, device, kept.config)
             plan.search = kept.search

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.spade_sim.machine import BYPASS, check_dtype
@@ -125,10 +124,6 @@ class SpadePlatform:
     def own(self, config: Config) -> Config:
         """Give bypass and reordering of a config."""
         return {axis.name: config[axis.name] for axis in _OWN}
-
-    def version(self) -> str:
-        """Tell versions of the code that a price depends on apart, the parameters of the machine included."""
-        return implementation_version(__name__)
 
     def measure(self, problem: Problem, configs: Sequence[Config], device: DeviceSpec | None) -> list[ConfigSamples]:
         """Price configs: one simulated time each, the same on every machine. O(configs nnz J / d_split) time.

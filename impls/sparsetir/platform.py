@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Op, Problem
@@ -141,10 +140,6 @@ class CudaPlatform:
             abs(config["max_width"].bit_length() - rule) + config["c"] / most if "max_width" in config else math.inf
             for config in configs
         ]
-
-    def version(self) -> str:
-        """Tell versions of the code apart."""
-        return implementation_version(__name__)
 
     def measure(self, problem: Problem, configs: Sequence[Config], device: DeviceSpec | None) -> list[ConfigSamples]:
         """Race the configs on a GPU.

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 from spmark.impls.core.cores import allowed_cores
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Op, Problem
@@ -60,10 +59,6 @@ class CpuPlatform:
     def own(self, config: Config) -> Config:
         """Give formats and chunk of a config."""
         return {name: config[name] for name in _OWN}
-
-    def version(self) -> str:
-        """Tell versions of the code apart."""
-        return implementation_version(__name__)
 
     def measure(self, problem: Problem, configs: Sequence[Config], device: DeviceSpec | None) -> list[ConfigSamples]:
         """Race the configs on the host; a config beyond `TacoCpu`'s cap of storage has a reason.

@@ -82,10 +82,6 @@ class Platform(Protocol):
         """Give the own parameters of a config, each a value of its axis."""
         ...
 
-    def version(self) -> str:
-        """Give sixteen hex digits over the code that times depend on."""
-        ...
-
     def measure(self, problem: Problem, configs: Sequence[Config], device: DeviceSpec | None) -> list[ConfigSamples]:
         """Take samples of configs, in their order.
 

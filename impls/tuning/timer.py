@@ -69,10 +69,6 @@ class PlanTimer(Stopwatch):
             times[order, turn] = self._stopwatch.batch([runs[at] for at in order], 1, cold)[:, 0]
         return times
 
-    def state(self) -> tuple[float, list[str]]:
-        """Ask the device for its clock and for reasons of throttling."""
-        return self._stopwatch.state()
-
     @cached_property
     def _reference(self) -> Reference:
         rows = sampled_rows(self._problem)

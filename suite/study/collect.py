@@ -18,6 +18,7 @@ from spmark.datasets.load import load_matrix
 from spmark.datasets.sweep.model import Sweep, expand
 from spmark.impls.core.cores import allowed_cores
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import RecordError, SpmarkError, SweepError
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Csr, Problem
@@ -135,7 +136,7 @@ class Collector:
         return {
             "platform": self._platform.name,
             "space_digest": self._platform.digest(of.op),
-            "version": self._platform.version(),
+            "version": implementation_version(type(self._platform).__module__),
             "machine": self._device.name if self._device else SIMULATED,
             "cores": tuple(allowed_cores()) if self._platform.kind is DeviceKind.CPU else (),
             "wanted": self._configs,

@@ -17,6 +17,7 @@ from spmark.impls.auto.portfolio import CELL, CSR, PORTFOLIO, Features, by_rule
 from spmark.impls.auto.race import Choice
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import BuildError
+from spmark.impls.core.interfaces import Built
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.runtime.device import find
 from spmark.impls.table import create
@@ -83,11 +84,12 @@ class Times:
         return self.times_us(plans, 9)
 
 
-class Fake:
+class Fake(Built):
     """A plan that remembers whose it is."""
 
     def __init__(self, name: str) -> None:
-        self.name, self.config, self.phases_s, self.search = name, {}, {"convert": 0.001}, None
+        super().__init__(phases_s={"convert": 0.001})
+        self.name = name
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ def test_a_platform_keeps_its_promises(name: str, problem: Problem) -> None:
 def test_digests_tell_operators_and_versions_apart(name: str) -> None:
     platform = find_platform(name)
     digests = {platform.digest(op) for op in Op}
-    assert all(re.fullmatch("[0-9a-f]{16}", one) for one in (*digests, platform.version()))
+    assert all(re.fullmatch("[0-9a-f]{16}", one) for one in digests)
     assert len(digests) == (1 if name == "spade_sim" else 2)
 
 
