@@ -61,25 +61,16 @@ class CsrSpmmPlan(OneLaunchPlan):
     ----------
     config : mapping
         Facts for `DevicePlan.config`, to which the schedule below is added.
-    vector, lanes, coarsen : int
-        Elements of a load, lanes of a row, column tiles of one group.
+    **schedule : int
+        ``vector, lanes, coarsen``: elements of a load, lanes of a row, column tiles of one group.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        target: Target,
-        config: Mapping[str, object],
-        *,
-        vector: int,
-        lanes: int,
-        coarsen: int,
-    ) -> None:
-        matrix = problem.matrix
-        values = {"vector": vector, "lanes": lanes, "coarsen": coarsen, "threads": THREADS}
-        super().__init__(problem, target, {**config, **values}, alignment=vector * problem.dtype.itemsize)
+    def __init__(self, problem: Problem, target: Target, config: Mapping[str, object], **schedule: int) -> None:
+        matrix, schedule = problem.matrix, {**schedule, "threads": THREADS}
+        super().__init__(problem, target, {**config, **schedule}, schedule["vector"] * problem.dtype.itemsize)
         self.stored = matrix.nnz
-        self._load(SPMM_CSR.instance(T=C_TYPES[problem.dtype], **values))
-        grid = (ceil_div(matrix.num_rows, THREADS // lanes), ceil_div(problem.width, lanes * vector * coarsen), 1)
+        self._load(SPMM_CSR.instance(T=C_TYPES[problem.dtype], **schedule))
+        columns = schedule["lanes"] * schedule["vector"] * schedule["coarsen"]
+        grid = (ceil_div(matrix.num_rows, THREADS // schedule["lanes"]), ceil_div(problem.width, columns), 1)
         self._arrange(grid, (matrix.num_rows, problem.width), (matrix.indptr, matrix.indices, problem.values))
         self.values = self._args[-1]

@@ -133,14 +133,11 @@ class DirectPlan(OneLaunchPlan):
         self._load(direct_instance(problem, schedule))
         with self.phase("convert"):
             long_rows = rows_of_blocks(matrix, rows, longest)
-        with self.phase("upload"):
-            host = (matrix.indptr, matrix.indices, problem.values)
-            self.arrays = list(arrays) or [target.upload(array) for array in host]
-            self.values = self.arrays[2]
-            self.device_bytes += sum(array.nbytes for array in host)
-            blocks = self.upload(long_rows)
         sizes = (matrix.num_rows, problem.width, rows, longest, long_rows.size)
-        self._args = (*map(np.int32, sizes), *self.arrays, blocks)
+        with self.phase("upload"):
+            self.share(arrays, (matrix.indptr, matrix.indices, problem.values))
+            self._args = (*map(np.int32, sizes), *self.arrays, self.upload(long_rows))
+        self.values = self.arrays[2]
         groups = ceil_div(matrix.num_rows, rows)
         num_blocks = long_rows.size + ceil_div(groups, threads // (schedule["lanes"] * schedule["parts"]))
         columns = schedule["lanes"] * schedule["vector"] * schedule["vectors"]

@@ -45,34 +45,23 @@ class SddmmPlan(OneLaunchPlan):
     ----------
     config : mapping
         What `DevicePlan.config` says; the schedule below is part of it.
-    vector, lanes, batch : int
-        Elements of a load, threads of a group, non-zeros of a group.
-    threads : int, optional
-        Threads of a block, 128 by default; the config names the number where it is given.
+    **schedule : int
+        Of `sddmm_instance`, named as it is given.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        target: Target,
-        config: Mapping[str, object],
-        *,
-        vector: int,
-        lanes: int,
-        batch: int,
-        threads: int | None = None,
-    ) -> None:
-        matrix = problem.matrix
-        schedule = {"vector": vector, "lanes": lanes, "batch": batch}
-        schedule |= {} if threads is None else {"threads": threads}
-        super().__init__(problem, target, {**config, **schedule}, alignment=vector * problem.dtype.itemsize)
+    _instance_of = staticmethod(sddmm_instance)
+
+    def __init__(self, problem: Problem, target: Target, config: Mapping[str, object], **schedule: int) -> None:
+        matrix, instance = problem.matrix, self._instance_of(problem, schedule)
+        super().__init__(problem, target, {**config, **schedule}, schedule["vector"] * problem.dtype.itemsize)
         self.stored = matrix.nnz
-        instance = sddmm_instance(problem, schedule)
         self._load(instance)
         with self.phase("convert"):
             rows = matrix.rows_of_entries()
-        grid = (ceil_div(matrix.nnz, instance.threads // lanes * batch), 1, 1)
-        sizes = (matrix.nnz, problem.width, problem.scaled)
+        run = [schedule["run"]] if "run" in schedule else []
+        of_group = schedule.get("run", schedule["batch"])
+        grid = (ceil_div(matrix.nnz, instance.threads // schedule["lanes"] * of_group), 1, 1)
+        sizes = (matrix.nnz, problem.width, *run, problem.scaled)
         self._arrange(grid, sizes, (rows, matrix.indices, problem.factors))
         self.values = self._args[-1]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ from spmark.impls.core.problem import DType, Problem
 from spmark.impls.kernels.family import KernelFamily
 from spmark.impls.kernels.sddmm import SddmmPlan, csr_tiles, sddmm_instance
 from spmark.impls.runtime.plan import OneLaunchPlan
-from spmark.impls.runtime.target import Target, ceil_div
+from spmark.impls.runtime.target import Target
 from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, TemplateValue, loads_of
 
 _LOAD_BYTES = 16
 """Bytes of the widest load."""
+_THREADS = 128
 
 
 SDDMM_RUNS = KernelTemplate(
@@ -31,7 +33,7 @@ SDDMM_RUNS = KernelTemplate(
         "parts": (1, 2),
         "whole": (False, True),
         "early": (False, True),
-        "threads": (128,),
+        "threads": (_THREADS,),
     },
     max_registers=128,
     max_spill_bytes=8,  # where the compiler for sm_80 stops at 80 registers
@@ -54,36 +56,49 @@ def run_tiles(width: int, dtype: DType) -> list[dict[str, Any]]:
     vector = loads_of(width, _LOAD_BYTES // dtype.itemsize)[0]
     offered = []
     for lanes in LANES:
-        if lanes > LANES[0] and vector * lanes >= 2 * width:
-            continue
-        needed = ceil_div(width, vector * lanes)
-        loads = next((count for count in _CUTS if count >= needed), 0)
-        for vectors, parts in _CUTS.get(loads, ()):
-            for batch in (8, 4, 2):
-                tile = {"vector": vector, "vectors": vectors, "lanes": lanes, "batch": batch, "parts": parts}
-                both = [{**tile, "early": early} for early in (False, True)]
-                offered += [one for one in both if is_offered(width, dtype, one)]
-    return offered
+        if lanes == LANES[0] or vector * lanes < 2 * width:
+            cuts = next((cut for count, cut in _CUTS.items() if count * vector * lanes >= width), ())
+            for (vectors, parts), batch, early in product(cuts, (8, 4, 2), (False, True)):
+                cut = {"vectors": vectors, "lanes": lanes, "batch": batch, "parts": parts, "early": early}
+                offered.append({"vector": vector, **cut})
+    return [tile for tile in offered if is_offered(width, dtype, tile)]
 
 
 def is_offered(width: int, dtype: DType, schedule: Mapping[str, Any]) -> bool:
     """Tell whether there is a kernel for a schedule; its ``run`` does not matter."""
-    return SDDMM_RUNS.has({"threads": 128, **_values(width, dtype, schedule)})
+    return SDDMM_RUNS.has(_values(width, dtype, schedule))
+
+
+def _columns(schedule: Mapping[str, Any]) -> int:
+    return int(schedule["vector"] * schedule["vectors"] * schedule["lanes"] * schedule["parts"])
 
 
 def _values(width: int, dtype: DType, schedule: Mapping[str, Any]) -> dict[str, TemplateValue]:
     tile = {name: value for name, value in schedule.items() if name != "run"}
-    columns = tile["vector"] * tile["vectors"] * tile["lanes"] * tile["parts"]
-    whole = columns == width and tile["vector"] * dtype.itemsize == _LOAD_BYTES
-    return {"T": C_TYPES[dtype], **tile, "whole": whole}
+    whole = _columns(tile) == width and tile["vector"] * dtype.itemsize == _LOAD_BYTES
+    return {"T": C_TYPES[dtype], **tile, "whole": whole, "threads": _THREADS}
 
 
 def sddmm_kernel(problem: Problem, schedule: Mapping[str, Any]) -> Instance:
-    """Give the kernel of a schedule: of `SDDMM_RUNS` where it has a ``run``, else of `SDDMM_CSR`."""
+    """Give the kernel of a schedule: of `SDDMM_RUNS` where it has a ``run``, else of `SDDMM_CSR`.
+
+    Raises
+    ------
+    BuildError
+        There is no such kernel, or it would compute the schedule wrongly: a row of X does not fit, loads would be
+        misaligned, or a group would have nothing to do.
+    """
     if "run" not in schedule:
         return sddmm_instance(problem, schedule)
-    (threads,) = SDDMM_RUNS.space["threads"]
-    return SDDMM_RUNS.instance(**_values(problem.width, problem.dtype, schedule), threads=threads)
+    vector, columns = schedule["vector"], _columns(schedule)
+    if columns < problem.width or problem.width % vector:
+        raise BuildError(
+            f"sddmm_runs: expected loads that divide J = {problem.width} and a tile of as many columns, "
+            f"found loads of {vector} and {columns} columns: take more vectors, lanes or parts"
+        )
+    if schedule["run"] < 1:
+        raise BuildError(f"sddmm_runs: expected a run of at least 1 non-zero, found {schedule['run']}")
+    return SDDMM_RUNS.instance(**_values(problem.width, problem.dtype, schedule))
 
 
 def sddmm_plan(
@@ -94,70 +109,20 @@ def sddmm_plan(
     return kind(problem, target, config, **schedule)
 
 
-class SddmmRunsPlan(OneLaunchPlan):
+class SddmmRunsPlan(SddmmPlan):
     """D = (X Y^T at A's non-zeros), scaled by A where the problem is, with rows of X in registers.
 
-    Parameters
-    ----------
-    config : mapping
-        What `DevicePlan.config` says; the schedule below is part of it.
-    vector, vectors, lanes : int
-        Elements of a load, loads side by side in a lane, threads of a group.
-    batch : int
-        Rows of Y that are on their way together.
-    parts : int
-        Turns in which a batch is taken: ``vector vectors lanes parts`` is at least J.
-    early : bool
-        Whether rows of X that begin within a batch are loaded with the batch's rows of Y, which may pay for short rows.
-    run : int
-        Consecutive non-zeros of a group.
+    Its schedule:
+
+    - ``vector, vectors, lanes``: elements of a load, loads side by side in a lane, threads of a group;
+    - ``batch``: rows of Y that are on their way together;
+    - ``parts``: turns in which a batch is taken: ``vector vectors lanes parts`` is at least J;
+    - ``early``: whether rows of X that begin within a batch are loaded with the batch's rows of Y, which may pay for
+      short rows;
+    - ``run``: consecutive non-zeros of a group.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        target: Target,
-        config: Mapping[str, object],
-        *,
-        vector: int,
-        vectors: int,
-        lanes: int,
-        batch: int,
-        parts: int,
-        early: bool,
-        run: int,
-    ) -> None:
-        matrix = problem.matrix
-        schedule = {"vector": vector, "vectors": vectors, "lanes": lanes, "batch": batch, "parts": parts}
-        schedule |= {"early": early, "run": run}
-        super().__init__(problem, target, {**config, **schedule}, alignment=vector * problem.dtype.itemsize)
-        _check(problem, vector, vector * vectors * lanes * parts, run)
-        self.stored = matrix.nnz
-        instance = sddmm_kernel(problem, schedule)
-        self._load(instance)
-        with self.phase("convert"):
-            rows = matrix.rows_of_entries()
-        grid = (ceil_div(matrix.nnz, instance.threads // lanes * run), 1, 1)
-        sizes = (matrix.nnz, problem.width, run, problem.scaled)
-        self._arrange(grid, sizes, (rows, matrix.indices, problem.factors))
-        self.values = self._args[-1]
-
-
-def _check(problem: Problem, vector: int, columns: int, run: int) -> None:
-    """Refuse a schedule that the kernel would compute wrongly.
-
-    Raises
-    ------
-    BuildError
-        A row of X does not fit, loads would be misaligned, or a group would have nothing to do.
-    """
-    if columns < problem.width or problem.width % vector:
-        raise BuildError(
-            f"sddmm_runs: expected loads that divide J = {problem.width} and a tile of as many columns, "
-            f"found loads of {vector} and {columns} columns: take more vectors, lanes or parts"
-        )
-    if run < 1:
-        raise BuildError(f"sddmm_runs: expected a run of at least 1 non-zero, found {run}")
+    _instance_of = staticmethod(sddmm_kernel)
 
 
 def _default(problem: Problem, pinned: Config) -> Config:

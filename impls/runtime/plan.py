@@ -58,6 +58,11 @@ class DevicePlan(Built):
         self.device_bytes += array.nbytes
         return self.target.upload(array)
 
+    def share(self, arrays: Sequence[DeviceArray], host: Iterable[NDArray[Any]]) -> None:
+        """Take the `arrays` of another plan of the same format, or upload them where there are none."""
+        self.arrays = list(arrays) or [self.target.upload(array) for array in host]
+        self.device_bytes += sum(array.nbytes for array in self.arrays)
+
     def workspace(self, shape: tuple[int, ...], dtype: Any) -> DeviceArray:
         """Allocate a buffer that the plan owns; counted in `device_bytes`."""
         self.device_bytes += int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
