@@ -134,10 +134,10 @@ class DirectPlan(OneLaunchPlan):
         with self.phase("convert"):
             long_rows = rows_of_blocks(matrix, rows, longest)
         sizes = (matrix.num_rows, problem.width, rows, longest, long_rows.size)
+        held = self.share(arrays, (matrix.indptr, matrix.indices, problem.values))
         with self.phase("upload"):
-            self.share(arrays, (matrix.indptr, matrix.indices, problem.values))
-            self._args = (*map(np.int32, sizes), *self.arrays, self.upload(long_rows))
-        self.values = self.arrays[2]
+            self._args = (*map(np.int32, sizes), *held, self.upload(long_rows))
+        self.values = held[2]
         groups = ceil_div(matrix.num_rows, rows)
         num_blocks = long_rows.size + ceil_div(groups, threads // (schedule["lanes"] * schedule["parts"]))
         columns = schedule["lanes"] * schedule["vector"] * schedule["vectors"]

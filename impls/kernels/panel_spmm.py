@@ -47,8 +47,6 @@ class PanelSpmmPlan(OneLaunchPlan):
     ------
     BuildError
         There is no kernel with that tile for J.
-    ValueError
-        Panels or groups have another size.
     """
 
     def __init__(
@@ -57,30 +55,23 @@ class PanelSpmmPlan(OneLaunchPlan):
         target: Target,
         srbcrs: SrBcrsFormat,
         config: Mapping[str, object],
-        *,
-        tile: int,
-        turned: bool = False,
         arrays: Sequence[DeviceArray] = (),
+        **schedule: int,
     ) -> None:
-        if srbcrs.block_shape != (PANEL, GROUP):
-            raise ValueError(f"expected SR-BCRS({PANEL}, {GROUP}), found SR-BCRS{srbcrs.block_shape}")
+        tile = schedule["tile"]
         instance = panel_instance(problem.width, tile)
-        super().__init__(
-            problem, target, {**config, "tile": tile, "turned": turned}, alignment=int(instance.values["vector"]) * 2
-        )
+        super().__init__(problem, target, {**config, **schedule}, alignment=int(instance.values["vector"]) * 2)
         self.stored = srbcrs.stored
         self._load(instance)
         warps = _THREADS // 32
         self._shared_bytes = warps * _STAGES * GROUP * (tile + 8) * 2
         self._kernel.allow_shared(self._shared_bytes)
         with self.phase("convert"):
-            heads = panel_heads(srbcrs.indptr, turned)
+            heads = panel_heads(srbcrs.indptr, schedule["turned"])
             pieces = () if arrays else (srbcrs.indices, transposed_pieces(srbcrs.blocks))
         grid = (ceil_div(heads.shape[0], warps), ceil_div(problem.width, tile), 1)
-        self._arrange(grid, (problem.matrix.num_rows, heads.shape[0], problem.width), (heads, *pieces))
-        self._args += tuple(arrays)
-        self.device_bytes += sum(array.nbytes for array in arrays)
-        self.arrays = list(self._args[-2:])
+        sizes = (problem.matrix.num_rows, heads.shape[0], problem.width)
+        self._arrange(grid, sizes, (heads,), self.share(arrays, pieces))
 
 
 def panel_instance(width: int, tile: int) -> Instance:
@@ -94,7 +85,7 @@ def panel_instance(width: int, tile: int) -> Instance:
     return SPMM_PANELS.instance(tile=tile, vector=8 if width % 8 == 0 else 1, threads=_THREADS)
 
 
-def panel_heads(indptr: NDArray[np.int32], turned: bool) -> NDArray[np.int32]:
+def panel_heads(indptr: NDArray[np.int32], turned: int) -> NDArray[np.int32]:
     """Give (panels, 4) int32: panel, first group, groups, group to start with; panels with many groups first."""
     counts = np.diff(indptr)
     order = np.argsort(-counts, kind="stable")

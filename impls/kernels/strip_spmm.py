@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import Problem
 from spmark.impls.formats.bsr import BsrFormat
@@ -30,7 +29,7 @@ SPMM_STRIPS = KernelTemplate(
 
 
 class StripSpmmPlan(OneLaunchPlan):
-    """C = A B over BSR(16, 16), float16 with float32 sums.
+    """C = A B over BSR(16, 16), float16 with float32 sums; J is a multiple of 8.
 
     Parameters
     ----------
@@ -42,11 +41,6 @@ class StripSpmmPlan(OneLaunchPlan):
         Block rows of a thread block, one a warp, and columns of C of a warp.
     arrays : sequence of device arrays, optional
         `arrays` of another plan of the same format.
-
-    Raises
-    ------
-    BuildError
-        Blocks of another size, or 8 does not divide J.
     """
 
     def __init__(
@@ -55,28 +49,18 @@ class StripSpmmPlan(OneLaunchPlan):
         target: Target,
         bsr: BsrFormat,
         config: Mapping[str, object],
-        *,
-        strips: int,
-        tile: int,
         arrays: Sequence[DeviceArray] = (),
+        **schedule: int,
     ) -> None:
-        if bsr.blocks.shape[1:] != (SIDE, SIDE) or problem.width % _VECTOR:
-            shape = "{} x {}".format(*bsr.blocks.shape[1:])
-            raise BuildError(
-                f"expected blocks of {SIDE} x {SIDE} and J a multiple of {_VECTOR}, found {shape} and {problem.width}"
-            )
-        schedule = {"strips": strips, "tile": tile}
         super().__init__(problem, target, {**config, **schedule}, alignment=_VECTOR * problem.dtype.itemsize)
         self.stored = bsr.stored
-        self._load(strip_instance(strips, tile))
+        self._load(strip_instance(**schedule))
         with self.phase("convert"):
             pieces = () if arrays else (bsr.indices, mma_pieces(bsr.blocks))
         block_rows = bsr.indptr.size - 1
-        grid = (ceil_div(block_rows, strips), ceil_div(problem.width, tile), 1)
-        self._arrange(grid, (*problem.matrix.shape, problem.width, block_rows), (bsr.indptr, *pieces))
-        self._args += tuple(arrays)
-        self.device_bytes += sum(array.nbytes for array in arrays)
-        self.arrays = list(self._args[-2:])
+        grid = (ceil_div(block_rows, schedule["strips"]), ceil_div(problem.width, schedule["tile"]), 1)
+        sizes = (*problem.matrix.shape, problem.width, block_rows)
+        self._arrange(grid, sizes, (bsr.indptr,), self.share(arrays, pieces))
 
 
 def strip_instance(strips: int, tile: int) -> Instance:

@@ -58,10 +58,12 @@ class DevicePlan(Built):
         self.device_bytes += array.nbytes
         return self.target.upload(array)
 
-    def share(self, arrays: Sequence[DeviceArray], host: Iterable[NDArray[Any]]) -> None:
-        """Take the `arrays` of another plan of the same format, or upload them where there are none."""
-        self.arrays = list(arrays) or [self.target.upload(array) for array in host]
-        self.device_bytes += sum(array.nbytes for array in self.arrays)
+    def share(self, arrays: Sequence[DeviceArray], host: Iterable[NDArray[Any]]) -> list[DeviceArray]:
+        """Take the `arrays` of another plan of the same format, or upload them where there are none; give them."""
+        with self.phase("upload"):
+            self.arrays = shared = list(arrays) or [self.target.upload(array) for array in host]
+        self.device_bytes += sum(array.nbytes for array in shared)
+        return shared
 
     def workspace(self, shape: tuple[int, ...], dtype: Any) -> DeviceArray:
         """Allocate a buffer that the plan owns; counted in `device_bytes`."""
@@ -126,11 +128,13 @@ class OneLaunchPlan(DevicePlan):
         with self.phase("compile"):
             (self._kernel,) = self.target.load([instance])
 
-    def _arrange(self, grid: Grid, sizes: Iterable[int], arrays: Iterable[NDArray[Any]]) -> None:
-        """Set the grid and the arguments: sizes become int32, arrays are uploaded."""
+    def _arrange(
+        self, grid: Grid, sizes: Iterable[int], arrays: Iterable[NDArray[Any]], shared: Iterable[DeviceArray] = ()
+    ) -> None:
+        """Set the grid and the arguments: sizes become int32, arrays are uploaded, and `share` gave what is shared."""
         self._grid = grid
         with self.phase("upload"):
-            self._args = (*map(np.int32, sizes), *map(self.upload, arrays))
+            self._args = (*map(np.int32, sizes), *map(self.upload, arrays), *shared)
 
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
         """Launch the kernel once."""

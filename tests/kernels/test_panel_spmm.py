@@ -33,10 +33,3 @@ def test_every_instance(instance: Instance, name: str, target: TableTarget) -> N
         run_checked(plan, problem)
         assert plan.config == {"tile": tile, "turned": turned}
         assert (plan.stored, plan.deterministic) == (held.stored, True)
-
-
-def test_other_groups_are_refused(target: TableTarget) -> None:
-    matrix = MATRICES["mixed"]
-    problem = Problem(Op.SPMM, matrix, 8, DType.FLOAT16)
-    with pytest.raises(ValueError, match=r"expected SR-BCRS\(8, 16\), found SR-BCRS\(16, 32\)"):
-        PanelSpmmPlan(problem, target, SrBcrsFormat.from_csr(matrix, 16, 32), {}, tile=64)

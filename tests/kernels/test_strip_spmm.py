@@ -7,8 +7,7 @@ import pytest
 from problems import random_csr, run_checked
 from tables import AWKWARD, TableTarget
 
-from spmark.impls.core.errors import BuildError
-from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.kernels.strip_spmm import SPMM_STRIPS, STRIPS, TILES, StripSpmmPlan
 
@@ -27,27 +26,14 @@ def target(request: pytest.FixtureRequest) -> TableTarget:
     return whole
 
 
-def plan_of(
-    matrix: Csr, width: int, target: TableTarget, strips: int, tile: int, side: int = 16
-) -> tuple[Problem, StripSpmmPlan]:
-    problem = Problem(Op.SPMM, matrix, width, DType.FLOAT16)
-    held = BsrFormat.from_csr(matrix, side, side)
-    return problem, StripSpmmPlan(problem, target, held, {}, strips=strips, tile=tile)
-
-
 @pytest.mark.one_in(7)
 @pytest.mark.parametrize("width", [8, 64, 136])
 @pytest.mark.parametrize("strips", STRIPS)
 @pytest.mark.parametrize("tile", TILES)
 @pytest.mark.parametrize("name", MATRICES)
 def test_product(name: str, tile: int, strips: int, width: int, target: TableTarget) -> None:
-    problem, plan = plan_of(MATRICES[name], width, target, strips, tile)
+    problem = Problem(Op.SPMM, MATRICES[name], width, DType.FLOAT16)
+    plan = StripSpmmPlan(problem, target, BsrFormat.from_csr(problem.matrix, 16, 16), {}, strips=strips, tile=tile)
     run_checked(plan, problem)
     assert plan.config == {"strips": strips, "tile": tile}
     assert plan.deterministic
-
-
-@pytest.mark.parametrize(("width", "side"), [(12, 16), (64, 32)])
-def test_what_it_cannot_take_is_refused(width: int, side: int, target: TableTarget) -> None:
-    with pytest.raises(BuildError, match=f"expected blocks of 16 x 16 and J a multiple of 8, found {side}"):
-        plan_of(MATRICES["mixed"], width, target, 1, 64, side)
