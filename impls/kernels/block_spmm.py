@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import Problem
+from spmark.impls.core.spans import numbered, offsets
 from spmark.impls.formats.bsr import DbsrFormat, DenseBlocks, SrBcrsFormat
 from spmark.impls.kernels.zeroing import RowZeroing, zeroing_instance
 from spmark.impls.runtime.plan import DevicePlan
@@ -20,10 +21,6 @@ HEAD = 16
 """Integers of a head, as in the kernel: eight numbers, then the columns of the first blocks."""
 _TALL = 64
 """Rows from which two warps share a block's columns."""
-
-
-def _threads(rows: int, tile: int) -> int:
-    return tile * (2 if rows >= _TALL else 1)
 
 
 SPMM_BLOCKS = KernelTemplate(
@@ -67,8 +64,6 @@ class BlockSpmmPlan(DevicePlan):
     ------
     BuildError
         There is no kernel for these blocks.
-    ValueError
-        The columns of a block are not ``depth`` times a power of two.
     """
 
     def __init__(
@@ -77,12 +72,12 @@ class BlockSpmmPlan(DevicePlan):
         target: Target,
         blocked: DenseBlocks,
         config: Mapping[str, object],
+        arrays: Sequence[DeviceArray] = (),
         *,
         tile: int,
         depth: int,
         turned: bool = False,
         parts: int = 1,
-        arrays: Sequence[DeviceArray] = (),
     ) -> None:
         gathered = isinstance(blocked, SrBcrsFormat)
         rows, block_cols = blocked.block_shape
@@ -90,34 +85,31 @@ class BlockSpmmPlan(DevicePlan):
         schedule = {"tile": tile, "depth": depth, "turned": turned, "parts": parts}
         super().__init__(problem, target, {**config, **schedule}, alignment=int(instance.values["vector"]) * 2)
         self.stored = blocked.stored
-        split = (block_cols // depth).bit_length() - 1
-        if depth << split != block_cols:
-            raise ValueError(f"expected a depth that divides {block_cols} columns by a power of two, found {depth}")
         with self.phase("compile"):
             self._kernel, zeroing = target.load([instance, zeroing_instance(problem.width, problem.dtype)])
-        self._shared_bytes = shared_bytes(instance)
+        stages = 3 if depth == 64 or (depth == 32 and rows in (64, 96)) else 4
+        self._shared_bytes = stages * (rows * depth + depth * (tile + 8)) * 2
         self._kernel.allow_shared(self._shared_bytes)
         with self.phase("convert"):
-            listed = (
-                blocked.rows if isinstance(blocked, DbsrFormat) else np.arange(blocked.indptr.size - 1, dtype=np.int32)
-            )
+            block_rows = np.arange(ceil_div(problem.matrix.num_rows, rows), dtype=np.int32)
+            listed = blocked.rows if isinstance(blocked, DbsrFormat) else block_rows
+            split = (block_cols // depth).bit_length() - 1
             steps = 1 << split if turned else 0
             heads = block_heads(listed, blocked.indptr, None if gathered else blocked.indices, steps, parts)
             tiles = ceil_div(problem.width, tile)
-            shared = int(heads[heads[:, 4] > 1].shape[0]) * tiles
+            shared = int(np.count_nonzero(heads[:, 4] > 1)) * tiles
             pieces = () if arrays else (blocked.indices, mma_pieces(blocked.blocks))
+            cleared = (np.setdiff1d(block_rows, listed)[:, None] * rows + np.arange(rows)).ravel()
+            cleared = cleared[cleared < problem.matrix.num_rows].astype(np.int32)
+        held = self.share(arrays, pieces)
+        self.values, self.values_in_order = held[-1], False
         with self.phase("upload"):
             self._heads = self.upload(heads)
             self._partials = self.workspace((shared * rows * tile,), np.float32)
             self._arrived = self.counters(shared)
-            self.arrays = list(arrays) or [self.upload(array) for array in pieces]
-            self.values, self.values_in_order = self.arrays[-1], False
-            self.device_bytes += sum(array.nbytes for array in arrays)
-            cleared = _rows_not_listed(listed, rows, problem.matrix.num_rows)
-            self._clears = cleared.size > 0
             self._zeroed = RowZeroing(self, cleared, problem.width, zeroing)
-        sizes = (*problem.matrix.shape, problem.width, split)
-        self._sizes = tuple(np.int32(size) for size in sizes)
+        self._clears = cleared.size > 0
+        self._sizes = tuple(map(np.int32, (*problem.matrix.shape, problem.width, split)))
         self._grid = (heads.shape[0], tiles, 1)
 
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
@@ -135,26 +127,13 @@ def block_instance(width: int, rows: int, tile: int, depth: int, gathered: bool)
     BuildError
         There is no such kernel.
     """
-    return SPMM_BLOCKS.instance(
-        rows=rows,
-        tile=tile,
-        depth=depth,
-        vector=vector_of(width),
-        gathered=gathered,
-        threads=_threads(rows, tile),
-    )
+    tunables = {"rows": rows, "tile": tile, "depth": depth, "vector": vector_of(width), "gathered": gathered}
+    return SPMM_BLOCKS.instance(**tunables, threads=tile * (2 if rows >= _TALL else 1))
 
 
 def vector_of(width: int) -> int:
     """Give the elements of a copy of B: eight where rows of B start at multiples of 16 bytes, else one."""
     return 8 if width % 8 == 0 else 1
-
-
-def shared_bytes(instance: Instance) -> int:
-    """Give the dynamic shared memory of a thread block: its stages of A and B."""
-    rows, tile, depth = (int(instance.values[name]) for name in ("rows", "tile", "depth"))
-    stages = 3 if depth == 64 or (depth == 32 and rows in (64, 96)) else 4
-    return stages * (rows * depth + depth * (tile + 8)) * 2
 
 
 def block_heads(
@@ -189,23 +168,18 @@ def block_heads(
     counts = np.diff(indptr)
     most = max(1, ceil_div(int(counts.max(initial=0)), parts))
     cut = np.maximum(1, -(-counts // most))
-    row = np.repeat(np.arange(listed.size), cut)
-    part = np.arange(row.size) - (np.cumsum(cut) - cut)[row]
-    begins, ends = counts[row] * part // cut[row], counts[row] * (part + 1) // cut[row]
-    several = np.where(cut > 1, cut, 0)
+    row, part = numbered(cut)
+    begin, end = (counts[row] * bound // cut[row] for bound in (part, part + 1))
+    places = offsets(np.where(cut > 1, cut, 0))[:-1] * (cut > 1)
+    named, first = np.where(cut > 1, ~listed, listed)[row], indptr[row] + begin
     heads = np.zeros((row.size, HEAD), np.int32)
-    heads[:, 0], heads[:, 1], heads[:, 2] = (
-        np.where(cut > 1, ~listed, listed)[row],
-        indptr[:-1][row] + begins,
-        ends - begins,
-    )
-    heads[:, 4], heads[:, 5], heads[:, 6] = cut[row], part, np.where(cut > 1, np.cumsum(several) - several, 0)[row]
+    heads[:, [0, 1, 2, 4, 5, 6]] = np.stack([named, first, end - begin, cut[row], part, places[row]], axis=1)
     heads = heads[np.argsort(-heads[:, 2], kind="stable")]
     heads[:, 3] = np.arange(row.size) % np.maximum(heads[:, 2], 1) * turn
     if indices is not None and indices.size:
-        places = np.arange(HEAD - 8, dtype=np.int32)
-        there = places < heads[:, 2, None]
-        heads[:, 8:][there] = indices[(heads[:, 1, None] + places)[there]]
+        at = np.arange(HEAD - 8, dtype=np.int32)
+        there = at < heads[:, 2, None]
+        heads[:, 8:][there] = indices[(heads[:, 1, None] + at)[there]]
     return heads
 
 
@@ -226,10 +200,3 @@ def mma_pieces(values: NDArray[np.float32]) -> NDArray[np.float16]:
     # Row = 16 m + 8 side + g, column = 16 k + 8 half + 2 t + e; lane = 4 g + t, its registers are (half, side, e).
     parts = values.reshape(n, rows // 16, 2, 8, cols // 16, 2, 4, 2).transpose(0, 4, 1, 3, 6, 5, 2, 7)
     return parts.astype(np.float16, order="C").reshape(n, cols // 16, rows // 16, 32, 8)
-
-
-def _rows_not_listed(listed: NDArray[np.int32], rows: int, num_rows: int) -> NDArray[np.int32]:
-    """Give the rows of C in block rows that are not listed."""
-    covered = np.zeros(ceil_div(num_rows, rows), np.bool_)
-    covered[listed] = True
-    return np.flatnonzero(~np.repeat(covered, rows)[:num_rows]).astype(np.int32)
