@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,7 +24,6 @@ from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, loa
 _SOURCE = Path(__file__).parent / "ell_buckets.cu"
 _TOGETHER, _SPREAD = 1 << 24, 1 << 25
 _WARP = 32
-_THREADS = 128
 _MOST_WORK = 1 << 15
 """Most elements of a group for which the kernel's arithmetic gives the row of each element."""
 EMPTY_ROWS = 8
@@ -49,15 +49,15 @@ SPMM_ELL_BUCKETS = KernelTemplate(
 )
 
 
+_USUAL = {"vectors": 1, "threads": 128, "spread": NEVER, "together": NEVER}
+"""What a schedule need not say."""
+
+
 def ell_instance(problem: Problem, schedule: Mapping[str, Any]) -> Instance:
-    """Give the kernel of a schedule: ``vector``, ``lanes``, and optionally ``vectors`` and ``threads``."""
-    return SPMM_ELL_BUCKETS.instance(
-        T=C_TYPES[problem.dtype],
-        vector=schedule["vector"],
-        vectors=schedule.get("vectors", 1),
-        lanes=schedule["lanes"],
-        threads=schedule.get("threads", _THREADS),
-    )
+    """Give the kernel of a schedule of `EllBucketsPlan`."""
+    whole = {**_USUAL, **schedule}
+    tunables = {name: whole[name] for name in SPMM_ELL_BUCKETS.space if name != "T"}
+    return SPMM_ELL_BUCKETS.instance(T=C_TYPES[problem.dtype], **tunables)
 
 
 def ell_tiles(width: int, dtype: DType) -> list[Config]:
@@ -87,22 +87,21 @@ class EllBucketsPlan(DevicePlan):
         Of A; a `HybFormat` where ``arrays`` is empty.
     config : mapping
         What `DevicePlan.config` says; the plan adds the schedule below, without the order of rows.
-    vector, vectors, lanes : int
-        Elements of a load, loads of a thread side by side, threads of a group.
-    work : int
-        Elements of A that a group takes before its block ends.
-    threads : int
-        Threads of a block.
-    spread, together : int
-        Widths from which all groups of a warp take an ELL row and add up by shuffles, or a whole block takes the row
-        and adds up in shared memory. One group takes a narrower row.
+    arrays : sequence of device arrays, optional
+        Indices and values of the format that another plan has uploaded.
     by_row : bool
         Whether blocks start in the order of A's rows instead of bucket by bucket, wide before narrow. Neighbouring
         rows that share columns then find rows of B in a cache, but the longest work no longer starts first.
     positions : (I,) int32, optional
         Place of each row in the order that ``by_row`` follows; by default A's order.
-    arrays : sequence of device arrays, optional
-        Indices and values of the format that another plan has uploaded.
+    **schedule : int
+        All of the following, but for those that have a usual value.
+
+        - ``vector, vectors, lanes``: elements of a load, loads of a thread side by side, threads of a group;
+        - ``work``: elements of A that a group takes before its block ends;
+        - ``threads``: threads of a block;
+        - ``spread, together``: widths from which all groups of a warp take an ELL row and add up by shuffles, or a
+          whole block takes the row and adds up in shared memory. One group takes a narrower row.
     """
 
     def __init__(
@@ -111,49 +110,34 @@ class EllBucketsPlan(DevicePlan):
         target: Target,
         layout: HybLayout,
         config: Mapping[str, object],
+        arrays: Sequence[DeviceArray] = (),
         *,
-        vector: int,
-        lanes: int,
-        work: int,
-        vectors: int = 1,
-        threads: int = _THREADS,
-        spread: int = NEVER,
-        together: int = NEVER,
         by_row: bool = False,
         positions: NDArray[np.int32] | None = None,
-        arrays: Sequence[DeviceArray] = (),
+        **schedule: int,
     ) -> None:
-        schedule = {"vector": vector, "vectors": vectors, "lanes": lanes, "work": work, "threads": threads}
-        schedule |= {"spread": spread, "together": together}
+        schedule = {**_USUAL, **schedule}
+        vector = schedule["vector"]
         super().__init__(problem, target, {**config, **schedule}, alignment=vector * problem.dtype.itemsize)
         self.stored = layout.stored
         with self.phase("convert"):
-            groups = threads // lanes
-            ranges = block_ranges(layout, groups, work, team=_WARP // lanes, spread=spread, together=together)
-            if by_row:
-                firsts = layout.rows[ranges[:, 0]]
-                ranges = ranges[np.argsort(firsts if positions is None else positions[firsts], kind="stable")]
             use = row_use(layout.shape[0], [layout.rows[layout.rows >= 0]])
-            rows = numbered_rows(layout, use.shared) if problem.dtype is DType.FLOAT16 else layout.rows
-            ranges = np.concatenate([ranges, empty_ranges(rows.size, use.empty.size, groups * EMPTY_ROWS)])
-            rows = np.concatenate([rows, use.empty])
+            in_order = np.arange(use.num_rows) if positions is None else positions
+            ranges, rows = ell_work(layout, use, problem.dtype, schedule, in_order if by_row else None)
         with self.phase("compile"):
             around = shared_instances(use.shared.size > 0, problem.width, problem.dtype, vector)
             self._kernel, *kernels = target.load([ell_instance(problem, schedule), *around])
+        whole = cast("HybFormat", layout)
+        held = self.share(arrays, () if arrays else (whole.indices, whole.values.astype(problem.values.dtype)))
+        self.values, self.values_in_order = held[1], False
         with self.phase("upload"):
-            if not arrays:
-                whole = cast("HybFormat", layout)
-                arrays = [target.upload(a) for a in (whole.indices, whole.values.astype(problem.values.dtype))]
-            self.arrays = list(arrays)
-            self.values, self.values_in_order = self.arrays[1], False
-            self.device_bytes += sum(array.nbytes for array in self.arrays)
             self._ranges, self._rows = self.upload(ranges), self.upload(rows)
             # Rows without elements are cleared by the grid itself.
-            use = RowUse(use.num_rows, use.shared, empty=np.empty(0, np.int32))
-            self._shared = SharedRows(self, use, problem.width, problem.dtype, kernels)
+            self._shared = SharedRows(self, replace(use, empty=use.empty[:0]), problem.width, problem.dtype, kernels)
         self.deterministic = use.shared.size == 0
         self._width = np.int32(problem.width)
-        self._grid = (ranges.shape[0], ceil_div(problem.width, vectors * lanes * vector), 1)
+        columns = vector * schedule["vectors"] * schedule["lanes"]
+        self._grid = (ranges.shape[0], ceil_div(problem.width, columns), 1)
 
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
         """Clear rows that are added up, compute, and round rows that were added up in float32."""
@@ -163,24 +147,46 @@ class EllBucketsPlan(DevicePlan):
         self._shared.after(out)
 
 
-def empty_ranges(first: int, count: int, step: int) -> NDArray[np.int32]:
-    """Cut rows of C without elements into blocks that clear the rows.
+def ell_work(
+    layout: HybLayout | None,
+    use: RowUse,
+    dtype: DType,
+    schedule: Mapping[str, int],
+    order: NDArray[np.integer[Any]] | None = None,
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Cut ELL rows, and behind them the rows of C without elements, into blocks.
 
     Parameters
     ----------
-    first, count : int
-        Place of the first of these rows in the kernel's ``rows``, and their number.
-    step : int
-        Rows of a block.
+    layout : HybLayout, optional
+    use : RowUse
+        Of C.
+    dtype : DType
+        Of C.
+    schedule : mapping
+        Of `EllBucketsPlan`.
+    order : (I,) integers, optional
+        Places of A's rows by which blocks start; by default bucket by bucket.
 
     Returns
     -------
-    (blocks, 4) int32
-        As `block_ranges`, with 0 slots.
+    ranges : (blocks, 4) int32
+        As `block_ranges`; rows without elements have 0 slots.
+    rows : (r,) int32
+        Target of each row that a range counts.
     """
-    begins = np.arange(0, count, step, dtype=np.int32)
-    zeros = np.zeros_like(begins)
-    return np.stack([first + begins, np.minimum(step, count - begins), zeros, zeros], axis=1).astype(np.int32)
+    groups = schedule.get("threads", 128) // schedule["lanes"]
+    ranges, rows = np.empty((0, 4), np.int32), np.empty(0, np.int32)
+    if layout:
+        limits = {name: schedule[name] for name in ("spread", "together")}
+        ranges = block_ranges(layout, groups, schedule["work"], team=_WARP // schedule["lanes"], **limits)
+        if order is not None:
+            ranges = ranges[np.argsort(order[layout.rows[ranges[:, 0]]], kind="stable")]
+        rows = numbered_rows(layout, use.shared) if dtype is DType.FLOAT16 else layout.rows
+    first, step = np.arange(0, use.empty.size, groups * EMPTY_ROWS), groups * EMPTY_ROWS
+    nothing = np.zeros_like(first)
+    empty = np.stack([rows.size + first, np.minimum(step, use.empty.size - first), nothing, nothing], axis=1)
+    return np.concatenate([ranges, empty.astype(np.int32)]), np.concatenate([rows, use.empty])
 
 
 def block_ranges(
@@ -222,18 +228,16 @@ def block_ranges(
         raise BuildError(
             f"expected buckets narrower than {NEVER:,} elements, found one of {widest:,}: take a smaller k"
         )
-    parts, work = [], min(work, _MOST_WORK)
+    parts, work = [np.empty((0, 4), np.int32)], min(work, _MOST_WORK)
     for bucket in layout.buckets:
-        per_unit = max(1, UNIT // bucket.width)
-        units = bucket.count // per_unit
-        item = max(bucket.width, UNIT)
-        kind = bucket.width
+        per_unit, item, kind = max(1, UNIT // bucket.width), max(bucket.width, UNIT), bucket.width
         if bucket.width >= together:
             step, kind = max(1, groups * work // item), kind + _TOGETHER
         elif bucket.width >= spread and bucket.width % (UNIT * team) == 0 and team > 1:
             step, kind = groups // team * max(1, work * team // item), kind + _SPREAD
         else:
             step = groups * max(1, work // item)
+        units = bucket.count // per_unit
         first = np.arange(0, units, step)
         made = np.empty((first.size, 4), np.int32)
         made[:, 0] = bucket.first + first * per_unit
@@ -241,7 +245,7 @@ def block_ranges(
         made[:, 2] = (bucket.base + first * item) // UNIT
         made[:, 3] = -kind if bucket.shared else kind
         parts.append(made)
-    return np.concatenate(parts) if parts else np.empty((0, 4), np.int32)
+    return np.concatenate(parts)
 
 
 def numbered_rows(layout: HybLayout, shared: NDArray[np.int32]) -> NDArray[np.int32]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,9 @@ from numpy.typing import NDArray
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import DType, Problem
-from spmark.impls.formats.row_use import RowUse
 from spmark.impls.formats.tiles import GROUP, Blocks, TileFormat
 from spmark.impls.kernels.block_spmm import mma_pieces
-from spmark.impls.kernels.ell_buckets import EMPTY_ROWS, NEVER, block_ranges, empty_ranges, numbered_rows
+from spmark.impls.kernels.ell_buckets import NEVER, ell_work
 from spmark.impls.kernels.panel_spmm import transposed_pieces
 from spmark.impls.kernels.shared_rows import SharedRows, shared_instances
 from spmark.impls.kernels.tile_float import SPMM_TILES_FLOAT, VECTOR, VECTORS, split_pieces
@@ -31,7 +31,7 @@ HEIGHTS = (HEIGHT, 8)
 """Rows of the block tiles that have kernels; in float32 only `HEIGHT`."""
 AHEAD = {4: (4, 2), 8: (2, 1)}
 """Groups whose operands are on their way, by columns of a lane: as many as registers hold, and half as many."""
-_WARP, _THREADS = 32, 128
+_THREADS = 128
 _NO_ELL = {"vector": 8, "vectors": 1, "lanes": 8}
 """Template arguments of ELL rows for the kernels without ELL rows, in which these make no difference."""
 _INT, _HALF = "int32", "float16"
@@ -106,11 +106,9 @@ class TileSpmmPlan(DevicePlan):
         Keep the operands of half as many groups on their way as registers hold (`AHEAD`), so that more thread blocks
         fit. Float16 only. It has no effect where there are ELL rows or rows without elements, whose body takes the
         registers.
-    vector, vectors, lanes, work, spread, together : int
-        Of the ELL rows, as of `spmark.impls.kernels.ell_buckets.EllBucketsPlan`; in float32 loads of four elements, one
-        beside the other.
-    arrays : sequence of device arrays, optional
-        `arrays` of another plan of the same format.
+    **ell : int
+        Schedule of the ELL rows, as of `spmark.impls.kernels.ell_buckets.EllBucketsPlan` but for ``threads``; in
+        float32 loads of four elements, one beside the other.
 
     Raises
     ------
@@ -124,17 +122,12 @@ class TileSpmmPlan(DevicePlan):
         target: Target,
         tiled: TileFormat,
         config: Mapping[str, object],
+        arrays: Sequence[DeviceArray] = (),
         *,
-        vector: int,
-        lanes: int,
-        work: int,
-        vectors: int = 1,
-        spread: int = NEVER,
-        together: int = NEVER,
         alone: int = ALONE[0],
         columns: int = 8,
         shallow: bool = False,
-        arrays: Sequence[DeviceArray] = (),
+        **ell: int,
     ) -> None:
         half = problem.dtype is DType.FLOAT16
         heights = HEIGHTS if half else HEIGHTS[:1]
@@ -143,39 +136,37 @@ class TileSpmmPlan(DevicePlan):
                 f"expected J a multiple of 8, block tiles of {heights} rows and ELL tiles for {problem.dtype}, found "
                 f"{problem.width}, blocks of {[*tiled.blocks]} rows{' and runs' * bool(tiled.runs)}"
             )
+        ell = {"vectors": 1, "spread": NEVER, "together": NEVER, **ell}
+        vector, vectors = ell["vector"], ell["vectors"]
         if not half and (vector, vectors) != (VECTOR, VECTORS):
             raise BuildError(f"expected {VECTORS} load of {VECTOR} in float32, found {vectors} of {vector}")
         columns = _columns(problem, columns)
-        schedule = {"vector": vector, "vectors": vectors, "lanes": lanes, "work": work}
-        schedule |= {"spread": spread, "together": together, "alone": alone, "columns": columns}
+        schedule = {**ell, "alone": alone, "columns": columns}
         super().__init__(problem, target, {**config, **schedule}, alignment=16)
         self.stored = tiled.stored
         with self.phase("convert"):
             blocks = [tiled.blocks.get(height) or _no_blocks(height) for height in heights]
             panels = Panels.of(blocks, alone)
             use = panels.use(tiled.shape[0], tiled.ell.rows if tiled.ell else None)
-            groups = _THREADS // lanes
-            ranges, rows = _ell_ranges(tiled, use, half, groups, work, _WARP // lanes, spread, together)
+            ranges, rows = ell_work(tiled.ell, use, problem.dtype, ell)
             mixed = ranges.shape[0] > 0
             self.config["ahead"] = _ahead(problem, columns, shallow and not mixed)
             arrives = half and not mixed
             targets, row_pieces = panels.pieces(use) if arrives else (panels.targets(use, half), NO_PIECES)
-            lists = () if arrays else _elements(tiled, blocks, half)
+            lists = () if arrays else [*_elements(tiled, blocks, half)]
+        held = self.share(arrays, lists)
+        across = ceil_div(problem.width, 8 * columns)
         with self.phase("upload"):
-            self.arrays = list(arrays) or [target.upload(array) for array in lists]
-            self.device_bytes += sum(array.nbytes for array in self.arrays)
-            shares = {}
-            across = ceil_div(problem.width, 8 * columns)
-            for i, height in enumerate(heights):
-                given = self.upload(panels.tasks[i]), *self.arrays[2 * i : 2 * i + 2], self.upload(targets[i])
-                shares[f"tile_blocks_{height}"] = Share(panels.tasks[i].shape[0] // WARPS, across, given)
-            shares[_ELL.name] = Share(
-                ranges.shape[0],
-                ceil_div(problem.width, vector * vectors * lanes),
-                (self.upload(ranges), self.upload(rows), *self.arrays[-2:]),
-            )
-            # The grid itself clears rows without elements, and adds up rows that arrive in pieces.
-            around = RowUse(use.num_rows, use.shared[: 0 if arrives else None], empty=np.empty(0, np.int32))
+            shares = {
+                f"tile_blocks_{height}": Share(
+                    tasks.shape[0] // WARPS, across, (self.upload(tasks), *held[2 * i : 2 * i + 2], self.upload(to))
+                )
+                for i, (height, tasks, to) in enumerate(zip(heights, panels.tasks, targets, strict=True))
+            }
+            ell_across = ceil_div(problem.width, vector * vectors * ell["lanes"])
+            shares[_ELL.name] = Share(ranges.shape[0], ell_across, (*map(self.upload, (ranges, rows)), *held[-2:]))
+        # The grid itself clears rows without elements, and adds up rows that arrive in pieces.
+        around = replace(use, shared=use.shared[: 0 if arrives else None], empty=use.empty[:0])
         self.deterministic = around.shared.size == 0
         with self.phase("compile"):
             instance = tile_spmm_instance(problem, {**schedule, "shallow": shallow}, mixed)
@@ -183,17 +174,13 @@ class TileSpmmPlan(DevicePlan):
             self._launch = FusedLaunch(target, instance, shares, beside)
         with self.phase("upload"):
             self._shared = SharedRows(self, around, problem.width, problem.dtype, self._launch.around)
-            self._last = (
-                self._sums(row_pieces, use.shared.size * across, problem.width) if half else (self._shared.sums,)
-            )
+            self._last: tuple[DeviceArray, ...] = (self._shared.sums,)
+            if row_pieces.size:  # counters are 0 before and after every run
+                sums = self.workspace((row_pieces.shape[0], problem.width), np.float32)
+                self._last = sums, self.upload(row_pieces.reshape(-1)), self.counters(use.shared.size * across)
+            elif half:
+                self._last += self.upload(np.zeros(4, np.int32)), self.counters(1)
         self._width = np.int32(problem.width)
-
-    def _sums(self, row_pieces: NDArray[np.int32], count: int, width: int) -> tuple[DeviceArray, ...]:
-        """Give the workspace, the pieces of rows, and the counters of pieces, 0 before and after every run."""
-        if not row_pieces.size:
-            return self._shared.sums, self.upload(np.zeros(4, np.int32)), self.counters(1)
-        sums = self.workspace((row_pieces.shape[0], width), np.float32)
-        return sums, self.upload(row_pieces.reshape(-1)), self.counters(count)
 
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
         """Compute in one grid; before it clear rows that are added up atomically, and after it round these rows."""
@@ -203,35 +190,16 @@ class TileSpmmPlan(DevicePlan):
 
 
 def _no_blocks(height: int) -> Blocks:
-    nothing = np.empty(0, np.int32)
-    return Blocks(
-        np.empty((0, height), np.int32),
-        np.zeros(1, np.int32),
-        np.empty((0, GROUP), np.int32),
-        np.empty((0, height, GROUP), np.float32),
-        nothing,
-        np.empty(0, np.int64),
-    )
+    rows, indices, held, places = (np.empty(shape, np.int32) for shape in ((0, height), (0, GROUP), 0, 0))
+    values = np.empty((0, height, GROUP), np.float32)
+    return Blocks(rows, np.zeros(1, np.int32), indices, values, held, places.astype(np.int64))
 
 
-def _ell_ranges(  # noqa: PLR0917
-    tiles: TileFormat, use: RowUse, numbered: bool, groups: int, work: int, team: int, spread: int, together: int
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Give the ranges of ELL rows and of rows without elements, and the target of each."""
-    ranges, rows = np.empty((0, 4), np.int32), np.empty(0, np.int32)
-    if tiles.ell:
-        ranges = block_ranges(tiles.ell, groups, work, team=team, spread=spread, together=together)
-        rows = numbered_rows(tiles.ell, use.shared) if numbered else tiles.ell.rows
-    empty = empty_ranges(rows.size, use.empty.size, groups * EMPTY_ROWS)
-    return np.concatenate([ranges, empty]), np.concatenate([rows, use.empty])
-
-
-def _elements(tiles: TileFormat, blocks: list[Blocks], half: bool) -> tuple[NDArray[np.generic], ...]:
+def _elements(tiles: TileFormat, blocks: list[Blocks], half: bool) -> Iterator[NDArray[np.generic]]:
     """Give columns and values of blocks, in the order of the unit's registers, and of ELL rows."""
-    ell = (tiles.ell.indices, tiles.ell.values) if tiles.ell else (np.empty(0, np.int32), np.empty(0, np.float32))
-    panels: list[NDArray[np.generic]] = []
     for part in blocks:
         high = mma_pieces if half else split_pieces
         ordered = high(part.values) if part.values.shape[1] == HEIGHT else transposed_pieces(part.values)
-        panels += [part.indices.reshape(-1), ordered.reshape(-1)]
-    return *panels, ell[0], ell[1].astype(np.float16 if half else np.float32)
+        yield from (part.indices.reshape(-1), ordered.reshape(-1))
+    yield tiles.ell.indices if tiles.ell else np.empty(0, np.int32)
+    yield (tiles.ell.values if tiles.ell else np.empty(0)).astype(np.float16 if half else np.float32)
