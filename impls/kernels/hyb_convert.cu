@@ -11,7 +11,8 @@ constexpr int kUnit = 8;  // bases of spans are counted in so many elements
 //
 // A thread block owns a span of one bucket's ELL rows. Threads take the span's elements in turn, so that neighbouring
 // threads write neighbouring elements, and read them within a row.
-//   spans        4 integers a block: first ELL row of all, ELL rows, base of their elements over kUnit, their slots
+//   spans        4 integers a block: first ELL row of all; units, or ELL rows where these are longer than a unit; base
+//                of their elements over kUnit; slots of an ELL row, negative where rows are shared
 //   starts       of every ELL row, the position of its first non-zero in CSR
 //   lengths      of every ELL row, its non-zeros
 //   indices      CSR's columns
@@ -24,9 +25,10 @@ __global__ void __launch_bounds__(threads)
                      const int* __restrict__ indices, const T* __restrict__ values, int* __restrict__ out_indices,
                      T* __restrict__ out_values) {
   const Vec<int, 4> span = load_read_only<4>(spans + 4 * static_cast<int64_t>(blockIdx.x));
-  const int width = span[3];
+  const int width = span[3] < 0 ? -span[3] : span[3];
+  const int slots = span[1] * (width < kUnit ? kUnit : width);
   const int64_t base = static_cast<int64_t>(span[2]) * kUnit;
-  for (int e = threadIdx.x; e < span[1] * width; e += threads) {
+  for (int e = threadIdx.x; e < slots; e += threads) {
     const int row = span[0] + e / width;
     const int slot = e % width;
     const bool real = slot < lengths[row];

@@ -6,6 +6,7 @@ The host lays out rows, in time of the number of ELL rows; a kernel copies the e
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,9 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.interfaces import Built, DeviceArray
 from spmark.impls.core.problem import Problem
-from spmark.impls.formats.hyb import UNIT, HybLayout, Pieces, lay_out, partition_columns, prepare
+from spmark.impls.formats.hyb import HybLayout, Pieces, lay_out, partition_columns, prepare
 from spmark.impls.formats.nearness import near_order
+from spmark.impls.kernels.ell_buckets import block_ranges
 from spmark.impls.runtime.target import Target
 from spmark.impls.runtime.template import C_TYPES, KernelTemplate
 
@@ -41,12 +43,10 @@ class HybConverter:
     ----------
     target : Target
     phases_s : dict
-        Seconds spent on the kernel and the host's loops (``compile``), on CSR (``upload``), and on all conversions so
-        far with their uploads (``convert``).
+        Seconds spent on the kernel and the host's loops (``compile``), on CSR (``upload``), and on filling all layouts
+        so far (``convert``).
     reused_s : float
         Seconds that the last conversion saved since an earlier one had cut or ordered the matrix likewise.
-    device_bytes : int
-        Bytes of CSR, which stays on the target until the converter is dropped.
 
     Raises
     ------
@@ -64,19 +64,15 @@ class HybConverter:
             (self._kernel,) = target.load([FILL_ELL_BUCKETS.instance(T=C_TYPES[problem.dtype], threads=threads)])
         with self._accounts.phase("upload"):
             self._csr = [target.upload(array) for array in (problem.matrix.indices, problem.values)]
-        self.device_bytes = problem.matrix.indices.nbytes + problem.values.nbytes
         self._pieces: Pieces | None = None
-        self._positions: NDArray[np.int32] | None = None
         self._cut, self._ordered = Built(), Built()
         self.reused_s = 0.0
 
-    @property
+    @cached_property
     def positions(self) -> NDArray[np.int32]:
-        """Places in the order that `spmark.impls.formats.nearness` gives the rows, computed at the first use."""
-        if self._positions is None:
-            with self._accounts.phase("convert"), self._ordered.phase("convert"):
-                self._positions = near_order(self._matrix).positions
-        return self._positions
+        """Places in the order that `spmark.impls.formats.nearness` gives the rows."""
+        with self._ordered.phase("convert"):
+            return near_order(self._matrix).positions
 
     def convert(
         self,
@@ -137,31 +133,9 @@ class HybConverter:
             As `convert`.
         """
         with self._accounts.phase("convert"):
-            indices = self.target.empty((layout.stored,), np.int32)
-            values = self.target.empty((layout.stored,), self._dtype.numpy)
-            table = spans(layout)
-            places = [self.target.upload(array) for array in (table, layout.starts, layout.lengths)]
-            self._kernel.launch((table.shape[0], 1, 1), (*places, *self._csr, indices, values))
+            ranges = block_ranges(layout, 1, _SPAN)
+            places = [self.target.upload(array) for array in (ranges, layout.starts, layout.lengths)]
+            arrays = [self.target.empty((layout.stored,), kind) for kind in (np.int32, self._dtype.numpy)]
+            self._kernel.launch((ranges.shape[0], 1, 1), (*places, *self._csr, *arrays))
             self.target.synchronize()
-        return [indices, values]
-
-
-def spans(layout: HybLayout) -> NDArray[np.int32]:
-    """Cut every bucket into spans of about 4,096 elements.
-
-    Returns
-    -------
-    (blocks, 4) int32
-        First ELL row, ELL rows, base of their elements over `UNIT`, width.
-    """
-    parts = [np.empty((0, 4), np.int32)]
-    for bucket in layout.buckets:
-        step = max(1, _SPAN // bucket.width)
-        first = np.arange(0, bucket.count, step)
-        made = np.empty((first.size, 4), np.int32)
-        made[:, 0] = bucket.first + first
-        made[:, 1] = np.minimum(step, bucket.count - first)
-        made[:, 2] = (bucket.base + first * bucket.width) // UNIT
-        made[:, 3] = bucket.width
-        parts.append(made)
-    return np.concatenate(parts)
+        return arrays

@@ -41,7 +41,6 @@ def test_the_same_bits_as_the_host(matrix: Csr, dtype: DType) -> None:
     expected = HybFormat.from_csr(matrix, 1, 64, thirds=True)
     assert layout.buckets == expected.buckets
     np.testing.assert_array_equal(indices, expected.indices)
-    assert converter.device_bytes == matrix.nnz * (4 + dtype.itemsize)
     assert set(converter.phases_s) == {"compile", "upload", "convert"}
 
 
