@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.interfaces import Config
-from spmark.impls.core.problem import Csr, Problem
+from spmark.impls.core.problem import Problem
 from spmark.impls.core.spans import numbered, openings
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.kernels.family import Axes, Build, KernelFamily, OneFormat, taken_apart
@@ -103,40 +103,27 @@ class BlockSddmmPlan(OneLaunchPlan):
         Blocks of 16 x 16 or 32 x 32.
     config : mapping
         Facts for `DevicePlan.config`, to which the schedule below is added.
-    units : int
-        Units of 32 columns that a warp takes one after the other.
-    threads : int
-        Threads of a block: 128 or, where 8 divides J, 256.
+    **schedule : int
+        ``units``: units of 32 columns that a warp takes one after the other; ``threads``: threads of a block, 128 or,
+        where 8 divides J, 256.
     """
 
     def __init__(
-        self,
-        problem: Problem,
-        target: Target,
-        bsr: BsrFormat,
-        config: Mapping[str, object],
-        *,
-        units: int,
-        threads: int,
+        self, problem: Problem, target: Target, bsr: BsrFormat, config: Mapping[str, object], **schedule: int
     ) -> None:
-        block, matrix = bsr.block_shape[0], problem.matrix
+        matrix, threads = problem.matrix, schedule["threads"]
         vector = next(v for v in (8, 2, 1) if problem.width % v == 0)
-        schedule = {"block": block, "units": units, "threads": threads}
+        tile = {"block": bsr.block_shape[0], **schedule}
         full = vector == 8 and matrix.nnz == bsr.stored
-        super().__init__(problem, target, {**config, **schedule}, alignment=vector * problem.dtype.itemsize)
+        super().__init__(problem, target, {**config, **tile}, alignment=vector * problem.dtype.itemsize)
         self.stored = bsr.stored
-        self._load(BLOCK_SDDMM.instance(block=block, vector=vector, full=full, threads=threads))
+        self._load(BLOCK_SDDMM.instance(block=tile["block"], vector=vector, full=full, threads=threads))
         with self.phase("convert"):
-            tasks = strip_tasks(bsr, units, threads // 32)
-            starts, masks = _places(matrix, bsr, full)
+            tasks = strip_tasks(bsr, schedule["units"], threads // 32)
+            starts, masks = (matrix.indptr, np.zeros(0, np.uint32)) if full else row_runs(bsr)
         sizes = (*matrix.shape, problem.width, problem.scaled, len(tasks))
         arrays = (tasks, starts, masks, bsr.indices, problem.factors)
         self._arrange((ceil_div(len(tasks), threads // 32), 1, 1), sizes, arrays)
-
-
-def _places(matrix: Csr, bsr: BsrFormat, full: bool) -> tuple[NDArray[np.int32], NDArray[np.uint32]]:
-    """Give the arrays by which the kernel places results: `row_runs`, or A's indptr where every block is full."""
-    return (matrix.indptr, np.zeros(0, np.uint32)) if full else row_runs(bsr)
 
 
 def _axes(problem: Problem, pinned: Config) -> Axes:

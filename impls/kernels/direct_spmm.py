@@ -266,14 +266,13 @@ def direct_deep(problem: Problem) -> list[dict[str, int]]:
     """
     if not loads_whole(problem.width, problem.dtype) or mean_length(problem.matrix) < _UNROLL:
         return []
-    deep = []
     tiles = tiles_of(problem.width, (load_of(problem.width, problem.dtype),), LANES)
-    for lanes in [tile["lanes"] for tile in tiles[-_DEEP_TILES:]]:
-        tile = {"vectors": 1, "lanes": lanes, "rows": 1}
-        deep += [{**tile, "parts": 1, "unroll": _DEEP}] if lanes >= _DEEP else []
-        shared = [parts for parts in (_WARP // lanes, _WARP // 2 // lanes) if parts > 1]
-        deep += [{**tile, "parts": parts, "unroll": _UNROLL} for parts in shared]
-    return deep
+    return [
+        {"vectors": 1, "lanes": lanes, "rows": 1, "parts": parts, "unroll": unroll}
+        for lanes in [tile["lanes"] for tile in tiles[-_DEEP_TILES:]]
+        for parts, unroll in ((1, _DEEP), (_WARP // lanes, _UNROLL), (_WARP // 2 // lanes, _UNROLL))
+        if (lanes >= _DEEP if unroll == _DEEP else parts > 1)
+    ]
 
 
 def _axes(problem: Problem, pinned: Config) -> Axes:

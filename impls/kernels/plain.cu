@@ -5,8 +5,6 @@
 #include <spmark/vec.cuh>
 #include <spmark/warp.cuh>
 
-#include "row_at.cuh"
-
 using namespace spmark;
 
 // What products are added up in, and the conversions from and to the type of operands.
@@ -51,6 +49,19 @@ __global__ void __launch_bounds__(threads)
   for (int p = indptr[row]; p < end; ++p)
     sum += Sums<T>::widen(values[p]) * Sums<T>::widen(dense[static_cast<int64_t>(indices[p]) * width + column]);
   out[row * width + column] = Sums<T>::narrow(sum);
+}
+
+// Row that holds position p: the last one that starts at or before it. O(log num_rows) dependent loads.
+__device__ __forceinline__ int row_at(const int* __restrict__ indptr, int num_rows, int p) {
+  int low = 0, high = num_rows - 1;
+  while (low < high) {
+    const int middle = low + (high - low + 1) / 2;
+    if (indptr[middle] <= p)
+      low = middle;
+    else
+      high = middle - 1;
+  }
+  return low;
 }
 
 // D[p] = sum_j X[row of p, j] Y[indices[p], j], times values[p] where `scaled` is not 0.

@@ -116,12 +116,9 @@ class HostPlainPlan(Built):
         self._shapes, self._dtype = (problem.operand_shapes, problem.out_shape), problem.dtype
         self._wide = problem.dtype == np.float64
         with self.phase("compile"):
-            from spmark.impls.kernels import plain_loops as loops
+            from spmark.impls.kernels import plain_loops
 
-            wide, narrow = (
-                (loops.spmm_float64, loops.spmm_float32) if spmm else (loops.sddmm_float64, loops.sddmm_float32)
-            )
-            self._loop = wide if self._wide else narrow
+            self._loop = getattr(plain_loops, f"{problem.op}_{'float64' if self._wide else 'float32'}")
         self._pattern = pattern.indptr, pattern.indices
         self.values = problem.values if spmm else problem.factors
         self._shares = equal_shares(pattern.indptr)

@@ -29,22 +29,9 @@ __global__ void __launch_bounds__(threads)
   static_assert(sizeof(T) * vector <= 16, "a vector is loaded at once");
   static_assert((threads == 128 && batch > 1) || (vector <= 4 && threads <= 8 * lanes),
                 "blocks of other sizes, and groups of one non-zero, are those of SparseTIR's published space");
-  const int lane = threadIdx.x % lanes;
   const int64_t first = (static_cast<int64_t>(blockIdx.x) * (threads / lanes) + threadIdx.x / lanes) * batch;
-  if (first >= nnz) return;  // the group leaves together; shuffles name the group alone
-
-  const T* left[batch];
-  const T* right[batch];
-#pragma unroll
-  for (int b = 0; b < batch; ++b) {
-    const int p = static_cast<int>(first + b < nnz ? first + b : nnz - 1);  // past the end: never written
-    left[b] = x + static_cast<int64_t>(rows[p]) * width;
-    right[b] = y + static_cast<int64_t>(indices[p]) * width;
-  }
-
-  float mine = batch_dots<vector, lanes>(left, right, lane, width);
-  if (lane < batch && first + lane < nnz) {
-    if (scaled) mine *= to_float(values[first + lane]);
-    out[first + lane] = from_float<T>(mine);
-  }
+  batch_dots<vector, lanes, batch>(first, nnz, width, rows, indices, x, y, [&](int64_t p, float sum) {
+    if (scaled) sum *= to_float(values[p]);
+    out[p] = from_float<T>(sum);
+  });
 }

@@ -6,12 +6,24 @@
 
 namespace spmark {
 
-// Lane b of the group gets left[b] . right[b], each of `width` elements; the results of other lanes have no use. Rows
-// are aligned to vector elements, and so is width.
-template <int vector, int lanes, typename T, int batch>
-__device__ __forceinline__ float batch_dots(const T* const (&left)[batch], const T* const (&right)[batch], int lane,
-                                            int width) {
+// Compute X[rows[n], :] . Y[indices[n], :] at the non-zeros n from `first` on, `batch` of them, or fewer where `count`
+// ends before. One lane of the group calls write(n, result) for each. Rows of X and Y have `width` elements and are
+// aligned to vector elements, and so is width.
+template <int vector, int lanes, int batch, typename T, typename Number, typename Write>
+__device__ __forceinline__ void batch_dots(Number first, int count, int width, const int* __restrict__ rows,
+                                           const int* __restrict__ indices, const T* __restrict__ x,
+                                           const T* __restrict__ y, Write write) {
   static_assert(batch <= lanes, "lane b takes result b");
+  const int lane = threadIdx.x % lanes;
+  if (first >= count) return;  // the group leaves together; shuffles name the group alone
+  const T* left[batch];
+  const T* right[batch];
+#pragma unroll
+  for (int b = 0; b < batch; ++b) {
+    const int n = static_cast<int>(first + b < count ? first + b : count - 1);  // past the end: never written
+    left[b] = x + static_cast<int64_t>(rows[n]) * width;
+    right[b] = y + static_cast<int64_t>(indices[n]) * width;
+  }
   float sum[batch] = {};
   for (int j = lane * vector; j < width; j += lanes * vector) {
 #pragma unroll
@@ -24,7 +36,7 @@ __device__ __forceinline__ float batch_dots(const T* const (&left)[batch], const
     const float total = warp_sum<lanes>(sum[b]);
     if (lane == b) mine = total;
   }
-  return mine;
+  if (lane < batch && first + lane < count) write(first + lane, mine);
 }
 
 }  // namespace spmark

@@ -2,14 +2,12 @@
 // Deterministic.
 //
 // For matrices with short block rows, such as attention masks (SparseTIR, Ye et al., ASPLOS 2023, section 4.3.1): a
-// pipeline through shared memory would end before it has filled. One warp takes a block row; strips.cuh says how its
+// pipeline through shared memory would end before it has filled. One warp takes a block row; tile_rows.cuh says how its
 // lanes share the work.
 
-#include <spmark/half.cuh>
-#include <spmark/vec.cuh>
 #include <spmark/warp.cuh>
 
-#include "strips.cuh"
+#include "tile_rows.cuh"
 
 using namespace spmark;
 
@@ -32,6 +30,7 @@ __global__ void __launch_bounds__(threads)
                 const int* __restrict__ indices, const half* __restrict__ pieces, const half* __restrict__ dense,
                 half* __restrict__ out) {
   static_assert(columns == 8 || columns == 4, "a lane loads its columns of a row of B at once");
+  using Rows = TileRows<half, kSide, columns>;
   constexpr int kTile = 8 * columns;
   const int strip = blockIdx.x * (threads / kWarpSize) + threadIdx.x / kWarpSize;
   if (strip >= block_rows) return;  // the whole warp leaves
@@ -45,37 +44,35 @@ __global__ void __launch_bounds__(threads)
     const int place = (q - begin) % kWarpSize;
     if (place == 0 && q != begin) block_columns = q + lane < end ? indices[q + lane] : 0;
     const int block_column = shuffle(kFullMask, block_columns, place);
-    Operands<columns> held = {};
+    typename Rows::Held held = {};
     if (q >= end) return held;
-    held.a =
-        load_streaming<4>(reinterpret_cast<const unsigned*>(pieces) + (static_cast<int64_t>(q) * kWarpSize + lane) * 4);
+    held.load_a(pieces + static_cast<int64_t>(q) * (kSide * kSide), lane);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int row = block_column * kSide + row_of_lane(t, i);
       const half* source = row_of(dense + from, row, width * unsigned(sizeof(half)));
-      if (row < num_cols && from < width)
-        held.b[i] = load_read_only<columns / 2>(reinterpret_cast<const unsigned*>(source));
+      if (row < num_cols && from < width) held.load_b(i, source);
     }
     return held;
   };
 
-  float sums[columns][4] = {};
-  Operands<columns> held = fetch(begin);
+  Rows rows;
+  auto held = fetch(begin);
 #pragma unroll 1
   for (int q = begin; q < end; ++q) {
-    multiply(sums, held);
+    rows.add(held);
     held = fetch(q + 1);
   }
 
   // This lane's sums are of rows g and g + 8, and of 2 * columns columns that stand together.
 #pragma unroll
   for (int side = 0; side < 2; ++side) {
-    const int row = strip * kSide + g + side * 8;
+    const int row = strip * kSide + Rows::row(lane, side);
 #pragma unroll
-    for (int part = 0; part < columns / 4; ++part) {
-      const int column = blockIdx.y * kTile + 2 * columns * t + part * 8;
+    for (int part = 0; part < Rows::kParts; ++part) {
+      const int column = blockIdx.y * kTile + Rows::column(lane, part);
       if (row < num_rows && column < width)
-        store_streaming(out + static_cast<int64_t>(row) * width + column, round_to<half>(eight_sums(sums, side, part)));
+        store_streaming(out + static_cast<int64_t>(row) * width + column, round_to<half>(rows.part(side, part)));
     }
   }
 }

@@ -1,4 +1,4 @@
-// The body of SpMM over block tiles on the matrix unit (see tile_spmm.cu and tile_spmm_float.cu): float32 sums.
+// The body of SpMM over block tiles on the matrix unit (see tile_spmm.cu): float32 sums.
 //
 // After STile (Fang, Shen, Wang and Chen, SIGMOD 2024, section 4), whose kernel stages gathered rows of B in shared
 // memory. A window of rows reads every row of B only once, so that staging would save no reads: lanes read rows of B
@@ -24,7 +24,7 @@ constexpr int kTileGroup = 16;  // columns of A in a group
 //   tasks     4 integers a warp: panel, or -1 for none; first group; end of the groups; share (0: the warp has the
 //             panel by itself; n + 1: it is the n-th of the warps of the thread block that share the panel)
 //   indices   16 columns a group
-//   pieces    height x 16 elements a group, as `Rows` has lanes hold them
+//   pieces    height x 16 elements a group, as `Rows::Held` has lanes hold them
 //   targets   `height` rows a panel (see RowTarget and PieceTarget), kNoRow where the panel has nothing of a row
 //   dense     B, num_cols x width, row-major; width is a multiple of 8
 template <typename T, int height, int columns, int ahead, int threads>
@@ -61,12 +61,12 @@ struct TileBlocks {
         later = columns_of(q + 2);
       }
       typename Rows::Held held = {};
-      if (q < count) Rows::load_a(held, held_a + static_cast<int64_t>(q) * (height * kTileGroup), lane);
+      if (q < count) held.load_a(held_a + static_cast<int64_t>(q) * (height * kTileGroup), lane);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int row = shuffle(kFullMask, now, odd * kTileGroup + row_of_lane(t, i));
         const T* source = row_of(dense + from, row, target.width * unsigned(sizeof(T)));
-        if (q < count && from < target.width) Rows::load_b(held, i, source);
+        if (q < count && from < target.width) held.load_b(i, source);
       }
       return held;
     };

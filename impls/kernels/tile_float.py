@@ -19,11 +19,17 @@ VECTOR, VECTORS = 4, 1
 """Elements of a load of ELL rows, and loads of a thread side by side; kernels exist for these alone."""
 _INT, _FLOAT = "int32", "float32"
 SPMM_TILES_FLOAT = FusedTemplate(
-    Path(__file__).parent / "tile_spmm_float.cu",
-    "spmm_tiles_float",
-    {"mixed": (False, True), "columns": (4, 8), "lanes": LANES, "threads": (128,)},
+    Path(__file__).parent / "tile_spmm.cu",
+    "spmm_tiles",
+    {
+        **{"T": ("float",), "mixed": (False, True), "columns": (4, 8), "ahead": (1,)},
+        **{"vector": (VECTOR,), "vectors": (VECTORS,), "lanes": LANES, "threads": (128,)},
+    },
     max_registers=168,
-    bodies=(Body("tile_blocks_16", (_INT, _INT, _FLOAT, _INT)), Body("ell_buckets", (_INT, _INT, _INT, _FLOAT))),
+    bodies=(
+        *(Body(f"tile_blocks_{height}", (_INT, _INT, _FLOAT, _INT)) for height in (16, 8)),
+        Body("ell_buckets", (_INT, _INT, _INT, _FLOAT)),
+    ),
 )
 
 

@@ -26,27 +26,22 @@ __device__ __forceinline__ Split split(float value) {
 }
 
 template <int columns>
-struct TileRows<float, 16, columns> {
-  static constexpr int kSums = 4 * columns;
-  static constexpr int kLoads = columns / 4;  // loads of a row of B, 16 bytes each
+struct TileRows<float, 16, columns> : SixteenRows<columns, 4> {
   struct Held {
-    Vec<float, 4> a[2];  // for each eight columns: two columns of row g, and the same two of row g + 8
-    Vec<float, 4> b[4][kLoads];
+    Vec<float, 4> a[2];               // for each eight columns: two columns of row g, and the same two of row g + 8
+    Vec<float, 4> b[4][columns / 4];  // 16 bytes each
+
+    __device__ __forceinline__ void load_a(const float* group, int lane) {
+#pragma unroll
+      for (int step = 0; step < 2; ++step) a[step] = load_streaming<4>(group + (step * kWarpSize + lane) * 4);
+    }
+    __device__ __forceinline__ void load_b(int i, const float* row) {
+#pragma unroll
+      for (int part = 0; part < columns / 4; ++part) b[i][part] = load_read_only<4>(row + 4 * part);
+    }
   };
-  float sums[columns][4] = {};
 
-  static __device__ __forceinline__ void load_a(Held& held, const float* group, int lane) {
-#pragma unroll
-    for (int step = 0; step < 2; ++step) held.a[step] = load_streaming<4>(group + (step * kWarpSize + lane) * 4);
-  }
-  static __device__ __forceinline__ void load_b(Held& held, int i, const float* row) {
-#pragma unroll
-    for (int part = 0; part < kLoads; ++part) held.b[i][part] = load_read_only<4>(row + 4 * part);
-  }
-
-  __device__ __forceinline__ float& sum(int i) { return sums[i / 4][i % 4]; }
-
-  // Column n of mma m is column columns * n + m of the warp's; its k are this lane's rows 2 step and 2 step + 1.
+  // The k of an mma are this lane's rows 2 step and 2 step + 1.
   __device__ __forceinline__ void add(const Held& held) {
 #pragma unroll
     for (int step = 0; step < 2; ++step) {
@@ -66,19 +61,9 @@ struct TileRows<float, 16, columns> {
         mma_m16n8k8(found, high, b_low);
         mma_m16n8k8(found, high, b_high);
 #pragma unroll
-        for (int i = 0; i < 4; ++i) sums[m][i] += found[i];
+        for (int i = 0; i < 4; ++i) this->sums[m][i] += found[i];
       }
     }
-  }
-
-  static constexpr int kParts = columns / 2;  // parts of four columns: 16 bytes
-  static __device__ __forceinline__ int row(int lane, int side) { return lane / 4 + side * 8; }
-  static __device__ __forceinline__ int column(int lane, int part) { return 2 * columns * (lane % 4) + 4 * part; }
-  static __device__ __forceinline__ int leader(int lane) { return lane - lane % 4; }
-  __device__ __forceinline__ Vec<float, 4> part(int side, int part) const {
-    const Vec<float, 8> eight = eight_sums(sums, side, part / 2);
-    const int from = part % 2 * 4;
-    return {eight[from], eight[from + 1], eight[from + 2], eight[from + 3]};
   }
 };
 

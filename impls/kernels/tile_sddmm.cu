@@ -6,6 +6,7 @@
 
 #include <spmark/fusion.cuh>
 
+#include "sddmm_dots.cuh"
 #include "tile_sddmm.cuh"
 
 using namespace spmark;
@@ -38,7 +39,9 @@ __global__ void __launch_bounds__(threads, vector == 8 ? 4 : 1)
                                block_positions, operands);
                  }),
             body(run_items, run_tiles, [&](Place at) {
-              RunsSddmm<vector, lanes, batch, threads>::run(at.item, block_count, run_count, run_rows, run_indices,
-                                                            run_positions, operands);
+              const int group = at.item * (threads / lanes) + static_cast<int>(threadIdx.x) / lanes;
+              batch_dots<vector, lanes, batch>(
+                  group * batch, run_count, width, run_rows, run_indices, x, y,
+                  [&](int n, float sum) { operands.write(operands.place(run_positions, block_count, n), sum); });
             }));
 }

@@ -1,11 +1,9 @@
-// The bodies of SDDMM over tiles (see tile_sddmm.cu): block tiles on the matrix unit, and runs of non-zeros. Both write
-// results where A has its non-zeros in CSR order, or one after the other.
+// SDDMM over block tiles on the matrix unit, and where the results of tiles go (see tile_sddmm.cu).
 #pragma once
 
 #include <spmark/warp.cuh>
 
 #include "half_words.cuh"
-#include "sddmm_dots.cuh"
 
 namespace spmark {
 
@@ -128,30 +126,6 @@ struct TileBlocksSddmm {
       }
       __syncwarp();  // all lanes have read before the next results are stored
     }
-  }
-};
-
-// D[positions[n]] = sum_j X[rows[n], j] Y[indices[n], j] for `count` non-zeros, before which `before` are in blocks.
-//
-// A group of `lanes` threads takes `batch` non-zeros, which mostly share their row.
-template <int vector, int lanes, int batch, int threads>
-struct RunsSddmm {
-  static __device__ __forceinline__ void run(int item, int before, int count, const int* __restrict__ rows,
-                                             const int* __restrict__ indices, const int* __restrict__ positions,
-                                             const SddmmOperands& operands) {
-    const int lane = threadIdx.x % lanes;
-    const int first = (item * (threads / lanes) + static_cast<int>(threadIdx.x) / lanes) * batch;
-    if (first >= count) return;  // the group leaves together; shuffles name the group alone
-    const half* left[batch];
-    const half* right[batch];
-#pragma unroll
-    for (int b = 0; b < batch; ++b) {
-      const int n = min(first + b, count - 1);  // past the end: never written
-      left[b] = operands.x + static_cast<int64_t>(rows[n]) * operands.width;
-      right[b] = operands.y + static_cast<int64_t>(indices[n]) * operands.width;
-    }
-    const float mine = batch_dots<vector, lanes>(left, right, lane, operands.width);
-    if (lane < batch && first + lane < count) operands.write(operands.place(positions, before, first + lane), mine);
   }
 };
 

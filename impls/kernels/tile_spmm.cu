@@ -1,8 +1,9 @@
-// SpMM over tiles as one grid: block tiles on the matrix unit and ELL rows. Float16 operands, float32 sums.
+// SpMM over tiles as one grid: block tiles on the matrix unit and ELL rows. Sums are float32. In float32 each product
+// of the matrix unit is three of tf32, as accurate as float32 sums in any order.
 //
 // The hybrid plans of STile (Fang, Shen, Wang and Chen, SIGMOD 2024, sections 2.2 and 4): tiles of both formats, fused
 // horizontally. Rows that several tiles share are added up atomically, in an order that is not fixed. Where there are
-// blocks alone, the last thread block that brings a piece of a row adds up all, always in the same order.
+// blocks alone, in float16, the last thread block that brings a piece of a row adds up all, always in the same order.
 
 #include <spmark/fusion.cuh>
 #include <spmark/half.cuh>
@@ -10,63 +11,67 @@
 #include "ell_buckets.cuh"
 #include "tile_arrivals.cuh"
 #include "tile_blocks.cuh"
+#include "tile_rows_float.cuh"
 
 using namespace spmark;
 
-// Thread blocks of a multiprocessor for which the compiler leaves registers, of every combination that has a kernel.
-template <bool mixed, int columns, int ahead, int vector>
-constexpr int kBlocks = 0;
+// Thread blocks of a multiprocessor for which the compiler leaves registers: in float32 by columns, and in float16 of
+// every combination that has a kernel.
+template <typename T, bool mixed, int columns, int ahead, int vector>
+constexpr int kBlocks = columns == 4 ? 4 : 3;
 template <>
-constexpr int kBlocks<false, 8, 2, 8> = 4;
+constexpr int kBlocks<half, false, 8, 2, 8> = 4;
 template <>
-constexpr int kBlocks<false, 8, 1, 8> = 6;
+constexpr int kBlocks<half, false, 8, 1, 8> = 6;
 template <>
-constexpr int kBlocks<false, 4, 4, 8> = 4;
+constexpr int kBlocks<half, false, 4, 4, 8> = 4;
 template <>
-constexpr int kBlocks<false, 4, 2, 8> = 5;
+constexpr int kBlocks<half, false, 4, 2, 8> = 5;
 template <>
-constexpr int kBlocks<true, 8, 2, 8> = 4;
+constexpr int kBlocks<half, true, 8, 2, 8> = 4;
 template <>
-constexpr int kBlocks<true, 4, 4, 8> = 4;
+constexpr int kBlocks<half, true, 4, 4, 8> = 4;
 template <>
-constexpr int kBlocks<true, 4, 4, 4> = 5;
+constexpr int kBlocks<half, true, 4, 4, 4> = 5;
 
 // C = A B, A the sum of all parts. Each body documents its arrays; before them stand its items and its tiles of
-// columns, 0 where A has no such part.
+// columns, 0 where A has no such part. Low block tiles are float16's alone.
 //   width       J, a multiple of 8
 //   mixed       whether there are ELL rows or rows without elements, whose body takes registers
 //   ahead       groups of block tiles whose operands are on their way; few leave registers for more thread blocks
 //   dense       B, row-major, aligned to 16 bytes
 //   out         C, likewise
-//   sums        float32 workspace of the rows that pieces share
-//   row_pieces  see PieceTarget; not used where there are ELL rows
+//   sums        float16: float32 workspace of the rows that pieces share
+//   row_pieces  see PieceTarget; not used where there are ELL rows, nor in float32
 //   counters    likewise
-// Where there are ELL rows, a launch before this grid clears the workspace and may overlap with this grid. A launch
-// after it rounds the shared rows.
-template <bool mixed, int columns, int ahead, int vector, int vectors, int lanes, int threads>
-__global__ void __launch_bounds__(threads, kBlocks<mixed, columns, ahead, vector>)
+// Where there are ELL rows, and in float32, a launch before this grid clears the workspace, or the shared rows of C,
+// and may overlap with this grid. In float16 a launch after it rounds the shared rows.
+template <typename T, bool mixed, int columns, int ahead, int vector, int vectors, int lanes, int threads>
+__global__ void __launch_bounds__(threads, kBlocks<T, mixed, columns, ahead, vector>)
     spmm_tiles(int width,  //
                int high_items, int high_tiles, const int* __restrict__ high_tasks, const int* __restrict__ high_indices,
-               const half* __restrict__ high_pieces, const int* __restrict__ high_targets,  //
+               const T* __restrict__ high_pieces, const int* __restrict__ high_targets,  //
                int low_items, int low_tiles, const int* __restrict__ low_tasks, const int* __restrict__ low_indices,
-               const half* __restrict__ low_pieces, const int* __restrict__ low_targets,  //
+               const T* __restrict__ low_pieces, const int* __restrict__ low_targets,  //
                int ell_items, int ell_tiles, const int* __restrict__ ell_ranges, const int* __restrict__ ell_rows,
-               const int* __restrict__ ell_indices, const half* __restrict__ ell_values,  //
-               const half* __restrict__ dense, half* out, float* sums, const int* __restrict__ row_pieces,
-               int* counters) {
-  static_assert(ahead * columns == 16 || (!mixed && ahead * columns == 8), "as much ahead as registers hold, or half");
-  static_assert(mixed || (vector == 8 && vectors == 1 && lanes == 8), "one kernel where there are no ELL rows");
-  static_assert(columns == 4 || vector == 8, "loads of half the width for the narrowest J alone");
+               const int* __restrict__ ell_indices, const T* __restrict__ ell_values,  //
+               const T* __restrict__ dense, T* out, float* sums, const int* __restrict__ row_pieces, int* counters) {
+  static_assert(sizeof(T) == 4 || ahead * columns == 16 || (!mixed && ahead * columns == 8),
+                "as much ahead as registers hold, or half");
+  static_assert(sizeof(T) == 2 || (ahead == 1 && vector == 4 && vectors == 1), "one load of four in float32");
+  static_assert(mixed || (sizeof(T) * vector == 16 && vectors == 1 && lanes == 8), "one kernel without ELL rows");
+  static_assert(columns == 4 || sizeof(T) * vector == 16, "loads of half the width for the narrowest J alone");
   static_assert(columns == 8 || (vectors == 1 && lanes == 8), "two loads side by side for wide J alone");
-  using High = TileBlocks<half, 16, columns, ahead, threads>;
-  using Low = TileBlocks<half, 8, columns, ahead, threads>;
-  using Ell = EllBuckets<half, vector, vectors, lanes, threads>;
+  using High = TileBlocks<T, 16, columns, ahead, threads>;
+  constexpr bool kHalf = sizeof(T) == 2;
+  using Low = TileBlocks<T, kHalf ? 8 : 16, columns, ahead, threads>;  // float32: has no tasks
+  using Ell = EllBuckets<T, vector, vectors, lanes, threads>;
   __shared__ LargestOf<typename High::Shared, typename Low::Shared, typename Ell::Shared> shared;
   const auto target = [&](int tile) {
-    if constexpr (mixed)
-      return RowTarget<half>{out, sums, width};
+    if constexpr (mixed || !kHalf)
+      return RowTarget<T>{out, sums, width};
     else
-      return PieceTarget<half>{out, sums, row_pieces, counters, width, tile, (width + High::kTile - 1) / High::kTile};
+      return PieceTarget<T>{out, sums, row_pieces, counters, width, tile, (width + High::kTile - 1) / High::kTile};
   };
   run_fused(blockIdx.x,
             body(high_items, high_tiles,
@@ -76,8 +81,9 @@ __global__ void __launch_bounds__(threads, kBlocks<mixed, columns, ahead, vector
                  }),
             body(low_items, low_tiles,
                  [&](Place at) {
-                   Low::run(shared.template as<typename Low::Shared>(), at.item, at.tile, low_tasks, low_indices,
-                            low_pieces, low_targets, dense, target(at.tile));
+                   if constexpr (kHalf)
+                     Low::run(shared.template as<typename Low::Shared>(), at.item, at.tile, low_tasks, low_indices,
+                              low_pieces, low_targets, dense, target(at.tile));
                  }),
             body(ell_items, ell_tiles, [&](Place at) {
               if constexpr (mixed)

@@ -15,15 +15,15 @@ from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import DType, Problem
 from spmark.impls.formats.tiles import GROUP, Blocks, TileFormat
 from spmark.impls.kernels.block_spmm import mma_pieces
-from spmark.impls.kernels.ell_buckets import NEVER, ell_work
+from spmark.impls.kernels.ell_buckets import LANES, NEVER, ell_work
 from spmark.impls.kernels.panel_spmm import transposed_pieces
 from spmark.impls.kernels.shared_rows import SharedRows, shared_instances
-from spmark.impls.kernels.tile_float import SPMM_TILES_FLOAT, VECTOR, VECTORS, split_pieces
+from spmark.impls.kernels.tile_float import SPMM_TILES_FLOAT, VECTOR, split_pieces
 from spmark.impls.kernels.tile_tasks import ALONE, NO_PIECES, WARPS, Panels
 from spmark.impls.runtime.fusion import Body, FusedLaunch, FusedTemplate, Share
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import Instance
+from spmark.impls.runtime.template import C_TYPES, Instance
 
 HEIGHT = 16
 """Rows of most block tiles."""
@@ -32,8 +32,6 @@ HEIGHTS = (HEIGHT, 8)
 AHEAD = {4: (4, 2), 8: (2, 1)}
 """Groups whose operands are on their way, by columns of a lane: as many as registers hold, and half as many."""
 _THREADS = 128
-_NO_ELL = {"vector": 8, "vectors": 1, "lanes": 8}
-"""Template arguments of ELL rows for the kernels without ELL rows, in which these make no difference."""
 _INT, _HALF = "int32", "float16"
 _PANELS = tuple(Body(f"tile_blocks_{height}", (_INT, _INT, _HALF, _INT)) for height in HEIGHTS)
 _ELL = Body("ell_buckets", (_INT, _INT, _INT, _HALF))
@@ -43,12 +41,13 @@ SPMM_TILES = FusedTemplate(
     Path(__file__).parent / "tile_spmm.cu",
     "spmm_tiles",
     {
+        "T": ("half",),
         "mixed": (False, True),
         "columns": (4, 8),
         "ahead": (1, 2, 4),
         "vector": (4, 8),
         "vectors": (1, 2),
-        "lanes": (8, 16, 32),
+        "lanes": LANES,
         "threads": (_THREADS,),
     },
     max_registers=128,
@@ -68,13 +67,14 @@ def tile_spmm_instance(problem: Problem, schedule: Mapping[str, Any], mixed: boo
     mixed : bool
         Whether there are ELL rows, or rows without elements, beside the block tiles.
     """
-    tile = {"mixed": mixed, "columns": _columns(problem, schedule.get("columns", 8)), "threads": _THREADS}
-    lanes = schedule["lanes"] if mixed else _NO_ELL["lanes"]
-    if problem.dtype is not DType.FLOAT16:
-        return SPMM_TILES_FLOAT.instance(**tile, lanes=lanes)
-    shallow = schedule.get("shallow", False) and not mixed
-    ell = {"vector": schedule["vector"], "vectors": schedule.get("vectors", 1), "lanes": lanes} if mixed else _NO_ELL
-    return SPMM_TILES.instance(**tile, ahead=_ahead(problem, tile["columns"], shallow), **ell)
+    half = problem.dtype is DType.FLOAT16
+    columns = _columns(problem, schedule.get("columns", 8))
+    tile = {"vector": 8 if half else VECTOR, "vectors": 1, "lanes": LANES[0]}
+    if mixed:
+        tile |= {name: schedule[name] for name in tile if name in schedule}
+    tile |= {"columns": columns, "ahead": _ahead(problem, columns, schedule.get("shallow", False) and not mixed)}
+    template = SPMM_TILES if half else SPMM_TILES_FLOAT
+    return template.instance(T=C_TYPES[problem.dtype], mixed=mixed, **tile, threads=_THREADS)
 
 
 def _columns(problem: Problem, columns: int) -> int:
@@ -137,9 +137,6 @@ class TileSpmmPlan(DevicePlan):
                 f"{problem.width}, blocks of {[*tiled.blocks]} rows{' and runs' * bool(tiled.runs)}"
             )
         ell = {"vectors": 1, "spread": NEVER, "together": NEVER, **ell}
-        vector, vectors = ell["vector"], ell["vectors"]
-        if not half and (vector, vectors) != (VECTOR, VECTORS):
-            raise BuildError(f"expected {VECTORS} load of {VECTOR} in float32, found {vectors} of {vector}")
         columns = _columns(problem, columns)
         schedule = {**ell, "alone": alone, "columns": columns}
         super().__init__(problem, target, {**config, **schedule}, alignment=16)
@@ -163,7 +160,7 @@ class TileSpmmPlan(DevicePlan):
                 )
                 for i, (height, tasks, to) in enumerate(zip(heights, panels.tasks, targets, strict=True))
             }
-            ell_across = ceil_div(problem.width, vector * vectors * ell["lanes"])
+            ell_across = ceil_div(problem.width, ell["vector"] * ell["vectors"] * ell["lanes"])
             shares[_ELL.name] = Share(ranges.shape[0], ell_across, (*map(self.upload, (ranges, rows)), *held[-2:]))
         # The grid itself clears rows without elements, and adds up rows that arrive in pieces.
         around = replace(use, shared=use.shared[: 0 if arrives else None], empty=use.empty[:0])
@@ -174,12 +171,11 @@ class TileSpmmPlan(DevicePlan):
             self._launch = FusedLaunch(target, instance, shares, beside)
         with self.phase("upload"):
             self._shared = SharedRows(self, around, problem.width, problem.dtype, self._launch.around)
-            self._last: tuple[DeviceArray, ...] = (self._shared.sums,)
-            if row_pieces.size:  # counters are 0 before and after every run
+            sums, counted = self._shared.sums, 1
+            if row_pieces.size:
                 sums = self.workspace((row_pieces.shape[0], problem.width), np.float32)
-                self._last = sums, self.upload(row_pieces.reshape(-1)), self.counters(use.shared.size * across)
-            elif half:
-                self._last += self.upload(np.zeros(4, np.int32)), self.counters(1)
+                counted = use.shared.size * across
+            self._last = sums, self.upload(row_pieces.reshape(-1)), self.counters(counted)
         self._width = np.int32(problem.width)
 
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:

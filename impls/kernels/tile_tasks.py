@@ -52,12 +52,7 @@ class Panels:
 
     def targets(self, use: RowUse, numbered: bool) -> list[NDArray[np.int32]]:
         """Give the targets of sums that are added up atomically: for each height (p, R), of `use` or `NO_ROW`."""
-        by_height = []
-        for rows in self.rows:
-            targets = np.full(rows.shape, NO_ROW, np.int32)
-            targets[rows >= 0] = use.targets(rows[rows >= 0], numbered)
-            by_height.append(targets)
-        return by_height
+        return [np.where(rows >= 0, use.targets(np.maximum(rows, 0), numbered), NO_ROW) for rows in self.rows]
 
     def pieces(self, use: RowUse) -> tuple[list[NDArray[np.int32]], NDArray[np.int32]]:
         """Give numbers to the pieces of shared rows, so that the warp with a row's last piece finds all.
@@ -78,15 +73,13 @@ class Panels:
         """
         every = np.concatenate([rows.reshape(-1) for rows in self.rows])
         times = np.concatenate([np.repeat(n, rows.shape[1]) for rows, n in zip(self.rows, self.counts, strict=True)])
-        number = np.full(use.num_rows, -1, np.int64)
-        number[use.shared] = np.arange(use.shared.size)
-        of = np.where(every >= 0, number[every], -1)
-        entries = np.flatnonzero(of >= 0)
-        entries = entries[np.argsort(of[entries], kind="stable")]
+        is_shared = np.zeros(use.num_rows + 1, np.bool_)  # the last one is that of -1
+        is_shared[use.shared] = True
+        entries = np.flatnonzero(is_shared[every])
+        entries = entries[np.argsort(every[entries], kind="stable")]
         targets = np.where(every >= 0, every, NO_ROW).astype(np.int32)
         targets[entries] = times[entries] - np.cumsum(times[entries]) - 1
-        sizes = np.zeros(use.shared.size, np.int64)
-        np.add.at(sizes, of[entries], times[entries])
+        sizes = np.bincount(every[entries], times[entries], minlength=use.num_rows)[use.shared].astype(np.int64)
         ends = np.cumsum(sizes)
         pieces = np.stack([use.shared, ends - sizes, ends, np.arange(use.shared.size)], axis=1).astype(np.int32)
         bounds = np.cumsum([rows.size for rows in self.rows])[:-1]
@@ -123,13 +116,8 @@ def panel_tasks(indptr: NDArray[np.int32], alone: int) -> tuple[NDArray[np.int32
     part = piece[:, None] * WARPS + np.arange(WARPS + 1)
     bounds = indptr[panel, None] + part * counts[panel, None] // (WARPS * pieces[panel, None])
     tasks = np.zeros((panel.size + ceil_div(short.size, WARPS), WARPS, 4), np.int32)
-    shared = tasks[: panel.size]
-    shared[:, :, 0], shared[:, :, 1], shared[:, :, 2], shared[:, :, 3] = (
-        panel[:, None],
-        bounds[:, :-1],
-        bounds[:, 1:],
-        piece[:, None] + 1,
-    )
+    shared = np.broadcast_arrays(panel[:, None], bounds[:, :-1], bounds[:, 1:], piece[:, None] + 1)
+    tasks[: panel.size] = np.stack(shared, axis=2)
     single = tasks[panel.size :].reshape(-1, 4)
     single[:, 0] = -1
     single[: short.size] = np.stack([short, indptr[short], indptr[short + 1], np.zeros_like(short)], axis=1)

@@ -11,12 +11,11 @@ from spmark.impls.table import IMPLEMENTATIONS
 
 
 def templates() -> list[KernelTemplate]:
-    found: dict[tuple[str, str], KernelTemplate] = {(str(t.source), t.name): t for t in SHARED}
+    found = dict.fromkeys(SHARED)
     for entry in IMPLEMENTATIONS.values():
         module, _, label = entry.partition(":")
-        for template in getattr(import_module(module), label).kernels:
-            found[(str(template.source), template.name)] = template
-    return list(found.values())
+        found |= dict.fromkeys(getattr(import_module(module), label).kernels)
+    return list(found)
 
 
 def workers() -> int:

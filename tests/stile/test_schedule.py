@@ -29,6 +29,6 @@ def test_every_schedule_has_a_kernel(width: int) -> None:
         columns = 4 if width <= 32 else 8
         for tile in block_tiles(width, DType.FLOAT32):
             assert (tile["vector"], tile["vectors"]) == (VECTOR, VECTORS)
-            SPMM_TILES_FLOAT.instance(mixed=True, columns=columns, lanes=tile["lanes"], threads=128)
+            SPMM_TILES_FLOAT.instance(T="float", mixed=True, columns=columns, ahead=1, **tile, threads=128)
         for tile in block_tiles(width):
-            SPMM_TILES.instance(mixed=True, columns=columns, ahead=AHEAD[columns][0], **tile, threads=128)
+            SPMM_TILES.instance(T="half", mixed=True, columns=columns, ahead=AHEAD[columns][0], **tile, threads=128)
