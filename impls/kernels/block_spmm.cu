@@ -14,32 +14,13 @@
 
 using namespace spmark;
 
-// A thread block reads its head first, which names the thread block's block row or part of a block row.
+// A thread block reads its head first, `kHead` integers. Four are its task: the number of its block row (its complement
+// where several thread blocks share the row), the first block to take, how many, and the step to start with. Four more
+// are for a row that is shared: how many thread blocks share it, the number of this one among them, the place of the
+// row's first part in `partials`, and 0. Then the columns of the first blocks: short rows load no others.
 constexpr int kHead = 16;
-constexpr int kFirstColumns = 8;  // where the columns of the first blocks stand: short rows load no others
+constexpr int kFirstColumns = 8;
 constexpr int kHeldColumns = kHead - kFirstColumns;
-
-// The first four numbers of a head.
-struct Task {
-  int row;     // number of the block row, or its complement where several thread blocks share the row
-  int first;   // first block to take
-  int blocks;  // how many
-  int start;   // step to start with
-};
-
-// The next four numbers of a head, for a row that thread blocks share.
-struct RowPart {
-  int parts;  // thread blocks of the row
-  int part;   // number of this thread block among them
-  int place;  // of the row's first part in `partials`
-  int unused;
-};
-
-template <typename T>
-__device__ __forceinline__ T load_four(const int* from) {
-  const Vec<int, 4> four = load_read_only<4>(from);
-  return {four[0], four[1], four[2], four[3]};
-}
 
 // Sizes of a thread block's work.
 template <int rows, int tile, int depth, int vector, bool gathered, int threads>
@@ -242,13 +223,15 @@ __device__ __forceinline__ void walk(StepCopy<Config>& copy, WarpSums<Config>& w
 // Put this part of a block row aside. The last thread block of the row to arrive adds up all parts, always in the same
 // order; the answer is true for that one alone.
 template <typename Config>
-__device__ __forceinline__ bool add_parts(WarpSums<Config>& warp, const RowPart& mine, float* partials, int* arrived) {
-  const int64_t place = static_cast<int64_t>(mine.place) * gridDim.y + static_cast<int64_t>(blockIdx.y) * mine.parts;
+__device__ __forceinline__ bool add_parts(WarpSums<Config>& warp, const int* head, float* partials, int* arrived) {
+  const Vec<int, 4> shared = load_read_only<4>(head + 4);
+  const int parts = shared[0];
+  const int64_t place = static_cast<int64_t>(shared[2]) * gridDim.y + static_cast<int64_t>(blockIdx.y) * parts;
   float* const first_part = partials + place * Config::kPart + threadIdx.x * 4;
-  warp.put_aside(first_part + mine.part * Config::kPart);
-  if (!last_to_arrive(arrived + place, mine.parts)) return false;
+  warp.put_aside(first_part + shared[1] * Config::kPart);
+  if (!last_to_arrive(arrived + place, parts)) return false;
 #pragma unroll 1
-  for (int part = 0; part < mine.parts; ++part) warp.add(first_part + part * Config::kPart);
+  for (int part = 0; part < parts; ++part) warp.add(first_part + part * Config::kPart);
   return true;
 }
 
@@ -262,8 +245,7 @@ __device__ __forceinline__ bool add_parts(WarpSums<Config>& warp, const RowPart&
 //   num_cols  of A: rows of B
 //   width     J
 //   split     binary logarithm of the steps of a block
-//   heads     `kHead` integers a listed block row or part (Task, RowPart, columns of the first blocks), those with many
-//             blocks first: the longest work starts first
+//   heads     the head of each listed block row or part, those with many blocks first: the longest work starts first
 //   indices   block columns (each `depth << split` wide), or where gathered the columns of all blocks one by one
 //   values    blocks in 16 x 16 pieces, each as 32 lanes hold it for mma (8 halves a lane), pieces of 16 columns after
 //             each other, rows fastest
@@ -288,32 +270,33 @@ __global__ void __launch_bounds__(threads)
   half* const stages = reinterpret_cast<half*>(shared_bytes);
   const int thread = threadIdx.x;
   const int* const head = heads + static_cast<int64_t>(blockIdx.x) * kHead;
-  const Task task = load_four<Task>(head);
+  const Vec<int, 4> task = load_read_only<4>(head);
+  const int block_row = task[0], first_block = task[1];
   const int first_column = blockIdx.y * tile;
   const int inside = thread / Config::kRowPieces;
   const int column = thread % Config::kRowPieces * vector;
   const bool in_width = first_column + column < width;
 
-  StepCopy<Config> copy{values + (static_cast<int64_t>(task.first) << split) * Config::kSizeA + thread * 8,
+  StepCopy<Config> copy{values + (static_cast<int64_t>(first_block) << split) * Config::kSizeA + thread * 8,
                         dense + first_column + column,
-                        {head, indices, task.first, split, {}},
+                        {head, indices, first_block, split, {}},
                         num_cols,
                         width,
-                        task.blocks << split,
-                        task.start,
+                        task[2] << split,
+                        task[3],
                         inside,
                         column,
                         in_width};
   WarpSums<Config> warp{
       thread % 32, thread / 32 % Config::kRowWarps * Config::kRowTiles, thread / 32 / Config::kRowWarps * 32, {}};
   walk(copy, warp, stages);
-  if (task.row < 0 && !add_parts(warp, load_four<RowPart>(head + 4), partials, arrived)) return;
+  if (block_row < 0 && !add_parts(warp, head, partials, arrived)) return;
 
   __syncthreads();  // the steps make room for the result, which leaves in whole rows
   warp.lay_rows(stages);
   __syncthreads();           // a thread stores results of other threads
   wait_for_previous_grid();  // which clears other rows of C: the result must be complete when this grid has ended
-  const int64_t first_row = static_cast<int64_t>(task.row < 0 ? ~task.row : task.row) * rows;
+  const int64_t first_row = static_cast<int64_t>(block_row < 0 ? ~block_row : block_row) * rows;
 #pragma unroll 2
   for (int row = inside; row < rows; row += Config::kApart)
     if (first_row + row < num_rows && in_width)

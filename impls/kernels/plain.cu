@@ -7,23 +7,11 @@
 
 using namespace spmark;
 
-// What products are added up in, and the conversions from and to the type of operands.
-template <typename T>
-struct Sums;
-
-template <>
-struct Sums<double> {
-  using Type = double;
-  static __device__ __forceinline__ double widen(double value) { return value; }
-  static __device__ __forceinline__ double narrow(double value) { return value; }
-};
-
-template <>
-struct Sums<bfloat16> {
-  using Type = float;
-  static __device__ __forceinline__ float widen(bfloat16 value) { return to_float(value); }
-  static __device__ __forceinline__ bfloat16 narrow(float value) { return to_bfloat16(value); }
-};
+// From the type of operands to that in which products are added up, and back.
+__device__ __forceinline__ double widen(double value) { return value; }
+__device__ __forceinline__ float widen(bfloat16 value) { return to_float(value); }
+__device__ __forceinline__ double narrow(double sum) { return sum; }
+__device__ __forceinline__ bfloat16 narrow(float sum) { return to_bfloat16(sum); }
 
 // C[i, j] = sum_k A[i, k] B[k, j].
 //
@@ -43,12 +31,12 @@ __global__ void __launch_bounds__(threads)
   const int column = blockIdx.y * lanes + threadIdx.x % lanes;
   if (row >= num_rows || column >= width) return;
 
-  typename Sums<T>::Type sum = 0;
+  decltype(widen(T{})) sum = 0;
   const int end = indptr[row + 1];
 #pragma unroll 4
   for (int p = indptr[row]; p < end; ++p)
-    sum += Sums<T>::widen(values[p]) * Sums<T>::widen(dense[static_cast<int64_t>(indices[p]) * width + column]);
-  out[row * width + column] = Sums<T>::narrow(sum);
+    sum += widen(values[p]) * widen(dense[static_cast<int64_t>(indices[p]) * width + column]);
+  out[row * width + column] = narrow(sum);
 }
 
 // Row that holds position p: the last one that starts at or before it. O(log num_rows) dependent loads.
@@ -88,11 +76,11 @@ __global__ void __launch_bounds__(threads)
 
   const T* left = x + static_cast<int64_t>(row_at(indptr, num_rows, static_cast<int>(p))) * width;
   const T* right = y + static_cast<int64_t>(indices[p]) * width;
-  typename Sums<T>::Type sum = 0;
-  for (int j = lane; j < width; j += lanes) sum += Sums<T>::widen(left[j]) * Sums<T>::widen(right[j]);
+  decltype(widen(T{})) sum = 0;
+  for (int j = lane; j < width; j += lanes) sum += widen(left[j]) * widen(right[j]);
 #pragma unroll
   for (int step = lanes / 2; step > 0; step /= 2) sum += shuffle_xor(group_mask<lanes>(), sum, step);
   if (lane != 0) return;
-  if (scaled) sum *= Sums<T>::widen(values[p]);
-  out[p] = Sums<T>::narrow(sum);
+  if (scaled) sum *= widen(values[p]);
+  out[p] = narrow(sum);
 }

@@ -1,4 +1,4 @@
-// SDDMM over block tiles on the matrix unit, and where the results of tiles go (see tile_sddmm.cu).
+// SDDMM over block tiles on the matrix unit (see tile_sddmm.cu).
 #pragma once
 
 #include <spmark/warp.cuh>
@@ -7,29 +7,7 @@
 
 namespace spmark {
 
-// The operands and results of both bodies. X and Y are num_rows x width and num_cols x width, row-major, aligned to
-// vector elements, and so is width. Values, not read unless scaled, and results stand in CSR order where `listed`, else
-// in the order of the tiles: the non-zeros of blocks as they stand, then those of runs.
-struct SddmmOperands {
-  int width;
-  int scaled;
-  int listed;
-  const half* values;
-  const half* x;
-  const half* y;
-  half* out;
-
-  // Where the result of a body's n-th non-zero belongs; the body's first non-zero is number `first` of all.
-  __device__ __forceinline__ int place(const int* __restrict__ positions, int first, int n) const {
-    return listed ? positions[n] : first + n;
-  }
-
-  __device__ __forceinline__ void write(int position, float sum) const {
-    out[position] = from_float<half>(scaled ? sum * to_float(values[position]) : sum);
-  }
-};
-
-// D[positions[n]] = sum_j X[row, j] Y[column, j] at the non-zeros n of block tiles: 16 rows by groups of 16 columns.
+// write(n, sum_j X[row, j] Y[column, j]) for the non-zeros n of block tiles: 16 rows by groups of 16 columns.
 //
 // A warp takes a run of a panel's groups, two at a time, and computes all of their elements. The results wait in shared
 // memory, where lanes pick the non-zeros among them. The rows of Y of the next groups are on their way meanwhile.
@@ -38,7 +16,7 @@ struct SddmmOperands {
 //   indices   16 columns a group
 //   starts    first non-zero of every group, and the end of the last one
 //   slots     of each non-zero 16 times its row within the panel plus its column within the group
-//   positions of each non-zero, in CSR order; not read unless `listed`
+//   x, y      row-major, `width` columns; aligned to vector elements, and so is width
 template <int vector, int threads>
 struct TileBlocksSddmm {
   static constexpr int kHeight = 16, kGroup = 16;
@@ -51,14 +29,15 @@ struct TileBlocksSddmm {
     alignas(16) float tile[kWarps][kHeight * kStride];
   };
 
-  static __device__ __forceinline__ void run(Shared& shared, int item, const int* __restrict__ tasks,
-                                             const int* __restrict__ rows, const int* __restrict__ indices,
-                                             const int* __restrict__ starts, const unsigned char* __restrict__ slots,
-                                             const int* __restrict__ positions, const SddmmOperands& operands) {
+  template <typename Write>
+  static __device__ __forceinline__ void
+  run(Shared& shared, int item, const int* __restrict__ tasks, const int* __restrict__ rows,
+      const int* __restrict__ indices, const int* __restrict__ starts, const unsigned char* __restrict__ slots,
+      int width, const half* __restrict__ x, const half* __restrict__ y, const Write& write) {
     const int warp = threadIdx.x / kWarpSize, lane = lane_id(), g = lane / 4, t = lane % 4;
     const Vec<int, 4> task = load_read_only<4>(tasks + (static_cast<int64_t>(item) * kWarps + warp) * 4);
     if (task[0] < 0) return;  // the whole warp leaves; no barrier of the block follows
-    const int end = task[2], width = operands.width;
+    const int end = task[2];
     float* const tile = shared.tile[warp];
 
     int named[4], ahead[4];  // rows of Y of this lane, for these groups and for the next
@@ -67,8 +46,8 @@ struct TileBlocksSddmm {
       for (int i = 0; i < 4; ++i) to[i] = indices[min(q + i / 2, end - 1) * kGroup + i % 2 * 8 + g];
     };
     Words left[kDepth][2], right[kDepth][4];
-    const half* const top = operands.x + static_cast<int64_t>(rows[task[0] * kHeight + g]) * width;
-    const half* const bottom = operands.x + static_cast<int64_t>(rows[task[0] * kHeight + 8 + g]) * width;
+    const half* const top = x + static_cast<int64_t>(rows[task[0] * kHeight + g]) * width;
+    const half* const bottom = x + static_cast<int64_t>(rows[task[0] * kHeight + 8 + g]) * width;
     const auto fetch_left = [&](int j) {
 #pragma unroll
       for (int d = 0; d < kDepth; ++d) {
@@ -83,8 +62,7 @@ struct TileBlocksSddmm {
 #pragma unroll
         for (int d = 0; d < kDepth; ++d) {
           const int at = j + d * kChunk + 8 * t;
-          right[d][i] =
-              load_words<vector>(row_of(operands.y + at, named[i], width * unsigned(sizeof(half))), width - at);
+          right[d][i] = load_words<vector>(row_of(y + at, named[i], width * unsigned(sizeof(half))), width - at);
         }
       }
     };
@@ -122,7 +100,7 @@ struct TileBlocksSddmm {
       for (int n = first + lane; n < stop; n += kWarpSize) {
         const int slot = slots[n];
         const int column = slot % kGroup + (n < middle ? 0 : kGroup);
-        operands.write(operands.place(positions, 0, n), tile[slot / kGroup * kStride + column]);
+        write(n, tile[slot / kGroup * kStride + column]);
       }
       __syncwarp();  // all lanes have read before the next results are stored
     }
