@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.interfaces import DeviceArray
+from spmark.impls.core.interfaces import Config, DeviceArray
 from spmark.impls.core.problem import Problem
 from spmark.impls.core.spans import numbered, offsets
 from spmark.impls.formats.bsr import DbsrFormat, DenseBlocks, SrBcrsFormat
 from spmark.impls.kernels.zeroing import RowZeroing, zeroing_instance
-from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.runtime.plan import Arrays, DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import Instance, KernelTemplate
 
@@ -43,22 +42,20 @@ class BlockSpmmPlan(DevicePlan):
 
     Parameters
     ----------
-    blocked : DenseBlocks
+    form : DenseBlocks
         BSR, DBSR or SR-BCRS, with blocks for which `block_instance` has a kernel.
     config : mapping
         Facts for `DevicePlan.config`, to which the schedule below is added.
-    tile : int
-        Columns of C of a thread block: 64, or 128 where J is a multiple of 8.
-    depth : int
-        Columns of A that are multiplied between two barriers: C or g over a power of two.
-    turned : bool
-        Block rows start at different blocks and go round, so that they do not all ask for the same rows of B at once.
-    parts : int
-        Thread blocks that share the longest block row; every other row longer than such a part is shared, too. This is
-        for grids that would not fill the device. The last of these thread blocks adds up the sums of all in a workspace
-        of the plan, so that runs of one plan must not overlap.
     arrays : sequence of device arrays, optional
         `arrays` of another plan of the same format.
+    **schedule : int
+        - ``tile``: columns of C of a thread block: 64, or 128 where J is a multiple of 8;
+        - ``depth``: columns of A that are multiplied between two barriers: C or g over a power of two;
+        - ``turned``: block rows start at different blocks and go round, so that they do not all ask for the same rows
+          of B at once; False by default;
+        - ``parts``: thread blocks that share the longest block row, 1 by default; every other row longer than such a
+          part is shared, too. This is for grids that would not fill the device. The last of these thread blocks adds up
+          the sums of all in a workspace of the plan, so that runs of one plan must not overlap.
 
     Raises
     ------
@@ -70,21 +67,18 @@ class BlockSpmmPlan(DevicePlan):
         self,
         problem: Problem,
         target: Target,
-        blocked: DenseBlocks,
-        config: Mapping[str, object],
-        arrays: Sequence[DeviceArray] = (),
-        *,
-        tile: int,
-        depth: int,
-        turned: bool = False,
-        parts: int = 1,
+        form: DenseBlocks,
+        config: Config,
+        arrays: Arrays = (),
+        **schedule: int,
     ) -> None:
-        gathered = isinstance(blocked, SrBcrsFormat)
-        rows, block_cols = blocked.block_shape
+        schedule = {"turned": False, "parts": 1, **schedule}
+        tile, depth = schedule["tile"], schedule["depth"]
+        gathered = isinstance(form, SrBcrsFormat)
+        rows, block_cols = form.block_shape
         instance = block_instance(problem.width, rows, tile, depth, gathered)
-        schedule = {"tile": tile, "depth": depth, "turned": turned, "parts": parts}
         super().__init__(problem, target, {**config, **schedule}, alignment=int(instance.values["vector"]) * 2)
-        self.stored = blocked.stored
+        self.stored = form.stored
         with self.phase("compile"):
             self._kernel, zeroing = target.load([instance, zeroing_instance(problem.width, problem.dtype)])
         stages = 3 if depth == 64 or (depth == 32 and rows in (64, 96)) else 4
@@ -92,13 +86,13 @@ class BlockSpmmPlan(DevicePlan):
         self._kernel.allow_shared(self._shared_bytes)
         with self.phase("convert"):
             block_rows = np.arange(ceil_div(problem.matrix.num_rows, rows), dtype=np.int32)
-            listed = blocked.rows if isinstance(blocked, DbsrFormat) else block_rows
+            listed = form.rows if isinstance(form, DbsrFormat) else block_rows
             split = (block_cols // depth).bit_length() - 1
-            steps = 1 << split if turned else 0
-            heads = block_heads(listed, blocked.indptr, None if gathered else blocked.indices, steps, parts)
+            steps = 1 << split if schedule["turned"] else 0
+            heads = block_heads(listed, form.indptr, None if gathered else form.indices, steps, schedule["parts"])
             tiles = ceil_div(problem.width, tile)
             shared = int(np.count_nonzero(heads[:, 4] > 1)) * tiles
-            pieces = () if arrays else (blocked.indices, mma_pieces(blocked.blocks))
+            pieces = () if arrays else (form.indices, mma_pieces(form.blocks))
             cleared = (np.setdiff1d(block_rows, listed)[:, None] * rows + np.arange(rows)).ravel()
             cleared = cleared[cleared < problem.matrix.num_rows].astype(np.int32)
         held = self.share(arrays, pieces)
@@ -112,7 +106,7 @@ class BlockSpmmPlan(DevicePlan):
         self._sizes = tuple(map(np.int32, (*problem.matrix.shape, problem.width, split)))
         self._grid = (heads.shape[0], tiles, 1)
 
-    def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
+    def enqueue(self, operands: Arrays, out: DeviceArray) -> None:
         """Clear the rows outside of all block rows (only DBSR has such rows), and compute."""
         self._zeroed.enqueue(out)
         args = (*self._sizes, self._heads, *self.arrays, *operands, out, self._partials, self._arrived)

@@ -14,31 +14,6 @@ using namespace spmark;
 template <int vectors, int unroll>
 constexpr int kResident = vectors * unroll >= 8 ? 768 : 1024;
 
-// One element of A. Each lane of a group holds one.
-template <typename T>
-struct Element {
-  int column;
-  T value;
-};
-
-// The work of one group: `size` neighbouring elements of A, of one row or of several.
-template <typename T, int lanes>
-struct Run {
-  const int* __restrict__ indices;
-  const T* __restrict__ values;
-  int size;
-
-  // This lane's element of the chunk of `lanes` that begins at `start`. Past the end nothing is loaded.
-  __device__ __forceinline__ Element<T> fetch(int start, int lane) const {
-    Element<T> found = {0, from_float<T>(0.0f)};
-    if (start + lane < size) {
-      found.column = load_read_only<1>(indices + start + lane)[0];
-      found.value = load_read_only<1>(values + start + lane)[0];
-    }
-    return found;
-  }
-};
-
 // Add up the sums of a group's parts; all parts get the total.
 template <int lanes, int group, int vector, int vectors>
 __device__ __forceinline__ void sum_over_parts(Vec<float, vector> (&sum)[vectors]) {
@@ -150,7 +125,19 @@ __global__ void __launch_bounds__(threads, kResident<vectors, unroll> / threads)
   const bool together = block < num_long;
   const GroupRows share =
       share_of<kGroup, kGroups, several>(block, num_rows, rows, longest, num_long, indptr, long_rows);
-  const Run<T, kGroup> run{indices + share.begin, values + share.begin, share.size};
+  // This lane's element of the chunk of `kGroup` that begins at `start`. Past the end nothing is loaded.
+  const int* const own_indices = indices + share.begin;
+  const T* const own_values = values + share.begin;
+  int next_column;
+  T next_value;
+  const auto fetch = [&](int start) {
+    next_column = 0;
+    next_value = from_float<T>(0.0f);
+    if (start + lane_of_group < share.size) {
+      next_column = load_read_only<1>(own_indices + start + lane_of_group)[0];
+      next_value = load_read_only<1>(own_values + start + lane_of_group)[0];
+    }
+  };
   // All groups of a warp make the steps of the longest run, so that shuffles find every lane.
   int steps = share.size;
 #pragma unroll
@@ -189,14 +176,14 @@ __global__ void __launch_bounds__(threads, kResident<vectors, unroll> / threads)
 
   int now_column = 0;
   float now_value = 0.0f;
-  Element<T> next = run.fetch(0, lane_of_group);
+  fetch(0);
 #pragma unroll 1
   for (int step = 0; step < steps; step += parts * unroll) {
     const int place = lanes == unroll ? 0 : step % kGroup;
     if (place == 0) {
-      now_column = next.column;
-      now_value = to_float(next.value);
-      next = run.fetch(step + kGroup, lane_of_group);
+      now_column = next_column;
+      now_value = to_float(next_value);
+      fetch(step + kGroup);
     }
     int from_row[unroll];
     float value[unroll];

@@ -6,17 +6,17 @@ Deep Learning", SC 2020, section 5, are the kernel's family.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.interfaces import Config, DeviceArray
+from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Csr, DType, Problem
 from spmark.impls.kernels.family import Axes, Build, KernelFamily, OneFormat, taken_apart, tiles_of, widest_load
-from spmark.impls.runtime.plan import OneLaunchPlan
+from spmark.impls.runtime.plan import Arrays, OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, TemplateValue
 
@@ -118,13 +118,7 @@ class DirectPlan(OneLaunchPlan):
     """
 
     def __init__(
-        self,
-        problem: Problem,
-        target: Target,
-        config: Mapping[str, object],
-        *,
-        arrays: Sequence[DeviceArray] = (),
-        **schedule: int,
+        self, problem: Problem, target: Target, config: Config, *, arrays: Arrays = (), **schedule: int
     ) -> None:
         schedule = {**_PLAIN, **schedule}
         super().__init__(problem, target, {**config, **schedule}, schedule["vector"] * problem.dtype.itemsize)
@@ -290,7 +284,7 @@ def _axes(problem: Problem, pinned: Config) -> Axes:
 def _opened(problem: Problem, target: Target) -> Build:
     """Build plans that share the matrix on the target."""
 
-    def build(_: None, schedule: Config, arrays: Sequence[DeviceArray]) -> DirectPlan:
+    def build(_: None, schedule: Config, arrays: Arrays) -> DirectPlan:
         facts, schedule = taken_apart(schedule, tuple(DIRECT))
         return DirectPlan(problem, target, facts, arrays=arrays, **schedule)
 

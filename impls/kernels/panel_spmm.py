@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.interfaces import DeviceArray
+from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Problem
 from spmark.impls.formats.bsr import SrBcrsFormat
-from spmark.impls.runtime.plan import OneLaunchPlan
+from spmark.impls.runtime.plan import Arrays, OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import Instance, KernelTemplate
 
@@ -32,7 +31,7 @@ class PanelSpmmPlan(OneLaunchPlan):
 
     Parameters
     ----------
-    srbcrs : SrBcrsFormat
+    form : SrBcrsFormat
         Panels of `PANEL` rows in groups of `GROUP` columns.
     config : mapping
         Facts for `DevicePlan.config`, to which the schedule below is added.
@@ -53,22 +52,22 @@ class PanelSpmmPlan(OneLaunchPlan):
         self,
         problem: Problem,
         target: Target,
-        srbcrs: SrBcrsFormat,
-        config: Mapping[str, object],
-        arrays: Sequence[DeviceArray] = (),
+        form: SrBcrsFormat,
+        config: Config,
+        arrays: Arrays = (),
         **schedule: int,
     ) -> None:
         tile = schedule["tile"]
         instance = panel_instance(problem.width, tile)
         super().__init__(problem, target, {**config, **schedule}, alignment=int(instance.values["vector"]) * 2)
-        self.stored = srbcrs.stored
+        self.stored = form.stored
         self._load(instance)
         warps = _THREADS // 32
         self._shared_bytes = warps * _STAGES * GROUP * (tile + 8) * 2
         self._kernel.allow_shared(self._shared_bytes)
         with self.phase("convert"):
-            heads = panel_heads(srbcrs.indptr, schedule["turned"])
-            pieces = () if arrays else (srbcrs.indices, transposed_pieces(srbcrs.blocks))
+            heads = panel_heads(form.indptr, schedule["turned"])
+            pieces = () if arrays else (form.indices, transposed_pieces(form.blocks))
         grid = (ceil_div(heads.shape[0], warps), ceil_div(problem.width, tile), 1)
         sizes = (problem.matrix.num_rows, heads.shape[0], problem.width)
         self._arrange(grid, sizes, (heads,), self.share(arrays, pieces))

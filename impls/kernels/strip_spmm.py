@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from spmark.impls.core.interfaces import DeviceArray
+from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Problem
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.kernels.block_spmm import mma_pieces
-from spmark.impls.runtime.plan import OneLaunchPlan
+from spmark.impls.runtime.plan import Arrays, OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import Instance, KernelTemplate
 
@@ -44,13 +43,7 @@ class StripSpmmPlan(OneLaunchPlan):
     """
 
     def __init__(
-        self,
-        problem: Problem,
-        target: Target,
-        bsr: BsrFormat,
-        config: Mapping[str, object],
-        arrays: Sequence[DeviceArray] = (),
-        **schedule: int,
+        self, problem: Problem, target: Target, bsr: BsrFormat, config: Config, arrays: Arrays = (), **schedule: int
     ) -> None:
         super().__init__(problem, target, {**config, **schedule}, alignment=_VECTOR * problem.dtype.itemsize)
         self.stored = bsr.stored

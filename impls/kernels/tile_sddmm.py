@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.interfaces import DeviceArray
+from spmark.impls.core.interfaces import Config, DeviceArray
 from spmark.impls.core.problem import DType, Problem
 from spmark.impls.core.spans import grouped, numbered
 from spmark.impls.formats.tiles import GROUP, Blocks, TileFormat
 from spmark.impls.runtime.fusion import Body, FusedLaunch, FusedTemplate, Share
-from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.runtime.plan import Arrays, DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import Instance
 
@@ -61,13 +61,11 @@ class TileSddmmPlan(DevicePlan):
         Block tiles of `HEIGHT` rows, runs, or both.
     config : mapping
         Facts for `DevicePlan.config`, to which the schedule below is added.
-    lanes, batch : int
-        Of runs: threads of a group, and non-zeros that a group takes at once.
-    groups : int
-        Groups of 16 columns that a warp takes one after the other.
-    in_tiles : bool
-        Leave the result in the order of the tiles, which `order` then names: a warp's results stand together, and no
-        positions are read. Otherwise the result is in CSR order.
+    **schedule : int
+        - ``lanes, batch``: of runs, threads of a group, and non-zeros that a group takes at once;
+        - ``groups``: groups of 16 columns that a warp takes one after the other;
+        - ``in_tiles``: leave the result in the order of the tiles, which `order` then names: a warp's results stand
+          together, and no positions are read. By default the result is in CSR order.
 
     Raises
     ------
@@ -75,29 +73,17 @@ class TileSddmmPlan(DevicePlan):
         There are tiles of another height or ELL tiles, or the dtype is not float16.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        target: Target,
-        tiled: TileFormat,
-        config: Mapping[str, object],
-        *,
-        lanes: int,
-        batch: int,
-        groups: int,
-        in_tiles: bool = False,
-    ) -> None:
+    def __init__(self, problem: Problem, target: Target, tiled: TileFormat, config: Config, **schedule: int) -> None:
         if problem.dtype is not DType.FLOAT16 or tiled.ell or set(tiled.blocks) - {HEIGHT}:
             raise BuildError(
                 f"expected float16, block tiles of {HEIGHT} rows and runs, found {problem.dtype}, blocks of "
                 f"{[*tiled.blocks]} rows{' and ELL tiles' * bool(tiled.ell)}"
             )
-        vector = _vector_of(problem)
-        schedule = {"lanes": lanes, "batch": batch, "groups": groups}
+        vector, in_tiles = _vector_of(problem), schedule.pop("in_tiles", False)
         super().__init__(problem, target, {**config, **schedule}, alignment=vector * problem.dtype.itemsize)
         self.stored = tiled.stored
         with self.phase("convert"):
-            blocks = _block_arrays(tiled.blocks.get(HEIGHT), groups)
+            blocks = _block_arrays(tiled.blocks.get(HEIGHT), schedule["groups"])
             empty = np.empty(0, np.int32)
             runs = (tiled.runs.rows, tiled.runs.indices, tiled.runs.held) if tiled.runs else (empty, empty, empty)
             block_count, values = blocks[-1].size, problem.values
@@ -108,7 +94,7 @@ class TileSddmmPlan(DevicePlan):
             on_device = [tuple(self.upload(array) for array in part) for part in (blocks, runs)]
             # Unscaled, no value is read: an empty array stands in.
             self._values = self.upload(values if problem.scaled else values[:0])
-        items = ceil_div(runs[0].size, _THREADS // lanes * batch)
+        items = ceil_div(runs[0].size, _THREADS // schedule["lanes"] * schedule["batch"])
         shares = {
             _BLOCKS.name: Share(blocks[0].shape[0] // _WARPS, 1, on_device[0]),
             _RUNS.name: Share(items, 1, on_device[1]),
@@ -118,7 +104,7 @@ class TileSddmmPlan(DevicePlan):
         sizes = (problem.width, problem.scaled, not in_tiles, block_count, runs[0].size)
         self._sizes = tuple(np.int32(size) for size in sizes)
 
-    def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
+    def enqueue(self, operands: Arrays, out: DeviceArray) -> None:
         """Launch once, which writes every non-zero."""
         self._launch.enqueue(self._sizes, (self._values, *operands, out))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.interfaces import DeviceArray
+from spmark.impls.core.interfaces import Config, DeviceArray
 from spmark.impls.core.problem import DType, Problem
 from spmark.impls.formats.tiles import GROUP, Blocks, TileFormat
 from spmark.impls.kernels.block_spmm import mma_pieces
@@ -21,7 +21,7 @@ from spmark.impls.kernels.shared_rows import SharedRows, shared_instances
 from spmark.impls.kernels.tile_float import SPMM_TILES_FLOAT, VECTOR, split_pieces
 from spmark.impls.kernels.tile_tasks import ALONE, NO_PIECES, WARPS, Panels
 from spmark.impls.runtime.fusion import Body, FusedLaunch, FusedTemplate, Share
-from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.runtime.plan import Arrays, DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import C_TYPES, Instance
 
@@ -97,18 +97,17 @@ class TileSpmmPlan(DevicePlan):
         Block tiles of `HEIGHTS` rows (float32: `HEIGHT`), ELL rows, or both.
     config : mapping
         Facts for `DevicePlan.config`, to which the schedule below is added.
-    alone : int
-        Groups of a panel that one warp takes by itself.
-    columns : int
-        Columns of C that a lane sums of block tiles: 8 or 4. With 4, twice as many warps have half the work each, and
-        ELL rows, where there are any, take one load of eight lanes. J up to 32 always has 4.
-    shallow : bool
-        Keep the operands of half as many groups on their way as registers hold (`AHEAD`), so that more thread blocks
-        fit. Float16 only. It has no effect where there are ELL rows or rows without elements, whose body takes the
-        registers.
-    **ell : int
-        Schedule of the ELL rows, as of `spmark.impls.kernels.ell_buckets.EllBucketsPlan` but for ``threads``; in
-        float32 loads of four elements, one beside the other.
+    arrays : sequence of device arrays, optional
+        `arrays` of another plan of the same format.
+    **schedule : int
+        - ``alone``: groups of a panel that one warp takes by itself;
+        - ``columns``: columns of C that a lane sums of block tiles: 8 or 4. With 4, twice as many warps have half the
+          work each, and ELL rows, where there are any, take one load of eight lanes. J up to 32 always has 4;
+        - ``shallow``: keep the operands of half as many groups on their way as registers hold (`AHEAD`), so that more
+          thread blocks fit. Float16 only. It has no effect where there are ELL rows or rows without elements, whose
+          body takes the registers;
+        - of the ELL rows, as of `spmark.impls.kernels.ell_buckets.EllBucketsPlan`, all but ``threads``; in float32
+          loads of four elements, one beside the other.
 
     Raises
     ------
@@ -117,17 +116,7 @@ class TileSpmmPlan(DevicePlan):
     """
 
     def __init__(
-        self,
-        problem: Problem,
-        target: Target,
-        tiled: TileFormat,
-        config: Mapping[str, object],
-        arrays: Sequence[DeviceArray] = (),
-        *,
-        alone: int = ALONE[0],
-        columns: int = 8,
-        shallow: bool = False,
-        **ell: int,
+        self, problem: Problem, target: Target, tiled: TileFormat, config: Config, arrays: Arrays = (), **schedule: int
     ) -> None:
         half = problem.dtype is DType.FLOAT16
         heights = HEIGHTS if half else HEIGHTS[:1]
@@ -136,16 +125,16 @@ class TileSpmmPlan(DevicePlan):
                 f"expected J a multiple of 8, block tiles of {heights} rows and ELL tiles for {problem.dtype}, found "
                 f"{problem.width}, blocks of {[*tiled.blocks]} rows{' and runs' * bool(tiled.runs)}"
             )
-        ell = {"vectors": 1, "spread": NEVER, "together": NEVER, **ell}
-        columns = _columns(problem, columns)
-        schedule = {**ell, "alone": alone, "columns": columns}
-        super().__init__(problem, target, {**config, **schedule}, alignment=16)
+        whole = {"vectors": 1, "spread": NEVER, "together": NEVER, "alone": ALONE[0], "columns": 8, **schedule}
+        shallow = bool(whole.pop("shallow", False))
+        columns = whole["columns"] = _columns(problem, whole["columns"])
+        super().__init__(problem, target, {**config, **whole}, alignment=16)
         self.stored = tiled.stored
         with self.phase("convert"):
             blocks = [tiled.blocks.get(height) or _no_blocks(height) for height in heights]
-            panels = Panels.of(blocks, alone)
+            panels = Panels.of(blocks, whole["alone"])
             use = panels.use(tiled.shape[0], tiled.ell.rows if tiled.ell else None)
-            ranges, rows = ell_work(tiled.ell, use, problem.dtype, ell)
+            ranges, rows = ell_work(tiled.ell, use, problem.dtype, whole)
             mixed = ranges.shape[0] > 0
             self.config["ahead"] = _ahead(problem, columns, shallow and not mixed)
             arrives = half and not mixed
@@ -160,13 +149,13 @@ class TileSpmmPlan(DevicePlan):
                 )
                 for i, (height, tasks, to) in enumerate(zip(heights, panels.tasks, targets, strict=True))
             }
-            ell_across = ceil_div(problem.width, ell["vector"] * ell["vectors"] * ell["lanes"])
+            ell_across = ceil_div(problem.width, whole["vector"] * whole["vectors"] * whole["lanes"])
             shares[_ELL.name] = Share(ranges.shape[0], ell_across, (*map(self.upload, (ranges, rows)), *held[-2:]))
         # The grid itself clears rows without elements, and adds up rows that arrive in pieces.
         around = replace(use, shared=use.shared[: 0 if arrives else None], empty=use.empty[:0])
         self.deterministic = around.shared.size == 0
         with self.phase("compile"):
-            instance = tile_spmm_instance(problem, {**schedule, "shallow": shallow}, mixed)
+            instance = tile_spmm_instance(problem, {**whole, "shallow": shallow}, mixed)
             beside = shared_instances(not self.deterministic, problem.width, problem.dtype, 8 if half else VECTOR)
             self._launch = FusedLaunch(target, instance, shares, beside)
         with self.phase("upload"):
@@ -178,7 +167,7 @@ class TileSpmmPlan(DevicePlan):
             self._last = sums, self.upload(row_pieces.reshape(-1)), self.counters(counted)
         self._width = np.int32(problem.width)
 
-    def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
+    def enqueue(self, operands: Arrays, out: DeviceArray) -> None:
         """Compute in one grid; before it clear rows that are added up atomically, and after it round these rows."""
         self._shared.before(out)
         self._launch.enqueue((self._width,), (operands[0], out, *self._last), overlap=not self.deterministic)

@@ -17,6 +17,9 @@ from spmark.impls.core.problem import DType
 from spmark.impls.runtime.target import Grid, Kernel, Target
 from spmark.impls.runtime.template import Instance
 
+Arrays = Sequence[DeviceArray]
+"""Arrays on a target."""
+
 
 class Shaped(Protocol):
     """What a plan keeps of its problem: shapes and dtype of operands and result."""
@@ -40,7 +43,7 @@ class Shaped(Protocol):
 class DevicePlan(Built):
     """A plan whose arrays and kernels are on a target; subclasses upload in ``__init__`` and write `enqueue`."""
 
-    arrays: Sequence[DeviceArray] = ()
+    arrays: Arrays = ()
     """What plans with another schedule of the same format may share."""
 
     def __init__(self, problem: Shaped, target: Target, config: Mapping[str, Any], alignment: int = 1) -> None:
@@ -58,7 +61,7 @@ class DevicePlan(Built):
         self.device_bytes += array.nbytes
         return self.target.upload(array)
 
-    def share(self, arrays: Sequence[DeviceArray], host: Iterable[NDArray[Any]]) -> list[DeviceArray]:
+    def share(self, arrays: Arrays, host: Iterable[NDArray[Any]]) -> list[DeviceArray]:
         """Take the `arrays` of another plan of the same format, or upload them where there are none; give them."""
         with self.phase("upload"):
             self.arrays = shared = list(arrays) or [self.target.upload(array) for array in host]
