@@ -64,13 +64,7 @@ class BlockSpmmPlan(DevicePlan):
     """
 
     def __init__(
-        self,
-        problem: Problem,
-        target: Target,
-        form: DenseBlocks,
-        config: Config,
-        arrays: Arrays = (),
-        **schedule: int,
+        self, problem: Problem, target: Target, form: DenseBlocks, config: Config, arrays: Arrays = (), **schedule: int
     ) -> None:
         schedule = {"turned": False, "parts": 1, **schedule}
         tile, depth = schedule["tile"], schedule["depth"]

@@ -49,13 +49,7 @@ class PanelSpmmPlan(OneLaunchPlan):
     """
 
     def __init__(
-        self,
-        problem: Problem,
-        target: Target,
-        form: SrBcrsFormat,
-        config: Config,
-        arrays: Arrays = (),
-        **schedule: int,
+        self, problem: Problem, target: Target, form: SrBcrsFormat, config: Config, arrays: Arrays = (), **schedule: int
     ) -> None:
         tile = schedule["tile"]
         instance = panel_instance(problem.width, tile)

@@ -71,8 +71,8 @@ class PlainProblem:
 
     @property
     def factors(self) -> NDArray[Any]:
-        """What SDDMM's sums are multiplied by: the values where the problem is scaled, else an empty array."""
-        return self.values if self.scaled else self.values[:0]
+        """The values that a kernel reads: an empty array where SDDMM is not scaled."""
+        return self.values if self.op is Op.SPMM or self.scaled else self.values[:0]
 
 
 class PlainPlan(OneLaunchPlan):
@@ -93,14 +93,10 @@ class PlainPlan(OneLaunchPlan):
         self.stored = pattern.nnz
         kind = "double" if problem.dtype == np.float64 else "bfloat16"
         self._load((SPMM_PLAIN if spmm else SDDMM_PLAIN).instance(T=kind, lanes=lanes, threads=THREADS))
-        groups = THREADS // lanes
-        if spmm:
-            grid = (ceil_div(pattern.num_rows, groups), ceil_div(width, lanes), 1)
-            sizes: tuple[int, ...] = (pattern.num_rows, width)
-        else:
-            grid = (ceil_div(pattern.nnz, groups), 1, 1)
-            sizes = (pattern.num_rows, pattern.nnz, width, problem.scaled)
-        self._arrange(grid, sizes, (pattern.indptr, pattern.indices, problem.values if spmm else problem.factors))
+        groups = ceil_div(pattern.num_rows if spmm else pattern.nnz, THREADS // lanes)
+        sizes = (pattern.num_rows, width) if spmm else (pattern.num_rows, pattern.nnz, width, problem.scaled)
+        arrays = (pattern.indptr, pattern.indices, problem.factors)
+        self._arrange((groups, ceil_div(width, lanes) if spmm else 1, 1), sizes, arrays)
         self.values = self._args[-1]
 
 
@@ -112,7 +108,7 @@ class HostPlainPlan(Built):
 
     def __init__(self, problem: PlainProblem) -> None:
         super().__init__(stored=problem.pattern.nnz)
-        spmm, pattern = problem.op is Op.SPMM, problem.pattern
+        pattern = problem.pattern
         self._shapes, self._dtype = (problem.operand_shapes, problem.out_shape), problem.dtype
         self._wide = problem.dtype == np.float64
         with self.phase("compile"):
@@ -120,7 +116,7 @@ class HostPlainPlan(Built):
 
             self._loop = getattr(plain_loops, f"{problem.op}_{'float64' if self._wide else 'float32'}")
         self._pattern = pattern.indptr, pattern.indices
-        self.values = problem.values if spmm else problem.factors
+        self.values = problem.factors
         self._shares = equal_shares(pattern.indptr)
         self.device_bytes = sum(array.nbytes for array in (*self._pattern, self.values))
 

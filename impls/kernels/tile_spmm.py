@@ -18,12 +18,11 @@ from spmark.impls.kernels.block_spmm import mma_pieces
 from spmark.impls.kernels.ell_buckets import LANES, NEVER, ell_work
 from spmark.impls.kernels.panel_spmm import transposed_pieces
 from spmark.impls.kernels.shared_rows import SharedRows, shared_instances
-from spmark.impls.kernels.tile_float import SPMM_TILES_FLOAT, VECTOR, split_pieces
 from spmark.impls.kernels.tile_tasks import ALONE, NO_PIECES, WARPS, Panels
 from spmark.impls.runtime.fusion import Body, FusedLaunch, FusedTemplate, Share
 from spmark.impls.runtime.plan import Arrays, DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import C_TYPES, Instance
+from spmark.impls.runtime.template import C_TYPES, Instance, TemplateValue
 
 HEIGHT = 16
 """Rows of most block tiles."""
@@ -32,28 +31,26 @@ HEIGHTS = (HEIGHT, 8)
 AHEAD = {4: (4, 2), 8: (2, 1)}
 """Groups whose operands are on their way, by columns of a lane: as many as registers hold, and half as many."""
 _THREADS = 128
-_INT, _HALF = "int32", "float16"
-_PANELS = tuple(Body(f"tile_blocks_{height}", (_INT, _INT, _HALF, _INT)) for height in HEIGHTS)
-_ELL = Body("ell_buckets", (_INT, _INT, _INT, _HALF))
+VECTOR = 4
+"""Elements of a load of ELL rows in float32; a thread has one."""
 
 
-SPMM_TILES = FusedTemplate(
-    Path(__file__).parent / "tile_spmm.cu",
-    "spmm_tiles",
-    {
-        "T": ("half",),
-        "mixed": (False, True),
-        "columns": (4, 8),
-        "ahead": (1, 2, 4),
-        "vector": (4, 8),
-        "vectors": (1, 2),
-        "lanes": LANES,
-        "threads": (_THREADS,),
-    },
-    max_registers=128,
-    max_spill_bytes=56,  # around the loops of the narrowest block tiles; this keeps one more thread block resident
-    bodies=(*_PANELS, _ELL),
-)
+def _template(
+    dtype: DType, ahead: tuple[int, ...], vector: tuple[int, ...], vectors: tuple[int, ...], **limits: int
+) -> FusedTemplate:
+    space: dict[str, tuple[TemplateValue, ...]] = {
+        **{"T": (C_TYPES[dtype],), "mixed": (False, True), "columns": (4, 8), "ahead": ahead},
+        **{"vector": vector, "vectors": vectors, "lanes": LANES, "threads": (_THREADS,)},
+    }
+    blocks = [Body(f"tile_blocks_{height}", ("int32", "int32", str(dtype), "int32")) for height in HEIGHTS]
+    bodies = (*blocks, Body("ell_buckets", ("int32", "int32", "int32", str(dtype))))
+    return FusedTemplate(Path(__file__).parent / "tile_spmm.cu", "spmm_tiles", space, bodies=bodies, **limits)
+
+
+# A spill around the loops of the narrowest block tiles keeps one more thread block resident.
+SPMM_TILES = _template(DType.FLOAT16, (1, 2, 4), (4, 8), (1, 2), max_registers=128, max_spill_bytes=56)
+SPMM_TILES_FLOAT = _template(DType.FLOAT32, (1,), (VECTOR,), (1,), max_registers=168)
+"""In float32 each product is three of tf32 (see tile_rows_float.cuh)."""
 
 
 def tile_spmm_instance(problem: Problem, schedule: Mapping[str, Any], mixed: bool) -> Instance:
@@ -150,7 +147,7 @@ class TileSpmmPlan(DevicePlan):
                 for i, (height, tasks, to) in enumerate(zip(heights, panels.tasks, targets, strict=True))
             }
             ell_across = ceil_div(problem.width, whole["vector"] * whole["vectors"] * whole["lanes"])
-            shares[_ELL.name] = Share(ranges.shape[0], ell_across, (*map(self.upload, (ranges, rows)), *held[-2:]))
+            shares["ell_buckets"] = Share(ranges.shape[0], ell_across, (*map(self.upload, (ranges, rows)), *held[-2:]))
         # The grid itself clears rows without elements, and adds up rows that arrive in pieces.
         around = replace(use, shared=use.shared[: 0 if arrives else None], empty=use.empty[:0])
         self.deterministic = around.shared.size == 0
@@ -188,3 +185,22 @@ def _elements(tiles: TileFormat, blocks: list[Blocks], half: bool) -> Iterator[N
         yield from (part.indices.reshape(-1), ordered.reshape(-1))
     yield tiles.ell.indices if tiles.ell else np.empty(0, np.int32)
     yield (tiles.ell.values if tiles.ell else np.empty(0)).astype(np.float16 if half else np.float32)
+
+
+def split_pieces(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Order groups as lanes hold them for two ``mma_m16n8k8``.
+
+    Parameters
+    ----------
+    values : (g, 16, 16) float32
+
+    Returns
+    -------
+    (g, 2, 32, 4) float32
+        For each half of a group's columns the four elements of each lane: two columns of the lane's row, then the same
+        of the row eight below. Column 8 h + 2 t + k is the (t + 4 k)-th of the unit's eight, as the rows of B in the
+        kernel.
+    """
+    # Row = 8 side + r, column = 8 h + 2 t + k; lane = 4 r + t, its registers are (side, k).
+    parts = values.reshape(-1, 2, 8, 2, 4, 2).transpose(0, 3, 2, 4, 1, 5)
+    return np.ascontiguousarray(parts, np.float32).reshape(-1, 2, 32, 4)

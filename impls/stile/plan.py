@@ -23,9 +23,8 @@ from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS
 from spmark.impls.kernels.sddmm import SDDMM_CSR
 from spmark.impls.kernels.sddmm_runs import SDDMM_RUNS
 from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS
-from spmark.impls.kernels.tile_float import SPMM_TILES_FLOAT
 from spmark.impls.kernels.tile_sddmm import SDDMM_TILES
-from spmark.impls.kernels.tile_spmm import SPMM_TILES
+from spmark.impls.kernels.tile_spmm import SPMM_TILES, SPMM_TILES_FLOAT
 from spmark.impls.kernels.zeroing import ZERO_ROWS
 from spmark.impls.runtime.target import MAX_GRID, open_target
 from spmark.impls.runtime.template import KernelTemplate

@@ -8,9 +8,10 @@ from typing import Any
 
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import DType, Op, Problem
-from spmark.impls.kernels import ell_buckets, tile_float
+from spmark.impls.kernels import ell_buckets
 from spmark.impls.kernels.ell_buckets import LANES, LONG_ROWS, NEVER, WORK
 from spmark.impls.kernels.family import tiles_of
+from spmark.impls.kernels.tile_spmm import VECTOR
 from spmark.impls.kernels.tile_tasks import ALONE
 from spmark.impls.runtime.template import loads_of
 from spmark.impls.tuning.space import Axis
@@ -35,9 +36,8 @@ def large_blocks(tiles: list[Config], dtype: DType) -> list[Config]:
 def block_tiles(width: int, dtype: DType = DType.FLOAT16) -> list[Config]:
     """List those of `ell_tiles` that `spmark.impls.kernels.tile_spmm` has kernels for; J is a multiple of 8."""
     if dtype is DType.FLOAT32:
-        loads = {"vector": tile_float.VECTOR, "vectors": tile_float.VECTORS}
-        lanes = [n for n in LANES[::-1] if tile_float.VECTOR * n <= width] if width > 32 else []
-        return [{**loads, "lanes": n} for n in lanes or LANES[:1]]
+        lanes = [n for n in LANES[::-1] if VECTOR * n <= width] if width > 32 else []
+        return [{"vector": VECTOR, "vectors": 1, "lanes": n} for n in lanes or LANES[:1]]
     if width <= 32:
         return [{"vector": v, "vectors": 1, "lanes": LANES[0]} for v in (4, 8)]
     widest = [one for one in ell_tiles(width, DType.FLOAT16) if one["vector"] == 8]

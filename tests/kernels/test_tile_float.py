@@ -13,8 +13,7 @@ from spmark.impls.core.operators import Reference, reference
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.core.tolerance import tolerance
 from spmark.impls.formats.tiles import TileFormat
-from spmark.impls.kernels.tile_float import SPMM_TILES_FLOAT
-from spmark.impls.kernels.tile_spmm import TileSpmmPlan
+from spmark.impls.kernels.tile_spmm import SPMM_TILES_FLOAT, TileSpmmPlan
 from spmark.impls.kernels.tile_tasks import ALONE, MOST
 from spmark.impls.runtime.template import Instance
 

@@ -7,9 +7,8 @@ import pytest
 from spmark.impls.core.problem import DType
 from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS
 from spmark.impls.kernels.sddmm import SDDMM_CSR
-from spmark.impls.kernels.tile_float import SPMM_TILES_FLOAT, VECTOR, VECTORS
 from spmark.impls.kernels.tile_sddmm import SDDMM_TILES
-from spmark.impls.kernels.tile_spmm import AHEAD, SPMM_TILES
+from spmark.impls.kernels.tile_spmm import AHEAD, SPMM_TILES, SPMM_TILES_FLOAT, VECTOR
 from spmark.impls.runtime.template import C_TYPES
 from spmark.impls.stile.schedule import block_tiles, ell_tiles, run_schedules, tile_schedules
 
@@ -28,7 +27,7 @@ def test_every_schedule_has_a_kernel(width: int) -> None:
     if width % 8 == 0:
         columns = 4 if width <= 32 else 8
         for tile in block_tiles(width, DType.FLOAT32):
-            assert (tile["vector"], tile["vectors"]) == (VECTOR, VECTORS)
+            assert (tile["vector"], tile["vectors"]) == (VECTOR, 1)
             SPMM_TILES_FLOAT.instance(T="float", mixed=True, columns=columns, ahead=1, **tile, threads=128)
         for tile in block_tiles(width):
             SPMM_TILES.instance(T="half", mixed=True, columns=columns, ahead=AHEAD[columns][0], **tile, threads=128)
