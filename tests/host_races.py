@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import subprocess
 import threading
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
@@ -22,7 +24,7 @@ from spmark.impls.core.files import whole
 from spmark.impls.runtime.compile import cache_folder
 from spmark.impls.runtime.gcc import find_gcc
 from spmark.impls.runtime.host import compile as host_compile
-from spmark.impls.runtime.host.launch import Argument, answer_of, request_of, take_back
+from spmark.impls.runtime.host.launch import Argument, launch_host
 from spmark.impls.runtime.host.target import HostKernel
 
 FOLDER = Path(__file__).parent / "runtime/host/detector"
@@ -68,15 +70,18 @@ def watched_launch(
 
     A thread has to wait for the grids of ``before``, which may still run, before it touches what they have touched.
     """
-    request = request_of(instance, grid, block, shared_bytes, args)
+    told = b""
     for argument in args:
         if isinstance(argument, np.ndarray):
             seen = [one.seen_by(argument) for one in before]
-            request += b"".join(
-                packed([piece for pieces in kind for piece in pieces]) for kind in zip(*seen, strict=True)
-            )
-            request += b"" if seen else packed([]) * 2
-    told = take_back(answer_of(executable, request, instance, grid, block, args, 60), args)
+            told += b"".join(packed([piece for pieces in kind for piece in pieces]) for kind in zip(*seen, strict=True))
+            told += b"" if seen else packed([]) * 2
+    with TemporaryDirectory() as folder, LAUNCHING:
+        file = Path(folder) / "accesses"
+        file.write_bytes(told)
+        with patch.dict(os.environ, {"SPMARK_HOST_ACCESSES": str(file)}):
+            launch_host(executable, instance, grid, block, shared_bytes, args)
+        told = file.read_bytes()
     at, accesses = 0, []
     for argument in args:
         if isinstance(argument, np.ndarray):
@@ -95,6 +100,10 @@ def unpacked(told: bytes, at: int) -> tuple[Pieces, int]:
     (count,) = struct.unpack_from("=Q", told, at)
     numbers = struct.unpack_from(f"={2 * count}Q", told, at + 8)
     return tuple(zip(numbers[::2], numbers[1::2], strict=True)), at + 8 + 16 * count
+
+
+LAUNCHING = threading.Lock()
+"""Held while the environment names the file of one launch."""
 
 
 class Stream(threading.local):

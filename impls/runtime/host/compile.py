@@ -21,7 +21,7 @@ from spmark.impls.runtime.gcc import find_gcc, run_gcc
 from spmark.impls.runtime.host.rewrite import rewrite
 
 _HOST = Path(__file__).parent
-_RING = ("driver.cpp", "memory.cpp", "scheduler.cpp", "watcher.cpp")
+_RING = ("driver.cpp", "memory.cpp", "scheduler.cpp")
 _OPTIONS = (
     "-std=c++17",
     "-O1",

@@ -27,33 +27,17 @@ constexpr size_t kGuard = 64 * 1024;  // bytes without access on either side of 
 
 enum class Form : uint8_t { kValue, kArray, kMapped };
 
-std::vector<char> read_all(int file) {
-  std::vector<char> bytes;
-  char chunk[1 << 16];
-  for (ssize_t got; (got = read(file, chunk, sizeof(chunk))) > 0;) bytes.insert(bytes.end(), chunk, chunk + got);
-  return bytes;
-}
-
-void write_all(int file, const void* data, size_t bytes) {
-  const auto* at = static_cast<const char*>(data);
-  while (bytes > 0) {
-    const ssize_t put = write(file, at, bytes);
-    if (put <= 0) fault("the result could not be written");
-    at += put;
-    bytes -= static_cast<size_t>(put);
-  }
-}
-
-// Takes the request apart, in order.
-class Reader {
+// Reads the request, in order.
+class Request {
 public:
-  explicit Reader(const std::vector<char>& bytes) : bytes_(bytes) {}
-
+  Request() {
+    char chunk[1 << 16];
+    for (ssize_t got; (got = read(STDIN_FILENO, chunk, sizeof(chunk))) > 0;) bytes_.append(chunk, got);
+  }
   const char* take(size_t count) {
     if (count > bytes_.size() - at_) fault("the request is cut off at byte %zu", bytes_.size());
-    const char* start = bytes_.data() + at_;
     at_ += count;
-    return start;
+    return bytes_.data() + at_ - count;
   }
   template <typename T>
   T number() {
@@ -61,14 +45,13 @@ public:
     memcpy(&value, take(sizeof(T)), sizeof(T));
     return value;
   }
-  void hear_rest() const { simt::watcher::hear(bytes_.data() + at_, bytes_.size() - at_); }
   std::string text() {
     const auto count = number<uint64_t>();
     return {take(count), count};
   }
 
 private:
-  const std::vector<char>& bytes_;
+  std::string bytes_;
   size_t at_ = 0;
 };
 
@@ -85,15 +68,14 @@ std::string type_name(bool pointer, bool written, char kind, size_t bytes) {
 }
 
 // Copies the array to a buffer of exactly its bytes, so that the sanitizer sees an access to the first byte after it.
-void* copied(const char* original, size_t position, size_t bytes) {
+char* copied(const char* original, size_t position, size_t bytes) {
   void* data = nullptr;
   if (posix_memalign(&data, kAlignment, bytes) != 0) fault("no memory for argument %zu (%zu bytes)", position, bytes);
-  memcpy(data, original, bytes);
-  return data;
+  return static_cast<char*>(memcpy(data, original, bytes));
 }
 
 // Maps an array that may be larger than memory: the system loads only the pages that the kernel reads.
-void* mapped(const std::string& path, size_t offset, size_t position, size_t bytes) {
+char* mapped(const std::string& path, size_t offset, size_t position, size_t bytes) {
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   const size_t pages = (offset + bytes + kGuard - 1) / kGuard * kGuard;
   char* space = static_cast<char*>(
@@ -107,8 +89,8 @@ void* mapped(const std::string& path, size_t offset, size_t position, size_t byt
 }
 
 // Reads one argument and checks it against the kernel's signature.
-Argument read_argument(Reader& request, size_t position, const simt::Parameter& wanted) {
-  const auto form = static_cast<Form>(request.number<uint8_t>());
+Argument read_argument(Request& request, size_t position, const simt::Parameter& wanted) {
+  const auto form = request.number<Form>();
   const bool array = form != Form::kValue;
   const char kind = request.number<char>();
   const auto item_bytes = request.number<uint64_t>();
@@ -122,17 +104,17 @@ Argument read_argument(Reader& request, size_t position, const simt::Parameter& 
   }
   Argument made{wanted, nullptr, bytes, nullptr};
   if (form == Form::kMapped) {
-    const std::string path = request.text();
-    const auto offset = request.number<uint64_t>();
     if (wanted.written) fault("argument %zu is a mapped file, and the kernel does not take it as const", position);
-    made.data = static_cast<char*>(mapped(path, offset, position, bytes));
+    const std::string path = request.text();
+    made.data = mapped(path, request.number<uint64_t>(), position, bytes);
   } else {
     made.original = request.take(bytes);
-    made.data = static_cast<char*>(copied(made.original, position, bytes));
+    made.data = copied(made.original, position, bytes);
   }
-  if (!array) return made;
-  simt::name_region(("argument " + std::to_string(position)).c_str(), made.data, bytes);
-  simt::watcher::argument(made.data, bytes, wanted.written);
+  if (array) {
+    simt::name_region(("argument " + std::to_string(position)).c_str(), made.data, bytes);
+    simt::watcher->argument(made.data, bytes, wanted.written);
+  }
   return made;
 }
 
@@ -146,17 +128,12 @@ const simt::Instance& find(const std::string& name) {
 }
 
 // Adds what AddressSanitizer cannot know to its report: kernel, thread block, thread and region.
-void on_death() {
-  const void* address = __asan_report_present() != 0 ? __asan_get_report_address() : nullptr;
-  simt::write_where(stderr, address);
-  fflush(stderr);
-}
+void on_death() { simt::write_where(stderr, __asan_report_present() != 0 ? __asan_get_report_address() : nullptr); }
 
 // The launch took too long; the parent asks where it stands.
 void on_stop(int) {
   fprintf(stderr, "spmark: stopped while running\n");
   simt::write_where(stderr, nullptr);
-  fflush(stderr);
   _exit(kExitStopped);
 }
 
@@ -169,22 +146,18 @@ int main() {
   __sanitizer_set_death_callback(on_death);
   signal(SIGTERM, on_stop);
   // The output of a kernel's printf must not mix with the bytes of the result.
-  const int result = dup(STDOUT_FILENO);
+  FILE* const result = fdopen(dup(STDOUT_FILENO), "w");
   dup2(STDERR_FILENO, STDOUT_FILENO);
 
-  const std::vector<char> bytes = read_all(STDIN_FILENO);
-  Reader request(bytes);
+  Request request;
   const simt::Instance& instance = find(request.text());
   uint32_t sizes[6];
   for (uint32_t& size : sizes) size = request.number<uint32_t>();
   const auto shared_bytes = request.number<uint64_t>();
   const auto count = request.number<uint64_t>();
-  if (count != instance.count) {
-    fault("%s takes %zu arguments, found %zu", instance.name, instance.count, static_cast<size_t>(count));
-  }
+  if (count != instance.count) fault("%s takes %zu arguments, found %zu", instance.name, instance.count, count);
   std::vector<Argument> arguments;
   for (size_t i = 0; i < count; ++i) arguments.push_back(read_argument(request, i, instance.parameters[i]));
-  request.hear_rest();
   std::vector<void*> passed;
   for (Argument& argument : arguments) {
     passed.push_back(argument.parameter.pointer ? static_cast<void*>(&argument.data) : argument.data);
@@ -196,18 +169,16 @@ int main() {
 
   for (size_t i = 0; i < count; ++i) {
     const Argument& argument = arguments[i];
-    if (argument.parameter.pointer && !argument.parameter.written && argument.original != nullptr &&
-        memcmp(argument.data, argument.original, argument.bytes) != 0) {
+    const bool written = argument.parameter.written;
+    fputc(written, result);
+    if (written) {
+      fwrite(argument.data, 1, argument.bytes, result);
+    } else if (argument.parameter.pointer && argument.original != nullptr &&
+               memcmp(argument.data, argument.original, argument.bytes) != 0) {
       fault("argument %zu is const, and the kernel changed it", i);
     }
   }
-  for (const Argument& argument : arguments) {
-    const uint8_t written = argument.parameter.written ? 1 : 0;
-    write_all(result, &written, 1);
-    if (written != 0) write_all(result, argument.data, argument.bytes);
-  }
-  const std::vector<char> watched = simt::watcher::answer();
-  write_all(result, watched.data(), watched.size());
+  if (fflush(result) != 0 || ferror(result) != 0) fault("the result could not be written");
   fflush(stdout);
   _exit(0);  // nothing needs tearing down, and leaks are not searched
 }

@@ -1,78 +1,55 @@
-// Switching between stacks: a dozen instructions on x86-64, ucontext elsewhere (a system call per switch).
+// Switching between stacks. Each switch is announced to AddressSanitizer, which has to know whose stack is in use.
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
+#include <new>
 
-#if defined(__x86_64__) && !defined(SIMT_UCONTEXT)
+#include <sanitizer/common_interface_defs.h>
+#include <ucontext.h>
 
-// Saves the callee-saved registers and the stack pointer, and goes on from another saved stack pointer.
-extern "C" void simt_switch(void** from, void* to);
-asm(R"(
-.text
-.p2align 4
-.globl simt_switch
-.type simt_switch, @function
-simt_switch:
-  pushq %rbp
-  pushq %rbx
-  pushq %r12
-  pushq %r13
-  pushq %r14
-  pushq %r15
-  movq %rsp, (%rdi)
-  movq %rsi, %rsp
-  popq %r15
-  popq %r14
-  popq %r13
-  popq %r12
-  popq %rbx
-  popq %rbp
-  ret
-.size simt_switch, .-simt_switch
-)");
+// AddressSanitizer would clear what it knows of the stack before a jump.
+#define SIMT_UNCHECKED __attribute__((noinline, no_sanitize("address")))
 
 namespace simt {
 
+// The thread of the process, or a fiber with a stack of its own.
 class Context {
 public:
   // Makes the first switch to this context call `entry`, which must not return, on the given stack.
   void prepare(char* stack, size_t bytes, void (*entry)()) {
-    auto* top = reinterpret_cast<void**>(stack + bytes);
-    *--top = nullptr;  // where entry would return to: the end of every backtrace
-    *--top = reinterpret_cast<void*>(entry);
-    for (int i = 0; i < 6; ++i) *--top = nullptr;
-    stack_pointer_ = top;
+    stack_ = stack;
+    bytes_ = bytes;
+    first_ = new (stack) ucontext_t;  // the far end of the stack is free until the first switch
+    getcontext(first_);
+    first_->uc_stack.ss_sp = stack;
+    first_->uc_stack.ss_size = bytes;
+    makecontext(first_, entry, 0);
   }
-  void switch_to(Context& other) { simt_switch(&stack_pointer_, other.stack_pointer_); }
+
+  SIMT_UNCHECKED void switch_to(Context& other) {
+    __sanitizer_start_switch_fiber(&fake_stack_, other.stack_, other.bytes_);
+    // GCC's own pair of functions keeps what a switch needs, without a system call; swapcontext makes one each time.
+    if (__builtin_setjmp(registers_) == 0) resume(other);
+    __sanitizer_finish_switch_fiber(fake_stack_, nullptr, nullptr);
+  }
+
+  // An entry calls this first, with the context that the first switch came from.
+  static void enter(Context& from) { __sanitizer_finish_switch_fiber(nullptr, &from.stack_, &from.bytes_); }
 
 private:
-  void* stack_pointer_ = nullptr;
+  [[noreturn]] SIMT_UNCHECKED static void resume(Context& other) {
+    const ucontext_t* first = other.first_;
+    if (first == nullptr) __builtin_longjmp(other.registers_, 1);
+    other.first_ = nullptr;
+    setcontext(first);
+    __builtin_unreachable();
+  }
+
+  const void* stack_ = nullptr;
+  size_t bytes_ = 0;
+  void* fake_stack_ = nullptr;
+  void* registers_[5];
+  ucontext_t* first_ = nullptr;  // until the first switch
 };
 
 }  // namespace simt
-
-#else
-
-#include <ucontext.h>
-
-namespace simt {
-
-class Context {
-public:
-  void prepare(char* stack, size_t bytes, void (*entry)()) {
-    getcontext(&context_);
-    context_.uc_stack.ss_sp = stack;
-    context_.uc_stack.ss_size = bytes;
-    context_.uc_link = nullptr;
-    makecontext(&context_, entry, 0);
-  }
-  void switch_to(Context& other) { swapcontext(&context_, &other.context_); }
-
-private:
-  ucontext_t context_;
-};
-
-}  // namespace simt
-
-#endif

@@ -11,36 +11,11 @@ inline int __clz(int value) { return value == 0 ? 32 : __builtin_clz(static_cast
 inline int __clzll(long long value) {
   return value == 0 ? 64 : __builtin_clzll(static_cast<unsigned long long>(value));
 }
-inline unsigned __brev(unsigned value) {
-  unsigned result = 0;
-  for (int bit = 0; bit < 32; ++bit) result |= ((value >> bit) & 1u) << (31 - bit);
-  return result;
-}
 
-namespace simt::detail {
-
-template <typename To, typename From>
-To bits_as(From value) {
-  static_assert(sizeof(To) == sizeof(From), "reinterpreting keeps the size");
-  To result;
-  __builtin_memcpy(&result, &value, sizeof(result));
-  return result;
-}
-
-// Keeps a parameter out of deduction, so that atomicAdd(unsigned*, 1) compiles as in CUDA.
-template <typename T>
-struct Same {
-  using type = T;
-};
-template <typename T>
-using same = typename Same<T>::type;
-
-}  // namespace simt::detail
-
-inline int __float_as_int(float value) { return simt::detail::bits_as<int>(value); }
-inline unsigned __float_as_uint(float value) { return simt::detail::bits_as<unsigned>(value); }
-inline float __int_as_float(int value) { return simt::detail::bits_as<float>(value); }
-inline float __uint_as_float(unsigned value) { return simt::detail::bits_as<float>(value); }
+inline int __float_as_int(float value) { return __builtin_bit_cast(int, value); }
+inline unsigned __float_as_uint(float value) { return __builtin_bit_cast(unsigned, value); }
+inline float __int_as_float(int value) { return __builtin_bit_cast(float, value); }
+inline float __uint_as_float(unsigned value) { return __builtin_bit_cast(float, value); }
 
 // ---- arithmetic ----
 
@@ -63,36 +38,48 @@ inline float rsqrtf(float value) { return 1.0f / sqrtf(value); }
 inline float __expf(float value) { return expf(value); }
 inline float __logf(float value) { return logf(value); }
 inline float __fdividef(float a, float b) { return a / b; }
-inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
-inline float __fmul_rn(float a, float b) { return a * b; }
-inline float __fadd_rn(float a, float b) { return a + b; }
 inline unsigned __umulhi(unsigned a, unsigned b) {
   return static_cast<unsigned>((static_cast<unsigned long long>(a) * b) >> 32);
 }
-inline int __mulhi(int a, int b) { return static_cast<int>((static_cast<long long>(a) * b) >> 32); }
+
+namespace simt::detail {
+
+// Integers wrap, as they do on the device.
+template <typename T>
+T sum(T a, T b) {
+  if constexpr (static_cast<T>(0.5) == 0) {
+    __builtin_add_overflow(a, b, &a);
+    return a;
+  } else {
+    return a + b;
+  }
+}
+
+// Keeps a parameter out of deduction, so that atomicAdd(unsigned*, 1) compiles as in CUDA.
+template <typename T>
+using same = std::common_type_t<T>;
+
+}  // namespace simt::detail
 
 // ---- memory ----
 
-template <typename T>
-T __ldg(const T* p) {
-  return *p;
-}
-template <typename T>
-T __ldcs(const T* p) {
-  return *p;
-}
-template <typename T>
-T __ldcg(const T* p) {
-  return *p;
-}
-template <typename T>
-void __stcs(T* p, simt::detail::same<T> value) {
-  *p = value;
-}
-template <typename T>
-void __stcg(T* p, simt::detail::same<T> value) {
-  *p = value;
-}
+#define SIMT_LOAD(name)                                                                                                \
+  template <typename T>                                                                                                \
+  T name(const T* p) {                                                                                                 \
+    return *p;                                                                                                         \
+  }
+#define SIMT_STORE(name)                                                                                               \
+  template <typename T>                                                                                                \
+  void name(T* p, simt::detail::same<T> value) {                                                                       \
+    *p = value;                                                                                                        \
+  }
+SIMT_LOAD(__ldg)
+SIMT_LOAD(__ldcg)
+SIMT_LOAD(__ldcs)
+SIMT_STORE(__stcg)
+SIMT_STORE(__stcs)
+#undef SIMT_LOAD
+#undef SIMT_STORE
 
 // Threads take turns on one core, so memory is in order. The detector of the tests finds code that relies on it.
 inline void __threadfence() { simt::fence(); }
@@ -101,62 +88,30 @@ inline void __threadfence_block() {}  // the detector does not count it: an acce
 
 // ---- atomics: each gives the old value ----
 
-namespace simt::detail {
+#define SIMT_ATOMIC(name, new_value)                                                                                   \
+  template <typename T>                                                                                                \
+  T name(T* p, simt::detail::same<T> value) {                                                                          \
+    simt::start_atomic(p);                                                                                             \
+    const T old = *p;                                                                                                  \
+    *p = new_value;                                                                                                    \
+    simt::stop_atomic();                                                                                               \
+    return old;                                                                                                        \
+  }
+SIMT_ATOMIC(atomicExch, value)
+SIMT_ATOMIC(atomicAdd, simt::detail::sum(old, value))
+SIMT_ATOMIC(atomicSub, simt::detail::sum(old, simt::detail::sum<T>(~value, 1)))
+SIMT_ATOMIC(atomicMax, max(old, value))
+SIMT_ATOMIC(atomicMin, min(old, value))
+SIMT_ATOMIC(atomicAnd, old& value)
+SIMT_ATOMIC(atomicOr, old | value)
+SIMT_ATOMIC(atomicXor, old ^ value)
+#undef SIMT_ATOMIC
 
-template <typename T, typename Change>
-T change(T* p, Change change_one) {
-  start_atomic(p);
-  const T old = *p;
-  *p = change_one(old);
-  stop_atomic();
-  return old;
-}
-
-}  // namespace simt::detail
-
-template <typename T>
-T atomicExch(T* p, simt::detail::same<T> value) {
-  return simt::detail::change(p, [=](T) { return value; });
-}
-template <typename T>
-T atomicAdd(T* p, simt::detail::same<T> value) {
-  return simt::detail::change(p, [=](T old) {
-    if constexpr (static_cast<T>(0.5) == 0) {
-      __builtin_add_overflow(old, value, &old);  // integers wrap, as they do on the device
-      return old;
-    } else {
-      return old + value;
-    }
-  });
-}
-template <typename T>
-T atomicSub(T* p, simt::detail::same<T> value) {
-  return simt::detail::change(p, [=](T old) {
-    __builtin_sub_overflow(old, value, &old);
-    return old;
-  });
-}
-template <typename T>
-T atomicMax(T* p, simt::detail::same<T> value) {
-  return simt::detail::change(p, [=](T old) { return max(old, value); });
-}
-template <typename T>
-T atomicMin(T* p, simt::detail::same<T> value) {
-  return simt::detail::change(p, [=](T old) { return min(old, value); });
-}
-template <typename T>
-T atomicAnd(T* p, simt::detail::same<T> value) {
-  return simt::detail::change(p, [=](T old) { return old & value; });
-}
-template <typename T>
-T atomicOr(T* p, simt::detail::same<T> value) {
-  return simt::detail::change(p, [=](T old) { return old | value; });
-}
-template <typename T>
-T atomicXor(T* p, simt::detail::same<T> value) {
-  return simt::detail::change(p, [=](T old) { return old ^ value; });
-}
 template <typename T>
 T atomicCAS(T* p, simt::detail::same<T> expected, simt::detail::same<T> value) {
-  return simt::detail::change(p, [=](T old) { return old == expected ? value : old; });
+  simt::start_atomic(p);
+  const T old = *p;
+  if (old == expected) *p = value;
+  simt::stop_atomic();
+  return old;
 }

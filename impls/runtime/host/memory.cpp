@@ -27,9 +27,9 @@ struct Region {
 std::vector<Region> regions;
 void* dynamic_start = nullptr;
 
-void poison(char* start, size_t bytes) {
-  for (size_t i = 0; i + 1 < bytes; i += 2) memcpy(start + i, &kPoison, 2);
-  if (bytes % 2 != 0) start[bytes - 1] = static_cast<char>(kPoison & 0xff);
+void poison(void* start, size_t bytes) {
+  const auto* pattern = reinterpret_cast<const char*>(&kPoison);
+  for (size_t i = 0; i < bytes; ++i) static_cast<char*>(start)[i] = pattern[i % 2];
 }
 
 void add_shared(const std::string& name, void* start, size_t bytes) {
@@ -39,8 +39,8 @@ void add_shared(const std::string& name, void* start, size_t bytes) {
   if (total > kSharedLimit) {
     fault("a thread block has at most %zu bytes of shared memory, this one uses %zu", kSharedLimit, total);
   }
-  poison(static_cast<char*>(start), bytes);
-  watcher::shared(start, bytes);
+  poison(start, bytes);
+  watcher->shared(start, bytes);
 }
 
 }  // namespace
@@ -91,14 +91,13 @@ void poison_shared() {
 StaticShared::StaticShared(const char* name, size_t bytes, size_t alignment) {
   // A small alignment gets an address that 16 does not divide: the device promises no more, either.
   constexpr size_t kOffset = 8;
+  const size_t offset = alignment > kOffset ? 0 : kOffset;
   void* base = nullptr;
-  if (alignment > kOffset) {
-    if (posix_memalign(&base, alignment, bytes) == 0) address_ = base;
-  } else if (posix_memalign(&base, 16, bytes + kOffset) == 0) {
-    ASAN_POISON_MEMORY_REGION(base, kOffset);
-    address_ = static_cast<char*>(base) + kOffset;
+  if (posix_memalign(&base, alignment > 16 ? alignment : 16, offset + bytes) != 0) {
+    fault("no memory for the shared variable %s", name);
   }
-  if (base == nullptr) fault("no memory for the shared variable %s", name);
+  ASAN_POISON_MEMORY_REGION(base, offset);
+  address_ = static_cast<char*>(base) + offset;
   add_shared(std::string("shared variable ") + name, address_, bytes);
 }
 
@@ -109,28 +108,20 @@ void AsyncCopies::start(void* target, const void* source, int bytes, bool valid,
   }
   char probe[16];
   if (valid) memcpy(probe, source, width);  // an illegal source shows here, where the copy is started
-  if (valid) watcher::access(source, width, false, place);
-  watcher::access(target, width, true, place);
-  poison(static_cast<char*>(target), width);
-  copies_.push_back({target, source, width, valid, place});
-  ++open_;
-}
-
-void AsyncCopies::commit() {
-  groups_.push_back(open_);
-  open_ = 0;
+  if (valid) watcher->access(source, width, false, place);
+  watcher->access(target, width, true, place);
+  poison(target, width);
+  copies_.push_back({target, source, width, valid, place, group_});
 }
 
 void AsyncCopies::wait(size_t groups_left) {
-  for (; groups_.size() > groups_left; groups_.pop_front()) {
-    for (size_t i = 0; i < groups_.front(); ++i, copies_.pop_front()) {
-      const Copy& copy = copies_.front();
-      watcher::access(copy.target, copy.bytes, true, copy.place);  // it lands at any time between start and wait
-      if (copy.valid) {
-        memcpy(copy.target, copy.source, copy.bytes);
-      } else {
-        memset(copy.target, 0, copy.bytes);
-      }
+  for (; !copies_.empty() && copies_.front().group + groups_left < group_; copies_.pop_front()) {
+    const Copy& copy = copies_.front();
+    watcher->access(copy.target, copy.bytes, true, copy.place);  // it lands at any time between start and wait
+    if (copy.valid) {
+      memcpy(copy.target, copy.source, copy.bytes);
+    } else {
+      memset(copy.target, 0, copy.bytes);
     }
   }
 }

@@ -24,7 +24,7 @@ void poison_shared();
 class AsyncCopies {
 public:
   void start(void* target, const void* source, int bytes, bool valid, const void* place);
-  void commit();
+  void commit() { ++group_; }
   void wait(size_t groups_left);
 
 private:
@@ -34,10 +34,10 @@ private:
     size_t bytes;
     bool valid;
     const void* place;  // in the code, of the call that started it
+    size_t group;
   };
-  std::deque<Copy> copies_;    // in order of issue
-  std::deque<size_t> groups_;  // how many copies each committed group has
-  size_t open_ = 0;            // copies that are not in a group yet
+  std::deque<Copy> copies_;  // in order of issue
+  size_t group_ = 0;         // that is open
 };
 
 }  // namespace simt

@@ -1,5 +1,5 @@
-// The scheduler: every thread of a block is a fiber, announced to AddressSanitizer; fibers run until they exit or wait
-// at a barrier or a warp collective, whose rules are checked when nothing else can run.
+// The scheduler: every thread of a block is a fiber. Fibers run until they exit or wait at a barrier or a warp
+// collective, whose rules are checked when nothing else can run.
 #include "scheduler.hpp"
 #include "fiber.hpp"
 #include "memory.hpp"
@@ -7,12 +7,12 @@
 #include "simt.hpp"
 #include "watcher.hpp"
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdlib>
 #include <string>
 #include <vector>
 
-#include <sanitizer/common_interface_defs.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -22,6 +22,10 @@ dim3 blockDim;
 dim3 gridDim;
 
 namespace simt {
+
+static Watcher nobody;
+__attribute__((weak)) Watcher* watcher = &nobody;
+
 namespace {
 
 constexpr int kWarp = 32;
@@ -31,20 +35,22 @@ constexpr int kExitFault = 3;
 
 enum class State { kReady, kCollective, kBarrier, kExited };
 
+// The barrier or collective that a fiber waits at.
+struct Meeting {
+  const char* name;
+  Combine combine;
+  unsigned mask;
+  void* request;
+  Site site;
+};
+
 struct Fiber {
   Context context;
   char* stack = nullptr;
-  void* fake_stack = nullptr;
   uint3 index{};
   int lane = 0;
   State state = State::kExited;
-  // The barrier or collective that the fiber waits at.
-  const char* name = nullptr;
-  Combine combine = nullptr;
-  unsigned mask = 0;
-  bool orders_memory = false;
-  void* request = nullptr;
-  Site site{};
+  Meeting at{};
   AsyncCopies copies;
 };
 
@@ -54,115 +60,117 @@ struct Grid {
   std::vector<Fiber> fibers;
   Fiber* running = nullptr;
   Context scheduler;
-  const void* scheduler_stack = nullptr;
-  size_t scheduler_stack_bytes = 0;
   Order order{0};
 } grid;
+
+uint3 index_in(dim3 sizes, size_t number) {
+  const auto linear = static_cast<unsigned>(number);
+  return {linear % sizes.x, linear / sizes.x % sizes.y, linear / (sizes.x * sizes.y)};
+}
 
 std::string text(uint3 index) {
   return "(" + std::to_string(index.x) + ", " + std::to_string(index.y) + ", " + std::to_string(index.z) + ")";
 }
 
-const char* base_name(const char* path) {
-  const char* slash = strrchr(path, '/');
-  return slash == nullptr ? path : slash + 1;
+// The name of a barrier or collective, and its place in the source.
+std::string text(const Meeting& at) {
+  const char* slash = strrchr(at.site.file, '/');
+  return std::string(at.name) + " (" + (slash == nullptr ? at.site.file : slash + 1) + ":" +
+         std::to_string(at.site.line) + ")";
 }
 
 // The state of a fiber in words, for messages.
 std::string status(const Fiber& fiber) {
-  std::string out = "thread " + text(fiber.index) + " ";
-  if (fiber.state == State::kExited) return out + "has exited";
-  if (fiber.state == State::kReady) return out + "runs";
-  return out + "waits at " + fiber.name + " (" + base_name(fiber.site.file) + ":" + std::to_string(fiber.site.line) +
-         ")";
+  const std::string thread = "thread " + text(fiber.index);
+  if (fiber.state == State::kExited) return thread + " has exited";
+  if (fiber.state == State::kReady) return thread + " runs";
+  return thread + " waits at " + text(fiber.at);
 }
 
-// Compares pointers first, since both are mostly one literal: the sanitizer checks every byte that strcmp reads.
-bool same_text(const char* a, const char* b) { return a == b || strcmp(a, b) == 0; }
-
+// Names are compared by their pointers: a kernel is one unit, in which equal literals are one.
 bool same_place(const Fiber& a, const Fiber& b) {
-  return a.state == b.state && a.site.line == b.site.line && same_text(a.name, b.name) &&
-         same_text(a.site.file, b.site.file);
+  return a.state == b.state && a.at.site.line == b.at.site.line && a.at.name == b.at.name &&
+         a.at.site.file == b.at.site.file;
 }
 
-// ---- switching; each switch is announced, so that the sanitizer knows whose stack is in use ----
+// ---- switching; inlined, since the processor foresees no return on a stack that it comes back to ----
+
+// Goes back to the scheduler until it resumes the running fiber.
+__attribute__((always_inline)) inline void leave(State state) {
+  Fiber& self = *grid.running;
+  self.state = state;
+  watcher->stop_thread();
+  self.context.switch_to(grid.scheduler);
+}
+
+__attribute__((always_inline)) inline void wait(State state, const char* name, Combine combine, unsigned mask,
+                                                void* request, Site site) {
+  Meeting& at = grid.running->at;
+  at.name = name;
+  at.combine = combine;
+  at.mask = mask;
+  at.request = request;
+  at.site = site;
+  leave(state);
+}
 
 void fiber_main() {
-  __sanitizer_finish_switch_fiber(nullptr, &grid.scheduler_stack, &grid.scheduler_stack_bytes);
+  Context::enter(grid.scheduler);
   for (;;) {  // a fiber lives as long as the grid: one run of the kernel for each thread block
     grid.launch->instance->call(grid.launch->arguments);
-    Fiber& self = *grid.running;
-    self.state = State::kExited;
-    watcher::stop_thread();
-    __sanitizer_start_switch_fiber(&self.fake_stack, grid.scheduler_stack, grid.scheduler_stack_bytes);
-    self.context.switch_to(grid.scheduler);
-    __sanitizer_finish_switch_fiber(self.fake_stack, &grid.scheduler_stack, &grid.scheduler_stack_bytes);
+    leave(State::kExited);
   }
 }
 
 void resume(Fiber& fiber) {
   grid.running = &fiber;
   threadIdx = fiber.index;
-  watcher::run_thread(static_cast<size_t>(&fiber - grid.fibers.data()));
-  void* fake_stack = nullptr;
-  __sanitizer_start_switch_fiber(&fake_stack, fiber.stack, kStackBytes);
+  watcher->run_thread(static_cast<size_t>(&fiber - grid.fibers.data()));
   grid.scheduler.switch_to(fiber.context);
-  __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
-}
-
-// Goes back to the scheduler until it resumes the running fiber.
-void leave(State state) {
-  Fiber& self = *grid.running;
-  self.state = state;
-  watcher::stop_thread();
-  __sanitizer_start_switch_fiber(&self.fake_stack, grid.scheduler_stack, grid.scheduler_stack_bytes);
-  self.context.switch_to(grid.scheduler);
-  __sanitizer_finish_switch_fiber(self.fake_stack, &grid.scheduler_stack, &grid.scheduler_stack_bytes);
-}
-
-void wait(State state, const char* name, Combine combine, unsigned mask, bool orders_memory, void* request, Site site) {
-  Fiber& self = *grid.running;
-  self.name = name;
-  self.combine = combine;
-  self.mask = mask;
-  self.orders_memory = orders_memory;
-  self.request = request;
-  self.site = site;
-  leave(state);
 }
 
 // ---- one warp, until all its threads have exited or wait at a barrier ----
 
-// Runs `first`'s collective and resumes its lanes if all have arrived; says whether it did.
-bool release(Fiber* warp, int count, Fiber& first) {
-  void* requests[kWarp] = {};
-  for (int lane = 0; lane < kWarp; ++lane) {
-    if ((first.mask >> lane & 1u) == 0) continue;
-    if (lane >= count || warp[lane].mask != first.mask || !same_place(warp[lane], first)) return false;
-    requests[lane] = warp[lane].request;
-  }
-  first.combine(requests, first.mask);
-  watcher::meet(static_cast<size_t>(warp - grid.fibers.data()), first.mask, first.orders_memory);
-  for (int lane = 0; lane < count; ++lane) {
-    if ((first.mask >> lane & 1u) != 0) warp[lane].state = State::kReady;
-  }
-  return true;
+// Whether a lane of the warp has made the same call as another.
+bool joins(const Fiber* warp, int count, int lane, const Fiber& other) {
+  return lane < count && same_place(warp[lane], other) && warp[lane].at.mask == other.at.mask;
 }
 
-[[noreturn]] void fault_collective(Fiber* warp, int count, Fiber& waiting) {
-  grid.running = &waiting;
-  if (count < kWarp && waiting.mask >> count != 0) {
-    fault("%s (%s:%d): mask 0x%08x names lanes that the thread block does not have: its last warp has %d", waiting.name,
-          base_name(waiting.site.file), waiting.site.line, waiting.mask, count);
+// Runs `first`'s collective and resumes its lanes, if all have arrived.
+void release(Fiber* warp, int count, const Fiber& first) {
+  const Meeting& at = first.at;
+  void* requests[kWarp] = {};
+  for (int lane = 0; lane < kWarp; ++lane) {
+    if ((at.mask >> lane & 1u) == 0) continue;
+    if (!joins(warp, count, lane, first)) return;
+    requests[lane] = warp[lane].at.request;
+  }
+  if (at.combine != nullptr) {
+    at.combine(requests, kWarp);
+  } else {
+    watcher->meet(static_cast<size_t>(warp - grid.fibers.data()), at.mask);
   }
   for (int lane = 0; lane < count; ++lane) {
-    if ((waiting.mask >> lane & 1u) == 0) continue;
-    if (warp[lane].mask != waiting.mask || !same_place(warp[lane], waiting)) {
-      fault("%s (%s:%d): lane %d of mask 0x%08x does not arrive: %s", waiting.name, base_name(waiting.site.file),
-            waiting.site.line, lane, waiting.mask, status(warp[lane]).c_str());
-    }
+    if ((at.mask >> lane & 1u) != 0) warp[lane].state = State::kReady;
   }
-  fault("%s: the collective was not released", waiting.name);
+}
+
+[[noreturn]] void fault_collective(const Fiber* warp, int count, Fiber& waiting) {
+  grid.running = &waiting;
+  const unsigned mask = waiting.at.mask;
+  if (static_cast<uint64_t>(mask) >> count != 0) {
+    fault("%s: mask 0x%08x names lanes that the thread block does not have: its last warp has %d",
+          text(waiting.at).c_str(), mask, count);
+  }
+  int lane = 0;
+  while ((mask >> lane & 1u) == 0 || joins(warp, count, lane, waiting)) ++lane;
+  fault("%s: lane %d of mask 0x%08x does not arrive: %s", text(waiting.at).c_str(), lane, mask,
+        status(warp[lane]).c_str());
+}
+
+[[noreturn]] void fault_mask(const char* name, unsigned mask, Site site) {
+  fault("%s: mask 0x%08x does not name the calling lane %d", text({name, nullptr, mask, nullptr, site}).c_str(), mask,
+        lane());
 }
 
 // Runs each lane that can run once, then releases every collective that is complete; false if no lane could run.
@@ -176,7 +184,7 @@ bool run_lanes(Fiber* warp, int count) {
   }
   for (int lane = 0; lane < count; ++lane) {
     // The lowest lane of a mask looks for the others.
-    if (warp[lane].state == State::kCollective && (warp[lane].mask & ((1u << lane) - 1u)) == 0) {
+    if (warp[lane].state == State::kCollective && (warp[lane].at.mask & ((1u << lane) - 1u)) == 0) {
       release(warp, count, warp[lane]);
     }
   }
@@ -210,29 +218,28 @@ void run_warps() {
 }
 
 // Called when all warps have stopped: releases the barrier if every thread waits at it; false if all have exited.
-bool release_barrier(std::vector<void*>& requests) {
-  Fiber* waiting = nullptr;
-  for (Fiber& fiber : grid.fibers) {
-    if (fiber.state == State::kBarrier && waiting == nullptr) waiting = &fiber;
-  }
-  if (waiting == nullptr) return false;
-  for (Fiber& fiber : grid.fibers) {
+bool release_barrier() {
+  const auto waiting = std::find_if(grid.fibers.begin(), grid.fibers.end(),
+                                    [](const Fiber& fiber) { return fiber.state == State::kBarrier; });
+  if (waiting == grid.fibers.end()) return false;
+  std::vector<void*> requests;
+  for (const Fiber& fiber : grid.fibers) {
     if (!same_place(fiber, *waiting)) {
-      grid.running = waiting;
+      grid.running = &*waiting;
       fault("barrier not reached by all threads: %s, but %s", status(*waiting).c_str(), status(fiber).c_str());
     }
+    if (fiber.at.request != nullptr) requests.push_back(fiber.at.request);
   }
-  for (size_t i = 0; i < requests.size(); ++i) requests[i] = grid.fibers[i].request;
-  waiting->combine(requests.data(), static_cast<unsigned>(requests.size()));
-  watcher::pass_barrier();
+  if (waiting->at.combine != nullptr) waiting->at.combine(requests.data(), requests.size());
+  watcher->pass_barrier();
   for (Fiber& fiber : grid.fibers) fiber.state = State::kReady;
   return true;
 }
 
 void run_block(size_t number) {
-  std::vector<void*> requests(grid.fibers.size());
+  blockIdx = index_in(grid.launch->grid, number);
   grid.order.start_block();
-  watcher::start_block(number);
+  watcher->start_block(number);
   poison_shared();
   for (Fiber& fiber : grid.fibers) {
     fiber.state = State::kReady;
@@ -241,7 +248,7 @@ void run_block(size_t number) {
   do {
     run_warps();
     grid.order.pass_barrier();
-  } while (release_barrier(requests));
+  } while (release_barrier());
 }
 
 void make_fibers(dim3 block) {
@@ -255,9 +262,8 @@ void make_fibers(dim3 block) {
     char* guard = static_cast<char*>(stacks) + i * stride;  // stacks grow down
     mprotect(guard, kGuardBytes, PROT_NONE);
     fiber.stack = guard + kGuardBytes;
-    const auto linear = static_cast<unsigned>(i);
-    fiber.index = {linear % block.x, linear / block.x % block.y, linear / (block.x * block.y)};
-    fiber.lane = static_cast<int>(linear % kWarp);
+    fiber.index = index_in(block, i);
+    fiber.lane = static_cast<int>(i % kWarp);
     fiber.context.prepare(fiber.stack, kStackBytes, fiber_main);
   }
 }
@@ -275,25 +281,18 @@ void check_limits(const Launch& launch) {
   }
 }
 
-uint3 block_index(size_t number) {
-  const auto linear = static_cast<unsigned>(number);
-  const dim3 blocks = grid.launch->grid;
-  return {linear % blocks.x, linear / blocks.x % blocks.y, linear / (blocks.x * blocks.y)};
-}
-
 [[noreturn]] void end(const void* address, const char* format, va_list arguments) {
   fprintf(stderr, "spmark: fault: ");
   vfprintf(stderr, format, arguments);
   fprintf(stderr, "\n");
   write_where(stderr, address);
-  fflush(stderr);
   _exit(kExitFault);
 }
 
 }  // namespace
 
 std::string thread_name(size_t number) { return text(grid.fibers[number].index); }
-std::string block_name(size_t number) { return text(block_index(number)); }
+std::string block_name(size_t number) { return text(index_in(grid.launch->grid, number)); }
 
 void run(const Launch& launch) {
   grid.launch = &launch;
@@ -304,13 +303,13 @@ void run(const Launch& launch) {
   make_dynamic_shared(launch.shared_bytes);
   make_fibers(launch.block);
   const char* const stacks = grid.fibers.front().stack;
-  watcher::start_grid(grid.fibers.size(), stacks, static_cast<size_t>(grid.fibers.back().stack - stacks) + kStackBytes);
+  watcher->start_grid(grid.fibers.size(), stacks, static_cast<size_t>(grid.fibers.back().stack - stacks) + kStackBytes);
   const dim3 blocks = launch.grid;
   for (const unsigned number : grid.order.blocks(static_cast<size_t>(blocks.x) * blocks.y * blocks.z)) {
-    blockIdx = block_index(number);
     run_block(number);
   }
   grid.running = nullptr;
+  watcher->stop_grid();
 }
 
 void write_where(FILE* stream, const void* address) {
@@ -324,16 +323,13 @@ void write_where(FILE* stream, const void* address) {
 
 // ---- what simt.hpp declares ----
 
-void collective(const char* name, Combine combine, unsigned mask, void* request, Site site, bool orders_memory) {
-  if ((mask >> lane() & 1u) == 0) {
-    fault("%s (%s:%d): mask 0x%08x does not name the calling lane %d", name, base_name(site.file), site.line, mask,
-          lane());
-  }
-  wait(State::kCollective, name, combine, mask, orders_memory, request, site);
+void collective(const char* name, Combine combine, unsigned mask, void* request, Site site) {
+  if ((mask >> lane() & 1u) == 0) fault_mask(name, mask, site);
+  wait(State::kCollective, name, combine, mask, request, site);
 }
 
 void barrier(const char* name, Combine combine, void* request, Site site) {
-  wait(State::kBarrier, name, combine, 0, true, request, site);
+  wait(State::kBarrier, name, combine, 0, request, site);
 }
 
 void fault(const char* format, ...) {
@@ -349,18 +345,18 @@ void fault_at(const void* address, const char* format, ...) {
 }
 
 void fence() {
-  watcher::fence();
+  watcher->fence();
   if (grid.order.drawn()) leave(State::kReady);
 }
 
 void start_atomic(const void* address) {
   if (grid.order.drawn()) leave(State::kReady);
-  watcher::start_atomic(address);
+  watcher->start_atomic(address);
 }
 
-void stop_atomic() { watcher::stop_atomic(); }
+void stop_atomic() { watcher->stop_atomic(); }
 
-void wait_for_previous_grid() { watcher::wait_for_grid_before(); }
+void wait_for_previous_grid() { watcher->wait_for_grid_before(); }
 
 int lane() { return grid.running->lane; }
 

@@ -44,14 +44,14 @@ struct Site {
   int line;
 };
 
-// Combines the participants' requests: `participants[i]` is the request of lane (or thread) i, null where the mask (of
-// a warp collective) has no bit i. `count` is the mask of lanes, or the number of threads.
-using Combine = void (*)(void* const* participants, unsigned count);
+// Combines the requests of all who meet: of each lane of a warp or of each thread of a block, null for a lane that the
+// mask does not name.
+using Combine = void (*)(void* const* requests, size_t count);
 
 // Blocks until every lane of the mask has made the same call; the last to arrive runs `combine` once over all requests.
-// Memory is ordered by __syncwarp alone.
+// Where it is null the lanes only meet, as at __syncwarp, and then alone is memory ordered.
 void collective(const char* name, Combine combine, unsigned mask, void* request,
-                Site site = {__builtin_FILE(), __builtin_LINE()}, bool orders_memory = false);
+                Site site = {__builtin_FILE(), __builtin_LINE()});
 
 // Blocks until every thread of the block has made the same call.
 void barrier(const char* name, Combine combine, void* request, Site site);
@@ -105,51 +105,52 @@ void* dynamic_shared();
 
 namespace simt::detail {
 
-struct Predicate {
-  int value;
-  int result;
+// What a participant gives to a sum or the like, and gets back: the value of all.
+template <typename T>
+struct Folded {
+  T value;
+  T (*fold_two)(T, T);
 };
 
-template <typename Fold>
-void fold(void* const* all, unsigned count, int start, Fold fold_one) {
-  int result = start;
-  for (unsigned i = 0; i < count; ++i) result = fold_one(result, static_cast<Predicate*>(all[i])->value);
-  for (unsigned i = 0; i < count; ++i) static_cast<Predicate*>(all[i])->result = result;
+template <typename T>
+void fold(void* const* requests, size_t count) {
+  Folded<T>* first = nullptr;
+  for (size_t i = 0; i < count; ++i) {
+    auto* request = static_cast<Folded<T>*>(requests[i]);
+    if (request == nullptr) continue;
+    if (first == nullptr) {
+      first = request;
+    } else {
+      first->value = first->fold_two(first->value, request->value);
+    }
+  }
+  for (size_t i = 0; i < count; ++i) {
+    if (requests[i] != nullptr) static_cast<Folded<T>*>(requests[i])->value = first->value;
+  }
 }
 
-inline void nothing(void* const*, unsigned) {}
-inline void any_of(void* const* all, unsigned count) {
-  fold(all, count, 0, [](int seen, int value) { return static_cast<int>(seen != 0 || value != 0); });
-}
-inline void all_of(void* const* all, unsigned count) {
-  fold(all, count, 1, [](int seen, int value) { return static_cast<int>(seen != 0 && value != 0); });
-}
-inline void count_of(void* const* all, unsigned count) {
-  fold(all, count, 0, [](int seen, int value) { return seen + static_cast<int>(value != 0); });
+inline int folded_barrier(const char* name, int predicate, int (*fold_two)(int, int), Site site) {
+  Folded<int> request{predicate != 0, fold_two};
+  barrier(name, fold<int>, &request, site);
+  return request.value;
 }
 
 }  // namespace simt::detail
 
 #define SIMT_SITE simt::Site site = {__builtin_FILE(), __builtin_LINE()}
 
-inline void __syncthreads(SIMT_SITE) { simt::barrier("__syncthreads", simt::detail::nothing, nullptr, site); }
+inline void __syncthreads(SIMT_SITE) { simt::barrier("__syncthreads", nullptr, nullptr, site); }
 
 inline int __syncthreads_or(int predicate, SIMT_SITE) {
-  simt::detail::Predicate request{predicate, 0};
-  simt::barrier("__syncthreads_or", simt::detail::any_of, &request, site);
-  return request.result;
+  return simt::detail::folded_barrier("__syncthreads_or", predicate, [](int a, int b) { return a | b; }, site);
 }
 
 inline int __syncthreads_and(int predicate, SIMT_SITE) {
-  simt::detail::Predicate request{predicate, 0};
-  simt::barrier("__syncthreads_and", simt::detail::all_of, &request, site);
-  return request.result;
+  return simt::detail::folded_barrier("__syncthreads_and", predicate, [](int a, int b) { return a & b; }, site);
 }
 
 inline int __syncthreads_count(int predicate, SIMT_SITE) {
-  simt::detail::Predicate request{predicate, 0};
-  simt::barrier("__syncthreads_count", simt::detail::count_of, &request, site);
-  return request.result;
+  return simt::detail::folded_barrier("__syncthreads_count", predicate, [](int a, int b) { return a + b; }, site);
 }
 
 #include "intrinsics.hpp"

@@ -17,7 +17,7 @@ struct MatrixRow {
 };
 
 template <bool transposed>
-void load_matrices(void* const* lanes, unsigned) {
+void load_matrices(void* const* lanes, size_t) {
   for (int lane = 0; lane < 32; ++lane) {
     for (int matrix = 0; matrix < 4; ++matrix) {
       const auto at = [&](int row, int column) -> unsigned {
@@ -49,17 +49,17 @@ __device__ __forceinline__ void load_matrices(unsigned (&out)[4], const half* ro
   simt::collective("load_matrices", detail::load_matrices<transposed>, 0xffffffffu, &request);
 #else
   const unsigned from = static_cast<unsigned>(__cvta_generic_to_shared(row));
+#define SPMARK_LDMATRIX(kind)                                                                                          \
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4" kind ".shared.b16 {%0, %1, %2, %3}, [%4];"                              \
+               : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])                                                \
+               : "r"(from)                                                                                             \
+               : "memory")
   if constexpr (transposed) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
-                 : "r"(from)
-                 : "memory");
+    SPMARK_LDMATRIX(".trans");
   } else {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
-                 : "r"(from)
-                 : "memory");
+    SPMARK_LDMATRIX("");
   }
+#undef SPMARK_LDMATRIX
 #endif
 }
 

@@ -3,22 +3,22 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace simt::watcher {
+namespace simt::detector {
 // An access of the kernel's code, after AddressSanitizer has let it pass; defined in races.cpp.
 void instrumented(const void* address, size_t bytes, bool writes, const void* place);
-}  // namespace simt::watcher
+}  // namespace simt::detector
 
 #define SIMT_HOOK(name, bytes, writes)                                                                                 \
   extern "C" void __real___asan_##name(uintptr_t address);                                                             \
   extern "C" void __wrap___asan_##name(uintptr_t address) {                                                            \
     __real___asan_##name(address);                                                                                     \
-    simt::watcher::instrumented(reinterpret_cast<const void*>(address), bytes, writes, __builtin_return_address(0));   \
+    simt::detector::instrumented(reinterpret_cast<const void*>(address), bytes, writes, __builtin_return_address(0));  \
   }
 #define SIMT_HOOK_SIZED(name, writes)                                                                                  \
   extern "C" void __real___asan_##name(uintptr_t address, size_t bytes);                                               \
   extern "C" void __wrap___asan_##name(uintptr_t address, size_t bytes) {                                              \
     __real___asan_##name(address, bytes);                                                                              \
-    simt::watcher::instrumented(reinterpret_cast<const void*>(address), bytes, writes, __builtin_return_address(0));   \
+    simt::detector::instrumented(reinterpret_cast<const void*>(address), bytes, writes, __builtin_return_address(0));  \
   }
 SIMT_HOOK(load2, 2, false)
 SIMT_HOOK(load4, 4, false)

@@ -7,21 +7,26 @@
 // race within a grid.
 //
 // Time advances with every event that orders threads. An access keeps its time, and a thread knows up to which time the
-// accesses of others are ordered before its own. host_races.py tells what the grid before has accessed.
+// accesses of others are ordered before its own. host_races.py tells what the grid before has accessed, in the file
+// that SPMARK_HOST_ACCESSES names, and finds there what the grid has accessed.
 #include "scheduler.hpp"
+#include "simt.hpp"
 #include "watcher.hpp"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include <sanitizer/common_interface_defs.h>
 #include <sys/mman.h>
 
-namespace simt::watcher {
+namespace simt::detector {
 namespace {
 
 constexpr size_t kWarp = 32;
@@ -267,6 +272,46 @@ void find_stores() {
   loads.clear();
 }
 
+FILE* open_file(const char* mode) {
+  const char* path = getenv("SPMARK_HOST_ACCESSES");
+  return path == nullptr ? nullptr : fopen(path, mode);
+}
+
+uint64_t number(FILE* told) {
+  uint64_t value = 0;
+  if (fread(&value, sizeof(value), 1, told) != 1) fault("the accesses of the grid before are cut off");
+  return value;
+}
+
+// For each argument: what the grid before has read of it, then what it has written.
+void hear(FILE* told) {
+  for (Argument& argument : arguments) {
+    for (const bool written : {false, true}) {
+      for (uint64_t count = number(told); count > 0; --count) {
+        const uint64_t start = number(told);
+        if (!argument.watched) watch(argument.start, argument.bytes, false);
+        argument.watched = true;
+        note_grid_before(argument.start + start, number(told), written);
+      }
+    }
+  }
+  fclose(told);
+}
+
+// For each argument: what the grid has read, then what it has written; at the end, whether a thread has waited.
+void tell(FILE* told) {
+  for (const Argument& argument : arguments) {
+    for (const bool written : {false, true}) {
+      const std::vector<Range> ranges = touched(argument, written);
+      const uint64_t count = ranges.size();
+      fwrite(&count, sizeof(count), 1, told);
+      fwrite(ranges.data(), sizeof(Range), count, told);
+    }
+  }
+  fputc(waited, told);
+  if (fclose(told) != 0) fault("the accesses of the grid could not be told");
+}
+
 }  // namespace
 
 void instrumented(const void* address, size_t bytes, bool writes, const void* place) {
@@ -284,172 +329,146 @@ void instrumented(const void* address, size_t bytes, bool writes, const void* pl
   }
 }
 
-void shared(const void* start, size_t bytes) { watch(start, bytes, true); }
+class Races final : public Watcher {
+public:
+  void shared(const void* start, size_t bytes) override { watch(start, bytes, true); }
 
-void argument(const void* start, size_t bytes, bool written) {
-  arguments.push_back({static_cast<const char*>(start), bytes, written});
-  if (written) watch(start, bytes, false);
-}
+  void argument(const void* start, size_t bytes, bool written) override {
+    arguments.push_back({static_cast<const char*>(start), bytes, written});
+    if (written) watch(start, bytes, false);
+  }
 
-// For each argument: what the grid before has read of it, then what it has written.
-void hear(const char* note, size_t bytes) {
-  if (bytes == 0) return;
-  for (Argument& argument : arguments) {
-    for (const bool written : {false, true}) {
-      uint64_t count;
-      memcpy(&count, note, sizeof(count));
-      note += sizeof(count);
-      for (; count > 0; --count, note += sizeof(Range)) {
-        Range range;
-        memcpy(&range, note, sizeof(range));
-        if (!argument.watched) watch(argument.start, argument.bytes, false);
-        argument.watched = true;
-        note_grid_before(argument.start + range.start, range.bytes, written);
+  void start_grid(size_t count, const void* stack, size_t bytes) override {
+    threads.resize(count);
+    stacks = reinterpret_cast<uintptr_t>(stack);
+    stack_bytes = bytes;
+    if (FILE* told = open_file("rb")) hear(told);
+  }
+
+  void stop_grid() override {
+    if (FILE* told = open_file("wb")) tell(told);
+  }
+
+  void start_block(size_t number) override {
+    block = static_cast<uint32_t>(number) + 1;
+    barrier_time = ++now;
+    block_fenced = nullptr;
+    fences_in_block = fenced_since_barrier = learnt_since_barrier = false;
+    for (Thread& thread : threads) thread = {};
+  }
+
+  void run_thread(size_t thread) override { self = &threads[thread]; }
+
+  void stop_thread() override {
+    find_stores();
+    self = nullptr;
+  }
+
+  void pass_barrier() override {
+    barrier_time = ++now;
+    if (fenced_since_barrier) {
+      auto fenced = std::make_shared<std::vector<Time>>(threads.size());
+      for (size_t i = 0; i < threads.size(); ++i) {
+        for (size_t lane = 0; lane < kWarp && i / kWarp * kWarp + lane < threads.size(); ++lane) {
+          const Time time = threads[i].fenced[lane];
+          Time& latest = (*fenced)[i / kWarp * kWarp + lane];
+          latest = latest < time ? time : latest;
+        }
       }
+      block_fenced = std::move(fenced);
+    }
+    const bool any = fenced_since_barrier || learnt_since_barrier;
+    fenced_since_barrier = learnt_since_barrier = false;
+    if (!any) return;
+    Thread all;
+    for (const Thread& thread : threads) {
+      all.fenced_barrier = all.fenced_barrier < thread.fenced_barrier ? thread.fenced_barrier : all.fenced_barrier;
+      all.knows_fence |= thread.knows_fence;
+      all.waited |= thread.waited;
+      learn(all.met, thread.met);
+      learn(all.acquired, thread.acquired);
+    }
+    for (Thread& thread : threads) {
+      thread.fenced_barrier = all.fenced_barrier;
+      thread.knows_fence = all.knows_fence;
+      thread.waited = all.waited;
+      thread.met = all.met;
+      thread.acquired = all.acquired;
     }
   }
-}
 
-// For each argument: what the grid has read, then what it has written; at the end, whether a thread has waited.
-std::vector<char> answer() {
-  std::vector<char> told;
-  const auto tell = [&](const void* data, size_t bytes) {
-    told.insert(told.end(), static_cast<const char*>(data), static_cast<const char*>(data) + bytes);
-  };
-  for (const Argument& argument : arguments) {
-    for (const bool written : {false, true}) {
-      const std::vector<Range> ranges = touched(argument, written);
-      const uint64_t count = ranges.size();
-      tell(&count, sizeof(count));
-      tell(ranges.data(), count * sizeof(Range));
+  void meet(size_t first_thread, unsigned mask) override {
+    ++now;
+    if (mask == 0xffffffffu && !fences_in_block) {
+      for (size_t lane = 0; lane < kWarp; ++lane) std::fill_n(threads[first_thread + lane].seen, kWarp, now);
+      return;
     }
-  }
-  told.push_back(waited ? 1 : 0);
-  return told;
-}
-
-void start_grid(size_t count, const void* stack, size_t bytes) {
-  threads.resize(count);
-  stacks = reinterpret_cast<uintptr_t>(stack);
-  stack_bytes = bytes;
-}
-
-void start_block(size_t number) {
-  block = static_cast<uint32_t>(number) + 1;
-  barrier_time = ++now;
-  block_fenced = nullptr;
-  fences_in_block = fenced_since_barrier = learnt_since_barrier = false;
-  for (Thread& thread : threads) thread = {};
-}
-
-void run_thread(size_t thread) { self = &threads[thread]; }
-
-void stop_thread() {
-  find_stores();
-  self = nullptr;
-}
-
-void pass_barrier() {
-  barrier_time = ++now;
-  if (fenced_since_barrier) {
-    auto fenced = std::make_shared<std::vector<Time>>(threads.size());
-    for (size_t i = 0; i < threads.size(); ++i) {
-      for (size_t lane = 0; lane < kWarp && i / kWarp * kWarp + lane < threads.size(); ++lane) {
-        const Time time = threads[i].fenced[lane];
-        Time& latest = (*fenced)[i / kWarp * kWarp + lane];
-        latest = latest < time ? time : latest;
+    Thread all;
+    const auto each = [&](auto act) {
+      for (size_t lane = 0; lane < kWarp; ++lane) {
+        if ((mask >> lane & 1u) != 0) act(threads[first_thread + lane], lane);
       }
-    }
-    block_fenced = std::move(fenced);
+    };
+    each([&](const Thread& thread, size_t) {
+      for (size_t lane = 0; lane < kWarp; ++lane) {
+        all.seen[lane] = all.seen[lane] < thread.seen[lane] ? thread.seen[lane] : all.seen[lane];
+        all.fenced[lane] = all.fenced[lane] < thread.fenced[lane] ? thread.fenced[lane] : all.fenced[lane];
+      }
+      all.fenced_barrier = all.fenced_barrier < thread.fenced_barrier ? thread.fenced_barrier : all.fenced_barrier;
+      all.knows_fence |= thread.knows_fence;
+      all.waited |= thread.waited;
+      learn(all.met, thread.met);
+      learn(all.acquired, thread.acquired);
+    });
+    each([&](const Thread&, size_t lane) { all.seen[lane] = now; });
+    each([&](Thread& thread, size_t) { thread = all; });
   }
-  const bool any = fenced_since_barrier || learnt_since_barrier;
-  fenced_since_barrier = learnt_since_barrier = false;
-  if (!any) return;
-  Thread all;
-  for (const Thread& thread : threads) {
-    all.fenced_barrier = all.fenced_barrier < thread.fenced_barrier ? thread.fenced_barrier : all.fenced_barrier;
-    all.knows_fence |= thread.knows_fence;
-    all.waited |= thread.waited;
-    learn(all.met, thread.met);
-    learn(all.acquired, thread.acquired);
-  }
-  for (Thread& thread : threads) {
-    thread.fenced_barrier = all.fenced_barrier;
-    thread.knows_fence = all.knows_fence;
-    thread.waited = all.waited;
-    thread.met = all.met;
-    thread.acquired = all.acquired;
-  }
-}
 
-void meet(size_t first_thread, unsigned mask, bool orders_memory) {
-  if (!orders_memory) return;
-  ++now;
-  if (mask == 0xffffffffu && !fences_in_block) {
-    for (size_t lane = 0; lane < kWarp; ++lane) std::fill_n(threads[first_thread + lane].seen, kWarp, now);
-    return;
-  }
-  Thread all;
-  const auto each = [&](auto act) {
+  void fence() override {
+    find_stores();
+    ++now;
     for (size_t lane = 0; lane < kWarp; ++lane) {
-      if ((mask >> lane & 1u) != 0) act(threads[first_thread + lane], lane);
+      self->fenced[lane] = self->fenced[lane] < self->seen[lane] ? self->seen[lane] : self->fenced[lane];
     }
-  };
-  each([&](const Thread& thread, size_t) {
-    for (size_t lane = 0; lane < kWarp; ++lane) {
-      all.seen[lane] = all.seen[lane] < thread.seen[lane] ? thread.seen[lane] : all.seen[lane];
-      all.fenced[lane] = all.fenced[lane] < thread.fenced[lane] ? thread.fenced[lane] : all.fenced[lane];
+    self->fenced[self_number() % kWarp] = now;
+    self->fenced_barrier = barrier_time;
+    self->knows_fence = fences_in_block = fenced_since_barrier = true;
+    learn(self->acquired, self->met);
+  }
+
+  void wait_for_grid_before() override {
+    find_stores();
+    self->waited = waited = fences_in_block = learnt_since_barrier = true;
+  }
+
+  void start_atomic(const void* address) override {
+    find_stores();
+    in_atomic = true;
+    if (self->knows_fence) {
+      Release release{block, self_number() / kWarp, {}, self->fenced_barrier, block_fenced};
+      memcpy(release.lanes, self->fenced, sizeof(release.lanes));
+      releases[address].push_back(release);
     }
-    all.fenced_barrier = all.fenced_barrier < thread.fenced_barrier ? thread.fenced_barrier : all.fenced_barrier;
-    all.knows_fence |= thread.knows_fence;
-    all.waited |= thread.waited;
-    learn(all.met, thread.met);
-    learn(all.acquired, thread.acquired);
-  });
-  each([&](const Thread&, size_t lane) { all.seen[lane] = now; });
-  each([&](Thread& thread, size_t) { thread = all; });
-}
-
-void fence() {
-  find_stores();
-  ++now;
-  for (size_t lane = 0; lane < kWarp; ++lane) {
-    self->fenced[lane] = self->fenced[lane] < self->seen[lane] ? self->seen[lane] : self->fenced[lane];
+    const auto arrivals = releases.find(address);
+    if (arrivals == releases.end()) return;
+    learn(self->met, {{address, arrivals->second.size()}});
+    fences_in_block = learnt_since_barrier = true;
   }
-  self->fenced[self_number() % kWarp] = now;
-  self->fenced_barrier = barrier_time;
-  self->knows_fence = fences_in_block = fenced_since_barrier = true;
-  learn(self->acquired, self->met);
-}
 
-void wait_for_grid_before() {
-  find_stores();
-  self->waited = waited = fences_in_block = learnt_since_barrier = true;
-}
+  void stop_atomic() override { in_atomic = false; }
 
-void start_atomic(const void* address) {
-  find_stores();
-  in_atomic = true;
-  if (self->knows_fence) {
-    Release release{block, self_number() / kWarp, {}, self->fenced_barrier, block_fenced};
-    memcpy(release.lanes, self->fenced, sizeof(release.lanes));
-    releases[address].push_back(release);
+  void access(const void* address, size_t bytes, bool writes, const void* place) override {
+    if (self == nullptr) return;
+    find_stores();
+    Region* region = region_of(static_cast<const char*>(address));
+    if (region == nullptr) return;
+    record(*region, static_cast<const char*>(address), bytes, writes, false,
+           static_cast<uint32_t>(reinterpret_cast<uintptr_t>(place)));
   }
-  const auto arrivals = releases.find(address);
-  if (arrivals == releases.end()) return;
-  learn(self->met, {{address, arrivals->second.size()}});
-  fences_in_block = learnt_since_barrier = true;
-}
+};
 
-void stop_atomic() { in_atomic = false; }
+static Races races;
 
-void access(const void* address, size_t bytes, bool writes, const void* place) {
-  if (self == nullptr) return;
-  find_stores();
-  Region* region = region_of(static_cast<const char*>(address));
-  if (region == nullptr) return;
-  record(*region, static_cast<const char*>(address), bytes, writes, false,
-         static_cast<uint32_t>(reinterpret_cast<uintptr_t>(place)));
-}
+}  // namespace simt::detector
 
-}  // namespace simt::watcher
+simt::Watcher* simt::watcher = &simt::detector::races;
