@@ -23,13 +23,10 @@ __global__ void __launch_bounds__(threads) tree_sum(const float* __restrict__ in
 }
 
 template <int width>
-__global__ void group_sum(const float* in, float* sums, float* largest) {
+__global__ void group_sum(const float* in, float* sums) {
   const int at = threadIdx.y * blockDim.x + threadIdx.x;
   // Groups take turns of unequal number: each is a collective of its own.
-  for (int turn = 0; turn <= at / width % 3; ++turn) {
-    sums[at] = warp_sum<width>(in[at]);
-    largest[at] = warp_max<width>(in[at]);
-  }
+  for (int turn = 0; turn <= at / width % 3; ++turn) sums[at] = warp_sum<width>(in[at]);
 }
 
 template <typename T>

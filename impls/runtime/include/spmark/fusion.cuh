@@ -45,25 +45,21 @@ __device__ __forceinline__ void run_fused(int block, const Body<First>& first, c
   if constexpr (sizeof...(Rest) > 0) run_fused(block - blocks, rest...);
 }
 
+template <typename... Bodies>
+__device__ constexpr size_t largest_size() {
+  size_t bytes = 0;
+  ((bytes = bytes < sizeof(Bodies) ? sizeof(Bodies) : bytes), ...);
+  return bytes;
+}
+
 // Shared memory for one of several bodies: as many bytes as the largest needs.
-template <typename First, typename... Rest>
-union LargestOf {
-  First first;
-  LargestOf<Rest...> rest;
+template <typename... Bodies>
+struct LargestOf {
+  alignas(Bodies...) char bytes[largest_size<Bodies...>()];
 
   template <typename Wanted>
   __device__ __forceinline__ Wanted& as() {
-    return *reinterpret_cast<Wanted*>(this);  // every member stands at the start
-  }
-};
-
-template <typename Last>
-union LargestOf<Last> {
-  Last last;
-
-  template <typename Wanted>
-  __device__ __forceinline__ Wanted& as() {
-    return *reinterpret_cast<Wanted*>(this);
+    return *reinterpret_cast<Wanted*>(bytes);
   }
 };
 

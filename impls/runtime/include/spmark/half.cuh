@@ -38,22 +38,12 @@ inline constexpr char simt::kind_of<half> = 'f';
 namespace spmark {
 
 inline float to_float(half value) {
-  const unsigned sign = (value.bits & 0x8000u) << 16;
-  const unsigned exponent = (value.bits >> 10) & 0x1fu;
-  const unsigned mantissa = value.bits & 0x3ffu;
-  float result;
-  if (exponent == 0) {
-    // Zero and subnormals: mantissa * 2^-24 is exact in float32.
-    result = static_cast<float>(mantissa) * 0x1p-24f;
-    if (sign != 0) result = -result;
-    return result;
-  }
-  // Infinity and NaN keep their payload, and a signalling NaN becomes quiet; the rest only changes its exponent's bias.
-  const unsigned quiet = exponent == 31 && mantissa != 0 ? 0x400000u : 0u;
-  const unsigned wide = exponent == 31 ? 255u : exponent + (127 - 15);
-  const unsigned bits = sign | (wide << 23) | (mantissa << 13) | quiet;
-  __builtin_memcpy(&result, &bits, sizeof(result));
-  return result;
+  // As float32 the bits are 2^-112 of the number, exactly, subnormals included.
+  const unsigned magnitude = (value.bits & 0x7fffu) << 13;
+  unsigned bits = __float_as_uint(__uint_as_float(magnitude) * 0x1p112f);
+  // Infinity and NaN keep their payload, and a signalling NaN becomes quiet.
+  if (magnitude >= 0x0f800000u) bits = magnitude | 0x7f800000u | (magnitude > 0x0f800000u ? 0x400000u : 0u);
+  return __uint_as_float(bits | (value.bits & 0x8000u) << 16);
 }
 
 inline void to_floats(unsigned word, float& first, float& second) {
@@ -64,32 +54,22 @@ inline void to_floats(unsigned word, float& first, float& second) {
 namespace detail {
 
 inline void round_float(float value, half& out) {
-  unsigned bits;
-  __builtin_memcpy(&bits, &value, sizeof(bits));
-  const unsigned sign = (bits >> 16) & 0x8000u;
+  const unsigned bits = __float_as_uint(value);
   const unsigned magnitude = bits & 0x7fffffffu;
-  unsigned result;
+  unsigned result = bits >> 16 & 0x8000u;
   if (magnitude > 0x7f800000u) {
     result = 0x7fffu;  // cvt.rn.f16.f32 gives the canonical NaN, without sign or payload
-    out.bits = static_cast<unsigned short>(result);
-    return;
-  }
-  if (magnitude >= 0x477ff000u) {
-    result = 0x7c00u;  // at or above 65520, half way to the number after the largest: infinity
+  } else if (magnitude >= 0x477ff000u) {
+    result |= 0x7c00u;  // at or above 65520, half way to the number after the largest: infinity
   } else if (magnitude >= 0x38800000u) {
     // Normal: add half of the last place kept, less one where that place is even, then cut; a carry moves the exponent.
     const unsigned rebased = magnitude - ((127u - 15u) << 23);
-    result = (rebased + 0xfffu + ((rebased >> 13) & 1u)) >> 13;
+    result |= (rebased + 0xfffu + ((rebased >> 13) & 1u)) >> 13;
   } else {
     // Subnormal: adding 0.5 puts the last place of a half (2^-24) at the last place of the sum, which the adder rounds.
-    float absolute;
-    __builtin_memcpy(&absolute, &magnitude, sizeof(absolute));
-    const float sum = absolute + 0.5f;
-    unsigned sum_bits;
-    __builtin_memcpy(&sum_bits, &sum, sizeof(sum_bits));
-    result = sum_bits - 0x3f000000u;
+    result |= __float_as_uint(__uint_as_float(magnitude) + 0.5f) - 0x3f000000u;
   }
-  out.bits = static_cast<unsigned short>(sign | result);
+  out.bits = static_cast<unsigned short>(result);
 }
 
 }  // namespace detail

@@ -93,103 +93,66 @@ __device__ __forceinline__ Vec<T, N> round_to(const Vec<float, N>& value) {
   return result;
 }
 
-#ifndef SPMARK_HOST
-
 namespace detail {
+
+#ifdef SPMARK_HOST
+
+// The host has one kind of load and one kind of store; the alignment sanitizer checks both.
+template <typename T, int N>
+using RawOf = Vec<T, N>;
+
+template <typename R>
+void load_where(R& r, bool wanted, const void* p) {
+  r = wanted ? *static_cast<const R*>(p) : R{};
+}
+
+template <typename R>
+void load_streaming(R& r, const void* p) {
+  r = *static_cast<const R*>(p);
+}
+
+template <typename R>
+void store_streaming(const R& r, void* p) {
+  *static_cast<R*>(p) = r;
+}
+
+#else
 
 // The register type that carries a vector of that many bytes through one instruction.
 template <int Bytes>
 struct Raw;
 
-template <>
-struct Raw<2> {
-  using type = unsigned short;
-  static __device__ __forceinline__ type load_where(bool wanted, const void* p) {
-    type r;
-    asm("{.reg .pred q; setp.ne.s32 q, %1, 0; mov.b16 %0, 0;\n"
-        "@q ld.global.nc.u16 %0, [%2];}"
-        : "=&h"(r)
-        : "r"(int(wanted)), "l"(p));
-    return r;
+#define SPMARK_ONE(constraint) constraint(r)
+#define SPMARK_TWO(constraint) constraint(r.x), constraint(r.y)
+#define SPMARK_FOUR(constraint) constraint(r.x), constraint(r.y), constraint(r.z), constraint(r.w)
+#define SPMARK_RAW(bytes, Register, kind, type, zeros, registers, at, is_wanted, operands)                             \
+  template <>                                                                                                          \
+  struct Raw<bytes> {                                                                                                  \
+    using Type = Register;                                                                                             \
+  };                                                                                                                   \
+  __device__ __forceinline__ void load_where(Register& r, bool wanted, const void* p) {                                \
+    asm("{.reg .pred q; setp.ne.s32 q, " is_wanted ", 0; " zeros "\n"                                                  \
+        "@q ld.global.nc." type " " registers ", [" at "];}"                                                           \
+        : operands("=&" kind)                                                                                          \
+        : "l"(p), "r"(int(wanted)));                                                                                   \
+  }                                                                                                                    \
+  __device__ __forceinline__ void load_streaming(Register& r, const void* p) {                                         \
+    asm("ld.global.nc.L1::no_allocate." type " " registers ", [" at "];" : operands("=" kind) : "l"(p));               \
+  }                                                                                                                    \
+  __device__ __forceinline__ void store_streaming(Register r, void* p) {                                               \
+    asm volatile("st.global.cs." type " [" at "], " registers ";" ::operands(kind), "l"(p) : "memory");                \
   }
-  static __device__ __forceinline__ type load_streaming(const void* p) {
-    type r;
-    asm("ld.global.nc.L1::no_allocate.u16 %0, [%1];" : "=h"(r) : "l"(p));
-    return r;
-  }
-  static __device__ __forceinline__ void store_streaming(void* p, type r) {
-    asm volatile("st.global.cs.u16 [%0], %1;" ::"l"(p), "h"(r) : "memory");
-  }
-};
-
-template <>
-struct Raw<4> {
-  using type = unsigned;
-  static __device__ __forceinline__ type load_where(bool wanted, const void* p) {
-    type r;
-    asm("{.reg .pred q; setp.ne.s32 q, %1, 0; mov.b32 %0, 0;\n"
-        "@q ld.global.nc.u32 %0, [%2];}"
-        : "=&r"(r)
-        : "r"(int(wanted)), "l"(p));
-    return r;
-  }
-  static __device__ __forceinline__ type load_streaming(const void* p) {
-    type r;
-    asm("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(r) : "l"(p));
-    return r;
-  }
-  static __device__ __forceinline__ void store_streaming(void* p, type r) {
-    asm volatile("st.global.cs.u32 [%0], %1;" ::"l"(p), "r"(r) : "memory");
-  }
-};
-
-template <>
-struct Raw<8> {
-  using type = uint2;
-  static __device__ __forceinline__ type load_where(bool wanted, const void* p) {
-    type r;
-    asm("{.reg .pred q; setp.ne.s32 q, %2, 0; mov.b32 %0, 0; mov.b32 %1, 0;\n"
-        "@q ld.global.nc.v2.u32 {%0, %1}, [%3];}"
-        : "=&r"(r.x), "=&r"(r.y)
-        : "r"(int(wanted)), "l"(p));
-    return r;
-  }
-  static __device__ __forceinline__ type load_streaming(const void* p) {
-    type r;
-    asm("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(r.x), "=r"(r.y) : "l"(p));
-    return r;
-  }
-  static __device__ __forceinline__ void store_streaming(void* p, type r) {
-    asm volatile("st.global.cs.v2.u32 [%0], {%1, %2};" ::"l"(p), "r"(r.x), "r"(r.y) : "memory");
-  }
-};
-
-template <>
-struct Raw<16> {
-  using type = uint4;
-  static __device__ __forceinline__ type load_where(bool wanted, const void* p) {
-    type r;
-    asm("{.reg .pred q; setp.ne.s32 q, %4, 0; mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; mov.b32 %3, 0;\n"
-        "@q ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%5];}"
-        : "=&r"(r.x), "=&r"(r.y), "=&r"(r.z), "=&r"(r.w)
-        : "r"(int(wanted)), "l"(p));
-    return r;
-  }
-  static __device__ __forceinline__ type load_streaming(const void* p) {
-    type r;
-    asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-        : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w)
-        : "l"(p));
-    return r;
-  }
-  static __device__ __forceinline__ void store_streaming(void* p, type r) {
-    asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(r.x), "r"(r.y), "r"(r.z), "r"(r.w)
-                 : "memory");
-  }
-};
+SPMARK_RAW(2, unsigned short, "h", "u16", "mov.b16 %0, 0;", "%0", "%1", "%2", SPMARK_ONE)
+SPMARK_RAW(4, unsigned, "r", "u32", "mov.b32 %0, 0;", "%0", "%1", "%2", SPMARK_ONE)
+SPMARK_RAW(8, uint2, "r", "v2.u32", "mov.b32 %0, 0; mov.b32 %1, 0;", "{%0, %1}", "%2", "%3", SPMARK_TWO)
+SPMARK_RAW(16, uint4, "r", "v4.u32", "mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; mov.b32 %3, 0;", "{%0, %1, %2, %3}",
+           "%4", "%5", SPMARK_FOUR)
+#undef SPMARK_RAW
 
 template <typename T, int N>
-using RawOf = typename Raw<sizeof(T) * N>::type;
+using RawOf = typename Raw<sizeof(T) * N>::Type;
+
+#endif
 
 template <typename T, int N>
 __device__ __forceinline__ Vec<T, N> unpack(RawOf<T, N> raw) {
@@ -224,20 +187,17 @@ __device__ __forceinline__ Vec<T, N> load_read_only(const T* p) {
 // before it begins the next.
 template <int N, typename T>
 __device__ __forceinline__ Vec<T, N> load_read_only_where(bool wanted, const T* p) {
-  return detail::unpack<T, N>(detail::Raw<sizeof(T) * N>::load_where(wanted, p));
+  detail::RawOf<T, N> raw;
+  detail::load_where(raw, wanted, p);
+  return detail::unpack<T, N>(raw);
 }
 
 // Load from global memory as `load_read_only` does, for data that is read once: reused data stays in L1.
 template <int N, typename T>
 __device__ __forceinline__ Vec<T, N> load_streaming(const T* p) {
-  return detail::unpack<T, N>(detail::Raw<sizeof(T) * N>::load_streaming(p));
-}
-
-// The whole product of two words, in one instruction. Under a condition the compiler makes three of the same in C++.
-__device__ __forceinline__ size_t product(unsigned a, unsigned b) {
-  size_t result;
-  asm("mul.wide.u32 %0, %1, %2;" : "=l"(result) : "r"(a), "r"(b));
-  return result;
+  detail::RawOf<T, N> raw;
+  detail::load_streaming(raw, p);
+  return detail::unpack<T, N>(raw);
 }
 
 // Store to global or shared memory.
@@ -249,45 +209,19 @@ __device__ __forceinline__ void store(T* p, const Vec<T, N>& value) {
 // Store to global memory that this kernel does not read again (evicted first).
 template <int N, typename T>
 __device__ __forceinline__ void store_streaming(T* p, const Vec<T, N>& value) {
-  detail::Raw<sizeof(T) * N>::store_streaming(p, detail::pack(value));
+  detail::store_streaming(detail::pack(value), p);
 }
 
+// The whole product of two words, in one instruction. Under a condition the compiler makes three of the same in C++.
+__device__ __forceinline__ size_t product(unsigned a, unsigned b) {
+#ifdef SPMARK_HOST
+  return static_cast<size_t>(a) * b;
 #else
-
-// The host has one kind of load and one kind of store; the alignment sanitizer checks both.
-template <int N, typename T>
-Vec<T, N> load(const T* p) {
-  return *reinterpret_cast<const Vec<T, N>*>(p);
-}
-
-template <int N, typename T>
-Vec<T, N> load_read_only(const T* p) {
-  return load<N>(p);
-}
-
-template <int N, typename T>
-Vec<T, N> load_read_only_where(bool wanted, const T* p) {
-  return wanted ? load<N>(p) : Vec<T, N>{};
-}
-
-template <int N, typename T>
-Vec<T, N> load_streaming(const T* p) {
-  return load<N>(p);
-}
-
-inline size_t product(unsigned a, unsigned b) { return static_cast<size_t>(a) * b; }
-
-template <int N, typename T>
-void store(T* p, const Vec<T, N>& value) {
-  *reinterpret_cast<Vec<T, N>*>(p) = value;
-}
-
-template <int N, typename T>
-void store_streaming(T* p, const Vec<T, N>& value) {
-  store(p, value);
-}
-
+  size_t result;
+  asm("mul.wide.u32 %0, %1, %2;" : "=l"(result) : "r"(a), "r"(b));
+  return result;
 #endif
+}
 
 // As load_read_only, for elements that are used much later.
 template <int N, typename T>

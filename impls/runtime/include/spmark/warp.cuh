@@ -94,13 +94,4 @@ __device__ __forceinline__ void transpose_sum(float (&sum)[Count], unsigned mask
   }
 }
 
-// Largest over each group of Width neighbouring lanes, given to all of them.
-template <int Width = kWarpSize>
-__device__ __forceinline__ float warp_max(float value) {
-  const unsigned mask = group_mask<Width>();
-#pragma unroll
-  for (int step = Width / 2; step > 0; step /= 2) value = fmaxf(value, __shfl_xor_sync(mask, value, step));
-  return value;
-}
-
 }  // namespace spmark
