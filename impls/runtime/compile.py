@@ -1,4 +1,4 @@
-"""CUDA C++ to machine code without a GPU: NVRTC for sources, ptxas for PTX, and a disk cache.
+"""CUDA C++ to machine code without a GPU: NVRTC and a disk cache.
 
 The cache is keyed by the source, every header it includes (CuPy's own cache ignores those), the options, the compiler's
 version, the architecture and the instance; entries are written whole or not at all, so processes may share it.
@@ -9,9 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import subprocess
-import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import ModuleType
@@ -21,14 +19,13 @@ from spmark.impls.core.errors import BuildError, CompileError, DeviceError
 from spmark.impls.core.extras import how_to_install
 from spmark.impls.core.files import Stamp, cache_root, read_sealed, stamp, whole, write_sealed
 from spmark.impls.core.plainjson import parse_json
-from spmark.impls.runtime.toolchain import INCLUDE, cuda_include, nvcc_version, tool
+from spmark.impls.runtime.toolchain import INCLUDE, cuda_include
 
 OPTIONS = ("-std=c++17", "-lineinfo")
 """Given to every compiler: IEEE arithmetic (no fast math, denormals kept), lines for profilers."""
 _INCLUDED = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
-_REGISTERS = re.compile(r"Used (\d+) registers")
-_SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
-_SHARED = re.compile(r"(\d+) bytes smem")
+_COUNTS = (r"Used (\d+) registers", r"(\d+) bytes spill stores", r"(\d+) bytes smem")
+"""Where the log tells registers, spilled bytes and shared bytes."""
 
 
 @dataclass(frozen=True)
@@ -46,19 +43,9 @@ class Binary:
     """Static shared memory of a block."""
 
 
-@dataclass(frozen=True)
-class _Unit:
-    """A source and its headers as they were read."""
-
-    looked_at: tuple[Path, ...]
-    """The source, and each path at which a header was searched: a missing header may appear later."""
-    stamps: tuple[Stamp | None, ...]
-    """The stamp of each path in `looked_at`; None where the file is missing."""
-    content: bytes
-
-
-_UNITS: dict[Path, _Unit] = {}
-"""Units by source; a process reads a few dozen."""
+_UNITS: dict[Path, tuple[tuple[Path, ...], tuple[Stamp | None, ...], bytes]] = {}
+"""By source: this and each path at which a header was searched (a missing one may appear later), the stamp of each, and
+the names and bytes of source and headers. A process reads a few dozen sources."""
 
 
 def cache_folder() -> Path:
@@ -102,13 +89,21 @@ def cached(key: str, make: Callable[[], Binary]) -> Binary:
     binary = kept_binary(key)
     if binary is None:
         binary = make()
-        _write(_place(key), binary)
+        facts = asdict(binary)
+        cubin = facts.pop("cubin")
+        write_sealed(_place(key), json.dumps(facts).encode() + b"\n" + cubin)
     return binary
 
 
 def kept_binary(key: str) -> Binary | None:
     """Read the binary called ``key`` from the cache; None where the entry is absent or damaged."""
-    return _read(_place(key))
+    head, _, cubin = (read_sealed(_place(key)) or b"").partition(b"\n")  # a line of JSON, then the cubin
+    try:
+        binary = Binary(cubin, **parse_json(head))
+    except (ValueError, TypeError):
+        return None
+    counts = (binary.registers, binary.spill_bytes, binary.shared_bytes)
+    return binary if isinstance(binary.symbol, str) and all(isinstance(count, int) for count in counts) else None
 
 
 def cached_kernel(source: Path, expression: str, arch: str) -> Binary | None:
@@ -139,33 +134,6 @@ def kept_source(text: str, name: str) -> Path:
     except OSError as error:
         raise BuildError(f"{path}: the generated source cannot be written: {error.strerror}") from error
     return path
-
-
-def assemble(ptx: str, arch: str, name: str = "ptx") -> Binary:
-    """Turn PTX into machine code with ptxas; ``name`` names the module in errors.
-
-    Raises
-    ------
-    CompileError
-        ptxas refuses; the error carries its log.
-    DeviceError
-        ptxas is not installed.
-    """
-    entry = re.search(r"\.entry\s+([\w$]+)", ptx)
-    if entry is None:
-        raise CompileError(name, "", "expected a .entry in the PTX, found none")
-    key = hashlib.sha256("\0".join((ptx, arch, "ptxas", nvcc_version())).encode()).hexdigest()
-
-    def make() -> Binary:
-        with tempfile.TemporaryDirectory() as folder:
-            (Path(folder) / "in.ptx").write_text(ptx)
-            command = [str(tool("ptxas")), "-v", f"-arch={arch}", "in.ptx", "-o", "out.cubin"]
-            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-            if done.returncode:
-                raise CompileError(name, entry[1], done.stderr)
-            return _binary((Path(folder) / "out.cubin").read_bytes(), entry[1], done.stderr)
-
-    return cached(key, make)
 
 
 def included_headers(source: Path) -> tuple[list[Path], tuple[Path, ...]]:
@@ -212,22 +180,12 @@ def _compile_nvrtc(source: Path, expression: str, arch: str) -> Binary:
         nvrtc.addNameExpression(program, expression)
         nvrtc.compileProgram(program, options)
         log = nvrtc.getProgramLog(program)
-        return _binary(nvrtc.getCUBIN(program), nvrtc.getLoweredName(program, expression), log)
+        counts = (int(found[1]) if (found := re.search(count, log)) else 0 for count in _COUNTS)
+        return Binary(nvrtc.getCUBIN(program), nvrtc.getLoweredName(program, expression), *counts)
     except nvrtc.NVRTCError as error:
         raise CompileError(str(source), expression, nvrtc.getProgramLog(program) or str(error)) from error
     finally:
         nvrtc.destroyProgram(program)
-
-
-def _binary(cubin: bytes, symbol: str, log: str) -> Binary:
-    registers, spills, shared = _REGISTERS.search(log), _SPILLS.search(log), _SHARED.search(log)
-    return Binary(
-        cubin,
-        symbol,
-        int(registers[1]) if registers else 0,
-        int(spills[1]) if spills else 0,
-        int(shared[1]) if shared else 0,
-    )
 
 
 def _place(key: str) -> Path:
@@ -247,31 +205,13 @@ def content(source: Path) -> bytes:
 
     A search costs a millisecond, as much as the other steps of loading a kernel from the cache together.
     """
-    unit = _UNITS.get(source)
-    if unit is None or unit.stamps != _stamps(unit.looked_at):
-        headers, looked_at = included_headers(source)
-        stamps = _stamps((source, *looked_at))  # taken before the files are read: a change in between is noticed
-        parts = (b"\0" + path.name.encode() + b"\0" + path.read_bytes() for path in (source, *headers))
-        unit = _UNITS[source] = _Unit((source, *looked_at), stamps, b"".join(parts))
-    return unit.content
-
-
-def _stamps(files: Iterable[Path]) -> tuple[Stamp | None, ...]:
-    return tuple(map(stamp, files))
-
-
-def _read(path: Path) -> Binary | None:
-    """Read an entry: a line of JSON, then the cubin."""
-    head, _, cubin = (read_sealed(path) or b"").partition(b"\n")
-    try:
-        binary = Binary(cubin, **parse_json(head))
-    except (ValueError, TypeError):
-        return None
-    counts = (binary.registers, binary.spill_bytes, binary.shared_bytes)
-    return binary if isinstance(binary.symbol, str) and all(isinstance(count, int) for count in counts) else None
-
-
-def _write(path: Path, binary: Binary) -> None:
-    facts = asdict(binary)
-    cubin = facts.pop("cubin")
-    write_sealed(path, json.dumps(facts).encode() + b"\n" + cubin)
+    if source in _UNITS:
+        files, stamps, text = _UNITS[source]
+        if stamps == tuple(map(stamp, files)):
+            return text
+    headers, looked_at = included_headers(source)
+    files = (source, *looked_at)
+    stamps = tuple(map(stamp, files))  # taken before the files are read: a change in between is noticed
+    text = b"".join(b"\0" + path.name.encode() + b"\0" + path.read_bytes() for path in (source, *headers))
+    _UNITS[source] = files, stamps, text
+    return text

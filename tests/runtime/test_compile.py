@@ -17,7 +17,6 @@ from spmark.impls.runtime import compile as compiler
 from spmark.impls.runtime import compile_pool
 from spmark.impls.runtime.compile import (
     OPTIONS,
-    assemble,
     cache_folder,
     compile_kernel,
     kept_binary,
@@ -141,9 +140,7 @@ def test_a_pool_does_not_run_the_callers_main_module_again(source: Path, tmp_pat
 
 
 _NONSENSE = "print('ready', flush=True); input(); print('[', flush=True); input()"
-_HALF_AN_ANSWER = (
-    "import os; print('ready', flush=True); input(); print('{\"cubin\": \"AA', end='', flush=True); os._exit(9)"
-)
+_HALF_AN_ANSWER = "import os; print('ready', flush=True); input(); print('nul', end='', flush=True); os._exit(9)"
 
 
 @pytest.mark.parametrize(
@@ -160,7 +157,7 @@ def test_a_pool_whose_process_gives_no_answer_says_so(
     monkeypatch.setattr(compile_pool, "_WAITING", SimpleQueue())
     monkeypatch.setattr(compile_pool, "_compile", lambda job: sleep(0.3))
     with pytest.raises(DeviceError, match=told):
-        compile_many([(source, f"scale<{each}>", arch) for each in range(224, 832, 32)], workers=2)
+        compile_many([(source, f"scale<{each}>", arch) for each in range(224, 480, 32)], workers=2)
 
 
 def test_a_pool_follows_a_cache_that_moves(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,35 +185,6 @@ def test_nvcc_and_nvrtc_agree_on_the_kernel(source: Path, tmp_path: Path) -> Non
     ours = compile_kernel(source, "scale<64>", "sm_90")
     assert f"Compiling entry function '{ours.symbol}'" in said
     assert f"Used {ours.registers} registers" in said
-
-
-PTX = """.version 9.0
-.target sm_80
-.address_size 64
-.visible .entry fill(.param .u64 target) {
-  .reg .u64 %rd<3>;
-  .reg .u32 %r<2>;
-  ld.param.u64 %rd1, [target];
-  cvta.to.global.u64 %rd2, %rd1;
-  mov.u32 %r1, 7;
-  st.global.u32 [%rd2], %r1;
-  ret;
-}
-"""
-
-
-def test_ptx_is_assembled_for_a_later_target(source: Path) -> None:
-    binary = assemble(PTX, "sm_90")
-    assert binary.symbol == "fill"
-    assert binary.cubin[:4] == b"\x7fELF"
-    assert assemble(PTX, "sm_90") == binary
-
-
-def test_ptx_that_ptxas_refuses_is_a_compile_error(source: Path) -> None:
-    with pytest.raises(CompileError, match=r"bad\.ptx"):
-        assemble(PTX.replace("mov.u32", "mov.nothing"), "sm_90", "bad.ptx")
-    with pytest.raises(CompileError, match="entry"):
-        assemble("// empty", "sm_90")
 
 
 @pytest.mark.parametrize("damage", ["", "__global__ void lo_spmm() {}"])
