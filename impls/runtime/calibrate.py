@@ -17,28 +17,25 @@ from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.runtime.cuda import CudaTarget
 from spmark.impls.runtime.cudatiming import CudaStopwatch
 from spmark.impls.runtime.device import versions
-from spmark.impls.runtime.target import Grid, Target
-from spmark.impls.runtime.template import Instance, KernelTemplate
+from spmark.impls.runtime.target import Target
+from spmark.impls.runtime.template import KernelTemplate, TemplateValue
 from spmark.impls.runtime.timing import Run, Stopwatch
 from spmark.impls.runtime.withcupy import cupy
 
-_SOURCE = Path(__file__).parent / "kernels" / "calibrate.cu"
-_THREADS = 512
-_UNROLL = 4
-READ_ALL = KernelTemplate(_SOURCE, "read_all", {"unroll": (_UNROLL,), "threads": (_THREADS,)})
-COPY_ALL = KernelTemplate(_SOURCE, "copy_all", {"unroll": (_UNROLL,), "threads": (_THREADS,)})
-MULTIPLY_ADD = KernelTemplate(_SOURCE, "multiply_add", {"threads": (_THREADS,)})
-MATRIX_MULTIPLY = KernelTemplate(_SOURCE, "matrix_multiply", {"tf32": (False, True), "threads": (_THREADS,)})
-NOTHING = KernelTemplate(_SOURCE, "nothing", {"threads": (32,)})
-FOLLOW_CHAIN = KernelTemplate(_SOURCE, "follow_chain", {"threads": (32,)})
-_ROW_BYTES = (64, 128, 256, 512, 1024, 2048)
+_THREADS, _UNROLL = 512, 4
+_ROW_VECTORS = (4, 8, 16, 32, 64, 128)
 _FLIGHT = 2
 """Rows that a group of lanes has in flight."""
-GATHER_ROWS = KernelTemplate(
-    _SOURCE,
-    "gather_rows",
-    {"row_vectors": tuple(row // 16 for row in _ROW_BYTES), "rows": (_FLIGHT,), "threads": (256,)},
-)
+_KERNELS: dict[str, dict[str, tuple[TemplateValue, ...]]] = {
+    "read_all": {"unroll": (_UNROLL,), "threads": (_THREADS,)},
+    "copy_all": {"unroll": (_UNROLL,), "threads": (_THREADS,)},
+    "multiply_add": {"threads": (_THREADS,)},
+    "matrix_multiply": {"tf32": (False, True), "threads": (_THREADS,)},
+    "nothing": {"threads": (32,)},
+    "follow_chain": {"threads": (32,)},
+    "gather_rows": {"row_vectors": _ROW_VECTORS, "rows": (_FLIGHT,), "threads": (256,)},
+}
+"""Parameters of each kernel of the source."""
 
 _SAMPLES = 21
 _ROUNDS = 4096
@@ -69,9 +66,12 @@ class _Gauge:
         self.stopwatch.batch([run], 5, cold)
         return float(np.median(self.stopwatch.batch([run], _SAMPLES, cold))) * 1e-6
 
-    def kernel(self, instance: Instance, grid: Grid, *args: object) -> Run:
-        (loaded,) = self.target.load([instance])
-        return lambda: loaded.launch(grid, args)
+    def kernel(self, name: str, grid: int, *args: object, **chosen: int) -> Run:
+        """Load an instance: of each parameter the value that is chosen, else the first."""
+        template = KernelTemplate(Path(__file__).parent / "kernels" / "calibrate.cu", name, _KERNELS[name])
+        values = {parameter: legal[0] for parameter, legal in template.space.items()}
+        (loaded,) = self.target.load([template.instance(**values | chosen)])
+        return lambda: loaded.launch((grid, 1, 1), args)
 
 
 def calibrate_cuda(spec: DeviceSpec) -> DeviceSpec:
@@ -82,23 +82,20 @@ def calibrate_cuda(spec: DeviceSpec) -> DeviceSpec:
     values = min(1 << 30, spec.memory_bytes // 32)
     source, sink = cupy.ones(values, cupy.float32), cupy.empty(values, cupy.float32)
     count = np.int64(values // 4)
-    waves = (8 * spec.num_sms, 1, 1)
+    waves = 8 * spec.num_sms
     # The copy engine (cudaMemcpy) and a kernel both copy: the faster one is the ceiling.
     copies = [
         seconds(lambda: sink.data.copy_from_device_async(source.data, source.nbytes)),
-        seconds(kernel(COPY_ALL.instance(unroll=_UNROLL, threads=_THREADS), waves, count, source, sink)),
+        seconds(kernel("copy_all", waves, count, source, sink)),
     ]
-    read = seconds(kernel(READ_ALL.instance(unroll=_UNROLL, threads=_THREADS), waves, count, source, sink))
+    read = seconds(kernel("read_all", waves, count, source, sink))
 
-    grid = (4 * spec.num_sms, 1, 1)
-    threads = grid[0] * _THREADS
+    grid = 4 * spec.num_sms
+    threads = grid * _THREADS
     rounds, factor = np.int32(_ROUNDS), np.float32(0.5)
-    fma = seconds(kernel(MULTIPLY_ADD.instance(threads=_THREADS), grid, rounds, factor, sink))
-    tensor = {
-        name: seconds(kernel(MATRIX_MULTIPLY.instance(tf32=name == "tf32", threads=_THREADS), grid, rounds, sink))
-        for name in _MMA_FLOPS
-    }
-    empty = kernel(NOTHING.instance(threads=32), (1, 1, 1))
+    fma = seconds(kernel("multiply_add", grid, rounds, factor, sink))
+    tensor = {name: seconds(kernel("matrix_multiply", grid, rounds, sink, tf32=name == "tf32")) for name in _MMA_FLOPS}
+    empty = kernel("nothing", 1)
 
     def many() -> None:
         for _ in range(_LAUNCHES):
@@ -129,28 +126,25 @@ def calibrate_cuda(spec: DeviceSpec) -> DeviceSpec:
 def _cold_load_s(gauge: _Gauge) -> float:
     """Give the seconds of one load from memory for which the next load waits."""
     chain = gauge.target.upload(chain_of(2 * gauge.spec.l2_bytes // 4, _LINKS[-1]))
-    last, follow = gauge.target.empty((1,), np.int32), FOLLOW_CHAIN.instance(threads=32)
+    last = gauge.target.empty((1,), np.int32)
     short, long = (
-        gauge.seconds(gauge.kernel(follow, (1, 1, 1), np.int32(links), chain, last), cold=True) for links in _LINKS
+        gauge.seconds(gauge.kernel("follow_chain", 1, np.int32(links), chain, last), cold=True) for links in _LINKS
     )
     return (long - short) / (_LINKS[1] - _LINKS[0])
 
 
 def _gather_rates(gauge: _Gauge, source: Any, sink: Any) -> dict[str, dict[int, float]]:
     """Give the bytes a second of reading random rows, by field of `DeviceSpec`; tables are parts of ``source``."""
-    blocks = _GATHER_BLOCKS_PER_SM * gauge.spec.num_sms
-    instances = {row: GATHER_ROWS.instance(row_vectors=row // 16, rows=_FLIGHT, threads=256) for row in _ROW_BYTES}
-    l2_bytes = gauge.spec.l2_bytes
+    blocks, l2_bytes = _GATHER_BLOCKS_PER_SM * gauge.spec.num_sms, gauge.spec.l2_bytes
 
     def rate(table_bytes: int, row_bytes: int) -> float:
-        args = np.int32(_GATHER_ROUNDS), np.uint32(table_bytes // row_bytes), source, sink
-        lanes = min(row_bytes // 16, gauge.spec.warp_size)
-        rows = blocks * 256 // lanes * _GATHER_ROUNDS * _FLIGHT
-        return rows * row_bytes / gauge.seconds(gauge.kernel(instances[row_bytes], (blocks, 1, 1), *args))
+        vectors, args = row_bytes // 16, (np.int32(_GATHER_ROUNDS), np.uint32(table_bytes // row_bytes), source, sink)
+        rows = blocks * 256 // min(vectors, gauge.spec.warp_size) * _GATHER_ROUNDS * _FLIGHT
+        return rows * row_bytes / gauge.seconds(gauge.kernel("gather_rows", blocks, *args, row_vectors=vectors))
 
     return {
-        "l2_gather_bytes_per_s": {row: rate(l2_bytes // _L2_OVER_TABLE, row) for row in _ROW_BYTES},
-        "l1_gather_bytes_per_s": {row: rate(_L1_TABLE_BYTES, row) for row in _ROW_BYTES},
+        "l2_gather_bytes_per_s": {16 * row: rate(l2_bytes // _L2_OVER_TABLE, 16 * row) for row in _ROW_VECTORS},
+        "l1_gather_bytes_per_s": {16 * row: rate(_L1_TABLE_BYTES, 16 * row) for row in _ROW_VECTORS},
         "table_gather_bytes_per_s": {int(part * l2_bytes): rate(int(part * l2_bytes), 512) for part in _TABLES},
     }
 

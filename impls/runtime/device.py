@@ -43,21 +43,16 @@ def find(name: str = "auto") -> DeviceSpec:
     DeviceError
         The name is unknown, or the machine has no such device; the message says why.
     """
-    if name == "auto":
-        reason = cuda_missing()
-        if reason is not None:
-            _log.info("no GPU: %s", reason)
-        return _cpu() if reason is not None else _cuda()
-    if name == "cuda":
-        reason = cuda_missing()
-        if reason is not None:
-            raise DeviceError(f"expected a usable NVIDIA GPU, found none: {reason}")
-        return _cuda()
-    if name == "cpu":
-        return _cpu()
+    if name not in NAMES:
+        raise DeviceError(none_of("a device", name, NAMES))
     if name == "host-simt":
         return host_simt()
-    raise DeviceError(none_of("a device", name, NAMES))
+    reason = cuda_missing() if name != "cpu" else None
+    if reason is not None and name == "cuda":
+        raise DeviceError(f"expected a usable NVIDIA GPU, found none: {reason}")
+    if reason is not None:
+        _log.info("no GPU: %s", reason)
+    return _cpu() if name == "cpu" or reason is not None else _cuda()
 
 
 @cache
@@ -104,15 +99,13 @@ def versions(spec: DeviceSpec) -> tuple[str, str]:
         return "", ""
     import cupy
 
-    runtime = cupy.cuda.runtime.runtimeGetVersion()
-    release = None
-    version = Path("/proc/driver/nvidia/version")
-    if version.exists():
-        release = re.search(r"\b(\d+\.\d+(?:\.\d+)?)\b", version.read_text())
-    if release is None:
-        driver = cupy.cuda.runtime.driverGetVersion()
-        return f"cuda-{driver // 1000}.{driver % 1000 // 10}", f"{runtime // 1000}.{runtime % 1000 // 10}"
-    return release[1], f"{runtime // 1000}.{runtime % 1000 // 10}"
+    driver, runtime = (
+        f"{version // 1000}.{version % 1000 // 10}"
+        for version in (cupy.cuda.runtime.driverGetVersion(), cupy.cuda.runtime.runtimeGetVersion())
+    )
+    file = Path("/proc/driver/nvidia/version")
+    release = re.search(r"\b(\d+\.\d+(?:\.\d+)?)\b", file.read_text()) if file.exists() else None
+    return release[1] if release else f"cuda-{driver}", runtime
 
 
 def calibrated(spec: DeviceSpec) -> DeviceSpec:
@@ -193,14 +186,12 @@ def calibrate(spec: DeviceSpec) -> DeviceSpec:
         The device is not here, or its times mean nothing (host-simt).
     """
     if spec.kind is DeviceKind.CUDA:
-        from spmark.impls.runtime.calibrate import calibrate_cuda
-
-        return calibrate_cuda(spec)
-    if spec.kind is DeviceKind.CPU:
-        from spmark.impls.runtime.calibrate_cpu import calibrate_cpu
-
-        return calibrate_cpu(spec)
-    raise DeviceError(f"expected a device whose times mean something (cuda, cpu), found {spec.kind}")
+        from spmark.impls.runtime.calibrate import calibrate_cuda as measured
+    elif spec.kind is DeviceKind.CPU:
+        from spmark.impls.runtime.calibrate_cpu import calibrate_cpu as measured
+    else:
+        raise DeviceError(f"expected a device whose times mean something (cuda, cpu), found {spec.kind}")
+    return measured(spec)
 
 
 def slug(model: str) -> str:
@@ -253,7 +244,7 @@ def _cpu() -> DeviceSpec:
 def cpu_model() -> str:
     """Give the processor's name, or the machine type where the system does not say."""
     info = Path("/proc/cpuinfo")
-    named = re.search(r"model name\s*:\s*(.+)", info.read_text()) if info.exists() else None
+    named = re.search(r"model name\s*:\s*(.+)", info.read_text() if info.exists() else "")
     return named[1].strip() if named else platform.processor() or platform.machine()
 
 

@@ -77,17 +77,15 @@ class FusedLaunch:
         self, target: Target, instance: Instance, shares: Mapping[str, Share], around: Sequence[Instance] = ()
     ) -> None:
         template = instance.template
-        if not isinstance(template, FusedTemplate):
-            raise BuildError(f"{template.source}: {template.name}: expected a FusedTemplate, found a KernelTemplate")
+        assert isinstance(template, FusedTemplate)
         where = f"{template.source}: {template.name}"
-        names = [body.name for body in template.bodies]
-        unknown = sorted(set(shares) - set(names))
-        if unknown:
-            raise BuildError(f"{where}: expected bodies out of {', '.join(names)}, found {', '.join(unknown)}")
+        if unknown := sorted(shares.keys() - {body.name for body in template.bodies}):
+            names = ", ".join(body.name for body in template.bodies)
+            raise BuildError(f"{where}: expected bodies out of {names}, found {', '.join(unknown)}")
         args: list[Any] = []
         blocks = 0
         for body in template.bodies:
-            share = shares.get(body.name) or _nothing(target, body)
+            share = shares.get(body.name) or Share(0, 0, tuple(target.empty((0,), dtype) for dtype in body.arrays))
             dtypes = tuple(str(array.dtype) for array in share.arrays)
             if dtypes != body.arrays:
                 raise BuildError(f"{where}: expected arrays {body.arrays} for {body.name}, found {dtypes}")
@@ -96,8 +94,7 @@ class FusedLaunch:
         if blocks > MAX_GRID[0]:
             raise BuildError(f"{where}: expected at most {MAX_GRID[0]:,} thread blocks, found {blocks:,}")
         self._kernel, *self.around = target.load([instance, *around])
-        self._args = tuple(args)
-        self.blocks = blocks
+        self._args, self.blocks = tuple(args), blocks
 
     def enqueue(self, before: Sequence[Any], after: Sequence[Any], overlap: bool = False) -> None:
         """Launch on the current stream.
@@ -110,7 +107,3 @@ class FusedLaunch:
             As of `spmark.impls.runtime.target.Kernel.launch`.
         """
         self._kernel.launch((self.blocks, 1, 1), (*before, *self._args, *after), overlap=overlap)
-
-
-def _nothing(target: Target, body: Body) -> Share:
-    return Share(0, 0, tuple(target.empty((0,), dtype) for dtype in body.arrays))

@@ -40,15 +40,14 @@ def find_gcc() -> Gcc:
             subprocess.run([path, option], capture_output=True, text=True, check=True).stdout.strip()
             for option in ("--version", "-dumpversion")
         )
-    except subprocess.CalledProcessError as error:
-        found = f"exit status {error.returncode} and {(error.stderr or error.stdout).strip()!r}"
-    except (OSError, UnicodeDecodeError) as error:
-        found = str(error)
-    else:
         major = number.partition(".")[0]
         if version and major.isdecimal():
             return Gcc(path, version.splitlines()[0], int(major))
         found = f"the version {number!r} of {version!r}"
+    except subprocess.CalledProcessError as error:
+        found = f"exit status {error.returncode} and {(error.stderr or error.stdout).strip()!r}"
+    except (OSError, UnicodeDecodeError) as error:
+        found = str(error)
     raise DeviceError(
         f"expected the g++ at {path} to work, to compile for the host, found {found}: install the package g++ anew, or "
         "put another g++ before it on PATH"
@@ -84,11 +83,10 @@ def run_gcc(command: Sequence[str], text: str, source: str, instance: str) -> st
     # Generated declarations cause useless warnings; messages in one language can be tested.
     environment = {**os.environ, "LC_ALL": "C"}
     try:
-        done = subprocess.run(
-            command, input=text, capture_output=True, text=True, timeout=_SECONDS, env=environment, check=False
-        )
+        return subprocess.run(
+            command, input=text, capture_output=True, text=True, timeout=_SECONDS, env=environment, check=True
+        ).stdout
     except subprocess.TimeoutExpired as error:
         raise CompileError(source, instance, f"g++ did not finish within {_SECONDS} s") from error
-    if done.returncode != 0:
-        raise CompileError(source, instance, done.stderr)
-    return done.stdout
+    except subprocess.CalledProcessError as error:
+        raise CompileError(source, instance, error.stderr) from error

@@ -120,7 +120,7 @@ class KernelTable(Frozen):
         def product(text: str) -> int:
             return math.prod(int(word) if word.isdigit() else known[word] for word in _WORDS.findall(text))
 
-        sides = [text.partition("/") for text in (*self.grid, "1", "1")[:3]]
+        sides = (text.partition("/") for text in (*self.grid, "1", "1")[:3])
         x, y, z = (ceil_div(product(over), product(under)) for over, _, under in sides)
         return x, y, z
 
@@ -181,10 +181,9 @@ def _check_signature(table: KernelTable, code: str, where: str) -> None:
         )
     for name, parameter in zip(table.arguments, taken, strict=True):
         if (name in SIZES) == ("*" in parameter):
-            wanted = "an int" if name in SIZES else "a pointer"
+            wanted = f"{'an int' if name in SIZES else 'a pointer'} of {table.kernel} for {name}"
             raise SweepError(
-                f"{where}: arguments: expected {wanted} of {table.kernel} for {name}, found {parameter!r}: mend the "
-                "table or the kernel"
+                f"{where}: arguments: expected {wanted}, found {parameter!r}: mend the table or the kernel"
             )
 
 
@@ -193,6 +192,7 @@ class _DeclaredKernel:
 
     table: KernelTable
     kernels: tuple[KernelTemplate, ...]
+    devices = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
 
     def __post_init__(self) -> None:
         for name, legal in self.table.tunables.items():
@@ -269,7 +269,6 @@ def kernel_class(file: Path, module: str) -> type[Any]:
         "__module__": module,
         "name": file.stem,
         "ops": frozenset({table.op}),
-        "devices": frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT}),
         "kernels": (KernelTemplate(file, table.kernel, space),),
         "table": table,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 
 import psutil
 
@@ -46,7 +47,6 @@ class LoadMeter:
 
 
 def _load_average() -> float | None:
-    try:
+    with suppress(AttributeError, OSError):
         return round(os.getloadavg()[0], 2)
-    except (AttributeError, OSError):
-        return None
+    return None

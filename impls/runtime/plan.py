@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 import numpy as np
@@ -27,17 +27,14 @@ class Shaped(Protocol):
     @property
     def operand_shapes(self) -> tuple[tuple[int, int], ...]:
         """Shapes of the dense operands."""
-        ...
 
     @property
     def out_shape(self) -> tuple[int, ...]:
         """Shape of the result."""
-        ...
 
     @property
     def dtype(self) -> DType | np.dtype[Any]:
         """Type of operands and result."""
-        ...
 
 
 class DevicePlan(Built):
@@ -86,28 +83,24 @@ class DevicePlan(Built):
         copy. Where one is a PyTorch tensor, the plan enqueues on PyTorch's current stream.
         """
         if self.target.spec.kind is DeviceKind.HOST_SIMT:
-            self._check(operands, out)
-            self._start(operands, out)
+            self._start(operands, out, nullcontext())
             return
         from spmark.impls.runtime.adopt import adopt, stream_of
 
         given = (*operands, out)
-        adopted = [adopt(array) for array in given]
-        self._check(adopted[:-1], adopted[-1])
-        with stream_of(given) or nullcontext():
-            self._start(adopted[:-1], adopted[-1])
+        *adopted, result = map(adopt, given)
+        self._start(adopted, result, stream_of(given) or nullcontext())
 
-    def _start(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
-        if self._failed:
-            for counters in self._counters:
-                counters.fill(0)
-        self._failed = True
-        self.enqueue(operands, out)
-        self._failed = False
-
-    def _check(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
+    def _start(self, operands: Sequence[DeviceArray], out: DeviceArray, stream: AbstractContextManager[Any]) -> None:
         where = self.target.location
         check_operands(*self._shapes, self._dtype, operands, out, device=where, alignment=self._alignment)
+        with stream:
+            if self._failed:
+                for counters in self._counters:
+                    counters.fill(0)
+            self._failed = True
+            self.enqueue(operands, out)
+            self._failed = False
 
     @abstractmethod
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:

@@ -37,17 +37,6 @@ _SHARED_NAMES = {"sizeof": _BYTES.__getitem__, "kWarpSize": 32}
 """What restrictions may name beside template parameters."""
 
 
-def _restrictions(source: str, name: str, known: set[str]) -> Iterator[CodeType]:
-    """Translate those ``static_assert``s of a kernel that name nothing but template parameters into Python."""
-    found = re.search(rf"\b{name}\s*\(", source)
-    body = source[found.end() :].split("\ntemplate <", 1)[0] if found else ""
-    for match in _ASSERT.finditer(body):
-        words = " ".join(match[1].split())
-        if "?" not in words and set(re.findall(r"[A-Za-z_]\w*", words)) <= known:
-            words = re.sub(r"!(?!=)", " not ", words).replace("&&", "and").replace("||", "or").replace("/", "//")
-            yield compile(f"({words})", name, "eval")
-
-
 @dataclass(frozen=True, eq=False)
 class KernelTemplate:
     """A ``__global__`` template and its legal arguments."""
@@ -74,7 +63,15 @@ class KernelTemplate:
 
     @cached_property
     def _restrictions(self) -> tuple[CodeType, ...]:
-        return tuple(_restrictions(self.source.read_text(), self.name, {*self.space, *_SHARED_NAMES}))
+        """Those ``static_assert``s of the kernel that name nothing but template parameters, in Python."""
+        known, translated = {*self.space, *_SHARED_NAMES}, []
+        behind = re.split(rf"\b{self.name}\s*\(", self.source.read_text(), maxsplit=1)[1:]
+        for match in _ASSERT.finditer("".join(behind).split("\ntemplate <", 1)[0]):
+            words = " ".join(match[1].split())
+            if "?" not in words and set(re.findall(r"[A-Za-z_]\w*", words)) <= known:
+                words = re.sub(r"!(?!=)", " not ", words).replace("&&", "and").replace("||", "or").replace("/", "//")
+                translated.append(compile(f"({words})", self.name, "eval"))
+        return tuple(translated)
 
     def has(self, values: Mapping[str, TemplateValue]) -> bool:
         """Tell whether the kernel's restrictions allow a combination of values."""

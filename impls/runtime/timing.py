@@ -92,17 +92,14 @@ def take_samples(stopwatch: Stopwatch, runs: Sequence[Run], stopping: Stopping, 
     samples = Samples([[] for _ in runs])
     started = perf_counter()
     while len(samples.times_us[0]) < stopping.max_samples:
-        taken = len(samples.times_us[0])
-        spent = perf_counter() - started
+        taken, spent = len(samples.times_us[0]), perf_counter() - started
+        rounds = stopping.min_samples - taken if spent < stopping.max_seconds else 1
         if taken >= stopping.min_samples:
             if spent >= stopping.max_seconds or all(half_width(t) < stopping.half_width for t in samples.times_us):
                 break
             # The last batch must not run far over the cap: it has as many rounds as fit, at least one.
-            fitting = int((stopping.max_seconds - spent) * taken / max(spent, 1e-9))
-            rounds = max(1, min(stopping.batch, fitting))
-        else:
-            rounds = stopping.min_samples - taken if spent < stopping.max_seconds else 1
-            rounds = min(rounds, stopping.batch)
+            rounds = max(1, int((stopping.max_seconds - spent) * taken / max(spent, 1e-9)))
+        rounds = min(rounds, stopping.batch)
         for collected, times in zip(samples.times_us, stopwatch.batch(runs, rounds, cold), strict=True):
             collected.extend(round(float(t), 3) for t in times)
         clock, reasons = stopwatch.state()

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 from spmark.impls.core.errors import DeviceError
@@ -18,10 +19,8 @@ INCLUDE = Path(__file__).parent / "include"
 @cache
 def cuda_include() -> Path | None:
     """Give the folder of ``cuda_fp16.h``, or None where no toolkit and no wheel has it."""
-    for root in _roots():
-        if (root / "include" / "cuda_fp16.h").is_file():
-            return root / "include"
-    return None
+    folders = (root / "include" for root in _roots())
+    return next((folder for folder in folders if (folder / "cuda_fp16.h").is_file()), None)
 
 
 @cache
@@ -33,13 +32,9 @@ def tool(name: str) -> Path:
     DeviceError
         The program is nowhere; the message says what to install.
     """
-    on_path = shutil.which(name)
-    if on_path:
-        return Path(on_path)
-    for root in _roots():
-        path = root / "bin" / name
-        if os.access(path, os.X_OK):
-            return path
+    for found in (shutil.which(name), *(shutil.which(root / "bin" / name) for root in _roots())):
+        if found is not None:
+            return Path(found)
     raise DeviceError(
         f"expected {name} on the path, under CUDA_PATH or in the nvidia-cuda-nvcc wheel, found it nowhere: "
         f"install a CUDA toolkit, or {how_to_install('dev')}"
@@ -55,15 +50,9 @@ def nvcc_version() -> str:
 
 def _roots() -> list[Path]:
     """Toolkit folders, wheels first: they match the NVRTC that CuPy loads."""
+    spec = find_spec("nvidia")
     roots: list[Path] = []
-    try:
-        import nvidia
-    except ImportError:
-        pass
-    else:
-        for folder in nvidia.__path__:
-            roots += sorted(Path(folder).glob("cu1[0-9]"), reverse=True) + sorted(Path(folder).glob("cuda_*"))
-    for variable in ("CUDA_PATH", "CUDA_HOME"):
-        if os.environ.get(variable):
-            roots.append(Path(os.environ[variable]))
-    return [*roots, Path("/usr/local/cuda")]
+    for folder in map(Path, (spec and spec.submodule_search_locations) or ()):
+        roots += sorted(folder.glob("cu1[0-9]"), reverse=True) + sorted(folder.glob("cuda_*"))
+    by_variable = (os.environ.get(variable) for variable in ("CUDA_PATH", "CUDA_HOME"))
+    return [*roots, *(Path(root) for root in by_variable if root), Path("/usr/local/cuda")]

@@ -8,41 +8,37 @@
 
 namespace spmark {
 
-// A body's share of the grid: a thread block for each of its `items` (ranges, rows of blocks) and each of `tiles` tiles
-// of columns. A body's blocks walk the items of one tile before they turn to the next.
-struct Share {
-  int items;
-  int tiles;
-};
-
-// Where a thread block stands in its body's share.
+// Where a thread block stands in its body's share of the grid.
 struct Place {
   int item;
   int tile;
 };
 
-// A body of a fused grid: `run(Place)` does the work of one of its thread blocks.
+// A body of a fused grid: `run(Place)` does the work of one of its thread blocks. It has a block for each of its
+// `items` (ranges, rows of blocks) and each of `tiles` tiles of columns; its blocks walk the items of one tile before
+// they turn to the next.
 template <typename Do>
 struct Body {
-  Share share;
+  int items;
+  int tiles;
   Do run;
 };
 
 template <typename Do>
 __device__ __forceinline__ Body<Do> body(int items, int tiles, Do run) {
-  return {{items, tiles}, run};
+  return {items, tiles, run};
 }
 
 // Run the one body whose range `block` lies in: all threads of a block take the same branch, so bodies may have
 // barriers.
 template <typename First, typename... Rest>
 __device__ __forceinline__ void run_fused(int block, const Body<First>& first, const Body<Rest>&... rest) {
-  const int blocks = first.share.items * first.share.tiles;
+  const int blocks = first.items * first.tiles;
   if (block < blocks) {
-    first.run(Place{block % first.share.items, block / first.share.items});
-    return;
+    first.run(Place{block % first.items, block / first.items});
+  } else if constexpr (sizeof...(Rest) > 0) {
+    run_fused(block - blocks, rest...);
   }
-  if constexpr (sizeof...(Rest) > 0) run_fused(block - blocks, rest...);
 }
 
 template <typename... Bodies>
