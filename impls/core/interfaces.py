@@ -42,16 +42,13 @@ class Format(Protocol):
     @property
     def shape(self) -> tuple[int, int]:
         """(I, K)."""
-        ...
 
     @property
     def stored(self) -> int:
         """Elements held, padding included."""
-        ...
 
     def to_csr(self) -> Csr:
         """Give the matrix back."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -89,95 +86,37 @@ class Search:
 
 
 @dataclass
-class Built:
-    """The base class of plans: what a plan says about itself, and its account of seconds by phase."""
+class Plan:
+    """A built, device-resident operator for one problem, and what it says about itself."""
 
-    config: dict[str, Any] = field(default_factory=dict)
+    config: Config = field(default_factory=dict)
+    """What was chosen."""
     phases_s: dict[str, float] = field(default_factory=dict)
+    """Seconds by phase of building (`PHASES`)."""
     stored: int = 0
+    """Elements that the plan's format holds, padding included."""
     device_bytes: int = 0
+    """Bytes that the plan holds on the device, operands and result not counted."""
     search: Search | None = None
+    """What the search cost, if there was one."""
     half_sums: bool = False
+    """Whether a vendor's library rounds partial sums to float16, which the plan declares."""
     deterministic: bool = True
+    """Whether two runs on the same operands give the same bits."""
     order: NDArray[np.int32] | None = None
+    """The order of SDDMM's result: the position in A's CSR order of each of its elements, (nnz,) int32.
+
+    None stands for CSR order, the default. A plan that is asked for another order names it here and in its config.
+    The array is on the host, and no time includes its use.
+    """
     values: DeviceArray | None = None
+    """A's values, or SDDMM's factors, as runs read them, with padding as zeros; None where they are held otherwise.
+
+    Each element is one of A's values or 0, and which one depends on the pattern alone. New values may be written
+    into the array between two runs.
+    """
     values_in_order: bool = True
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Add the seconds spent inside to the phase ``name`` of building (`PHASES`)."""
-        started = perf_counter()
-        try:
-            yield
-        finally:
-            self.charge({name: perf_counter() - started})
-
-    def charge(self, phases_s: Mapping[str, float]) -> None:
-        """Add seconds to phases, also those spent before the plan existed."""
-        for name, seconds in phases_s.items():
-            self.phases_s[name] = self.phases_s.get(name, 0.0) + seconds
-
-
-class Plan(Protocol):
-    """A built, device-resident operator for one problem."""
-
-    @property
-    def config(self) -> Config:
-        """What was chosen."""
-        ...
-
-    @property
-    def phases_s(self) -> Mapping[str, float]:
-        """Seconds by phase of building (`PHASES`)."""
-        ...
-
-    @property
-    def stored(self) -> int:
-        """Elements that the plan's format holds, padding included."""
-        ...
-
-    @property
-    def device_bytes(self) -> int:
-        """Bytes that the plan holds on the device, operands and result not counted."""
-        ...
-
-    @property
-    def search(self) -> Search | None:
-        """What the search cost, if there was one."""
-        ...
-
-    @property
-    def half_sums(self) -> bool:
-        """Whether a vendor's library rounds partial sums to float16, which the plan declares."""
-        ...
-
-    @property
-    def deterministic(self) -> bool:
-        """Whether two runs on the same operands give the same bits."""
-        ...
-
-    @property
-    def order(self) -> NDArray[np.int32] | None:
-        """The order of SDDMM's result: the position in A's CSR order of each of its elements, (nnz,) int32.
-
-        None stands for CSR order, the default. A plan that is asked for another order names it here and in its config.
-        The array is on the host, and no time includes its use.
-        """
-        ...
-
-    @property
-    def values(self) -> DeviceArray | None:
-        """A's values, or SDDMM's factors, as runs read them, with padding as zeros; None where they are held otherwise.
-
-        Each element is one of A's values or 0, and which one depends on the pattern alone. New values may be written
-        into the array between two runs.
-        """
-        ...
-
-    @property
-    def values_in_order(self) -> bool:
-        """Whether `values` holds A's values in CSR order, and then padding."""
-        ...
+    """Whether `values` holds A's values in CSR order, and then padding."""
 
     def run(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
         """Enqueue on the current stream: no allocation, no synchronisation, no host read.
@@ -194,7 +133,25 @@ class Plan(Protocol):
         OperandError
             An operand does not fit; names the operand, what was expected and what was found.
         """
-        ...
+        raise NotImplementedError
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Add the seconds spent inside to the phase ``name`` of building (`PHASES`)."""
+        started = perf_counter()
+        try:
+            yield
+        finally:
+            self.charge({name: perf_counter() - started})
+
+    def charge(self, phases_s: Mapping[str, float]) -> None:
+        """Add seconds to phases, also those spent before the plan existed."""
+        for name, seconds in phases_s.items():
+            self.phases_s[name] = self.phases_s.get(name, 0.0) + seconds
+
+
+Built = Plan
+"""A plan by the name that it has where it is an account of building, and nobody runs it."""
 
 
 class Implementation(Protocol):
@@ -219,7 +176,6 @@ class Implementation(Protocol):
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Say why the problem cannot be built on the device, or None."""
-        ...
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """Build a plan.
@@ -229,7 +185,6 @@ class Implementation(Protocol):
         BuildError
             With the file, the template arguments and the log where a kernel is to blame.
         """
-        ...
 
 
 @runtime_checkable
@@ -244,7 +199,6 @@ class KeepsPlans(Protocol):
         UnsupportedError
             A plan of this kind is not kept.
         """
-        ...
 
 
 class CostModel(Protocol):
@@ -275,4 +229,3 @@ class CostModel(Protocol):
         SpmarkError
             The model needs data that are missing, or knows nothing of the problem.
         """
-        ...

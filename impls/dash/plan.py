@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -127,4 +127,4 @@ class Dash:
             plan.charge({name: kept.phases_s[name] for name in ("features", "select", "search")})
         plan.charge(own.phases_s)
         plan.config["model"] = scores.digest[:16]
-        return cast("Plan", plan)
+        return plan
