@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Hashable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -20,35 +20,41 @@ ALIGNMENT = 16
 """Bytes of the widest load of a kernel: what is aligned to them can be passed to every plan."""
 
 
-class Library(Protocol):
-    """The arrays of one library."""
+class Library:
+    """The arrays of one library: of NumPy, of which ml_dtypes' bfloat16 are, too, and of others as they say here."""
 
-    allocates_in_capture: bool
+    allocates_in_capture = True
     """Whether `empty` may be called while a stream captures a graph."""
 
     def on_host(self, array: Any) -> bool:
         """Tell whether an array is in the host's memory."""
-        ...
+        return True
 
     def signature(self, array: Any) -> Hashable:
-        """Give what decides whether an array can be passed as it is: type, shape, strides, alignment, place."""
-        ...
+        """Give what decides whether an array can be passed as it is: type, shape, strides, alignment, place.
+
+        NumPy's flags stand for strides: they tell contiguous, aligned and writable arrays from others.
+        """
+        return array.__class__, array.dtype, array.shape, array.flags.num
 
     def passable(self, array: Any) -> bool:
         """Tell whether a plan can take an array as it is: row-major, contiguous, aligned."""
-        ...
+        return bool(array.flags.c_contiguous and array.flags.aligned)
 
     def copied(self, array: Any) -> Any:
         """Copy to new memory, row-major and contiguous."""
-        ...
+        return np.array(array, order="C", subok=False)
 
     def shown(self, array: Any) -> Any:
-        """Show an array to a plan, without a copy: bfloat16 as uint16."""
-        ...
+        """Show an array to a plan, without a copy: bfloat16 as uint16.
+
+        It is the one type of kind V that passes the checks: asking for its name takes 1 us.
+        """
+        return array.view(np.uint16) if array.dtype.kind == "V" else array
 
     def empty(self, shape: tuple[int, ...], like: Any) -> Any:
         """Make an array of the type and at the place of another one, contents undefined."""
-        ...
+        return np.empty(shape, like.dtype)
 
     def check(self, array: Any, role: str) -> None:
         """Refuse an array whose use would surprise: a gradient that would be lost, a sparse tensor.
@@ -58,46 +64,10 @@ class Library(Protocol):
         OperandError, ProblemError
             Says what was expected, what was found and what to do.
         """
-        ...
 
 
-class NumpyArrays:
-    """NumPy's arrays. Arrays of ml_dtypes' bfloat16 are NumPy's, too."""
-
-    allocates_in_capture = True
-
-    def on_host(self, array: Any) -> bool:
-        """Say yes."""
-        return True
-
-    def signature(self, array: Any) -> Hashable:
-        """Take the flags in the place of strides: they tell contiguous, aligned and writable arrays from others."""
-        return array.__class__, array.dtype, array.shape, array.flags.num
-
-    def passable(self, array: Any) -> bool:
-        """Ask the flags."""
-        return bool(array.flags.c_contiguous and array.flags.aligned)
-
-    def copied(self, array: Any) -> Any:
-        """Copy."""
-        return np.array(array, order="C", subok=False)
-
-    def shown(self, array: Any) -> Any:
-        """View the bits of bfloat16, the one type of kind V that passes the checks: asking for its name takes 1 us."""
-        return array.view(np.uint16) if array.dtype.kind == "V" else array
-
-    def empty(self, shape: tuple[int, ...], like: Any) -> Any:
-        """Allocate."""
-        return np.empty(shape, like.dtype)
-
-    def check(self, array: Any, role: str) -> None:
-        """Refuse nothing."""
-
-
-class TorchTensors:
+class TorchTensors(Library):
     """PyTorch's tensors on the host, or on GPUs."""
-
-    allocates_in_capture = True
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
@@ -166,24 +136,21 @@ def library_of(array: Any, role: str) -> tuple[Library, Any]:
     if isinstance(array, np.ma.MaskedArray):
         raise OperandError(f"{role}: expected a plain array, found a masked one: pass array.filled(0)")
     if isinstance(array, np.ndarray):
-        return NumpyArrays(), array if type(array) is np.ndarray else np.asarray(array)
+        return Library(), array if type(array) is np.ndarray else np.asarray(array)
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(array, torch.Tensor):
         if array.device.type not in ("cpu", "cuda"):
             raise OperandError(f"{role}: expected a tensor on cpu or cuda, found one on {array.device}: copy it there")
         return TorchTensors(torch), array
-    if hasattr(type(array), "__cuda_array_interface__"):  # to read it asks the device
-        from spmark.impls.operator.gpu import CupyArrays
-        from spmark.impls.runtime.adopt import adopt
-
-        return CupyArrays(), adopt(array)
-    if hasattr(array, "__dlpack_device__"):
+    on_gpu = hasattr(type(array), "__cuda_array_interface__")  # to read it asks the device
+    if not on_gpu and hasattr(array, "__dlpack_device__"):
         if array.__dlpack_device__()[0] == 1:
-            return NumpyArrays(), np.from_dlpack(array)
-        from spmark.impls.operator.gpu import CupyArrays
-        from spmark.impls.runtime.adopt import adopt
+            return Library(), np.from_dlpack(array)
+        on_gpu = True
+    if on_gpu:
+        from spmark.impls.operator.gpu import CupyArrays, adopted
 
-        return CupyArrays(), adopt(array)
+        return CupyArrays(), adopted(array)
     found = f"{type(array).__module__}.{type(array).__qualname__}"
     remedy = "pass one"
     if hasattr(array, "toarray"):

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from spmark.impls.operator.arrays import ALIGNMENT, Library
 from spmark.impls.runtime.adopt import adopt, stream_of
 from spmark.impls.runtime.withcupy import cupy
 
-_ALIGNMENT = 16
 _NOT_CAPTURED = (0, 1)
 """The legacy default stream, by either of its handles, which no capture begins on."""
 
 
-class CupyArrays:
+class CupyArrays(Library):
     """CuPy's arrays, and those of other libraries that CuPy adopted."""
 
     allocates_in_capture = False
@@ -28,26 +28,19 @@ class CupyArrays:
     def signature(self, array: Any) -> Hashable:
         """Take what a plan's check looks at."""
         data = array.data
-        return array.__class__, array.dtype, array.shape, array.strides, data.ptr % _ALIGNMENT, data.device_id
+        return array.__class__, array.dtype, array.shape, array.strides, data.ptr % ALIGNMENT, data.device_id
 
     def passable(self, array: Any) -> bool:
         """Ask the flags and the address."""
-        return bool(array.flags.c_contiguous and array.data.ptr % _ALIGNMENT == 0)
+        return bool(array.flags.c_contiguous and array.data.ptr % ALIGNMENT == 0)
 
     def copied(self, array: Any) -> Any:
         """Copy."""
         return cupy.array(array, order="C")
 
-    def shown(self, array: Any) -> Any:
-        """View the bits of bfloat16, as `NumpyArrays.shown` does."""
-        return array.view(np.uint16) if array.dtype.kind == "V" else array
-
     def empty(self, shape: tuple[int, ...], like: Any) -> Any:
         """Allocate from CuPy's pool."""
         return cupy.empty(shape, like.dtype)
-
-    def check(self, array: Any, role: str) -> None:
-        """Refuse nothing."""
 
 
 class CudaStreams:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import secrets
 import weakref
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch  # pyright: ignore[reportMissingImports]
 from torch import Tensor  # pyright: ignore[reportMissingImports]
@@ -21,46 +21,25 @@ from torch.autograd import forward_ad  # pyright: ignore[reportMissingImports]
 
 from spmark.impls.core.errors import OperandError
 
-
-class Multiplies(Protocol):
-    """A sparse matrix with its products, none of which records a gradient."""
-
-    handle: int
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(I, K)."""
-        ...
-
-    @property
-    def nnz(self) -> int:
-        """Non-zeros."""
-        ...
-
-    def multiply(self, values: Tensor | None, b: Tensor, transposed: bool, out: Tensor | None = None) -> Tensor:
-        """Compute A B or A^T B, with the matrix's own values or with others."""
-        ...
-
-    def sample(self, x: Tensor, y: Tensor, out: Tensor | None = None) -> Tensor:
-        """Compute X Y^T at A's non-zeros."""
-        ...
+if TYPE_CHECKING:
+    from spmark.impls.operator.pytorch import SparseMatrix
 
 
-_MATRICES: weakref.WeakValueDictionary[int, Multiplies] = weakref.WeakValueDictionary()
+_MATRICES: weakref.WeakValueDictionary[int, SparseMatrix] = weakref.WeakValueDictionary()
 """Matrices by the handle that operators are given: `torch.library` passes tensors and numbers alone."""
 _LIBRARY = torch.library.Library("spmark", "FRAGMENT")
 _HANDLE_BITS = 62
 """Handles are drawn, so that a program that another process exported names no matrix of this one."""
 
 
-def register(matrix: Multiplies) -> int:
+def register(matrix: SparseMatrix) -> int:
     """Give the handle by which operators find a matrix while it lives."""
     handle = secrets.randbits(_HANDLE_BITS)
     _MATRICES[handle] = matrix
     return handle
 
 
-def _matrix(handle: int) -> Multiplies:
+def _matrix(handle: int) -> SparseMatrix:
     found = _MATRICES.get(handle)
     if found is None:
         raise OperandError(f"expected the handle of a living SparseMatrix, found {handle}: keep the matrix")

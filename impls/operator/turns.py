@@ -8,30 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from spmark.impls.operator.gpu import CudaStreams
 
 _PER_THREAD = 2
 """CUDA's handle of the default stream of each thread: one handle, many streams."""
-
-
-class Streams(Protocol):
-    """The streams of a device, and one event."""
-
-    def current(self, arrays: Sequence[Any]) -> Any:
-        """Give the stream on which a call with these arrays is enqueued; its ``ptr`` tells it from others."""
-        ...
-
-    def capturing(self, stream: Any) -> bool:
-        """Tell whether a stream captures a graph."""
-        ...
-
-    def wait(self, stream: Any) -> None:
-        """Let a stream wait for what the event marks."""
-        ...
-
-    def mark(self, stream: Any) -> None:
-        """Mark the work enqueued so far on a stream by the event."""
-        ...
 
 
 class Turns:
@@ -42,11 +25,11 @@ class Turns:
 
     Parameters
     ----------
-    streams : Streams, optional
+    streams : CudaStreams, optional
         Of a GPU; None on the host.
     """
 
-    def __init__(self, streams: Streams | None = None) -> None:
+    def __init__(self, streams: CudaStreams | None = None) -> None:
         self._lock, self._streams = threading.Lock(), streams
         self._last: tuple[int, int] | None = None
 
