@@ -14,6 +14,7 @@ from spmark.impls.core.errors import ProblemError
 from spmark.impls.core.problem import Op
 from spmark.impls.operator.arrays import library_of
 from spmark.impls.operator.choose import (
+    AUTO,
     Asked,
     checked_count,
     device_of,
@@ -79,7 +80,7 @@ def sddmm(a: Any, x: Any, y: Any, *, scaled: bool = False, out: Any = None) -> A
     MatrixError, OperandError, ProblemError
         As `spmm`.
     """
-    return _once(Op.SDDMM, a, (x, y), out, scaled=_flag("scaled", scaled))
+    return _once(Op.SDDMM, a, (x, y), out, scaled=bool(_one_of("scaled", scaled, (True, False))))
 
 
 def compile(
@@ -153,21 +154,15 @@ def compile(
     BuildError
         No implementation can be built.
     """
-    if not isinstance(op, str) or op not in tuple(Op):
-        raise ProblemError(none_of("an operator", op, Op))
-    for name, given, known in (
-        ("values", values, ("variable", "constant")),
-        ("other_width", other_width, ("plan", "raise")),
-    ):
-        if not isinstance(given, str) or given not in known:
-            raise ProblemError(none_of(name, given, known))
-    scaled, cache = _flag("scaled", scaled), _flag("cache", cache)
+    kind = Op(_one_of("an operator", op, tuple(Op)))
+    _one_of("values", values, ("variable", "constant"))
+    _one_of("other_width", other_width, ("plan", "raise"))
+    for name, flag in (("scaled", scaled), ("cache", cache)):
+        _one_of(name, flag, (True, False))
     spec = device_of(device)
-    auto = isinstance(use, str) and use == "auto"
-    names = names_of("auto" if auto else loaded(use), Op(op), spec, values == "constant")
-    if runs is not None:
-        runs = checked_count("runs", runs)
-    asked = Asked(Op(op), spec, names, scaled, values, other_width, seconds_of(budget_s), cache, runs)
+    names = names_of(loaded(use), kind, spec, values == "constant")
+    runs = None if runs is None else checked_count("runs", runs)
+    asked = Asked(kind, spec, names, bool(scaled), values, other_width, seconds_of(budget_s), bool(cache), runs)
     return _compiled(OwnedMatrix.of(a, dtype), asked, width)
 
 
@@ -186,10 +181,10 @@ def load(path: Path | str) -> CompiledOperator:
     return read(path_of(path))
 
 
-def _flag(name: str, given: Any) -> bool:
-    if not isinstance(given, bool | np.bool_):
-        raise ProblemError(none_of(name, given, (True, False)))
-    return bool(given)
+def _one_of(what: str, given: Any, known: Sequence[Any]) -> Any:
+    if not isinstance(given, str | bool | np.bool_) or given not in known:
+        raise ProblemError(none_of(what, given, known))
+    return given
 
 
 def _compiled(matrix: OwnedMatrix, asked: Asked, width: int | Sequence[int]) -> CompiledOperator:
@@ -207,5 +202,5 @@ def _once(op: Op, a: Any, operands: Sequence[Any], out: Any, scaled: bool) -> An
     if len(first.shape) != 2:
         raise ProblemError(f"{role}: expected two dimensions, found shape {tuple(first.shape)}")
     device = device_of("cpu" if library.on_host(first) else "cuda")
-    asked = Asked(op, device, names_of("auto", op, device, constant=True), scaled, "constant", "raise", budget_s=0)
+    asked = Asked(op, device, (AUTO,), scaled, "constant", "raise", budget_s=0)
     return _compiled(matrix, asked, int(first.shape[1]))(*operands, out=out)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from pydantic import ConfigDict, Field, PositiveInt
 
 from spmark.impls.auto.race import Choice, Chosen, built, fastest, first
 from spmark.impls.core.choices import none_of
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError, ProblemError, SweepError
-from spmark.impls.core.interfaces import Candidate, Plan
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.kernels.plain import HostPlainPlan, PlainPlan, PlainProblem
 from spmark.impls.operator.matrices import OwnedMatrix
@@ -30,28 +30,15 @@ IMPORT_FIRST = "where it is a class in a file, compile an operator with that fil
 """How a process comes to know an implementation that a saved operator names."""
 
 
-@dataclass(frozen=True, eq=False)
-class ChosenPlan:
-    """A plan, and how it came to be chosen."""
-
-    name: str
-    """The implementation, or `PLAIN`."""
-    plan: Plan
-    candidates: tuple[Candidate, ...] = ()
-    """Those of the race among implementations, as `spmark.impls.auto.race.told` tells them; empty without one."""
-    held: Mapping[str, bytes] = field(default_factory=dict)
-    """Results of the implementation's own searches, by which it builds again without a search."""
-    config: Mapping[str, Any] = field(default_factory=dict)
-    """Tunables that the choice pins."""
-
-
 @dataclass(frozen=True)
 class Asked:
-    """What a person asked of an operator."""
+    """What a person asked of an operator; a saved operator holds it, too."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     op: Op
     device: DeviceSpec
-    names: tuple[str, ...]
+    names: Annotated[tuple[str, ...], Field(min_length=1)]
     """Implementations to choose among; those of a loaded operator may be unknown to this process."""
     scaled: bool = False
     values: Literal["variable", "constant"] = "variable"
@@ -59,7 +46,7 @@ class Asked:
     budget_s: float | None = None
     cache: bool = True
     """Whether results of searches are read from disk and kept there."""
-    runs: int | None = None
+    runs: PositiveInt | None = None
     """Runs that have to pay for building; None for so many that building does not count."""
 
 
@@ -135,13 +122,13 @@ def widths_of(width: Any) -> list[Any]:
     return [int(one) if isinstance(one, np.integer) else one for one in several]
 
 
-def names_of(use: str | Sequence[str], op: Op, device: DeviceSpec, constant: bool) -> tuple[str, ...]:
-    """Give the names that a person means.
+def names_of(names: Sequence[str], op: Op, device: DeviceSpec, constant: bool) -> tuple[str, ...]:
+    """Check the names that a person means.
 
     Parameters
     ----------
-    use : str or sequence of str
-        ``"auto"``, a name of an implementation, or several.
+    names : sequence of str
+        Of implementations, `AUTO` among them.
     op : Op
     device : DeviceSpec
     constant : bool
@@ -153,15 +140,12 @@ def names_of(use: str | Sequence[str], op: Op, device: DeviceSpec, constant: boo
         A name is unknown; or an implementation that is named lacks the operator or the device, or would have to write
         A's values into its code while they may change.
     """
-    if use == "auto":
-        return (AUTO,)
-    names = (use,) if isinstance(use, str) else tuple(use)
     if not names:
         raise ProblemError("expected use to name at least one implementation, found none: leave use out for 'auto'")
     known = implementation_names()
     for name in names:
         if not isinstance(name, str) or name not in known:
-            raise ProblemError(none_of("use", name, ("auto", *known)))
+            raise ProblemError(none_of("use", name, dict.fromkeys((AUTO, *known))))
         how = create(name)
         if op not in how.ops:
             raise ProblemError(f"use={name!r}: expected {op}, found an implementation of {', '.join(sorted(how.ops))}")
@@ -172,10 +156,10 @@ def names_of(use: str | Sequence[str], op: Op, device: DeviceSpec, constant: boo
             raise ProblemError(
                 f"use={name!r}: expected values='constant', since the plan's code holds A's values, found 'variable'"
             )
-    return names
+    return tuple(names)
 
 
-def choose(problem: Problem | PlainProblem, asked: Asked) -> ChosenPlan:
+def choose(problem: Problem | PlainProblem, asked: Asked) -> Chosen:
     """Build the fastest of what a person asked for: by `auto`, or of several in a race.
 
     A single name is built without a race, and the winner of an earlier race, which the disk keeps, without another one.
@@ -188,38 +172,33 @@ def choose(problem: Problem | PlainProblem, asked: Asked) -> ChosenPlan:
     BuildError
         No implementation could be built, or this process does not know one of them.
     """
-    device, names = asked.device, asked.names
+    device, choices = asked.device, [Choice(name) for name in asked.names]
     if isinstance(problem, PlainProblem):
-        return build(problem, device, PLAIN)
-    unknown = sorted(set(names) - set(implementation_names()))
+        return build(problem, device, Choice(PLAIN))
+    unknown = sorted(set(asked.names) - set(implementation_names()))
     if unknown:
         raise BuildError(
             f"expected a choice among implementations that this process knows, found {', '.join(unknown)}: compile the "
             f"operator anew, or, {IMPORT_FIRST}"
         )
-    if names == (AUTO,):
+    if asked.names == (AUTO,):
         from spmark.impls.auto.plan import Auto, Mode
 
         mode = Mode.RULE if asked.budget_s == 0 else Mode.RACE
-        return _plan_of(Auto(mode, asked.runs or 0, asked.budget_s or 0.0).choose(problem, device)[0])
-    if len(names) == 1:
-        return build(problem, device, names[0])
-    choices = [Choice(name) for name in names]
+        return Auto(mode, asked.runs or 0, asked.budget_s or 0.0).choose(problem, device)[0]
+    if len(choices) == 1:
+        return build(problem, device, choices[0])
     if asked.budget_s == 0:
-        return _plan_of(first(problem, device, choices))
-    return _plan_of(fastest(problem, device, choices, asked.budget_s))
+        return first(problem, device, choices)
+    return fastest(problem, device, choices, asked.budget_s)
 
 
 def build(
-    problem: Problem | PlainProblem,
-    device: DeviceSpec,
-    name: str,
-    held: Mapping[str, bytes] | None = None,
-    config: Mapping[str, Any] | None = None,
-) -> ChosenPlan:
-    """Build one implementation with pinned tunables, its searches answered by ``held`` where that holds them.
+    problem: Problem | PlainProblem, device: DeviceSpec, choice: Choice, held: Mapping[str, bytes] | None = None
+) -> Chosen:
+    """Build a choice, its searches answered by ``held`` where that holds them.
 
-    A `PlainProblem` has one plan, whatever the name.
+    A `PlainProblem` has one plan, whatever the choice.
 
     Raises
     ------
@@ -230,16 +209,11 @@ def build(
     """
     if isinstance(problem, PlainProblem):
         on_host = device.kind is DeviceKind.CPU
-        return ChosenPlan(PLAIN, HostPlainPlan(problem) if on_host else PlainPlan(problem, open_target(device)))
-    return _plan_of(built(problem, device, Choice(name, dict(config or {})), held))
+        return Chosen(choice, HostPlainPlan(problem) if on_host else PlainPlan(problem, open_target(device)))
+    return built(problem, device, choice, held)
 
 
-def _plan_of(chosen: Chosen) -> ChosenPlan:
-    seen = chosen.race.search.seen if chosen.race else ()
-    return ChosenPlan(chosen.choice.name, chosen.plan, seen, chosen.held, chosen.choice.config)
-
-
-def plan_width(matrix: OwnedMatrix, asked: Asked, width: int) -> ChosenPlan:
+def plan_width(matrix: OwnedMatrix, asked: Asked, width: int) -> Chosen:
     """Choose and build the plan of one width, and wait until it is on the device."""
     problem = matrix.problem(asked.op, width, asked.scaled)
     with nullcontext() if asked.cache else without_files():

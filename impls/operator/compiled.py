@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from spmark.impls.auto.race import Chosen
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError, OperandError, ProblemError
 from spmark.impls.core.problem import Csr, Op, checked_width
 from spmark.impls.operator.arrays import Library, check_dtype, check_shape, library_of
-from spmark.impls.operator.choose import Asked, ChosenPlan, plan_width
+from spmark.impls.operator.choose import Asked, plan_width
 from spmark.impls.operator.explain import explained
 from spmark.impls.operator.matrices import OwnedMatrix
 from spmark.impls.operator.turns import Turns
-from spmark.impls.operator.values import ChangingValues, WidthPlan
+from spmark.impls.operator.values import ChangingValues
 from spmark.impls.runtime.target import open_target
 
 ROLES = {Op.SPMM: ("operand B (K, J)",), Op.SDDMM: ("operand X (I, J)", "operand Y (K, J)")}
 
 
-@dataclass(frozen=True, eq=False)
-class _Ready:
+class _Ready(NamedTuple):
     """A call that has been checked: arrays of the same signatures go straight to the plan."""
 
-    planned: WidthPlan
+    width: int
     library: Library
     out_shape: tuple[int, ...]
-    shown: bool
+    as_they_are: bool
     """Whether plans take the library's arrays as they are."""
 
 
@@ -46,13 +45,12 @@ class CompiledOperator:
     calls of the operator, since all use the plan's workspaces.
     """
 
-    def __init__(self, matrix: OwnedMatrix, asked: Asked, choices: Mapping[int, ChosenPlan]) -> None:
-        self._matrix, self._asked = matrix, asked
-        self._planned = {width: WidthPlan(choice) for width, choice in choices.items()}
+    def __init__(self, matrix: OwnedMatrix, asked: Asked, planned: dict[int, Chosen]) -> None:
+        self._matrix, self._asked, self._planned = matrix, asked, planned
         self._cuda = asked.device.kind is DeviceKind.CUDA
         self._turns = Turns(_streams() if self._cuda else None)
         self._planning = threading.RLock()
-        self._values = ChangingValues(matrix, asked, self._turns)
+        self._values = ChangingValues(matrix, asked, self._turns, planned)
         self._libraries: dict[type, Library] = {}
         self._ready: dict[Hashable, _Ready] = {}
         self._known_values: set[Hashable] = set()
@@ -103,7 +101,7 @@ class CompiledOperator:
             raise ProblemError(
                 f"{self.op}: expected a planned width ({known}), found {width!r}: call plan(width) first"
             )
-        return self._planned[width].choice.plan.deterministic
+        return self._planned[width].plan.deterministic
 
     def __repr__(self) -> str:
         """Say in a line what is computed."""
@@ -154,17 +152,17 @@ class CompiledOperator:
         return self._run(ready, operands, out)
 
     def _run(self, ready: _Ready, operands: Sequence[Any], out: Any) -> Any:
-        library = ready.library
+        width, library, out_shape, as_they_are = ready
         if out is None:
             if not library.allocates_in_capture and self._turns.capturing(operands):
                 raise BuildError(f"{self.op}: expected out while a stream captures a graph, found none: pass out")
-            out = library.empty(ready.out_shape, operands[0])
-        run = ready.planned.choice.plan.run
-        if ready.shown:
-            self._turns.take(partial(run, operands, out), operands)
+            out = library.empty(out_shape, operands[0])
+        run = self._planned[width].plan.run
+        if as_they_are:
+            self._turns.take(run, operands, operands, out)
         else:
             shown = [library.shown(one) for one in operands]
-            self._turns.take(partial(run, shown, library.shown(out)), operands)
+            self._turns.take(run, operands, shown, library.shown(out))
         return out
 
     def _checked_call(self, operands: Sequence[Any], out: Any) -> Any:
@@ -192,9 +190,9 @@ class CompiledOperator:
                 raise OperandError(
                     f"{role}: expected a row-major, contiguous, aligned array without a gradient, found another"
                 )
-        planned = self._plan_of(width, arrays)
+        self._plan_call(width, arrays)
         fit = [array if library.passable(array) else library.copied(array) for array in arrays]
-        ready = _Ready(planned, library, out_shape, library.shown(fit[0]) is fit[0])
+        ready = _Ready(width, library, out_shape, library.shown(fit[0]) is fit[0])
         if library.on_host(fit[0]) and self._cuda:
             return self._through_device(ready, fit, result)
         if all(one is array for one, array in zip(fit, arrays, strict=True)):
@@ -229,15 +227,15 @@ class CompiledOperator:
         library, target = ready.library, open_target(self.device)
         arrays = [target.upload(library.shown(array)) for array in operands]
         result = target.empty(ready.out_shape, self._matrix.dtype.numpy)
-        self._turns.take(partial(ready.planned.choice.plan.run, arrays, result), arrays)
+        self._turns.take(self._planned[ready.width].plan.run, arrays, arrays, result)
         made = library.empty(ready.out_shape, operands[0]) if out is None else out
         np.copyto(library.shown(made), target.download(result))
         return made
 
-    def _plan_of(self, width: int, arrays: Sequence[Any]) -> WidthPlan:
-        planned = self._planned.get(width)
-        if planned is not None:
-            return planned
+    def _plan_call(self, width: int, arrays: Sequence[Any]) -> None:
+        """Plan the width of a call with these arrays, where that is needed and allowed."""
+        if width in self._planned:
+            return
         known = ", ".join(map(str, self.widths))
         if self._asked.other_width == "raise":
             raise ProblemError(
@@ -250,7 +248,6 @@ class CompiledOperator:
                 f"call plan({width}) before the capture"
             )
         self.plan(width)
-        return self._planned[width]
 
     def plan(self, width: int) -> None:
         """Plan products of one J now, as a CUDA graph needs it before the capture; nothing where J is planned.
@@ -266,7 +263,7 @@ class CompiledOperator:
         width = checked_width(width)
         with self._planning:
             if width not in self._planned:
-                self._planned[width] = WidthPlan(plan_width(self._values.current(), self._asked, width))
+                self._planned[width] = plan_width(self._values.current(), self._asked, width)
 
     def update_values(self, values: Any) -> None:
         """Take new values of A for the same pattern; what was searched stays as it is.
@@ -292,30 +289,30 @@ class CompiledOperator:
         """
         if self._asked.values == "constant":
             raise ProblemError("update_values: expected an operator compiled with values='variable', found 'constant'")
-        library, array, passable = self._checked_values(values)
-        if self._turns.capturing([array]) and (library.on_host(array) or not self._values.is_ready(self._planned)):
+        library, array = self._checked_values(values)
+        if self._turns.capturing([array]) and (library.on_host(array) or not self._values.is_ready()):
             raise BuildError(
                 "update_values: expected values on the GPU, and an earlier update after which every plan takes values "
                 "in place, while a stream captures a graph: update once before the capture"
             )
-        shown = library.shown(array if passable else library.copied(array))
         with self._planning:
-            self._values.update(shown, array, self._planned)
+            self._values.update(library.shown(array), array)
 
-    def _checked_values(self, values: Any) -> tuple[Library, Any, bool]:
-        """Check new values; give their library, the array as the library has it, and whether plans can take it."""
+    def _checked_values(self, values: Any) -> tuple[Library, Any]:
+        """Check new values; give their library, and an array of the library that plans can take."""
         known = self._libraries.get(values.__class__)
         if known is not None and known.signature(values) in self._known_values:
-            return known, values, True
+            return known, values
         role = "update_values"
         library, (array,) = self._of_one_library([values], [role])
         check_dtype(array, self._matrix.dtype, role)
         check_shape(array, (self.pattern.nnz,), role)
-        passable = library.passable(array)
-        if passable and array is values:
+        if not library.passable(array):
+            return library, library.copied(array)
+        if array is values:
             self._libraries[values.__class__] = library
             self._known_values.add(library.signature(values))
-        return library, array, passable
+        return library, array
 
     def compute_with(self, values: Any, *operands: Any, out: Any = None) -> Any:
         """Take new values and compute, with no other such call between the two.
@@ -338,9 +335,7 @@ class CompiledOperator:
 
     def explain(self) -> str:
         """Describe in lines of text what was chosen for each width, why, and what it cost."""
-        heads = repr(self).strip("<>")
-        choices = {width: planned.choice for width, planned in self._planned.items()}
-        return "\n".join([heads, *explained(choices, self.pattern.nnz, self.device.kind)])
+        return "\n".join([repr(self).strip("<>"), *explained(self._planned, self.pattern.nnz, self.device.kind)])
 
     def save(self, path: Path | str) -> None:
         """Write the operator into a file, from which `spmark.load` makes it again without a search.
@@ -356,8 +351,7 @@ class CompiledOperator:
         from spmark.impls.operator.saved import path_of, write
 
         with self._planning:
-            choices = {width: planned.choice for width, planned in self._planned.items()}
-            write(path_of(path), self._values.current(), self._asked, choices)
+            write(path_of(path), self._values.current(), self._asked, self._planned)
 
 
 def _streams() -> Any:

@@ -314,8 +314,7 @@ def _restored(  # noqa: PLR0917
 
 def names_with(use: str | Sequence[str], op: Op) -> str | list[str]:
     """Give the names of ``use`` that have an operator, or ``"auto"`` where none has it."""
-    names = loaded(use)
-    return "auto" if names == ["auto"] else [name for name in names if op in create(name).ops] or "auto"
+    return [name for name in loaded(use) if op in create(name).ops] or "auto"
 
 
 def _check_deterministic(made: CompiledOperator, width: int) -> None:

@@ -9,29 +9,31 @@ from __future__ import annotations
 import hashlib
 import platform
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from spmark import __version__
-from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.auto.portfolio import Choice
+from spmark.impls.auto.race import Chosen
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import BuildError, DeviceError, ProblemError, SweepError
 from spmark.impls.core.files import whole
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.guard import reading
 from spmark.impls.core.plainjson import parse_model
-from spmark.impls.core.problem import MAX_NNZ, Op
-from spmark.impls.operator.choose import IMPORT_FIRST, PLAIN, Asked, ChosenPlan, build, device_of, names_of
+from spmark.impls.core.problem import MAX_NNZ
+from spmark.impls.operator.choose import AUTO, IMPORT_FIRST, PLAIN, Asked, build, device_of, names_of
 from spmark.impls.operator.compiled import CompiledOperator
 from spmark.impls.operator.elements import ElementType
 from spmark.impls.operator.matrices import OwnedMatrix
 from spmark.impls.runtime.device import versions
 from spmark.impls.table import implementation_names, module_of
 
-_MAGIC, _FORMAT = b"spmark compiled operator, format ", 1
+_MAGIC, _FORMAT = b"spmark compiled operator, format ", 2
 _REMEDY = "compile the operator and save it again"
 Size = Annotated[int, Field(ge=1, le=MAX_NNZ)]
 
@@ -45,7 +47,7 @@ class SavedPlan(Frozen):
     """Tunables that the choice pins."""
     version: str
     """Digest of the code that built the plan."""
-    held: dict[str, str] = {}
+    held: dict[str, bytes] = {}
     """Results of its searches (`spmark.impls.tuning.cache.held_results`)."""
 
 
@@ -56,24 +58,14 @@ class SavedOperator(Frozen):
     """Version of the package."""
     versions: dict[str, str] = {}
     """Of Python, NumPy, the driver and CUDA where the file was written; they are told, and refuse nothing."""
-    device: str
-    arch: str
-    kind: DeviceKind
-    op: Op
-    scaled: bool = False
+    asked: Asked
+    """A process that plans no other width need not know the implementations that it names."""
     dtype: ElementType
     num_rows: Size
     num_cols: Size
     nnz: Annotated[NonNegativeInt, Field(le=MAX_NNZ)]
     pattern: str
     """`Csr.hash`."""
-    names: Annotated[list[str], Field(min_length=1)]
-    """Implementations to choose among for another width; a process that plans none need not know them."""
-    values: Literal["variable", "constant"] = "variable"
-    other_width: Literal["plan", "raise"] = "plan"
-    budget_s: float | None = None
-    runs: PositiveInt | None = None
-    cache: bool = True
     plans: list[SavedPlan]
 
 
@@ -94,7 +86,7 @@ def path_of(given: Any) -> Path:
     return path
 
 
-def write(path: Path, matrix: OwnedMatrix, asked: Asked, choices: Mapping[int, ChosenPlan]) -> None:
+def write(path: Path, matrix: OwnedMatrix, asked: Asked, planned: Mapping[int, Chosen]) -> None:
     """Write an operator into a file, whole or not at all.
 
     Raises
@@ -102,36 +94,25 @@ def write(path: Path, matrix: OwnedMatrix, asked: Asked, choices: Mapping[int, C
     BuildError
         The file cannot be written.
     """
-    pattern, device = matrix.pattern, asked.device
-    driver, cuda = versions(device)
+    pattern, (driver, cuda) = matrix.pattern, versions(asked.device)
     facts = SavedOperator(
         spmark=__version__,
         versions={"python": platform.python_version(), "numpy": np.__version__, "driver": driver, "cuda": cuda},
-        device=device.name,
-        arch=device.arch,
-        kind=device.kind,
-        op=asked.op,
-        scaled=asked.scaled,
+        asked=asked,
         dtype=matrix.dtype,
         num_rows=pattern.num_rows,
         num_cols=pattern.num_cols,
         nnz=pattern.nnz,
         pattern=pattern.hash,
-        names=list(asked.names),
-        values=asked.values,
-        other_width=asked.other_width,
-        budget_s=asked.budget_s,
-        runs=asked.runs,
-        cache=asked.cache,
         plans=[
             SavedPlan(
                 width=width,
-                implementation=choice.name,
-                config=dict(choice.config),
-                version=_version(choice.name),
-                held={name: content.decode() for name, content in choice.held.items()},
+                implementation=chosen.choice.name,
+                config=chosen.choice.config,
+                version=_version(chosen.choice.name),
+                held=dict(chosen.held),
             )
-            for width, choice in choices.items()
+            for width, chosen in planned.items()
         ],
     )
     arrays = b"".join(array.tobytes() for array in (pattern.indptr, pattern.indices, matrix.values))
@@ -159,12 +140,13 @@ def read(path: Path) -> CompiledOperator:
         This machine has another device than the file was written for.
     """
     facts, matrix = parsed(path)
-    device = device_of(facts.kind)
-    if (device.name, device.arch) != (facts.device, facts.arch):
+    of, device = facts.asked.device, device_of(facts.asked.device.kind)
+    if (device.name, device.arch) != (of.name, of.arch):
         raise DeviceError(
-            f"{path}: expected the device {facts.device} ({facts.arch}), found {device.name} ({device.arch}): "
+            f"{path}: expected the device {of.name} ({of.arch}), found {device.name} ({device.arch}): "
             f"{_REMEDY} on this machine"
         )
+    asked = replace(facts.asked, device=device)
     known = (PLAIN, *implementation_names())
     for plan in facts.plans:
         if plan.implementation not in known:
@@ -177,17 +159,12 @@ def read(path: Path) -> CompiledOperator:
                 f"{path}: expected the plan of {plan.implementation} to be of this code, spmark {__version__}, found "
                 f"one of other code, spmark {facts.spmark}: {_REMEDY}"
             )
-    asked = Asked(
-        facts.op,
-        device,
-        _names(path, facts, device),
-        facts.scaled,
-        facts.values,
-        facts.other_width,
-        facts.budget_s,
-        facts.cache,
-        facts.runs,
-    )
+    # `choose` refuses those that nobody knows here.
+    names = [name for name in asked.names if name in known]
+    try:
+        names_of(names or [AUTO], asked.op, device, asked.values == "constant")
+    except ProblemError as error:
+        raise BuildError(f"{path}: {error}: {_REMEDY}") from error
     return CompiledOperator(matrix, asked, {plan.width: _rebuilt(plan, matrix, asked) for plan in facts.plans})
 
 
@@ -232,22 +209,10 @@ def _matrix_of(path: Path, facts: SavedOperator, arrays: memoryview) -> OwnedMat
     return matrix
 
 
-def _names(path: Path, facts: SavedOperator, device: DeviceSpec) -> tuple[str, ...]:
-    """Give the implementations to choose among for another width; `choose` refuses those that nobody knows here."""
-    known = [name for name in facts.names if name in implementation_names()]
-    if known:
-        try:
-            names_of(known, facts.op, device, facts.values == "constant")
-        except ProblemError as error:
-            raise BuildError(f"{path}: {error}: {_REMEDY}") from error
-    return tuple(facts.names)
-
-
-def _rebuilt(plan: SavedPlan, matrix: OwnedMatrix, asked: Asked) -> ChosenPlan:
-    held = {name: content.encode() for name, content in plan.held.items()}
+def _rebuilt(plan: SavedPlan, matrix: OwnedMatrix, asked: Asked) -> Chosen:
     problem = matrix.problem(asked.op, plan.width, asked.scaled)
     try:
-        return build(problem, asked.device, plan.implementation, held, plan.config)
+        return build(problem, asked.device, Choice(plan.implementation, plan.config), plan.held)
     except SweepError as error:  # pinned tunables that this code does not have
         raise BuildError(f"the saved plan of J = {plan.width}: {error}: {_REMEDY}") from error
 

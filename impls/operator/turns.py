@@ -33,23 +33,23 @@ class Turns:
         self._lock, self._streams = threading.Lock(), streams
         self._last: tuple[int, int] | None = None
 
-    def take(self, work: Callable[[], None], arrays: Sequence[Any]) -> None:
-        """Do or enqueue some work after that of earlier turns; ``arrays`` tell on which stream it is enqueued."""
+    def take(self, work: Callable[..., None], arrays: Sequence[Any], *given: Any) -> None:
+        """Do or enqueue ``work(*given)`` after earlier turns; ``arrays`` tell on which stream it is enqueued."""
         if self._streams is None:
             with self._lock:
-                work()
+                work(*given)
             return
         stream = self._streams.current(arrays)
         with self._lock:
             if self._streams.capturing(stream):
-                work()
+                work(*given)
                 return
             here = (stream.ptr, threading.get_ident() if stream.ptr == _PER_THREAD else 0)
             if self._last not in (None, here):
                 self._streams.wait(stream)
             self._last = here
             try:
-                work()
+                work(*given)
             finally:
                 self._streams.mark(stream)
 

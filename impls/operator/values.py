@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from spmark.impls.auto.race import Chosen
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import SpmarkError
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import DType, Op
-from spmark.impls.operator.choose import Asked, ChosenPlan, build
+from spmark.impls.operator.choose import Asked, build
 from spmark.impls.operator.matrices import OwnedMatrix
 from spmark.impls.operator.turns import Turns
 from spmark.impls.runtime.target import open_target
@@ -96,38 +96,25 @@ def find_slots(
 def _origins(plan: Plan, nnz: int, base: int, build: Callable[[NDArray[np.float32]], Plan], xp: Any) -> Any | None:
     """Give the position of each element's value, nnz for padding; None unless each position is met."""
     assert plan.values is not None
-    shape = plan.values.shape
-    origins, padding, unit = xp.zeros(shape, xp.int64), xp.zeros(shape, bool), 1
-    positions = np.arange(nnz)
+    shape, unit = plan.values.shape, 1
+    origins, padding, met = xp.zeros(shape, xp.int64), xp.zeros(shape, bool), xp.zeros(nnz + 1, bool)
     while unit == 1 or unit < nnz:
         try:
-            again = build((positions // unit % base + 1).astype(np.float32))
+            again = build((np.arange(nnz) // unit % base + 1).astype(np.float32))
         except SpmarkError:  # a search among plans may refuse sums that float16 does not hold
             return None
-        counted = again.values
         # A search that measures may choose another layout of one shape, which equal values of A would not betray.
-        if counted is None or counted.shape != shape or dict(again.config) != dict(plan.config):
+        if again.values is None or again.values.shape != shape or dict(again.config) != dict(plan.config):
             return None
-        digits = counted.astype(xp.int64) - 1
+        digits = again.values.astype(xp.int64) - 1
         padding |= digits < 0
         origins += unit * digits
         unit *= base
     origins[padding] = nnz
-    inside = bool(((origins >= 0) & (origins <= nnz)).all())
-    met = xp.zeros(nnz + 1, bool)
-    met[origins[(origins >= 0) & (origins <= nnz)]] = True
-    return origins if inside and bool(met[:nnz].all()) else None
-
-
-@dataclass(eq=False)
-class WidthPlan:
-    """The plan of one width."""
-
-    choice: ChosenPlan
-    slots: Slots | None = None
-    """Where the plan keeps A's values; looked for at the first update."""
-    sought: bool = False
-    """Whether the slots have been looked for."""
+    if bool(((origins < 0) | (origins > nnz)).any()):
+        return None
+    met[origins] = True
+    return origins if bool(met[:nnz].all()) else None
 
 
 class ChangingValues:
@@ -140,16 +127,20 @@ class ChangingValues:
     asked : Asked
     turns : Turns
         Of the operator: an update is a turn, as calls are.
+    plans : dict
+        Of the operator, by J. A plan that does not tell where it keeps values is replaced at each update.
     """
 
-    def __init__(self, matrix: OwnedMatrix, asked: Asked, turns: Turns) -> None:
+    def __init__(self, matrix: OwnedMatrix, asked: Asked, turns: Turns, plans: dict[int, Chosen]) -> None:
         self._matrix, self._asked, self._turns = matrix, asked, turns
+        self._plans = plans if asked.op is Op.SPMM or asked.scaled else {}  # those that read A's values
+        self._slots: dict[int, Slots | None] = {}
         self._target = None if asked.device.kind is DeviceKind.CPU else open_target(asked.device)
         self._xp = np if self._target is None else self._target.xp
         self._latest: Any = None
         self._stale = False
 
-    def update(self, values: Any, given: Any, plans: Mapping[int, WidthPlan]) -> None:
+    def update(self, values: Any, given: Any) -> None:
         """Enqueue the writing of new values into every plan; a plan without slots is built again.
 
         Parameters
@@ -158,29 +149,20 @@ class ChangingValues:
             Of the matrix's type, as a plan would be shown it, on the device or the host.
         given : array
             The array that the caller passed, which tells the stream.
-        plans : mapping
-            By J.
         """
         if self._latest is None:
             self._latest = self._xp.asarray(np.append(self._matrix.values, self._matrix.dtype.numpy.type(0)))
-        reading = self._reading(plans)
-        for width, planned in reading.items():
-            if not planned.sought:
-                planned.slots, planned.sought = self._find(width, planned.choice), True
-                self._wait()
-        slots = [planned.slots for planned in reading.values() if planned.slots is not None]
-        self._turns.take(partial(self._write, values, slots), [given])
+        for width in self._plans.keys() - self._slots.keys():
+            self._slots[width] = self._find(width)
+        self._turns.take(self._write, [given], values)
         self._stale = True
-        for width, planned in reading.items():
-            if planned.slots is None:
-                problem, choice = self.current().problem(self._asked.op, width, self._asked.scaled), planned.choice
-                plan = build(problem, self._asked.device, choice.name, choice.held, choice.config).plan
-                planned.choice = replace(choice, plan=plan)
-                self._wait()
+        for width, slots in self._slots.items():
+            if slots is None:
+                self._plans[width] = replace(self._plans[width], plan=self._built(width, self.current()))
 
-    def is_ready(self, plans: Mapping[int, WidthPlan]) -> bool:
+    def is_ready(self) -> bool:
         """Tell whether an update would only enqueue copies, which a capture of a graph allows."""
-        return self._latest is not None and all(planned.slots is not None for planned in self._reading(plans).values())
+        return self._latest is not None and all(self._slots.get(width) for width in self._plans)
 
     def current(self) -> OwnedMatrix:
         """Give A with the values of the last update, after everything enqueued before."""
@@ -191,11 +173,7 @@ class ChangingValues:
             self._matrix, self._stale = self._matrix.with_values(values), False
         return self._matrix
 
-    def _reading(self, plans: Mapping[int, WidthPlan]) -> Mapping[int, WidthPlan]:
-        """Give the plans that read values of A."""
-        return plans if self._asked.op is Op.SPMM or self._asked.scaled else {}
-
-    def _write(self, values: Any, slots: Sequence[Slots]) -> None:
+    def _write(self, values: Any) -> None:
         where: AbstractContextManager[Any] = nullcontext()
         if self._asked.device.kind is DeviceKind.CUDA:
             from spmark.impls.operator.gpu import adopted, on_stream_of
@@ -203,19 +181,27 @@ class ChangingValues:
             where, values = on_stream_of([values]), adopted(values)
         with where:
             self._latest[:-1] = values
-            for one in slots:
-                one.write(self._latest, self._xp)
+            for slots in self._slots.values():
+                if slots is not None:
+                    slots.write(self._latest, self._xp)
 
-    def _find(self, width: int, choice: ChosenPlan) -> Slots | None:
-        asked, dtype = self._asked, self._matrix.dtype.searched or DType.FLOAT32
+    def _find(self, width: int) -> Slots | None:
+        dtype = self._matrix.dtype.searched or DType.FLOAT32
 
         def counted(values: NDArray[np.float32]) -> Plan:
-            problem = self._matrix.with_values(values.astype(dtype.numpy)).problem(asked.op, width, asked.scaled)
-            return build(problem, asked.device, choice.name, choice.held, choice.config).plan
+            return self._built(width, self._matrix.with_values(values.astype(dtype.numpy)))
 
-        return find_slots(choice.plan, self._latest, dtype, counted, self._xp)
+        found = find_slots(self._plans[width].plan, self._latest, dtype, counted, self._xp)
+        self._wait()
+        return found
+
+    def _built(self, width: int, matrix: OwnedMatrix) -> Plan:
+        """Build the plan of a width with the values of a matrix, and wait until calls on any stream find it."""
+        problem, chosen = matrix.problem(self._asked.op, width, self._asked.scaled), self._plans[width]
+        plan = build(problem, self._asked.device, chosen.choice, chosen.held).plan
+        self._wait()
+        return plan
 
     def _wait(self) -> None:
-        """Wait until what was built is on the device, so that calls on any stream find it."""
         if self._target is not None:
             self._target.synchronize()

@@ -25,10 +25,15 @@ def path(a: Any, tmp_path: Path) -> Path:
 
 
 def changed(path: Path, **facts: Any) -> Path:
-    """Write a file with other facts and a digest that fits."""
+    """Write a file with other facts, some of what was asked or of the device, and a digest that fits."""
     content = path.read_bytes().split(b"\n", 2)[2]
     line, _, arrays = content.partition(b"\n")
-    content = json.dumps({**json.loads(line), **facts}).encode() + b"\n" + arrays
+    known = json.loads(line)
+    for name, fact in facts.items():
+        asked = known["asked"]
+        place = asked["device"] if name in asked["device"] else asked if name in asked else known
+        place[name] = fact
+    content = json.dumps(known).encode() + b"\n" + arrays
     path.write_bytes(saved.sealed(content))
     return path
 
@@ -121,8 +126,8 @@ def test_what_is_no_path_is_refused(given: Any, a: Any) -> None:
 
 
 def test_another_format_is_named(path: Path) -> None:
-    path.write_bytes(path.read_bytes().replace(b"format 1\n", b"format 0\n", 1))
-    with pytest.raises(BuildError, match="expected format 1, found format '0': compile the operator and save it"):
+    path.write_bytes(path.read_bytes().replace(b"format 2\n", b"format 1\n", 1))
+    with pytest.raises(BuildError, match="expected format 2, found format '1': compile the operator and save it"):
         spmark.load(path)
 
 
@@ -135,7 +140,7 @@ def test_other_code_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     ("facts", "error", "message"),
     [
-        ({"device": "another-cpu"}, DeviceError, r"expected the device another-cpu .*, found "),
+        ({"name": "another-cpu"}, DeviceError, r"expected the device another-cpu .*, found "),
         ({"arch": "sparc"}, DeviceError, r"expected the device .* \(sparc\), found "),
         ({"kind": "tpu"}, BuildError, "expected a compiled operator, found something else"),
         ({"nnz": -1}, BuildError, "expected a compiled operator, found something else"),
@@ -151,6 +156,7 @@ def test_other_code_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         ({"names": []}, BuildError, "expected a compiled operator, found something else"),
         ({"names": ["direct"]}, BuildError, "mine.op: use='direct': expected an implementation for cpu, .*: compile"),
         ({"more": 1}, BuildError, "expected a compiled operator, found something else"),
+        ({"asked": {}}, BuildError, "expected a compiled operator, found something else"),
     ],
 )
 def test_facts_that_do_not_fit_are_refused(facts: Any, error: Any, message: str, path: Path) -> None:

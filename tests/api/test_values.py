@@ -112,7 +112,7 @@ def test_a_plan_that_says_nothing_is_built_again_and_one_that_does_is_not(
 ) -> None:
     built: list[str] = []
     build = module.build
-    monkeypatch.setattr(module, "build", lambda *args: built.append(args[2]) or build(*args))
+    monkeypatch.setattr(module, "build", lambda *args: built.append(args[2].name) or build(*args))
     silent = spmark.compile(a, width=6, use="blas_cpu", device="cpu")
     telling = spmark.compile(a, width=6, use="scipy_cpu", device="cpu")
     for seed in (1, 2, 3):
