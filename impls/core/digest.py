@@ -38,34 +38,31 @@ class _Content(NamedTuple):
     """What counts of a file, and what it names."""
 
     digest: str
-    modules: frozenset[str]
+    modules: frozenset[str] = frozenset()
     """Names after ``spmark.impls``: those of modules, and of what modules hold."""
-    entries: frozenset[str]
-    """The modules of texts ``module:class``."""
-    packages: frozenset[str]
+    packages: frozenset[str] = frozenset()
     """Packages of which a module is named at run time."""
-    sources: frozenset[str]
+    sources: frozenset[str] = frozenset()
     """Files of CUDA and C++, or what is known of their names."""
-
-
-_NOTHING: Final = _Content("", *[frozenset[str]()] * 4)
 
 
 @cache
 def _content(path: str, seen: Stamp | None) -> _Content:
     if seen is None:
-        return _NOTHING
+        return _Content("")
     content = normalised(Path(path))
     digest = hashlib.sha256(content).hexdigest()
     if not path.endswith((".py", *CPP_FILES)):
-        return _NOTHING._replace(digest=digest)
+        return _Content(digest)
     text = _FOR_TYPES.sub("", content.decode("utf-8", "surrogateescape"))
-    modules, entries, packages = set[str](), set[str](), set[str]()
+    modules, packages = set[str](), set[str]()
     for found in _MODULE.finditer(text):
         above, more = found["above"], found["more"] or ""
-        (entries if more.startswith(":") else packages if more else modules).add(above)
-        modules |= {f"{above}.{name}" for name in re.findall(r"\w+", found["names"] or "")}
-    return _Content(digest, *map(frozenset, (modules, entries, packages, _SOURCE.findall(text))))
+        if more.startswith("."):
+            packages.add(above)
+        elif not more or path.endswith(f"{os.sep}{_REGISTRY}"):
+            modules |= {above, *(f"{above}.{name}" for name in re.findall(r"\w+", found["names"] or ""))}
+    return _Content(digest, *map(frozenset, (modules, packages, _SOURCE.findall(text))))
 
 
 class Sources:
@@ -80,6 +77,11 @@ class Sources:
     def __init__(self, root: Path) -> None:
         self._root = str(root)
         self._began = dict(_stamps(self._root))
+        self._modules = {  # by the name after ``spmark.impls``; a package's is that of its ``__init__.py``
+            path[len(self._root) : -3].replace(os.sep, ".").removesuffix(".__init__"): path
+            for path in self._began
+            if path.endswith(".py")
+        }
         self._uses: dict[str, frozenset[str]] = {}
         self._closures: dict[str, frozenset[str]] = {}
 
@@ -98,7 +100,7 @@ class Sources:
 
     def version_of_used(self, files: Iterable[str]) -> str:
         """Give sixteen hex digits over what files from outside of the folder use of it, as `version`."""
-        used = {one for path in files for one in self._named(path, _content(path, stamp(path)))}
+        used = {one for path in files for one in self._named(path)}
         return self._version(self._reached(used))
 
     def closure(self, module: str) -> frozenset[str]:
@@ -111,10 +113,10 @@ class Sources:
         """
         if module not in self._closures:
             name = "." + module.removeprefix("spmark.impls.")
-            own = {*self._below(name), *({f"{self._path(name)}.py"} & self._began.keys())}
+            own = {*self._below(name)}
             if not own:
                 raise ValueError(f"expected a module of spmark.impls, found {module!r}: mend the name")
-            self._closures[module] = self._reached(own | {*self._modules(name)})
+            self._closures[module] = self._reached(own | {*self._above(name)})
         return self._closures[module]
 
     def _reached(self, start: set[str]) -> frozenset[str]:
@@ -130,13 +132,13 @@ class Sources:
     def used(self, path: str) -> frozenset[str]:
         """Give the files of the folder that the code of a file names."""
         if path not in self._uses:
-            self._uses[path] = frozenset(self._named(path, _content(path, stamp(path))))
+            self._uses[path] = frozenset(self._named(path))
         return self._uses[path]
 
-    def _named(self, path: str, content: _Content) -> Iterator[str]:
-        registry = path == f"{self._root}{os.sep}{_REGISTRY}"
-        for name in content.modules | (content.entries if registry else frozenset()):
-            yield from self._modules(name)
+    def _named(self, path: str) -> Iterator[str]:
+        content = _content(path, stamp(path))
+        for name in content.modules:
+            yield from self._above(name)
         for name in content.packages:
             yield from self._below(name)
         folder = path.rpartition(os.sep)[0] + os.sep
@@ -148,17 +150,14 @@ class Sources:
             unread = [one for one in sources if one.startswith(folder)] if path.endswith(".py") else []
             yield from beside or known or unread
 
-    def _modules(self, name: str) -> Iterator[str]:
+    def _above(self, name: str) -> Iterator[str]:
         """Give the files of a module and of the packages above it; what a module holds has none."""
-        for part in accumulate(name.split("."), "{}.{}".format):
-            yield from {f"{self._path(part)}.py", f"{self._path(part)}{os.sep}__init__.py"} & self._began.keys()
+        above = accumulate(name.split("."), "{}.{}".format)
+        return (self._modules[one] for one in above if one in self._modules)
 
-    def _below(self, package: str) -> Iterator[str]:
-        below = f"{self._path(package)}{os.sep}"
-        return (path for path in self._began if path.endswith(".py") and path.startswith(below))
-
-    def _path(self, name: str) -> str:
-        return self._root + name.replace(".", os.sep)
+    def _below(self, name: str) -> Iterator[str]:
+        """Give the files of a module, or of a package and of all below it."""
+        return (path for one, path in self._modules.items() if f"{one}.".startswith(f"{name}."))
 
     def _folder(self, path: str) -> str:
         """Give the folder of the root that a file lies in."""

@@ -159,17 +159,13 @@ def keep_latest(folder: Path, limit_bytes: int) -> None:
     Processes may do so at once: a file that another one removes first counts as removed. O(n log n) for n files in
     ``folder`` and below it.
     """
-    found = [(stamp(path), path) for path in folder.rglob("*") if is_file(path)]
+    found = [(seen, path) for path in folder.rglob("*") if is_file(path) and (seen := stamp(path))]
     kept = 0
-    for seen, path in sorted(((seen, path) for seen, path in found if seen), key=_latest, reverse=True):
+    for seen, path in sorted(found, key=lambda entry: -entry[0].modified_ns):
         kept += seen.size
         if kept > limit_bytes:
             with contextlib.suppress(OSError):
                 path.unlink()
-
-
-def _latest(entry: tuple[Stamp, Path]) -> int:
-    return entry[0].modified_ns
 
 
 def _seal(path: Path, content: bytes) -> bytes:

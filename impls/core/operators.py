@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,19 +27,6 @@ _HOST_CHUNK, _DEVICE_CHUNK = 1 << 15, 1 << 24
 HALF_ROUNDOFF = 2.0**-11
 """The largest relative error of rounding to float16."""
 _HALF_SUBNORMAL_ROUNDOFF = 2.0**-25
-
-
-class DenseRows(Protocol):
-    """A dense row-major operand that can be read by rows and a range of columns."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(rows, J)."""
-        ...
-
-    def __getitem__(self, key: tuple[NDArray[np.integer[Any]], slice], /) -> NDArray[Any]:
-        """Give ``operand[rows, start:stop]``."""
-        ...
 
 
 def random_values(index: Any, seed: int, stream: int, xp: Any = np) -> Any:
@@ -124,6 +111,10 @@ def _index_chunks(size: int, xp: Any) -> Any:
         yield start, xp.arange(start, min(start + chunk, size), dtype=xp.uint64)
 
 
+DenseRows = NDArray[Any] | RandomOperand
+"""A dense row-major operand (rows, J) that is read by rows and a range of columns."""
+
+
 def random_operands(problem: Problem, seed: int) -> tuple[RandomOperand, ...]:
     """Give the problem's dense operands: B, or X and Y."""
     return tuple(RandomOperand(s, problem.dtype, seed, stream) for stream, s in enumerate(problem.operand_shapes, 1))
@@ -195,8 +186,7 @@ class Reference:
                 rounding = np.maximum(HALF_ROUNDOFF * np.abs(self.result), _HALF_SUBNORMAL_ROUNDOFF)
                 difference = np.maximum(difference - rounding, 0.0, where=~np.isnan(difference), out=difference)
             error = np.where(difference == 0, 0.0, difference / self.magnitude)
-        worst = float(np.max(np.where(np.isnan(error), np.inf, error)))
-        return worst
+        return float(np.max(np.where(np.isnan(error), np.inf, error)))
 
 
 def _csr_places(problem: Problem, order: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -206,9 +196,8 @@ def _csr_places(problem: Problem, order: NDArray[np.int32]) -> NDArray[np.int64]
         raise BuildError(f"expected an order of the result with sddmm only, found one with {problem.op}")
     if order.shape != (nnz,):
         raise BuildError(f"expected an order of the result of shape ({nnz},), found {order.shape}")
-    places = np.full(nnz, -1, np.int64)
-    inside = order[(order >= 0) & (order < nnz)]
-    places[inside] = np.flatnonzero((order >= 0) & (order < nnz))
+    places, inside = np.full(nnz, -1, np.int64), np.flatnonzero((order >= 0) & (order < nnz))
+    places[order[inside]] = inside
     missing = int(np.count_nonzero(places < 0))
     if missing:
         raise BuildError(
@@ -255,19 +244,13 @@ def _spmm(
     values: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     used, cols = np.unique(problem.matrix.indices[entries], return_inverse=True)
-    shape = (indptr.size - 1, max(used.size, 1))
-    signed = sparse.csr_array((values, cols, indptr), shape=shape)
-    absolute = sparse.csr_array((np.abs(values), cols, indptr), shape=shape)
-    result = np.zeros((shape[0], problem.width))
-    magnitude = np.zeros_like(result)
-    if used.size == 0:
-        return result, magnitude
-    step = max(1, _CHUNK // used.size)
+    shape, step = (indptr.size - 1, used.size), max(1, _CHUNK // max(used.size, 1))
+    signed, absolute = (sparse.csr_array((one, cols, indptr), shape=shape) for one in (values, np.abs(values)))
+    result, magnitude = np.zeros((2, shape[0], problem.width))
     for start in range(0, problem.width, step):
         piece = slice(start, min(start + step, problem.width))
         block = dense[used, piece].astype(np.float64)
-        result[:, piece] = np.asarray(signed @ block)
-        magnitude[:, piece] = np.asarray(absolute @ np.abs(block))
+        result[:, piece], magnitude[:, piece] = signed @ block, absolute @ np.abs(block)
     return result, magnitude
 
 
@@ -275,7 +258,7 @@ def _sddmm(
     problem: Problem, x: DenseRows, y: DenseRows, rows: NDArray[np.int64], entries: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     cols = problem.matrix.indices[entries]
-    result, magnitude = np.zeros(entries.size), np.zeros(entries.size)
+    result, magnitude = np.zeros((2, entries.size))
     step = max(1, _CHUNK // problem.width)
     for start in range(0, entries.size, step):
         part = slice(start, start + step)

@@ -80,18 +80,14 @@ class Csr:
                 f"{where}: expected rows, columns and non-zeros of at most 2^31 - 1 (indices are int32), "
                 f"found {num_rows} x {num_cols} with {nnz:,} non-zeros"
             )
-        for name, array, length in (
-            ("indptr", indptr, num_rows + 1),
-            ("indices", indices, nnz),
-            ("values", values, nnz),
-        ):
-            if array.ndim != 1 or array.shape[0] != length:
+        facts = ("indptr", indptr, num_rows + 1), ("indices", indices, nnz), ("values", values, nnz)
+        for name, array, length in facts:
+            if array.shape != (length,):
                 raise MatrixError(f"{where}: expected {name} of shape ({length},), found {array.shape}")
-        for name, array in (("indptr", indptr), ("indices", indices)):
-            if array.dtype.kind not in "iu":
-                raise MatrixError(f"{where}: expected integer {name}, found {array.dtype}")
-        if values.dtype.kind not in "fiub":
-            raise MatrixError(f"{where}: expected real values, found {values.dtype}")
+        for name, array, _ in facts:
+            kind, legal = ("real", "fiub") if array is values else ("integer", "iu")
+            if array.dtype.kind not in legal:
+                raise MatrixError(f"{where}: expected {kind} {name}, found {array.dtype}")
         _check_indptr(indptr, nnz, where)
         _check_indices(indptr, indices, num_cols, where)
         with np.errstate(over="ignore"):
@@ -222,7 +218,7 @@ def _check_indices(indptr: NDArray[Any], indices: NDArray[Any], num_cols: int, w
             at = start + int(np.flatnonzero((part < 0) | (part >= num_cols))[0])
             raise MatrixError(
                 f"{where}: expected columns in [0, {num_cols}), found {indices[at]} "
-                f"in row {_row_at(indptr, at)} (position {at})"
+                f"in row {np.searchsorted(indptr, at, side='right') - 1} (position {at})"
             )
         # A pair that does not increase is legal only where a row ends between its two entries.
         falls = start + 1 + np.flatnonzero(part[1:] <= part[:-1])
@@ -263,10 +259,6 @@ def check_finite(values: NDArray[Any], given: NDArray[Any], dtype: str, where: s
             found = f"{where}: expected finite values, found {given[at]} at position {at}"
             beyond = f", which is beyond the range of {dtype}: scale the values, or choose a wider type"
             raise MatrixError(found + beyond if np.isfinite(given[at]) else found)
-
-
-def _row_at(indptr: NDArray[Any], position: int) -> int:
-    return int(np.searchsorted(indptr, position, side="right")) - 1
 
 
 @dataclass(frozen=True, eq=False, init=False)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Any, Final, Literal, NamedTuple, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -156,17 +156,8 @@ class MatrixRef(MatrixSource):
     """Other ids of the same matrix, under which earlier records may know it: the oldest last."""
 
 
-class Key(NamedTuple):
-    """What must be the same for an earlier record to count as a record of a case."""
-
-    case_id: str
-    file_sha256: str
-    implementation_version: str
-    protocol_version: int
-    flush: Flush
-    device: str
-    driver: str
-    cuda: str
+Key = tuple[Any, ...]
+"""What must be the same for an earlier record to count as a record of a case (`CaseSpec.key`)."""
 
 
 def _case_id(fields: Mapping[str, Any]) -> str:
@@ -224,20 +215,12 @@ class CaseSpec(Frozen):
     def keys(self, environment: Environment) -> tuple[Key, ...]:
         """Give the keys under which a resumed run looks for records of this case: its own, then those of other ids."""
         own = self.key(environment)
-        return (own, *(own._replace(case_id=other) for other in self.other_ids))
+        return (own, *((other, *own[1:]) for other in self.other_ids))
 
     def key(self, environment: Environment) -> Key:
-        """Give the one key of this case's own records on a machine."""
-        return Key(
-            self.case_id,
-            self.matrix.file_sha256,
-            self.implementation_version,
-            self.protocol_version,
-            self.flush,
-            environment.device.name,
-            environment.driver,
-            environment.cuda,
-        )
+        """Give the one key by which a resumed run finds the records of this case on a machine."""
+        own = (self.case_id, self.matrix.file_sha256, self.implementation_version, self.protocol_version, self.flush)
+        return (*own, environment.device.name, environment.driver, environment.cuda)
 
 
 class Outcome(Frozen):
@@ -317,14 +300,13 @@ class Measurement(Outcome):
 
     @model_validator(mode="after")
     def _status_says_which_fields_exist(self) -> Self:
-        timed = self.status in (Status.OK, Status.IMPLAUSIBLE)
-        sampled = bool(self.samples_us)
-        if sampled and not timed:
-            raise ValueError(f"expected no samples with status {self.status}, found {len(self.samples_us)}")
-        if timed and not sampled and self.device_kind is not DeviceKind.HOST_SIMT:
-            raise ValueError(f"expected samples with status {self.status}, found none")
-        if sampled and self.device_kind is DeviceKind.HOST_SIMT:
+        timed, found = self.status in (Status.OK, Status.IMPLAUSIBLE), len(self.samples_us)
+        if found and not timed:
+            raise ValueError(f"expected no samples with status {self.status}, found {found}")
+        if found and self.device_kind is DeviceKind.HOST_SIMT:
             raise ValueError("expected no samples from host-simt, whose times mean nothing")
+        if timed and not found and self.device_kind is not DeviceKind.HOST_SIMT:
+            raise ValueError(f"expected samples with status {self.status}, found none")
         if not timed and not self.reason:
             raise ValueError(f"expected a reason with status {self.status}")
         return self
@@ -332,12 +314,10 @@ class Measurement(Outcome):
 
 Matrices = Mapping[str, Sequence[Mapping[str, Any]]]
 """Entries of sweeps by the id of their matrix."""
-_SPEC_1 = {
-    "case_id": "case_id", "implementation_version": "implementation_version", "protocol_version": "protocol_version",
-    "op": "op", "seed": "seed", "width": "width", "dtype": "dtype", "scaled": "scaled", "flush": "flush",
-    "implementation": "implementation", "label": "label", "requested": "config",
-}  # fmt: skip
-_MATRIX_1 = {"matrix": "name", "source": "source", "orientation": "orientation", "file_sha256": "file_sha256"}
+_SPEC_1 = {name: name for name in CaseSpec.model_fields.keys() - {"matrix", "baseline", "time_limit_s"}}
+_SPEC_1["config"] = "requested"
+_MATRIX_1 = {"name": "matrix", "source": "source", "orientation": "orientation", "file_sha256": "file_sha256"}
+"""What version 1 called the fields of a case and of its matrix."""
 
 
 def from_version_1(data: dict[str, Any], matrices: Callable[[], Matrices] = dict) -> dict[str, Any]:
@@ -353,9 +333,10 @@ def from_version_1(data: dict[str, Any], matrices: Callable[[], Matrices] = dict
         Gives what the sweeps of the record's folder say of their matrices, by id. Where one of them has the record's
         case id, its arguments are the record's.
     """
-    facts = {key: value for key, value in data.items() if key not in {*_SPEC_1, *_MATRIX_1, "schema_version"}}
-    spec: dict[str, Any] = {new: data[old] for old, new in _SPEC_1.items() if old in data}
-    spec["matrix"] = {new: data[old] for old, new in _MATRIX_1.items() if old in data}
+    moved = {*_SPEC_1.values(), *_MATRIX_1.values(), "schema_version"}
+    facts = {key: value for key, value in data.items() if key not in moved}
+    spec: dict[str, Any] = {new: data[old] for new, old in _SPEC_1.items() if old in data}
+    spec["matrix"] = {new: data[old] for new, old in _MATRIX_1.items() if old in data}
     if isinstance(beside := data.get("baseline"), dict):
         spec["baseline"] = beside.get("implementation")
     # The digest at the end of an id is of a config, of arguments or of stored values.

@@ -10,10 +10,10 @@ import fcntl
 import logging
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import IO, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -30,7 +30,7 @@ SUFFIXES = (".jsonl", *(f".jsonl{archive}" for archive in ARCHIVES))
 _log = logging.getLogger(__name__)
 
 
-class RecordFile:
+class RecordFile(AbstractContextManager["RecordFile"]):
     """One file of rows, open for appending.
 
     Raises
@@ -70,15 +70,8 @@ class RecordFile:
         if lines:
             self._write(lines)
 
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self._file.close()
 
     def _end_torn_line(self) -> None:
         size = self._file.seek(0, os.SEEK_END)
@@ -116,9 +109,8 @@ def read_rows(path: Path, kind: type[Row], without: bytes | None = None, context
     """
     try:
         with path.open("rb") as file:
-            yield from _rows(
-                unpacked_lines(file, path) if path.suffix in ARCHIVES else file, path, kind, without, context
-            )
+            lines = unpacked_lines(file, path) if path.suffix in ARCHIVES else file
+            yield from _rows(lines, path, kind, without, context)
     except OSError as error:
         raise RecordError(f"{path}: cannot be read: {error}") from error
 
@@ -146,48 +138,39 @@ def _rows(lines: Iterable[bytes], path: Path, kind: type[Row], without: bytes | 
         yield row
 
 
-class FolderLock:
-    """Sole right to write records into a folder, given up when the process ends however it ends.
+def lock_folder(folder: Path) -> IO[str]:
+    """Take the sole right to write records into a folder, given up when the file that comes back is closed.
+
+    The right ends with the process, however that ends.
 
     Raises
     ------
     RecordError
         Another process has the right, which the message names; or the file system gives no locks or has no room.
     """
-
-    def __init__(self, folder: Path) -> None:
-        path = folder / ".lock"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("a+")
-        except OSError as error:
-            raise RecordError(f"{folder}: cannot be written: {error.strerror}") from error
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._file.truncate(0)
-            self._file.write(f"process {os.getpid()} since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC\n")
-            self._file.flush()
-        except BlockingIOError as error:
-            self._file.seek(0)
-            holder = self._file.read().strip() or "unknown"
-            self._file.close()
-            raise RecordError(
-                f"{folder}: expected to be the only run that writes here, found another ({holder}); "
-                "wait for it, or name another folder with --out"
-            ) from error
-        except OSError as error:
-            with suppress(OSError):  # closing writes what could not be written once more
-                self._file.close()
-            raise RecordError(
-                f"{folder}: cannot be locked: {error.strerror}; name a folder on another file system with --out"
-            ) from error
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
-
-    def release(self) -> None:
-        """Let others write."""
-        self._file.close()
+    path = folder / ".lock"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = path.open("a+")
+    except OSError as error:
+        raise RecordError(f"{folder}: cannot be written: {error.strerror}") from error
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        file.truncate(0)
+        file.write(f"process {os.getpid()} since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC\n")
+        file.flush()
+    except BlockingIOError as error:
+        file.seek(0)
+        holder = file.read().strip() or "unknown"
+        file.close()
+        raise RecordError(
+            f"{folder}: expected to be the only run that writes here, found another ({holder}); "
+            "wait for it, or name another folder with --out"
+        ) from error
+    except OSError as error:
+        with suppress(OSError):  # closing writes what could not be written once more
+            file.close()
+        raise RecordError(
+            f"{folder}: cannot be locked: {error.strerror}; name a folder on another file system with --out"
+        ) from error
+    return file

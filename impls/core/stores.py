@@ -80,20 +80,17 @@ class Stores:
         BuildError
             A non-zero is in no store, or in several; says how many are.
         """
-        of_name: dict[tuple[StoreKind, str], list[tuple[int, NDArray[np.integer]]]] = {}
-        for kind, name, stored, places in held:
-            at = np.arange(nnz) if places is None else places
-            if stored or at.size:
-                of_name.setdefault((kind, name), []).append((stored, at))
+        of_name: dict[tuple[StoreKind, str], list[Held]] = {}
+        for one in held:
+            if one.stored or (nnz if one.places is None else one.places.size):
+                of_name.setdefault((one.kind, one.name), []).append(one)
         kinds, parts = list(StoreKind), list[Store]()
         store_of, placed = np.full(nnz, -1, np.int16), 0
-        for kind, name in sorted(of_name, key=lambda key: kinds.index(key[0])):
-            pieces = of_name[kind, name]
-            for _, at in pieces:
-                store_of[at] = len(parts)
-            count = sum(at.size for _, at in pieces)
-            parts.append(Store(kind, name, count, sum(stored for stored, _ in pieces)))
-            placed += count
+        for (kind, name), pieces in sorted(of_name.items(), key=lambda item: kinds.index(item[0][0])):
+            at = np.concatenate([np.arange(nnz) if one.places is None else one.places for one in pieces])
+            store_of[at] = len(parts)
+            parts.append(Store(kind, name, at.size, sum(one.stored for one in pieces)))
+            placed += at.size
         none = int(np.count_nonzero(store_of < 0))
         again = placed - (nnz - none)
         if none or again:

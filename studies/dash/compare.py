@@ -14,7 +14,7 @@ import pandas as pd
 
 from spmark.impls.core.errors import DatasetError, RecordError, UnsupportedError
 from spmark.impls.core.problem import Op
-from spmark.impls.core.recordfile import FolderLock, RecordFile
+from spmark.impls.core.recordfile import RecordFile, lock_folder
 from spmark.impls.table import find_platform
 from spmark.studies.collected import CollectedRow, read_collected
 from spmark.studies.contracts import Outcome, StudyJob
@@ -110,7 +110,7 @@ def compare(job: StudyJob) -> Outcome:
         commit=job.commit,
     )
     lacking: dict[str, str] = {}
-    with FolderLock(job.out):
+    with lock_folder(job.out):
         file = FactFile(job.out, run)
         before, left = len(file.facts), 0
         for rows in _by_operator(job):

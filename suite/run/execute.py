@@ -17,7 +17,7 @@ from pathlib import Path
 from spmark.datasets.sweep.model import Sweep
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.record import CandidateRow, CaseSpec, Environment, EnvironmentRow, Measurement, Outcome, Status
-from spmark.impls.core.recordfile import CANDIDATES, ENVIRONMENTS, RECORDS, RUNS, FolderLock, RecordFile
+from spmark.impls.core.recordfile import CANDIDATES, ENVIRONMENTS, RECORDS, RUNS, RecordFile, lock_folder
 from spmark.impls.runtime.device import calibrated, find
 from spmark.suite.environment import changes_digest, collect
 from spmark.suite.plan.options import Options
@@ -116,7 +116,7 @@ def run_chosen(
     """Run the chosen cases of a sweep in a known environment into a folder: the second half of `execute`."""
     started = time.monotonic()
     with ExitStack() as stack:
-        stack.enter_context(FolderLock(folder))
+        stack.enter_context(lock_folder(folder))
         plan = make_plan(chosen, environment, folder, options)
         _tell_of_other_baselines(plan)
         todo, rows = list(plan.todo()), []

@@ -16,14 +16,14 @@ import pytest
 from pydantic import BaseModel
 
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.recordfile import FolderLock, RecordFile, read_rows, row_files
+from spmark.impls.core.recordfile import RecordFile, lock_folder, read_rows, row_files
 
 PRELUDE = """
 import sys
 from pathlib import Path
 from pydantic import BaseModel
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.recordfile import FolderLock, RecordFile
+from spmark.impls.core.recordfile import RecordFile, lock_folder
 class Row(BaseModel):
     number: int
     text: str = ""
@@ -51,7 +51,7 @@ except RecordError as error:
 """
 HOLD = """
 import time
-lock = FolderLock(path)
+lock = lock_folder(path)
 print("held", flush=True)
 time.sleep(60)
 """
@@ -149,7 +149,7 @@ def test_missing_and_unwritable(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="cannot be opened for appending"):
         RecordFile(tmp_path / "file" / "rows.jsonl")
     with pytest.raises(RecordError, match="cannot be written"):
-        FolderLock(tmp_path / "file")
+        lock_folder(tmp_path / "file")
 
 
 @pytest.mark.timeout(120)
@@ -194,7 +194,7 @@ def test_a_file_system_without_locks_says_what_to_do(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(fcntl, "flock", flock)
     with pytest.raises(RecordError, match=rf"^{tmp_path}: cannot be locked: No locks available; name .* with --out$"):
-        FolderLock(tmp_path)
+        lock_folder(tmp_path)
 
 
 def test_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
@@ -202,8 +202,8 @@ def test_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
     assert process.stdout is not None
     process.stdout.readline()
     with pytest.raises(RecordError, match=rf"found another \(process {process.pid} since .* UTC\).*--out"):
-        FolderLock(tmp_path)
+        lock_folder(tmp_path)
     process.kill()
     process.wait()
     process.stdout.close()
-    FolderLock(tmp_path).release()
+    lock_folder(tmp_path).close()

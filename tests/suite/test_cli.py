@@ -16,7 +16,7 @@ import spmark
 from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.record import Measurement
-from spmark.impls.core.recordfile import FolderLock, read_rows
+from spmark.impls.core.recordfile import lock_folder, read_rows
 from spmark.impls.runtime import device
 from spmark.impls.stile.calibration import calibration_for, published_a100
 from spmark.report import records as load
@@ -128,7 +128,7 @@ def test_a_missing_device_is_code_3(invoke, sweep, monkeypatch):
 
 
 def test_a_locked_folder_is_code_4(invoke, sweep, tmp_path):
-    with FolderLock(tmp_path / "results" / "tiny" / "fake-cpu"):
+    with lock_folder(tmp_path / "results" / "tiny" / "fake-cpu"):
         code, _, err = invoke("run", sweep)
     assert code == 4
     assert "only run that writes here" in err

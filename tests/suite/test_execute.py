@@ -20,7 +20,7 @@ from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import DeviceError, RecordError, SweepError
 from spmark.impls.core.problem import Op
 from spmark.impls.core.record import CandidateRow, EnvironmentRow, Flush, MatrixRef, Measurement, Status
-from spmark.impls.core.recordfile import RUNS, FolderLock, read_rows
+from spmark.impls.core.recordfile import RUNS, lock_folder, read_rows
 from spmark.suite.plan import plan, resume
 from spmark.suite.plan.options import Options
 from spmark.suite.run import execute, worker
@@ -243,7 +243,7 @@ def test_a_dead_device_stops_the_run_and_keeps_the_records(run, fakes, monkeypat
 
 
 def test_two_runs_do_not_share_a_folder(run, fakes, tmp_path):
-    with FolderLock(tmp_path / "r"), pytest.raises(RecordError, match=f"process {os.getpid()}"):
+    with lock_folder(tmp_path / "r"), pytest.raises(RecordError, match=f"process {os.getpid()}"):
         run([fakes.case()])
     assert len(run([fakes.case()]).rows) == 1
 
