@@ -55,12 +55,14 @@ class ArrayFacts(NamedTuple):
             return cls(array.shape, array.dtype, strides, place.ptr, True, f"cuda:{place.device_id}")
         interface = getattr(array, "__cuda_array_interface__", None)
         if interface is None:
-            raise TypeError(f"found a {type(array).__module__}.{type(array).__qualname__}{_whereabouts(array)}")
-        address, read_only = interface["data"]
-        dtype = np.dtype(interface["typestr"])
-        return cls(
-            tuple(interface["shape"]), dtype, interface.get("strides"), address, not read_only, _cuda_device(array)
-        )
+            device = f" on {array.device}" if getattr(array, "device", None) is not None else ""
+            raise TypeError(f"found a {type(array).__module__}.{type(array).__qualname__}{device}")
+        # The interface does not say which GPU; DLPack does, without making a capsule.
+        ask = getattr(array, "__dlpack_device__", None)
+        kind, number = ask() if ask is not None else (None, 0)
+        device = f"cuda:{int(number)}" if kind == _DLPACK_CUDA else "cuda"
+        dtype, (address, read_only) = np.dtype(interface["typestr"]), interface["data"]
+        return cls(tuple(interface["shape"]), dtype, interface.get("strides"), address, not read_only, device)
 
     @property
     def nbytes(self) -> int:
@@ -78,18 +80,6 @@ class ArrayFacts(NamedTuple):
                 return False
             step *= length
         return True
-
-
-def _cuda_device(array: Any) -> str:
-    # __cuda_array_interface__ does not say which GPU; DLPack does, without making a capsule.
-    ask = getattr(array, "__dlpack_device__", None)
-    kind, number = ask() if ask is not None else (None, 0)
-    return f"cuda:{int(number)}" if kind == _DLPACK_CUDA else "cuda"
-
-
-def _whereabouts(array: Any) -> str:
-    device = getattr(array, "device", None)
-    return "" if device is None else f" on {device}"
 
 
 def check_operands(
@@ -158,7 +148,9 @@ def _facts(role: str, array: Any, device: str | None) -> ArrayFacts:
 
 
 def _check_place(role: str, facts: ArrayFacts, shape: tuple[int, ...], device: str, alignment: int) -> None:
-    if facts.device != device and not _same_gpu(facts.device, device):
+    # An array that does not say which GPU it is on counts as being on the expected one.
+    unsaid = "cuda" in (facts.device, device) and facts.device[:4] == device[:4]
+    if facts.device != device and not unsaid:
         raise OperandError(f"{role}: expected an array on {device}, found one on {facts.device}; copy it there")
     if facts.shape != shape:
         raise OperandError(f"{role}: expected shape {shape}, found {facts.shape}; A is I x K and the dense width is J")
@@ -172,11 +164,6 @@ def _check_place(role: str, facts: ArrayFacts, shape: tuple[int, ...], device: s
             f"{role}: expected an address that is a multiple of {alignment} bytes, found {facts.address:#x}; "
             "pass a copy, which will be aligned"
         )
-
-
-def _same_gpu(actual: str, expected: str) -> bool:
-    # An array that does not say which GPU it is on counts as being on the expected one.
-    return actual.startswith("cuda") and expected.startswith("cuda") and "cuda" in (actual, expected)
 
 
 class HostStaging:

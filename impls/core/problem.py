@@ -303,15 +303,16 @@ class Problem:
         scaled: bool = False,
     ) -> None:
         width = checked_width(width)
-        known: dict[str, Any] = {"op": _op(op), "matrix": Csr.of(matrix), "width": width, "dtype": _dtype(dtype)}
-        if scaled and known["op"] is not Op.SDDMM:
-            raise ProblemError(f"expected scaled only with sddmm, found scaled {known['op']}")
+        if not isinstance(op, str) or op not in tuple(Op):
+            raise ProblemError(none_of("an operator", op, Op))
+        a, kind = Csr.of(matrix), _dtype(dtype)
+        if scaled and op != Op.SDDMM:
+            raise ProblemError(f"expected scaled only with sddmm, found scaled {op}")
         with np.errstate(over="ignore"):
-            values = known["matrix"].values.astype(known["dtype"].numpy, copy=False)
-        if known["dtype"] is DType.FLOAT16:
-            check_finite(values, known["matrix"].values, "float16")
-        for name, value in {**known, "scaled": bool(scaled), "values": values}.items():
-            object.__setattr__(self, name, value)
+            values = a.values.astype(kind.numpy, copy=False)
+        if kind is DType.FLOAT16:
+            check_finite(values, a.values, "float16")
+        self.__dict__.update(op=Op(op), matrix=a, width=width, dtype=kind, scaled=bool(scaled), values=values)
 
     @property
     def factors(self) -> NDArray[Any]:
@@ -347,17 +348,16 @@ def checked_width(given: Any) -> int:
     return int(given)
 
 
-def _op(given: Any) -> Op:
-    if not isinstance(given, str) or given not in tuple(Op):
-        raise ProblemError(none_of("an operator", given, Op))
-    return Op(given)
+def dtype_name(given: Any) -> str:
+    """Give the name that NumPy has for a dtype: ``float32``, also for PyTorch's; an unknown thing gives its text."""
+    text = str(given).removeprefix("torch.")
+    try:
+        return str(np.dtype(given)) if given is not None else "None"
+    except (TypeError, ValueError, SyntaxError):  # NumPy reads some texts as the fields of a record
+        return text
 
 
 def _dtype(given: Any) -> DType:
-    try:
-        name = str(np.dtype(given)) if given is not None else ""
-    except (TypeError, ValueError, SyntaxError):  # NumPy reads some texts as the fields of a record
-        name = ""
-    if name not in tuple(DType):
+    if dtype_name(given) not in tuple(DType):
         raise ProblemError(none_of("a dtype", given, DType))
-    return DType(name)
+    return DType(dtype_name(given))

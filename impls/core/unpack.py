@@ -52,26 +52,23 @@ def unpacked_lines(file: IO[bytes], path: Path) -> Iterator[bytes]:
     RecordError
         No line of the archive can be read.
     """
-    begun: list[bytes] = []
-    size, number, damage = 0, 0, ""
+    begun, number, damage = bytearray(), 0, ""
     try:
         for content in _contents(file, path.suffix):
             *lines, last = content.split(b"\n")
             for line in lines:
                 number += 1
-                yield b"".join([*begun, line, b"\n"])
-                begun, size = [], 0
-            begun.append(last)
-            size += len(last)
-            if size > LONGEST_LINE:
-                begun = []
+                yield bytes(begun) + line + b"\n"
+                begun.clear()
+            begun += last
+            if len(begun) > LONGEST_LINE:
+                begun.clear()
                 raise _DamageError(f"a line of more than {LONGEST_LINE:,} bytes")
     except _DamageError as error:
         damage = str(error)
-    rest = b"".join(begun)
-    if rest:
-        yield rest
-    if damage and not (number or rest):
+    if begun:
+        yield bytes(begun)
+    if damage and not (number or begun):
         raise RecordError(
             f"{path}: cannot be read: expected lines in an archive of kind {path.suffix}, found a fault before the "
             f"first one ({damage}); take the archive from a copy"

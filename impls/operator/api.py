@@ -6,9 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
-from spmark.impls.core.choices import none_of
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import ProblemError
 from spmark.impls.core.problem import Op
@@ -20,6 +17,7 @@ from spmark.impls.operator.choose import (
     device_of,
     loaded,
     names_of,
+    one_of,
     plan_width,
     seconds_of,
     widths_of,
@@ -80,7 +78,7 @@ def sddmm(a: Any, x: Any, y: Any, *, scaled: bool = False, out: Any = None) -> A
     MatrixError, OperandError, ProblemError
         As `spmm`.
     """
-    return _once(Op.SDDMM, a, (x, y), out, scaled=bool(_one_of("scaled", scaled, (True, False))))
+    return _once(Op.SDDMM, a, (x, y), out, scaled=bool(one_of("scaled", scaled, (True, False))))
 
 
 def compile(
@@ -154,11 +152,11 @@ def compile(
     BuildError
         No implementation can be built.
     """
-    kind = Op(_one_of("an operator", op, tuple(Op)))
-    _one_of("values", values, ("variable", "constant"))
-    _one_of("other_width", other_width, ("plan", "raise"))
+    kind = Op(one_of("an operator", op, tuple(Op)))
+    one_of("values", values, ("variable", "constant"))
+    one_of("other_width", other_width, ("plan", "raise"))
     for name, flag in (("scaled", scaled), ("cache", cache)):
-        _one_of(name, flag, (True, False))
+        one_of(name, flag, (True, False))
     spec = device_of(device)
     names = names_of(loaded(use), kind, spec, values == "constant")
     runs = None if runs is None else checked_count("runs", runs)
@@ -179,12 +177,6 @@ def load(path: Path | str) -> CompiledOperator:
     from spmark.impls.operator.saved import path_of, read
 
     return read(path_of(path))
-
-
-def _one_of(what: str, given: Any, known: Sequence[Any]) -> Any:
-    if not isinstance(given, str | bool | np.bool_) or given not in known:
-        raise ProblemError(none_of(what, given, known))
-    return given
 
 
 def _compiled(matrix: OwnedMatrix, asked: Asked, width: int | Sequence[int]) -> CompiledOperator:

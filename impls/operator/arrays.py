@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from spmark.impls.core.errors import OperandError
-from spmark.impls.operator.elements import ElementType, dtype_name
+from spmark.impls.core.problem import dtype_name
+from spmark.impls.operator.elements import ElementType
 from spmark.impls.operator.matrices import has_tangent, refuse_gradient
 
 ALIGNMENT = 16

@@ -84,6 +84,19 @@ def loaded(use: str | Sequence[str]) -> list[str]:
         raise ProblemError(f"use: {error}") from error
 
 
+def one_of(what: str, given: Any, known: Sequence[Any]) -> Any:
+    """Check a text or a truth value, and give it back.
+
+    Raises
+    ------
+    ProblemError
+        It is none of the known ones.
+    """
+    if not isinstance(given, str | bool | np.bool_) or given not in known:
+        raise ProblemError(none_of(what, given, known))
+    return given
+
+
 def seconds_of(budget_s: Any) -> float | None:
     """Check the seconds of a race.
 

@@ -172,12 +172,11 @@ class CompiledOperator:
             raise OperandError(f"{self.op}: expected {' and '.join(roles)}, found {len(operands)} operands")
         library, arrays = self._of_one_library(operands, [f"{self.op} {role}" for role in roles])
         sizes = self.pattern.shape[::-1] if self.op is Op.SPMM else self.pattern.shape
-        width: int | None = None
+        width: Any = None
         for array, size, role in zip(arrays, sizes, roles, strict=False):
             check_dtype(array, self._matrix.dtype, f"{self.op} {role}")
             check_shape(array, (size, width), f"{self.op} {role}")
             width = int(array.shape[1])
-        assert width is not None
         result, role = out, f"{self.op} result out"
         out_shape = (self.pattern.num_rows, width) if self.op is Op.SPMM else (self.pattern.nnz,)
         if out is not None:

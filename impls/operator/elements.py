@@ -9,7 +9,7 @@ import numpy as np
 
 from spmark.impls.core.choices import none_of
 from spmark.impls.core.errors import ProblemError
-from spmark.impls.core.problem import DType
+from spmark.impls.core.problem import DType, dtype_name
 
 
 class ElementType(StrEnum):
@@ -62,12 +62,3 @@ class ElementType(StrEnum):
             return np.can_cast(np.dtype(other), self.numpy, "safe")
         except TypeError:
             return False
-
-
-def dtype_name(given: Any) -> str:
-    """Give the name that NumPy has for a dtype: ``float32``, also for PyTorch's; an unknown thing gives its text."""
-    text = str(given).removeprefix("torch.")
-    try:
-        return str(np.dtype(given)) if given is not None else "None"
-    except (TypeError, ValueError, SyntaxError):  # NumPy reads some texts as the fields of a record
-        return text

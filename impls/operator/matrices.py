@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.canonical import canonical_rows
 from spmark.impls.core.errors import MatrixError, ProblemError
-from spmark.impls.core.problem import Csr, Op, Problem, check_finite
+from spmark.impls.core.problem import Csr, Op, Problem, check_finite, dtype_name
 from spmark.impls.kernels.plain import PlainProblem, rounded, widened
-from spmark.impls.operator.elements import ElementType, dtype_name
-
-_WHAT = "a sparse matrix of SciPy, CuPy or PyTorch, or a Csr"
+from spmark.impls.operator.elements import ElementType
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +72,10 @@ class OwnedMatrix:
                 f"of {found}: convert one of the two, or pass dtype='{wanted}' to spmark.compile"
             )
         rows = canonical_rows(matrix, wide=wanted is ElementType.FLOAT64)
-        indptr, indices = np.array(rows.indptr), np.array(rows.indices)
-        return cls.checked(rows.shape, indptr, indices, values_as(rows.data, wanted), wanted, given=rows.data)
+        with np.errstate(over="ignore"):
+            values = np.array(rows.data, np.float32 if wanted is ElementType.BFLOAT16 else wanted.numpy)
+        values = rounded(values) if wanted is ElementType.BFLOAT16 else values
+        return cls.checked(rows.shape, np.array(rows.indptr), np.array(rows.indices), values, wanted, given=rows.data)
 
     @classmethod
     def checked(
@@ -123,11 +123,8 @@ class OwnedMatrix:
 
     def with_values(self, values: NDArray[Any]) -> OwnedMatrix:
         """Give the same pattern with other values, (nnz,) of ``dtype.numpy``, which are not copied."""
-        pattern = self.pattern
-        if self.dtype.searched is not None:
-            wide = values.astype(np.float32, copy=False)
-            pattern = Csr(pattern.shape, pattern.indptr, pattern.indices, wide)
-        return OwnedMatrix(pattern, values, self.dtype)
+        wide = values.astype(np.float32, copy=False) if self.dtype.searched else self.pattern.values
+        return OwnedMatrix(replace(self.pattern, values=wide), values, self.dtype)
 
     def problem(self, op: Op, width: int, scaled: bool) -> Problem | PlainProblem:
         """Give the problem at one width: a `Problem` where the type has a `DType`, else a `PlainProblem`.
@@ -143,47 +140,37 @@ class OwnedMatrix:
         return PlainProblem(op, self.pattern, self.values, width, scaled)
 
 
-def values_as(data: NDArray[Any], dtype: ElementType) -> NDArray[Any]:
-    """Convert values to a type, in memory of their own; bfloat16 becomes its bits."""
-    with np.errstate(over="ignore"):
-        if dtype is ElementType.BFLOAT16:
-            return rounded(np.array(data, np.float32))
-        return np.array(data, dtype.numpy)
-
-
 def _sparse_of(given: Any) -> tuple[Any, str]:
     """Give a matrix as SciPy's, which may share memory and hold duplicates, and the name of its type."""
     from scipy import sparse
 
+    name = "float32" if isinstance(given, Csr) else dtype_name(getattr(given, "dtype", None))
     if isinstance(given, OwnedMatrix):
-        numbers = widened(given.values) if given.dtype is ElementType.BFLOAT16 else given.values
-        if given.dtype is ElementType.FLOAT16:
-            numbers = given.pattern.values  # SciPy has no halves
-        arrays = (numbers, given.pattern.indices, given.pattern.indptr)
-        return sparse.csr_array(arrays, shape=given.pattern.shape), str(given.dtype)
+        values = widened(given.values) if given.dtype is ElementType.BFLOAT16 else given.values
+        # SciPy has no halves.
+        given = replace(given.pattern, values=given.pattern.values if given.dtype.searched else values)
     if isinstance(given, Csr):
-        rows = sparse.csr_array((given.values, given.indices, given.indptr), shape=given.shape)
-        return rows, "float32"
+        return sparse.csr_array((given.values, given.indices, given.indptr), shape=given.shape), name
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(given, torch.Tensor):
-        given, name = _of_torch(given, torch)
+        given = _of_torch(given, torch)
     elif type(given).__module__.startswith("cupyx.") and hasattr(given, "get"):
         given = given.get()
-        name = str(given.dtype)
-    else:
-        name = dtype_name(getattr(given, "dtype", None))
     of_two = sparse.issparse(given) and len(getattr(given, "shape", ())) == 2
     if not of_two:
         kind = f"{type(given).__module__}.{type(given).__qualname__}"
         shape = f" of shape {tuple(given.shape)}" if hasattr(given, "shape") else ""
-        raise MatrixError(f"matrix: expected {_WHAT}, found a {kind}{shape}: scipy.sparse.csr_array makes one")
+        raise MatrixError(
+            f"matrix: expected a sparse matrix of SciPy, CuPy or PyTorch, or a Csr, found a {kind}{shape}: "
+            "scipy.sparse.csr_array makes one"
+        )
     if given.dtype.kind not in "fiub":
         raise MatrixError(f"matrix: expected real values, found {given.dtype}")
     return given, name
 
 
-def _of_torch(given: Any, torch: Any) -> tuple[Any, str]:
-    """Give a sparse tensor as SciPy's COO, and the name of its type; what is narrower than float32 comes as float32."""
+def _of_torch(given: Any, torch: Any) -> Any:
+    """Give a sparse tensor as SciPy's COO; what is narrower than float32 comes as float32."""
     from scipy import sparse
 
     layouts = {torch.sparse_coo: "COO", torch.sparse_csr: "CSR", torch.sparse_csc: "CSC"}
@@ -193,7 +180,7 @@ def _of_torch(given: Any, torch: Any) -> tuple[Any, str]:
             f"{given.layout} of shape {tuple(given.shape)}: tensor.to_sparse_csr() makes one"
         )
     refuse_gradient(given, torch, "matrix")
-    host, name = given.detach().cpu(), dtype_name(given.dtype)
+    host = given.detach().cpu()
     of_coo = host.layout == torch.sparse_coo
     values = host._values() if of_coo else host.values()  # values() asks for coalesce(), whose sums may overflow
     values = (values.float() if values.is_floating_point() and values.element_size() < 4 else values).numpy()
@@ -205,7 +192,7 @@ def _of_torch(given: Any, torch: Any) -> tuple[Any, str]:
             starts, inner = (host.crow_indices, host.col_indices) if by_row else (host.ccol_indices, host.row_indices)
             outer = np.repeat(np.arange(starts().numel() - 1), np.diff(starts().numpy()))
             rows, cols = (outer, inner().numpy()) if by_row else (inner().numpy(), outer)
-        return sparse.coo_array((values, (rows, cols)), shape=tuple(host.shape)), name
+        return sparse.coo_array((values, (rows, cols)), shape=tuple(host.shape))
     except ValueError as error:
         raise MatrixError(f"matrix: expected legal indices of a sparse tensor, found: {error}") from error
 

@@ -10,12 +10,11 @@ from typing import Any, Literal
 import torch  # pyright: ignore[reportMissingImports]
 from torch import Tensor  # pyright: ignore[reportMissingImports]
 
-from spmark.impls.core.choices import none_of
 from spmark.impls.core.errors import BuildError, OperandError, ProblemError
 from spmark.impls.core.problem import Op
 from spmark.impls.operator.api import compile as compile_operator
 from spmark.impls.operator.arrays import refuse_nested
-from spmark.impls.operator.choose import loaded, widths_of
+from spmark.impls.operator.choose import loaded, one_of, widths_of
 from spmark.impls.operator.compiled import CompiledOperator
 from spmark.impls.operator.elements import ElementType
 from spmark.impls.operator.matrices import OwnedMatrix, loses_gradient
@@ -218,8 +217,7 @@ class SparseMatrix:
         Tensor
             (I, J).
         """
-        if reduce not in ("sum", "mean"):
-            raise ProblemError(none_of("reduce", reduce, ("sum", "mean")))
+        one_of("reduce", reduce, ("sum", "mean"))
         total = self.spmm(b, values)
         if reduce == "sum":
             return total

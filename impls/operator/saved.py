@@ -42,9 +42,7 @@ class SavedPlan(Frozen):
     """The choice for one width."""
 
     width: PositiveInt
-    implementation: str
-    config: dict[str, Any] = {}
-    """Tunables that the choice pins."""
+    choice: Choice
     version: str
     """Digest of the code that built the plan."""
     held: dict[str, bytes] = {}
@@ -61,8 +59,7 @@ class SavedOperator(Frozen):
     asked: Asked
     """A process that plans no other width need not know the implementations that it names."""
     dtype: ElementType
-    num_rows: Size
-    num_cols: Size
+    shape: tuple[Size, Size]
     nnz: Annotated[NonNegativeInt, Field(le=MAX_NNZ)]
     pattern: str
     """`Csr.hash`."""
@@ -100,19 +97,12 @@ def write(path: Path, matrix: OwnedMatrix, asked: Asked, planned: Mapping[int, C
         versions={"python": platform.python_version(), "numpy": np.__version__, "driver": driver, "cuda": cuda},
         asked=asked,
         dtype=matrix.dtype,
-        num_rows=pattern.num_rows,
-        num_cols=pattern.num_cols,
+        shape=pattern.shape,
         nnz=pattern.nnz,
         pattern=pattern.hash,
         plans=[
-            SavedPlan(
-                width=width,
-                implementation=chosen.choice.name,
-                config=chosen.choice.config,
-                version=_version(chosen.choice.name),
-                held=dict(chosen.held),
-            )
-            for width, chosen in planned.items()
+            SavedPlan(width=width, choice=made.choice, version=_version(made.choice.name), held=dict(made.held))
+            for width, made in planned.items()
         ],
     )
     arrays = b"".join(array.tobytes() for array in (pattern.indptr, pattern.indices, matrix.values))
@@ -149,14 +139,15 @@ def read(path: Path) -> CompiledOperator:
     asked = replace(facts.asked, device=device)
     known = (PLAIN, *implementation_names())
     for plan in facts.plans:
-        if plan.implementation not in known:
+        name = plan.choice.name
+        if name not in known:
             raise BuildError(
-                f"{path}: expected the plan of an implementation that this process knows, found {plan.implementation}: "
+                f"{path}: expected the plan of an implementation that this process knows, found {name}: "
                 f"{_REMEDY}, or, {IMPORT_FIRST}"
             )
-        if _version(plan.implementation) != plan.version:
+        if _version(name) != plan.version:
             raise BuildError(
-                f"{path}: expected the plan of {plan.implementation} to be of this code, spmark {__version__}, found "
+                f"{path}: expected the plan of {name} to be of this code, spmark {__version__}, found "
                 f"one of other code, spmark {facts.spmark}: {_REMEDY}"
             )
     # `choose` refuses those that nobody knows here.
@@ -177,42 +168,34 @@ def parsed(path: Path) -> tuple[SavedOperator, OwnedMatrix]:
         The file is missing, damaged or of something else.
     """
     with reading(path, "a compiled operator", BuildError):
-        facts, arrays = _checked(path, path.read_bytes())
-        return facts, _matrix_of(path, facts, arrays)
-
-
-def _checked(path: Path, content: bytes) -> tuple[SavedOperator, memoryview]:
-    """Take a file apart into its facts and its arrays; what is damaged or of another format is refused."""
-    first, _, rest = content.partition(b"\n")
-    if not first.startswith(_MAGIC):
-        raise BuildError(f"{path}: expected a compiled operator, found a file of something else")
-    if first != _MAGIC + str(_FORMAT).encode():
-        written = first.removeprefix(_MAGIC)[:20].decode(errors="replace")
-        raise BuildError(f"{path}: expected format {_FORMAT}, found format {written!r}: {_REMEDY}")
-    digest, _, rest = rest.partition(b"\n")
-    if digest != hashlib.sha256(rest).hexdigest().encode():
-        raise BuildError(f"{path}: expected content that fits its digest, found a damaged file: {_REMEDY}")
-    line, _, arrays = rest.partition(b"\n")
-    return parse_model(SavedOperator, line), memoryview(arrays)
-
-
-def _matrix_of(path: Path, facts: SavedOperator, arrays: memoryview) -> OwnedMatrix:
-    sizes = (4 * (facts.num_rows + 1), 4 * facts.nnz, facts.dtype.numpy.itemsize * facts.nnz)
-    if len(arrays) != sum(sizes):
-        raise BuildError(f"{path}: expected {sum(sizes):,} bytes of arrays, found {len(arrays):,}")
-    indptr = np.frombuffer(arrays[: sizes[0]], np.int32).copy()
-    indices = np.frombuffer(arrays[sizes[0] : sizes[0] + sizes[1]], np.int32).copy()
-    values = np.frombuffer(arrays[sizes[0] + sizes[1] :], facts.dtype.numpy).copy()
-    matrix = OwnedMatrix.checked((facts.num_rows, facts.num_cols), indptr, indices, values, facts.dtype)
-    if matrix.pattern.hash != facts.pattern:
-        raise BuildError(f"{path}: expected the pattern {facts.pattern[:16]}, found {matrix.pattern.hash[:16]}")
-    return matrix
+        first, _, rest = path.read_bytes().partition(b"\n")
+        if not first.startswith(_MAGIC):
+            raise BuildError(f"{path}: expected a compiled operator, found a file of something else")
+        if first != _MAGIC + str(_FORMAT).encode():
+            written = first.removeprefix(_MAGIC)[:20].decode(errors="replace")
+            raise BuildError(f"{path}: expected format {_FORMAT}, found format {written!r}: {_REMEDY}")
+        digest, _, rest = rest.partition(b"\n")
+        if digest != hashlib.sha256(rest).hexdigest().encode():
+            raise BuildError(f"{path}: expected content that fits its digest, found a damaged file: {_REMEDY}")
+        line, _, arrays = rest.partition(b"\n")
+        facts = parse_model(SavedOperator, line)
+        kinds = [np.dtype(np.int32), np.dtype(np.int32), facts.dtype.numpy]
+        sizes = (facts.shape[0] + 1, facts.nnz, facts.nnz)
+        starts = [0, *np.cumsum([size * kind.itemsize for size, kind in zip(sizes, kinds, strict=True)])]
+        if len(arrays) != starts[-1]:
+            raise BuildError(f"{path}: expected {starts[-1]:,} bytes of arrays, found {len(arrays):,}")
+        cuts = zip(starts, starts[1:], kinds, strict=False)
+        indptr, indices, values = (np.frombuffer(arrays[start:end], kind).copy() for start, end, kind in cuts)
+        matrix = OwnedMatrix.checked(facts.shape, indptr, indices, values, facts.dtype)
+        if matrix.pattern.hash != facts.pattern:
+            raise BuildError(f"{path}: expected the pattern {facts.pattern[:16]}, found {matrix.pattern.hash[:16]}")
+        return facts, matrix
 
 
 def _rebuilt(plan: SavedPlan, matrix: OwnedMatrix, asked: Asked) -> Chosen:
     problem = matrix.problem(asked.op, plan.width, asked.scaled)
     try:
-        return build(problem, asked.device, Choice(plan.implementation, plan.config), plan.held)
+        return build(problem, asked.device, plan.choice, plan.held)
     except SweepError as error:  # pinned tunables that this code does not have
         raise BuildError(f"the saved plan of J = {plan.width}: {error}: {_REMEDY}") from error
 

@@ -46,14 +46,6 @@ def _matrix(handle: int) -> SparseMatrix:
     return found
 
 
-def _spmm(values: Tensor | None, b: Tensor, handle: int, transposed: bool) -> Tensor:
-    return _matrix(handle).multiply(values, b, transposed)
-
-
-def _spmm_shape(values: Tensor | None, b: Tensor, handle: int, transposed: bool) -> Tensor:
-    return b.new_empty((_matrix(handle).shape[transposed], b.shape[1]))
-
-
 def _spmm_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     values, b, handle, ctx.transposed = inputs
     ctx.matrix = _matrix(handle)  # the gradient outlives the caller's matrix
@@ -68,14 +60,6 @@ def _spmm_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None
     if ctx.needs_input_grad[1]:
         of_b = spmm(values, grad, handle, not ctx.transposed)
     return of_values, of_b, None, None
-
-
-def _sddmm(x: Tensor, y: Tensor, handle: int) -> Tensor:
-    return _matrix(handle).sample(x, y)
-
-
-def _sddmm_shape(x: Tensor, y: Tensor, handle: int) -> Tensor:
-    return x.new_empty((_matrix(handle).nnz,))
 
 
 def _sddmm_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -122,8 +106,8 @@ def _defined(name: str, schema: str, *, compute: Any, shape: Any, gradient: Any,
 spmm = _defined(
     "spmm",
     "(Tensor? values, Tensor b, int handle, bool transposed) -> Tensor",
-    compute=_spmm,
-    shape=_spmm_shape,
+    compute=lambda values, b, handle, transposed: _matrix(handle).multiply(values, b, transposed),
+    shape=lambda values, b, handle, transposed: b.new_empty((_matrix(handle).shape[transposed], b.shape[1])),
     gradient=_spmm_gradient,
     context=_spmm_context,
 )
@@ -131,8 +115,8 @@ spmm = _defined(
 sddmm = _defined(
     "sddmm",
     "(Tensor x, Tensor y, int handle) -> Tensor",
-    compute=_sddmm,
-    shape=_sddmm_shape,
+    compute=lambda x, y, handle: _matrix(handle).sample(x, y),
+    shape=lambda x, y, handle: x.new_empty((_matrix(handle).nnz,)),
     gradient=_sddmm_gradient,
     context=_sddmm_context,
 )

@@ -84,7 +84,10 @@ def test_results_of_searches_travel_along(a: Any, path: Path, monkeypatch: pytes
 
 
 def test_pinned_tunables_that_nobody_knows_are_refused(path: Path) -> None:
-    first = {**json.loads(path.read_bytes().split(b"\n", 3)[2])["plans"][0], "config": {"colour": "red"}}
+    first = {
+        **json.loads(path.read_bytes().split(b"\n", 3)[2])["plans"][0],
+        "choice": {"name": "scipy_cpu", "config": {"colour": "red"}},
+    }
     with pytest.raises(BuildError, match=r"the saved plan of J = 6: .* found colour: compile the operator and save it"):
         spmark.load(changed(path, plans=[first]))
 
@@ -145,11 +148,11 @@ def test_other_code_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         ({"kind": "tpu"}, BuildError, "expected a compiled operator, found something else"),
         ({"nnz": -1}, BuildError, "expected a compiled operator, found something else"),
         ({"nnz": 3}, BuildError, r"expected [\d,]+ bytes of arrays, found"),
-        ({"num_rows": 2**31}, BuildError, "expected a compiled operator, found something else"),
+        ({"shape": [2**31, 1]}, BuildError, "expected a compiled operator, found something else"),
         ({"pattern": "0" * 64}, BuildError, "expected the pattern 0000000000000000, found "),
-        ({"plans": [{"width": 0, "implementation": "x", "version": ""}]}, BuildError, "expected a compiled operator"),
+        ({"plans": [{"width": 0, "choice": {"name": "x"}, "version": ""}]}, BuildError, "expected a compiled operator"),
         (
-            {"plans": [{"width": 6, "implementation": "x", "version": ""}]},
+            {"plans": [{"width": 6, "choice": {"name": "x"}, "version": ""}]},
             BuildError,
             "expected the plan of an implementation that this process knows, found x: ",
         ),
@@ -194,7 +197,7 @@ def test_a_file_imports_no_code_and_names_what_is_missing(path: Path, a: Any, tm
             spmark.load(changed(path, names=[name])).plan(3)
     for name in (own, f"{trap}:MyKernel"):
         with pytest.raises(BuildError, match="expected the plan of an implementation that this process knows, found"):
-            spmark.load(changed(path, plans=[{"width": 6, "implementation": name, "version": ""}]))
+            spmark.load(changed(path, plans=[{"width": 6, "choice": {"name": name}, "version": ""}]))
     spmark.compile(a, width=6, use=own, device="cpu").save(tmp_path / "own.op")
     assert "J = 6: mykernel" in spmark.load(tmp_path / "own.op").explain(), "compile has imported the file"
     LOADED.clear()
