@@ -8,9 +8,8 @@ import numpy as np
 
 from spmark.impls.core.errors import MatrixError
 
-_WITH_ARRAYS = {"coo": ("data", "row", "col"), "csr": ("data", "indices", "indptr")}
-_WITH_ARRAYS |= dict.fromkeys(("csc", "bsr"), _WITH_ARRAYS["csr"])
-"""Formats of SciPy that are no more than arrays, which may hold duplicates; the first array holds the values."""
+_OF_ARRAYS = ("coo", "csr", "csc", "bsr")
+"""Formats of SciPy that are no more than arrays, which may hold duplicates."""
 
 
 def canonical_rows(matrix: Any, where: str = "matrix", wide: bool = False) -> Any:
@@ -42,17 +41,18 @@ def canonical_rows(matrix: Any, where: str = "matrix", wide: bool = False) -> An
     from scipy import sparse
 
     try:
-        given = matrix if matrix.format in _WITH_ARRAYS else matrix.tocsr()
-        data, *places = (getattr(given, name) for name in _WITH_ARRAYS[given.format])
+        given = matrix if matrix.format in _OF_ARRAYS else matrix.tocsr()
+        data, of_coo = given.data, given.format == "coo"
+        places = (given.row, given.col) if of_coo else (given.indices, given.indptr)
         for array in places:
             if array.dtype.kind not in "iu":
                 raise TypeError(f"indices of {array.dtype}")
         if wide or data.dtype.kind in "iub" or data.dtype.itemsize < 4:
             data = data.astype(np.result_type(data.dtype, np.float64), copy=False)
         # A new matrix has no flags of what the arrays once held; the constructor of a COO checks its places.
-        parts = (data, tuple(places)) if given.format == "coo" else (data, *places)
+        parts = (data, places) if of_coo else (data, *places)
         given = getattr(sparse, f"{given.format}_array")(parts, shape=given.shape)
-        if given.format != "coo":
+        if not of_coo:
             given.check_format(full_check=True)
         if given.format == "bsr" and any(np.remainder(given.shape, given.blocksize)):
             raise ValueError(f"blocks of shape {given.blocksize}, whose sides do not divide {given.shape}")

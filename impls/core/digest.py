@@ -82,8 +82,6 @@ class Sources:
             for path in self._began
             if path.endswith(".py")
         }
-        self._uses: dict[str, frozenset[str]] = {}
-        self._closures: dict[str, frozenset[str]] = {}
 
     def version(self, module: str) -> str:
         """Give sixteen hex digits over the code and the data that a module is made of.
@@ -103,6 +101,7 @@ class Sources:
         used = {one for path in files for one in self._named(path)}
         return self._version(self._reached(used))
 
+    @cache  # noqa: B019 - the sources of a process live as long as it does
     def closure(self, module: str) -> frozenset[str]:
         """Give the files that a module is made of; a package stands for all its modules.
 
@@ -111,13 +110,11 @@ class Sources:
         ValueError
             There is no such module.
         """
-        if module not in self._closures:
-            name = "." + module.removeprefix("spmark.impls.")
-            own = {*self._below(name)}
-            if not own:
-                raise ValueError(f"expected a module of spmark.impls, found {module!r}: mend the name")
-            self._closures[module] = self._reached(own | {*self._above(name)})
-        return self._closures[module]
+        name = "." + module.removeprefix("spmark.impls.")
+        own = {*self._below(name)}
+        if not own:
+            raise ValueError(f"expected a module of spmark.impls, found {module!r}: mend the name")
+        return self._reached(own | {*self._above(name)})
 
     def _reached(self, start: set[str]) -> frozenset[str]:
         reached, edge = set(start), list(start)
@@ -129,11 +126,10 @@ class Sources:
         code = (".py", *CPP_FILES)
         return frozenset(reached | {p for p in self._began if not p.endswith(code) and self._folder(p) in folders})
 
+    @cache  # noqa: B019
     def used(self, path: str) -> frozenset[str]:
         """Give the files of the folder that the code of a file names."""
-        if path not in self._uses:
-            self._uses[path] = frozenset(self._named(path))
-        return self._uses[path]
+        return frozenset(self._named(path))
 
     def _named(self, path: str) -> Iterator[str]:
         content = _content(path, stamp(path))

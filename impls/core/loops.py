@@ -40,12 +40,11 @@ def compiled(*signature: Any) -> Callable[[Callable[..., Any]], Callable[..., An
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         result, *arguments = signature
         loop = njit(**_HOW)(function)
-        if numba.config.DISABLE_JIT:
-            return cast("Callable[..., Any]", loop)
-        with suppress(RuntimeError):  # Numba raises it where nothing can be kept: this process compiles for itself
-            loop._cache = _Cache(function)
-        loop.compile(result(*arguments))
-        loop.disable_compile()
+        if not numba.config.DISABLE_JIT:
+            with suppress(RuntimeError):  # Numba raises it where nothing can be kept: this process compiles for itself
+                loop._cache = _Cache(function)
+            loop.compile(result(*arguments))
+            loop.disable_compile()
         return cast("Callable[..., Any]", loop)
 
     return decorate

@@ -38,11 +38,10 @@ CPP_FILES = (".cu", ".cuh", ".cpp", ".hpp", ".h")
 def normalised(path: Path) -> bytes:
     """Give the part of a file that counts: the code of a file of Python, CUDA or C++, all of any other file."""
     content = path.read_bytes()
-    if path.suffix == ".py":
-        return python_code(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
-    if path.suffix in CPP_FILES:
-        return cpp_code(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
-    return content
+    if path.suffix not in (".py", *CPP_FILES):
+        return content
+    text = content.decode("utf-8", "surrogateescape")
+    return (python_code(text) if path.suffix == ".py" else cpp_code(text)).encode("utf-8", "surrogateescape")
 
 
 def python_code(text: str) -> str:

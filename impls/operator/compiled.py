@@ -47,6 +47,12 @@ class CompiledOperator:
 
     def __init__(self, matrix: OwnedMatrix, asked: Asked, planned: dict[int, Chosen]) -> None:
         self._matrix, self._asked, self._planned = matrix, asked, planned
+        self.op: Op = asked.op
+        """The operator."""
+        self.dtype: str = str(matrix.dtype)
+        """Type of operands, result and A's values."""
+        self.device: DeviceSpec = asked.device
+        """Where plans run."""
         self._cuda = asked.device.kind is DeviceKind.CUDA
         self._turns = Turns(_streams() if self._cuda else None)
         self._planning = threading.RLock()
@@ -54,21 +60,6 @@ class CompiledOperator:
         self._libraries: dict[type, Library] = {}
         self._ready: dict[Hashable, _Ready] = {}
         self._known_values: set[Hashable] = set()
-
-    @property
-    def op(self) -> Op:
-        """The operator."""
-        return self._asked.op
-
-    @property
-    def dtype(self) -> str:
-        """Type of operands, result and A's values."""
-        return str(self._matrix.dtype)
-
-    @property
-    def device(self) -> DeviceSpec:
-        """Where plans run."""
-        return self._asked.device
 
     @property
     def widths(self) -> tuple[int, ...]:

@@ -59,7 +59,12 @@ class SparseMatrix:
     ) -> None:
         with torch.no_grad():
             self._matrix = OwnedMatrix.of(a, dtype)
-        self._dtype: torch.dtype = getattr(torch, str(self._matrix.dtype))
+        self.shape: tuple[int, int] = self._matrix.pattern.shape
+        """(I, K)."""
+        self.nnz: int = self._matrix.pattern.nnz
+        """Non-zeros, each place once."""
+        self.dtype: torch.dtype = getattr(torch, str(self._matrix.dtype))
+        """Type of the values."""
         self._turned, origins = self._matrix.transposed()
         self._use, self._budget_s = use, budget_s
         self._lock = threading.RLock()
@@ -71,21 +76,6 @@ class SparseMatrix:
         self.handle = register(self)
         self._place = device or (a.device.type if isinstance(a, Tensor) else "cpu")
         self.plan(width, backward=backward)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(I, K)."""
-        return self._matrix.pattern.shape
-
-    @property
-    def nnz(self) -> int:
-        """Non-zeros, each place once."""
-        return self._matrix.pattern.nnz
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Type of the values."""
-        return self._dtype
 
     @property
     def values(self) -> Tensor:
@@ -109,8 +99,7 @@ class SparseMatrix:
 
     def to_dtype(self, dtype: torch.dtype) -> SparseMatrix:
         """Give the matrix with values of another type; nothing is planned yet."""
-        name = str(dtype).removeprefix("torch.")
-        return SparseMatrix(self._matrix, dtype=name, use=self._use, budget_s=self._budget_s, device=self._place)
+        return SparseMatrix(self._matrix, dtype=dtype, use=self._use, budget_s=self._budget_s, device=self._place)
 
     @property
     def digest(self) -> str:
@@ -238,10 +227,8 @@ class SparseMatrix:
         if converts:
             wanted = torch.get_autocast_dtype(place)
             return first.to(wanted), second if second is None else second.to(wanted)
-        if first.dtype is not self._dtype:
-            raise OperandError(
-                f"expected a tensor of {self._dtype}, as A's values are, found {first.dtype}: convert it"
-            )
+        if first.dtype is not self.dtype:
+            raise OperandError(f"expected a tensor of {self.dtype}, as A's values are, found {first.dtype}: convert it")
         return first, second
 
     def _operator(
