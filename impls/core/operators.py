@@ -6,7 +6,7 @@ GPU: the device holds the whole operand while the reference makes only the rows 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,24 +91,23 @@ class RandomOperand:
 
     def fill(self, out: Any, xp: Any = np) -> None:
         """Write every value into ``out``, a contiguous (rows, J) array of NumPy or CuPy. O(rows J)."""
-        flat = out.reshape(-1)
-        for start, index in _index_chunks(flat.size, xp):
-            flat[start : start + index.size] = random_values(index, self.seed, self.stream, xp).astype(flat.dtype)
+        for part, values in self._beside(out.reshape(-1), xp):
+            part[:] = values
 
     def equals(self, other: Any, xp: Any = np) -> bool:
         """Tell whether ``other`` still holds exactly these values. O(rows J)."""
-        flat = other.reshape(-1)
         same = xp.asarray(True)
-        for start, index in _index_chunks(flat.size, xp):
-            expected = random_values(index, self.seed, self.stream, xp).astype(flat.dtype)
-            same &= xp.all(flat[start : start + index.size] == expected)
+        for part, values in self._beside(other.reshape(-1), xp):
+            same &= xp.all(part == values)
         return bool(same)
 
-
-def _index_chunks(size: int, xp: Any) -> Any:
-    chunk = _HOST_CHUNK if xp is np else _DEVICE_CHUNK
-    for start in range(0, size, chunk):
-        yield start, xp.arange(start, min(start + chunk, size), dtype=xp.uint64)
+    def _beside(self, flat: Any, xp: Any) -> Iterator[tuple[Any, Any]]:
+        """Give one part of a flat array after the other, and the operand's values there."""
+        chunk = _HOST_CHUNK if xp is np else _DEVICE_CHUNK
+        for start in range(0, flat.size, chunk):
+            index = xp.arange(start, min(start + chunk, flat.size), dtype=xp.uint64)
+            values = random_values(index, self.seed, self.stream, xp).astype(flat.dtype)
+            yield flat[start : start + chunk], values
 
 
 DenseRows = NDArray[Any] | RandomOperand

@@ -158,27 +158,25 @@ class CompiledOperator:
 
     def _checked_call(self, operands: Sequence[Any], out: Any) -> Any:
         """Check everything, plan the width where that is allowed, copy operands where that is needed, and run."""
-        roles = ROLES[self.op]
-        if len(operands) != len(roles):
-            raise OperandError(f"{self.op}: expected {' and '.join(roles)}, found {len(operands)} operands")
-        library, arrays = self._of_one_library(operands, [f"{self.op} {role}" for role in roles])
+        wanted = ROLES[self.op]
+        if len(operands) != len(wanted):
+            raise OperandError(f"{self.op}: expected {' and '.join(wanted)}, found {len(operands)} operands")
+        roles = [f"{self.op} {role}" for role in (*wanted, "result out")]
+        library, arrays = self._of_one_library(operands if out is None else (*operands, out), roles)
         sizes = self.pattern.shape[::-1] if self.op is Op.SPMM else self.pattern.shape
         width: Any = None
-        for array, size, role in zip(arrays, sizes, roles, strict=False):
-            check_dtype(array, self._matrix.dtype, f"{self.op} {role}")
-            check_shape(array, (size, width), f"{self.op} {role}")
+        for array, size, role in zip(arrays[: len(wanted)], sizes, roles, strict=False):
+            check_dtype(array, self._matrix.dtype, role)
+            check_shape(array, (size, width), role)
             width = int(array.shape[1])
-        result, role = out, f"{self.op} result out"
         out_shape = (self.pattern.num_rows, width) if self.op is Op.SPMM else (self.pattern.nnz,)
-        if out is not None:
-            found, (result,) = self._of_one_library([out], [role])
-            if type(found) is not type(library) or found.on_host(result) != library.on_host(arrays[0]):
-                raise OperandError(f"{role}: expected an array of the operands' library and device, found {type(out)}")
-            check_dtype(result, self._matrix.dtype, role)
-            check_shape(result, out_shape, role)
+        result = None if out is None else arrays.pop()
+        if result is not None:
+            check_dtype(result, self._matrix.dtype, roles[-1])
+            check_shape(result, out_shape, roles[-1])
             if not library.passable(result):
                 raise OperandError(
-                    f"{role}: expected a row-major, contiguous, aligned array without a gradient, found another"
+                    f"{roles[-1]}: expected a row-major, contiguous, aligned array without a gradient, found another"
                 )
         self._plan_call(width, arrays)
         fit = [array if library.passable(array) else library.copied(array) for array in arrays]
@@ -192,13 +190,14 @@ class CompiledOperator:
 
     def _of_one_library(self, given: Sequence[Any], roles: Sequence[str]) -> tuple[Library, list[Any]]:
         """Find the library of all arrays, and give them as its own; each is checked by the library."""
-        found = [library_of(array, role) for array, role in zip(given, roles, strict=True)]
+        found = [library_of(array, role) for array, role in zip(given, roles, strict=False)]
         library = found[0][0]
-        for (other, array), role in zip(found, roles, strict=True):
+        for (other, array), role in zip(found, roles, strict=False):
             other.check(array, role)
             if type(other) is not type(library) or other.on_host(array) != library.on_host(found[0][1]):
-                raise OperandError(f"{role}: expected an array of the first operand's library and device: convert it")
-            if library.on_host(array) is False and not self._cuda:
+                found_type = f"found {type(array)}: convert it"
+                raise OperandError(f"{role}: expected an array of the operands' library and device, {found_type}")
+            if not self._cuda and not library.on_host(array):
                 raise OperandError(
                     f"{role}: expected an array on the host, where the operator was compiled, found one on a GPU: "
                     "compile with device='cuda', or copy it to the host"
