@@ -41,8 +41,10 @@ def compiled(*signature: Any) -> Callable[[Callable[..., Any]], Callable[..., An
         result, *arguments = signature
         loop = njit(**_HOW)(function)
         if not numba.config.DISABLE_JIT:
-            with suppress(RuntimeError):  # Numba raises it where nothing can be kept: this process compiles for itself
+            try:
                 loop._cache = _Cache(function)
+            except OSError as error:  # this process compiles for itself
+                _log.info("compiled loops cannot be kept: %s", error)
             loop.compile(result(*arguments))
             loop.disable_compile()
         return cast("Callable[..., Any]", loop)
@@ -68,14 +70,10 @@ class _Place(_CacheLocator):  # type: ignore[misc]
         self._name = f"{function.__module__}-{line}-{version}"
 
     @classmethod
-    def from_function(cls, function: Callable[..., Any], _file: str) -> Self | None:
-        """Give the place, or None where nothing can be written."""
+    def from_function(cls, function: Callable[..., Any], _file: str) -> Self:
+        """Give the place; raises OSError where nothing can be written."""
         place = cls(function)
-        try:
-            place.ensure_cache_path()
-        except OSError as error:
-            _log.info("%s: compiled loops cannot be kept: %s", place.get_cache_path(), error)
-            return None
+        place.ensure_cache_path()
         return place
 
     def get_cache_path(self) -> str:

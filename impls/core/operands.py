@@ -179,11 +179,9 @@ class HostStaging:
     """
 
     def __init__(self, problem: Problem) -> None:
-        self._operand_shapes, self._out_shape = problem.operand_shapes, problem.out_shape
-        self._dtype = problem.dtype
-        self._work: list[NDArray[np.float32]] = []
-        if problem.dtype is DType.FLOAT16:
-            self._work = [np.empty(shape, np.float32) for shape in (*self._operand_shapes, self._out_shape)]
+        self._wanted = problem.operand_shapes, problem.out_shape, problem.dtype
+        widened = (*problem.operand_shapes, problem.out_shape) if problem.dtype is DType.FLOAT16 else ()
+        self._work = [np.empty(shape, np.float32) for shape in widened]
 
     @property
     def nbytes(self) -> int:
@@ -198,7 +196,7 @@ class HostStaging:
         OperandError
             An array does not fit the problem.
         """
-        check_operands(self._operand_shapes, self._out_shape, self._dtype, operands, out, device="cpu")
+        check_operands(*self._wanted, operands, out, device="cpu")
         if not self._work:
             return (*operands, out)
         for wide, narrow in zip(self._work, operands, strict=False):

@@ -110,6 +110,8 @@ class RandomOperand:
             yield flat[start : start + chunk], values
 
 
+Places = NDArray[np.int64]
+Wide = NDArray[np.float64]
 DenseRows = NDArray[Any] | RandomOperand
 """A dense row-major operand (rows, J) that is read by rows and a range of columns."""
 
@@ -235,13 +237,7 @@ def reference(problem: Problem, operands: Sequence[DenseRows], rows: NDArray[np.
     return Reference(rows, entries, result, magnitude)
 
 
-def _spmm(
-    problem: Problem,
-    dense: DenseRows,
-    indptr: NDArray[np.int64],
-    entries: NDArray[np.int64],
-    values: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _spmm(problem: Problem, dense: DenseRows, indptr: Places, entries: Places, values: Wide) -> tuple[Wide, Wide]:
     used, cols = np.unique(problem.matrix.indices[entries], return_inverse=True)
     shape, step = (indptr.size - 1, used.size), max(1, _CHUNK // max(used.size, 1))
     signed, absolute = (sparse.csr_array((one, cols, indptr), shape=shape) for one in (values, np.abs(values)))
@@ -253,9 +249,7 @@ def _spmm(
     return result, magnitude
 
 
-def _sddmm(
-    problem: Problem, x: DenseRows, y: DenseRows, rows: NDArray[np.int64], entries: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _sddmm(problem: Problem, x: DenseRows, y: DenseRows, rows: Places, entries: Places) -> tuple[Wide, Wide]:
     cols = problem.matrix.indices[entries]
     result, magnitude = np.zeros((2, entries.size))
     step = max(1, _CHUNK // problem.width)

@@ -305,14 +305,16 @@ class Problem:
         width = checked_width(width)
         if not isinstance(op, str) or op not in tuple(Op):
             raise ProblemError(none_of("an operator", op, Op))
-        a, kind = Csr.of(matrix), _dtype(dtype)
+        a, name = Csr.of(matrix), dtype_name(dtype)
+        if name not in tuple(DType):
+            raise ProblemError(none_of("a dtype", dtype, DType))
         if scaled and op != Op.SDDMM:
             raise ProblemError(f"expected scaled only with sddmm, found scaled {op}")
         with np.errstate(over="ignore"):
-            values = a.values.astype(kind.numpy, copy=False)
-        if kind is DType.FLOAT16:
-            check_finite(values, a.values, "float16")
-        self.__dict__.update(op=Op(op), matrix=a, width=width, dtype=kind, scaled=bool(scaled), values=values)
+            values = a.values.astype(name, copy=False)
+        if name == DType.FLOAT16:
+            check_finite(values, a.values, name)
+        self.__dict__.update(op=Op(op), matrix=a, width=width, dtype=DType(name), scaled=bool(scaled), values=values)
 
     @property
     def factors(self) -> NDArray[Any]:
@@ -355,9 +357,3 @@ def dtype_name(given: Any) -> str:
         return str(np.dtype(given)) if given is not None else "None"
     except (TypeError, ValueError, SyntaxError):  # NumPy reads some texts as the fields of a record
         return text
-
-
-def _dtype(given: Any) -> DType:
-    if dtype_name(given) not in tuple(DType):
-        raise ProblemError(none_of("a dtype", given, DType))
-    return DType(dtype_name(given))

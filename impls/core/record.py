@@ -263,15 +263,11 @@ class Outcome(Frozen):
     """Most device memory in use by the process from the start of the build to the end of the check."""
 
 
-def _without_folder(spec: CaseSpec) -> dict[str, Any]:
-    return spec.model_dump(mode="json", exclude={"matrix": {"folder"}})
-
-
 class Measurement(Outcome):
     """A record: the case, what came of it, and where. The runner alone makes it."""
 
     schema_version: Literal[2] = SCHEMA_VERSION
-    spec: Annotated[CaseSpec, PlainSerializer(_without_folder)]
+    spec: Annotated[CaseSpec, PlainSerializer(lambda it: it.model_dump(mode="json", exclude={"matrix": {"folder"}}))]
     device: str
     """Name of the device spec."""
     device_kind: DeviceKind

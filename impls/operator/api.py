@@ -9,19 +9,8 @@ from typing import Any, Literal
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import ProblemError
 from spmark.impls.core.problem import Op
+from spmark.impls.operator import choose
 from spmark.impls.operator.arrays import library_of
-from spmark.impls.operator.choose import (
-    AUTO,
-    Asked,
-    checked_count,
-    device_of,
-    loaded,
-    names_of,
-    one_of,
-    plan_width,
-    seconds_of,
-    widths_of,
-)
 from spmark.impls.operator.compiled import ROLES, CompiledOperator
 from spmark.impls.operator.elements import ElementType
 from spmark.impls.operator.matrices import OwnedMatrix
@@ -78,7 +67,7 @@ def sddmm(a: Any, x: Any, y: Any, *, scaled: bool = False, out: Any = None) -> A
     MatrixError, OperandError, ProblemError
         As `spmm`.
     """
-    return _once(Op.SDDMM, a, (x, y), out, scaled=bool(one_of("scaled", scaled, (True, False))))
+    return _once(Op.SDDMM, a, (x, y), out, scaled=bool(choose.one_of("scaled", scaled, (True, False))))
 
 
 def compile(
@@ -152,15 +141,15 @@ def compile(
     BuildError
         No implementation can be built.
     """
-    kind = Op(one_of("an operator", op, tuple(Op)))
-    one_of("values", values, ("variable", "constant"))
-    one_of("other_width", other_width, ("plan", "raise"))
+    kind = Op(choose.one_of("an operator", op, tuple(Op)))
+    choose.one_of("values", values, ("variable", "constant"))
+    choose.one_of("other_width", other_width, ("plan", "raise"))
     for name, flag in (("scaled", scaled), ("cache", cache)):
-        one_of(name, flag, (True, False))
-    spec = device_of(device)
-    names = names_of(loaded(use), kind, spec, values == "constant")
-    runs = None if runs is None else checked_count("runs", runs)
-    asked = Asked(kind, spec, names, bool(scaled), values, other_width, seconds_of(budget_s), bool(cache), runs)
+        choose.one_of(name, flag, (True, False))
+    spec = choose.device_of(device)
+    names = choose.names_of(choose.loaded(use), kind, spec, values == "constant")
+    runs, budget_s = choose.runs_of(runs), choose.seconds_of(budget_s)
+    asked = choose.Asked(kind, spec, names, bool(scaled), values, other_width, budget_s, bool(cache), runs)
     return _compiled(OwnedMatrix.of(a, dtype), asked, width)
 
 
@@ -179,11 +168,11 @@ def load(path: Path | str) -> CompiledOperator:
     return read(path_of(path))
 
 
-def _compiled(matrix: OwnedMatrix, asked: Asked, width: int | Sequence[int]) -> CompiledOperator:
-    widths = widths_of(width)
+def _compiled(matrix: OwnedMatrix, asked: choose.Asked, width: int | Sequence[int]) -> CompiledOperator:
+    widths = choose.widths_of(width)
     if not widths:
         raise ProblemError("expected a width J of at least 1, found none")
-    return CompiledOperator(matrix, asked, {one: plan_width(matrix, asked, one) for one in widths})
+    return CompiledOperator(matrix, asked, {one: choose.plan_width(matrix, asked, one) for one in widths})
 
 
 def _once(op: Op, a: Any, operands: Sequence[Any], out: Any, scaled: bool) -> Any:
@@ -193,6 +182,6 @@ def _once(op: Op, a: Any, operands: Sequence[Any], out: Any, scaled: bool) -> An
     matrix = OwnedMatrix.of(a, ElementType.of(first.dtype), safe=True)
     if len(first.shape) != 2:
         raise ProblemError(f"{role}: expected two dimensions, found shape {tuple(first.shape)}")
-    device = device_of("cpu" if library.on_host(first) else "cuda")
-    asked = Asked(op, device, (AUTO,), scaled, "constant", "raise", budget_s=0)
+    device = choose.device_of("cpu" if library.on_host(first) else "cuda")
+    asked = choose.Asked(op, device, (choose.AUTO,), scaled, "constant", "raise", budget_s=0)
     return _compiled(matrix, asked, int(first.shape[1]))(*operands, out=out)

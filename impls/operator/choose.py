@@ -113,16 +113,18 @@ def seconds_of(budget_s: Any) -> float | None:
     return float(budget_s)
 
 
-def checked_count(name: str, given: Any) -> int:
-    """Check a number of at least 1.
+def runs_of(given: Any) -> int | None:
+    """Check a number of runs.
 
     Raises
     ------
     ProblemError
-        It is none.
+        It is no integer of at least 1.
     """
+    if given is None:
+        return None
     if isinstance(given, bool) or not isinstance(given, int | np.integer) or given < 1:
-        raise ProblemError(f"expected {name} to be an integer of at least 1, or None, found {given!r}")
+        raise ProblemError(f"expected runs to be an integer of at least 1, or None, found {given!r}")
     return int(given)
 
 
