@@ -12,6 +12,22 @@ _OF_ARRAYS = ("coo", "csr", "csc", "bsr")
 """Formats of SciPy that are no more than arrays, which may hold duplicates."""
 
 
+def check_of_two(given: Any, where: str, expected: str, remedy: str = "") -> None:
+    """Refuse what is no sparse matrix of SciPy of two dimensions; the message says what was ``expected``.
+
+    Raises
+    ------
+    MatrixError
+        The argument is something else.
+    """
+    from scipy import sparse
+
+    if not sparse.issparse(given) or len(getattr(given, "shape", ())) != 2:
+        shape = f" of shape {tuple(given.shape)}" if hasattr(given, "shape") else ""
+        kind = f"{type(given).__module__}.{type(given).__qualname__}"
+        raise MatrixError(f"{where}: expected {expected}, found a {kind}{shape}{remedy}")
+
+
 def canonical_rows(matrix: Any, where: str = "matrix", wide: bool = False) -> Any:
     """Give a canonical CSR of a sparse matrix, which may share memory with it.
 

@@ -149,8 +149,7 @@ def _facts(role: str, array: Any, device: str | None) -> ArrayFacts:
 
 def _check_place(role: str, facts: ArrayFacts, shape: tuple[int, ...], device: str, alignment: int) -> None:
     # An array that does not say which GPU it is on counts as being on the expected one.
-    unsaid = "cuda" in (facts.device, device) and facts.device[:4] == device[:4]
-    if facts.device != device and not unsaid:
+    if facts.device != device and not (facts.device[:4] == device[:4] and "cuda" in (facts.device, device)):
         raise OperandError(f"{role}: expected an array on {device}, found one on {facts.device}; copy it there")
     if facts.shape != shape:
         raise OperandError(f"{role}: expected shape {shape}, found {facts.shape}; A is I x K and the dense width is J")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from spmark.impls.core.canonical import canonical_rows
+from spmark.impls.core.canonical import canonical_rows, check_of_two
 from spmark.impls.core.choices import none_of
 from spmark.impls.core.enums import DType as DType  # noqa: PLC0414 - is part of this module, too
 from spmark.impls.core.enums import Op as Op  # noqa: PLC0414 - is part of this module, too
@@ -119,15 +119,7 @@ class Csr:
         """
         if isinstance(matrix, Csr):
             return matrix
-        from scipy import sparse
-
-        of_two = sparse.issparse(matrix) and len(getattr(matrix, "shape", ())) == 2
-        if not of_two:
-            kind = f"{type(matrix).__module__}.{type(matrix).__qualname__}"
-            shape = f" of shape {matrix.shape}" if hasattr(matrix, "shape") else ""
-            raise MatrixError(
-                f"{where}: expected a Csr or a SciPy sparse matrix of two dimensions, found a {kind}{shape}"
-            )
+        check_of_two(matrix, where, "a Csr or a SciPy sparse matrix of two dimensions")
         rows = canonical_rows(matrix, where)
         return cls.checked(rows.shape, rows.indptr, rows.indices, rows.data, where)
 

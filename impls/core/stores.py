@@ -87,10 +87,11 @@ class Stores:
         kinds, parts = list(StoreKind), list[Store]()
         store_of, placed = np.full(nnz, -1, np.int16), 0
         for (kind, name), pieces in sorted(of_name.items(), key=lambda item: kinds.index(item[0][0])):
-            at = np.concatenate([np.arange(nnz) if one.places is None else one.places for one in pieces])
-            store_of[at] = len(parts)
-            parts.append(Store(kind, name, at.size, sum(one.stored for one in pieces)))
-            placed += at.size
+            for one in pieces:
+                store_of[slice(None) if one.places is None else one.places] = len(parts)
+            count = sum(nnz if one.places is None else one.places.size for one in pieces)
+            parts.append(Store(kind, name, count, sum(one.stored for one in pieces)))
+            placed += count
         none = int(np.count_nonzero(store_of < 0))
         again = placed - (nnz - none)
         if none or again:

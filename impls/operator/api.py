@@ -12,7 +12,6 @@ from spmark.impls.core.problem import Op
 from spmark.impls.operator import choose
 from spmark.impls.operator.arrays import library_of
 from spmark.impls.operator.compiled import ROLES, CompiledOperator
-from spmark.impls.operator.elements import ElementType
 from spmark.impls.operator.matrices import OwnedMatrix
 
 
@@ -150,7 +149,10 @@ def compile(
     names = choose.names_of(choose.loaded(use), kind, spec, values == "constant")
     runs, budget_s = choose.runs_of(runs), choose.seconds_of(budget_s)
     asked = choose.Asked(kind, spec, names, bool(scaled), values, other_width, budget_s, bool(cache), runs)
-    return _compiled(OwnedMatrix.of(a, dtype), asked, width)
+    matrix, widths = OwnedMatrix.of(a, dtype), choose.widths_of(width)
+    if not widths:
+        raise ProblemError("expected a width J of at least 1, found none")
+    return CompiledOperator(matrix, asked, {one: choose.plan_width(matrix, asked, one) for one in widths})
 
 
 def load(path: Path | str) -> CompiledOperator:
@@ -168,20 +170,14 @@ def load(path: Path | str) -> CompiledOperator:
     return read(path_of(path))
 
 
-def _compiled(matrix: OwnedMatrix, asked: choose.Asked, width: int | Sequence[int]) -> CompiledOperator:
-    widths = choose.widths_of(width)
-    if not widths:
-        raise ProblemError("expected a width J of at least 1, found none")
-    return CompiledOperator(matrix, asked, {one: choose.plan_width(matrix, asked, one) for one in widths})
-
-
 def _once(op: Op, a: Any, operands: Sequence[Any], out: Any, scaled: bool) -> Any:
     role = f"{op} {ROLES[op][0]}"
     library, first = library_of(operands[0], role)
     library.check(first, role)
-    matrix = OwnedMatrix.of(a, ElementType.of(first.dtype), safe=True)
+    matrix = OwnedMatrix.of(a, first.dtype, safe=True)
     if len(first.shape) != 2:
         raise ProblemError(f"{role}: expected two dimensions, found shape {tuple(first.shape)}")
     device = choose.device_of("cpu" if library.on_host(first) else "cuda")
     asked = choose.Asked(op, device, (choose.AUTO,), scaled, "constant", "raise", budget_s=0)
-    return _compiled(matrix, asked, int(first.shape[1]))(*operands, out=out)
+    width = int(first.shape[1])
+    return CompiledOperator(matrix, asked, {width: choose.plan_width(matrix, asked, width)})(*operands, out=out)

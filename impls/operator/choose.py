@@ -130,10 +130,7 @@ def runs_of(given: Any) -> int | None:
 
 def widths_of(width: Any) -> list[Any]:
     """List the widths that a person means by one or several; what is no integer stays, for `Problem` to refuse."""
-    try:
-        several = [width] if isinstance(width, str) else list(width)
-    except TypeError:  # a single one
-        several = [width]
+    several = list(width) if np.iterable(width) and not isinstance(width, str) else [width]
     return [int(one) if isinstance(one, np.integer) else one for one in several]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.canonical import canonical_rows
+from spmark.impls.core.canonical import canonical_rows, check_of_two
 from spmark.impls.core.errors import MatrixError, ProblemError
 from spmark.impls.core.problem import Csr, Op, Problem, check_finite, dtype_name
 from spmark.impls.kernels.plain import PlainProblem, rounded, widened
@@ -117,9 +117,8 @@ class OwnedMatrix:
         pattern = self.pattern
         positions = np.arange(pattern.nnz)
         turned = sparse.csr_array((positions, pattern.indices, pattern.indptr), shape=pattern.shape).tocsc()
-        origins = turned.data.astype(np.int64, copy=False)
-        shape = (pattern.num_cols, pattern.num_rows)
-        return OwnedMatrix.checked(shape, turned.indptr, turned.indices, self.values[origins], self.dtype), origins
+        arrays = (turned.indptr, turned.indices, self.values[turned.data])
+        return OwnedMatrix.checked(pattern.shape[::-1], *arrays, self.dtype), turned.data
 
     def with_values(self, values: NDArray[Any]) -> OwnedMatrix:
         """Give the same pattern with other values, (nnz,) of ``dtype.numpy``, which are not copied."""
@@ -156,14 +155,8 @@ def _sparse_of(given: Any) -> tuple[Any, str]:
         given = _of_torch(given, torch)
     elif type(given).__module__.startswith("cupyx.") and hasattr(given, "get"):
         given = given.get()
-    of_two = sparse.issparse(given) and len(getattr(given, "shape", ())) == 2
-    if not of_two:
-        kind = f"{type(given).__module__}.{type(given).__qualname__}"
-        shape = f" of shape {tuple(given.shape)}" if hasattr(given, "shape") else ""
-        raise MatrixError(
-            f"matrix: expected a sparse matrix of SciPy, CuPy or PyTorch, or a Csr, found a {kind}{shape}: "
-            "scipy.sparse.csr_array makes one"
-        )
+    wanted = "a sparse matrix of SciPy, CuPy or PyTorch, or a Csr"
+    check_of_two(given, "matrix", wanted, ": scipy.sparse.csr_array makes one")
     if given.dtype.kind not in "fiub":
         raise MatrixError(f"matrix: expected real values, found {given.dtype}")
     return given, name

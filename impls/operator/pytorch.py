@@ -214,11 +214,10 @@ class SparseMatrix:
 
     def _in_type(self, first: Tensor, second: Tensor | None) -> tuple[Tensor, Any]:
         """Convert as autocast asks; without it another type is refused, as is what is no tensor of a known place."""
-        if not isinstance(first, Tensor) or not (second is None or isinstance(second, Tensor)):
-            raise _no_tensor(second if isinstance(first, Tensor) else first)
-        for one in (first, second):
-            if one is not None:
-                refuse_nested(one, "spmark.torch")
+        for one in (first,) if second is None else (first, second):
+            if not isinstance(one, Tensor):
+                raise _no_tensor(one)
+            refuse_nested(one, "spmark.torch")
         place = first.device.type
         try:
             converts = torch.is_autocast_enabled(place)
