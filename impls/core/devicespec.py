@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from spmark.impls.core.enums import DeviceKind as DeviceKind  # noqa: PLC0414 - is part of this module, too
 from spmark.impls.core.errors import DeviceError
@@ -21,13 +21,7 @@ from spmark.impls.core.plainjson import parse_model
 _ARCH = re.compile(r"sm_(\d{1,4})a?")
 
 
-def _fits(number: int) -> int:
-    if not -(2**63) <= number < 2**63:
-        raise ValueError("expected a whole number of at most 64 bits, found a longer one")
-    return number
-
-
-Whole = Annotated[int, AfterValidator(_fits)]
+Whole = Annotated[int, Field(gt=-(2**63) - 1, lt=2**63)]  # a field may have a ge of its own
 """A whole number that arrays can hold."""
 
 

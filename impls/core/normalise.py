@@ -60,16 +60,13 @@ def _statements(text: str) -> Iterator[str]:
         between, word, kind = text[at : match.start()], match.group(), match.lastgroup
         at = match.end()
         if not words:
-            indent = between[: len(between) - len(between.lstrip())]
-            words.append(indent)
+            words.append(between[: len(between) - len(between.lstrip())])
         words += between.split()
-        only_strings &= not between.strip() and (kind != "string" or not set("bBfF") & set(word.partition(word[-1])[0]))
-        if kind == "string":
+        is_prose = kind != "string" or not set("bBfF") & set(word.partition(word[-1])[0])
+        only_strings &= is_prose and not between.strip() and kind not in {"open", "close"}
+        depth += {"open": 1, "close": -1}.get(str(kind), 0)
+        if kind in {"string", "open", "close"}:
             words.append(word)
-        elif kind in {"open", "close"}:
-            depth += 1 if kind == "open" else -1
-            words.append(word)
-            only_strings = False
         elif kind == "end" and depth == 0:
             if len(words) > 1 and not only_strings:
                 yield words[0] + " ".join(words[1:])

@@ -88,8 +88,7 @@ class Csr:
             kind, legal = ("real", "fiub") if array is values else ("integer", "iu")
             if array.dtype.kind not in legal:
                 raise MatrixError(f"{where}: expected {kind} {name}, found {array.dtype}")
-        _check_indptr(indptr, nnz, where)
-        _check_indices(indptr, indices, num_cols, where)
+        _check_pattern(indptr, indices, num_cols, where)
         with np.errstate(over="ignore"):
             converted = np.ascontiguousarray(values, np.float32)
         check_finite(converted, values, "float32", where)
@@ -191,18 +190,15 @@ class Csr:
         )
 
 
-def _check_indptr(indptr: NDArray[Any], nnz: int, where: str) -> None:
-    if indptr[0] != 0 or indptr[-1] != nnz:
-        raise MatrixError(f"{where}: expected indptr from 0 to nnz = {nnz}, found {indptr[0]} to {indptr[-1]}")
+def _check_pattern(indptr: NDArray[Any], indices: NDArray[Any], num_cols: int, where: str) -> None:
+    if indptr[0] != 0 or indptr[-1] != indices.size:
+        raise MatrixError(f"{where}: expected indptr from 0 to nnz = {indices.size}, found {indptr[0]} to {indptr[-1]}")
     falls = np.flatnonzero(indptr[1:] < indptr[:-1])
     if falls.size:
         row = int(falls[0])
         raise MatrixError(
             f"{where}: expected indptr never to fall, found {indptr[row]} then {indptr[row + 1]} at row {row}"
         )
-
-
-def _check_indices(indptr: NDArray[Any], indices: NDArray[Any], num_cols: int, where: str) -> None:
     for start in range(0, indices.shape[0], _CHUNK):
         part = indices[start : start + _CHUNK + 1]
         low, high = int(part.min()), int(part.max())

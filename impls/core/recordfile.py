@@ -46,7 +46,10 @@ class RecordFile(AbstractContextManager["RecordFile"]):
             self._file = path.open("ab+", buffering=0)
         except OSError as error:
             raise RecordError(f"{path}: cannot be opened for appending: {error.strerror}") from error
-        self._end_torn_line()
+        if self._file.seek(0, os.SEEK_END):
+            self._file.seek(-1, os.SEEK_END)
+            if self._file.read(1) != b"\n":  # a line that was cut off
+                self._write(b"\n")
 
     def append(self, row: BaseModel) -> None:
         """Write one row and wait until it is on disk.
@@ -72,13 +75,6 @@ class RecordFile(AbstractContextManager["RecordFile"]):
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
-
-    def _end_torn_line(self) -> None:
-        size = self._file.seek(0, os.SEEK_END)
-        if size:
-            self._file.seek(size - 1)
-            if self._file.read(1) != b"\n":
-                self._write(b"\n")
 
     def _write(self, line: bytes) -> None:
         before = self._file.seek(0, os.SEEK_END)
