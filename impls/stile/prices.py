@@ -80,17 +80,17 @@ def run_bytes(rows: ArrayLike, columns: ArrayLike, width: int, itemsize: int, pe
 
 
 def features(  # noqa: PLR0917
-    height: int, width: int, rows: ArrayLike, columns: ArrayLike, part: int, roof_bytes: ArrayLike
+    height: ArrayLike, width: ArrayLike, rows: ArrayLike, columns: ArrayLike, part: ArrayLike, roof_bytes: ArrayLike
 ) -> NDArray[np.float64]:
     """Give the network's inputs, (n, 6): logarithms of a tile's shape, of its rows and columns, of J and of R.
 
     Parameters
     ----------
-    height, width : int
+    height, width : int, or (n,)
         Shape; 1 and 32 of a one-dimensional tile.
     rows, columns : (n,)
         Different ones that the tile names.
-    part : int
+    part : int, or (n,)
         Columns of the dense operand (SpMM), or J (SDDMM).
     roof_bytes : (n,)
         `ell_bytes` or `run_bytes`.

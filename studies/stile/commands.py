@@ -8,7 +8,7 @@ from spmark.impls.core.devicespec import DeviceSpec
 
 
 class TileCalibration:
-    """Measures the tiles of the cost model (`spmark.studies.contracts.Calibrating`)."""
+    """Measures the tiles of the cost model (`spmark.studies.contracts`)."""
 
     what: ClassVar[str] = "tiles"
 

@@ -5,7 +5,6 @@ Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3.2 (algorithm 1) and s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -88,9 +87,9 @@ class Measured:
     ) -> NDArray[np.float64]:
         """Give R of table 3, (n,), as the search counts it."""
         roofs = [
-            ell_bytes(rows, width, columns, part, dtype.itemsize, peak, atomic, read_bytes)
-            if op is Op.SPMM
-            else run_bytes(rows, columns, part, dtype.itemsize, peak)
+            run_bytes(rows, columns, part, dtype.itemsize, peak)
+            if op is Op.SDDMM
+            else ell_bytes(rows, width, columns, part, dtype.itemsize, peak, atomic, read_bytes)
             for rows, width, columns, part in self.tiles.astype(int).tolist()
         ]
         return np.array(roofs, np.float64)
@@ -99,13 +98,8 @@ class Measured:
         """Give the network's inputs, (n, 6)."""
         rows, width, columns, part = self.tiles.T
         roof = self.roof_bytes(op, dtype, line.peak, atomic, line.read_bytes)
-        if op is Op.SDDMM:
-            return features(1, ONE_DIMENSION, rows, columns, part, roof)
-        inputs = [
-            features(int(h), int(w), h, c, int(p), r)[0]
-            for h, w, c, p, r in zip(rows, width, columns, part, roof, strict=True)
-        ]
-        return np.array(inputs)
+        height, width = (1, ONE_DIMENSION) if op is Op.SDDMM else (rows, width)
+        return features(height, width, rows, columns, part, roof)
 
 
 @dataclass(frozen=True)
@@ -122,9 +116,8 @@ class Agreement:
     def of(cls, predicted: ArrayLike, measured: ArrayLike) -> Agreement:
         """Compare two arrays (n,)."""
         x, y = np.asarray(predicted, np.float64), np.asarray(measured, np.float64)
-        dx, dy = x - x.mean(), y - y.mean()
-        scale = float(np.sqrt((dx @ dx) * (dy @ dy)))
-        pearson = float(dx @ dy) / scale if scale > 0 else math.nan
+        with np.errstate(invalid="ignore"):
+            pearson = float(np.corrcoef(x, y)[0, 1])
         return cls(pearson, float(np.sqrt(np.mean((x - y) ** 2))), x.size)
 
 
@@ -137,8 +130,6 @@ class Fitted:
     """The line's agreement, for milliseconds of light tiles without atomic additions."""
     learned: Calibration | None
     """The calibration with networks, trained on the same tiles; None where scikit-learn is not installed."""
-    learned_agreement: Agreement | None
-    """The first network's agreement, for the same milliseconds."""
     measured: Measured
     """The tiles that line and networks were fitted to and compared with."""
 
@@ -196,17 +187,15 @@ def fitted(calibration: Calibration, measured: Measured) -> Fitted:
     try:
         nets = tuple(train_net(own.features(op, dtype, line, atomic), times) for atomic, times in sides)
     except UnsupportedError:
-        return Fitted(by_line, agreement, None, None, measured)
-    learned = Agreement.of(nets[0].milliseconds(out.features(op, dtype, line)), out.plain_ms)
-    return Fitted(by_line, agreement, replace(by_line, nets=nets), learned, measured)
+        return Fitted(by_line, agreement, None, measured)
+    return Fitted(by_line, agreement, replace(by_line, nets=nets), measured)
 
 
 def _line(tiles: Measured, op: Op, dtype: DType, peak: float, read_bytes: float) -> Line:
-    roof = tiles.roof_bytes(op, dtype, peak, read_bytes=read_bytes)
-    if op is Op.SDDMM:
-        return fit_line(roof, tiles.plain_ms, [], [], peak)
-    atomic = tiles.roof_bytes(op, dtype, peak, atomic=True, read_bytes=read_bytes)
-    return replace(fit_line(roof, tiles.plain_ms, atomic, tiles.atomic_ms, peak), read_bytes=read_bytes)
+    ways = (False, True)[: 2 if op is Op.SPMM else 1]
+    plain, *atomic = (tiles.roof_bytes(op, dtype, peak, way, read_bytes) for way in ways)
+    twins = atomic[0] if atomic else ()
+    return replace(fit_line(plain, tiles.plain_ms, twins, tiles.atomic_ms[: len(twins)], peak), read_bytes=read_bytes)
 
 
 def _predicted(line: Line, tiles: Measured, op: Op, dtype: DType) -> NDArray[np.float64]:
@@ -235,8 +224,8 @@ def fit_line(
     ValueError
         There are fewer than two different R: a line needs two points.
     """
-    r, ms = np.asarray(plain_bytes, np.float64), np.asarray(plain_ms, np.float64)
-    r_atomic, ms_atomic = np.asarray(atomic_bytes, np.float64), np.asarray(atomic_ms, np.float64)
+    sides = (plain_bytes, plain_ms, atomic_bytes, atomic_ms)
+    r, ms, r_atomic, ms_atomic = (np.asarray(side, np.float64) for side in sides)
     a, b = _straight(r, ms)
     if b < 0:
         a, b = float(r @ ms / (r @ r)), 0.0
@@ -275,14 +264,7 @@ def train_net(features: NDArray[np.float64], milliseconds: NDArray[np.float64], 
     ------
     UnsupportedError
         scikit-learn is not installed.
-    ValueError
-        There are fewer than two tiles, more or fewer times than tiles, or a time of zero or less.
     """
-    if features.shape[0] != milliseconds.size or milliseconds.size < 2 or not milliseconds.min() > 0:
-        raise ValueError(
-            f"expected times above zero of at least two tiles, found {milliseconds.size} of {features.shape[0]} tiles, "
-            f"the least of {milliseconds.min(initial=np.inf)} ms"
-        )
     try:
         from sklearn.neural_network import MLPRegressor
     except ImportError as error:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.problem import Csr
 from spmark.impls.formats.hyb import Bucket, HybFormat
-from spmark.impls.formats.tiles import GROUP, Blocks, TileFormat
+from spmark.impls.formats.tiles import BLOCK, GROUP, Blocks, Selection, TileFormat
 from spmark.impls.stile.prices import ONE_DIMENSION
 from spmark.studies.stile.fitting import Tile
 
@@ -110,29 +110,22 @@ def block_copies(cols: int, copies: int, shared: bool, height: int = HEIGHT) -> 
 def sddmm_block_copies(copies: int) -> tuple[Csr, TileFormat]:
     """Give a matrix of copies of SDDMM's block tile, four to a window, and its layout as tiles."""
     panels = copies // _PANEL
-    count = panels * _PANEL
+    tile = np.arange(panels * _PANEL, dtype=np.int32).reshape(panels, 1, _PANEL, 1)
     filled = (np.arange(HEIGHT)[:, None] + np.arange(SDDMM_FILLED) * (GROUP // SDDMM_FILLED)) % GROUP
-    filled.sort(axis=1)
     # Within a window a row has its non-zeros of all four tiles one after the other.
-    group, row, k = np.meshgrid(np.arange(count), np.arange(HEIGHT), np.arange(SDDMM_FILLED), indexing="ij")
-    panel, inside = np.divmod(group, _PANEL)
-    in_csr = ((panel * HEIGHT + row) * _PANEL + inside) * SDDMM_FILLED + k
-    places = group * (HEIGHT * GROUP) + row * GROUP + filled[row, k]
-    columns = np.empty(in_csr.size, np.int32)
-    columns[in_csr.reshape(-1)] = (group * GROUP + filled[row, k]).reshape(-1)
-    order = np.argsort(in_csr, axis=None)
-    blocks = Blocks(
-        np.arange(panels * HEIGHT, dtype=np.int32).reshape(-1, HEIGHT),
-        np.arange(0, count + 1, _PANEL, dtype=np.int32),
-        np.arange(count * GROUP, dtype=np.int32).reshape(-1, GROUP),
-        np.zeros((count, HEIGHT, GROUP), np.float32),
-        in_csr.reshape(-1)[order].astype(np.int32),
-        places.reshape(-1)[order],
+    columns = tile * GROUP + np.sort(filled)[None, :, None]
+    indptr = np.arange(0, columns.size + 1, _PANEL * SDDMM_FILLED, dtype=np.int32)
+    shape = panels * HEIGHT, panels * _PANEL * GROUP
+    matrix = Csr(shape, indptr, columns.reshape(-1).astype(np.int32), np.full(columns.size, 0.75, np.float32))
+    each = np.ones(tile.size, np.int32)
+    rows = np.arange(shape[0], dtype=np.int32).reshape(-1, HEIGHT)
+    owner = np.broadcast_to(tile, columns.shape).reshape(-1)
+    return matrix, TileFormat.from_csr(
+        matrix,
+        Selection(
+            owner, np.full(tile.size, BLOCK, np.int8), HEIGHT * each, GROUP * each, tile.reshape(-1) // _PANEL, rows
+        ),
     )
-    shape = panels * HEIGHT, count * GROUP
-    indptr = np.arange(0, in_csr.size + 1, _PANEL * SDDMM_FILLED, dtype=np.int32)
-    matrix = Csr(shape, indptr, columns, np.full(in_csr.size, 0.75, np.float32))
-    return matrix, TileFormat(shape, matrix.nnz, {HEIGHT: blocks}, None, np.empty(0, np.int32), None)
 
 
 def run_tiles() -> Iterator[Pattern]:

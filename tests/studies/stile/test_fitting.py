@@ -48,6 +48,6 @@ def test_the_published_tiles_are_those_of_the_shipped_calibration() -> None:
         measured = Measured.from_table(table, "tiles")
         pairs = np.array(one.held_out)
         agreement = Agreement.of(*pairs.T)
-        assert Fitted(calibration, agreement, None, None, measured).held_out_us == list(one.held_out)
+        assert Fitted(calibration, agreement, None, measured).held_out_us == list(one.held_out)
         assert (len(pairs), agreement.pearson) == (one.count, pytest.approx(one.pearson, abs=1e-4))
         assert agreement.rmse == pytest.approx(one.rmse_us, abs=1e-4)
