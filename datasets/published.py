@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.readers.archive import FETCH_AGAIN, unpacked
@@ -16,11 +17,34 @@ from spmark.impls.core.choices import none_of
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.files import is_file
 from spmark.impls.core.guard import reading
-from spmark.studies.contracts import PublishedTable
 
 _ARTIFACT = "https://raw.githubusercontent.com/johnpzh/sparsetir-artifact"
 _LABELS = "24acb5a2cf5d0e3bc6bddfc59746abb924868397"
 _FIGURES = "3486ce006f7fea697e676524978c15f79598c862"
+
+
+@dataclass(frozen=True)
+class PublishedTable:
+    """A CSV file that somebody else measured."""
+
+    name: str
+    """``paper/file`` without its ending."""
+    what: str
+    url: str
+    sha256: str
+    """Digest of the unpacked CSV."""
+    licence: str
+    citation: str
+    gpu: str
+    """The GPU of the measurements."""
+
+
+@dataclass(frozen=True)
+class PublishedText:
+    """A published table with its content."""
+
+    about: PublishedTable
+    text: str
 
 
 def _liteform(file: str, path: str, what: str, sha256: str) -> PublishedTable:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.frozen import Frozen
@@ -15,14 +16,16 @@ from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.core.recordfile import read_rows
 from spmark.studies.rows import Row
 
+Microseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
 
 class SampledConfig(Frozen):
     """A config with its samples, which alternate between two halves."""
 
     config: dict[str, Any]
-    chosen_by_us: tuple[float, ...] = ()
+    chosen_by_us: tuple[Microseconds, ...] = ()
     """Microseconds: the half that whoever chooses a config may look at."""
-    valued_by_us: tuple[float, ...] = ()
+    valued_by_us: tuple[Microseconds, ...] = ()
     """Microseconds: the half that values the choice. A simulated time has no noise and is in both halves."""
     reason: str = ""
     """Why there are no samples."""

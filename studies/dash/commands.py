@@ -15,7 +15,7 @@ from spmark.impls.dash.withtorch import best_device
 from spmark.studies.collected import read_collected
 from spmark.studies.contracts import Outcome, StudyJob, TransferJob
 from spmark.studies.dash.compare import compare
-from spmark.studies.dash.methods import FINE_TUNING, METHODS, MODELS, Curves, Maker, in_phases
+from spmark.studies.dash.methods import FINE_TUNING, METHODS, MODELS, PRETRAINING, Curves, Maker
 from spmark.studies.dash.samples import Gathered, check_apart, gather
 from spmark.studies.dash.training import Session
 from spmark.studies.rows import Row
@@ -32,7 +32,7 @@ class CurvePoint(Row):
 
 
 class TransferTraining:
-    """DASH and what stands beside it (`spmark.studies.contracts.TransferLearning`)."""
+    """DASH and what stands beside it (`spmark.studies.contracts`)."""
 
     models: ClassVar[Sequence[str]] = tuple(MODELS)
     methods: ClassVar[Sequence[str]] = METHODS
@@ -56,11 +56,13 @@ class TransferTraining:
         if name not in MODELS:
             raise SweepError(none_of("a model", name, MODELS))
         variant = MODELS[name]
-        source = gather(read_collected(job.source, job.op), job.load, matrices=job.source_matrices)
-        target = (
-            gather(read_collected(job.target, job.op), job.load, matrices=job.target_matrices) if job.target else None
-        )
-        held_out = gather(read_collected(job.held_out, job.op), job.load) if job.held_out else None
+
+        def gathered(files: Sequence[Path], matrices: int | None = None) -> Gathered:
+            return gather(read_collected(files, job.op), job.load, matrices=matrices)
+
+        source = gathered(job.source, job.source_matrices)
+        target = gathered(job.target, job.target_matrices) if job.target else None
+        held_out = gathered(job.held_out) if job.held_out else None
         check_apart(source, target, held_out)
         if not target and not (variant.pretrained and variant.fine_tuned):
             raise DatasetError(f"{name}: expected samples of a target platform, found none")
@@ -69,25 +71,19 @@ class TransferTraining:
         out = job.out or own_model(subject.platform, subject.op)
         given = _featuriser(job.featuriser, source) if job.featuriser else None
 
-        def session(phase: str = FINE_TUNING, given: TrainedModel | None = None) -> Session:
-            is_last = phase == FINE_TUNING or not target
+        def session(phase: str = FINE_TUNING) -> Session:
+            is_first, is_last = phase == PRETRAINING or not variant.pretrained, phase == FINE_TUNING or not target
             return Session(
-                held_out=maker.seen(held_out).samples if held_out and is_last else None,
+                held_out=maker.seen(held_out) if held_out and is_last else None,
                 checkpoint=out.with_suffix(f".{phase}.checkpoint"),
-                featuriser_of=given,
+                featuriser_of=given if is_first else None,
                 device=best_device(),
                 command=job.command,
                 tell=lambda line: job.tell(f"{phase}, {line}"),
             )
 
-        model, curves = in_phases(
-            maker,
-            source if variant.pretrained else None,
-            target if variant.fine_tuned else None,
-            begin=lambda platform, phase: maker.trained(platform, session(phase, given)),
-            session=session,
-            judged=target,
-        )
+        before = maker.trained(source, session(PRETRAINING)) if variant.pretrained else None
+        model, curves = maker.in_phases(before, target if variant.fine_tuned else None, session, target)
         return _told(model, curves, out)
 
     def study(self, job: StudyJob) -> Outcome:

@@ -6,20 +6,17 @@ Also which of these are trained, with which seeds, from how many matrices.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
-from spmark.impls.core.choices import none_of
-from spmark.impls.core.errors import SweepError
 from spmark.impls.dash.encoders import Encoder, EncoderKind, augmented, fit
 from spmark.impls.dash.featuriser import Featuriser
 from spmark.impls.dash.network import NetworkSpec
 from spmark.impls.dash.predictor import PredictorKind
 from spmark.impls.dash.waco import Transfer, waco_encoder, waco_spec
 from spmark.impls.dash.weights import TrainedModel
-from spmark.studies.dash.checkpoints import Epoch
-from spmark.studies.dash.samples import Gathered
-from spmark.studies.dash.training import BATCH, Session, TrainingSettings, fine_tune, pretrain
+from spmark.studies.dash.samples import Gathered, SampleSet
+from spmark.studies.dash.training import BATCH, Epoch, Session, TrainingSettings, fine_tune, pretrain
 
 Trained = tuple[TrainedModel, Sequence[Epoch]]
 """A model, and the curve of its training."""
@@ -27,8 +24,6 @@ Curves = dict[str, Sequence[Epoch]]
 """The curve of each phase."""
 PRETRAINING: Final = "pre-training"
 FINE_TUNING: Final = "fine-tuning"
-
-
 _DASH: Final = NetworkSpec()
 
 
@@ -111,25 +106,44 @@ class Maker:
         elif self.spec.encoder is EncoderKind.AUGMENTED:
             self.spec = self.spec.model_copy(update={"latent": sum(self._slots.values())})
 
-    def seen(self, of: Gathered) -> Gathered:
+    def seen(self, of: Gathered) -> SampleSet:
         """Give samples as the network takes them."""
-        return replace(of, samples=of.samples.for_waco(self.variant.waco)) if self.variant.waco else of
+        return of.samples.for_waco(self.variant.waco) if self.variant.waco else of.samples
 
-    def trained(self, platform: Gathered, session: Session) -> Trained:
-        """Train a new network on one platform (`spmark.studies.dash.training.pretrain`)."""
-        encoder, samples = self._encoder(platform), self.seen(platform).samples
-        return pretrain(self.spec, encoder, samples, self._settings(platform), session)
+    def trained(self, platform: Gathered, session: Session, before: TrainedModel | None = None) -> Trained:
+        """Train a new network on one platform, or go on from another platform's model."""
+        batch = BATCH if platform.platform == self._target else None
+        settings = TrainingSettings(epochs=self._epochs, seed=self._seed, noise=platform.noise, batch=batch)
+        what = self._encoder(platform), self.seen(platform), settings, session
+        return fine_tune(before, *what) if before else pretrain(self.spec, *what)
 
-    def moved(self, model: TrainedModel, target: Gathered, session: Session | None) -> Trained:
-        """Go on from a source platform's model on the target platform (`spmark.studies.dash.training.fine_tune`).
+    def in_phases(
+        self,
+        before: Trained | None,
+        target: Gathered | None,
+        session: Callable[[], Session],
+        judged: Gathered | None = None,
+    ) -> tuple[TrainedModel, Curves]:
+        """Give the model of a source platform, or of a target platform, or of one after the other.
 
-        Without a session nothing is trained: the model scores the target platform as it is.
+        Parameters
+        ----------
+        before : Trained, optional
+            The source platform's.
+        target : Gathered, optional
+        session : callable
+            Gives the session of fine-tuning.
+        judged : Gathered, optional
+            Samples of the platform that is scored without having been seen, where there is no target.
         """
-        encoder, samples = self._encoder(target), self.seen(target).samples
-        if session is None:
-            card = model.card.model_copy(update={"subject": samples.subject})
-            return TrainedModel(card, model.network, encoder), ()
-        return fine_tune(model, encoder, samples, self._settings(target), session)
+        model, curves = before[0] if before else None, {PRETRAINING: before[1]} if before else {}
+        if target:
+            model, curves[FINE_TUNING] = self.trained(target, session(), model)
+        assert model, "every model sees a platform"
+        if judged and not target:
+            card = model.card.model_copy(update={"subject": judged.samples.subject})
+            model = TrainedModel(card, model.network, self._encoder(judged))
+        return model, curves
 
     def _encoder(self, of: Gathered) -> Encoder:
         """Fit the latent encoder of a platform to every combination of its own parameters."""
@@ -139,49 +153,8 @@ class Maker:
             return augmented(of.platform, self._slots)
         return fit(self.spec.encoder, of.own.every(), self._seed)
 
-    def _settings(self, of: Gathered) -> TrainingSettings:
-        batch = BATCH if of.platform == self._target else None
-        return TrainingSettings(epochs=self._epochs, seed=self._seed, noise=of.noise, batch=batch)
 
-
-def in_phases(
-    maker: Maker,
-    source: Gathered | None,
-    target: Gathered | None,
-    *,
-    begin: Callable[[Gathered, str], Trained],
-    session: Callable[[], Session],
-    judged: Gathered | None = None,
-) -> tuple[TrainedModel, Curves]:
-    """Train a model on the platforms that it sees.
-
-    Parameters
-    ----------
-    maker : Maker
-    source, target : Gathered, optional
-        What the model sees of the platforms, of which there is one.
-    begin : callable
-        Gives the model of the first platform, and its curve; knows the phase.
-    session : callable
-        Gives the session of fine-tuning.
-    judged : Gathered, optional
-        Samples of the platform that is scored without having been seen.
-    """
-    if source is None:
-        assert target, "every model sees a platform"
-        model, curve = begin(target, FINE_TUNING)
-        return model, {FINE_TUNING: curve}
-    model, curve = begin(source, PRETRAINING)
-    curves: Curves = {PRETRAINING: curve}
-    if target:
-        model, curves[FINE_TUNING] = maker.moved(model, target, session())
-    elif judged:
-        model, _ = maker.moved(model, judged, None)
-    return model, curves
-
-
-@dataclass(frozen=True)
-class StudyTask:
+class StudyTask(NamedTuple):
     """One training, and its judging."""
 
     method: str
@@ -190,20 +163,6 @@ class StudyTask:
     """0 where the method does not see the source platform."""
     target_matrices: int
     """Likewise."""
-
-
-def check_methods(methods: Sequence[str]) -> tuple[str, ...]:
-    """Give the methods in the order of `METHODS`, all of them where none is named.
-
-    Raises
-    ------
-    SweepError
-        A method is unknown; lists the known ones.
-    """
-    for method in methods:
-        if method not in METHODS:
-            raise SweepError(none_of("a method", method, METHODS))
-    return tuple(method for method in METHODS if method in (methods or METHODS))
 
 
 def tasks(
@@ -219,30 +178,22 @@ def tasks(
     main, available : tuple of int
         Matrices of the source and of the target platform that every method learns from, and that have samples.
     """
-    source, target = main
+    few = min(ABLATION_SEEDS, seeds)
+    seeds_of = dict.fromkeys(BASELINES, 1) | dict.fromkeys(MODELS, few) | dict.fromkeys((*HEADLINE, _DRAWN), seeds)
     for seed in range(seeds):
         for method in methods:
-            if seed < _seeds(method, seeds):
-                yield _task(method, seed, source, target)
-    others = [
+            if seed < seeds_of[method]:
+                variant = MODELS.get(method)
+                sees = (variant.pretrained, variant.fine_tuned) if variant else BASELINES[method]
+                yield StudyTask(method, seed, *(count * seen for count, seen in zip(main, sees, strict=True)))
+    sources, targets = (
         [size for size in sizes if size != own and size <= most]
         for sizes, own, most in zip((SOURCE_SIZES, TARGET_SIZES), main, available, strict=True)
-    ]
-    for seed in range(min(ABLATION_SEEDS, seeds)):
-        for method in [one for one in ("dash", "scratch") if one in methods]:
-            for size in others[1]:
-                yield _task(method, seed, source, size)
-        for size in others[0] if "dash" in methods else ():
-            yield _task("dash", seed, size, target)
-
-
-def _seeds(method: str, seeds: int) -> int:
-    if method in (*HEADLINE, _DRAWN):
-        return seeds
-    return min(ABLATION_SEEDS, seeds) if method in MODELS else 1
-
-
-def _task(method: str, seed: int, source: int, target: int) -> StudyTask:
-    variant = MODELS.get(method)
-    sees_source, sees_target = (variant.pretrained, variant.fine_tuned) if variant else BASELINES[method]
-    return StudyTask(method, seed, source if sees_source else 0, target if sees_target else 0)
+    )
+    for seed in range(few):
+        if "dash" in methods:
+            yield from (StudyTask("dash", seed, main[0], size) for size in targets)
+        if "scratch" in methods:
+            yield from (StudyTask("scratch", seed, 0, size) for size in targets)
+        if "dash" in methods:
+            yield from (StudyTask("dash", seed, size, main[1]) for size in sources)

@@ -17,31 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.sixdigits import six_digits
-from spmark.impls.dash.weights import TrainedModel
 from spmark.impls.dash.withtorch import best_device, load_torch
 from spmark.impls.table import find_platform
 from spmark.studies.collected import CollectedRow
 from spmark.studies.contracts import StudyJob
-from spmark.studies.dash.checkpoints import Epoch
-from spmark.studies.dash.methods import (
-    FINE_TUNING,
-    HEADLINE,
-    MODELS,
-    PRETRAINING,
-    Maker,
-    StudyTask,
-    Trained,
-    in_phases,
-)
+from spmark.studies.dash.methods import FINE_TUNING, HEADLINE, MODELS, PRETRAINING, Maker, StudyTask, Trained
 from spmark.studies.dash.rankers import Ranker, best_on_target, by_model, by_trees, random_configs
 from spmark.studies.dash.samples import Gathered, SampleSet
-from spmark.studies.dash.training import Embeddings, Session, embedder
+from spmark.studies.dash.training import Embeddings, Epoch, Session, embedder
 from spmark.studies.orders import Pairs, kendall
 from spmark.studies.transferfacts import TransferCost, TransferCurve, TransferFact, TransferResult
 
 _HOST = {"machine": "cpu", "cores": 1}
 """What trains and scores: baselines use one core."""
-_COST_OF = {PRETRAINING: "pretrain", FINE_TUNING: "finetune"}
 
 
 class MethodStudy:
@@ -76,10 +64,9 @@ class MethodStudy:
         source = self._source.first(task.source_matrices) if task.source_matrices else None
         target = self._target.first(task.target_matrices) if task.target_matrices else None
         facts = _Facts(task, source, self._judges)
-        for of in (source, target):
-            if of:
-                row = of.rows[0]
-                facts.cost("collect", _collecting_s(of), of, {"machine": row.machine, "cores": len(row.cores)})
+        for of in filter(None, (source, target)):
+            row = of.rows[0]
+            facts.cost("collect", _collecting_s(of), of, {"machine": row.machine, "cores": len(row.cores)})
         if task.method in MODELS:
             self._judge_model(task, source, target, facts)
         else:
@@ -91,16 +78,13 @@ class MethodStudy:
         return facts.made
 
     def _baseline(self, task: StudyTask, source: Gathered | None, target: Gathered | None) -> Ranker:
-        match task.method, target:
-            case "random5", _:
-                return random_configs(task.seed)
-            case "rule_ck", _:
-                return self._by_rule()
-            case "target_best", Gathered():
-                return best_on_target(target.samples)
-            case "lightgbm" | "lightgbm_source", Gathered():
-                return by_trees(target.samples, source.samples if source else None)
-        raise ValueError(f"expected a baseline, found {task}")
+        if task.method == "random5":
+            return random_configs(task.seed)
+        if target is None:
+            return self._by_rule()
+        if task.method == "target_best":
+            return best_on_target(target.samples)
+        return by_trees(target.samples, source.samples if source else None)
 
     def _by_rule(self) -> Ranker:
         """Ask the target platform's rule about the configs that judge."""
@@ -113,29 +97,20 @@ class MethodStudy:
     def _judge_model(self, task: StudyTask, source: Gathered | None, target: Gathered | None, facts: _Facts) -> None:
         """Train a model in one or two phases."""
         maker, torch = self._maker(task.method, task.seed), load_torch()
-        name = f"{task.method}-{task.seed}-{task.source_matrices}-{task.target_matrices}"
-        seen = maker.seen(self._judges).samples
-
-        def begin(platform: Gathered, phase: str) -> Trained:
-            if phase == PRETRAINING:
-                return self._source_model(task.method, task.seed, platform)
-            return maker.trained(platform, self._session(platform, name))
-
-        model, curves = in_phases(
-            maker,
-            source,
+        name = "-".join(map(str, task))
+        seen = maker.seen(self._judges)
+        model, curves = maker.in_phases(
+            self._source_model(task.method, task.seed, source) if source else None,
             target,
-            begin=begin,
-            session=lambda: self._session(self._target, name, held_out=seen),
-            judged=self._target,
+            lambda: self._session(self._target, name, held_out=seen if source else None),
+            self._judges,
         )
         machine = torch.cuda.get_device_name() if best_device() == "cuda" else "cpu"
         trainer = {"machine": machine, "cores": torch.get_num_threads()}
-        for phase, curve in curves.items():
-            platform = source if phase == PRETRAINING else target
-            assert platform, "a phase is of a platform that the task sees"
-            facts.curve(phase, curve)
-            facts.cost(_COST_OF[phase], sum(epoch.seconds for epoch in curve), platform, trainer)
+        for phase, what, platform in ((PRETRAINING, "pretrain", source), (FINE_TUNING, "finetune", target)):
+            if platform:
+                facts.curve(phase, curves[phase])
+                facts.cost(what, sum(epoch.seconds for epoch in curves[phase]), platform, trainer)
         if task.method in HEADLINE:
             subject = model.card.subject
             model.save(self._job.out / "models" / f"{subject.platform}-{subject.op}-{name}.safetensors")
@@ -157,24 +132,16 @@ class MethodStudy:
     def _maker(self, method: str, seed: int) -> Maker:
         return Maker(MODELS[method], [self._source, self._target], self._job.epochs, seed)
 
-    def _session(
-        self,
-        platform: Gathered,
-        name: str,
-        *,
-        held_out: SampleSet | None = None,
-        featuriser_of: TrainedModel | None = None,
-    ) -> Session:
+    def _session(self, platform: Gathered, name: str, **more: Any) -> Session:
         label = f"{platform.platform}-{platform.samples.subject.op}-{name}"
         return Session(
-            held_out=held_out,
             checkpoint=self._job.out / "checkpoints" / f"{label}.checkpoint",
-            featuriser_of=featuriser_of,
             embeddings=self._embeddings,
             device=best_device(),
             command=self._job.command,
             tell=lambda line: self._job.tell(f"{label}, {line}"),
             ends=self._job.ends,
+            **more,
         )
 
 
@@ -184,17 +151,8 @@ class _Facts:
     def __init__(self, task: StudyTask, source: Gathered | None, judges: Gathered) -> None:
         self.made: list[TransferFact] = []
         self._judges, subject = judges, judges.samples.subject
-        self._origin: dict[str, Any] = {
-            "method": task.method,
-            "seed": task.seed,
-            "source": source.platform if source else "",
-            "target": subject.platform,
-            "op": subject.op,
-        }
-        self._of_model = self._origin | {
-            "source_matrices": task.source_matrices,
-            "target_matrices": task.target_matrices,
-        }
+        self._of_model = {**task._asdict(), "target": subject.platform, "op": subject.op}
+        self._of_model["source"] = source.platform if source else ""
 
     def curve(self, phase: str, epochs: Sequence[Epoch]) -> None:
         """Add a fact for each epoch."""
@@ -205,20 +163,19 @@ class _Facts:
 
     def cost(self, what: str, seconds: float, of: Gathered, on: dict[str, Any]) -> None:
         """Say what a part took."""
-        counts = {"matrices": len(of.rows), "configs": of.samples.count}
-        told = {"what": what, "seconds": six_digits(seconds), **counts, **on}
-        self.made.append(TransferCost.model_validate(self._origin | told))
+        about = {name: self._of_model[name] for name in ("method", "source", "target", "op", "seed")}
+        told = {"seconds": six_digits(seconds), "matrices": len(of.rows), "configs": of.samples.count}
+        self.made.append(TransferCost.model_validate({**about, "what": what, **told, **on}))
 
     def judge(self, ranker: Ranker, samples: SampleSet, on: dict[str, Any]) -> None:
         """Let a ranker score all configs that judge, and add its seconds and results."""
         started = time.perf_counter()
         scores = [ranker(one) for one in samples.matrices]
         self.cost("score", time.perf_counter() - started, self._judges, on)
-        for row, nnz, found in zip(self._judges.rows, self._judges.nnz, scores, strict=True):
-            told = six_digits(judged(row, found, self._judges.noise))
-            about = {"matrix": row.matrix, "pattern_sha256": row.pattern_sha256, "nnz": nnz, "configs": len(found) - 1}
-            told |= about | {"machine": row.machine, "note": row.note}
-            self.made.append(TransferResult.model_validate(self._of_model | told))
+        for row, one, found in zip(self._judges.rows, samples.matrices, scores, strict=True):
+            of = {name: getattr(row, name) for name in ("matrix", "pattern_sha256", "machine", "note")}
+            told = six_digits(judged(row, found, self._judges.noise)) | {"nnz": one.nnz, "configs": len(found) - 1}
+            self.made.append(TransferResult.model_validate(self._of_model | of | told))
 
 
 def judged(row: CollectedRow, scores: NDArray[np.float64], noise: float) -> dict[str, float | None]:

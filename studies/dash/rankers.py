@@ -83,14 +83,18 @@ def best_on_target(samples: SampleSet) -> Ranker:
     """
     if not samples.count:
         raise DatasetError("expected samples of the target platform, found none")
-    every = np.concatenate([one.numbers for one in samples.matrices])
+
+    def numbers(one: MatrixSamples) -> NDArray[np.float64]:
+        return np.concatenate([one.common, one.own], axis=1, dtype=np.float64)
+
+    every = np.concatenate([numbers(one) for one in samples.matrices])
     gaps = np.concatenate([np.log(one.seconds / one.seconds.min()) for one in samples.matrices])
     _, first, of_sample = np.unique(every, axis=0, return_index=True, return_inverse=True)
     in_order = np.argsort(first)  # of configs that are equally near, the one that was met first counts
     known, means = every[first[in_order]], (np.bincount(of_sample, gaps) / np.bincount(of_sample))[in_order]
 
     def scores(matrix: MatrixSamples) -> NDArray[np.float64]:
-        distances = np.square(matrix.numbers[:, None, :] - known[None]).sum(2)
+        distances = np.square(numbers(matrix)[:, None, :] - known[None]).sum(2)
         order = np.lexsort((distances.min(1), means[distances.argmin(1)]))
         return np.argsort(order).astype(np.float64)
 

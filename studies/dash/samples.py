@@ -45,6 +45,8 @@ class MatrixSamples:
     seconds: NDArray[np.float64]
     """(n,) float64, above 0."""
 
+    nnz: int
+
     @classmethod
     def of(
         cls,
@@ -54,36 +56,9 @@ class MatrixSamples:
         own: NDArray[np.float32],
         seconds: NDArray[np.float64],
     ) -> MatrixSamples:
-        """Look at a matrix, and check that configs and seconds belong together.
-
-        Parameters
-        ----------
-        matrix : str
-        problem : Problem
-        common : sequence of CommonLoops
-        own : (n, size) float32
-        seconds : (n,) float64
-
-        Raises
-        ------
-        DatasetError
-            The numbers of rows differ, or a time is no positive number.
-        """
-        if not len(common) == len(own) == len(seconds):
-            raise DatasetError(
-                f"{matrix}: expected as many mapped configs, own parameters and times, found {len(common)}, {len(own)} "
-                f"and {len(seconds)}"
-            )
-        wrong = np.flatnonzero(~(np.isfinite(seconds) & (seconds > 0)))
-        if wrong.size:
-            raise DatasetError(f"{matrix}: expected times above 0 s, found {seconds[wrong[0]]} of config {wrong[0]}")
+        """Look at a matrix whose n configs have common loops, own parameters (n, size) and seconds (n,)."""
         looks = sites.down_sample(problem.matrix), sites.sizes(problem), sites.statistics(problem)
-        return cls(matrix, *looks, vectors(common), own.astype(np.float32), np.asarray(seconds, np.float64))
-
-    @property
-    def numbers(self) -> NDArray[np.float64]:
-        """What identifies each config, (n, 53 + size) float64."""
-        return np.concatenate([self.common, self.own], axis=1, dtype=np.float64)
+        return cls(matrix, *looks, vectors(common), own, seconds, problem.matrix.nnz)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,8 +81,7 @@ class SampleSet:
             digest.update(f"\0{one.matrix}\0{one.sites.grid}{one.sites.cell}".encode())
             seen = (one.sites.rows, one.sites.cols, one.sites.features, one.sizes, one.common, one.own, one.seconds)
             for array in seen:
-                digest.update(f"{array.dtype.str}{array.shape}".encode())
-                digest.update(np.ascontiguousarray(array).tobytes())
+                digest.update(f"{array.dtype.str}{array.shape}".encode() + array.tobytes())
         return digest.hexdigest()
 
     @property
@@ -132,8 +106,6 @@ class Gathered:
     """Relative difference between the medians of the two halves of a config's samples, at the 90th percentile."""
     rows: tuple[CollectedRow, ...]
     """What was collected of each matrix of the samples, in their order."""
-    nnz: tuple[int, ...]
-    """Likewise."""
 
     @property
     def platform(self) -> str:
@@ -156,7 +128,7 @@ class Gathered:
         if len(self.rows) < count:
             raise DatasetError(f"expected samples of {count} matrices, found {len(self.rows)}")
         samples = replace(self.samples, matrices=self.samples.matrices[:count])
-        return replace(self, samples=samples, rows=self.rows[:count], nnz=self.nnz[:count])
+        return replace(self, samples=samples, rows=self.rows[:count])
 
 
 def gather(
@@ -188,22 +160,18 @@ def gather(
             f"expected samples of the space {digest} of {platform.name}, found {rows[0].space_digest}: collect anew"
         )
     kept = tuple(row for row in rows if row.matrix in names[:matrices])
-    found, differences, nnz = [], [], []
+    found, differences = [], []
     for row in kept:
         if not (timed := row.timed):
             raise DatasetError(f"{row.matrix}: expected a config with samples, found {row.configs[0].reason}")
-        configs = [one.config for one in timed]
         chosen_by, valued_by = row.halves_us
         differences += np.abs(chosen_by / valued_by - 1).tolist()
         seconds = 1e-6 * np.array([np.median(one.samples_us) for one in timed])
-        numbers = own.vectors([platform.own(config) for config in configs])
-        common = [platform.common(config) for config in configs]
-        problem = row.problem(load(row.spec))
-        nnz.append(problem.matrix.nnz)
-        found.append(MatrixSamples.of(row.matrix, problem, common, numbers, seconds))
+        numbers = own.vectors([platform.own(one.config) for one in timed])
+        common = [platform.common(one.config) for one in timed]
+        found.append(MatrixSamples.of(row.matrix, row.problem(load(row.spec)), common, numbers, seconds))
     subject = Subject(platform=platform.name, op=op, space_digest=digest, parameters_digest=own.digest)
-    noise = float(np.quantile(differences, _NOISY))
-    return Gathered(SampleSet(subject, tuple(found)), own, noise, kept, tuple(nnz))
+    return Gathered(SampleSet(subject, tuple(found)), own, float(np.quantile(differences, _NOISY)), kept)
 
 
 def check_apart(source: Gathered, target: Gathered | None, held_out: Gathered | None) -> None:
@@ -218,13 +186,12 @@ def check_apart(source: Gathered, target: Gathered | None, held_out: Gathered | 
     platform = (target or source).platform
     if target and platform == source.platform:
         raise DatasetError(f"expected samples of two platforms, found {platform} as source and as target")
-    if held_out is None:
-        return
-    if held_out.platform != platform:
+    if held_out and held_out.platform != platform:
         raise DatasetError(
             f"expected held-out samples of {platform}, found {held_out.platform}: "
             "the model is judged on its own platform"
         )
     trained = source.patterns | (target.patterns if target else {})
-    if both := sorted(name for pattern, name in held_out.patterns.items() if pattern in trained):
+    judges = held_out.patterns if held_out else {}
+    if both := sorted(judges[pattern] for pattern in judges.keys() & trained.keys()):
         raise DatasetError(f"expected held-out matrices that no training has seen, found {', '.join(both)} in both")

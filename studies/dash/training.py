@@ -25,8 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.errors import BuildError, DatasetError
+from spmark.impls.core.files import whole
 from spmark.impls.core.frozen import Frozen
+from spmark.impls.core.guard import reading
 from spmark.impls.dash import tensorfile
 from spmark.impls.dash.encoders import Encoder
 from spmark.impls.dash.featuriser import Pattern
@@ -35,7 +37,6 @@ from spmark.impls.dash.network import Network, NetworkSpec
 from spmark.impls.dash.sites import MAX_SIDE, MAX_SITES
 from spmark.impls.dash.weights import ModelCard, SampleCard, TrainedModel
 from spmark.impls.dash.withtorch import Tensor, load_torch, quick_products, to_numpy
-from spmark.studies.dash.checkpoints import Checkpoint, Epoch
 from spmark.studies.dash.samples import MatrixSamples, SampleSet
 from spmark.studies.orders import Pairs, kendall
 
@@ -47,7 +48,27 @@ _MADE_WITH = ("torch", "safetensors", "numpy")
 
 Embeddings = dict[tuple[str, str, bytes], tuple[Tensor, float]]
 """Embeddings with their seconds, by the featuriser's weights and the matrix (`embedder`)."""
-_Measures = tuple[float, float, float]
+
+
+class Epoch(Frozen):
+    """One point of the curves: means over the matrices that have a value, None where no matrix has one."""
+
+    prl: float | None
+    """Ranking loss on the samples of training, each matrix before its first step of the epoch."""
+    opa: float | None
+    """Ordered pair accuracy, likewise."""
+    tau: float | None
+    """Kendall's tau, likewise."""
+    held_prl: float | None
+    """Ranking loss on held-out samples, at the end of the epoch."""
+    held_opa: float | None
+    held_tau: float | None
+    seconds: float
+    """Of the steps, without those of the held-out values; an epoch that begins or goes on counts its preparation."""
+
+    def known(self) -> dict[str, float]:
+        """Give the values that there are, by name; seconds are none of them."""
+        return {name: value for name, value in self if value is not None and name != "seconds"}
 
 
 class TrainingSettings(Frozen):
@@ -210,45 +231,34 @@ def fine_tune(
     return _trained(network, encoder, samples, settings, session, frozen=True, before=source.card.trained_on)
 
 
-def retargeted(source: TrainedModel, encoder: Encoder, samples: SampleSet) -> TrainedModel:
-    """Give the source's model as it scores the platform of ``samples`` without any fine-tuning: zero-shot."""
-    return TrainedModel(source.card.model_copy(update={"subject": samples.subject}), source.network, encoder)
-
-
 class _Batch:
-    """Configs of one matrix on the device."""
+    """Configs of one matrix on the device; a pattern is embedded in each look, an embedding taken as it is."""
 
     def __init__(
-        self,
-        pattern: Pattern | Tensor,
-        common: Tensor,
-        latent: Tensor,
-        seconds: NDArray[np.float64],
-        noise: float,
+        self, of: Pattern | Tensor, common: Tensor, latent: Tensor, seconds: NDArray[np.float64], noise: float
     ) -> None:
-        self._pattern, self._common, self._latent = pattern, common, latent
-        self.seconds, self.noise = seconds, noise
+        self._of, self._configs, self.seconds, self._noise = of, (common, latent), seconds, noise
         self.pairs = Pairs.of(seconds, noise)
-        on_device = (load_torch().from_numpy(one).to(common.device) for one in (self.pairs.slower, self.pairs.faster))
-        self._slower, self._faster = on_device
+        sides = (self.pairs.slower, self.pairs.faster)
+        self._slower, self._faster = (load_torch().from_numpy(one).to(common.device) for one in sides)
 
     def look(self, network: Network, margin: float) -> tuple[Tensor, Tensor]:
-        """Give the configs' scores, and their ranking loss; a pattern is embedded, an embedding taken as it is."""
-        of = self._pattern
-        embedding = network.embed(of) if isinstance(of, Pattern) else of
-        scores = network.rank(embedding, network.embed_configs(self._common, self._latent))
+        """Give the configs' scores, and their ranking loss."""
+        embedding = network.embed(self._of) if isinstance(self._of, Pattern) else self._of
+        scores = network.rank(embedding, network.embed_configs(*self._configs))
         return scores, ranking_loss(scores, self._slower, self._faster, margin)
 
     def parts(self, size: int, order: NDArray[np.int64]) -> Iterator[_Batch]:
         """Divide the configs, in an order, into batches of at most ``size``."""
         for chosen in np.split(order, range(size, len(order), size)):
-            at = load_torch().from_numpy(chosen).to(self._common.device)
-            yield _Batch(self._pattern, self._common[at], self._latent[at], self.seconds[chosen], self.noise)
+            at = load_torch().from_numpy(chosen).to(self._configs[0].device)
+            common, latent = (one[at] for one in self._configs)
+            yield _Batch(self._of, common, latent, self.seconds[chosen], self._noise)
 
-    def measures(self, scores: Tensor, loss: Tensor) -> _Measures:
+    def measures(self, scores: Tensor, loss: Tensor) -> tuple[float, float, float]:
         """Give PRL, OPA and Kendall's tau; NaN where the matrix has none."""
         if not self.pairs.slower.size:
-            return float("nan"), float("nan"), float("nan")
+            return math.nan, math.nan, math.nan
         found = to_numpy(scores)
         return float(loss), self.pairs.share_in_order(found), kendall(found, self.seconds)
 
@@ -263,9 +273,8 @@ def _trained(
     frozen: bool,
     before: tuple[SampleCard, ...],
 ) -> tuple[TrainedModel, Sequence[Epoch]]:
-    shared = {} if session.embeddings is None else session.embeddings
-    made = shared if frozen else None
-    batches, prepared = _batches(network, encoder, samples, settings.noise, made)
+    made = ({} if session.embeddings is None else session.embeddings) if frozen else None
+    batches, prepared_s = _batches(network, encoder, samples, settings.noise, made)
     if not any(batch.pairs.slower.size for batch in batches):
         raise DatasetError(
             f"expected a matrix with two configs whose times differ by more than {settings.noise:.1%}, "
@@ -273,22 +282,23 @@ def _trained(
         )
     held = _batches(network, encoder, session.held_out, settings.noise, made)[0] if session.held_out else []
     optimizer = load_torch().optim.Adam(network.parameters(with_featuriser=not frozen), lr=settings.rate)
-    key = _key(network, encoder, samples, settings, session)
-    checkpoint = Checkpoint(session.checkpoint, key) if session.checkpoint else None
-    curve = checkpoint.resume(network, optimizer) if checkpoint else []
+    path, key = session.checkpoint, _key(network, encoder, samples, settings, session)
+    curve = _resumed(path, key, network, optimizer) if path and path.is_file() else []
+    saved = time.monotonic()
     for number in range(len(curve), settings.epochs):
         is_over = time.monotonic() >= session.ends
-        if checkpoint and (is_over or checkpoint.age_s >= _SAVED_EVERY_S):
-            checkpoint.save(network, optimizer, curve)
+        if path and (is_over or time.monotonic() - saved >= _SAVED_EVERY_S):
+            _save(path, key, network, optimizer, curve)
+            saved = time.monotonic()
         if is_over:
             raise OutOfTime
         with quick_products(session.device):
-            curve.append(_epoch(network, optimizer, batches, held, settings, number=number, prepared=prepared))
-        prepared = 0.0
+            curve.append(_epoch(network, optimizer, batches, held, settings, number=number, prepared_s=prepared_s))
+        prepared_s = 0.0
         told = ", ".join(f"{name} {value:.3f}" for name, value in curve[-1].known().items())
         session.tell(f"epoch {number + 1} of {settings.epochs}: {told}")
-    if checkpoint:
-        checkpoint.save(network, optimizer, curve)
+    if path:
+        _save(path, key, network, optimizer, curve)
     card = ModelCard(
         subject=samples.subject,
         spec=network.spec,
@@ -301,32 +311,52 @@ def _trained(
     return TrainedModel(card, network, encoder), curve
 
 
+def _save(path: Path, key: str, network: Network, optimizer: Any, curve: list[Epoch]) -> None:
+    """Write weights, the optimizer's state and the curve: on a CPU, a training that goes on gives the same bits."""
+    parts = {"network": network.layers.state_dict(), "optimizer": optimizer.state_dict()}
+    try:
+        with whole(path) as part:
+            load_torch().save({"key": key, "curve": [epoch.model_dump() for epoch in curve], **parts}, part)
+    except OSError as error:
+        raise BuildError(f"{path}: the file cannot be written: {error.strerror}") from error
+
+
+def _resumed(path: Path, key: str, network: Network, optimizer: Any) -> list[Epoch]:
+    """Take the state over; gives the curve so far."""
+    with reading(path, "the state of a training", BuildError):
+        state = load_torch().load(path, network.device, weights_only=True)
+        if state["key"] != key:
+            raise BuildError(
+                f"{path}: expected the checkpoint of this training, {key[:16]}, found that of another, "
+                f"{state['key'][:16]}; name another file, or remove this one"
+            )
+        network.layers.load_state_dict(state["network"])
+        optimizer.load_state_dict(state["optimizer"])
+        return [Epoch.model_validate(epoch) for epoch in state["curve"]]
+
+
 def _batches(
     network: Network, encoder: Encoder, samples: SampleSet, noise: float, made: Embeddings | None
 ) -> tuple[list[_Batch], float]:
     """Put all matrices on the device; gives the seconds of that, as if no embedding had been there before."""
+    limits, lengths = (network.spec.max_sites, network.spec.max_side), (COMMON_SIZE, encoder.maps[0][0].shape[0])
+    if limits != (MAX_SITES, MAX_SIDE):
+        raise DatasetError(f"expected sites within the limits {limits}, found {(MAX_SITES, MAX_SIDE)}")
     torch, device = load_torch(), network.device
-    _check(network, encoder, samples)
-    embedded = list(map(embedder(network, made), samples.matrices)) if made is not None else []
+    embedded = [] if made is None else list(map(embedder(network, made), samples.matrices))
     started = time.perf_counter()
-    patterns: list[Pattern | Tensor] = [vector for vector, _ in embedded]
+    patterns: list[Any] = [vector for vector, _ in embedded]
     if made is None:
         patterns = [Pattern.of(one.sites, one.sizes, device) for one in samples.matrices]
     batches = []
     for one, pattern in zip(samples.matrices, patterns, strict=True):
+        if (found := (one.common.shape[1], one.own.shape[1])) != lengths:
+            raise DatasetError(
+                f"{one.matrix}: expected vectors of {lengths[0]} and {lengths[1]} numbers, found {found}"
+            )
         common, latent = (torch.from_numpy(array).to(device) for array in (one.common, encoder.encode(one.own)))
         batches.append(_Batch(pattern, common, latent, one.seconds, noise))
     return batches, time.perf_counter() - started + sum(seconds for _, seconds in embedded)
-
-
-def _check(network: Network, encoder: Encoder, samples: SampleSet) -> None:
-    """Check that a model takes sites within the limits, and vectors of the lengths, that samples have."""
-    limits, wanted = (network.spec.max_sites, network.spec.max_side), (COMMON_SIZE, encoder.maps[0][0].shape[0])
-    if limits != (MAX_SITES, MAX_SIDE):
-        raise DatasetError(f"expected sites within the limits {limits}, found {(MAX_SITES, MAX_SIDE)}")
-    for one in samples.matrices:
-        if (found := (one.common.shape[1], one.own.shape[1])) != wanted:
-            raise DatasetError(f"{one.matrix}: expected vectors of {wanted[0]} and {wanted[1]} numbers, found {found}")
 
 
 def _epoch(
@@ -337,54 +367,42 @@ def _epoch(
     settings: TrainingSettings,
     *,
     number: int,
-    prepared: float,
+    prepared_s: float,
 ) -> Epoch:
     """Take one step for each batch, in an order that the seed and the number of the epoch decide.
 
     Measures are taken after all steps, so that the host need not wait for a GPU in between.
     """
-    draw = np.random.default_rng((settings.seed, number))
-    started = time.perf_counter()
+    draw, started = np.random.default_rng((settings.seed, number)), time.perf_counter()
+
+    def stepped(batch: _Batch) -> tuple[_Batch, Tensor, Tensor]:
+        """Take a step, and give scores and loss of before; a batch without pairs changes nothing."""
+        scores, loss = batch.look(network, settings.margin)
+        if batch.pairs.slower.size:
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        return batch, scores.detach(), loss.detach()
+
+    def looks(of: list[_Batch]) -> list[tuple[_Batch, Tensor, Tensor]]:
+        with load_torch().no_grad():
+            return [(batch, *batch.look(network, settings.margin)) for batch in of]
+
     if settings.batch is None:
-        looks = [
-            (batches[place], *_step(network, optimizer, batches[place], settings.margin))
-            for place in draw.permutation(len(batches))
-        ]
-        trained = [batch.measures(scores, loss) for batch, scores, loss in looks]
+        seen = [stepped(batches[place]) for place in draw.permutation(len(batches))]
     else:
-        trained = _looks(network, batches, settings.margin)
+        seen = looks(batches)
         parts = [part for one in batches for part in one.parts(settings.batch, draw.permutation(len(one.seconds)))]
         for place in draw.permutation(len(parts)):
-            _step(network, optimizer, parts[place], settings.margin)
+            stepped(parts[place])
     network.wait()
-    seconds = prepared + time.perf_counter() - started
-    held_out = _looks(network, held, settings.margin)
-    names = ("prl", "opa", "tau")
-    means = dict(zip(names, _means(trained), strict=True))
-    means |= {f"held_{name}": mean for name, mean in zip(names, _means(held_out), strict=True)}
+    seconds, means = prepared_s + time.perf_counter() - started, dict[str, float | None]()
+    for prefix, of in (("", seen), ("held_", looks(held))):
+        table = np.array([batch.measures(scores, loss) for batch, scores, loss in of], np.float64).reshape(-1, 3)
+        for name, column in zip(("prl", "opa", "tau"), table.T, strict=True):
+            known = column[np.isfinite(column)]
+            means[prefix + name] = float(known.mean()) if known.size else None
     return Epoch(**means, seconds=seconds)
-
-
-def _step(network: Network, optimizer: Any, batch: _Batch, margin: float) -> tuple[Tensor, Tensor]:
-    """Take a step, and give scores and loss of before; a batch without pairs changes nothing."""
-    scores, loss = batch.look(network, margin)
-    if batch.pairs.slower.size:
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return scores.detach(), loss.detach()
-
-
-def _looks(network: Network, batches: Sequence[_Batch], margin: float) -> list[_Measures]:
-    with load_torch().no_grad():
-        looks = [(batch, *batch.look(network, margin)) for batch in batches]
-    return [batch.measures(scores, loss) for batch, scores, loss in looks]
-
-
-def _means(measures: list[_Measures]) -> list[float | None]:
-    """Give the mean of each measure over the matrices that have it."""
-    table = np.array(measures, np.float64).reshape(-1, 3)
-    return [float(column.mean()) if (column := one[np.isfinite(one)]).size else None for one in table.T]
 
 
 def _key(network: Network, encoder: Encoder, samples: SampleSet, settings: TrainingSettings, session: Session) -> str:

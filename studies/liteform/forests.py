@@ -6,14 +6,13 @@ the public code: all features are standardised, and settings that are not named 
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
-from time import perf_counter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
 
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.liteform.features import PARTITIONS, SELECTION, SELECTION_BY_WIDTH
@@ -21,28 +20,31 @@ from spmark.impls.liteform.forest import ARRAYS, Forest
 from spmark.impls.liteform.predictor import ForestCard, Predictor
 from spmark.studies.liteform.labels import MatrixLabels
 from spmark.studies.liteform.tables import (
-    LabelTable,
     disjoint_split,
+    numbers,
+    partition_numbers,
     partition_regret,
     selection_regret,
     table_of,
+    where_cell_wins,
 )
 from spmark.studies.rows import untrained
 
 _LEAST = 10
+_SEED = 42
+"""Of all random numbers, as in the public code."""
 _SPLITS = 10
 """Seeds of `disjoint_split` that say how good a predictor is."""
 FOREST = "Random Forest"
 """The kind that the paper and this project use."""
+SLOW = "Gaussian Process"
+"""Its time grows with the cube of the rows, to hours for all."""
+MAJORITY = "majority"
+"""The model that always answers with the commonest label of its training rows."""
 
 
-def model_kinds(seed: int = 42) -> Mapping[str, Callable[[], Any]]:
-    """Give a function that makes each kind of classifier, in the order of the paper's tables.
-
-    Parameters
-    ----------
-    seed : int
-        Seed of all random numbers; the public code uses 42.
+def model_kinds() -> Mapping[str, Callable[[], Any]]:
+    """Give a function that makes each kind of classifier: as in the paper's tables, then the slow one, then `MAJORITY`.
 
     Raises
     ------
@@ -50,28 +52,32 @@ def model_kinds(seed: int = 42) -> Mapping[str, Callable[[], Any]]:
         scikit-learn is not installed.
     """
     try:
-        from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
-        from sklearn.ensemble import AdaBoostClassifier, RandomForestClassifier
-        from sklearn.gaussian_process import GaussianProcessClassifier
-        from sklearn.gaussian_process.kernels import RBF
-        from sklearn.naive_bayes import GaussianNB
-        from sklearn.neighbors import KNeighborsClassifier
-        from sklearn.neural_network import MLPClassifier
-        from sklearn.svm import SVC
-        from sklearn.tree import DecisionTreeClassifier
+        from sklearn import (
+            discriminant_analysis,
+            dummy,
+            ensemble,
+            gaussian_process,
+            naive_bayes,
+            neighbors,
+            neural_network,
+            svm,
+            tree,
+        )
     except ImportError as error:
         raise untrained("scikit-learn", error) from error
+    kernel = gaussian_process.kernels.RBF(1.0)
     return {
-        FOREST: lambda: RandomForestClassifier(random_state=seed),
-        "KNeighbors": KNeighborsClassifier,
-        "Linear SVM": lambda: SVC(kernel="linear", random_state=seed),
-        "RBF SVM": lambda: SVC(gamma=2, C=1, random_state=seed),
-        "Gaussian Process": lambda: GaussianProcessClassifier(1.0 * RBF(1.0), random_state=seed),
-        "Decision Tree": lambda: DecisionTreeClassifier(random_state=seed),
-        "Neural Net": lambda: MLPClassifier(alpha=1, max_iter=1000, random_state=seed),
-        "AdaBoost": lambda: AdaBoostClassifier(random_state=seed),
-        "Naive Bayes": GaussianNB,
-        "QDA": QuadraticDiscriminantAnalysis,
+        FOREST: lambda: ensemble.RandomForestClassifier(random_state=_SEED),
+        "KNeighbors": neighbors.KNeighborsClassifier,
+        "Linear SVM": lambda: svm.SVC(kernel="linear", random_state=_SEED),
+        "RBF SVM": lambda: svm.SVC(gamma=2, C=1, random_state=_SEED),
+        "Decision Tree": lambda: tree.DecisionTreeClassifier(random_state=_SEED),
+        "Neural Net": lambda: neural_network.MLPClassifier(alpha=1, max_iter=1000, random_state=_SEED),
+        "AdaBoost": lambda: ensemble.AdaBoostClassifier(random_state=_SEED),
+        "Naive Bayes": naive_bayes.GaussianNB,
+        "QDA": discriminant_analysis.QuadraticDiscriminantAnalysis,
+        SLOW: lambda: gaussian_process.GaussianProcessClassifier(1.0 * kernel, random_state=_SEED),
+        MAJORITY: dummy.DummyClassifier,
     }
 
 
@@ -98,14 +104,12 @@ def cosine(truth: NDArray[Any], predicted: NDArray[Any]) -> float:
     return float(truth @ predicted) / norm if norm else float("nan")
 
 
-def cosine_by_matrix(matrix: NDArray[Any], truth: NDArray[Any], predicted: NDArray[Any]) -> float:
+def cosine_by_matrix(matrix: ArrayLike, truth: NDArray[Any], predicted: NDArray[Any]) -> float:
     """Give the mean over the matrices of the cosine between their labels at several widths: the paper's equation 2."""
-    names, group = np.unique(matrix, return_inverse=True)
     truth, predicted = truth.astype(np.float64), predicted.astype(np.float64)
-    dot, left, right = (
-        np.bincount(group, weights, names.size) for weights in (truth * predicted, truth**2, predicted**2)
-    )
-    return float(np.mean(dot / np.sqrt(left * right)))
+    products = {"dot": truth * predicted, "left": truth**2, "right": predicted**2}
+    sums = pd.DataFrame(products).groupby(np.asarray(matrix)).sum()
+    return float((sums["dot"] / np.sqrt(sums["left"] * sums["right"])).mean())
 
 
 def similarity(truth: NDArray[Any], predicted: NDArray[Any]) -> float:
@@ -119,36 +123,17 @@ def balanced_accuracy(truth: NDArray[Any], predicted: NDArray[Any]) -> float:
     return float(np.mean([np.mean(predicted[truth == label] == label) for label in np.unique(truth)]))
 
 
-def trained(
-    kind: Callable[[], Any],
-    train: tuple[NDArray[np.float64], NDArray[Any]],
-    test: NDArray[np.float64],
-) -> tuple[NDArray[Any], float, float]:
-    """Train on some samples and predict others.
-
-    Returns
-    -------
-    predicted : (m,) labels
-    train_s, infer_s : float
-        Seconds of both; inference is of all of ``test`` in one call.
-    """
-    started = perf_counter()
-    model = fit(kind, *train)
-    fitted = perf_counter()
-    predicted = model.predict(test)
-    return predicted, fitted - started, perf_counter() - fitted
-
-
-def train(labels: LabelTable, card: ForestCard, by_width: bool = False) -> Predictor:
+def train(labels: pd.DataFrame, card: ForestCard, by_width: bool = False) -> Predictor:
     """Train both models on all labels.
 
-    As in the public code, the selection sees the first width of every matrix, does not know J, and asks for a speed-up
-    of 1.1. The number of partitions sees every row in which CELL has this speed-up. Settings and seed are the public
-    code's.
+    As in the public code, the selection sees the first width of every matrix (J = 32 in the published file), does not
+    know J, and asks for a speed-up of 1.1. The number of partitions sees every row in which CELL has this speed-up.
+    Settings and seed are the public code's.
 
     Parameters
     ----------
-    labels : LabelTable
+    labels : DataFrame
+        A table of `spmark.studies.liteform.tables`.
     card : ForestCard
         Facts about the labels; rows, features and versions are filled in.
     by_width : bool
@@ -159,27 +144,24 @@ def train(labels: LabelTable, card: ForestCard, by_width: bool = False) -> Predi
     DatasetError
         There are too few labels, or all are of one class.
     """
-    one, winners = labels.one_per_matrix(), labels.where_cell_wins()
+    one, winners = labels.drop_duplicates("matrix"), where_cell_wins(labels)
     seen, order = (labels, SELECTION_BY_WIDTH) if by_width else (one, SELECTION)
-    wins = seen.faster if by_width else seen.wins
-    if one.size < _LEAST or winners.size < _LEAST or wins.all() or not wins.any():
+    wins = seen.index.isin(where_cell_wins(seen, 1).index if by_width else winners.index)
+    if len(one) < _LEAST or len(winners) < _LEAST or wins.all() or not wins.any():
         raise DatasetError(
-            f"expected at least {_LEAST} matrices, some of which CELL wins on and some not, found {one.size} with "
+            f"expected at least {_LEAST} matrices, some of which CELL wins on and some not, found {len(one)} with "
             f"{int(wins.sum())} wins; measure more labels"
         )
-    forest = model_kinds()[FOREST]
-    selection_x, partition_x = seen.selection(order), winners.partition_features()
-    selection = fit(forest, selection_x, wins.astype(np.int64))
-    partitions = fit(forest, partition_x, winners.partitions.astype(np.int64))
-    made_with = {"scikit-learn": version("scikit-learn"), "numpy": version("numpy"), **card.made_with}
     filled = card.model_copy(
         update={
-            "rows": {"selection": seen.size, "partitions": winners.size},
+            "rows": {"selection": len(seen), "partitions": len(winners)},
             "features": {"selection": order, "partitions": PARTITIONS},
-            "made_with": made_with,
+            "made_with": {name: version(name) for name in ("scikit-learn", "numpy")} | card.made_with,
         }
     )
-    return Predictor(filled, forest_of(selection, selection_x), forest_of(partitions, partition_x))
+    forest, told = model_kinds()[FOREST], winners["partitions"].to_numpy(np.int64)
+    questions = ((numbers(seen, order), wins.astype(np.int64)), (partition_numbers(winners), told))
+    return Predictor(filled, *(forest_of(fit(forest, *question), question[0]) for question in questions))
 
 
 def held_out(rows: Sequence[MatrixLabels], card: ForestCard) -> dict[str, dict[str, float]]:
@@ -202,44 +184,44 @@ def held_out(rows: Sequence[MatrixLabels], card: ForestCard) -> dict[str, dict[s
     DatasetError
         `train` raises it.
     """
-    labels = table_of(rows)
-    values_of: dict[str, list[float]] = defaultdict(list)
+    labels, scores = table_of(rows), []
     for seed in range(_SPLITS):
-        on_train, on_test = disjoint_split(labels.matrix, np.random.default_rng(seed))
-        predictor = train(labels.take(on_train), card, by_width=True)
-        test = labels.take(on_test)
-        names = {str(name) for name in test.matrix}
+        on_train, on_test = disjoint_split(labels["matrix"], np.random.default_rng(seed))
+        test, predictor = labels.iloc[on_test], train(labels.iloc[on_train], card, by_width=True)
+        names = set(test["matrix"])
         seen = [row for row in rows if f"{row.matrix} {row.dtype}" in names]
-        for name, value in (*_selection(predictor, test), *_partitions(predictor, test, seen)):
-            values_of[name].append(value)
+        scores.append(_selection(predictor, test) | _partitions(predictor, test, seen))
+    spreads = pd.DataFrame(scores).agg(["mean", "min", "max"]).set_axis(["mean", "least", "greatest"])
+    return {str(name): spread for name, spread in spreads.to_dict().items()}
+
+
+def _selection(predictor: Predictor, test: pd.DataFrame) -> dict[str, float]:
+    wins = test["speedup"].to_numpy() >= 1
+    said = np.array([predictor.selection.predict(one) for one in numbers(test, SELECTION_BY_WIDTH)], np.bool_)
     return {
-        name: {"mean": float(np.mean(values)), "least": min(values), "greatest": max(values)}
-        for name, values in values_of.items()
+        "selection, accuracy": float(np.mean(said == wins)),
+        "selection, balanced accuracy": balanced_accuracy(wins, said),
+        "selection, commonest label": float(max(wins.mean(), 1 - wins.mean())),
+        "selection, regret": selection_regret(test, said),
+        "selection, regret of the paper's bar": selection_regret(test, test.index.isin(where_cell_wins(test).index)),
+        "selection, regret of always CELL": selection_regret(test, np.ones(len(test), np.bool_)),
     }
 
 
-def _selection(predictor: Predictor, test: LabelTable) -> Iterator[tuple[str, float]]:
-    wins = test.faster.astype(np.int64)
-    samples = test.selection(predictor.card.features["selection"])
-    said = np.array([predictor.selection.predict(sample) for sample in samples])
-    yield "selection, accuracy", float(np.mean(said == wins))
-    yield "selection, balanced accuracy", balanced_accuracy(wins, said)
-    yield "selection, commonest label", float(max(wins.mean(), 1 - wins.mean()))
-    yield "selection, regret", selection_regret(test, said.astype(np.bool_))
-    yield "selection, regret of the paper's bar", selection_regret(test, test.wins)
-    yield "selection, regret of always CELL", selection_regret(test, np.ones(test.size, np.bool_))
-
-
-def _partitions(predictor: Predictor, test: LabelTable, rows: Sequence[MatrixLabels]) -> Iterator[tuple[str, float]]:
-    winners = test.where_cell_wins()
-    if winners.size:
-        truth = winners.partitions.astype(np.int64)
-        said = np.array([predictor.partitions.predict(sample) for sample in winners.partition_features()])
-        yield "partitions, accuracy", float(np.mean(said == truth))
-        yield "partitions, balanced accuracy", balanced_accuracy(truth, said)
-        yield "partitions, share of one", float(np.mean(truth == 1))
-    yield "partitions, regret", partition_regret(rows, lambda f, j: int(predictor.partitions.predict(f.partitions(j))))
-    yield "partitions, regret of one", partition_regret(rows, lambda *_: 1)
+def _partitions(predictor: Predictor, test: pd.DataFrame, rows: Sequence[MatrixLabels]) -> dict[str, float]:
+    forest, winners, scores = predictor.partitions, where_cell_wins(test), {}
+    if len(winners):
+        truth = winners["partitions"].to_numpy()
+        said = np.array([forest.predict(one) for one in partition_numbers(winners)])
+        scores = {
+            "partitions, accuracy": float(np.mean(said == truth)),
+            "partitions, balanced accuracy": balanced_accuracy(truth, said),
+            "partitions, share of one": float(np.mean(truth == 1)),
+        }
+    return scores | {
+        "partitions, regret": partition_regret(rows, lambda features, j: int(forest.predict(features.partitions(j)))),
+        "partitions, regret of one": partition_regret(rows, lambda *_: 1),
+    }
 
 
 def forest_of(model: Any, features: NDArray[np.float64]) -> Forest:
@@ -254,22 +236,17 @@ def forest_of(model: Any, features: NDArray[np.float64]) -> Forest:
     """
     scaler, last = model.steps[0][1], model.steps[-1][1]
     trees = [tree.tree_ for tree in getattr(last, "estimators_", [last])]
-    firsts = np.cumsum([0, *(tree.node_count for tree in trees)])
-    parts: dict[str, list[NDArray[Any]]] = {"feature": [], "threshold": [], "left": [], "right": []}
-    leaves: list[NDArray[np.float64]] = []
-    num_leaves = 0
-    for tree, first in zip(trees, firsts, strict=False):
-        leaf = tree.children_left < 0
-        ordinal = np.cumsum(leaf) - 1 + num_leaves
-        parts["feature"].append(np.where(leaf, -1, tree.feature))
-        parts["threshold"].append(np.where(leaf, 0.0, tree.threshold))
-        parts["left"].append(np.where(leaf, ordinal, tree.children_left + first))
-        parts["right"].append(np.where(leaf, -1, tree.children_right + first))
-        leaves.append(tree.value[leaf, 0])
-        num_leaves += int(leaf.sum())
-    arrays = {name: np.concatenate(of_trees) for name, of_trees in parts.items()} | {
+    firsts = np.cumsum([0, *(one.node_count for one in trees)])
+    nodes = ("feature", "threshold", "children_left", "children_right", "value")
+    feature, threshold, left, right, value = (np.concatenate([getattr(one, name) for one in trees]) for name in nodes)
+    shift, leaf = np.repeat(firsts[:-1], np.diff(firsts)), left < 0
+    arrays = {
+        "feature": np.where(leaf, -1, feature),
+        "threshold": np.where(leaf, 0.0, threshold),
+        "left": np.where(leaf, np.cumsum(leaf) - 1, left + shift),
+        "right": np.where(leaf, -1, right + shift),
         "roots": firsts[:-1],
-        "leaves": np.concatenate(leaves),
+        "leaves": value[leaf, 0],
         "mean": scaler.mean_,
         "scale": scaler.scale_,
         "low": features.min(0),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import cached_property, partial
+from itertools import product
 from math import inf, isfinite
 from typing import Any, NamedTuple
 
@@ -16,25 +17,20 @@ from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.formats.hyb import THIRDS, HybLayout, Pieces, cell_layout, lay_out, partition_columns
 from spmark.impls.formats.nearness import RowOrder, distinct_share, near_order
 from spmark.impls.formats.threads import run_all
-from spmark.impls.kernels.ell_buckets import NEVER, SPMM_ELL_BUCKETS, EllBucketsPlan
+from spmark.impls.kernels.ell_buckets import LANES, LONG_ROWS, NEVER, SPMM_ELL_BUCKETS, WORK, EllBucketsPlan
+from spmark.impls.kernels.family import taken_apart, tiles_of
 from spmark.impls.kernels.hyb_convert import HybConverter
 from spmark.impls.liteform.compose import StoredAs
-from spmark.impls.liteform.cost import BucketCounts, count
+from spmark.impls.liteform.cost import count
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.plan import LiteForm, scheduled
-from spmark.impls.liteform.schedule import (
-    CellSchedule,
-    ScheduleTable,
-    schedule_for,
-    table_for,
-)
+from spmark.impls.liteform.schedule import CellSchedule, ScheduleTable, schedule_for, table_for, widest_vector
 from spmark.impls.liteform.search import search, table_of
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import open_target
 from spmark.impls.runtime.template import C_TYPES
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.timer import PlanTimer
-from spmark.studies.liteform.candidates import candidates, tiles
 from spmark.studies.liteform.labels import WIDTHS
 from spmark.studies.liteform.schedules import COUNTED, COUNTED_THIRDS, ScheduleRow, TimedSchedule
 
@@ -47,6 +43,51 @@ _LESS = 0.95
 """Gathered rows are tried where blocks read less than this share of what they read in A's order."""
 _NEAR = 1.15
 """A range is left out where its best width takes this many times as long as the best of all."""
+_TILE = 128
+"""Columns of a tile of C; tiles down to half as wide are measured."""
+_SMALL, _LARGE = 4_000_000, 32_000_000
+"""Loads of elements of B below which a problem starts up more than it computes, and from which it fills a GPU."""
+
+
+def tiles(width: int, dtype: DType, small: bool = False) -> list[tuple[int, int, int]]:
+    """List the (vector, vectors, lanes) to measure: tiles of columns that J fills, and not much narrower than J.
+
+    Parameters
+    ----------
+    width : int
+        J.
+    dtype : DType
+    small : bool
+        Add loads half as wide, which give small problems more threads.
+    """
+    widest = widest_vector(width, dtype)
+    fitting = [tuple(tile.values()) for tile in tiles_of(width, (widest,), LANES, (1, 2))]
+    shapes = [(v, count, n) for v, count, n in fitting if min(width, _TILE) <= 2 * v * count * n]
+    if small and widest > 1:
+        shapes += [(widest // 2, 1, lanes) for lanes in LANES if widest // 2 * lanes == min(width, _TILE // 2)]
+    return shapes
+
+
+def candidates(width: int, dtype: DType, loads: int, max_width: int) -> Iterator[CellSchedule]:
+    """List the schedules that are measured for a table.
+
+    Parameters
+    ----------
+    width : int
+        J.
+    dtype : DType
+    loads : int
+        nnz J: large problems are not cut into the smallest blocks, small ones not into the largest.
+    max_width : int
+    """
+    works = sorted(WORK)[slice(0, 3) if loads < _SMALL else slice(1, 4) if loads < _LARGE else slice(1, None)]
+    longs = [pair for pair in LONG_ROWS if all(least <= max_width or least == NEVER for least in pair)]
+    for (vector, vectors, lanes), work, (spread, together) in product(
+        tiles(width, dtype, loads < _SMALL), works, longs
+    ):
+        if lanes == max(LANES) and spread != NEVER:
+            continue  # a group is a whole warp: the warp has no other group to share a row
+        yield CellSchedule(vector, lanes, work, vectors, spread, together)
 
 
 class _Form(NamedTuple):
@@ -99,22 +140,20 @@ class _Bench:
         """Convert a format, or give it where it is the last one that was converted."""
         if form not in self._held:
             self._held.clear()
-            layout = self.laid.pop(form, None)
-            if layout is None:
-                order, widest = self.order if form.gathered else None, [form.max_width] * form.partitions
-                layout = cell_layout(self.matrix, widest, form.tail_in_last, order, form.thirds)
+            order, widest = self.order if form.gathered else None, [form.max_width] * form.partitions
+            layout = self.laid.pop(form, None) or cell_layout(self.matrix, widest, form.tail_in_last, order, form.thirds)
             self._held[form] = layout, self._converter.fill(layout)
         return self._held[form]
 
     def _plan(self, width: int, config: Config) -> DevicePlan:
-        form, schedule = _parted(config)
-        layout, arrays = self.hold(form)
-        arguments = scheduled(schedule, self.order if form.gathered else None, form.partitions)
+        given, schedule = taken_apart(config, _Form._fields)
+        layout, arrays = self.hold(form := _Form(**given))
+        arguments = scheduled(CellSchedule(**schedule), self.order if form.gathered else None, form.partitions)
         return EllBucketsPlan(self.problems[width], self.target, layout, {}, arrays=arrays, **arguments)
 
 
 class GpuTimer:
-    """A `spmark.studies.liteform.labels.FormatTimer` of one matrix on this machine's GPU.
+    """Times formats of one matrix on this machine's GPU.
 
     Parameters
     ----------
@@ -129,13 +168,20 @@ class GpuTimer:
         self._bench, self._table = _Bench(matrix, device, dtype, widths, self._is_right), table_for(device.name)
         self._thirds = LiteForm().thirds_of(self._table)
         self._pieces: dict[tuple[int, bool], Pieces] = {}
-        self._timed_now: list[int] = []
+        self._timed_now = 0
 
     def fixed(self, form: StoredAs, width: int) -> list[float]:
-        """Time a fixed format; refused where the dtype has no kernel for blocks."""
+        """Give samples of a fixed format at one J in microseconds.
+
+        Raises
+        ------
+        UnsupportedError
+            The dtype has no kernel for blocks.
+        BuildError
+            The format cannot be built, or gives a wrong result.
+        """
         problem, chosen = self._bench.problems[width], LiteForm(format=form.value)
-        reason = chosen.unsupported(problem, self._bench.device)
-        if reason:
+        if reason := chosen.unsupported(problem, self._bench.device):
             raise UnsupportedError(reason)
         race = Race(lambda _: chosen.build(problem, self._bench.device), self._bench.timers[width], finalists=0)
         return _samples_us(race, {"format": form.value})
@@ -145,26 +191,29 @@ class GpuTimer:
 
         A config that cannot be laid out is left to `cell`, which says why.
         """
-        laid = self._bench.laid
-        todo = [key for config in configs for way in self._ways() if self._form(*(key := (*config, way))) not in laid]
-        for partitions, way in dict.fromkeys((partitions, way) for partitions, _, way in todo):
-            if (partitions, way) not in self._pieces:
-                pieces = partition_columns(self._bench.matrix, partitions)
-                self._pieces[partitions, way] = pieces.in_order(self._bench.order.positions) if way else pieces
+        forms = [self._form(*config, way) for config in configs for way in self._ways()]
+        todo = [form for form in forms if form not in self._bench.laid]
+        for cut in dict.fromkeys((form.partitions, form.gathered) for form in todo):
+            if cut not in self._pieces:
+                pieces = partition_columns(self._bench.matrix, cut[0])
+                self._pieces[cut] = pieces.in_order(self._bench.order.positions) if cut[1] else pieces
 
-        def lay(partitions: int, max_width: int, way: bool) -> None:
+        def lay(form: _Form) -> None:
             with suppress(SpmarkError):
-                widest = [max_width] * partitions
-                layout = lay_out(self._pieces[partitions, way], widest, thirds=self._thirds)
-                laid[self._form(partitions, max_width, way)] = layout
+                pieces, widest = self._pieces[form.partitions, form.gathered], [form.max_width] * form.partitions
+                self._bench.laid[form] = lay_out(pieces, widest, thirds=self._thirds)
 
-        run_all(lay, todo)
+        run_all(lay, [(form,) for form in todo])
 
     def cell(self, partitions: int, max_width: int) -> Mapping[int, list[float]]:
-        """Time CELL with the same cap in all partitions; it is converted once for all widths."""
-        self._timed_now = []
-        samples_us: dict[int, list[float]] = {}
-        bench = self._bench
+        """Time CELL with the same cap in all partitions, converted once for all widths; samples by J in microseconds.
+
+        Raises
+        ------
+        BuildError
+            The config cannot be built, or gives a wrong result.
+        """
+        self._timed_now, samples_us, bench = 0, dict[int, list[float]](), self._bench
         for way, widths in self._ways().items():
             form = self._form(partitions, max_width, way)._asdict()
             for width in widths:
@@ -172,7 +221,7 @@ class GpuTimer:
                 dtype = bench.problems[width].dtype
                 schedule = schedule_for(bench.device.name, width, dtype, **sizes, gathered=way)
                 samples_us[width] = _samples_us(bench.races[width], form | schedule.arguments())
-                self._timed_now.append(width)
+                self._timed_now += 1
         return samples_us
 
     def _form(self, partitions: int, max_width: int, way: bool) -> _Form:
@@ -183,17 +232,17 @@ class GpuTimer:
 
         The same kernels run every config: each is checked at one J, and each J once.
         """
-        return bool(self._timed_now) and isfinite(self._bench.races[width].fastest_us)
+        return self._timed_now > 0 and isfinite(self._bench.races[width].fastest_us)
 
     def _ways(self) -> dict[bool, list[int]]:
         """Give the widths J at which rows stay in A's order, and those at which a plan would gather them."""
         rule = self._table.gathering if self._table else None
         widths_of: dict[bool, list[int]] = {}
         for width, problem in self._bench.problems.items():
-            way = rule is not None and rule.asks(problem.matrix.nnz, width, problem.dtype)
-            if way:
+            way = False
+            if rule and rule.asks(problem.matrix.nnz, width, problem.dtype):
                 given, together = self._bench.shares
-                way = rule is not None and together <= rule.most_share * given
+                way = together <= rule.most_share * given
             widths_of.setdefault(way, []).append(width)
         return widths_of
 
@@ -224,12 +273,14 @@ class ScheduleTimer:
         BuildError
             Every schedule failed.
         """
-        top = int(self._counts.widest[0])
+        top, bench = int(self._counts.widest[0]), self._bench
         powers = range(min(_NARROWEST, top), min(_WIDEST, top) + 1)
-        middle = self._middle()
+        given, together = bench.shares
+        # Rows are gathered where blocks then read less.
+        ways, middle = (False, True) if together < _LESS * given else (False,), self._middle()
         for power in powers:
-            for together in (NEVER, 64) if power >= 6 else (NEVER,):
-                self._try(power, False, [replace(middle, together=together)])
+            for least in (NEVER, 64) if power >= 6 else (NEVER,):
+                self._try(power, False, [replace(middle, together=least)])
             if 1 << power > THIRDS[0]:
                 self._try(power, False, [middle], whole=True)
         best = dict.fromkeys(powers, inf)
@@ -237,18 +288,17 @@ class ScheduleTimer:
             power = timed.max_width.bit_length() - 1
             best[power] = min(best[power], timed.time_us)
         for low, high in _CLASSES:
-            powers_in = [power for power in powers if low <= power <= high]
-            power = min(powers_in, key=lambda one: best[one], default=-1)
-            if power < 0 or best[power] > _NEAR * min(best.values()):
-                continue
-            for way in self._ways():
-                self._try(power, way, candidates(self._width, self._dtype, self._loads, 1 << power))
+            power = min((one for one in powers if low <= one <= high), key=lambda one: best[one], default=-1)
+            if power >= 0 and best[power] <= _NEAR * min(best.values()):
+                for way in ways:
+                    self._try(power, way, candidates(self._width, self._dtype, self._loads, 1 << power))
         if not self._timed():
             raise BuildError(
                 f"{matrix}: expected a schedule that computes the product at J = {self._width}, found none"
             )
         self._refine(powers)
-        bench = self._bench
+        counts = ((self._counts, COUNTED), (self._thirds, COUNTED_THIRDS))
+        told = [{name: tuple(map(int, getattr(of, name)[0])) for name in names} for of, names in counts]
         return ScheduleRow(
             matrix=matrix,
             device=bench.device.name,
@@ -257,10 +307,10 @@ class ScheduleTimer:
             num_cols=bench.matrix.num_cols,
             nnz=bench.matrix.nnz,
             features=asdict(Features.of(bench.matrix)),
-            counted=_told(self._counts, COUNTED),
-            counted_thirds=_told(self._thirds, COUNTED_THIRDS),
-            given_share=bench.shares[0],
-            gathered_share=bench.shares[1],
+            counted=told[0],
+            counted_thirds=told[1],
+            given_share=given,
+            gathered_share=together,
             timed=tuple(self._timed()),
         )
 
@@ -276,11 +326,6 @@ class ScheduleTimer:
         if not fastest.gathered:
             self._try(power, False, [replace(fastest.schedule, by_row=True)])
 
-    def _ways(self) -> tuple[bool, ...]:
-        """Give the orders of rows: A's, and the gathered one where blocks read less with it."""
-        given, together = self._bench.shares
-        return (False, True) if together < _LESS * given else (False,)
-
     def _middle(self) -> CellSchedule:
         vector, vectors, lanes = max(
             tiles(self._width, self._dtype), key=lambda tile: (tile[0] * tile[1] * tile[2] <= 128, tile[1], tile[2])
@@ -289,39 +334,24 @@ class ScheduleTimer:
 
     def _timed(self) -> list[TimedSchedule]:
         """Give the schedules that have times, in the order in which they were tried."""
-        parted = [(*_parted(config), us) for config, us, _ in self._race.seen if isfinite(us)]
+        seen = [(*taken_apart(config, _Form._fields), us) for config, us, _ in self._race.seen if isfinite(us)]
         return [
             TimedSchedule(
-                max_width=form.max_width,
-                gathered=form.gathered,
-                schedule=schedule,
+                schedule=CellSchedule(**schedule),
                 time_us=us,
-                tail_in_last=form.tail_in_last,
-                thirds=form.thirds,
+                **{name: value for name, value in form.items() if name != "partitions"},
             )
-            for form, schedule, us in parted
+            for form, schedule, us in seen
         ]
 
     def _try(
         self, power: int, way: bool, some: Iterable[CellSchedule], *, tail_in_last: bool = False, whole: bool = False
     ) -> None:
         """Time schedules of one format, with widths between the powers of two unless ``whole``."""
-        thirds = not whole and 1 << power > THIRDS[0]
-        form = _Form(1, 1 << power, way, tail_in_last, thirds)
+        form = _Form(1, 1 << power, way, tail_in_last, thirds=not whole and 1 << power > THIRDS[0])
         with suppress(SpmarkError, MemoryError):
             self._bench.hold(form)
             self._race.time_all(form._asdict() | schedule.arguments() for schedule in some)
-
-
-def _parted(config: Config) -> tuple[_Form, CellSchedule]:
-    """Give the format and the schedule of a config."""
-    schedule = {name: value for name, value in config.items() if name not in _Form._fields}
-    return _Form(*(config[name] for name in _Form._fields)), CellSchedule(**schedule)
-
-
-def _told(counts: BucketCounts, names: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """Give counts of one partition by name."""
-    return {name: tuple(map(int, getattr(counts, name)[0])) for name in names}
 
 
 def _samples_us(race: Race[Any], config: Config) -> list[float]:
@@ -353,16 +383,13 @@ def compile_schedules(
     table : ScheduleTable, optional
         Table of the device: its schedules alone are compiled; by default all candidates are.
     """
-    shapes: dict[tuple[DType, int, int, int], None] = {}
-    for dtype in dtypes:
-        for width in widths:
-            every = tiles(width, dtype, small=True)
-            if table:
-                own = (e.schedule for e in table.entries if e.dtype is dtype)
-                every = [(s.vector, s.vectors, s.lanes) for s in own if width % s.vector == 0] or every
-            shapes |= dict.fromkeys((dtype, *tile) for tile in every)
+    shapes = []
+    for dtype, width in product(dtypes, widths):
+        own = [e.schedule for e in (table.entries if table else ()) if e.dtype is dtype]
+        known = [(one.vector, one.vectors, one.lanes) for one in own if width % one.vector == 0]
+        shapes += [(dtype, *tile) for tile in known or tiles(width, dtype, small=True)]
     instances = [
         SPMM_ELL_BUCKETS.instance(T=C_TYPES[dtype], vector=vector, vectors=vectors, lanes=lanes, threads=128)
-        for dtype, vector, vectors, lanes in shapes
+        for dtype, vector, vectors, lanes in dict.fromkeys(shapes)
     ]
     open_target(device).load(instances)

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from functools import partial
+from itertools import product
 from math import ceil, inf, log2
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 from pydantic import Field, field_validator
@@ -29,6 +30,9 @@ from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.loops import MAX_POWER
 from spmark.studies.rows import Row, one_device, reason_of
 
+if TYPE_CHECKING:
+    from spmark.studies.liteform.gpu import GpuTimer
+
 WIDTHS = (32, 64, 128, 256, 512)
 """J of the published labels."""
 FIXED = (StoredAs.CSR, StoredAs.BSR)
@@ -40,22 +44,8 @@ _START_DIVISOR = 32
 _log = logging.getLogger(__name__)
 
 
-class FormatTimer(Protocol):
-    """Times formats of one matrix, at several widths J, on a device of its own choice."""
-
-    def fixed(self, form: StoredAs, width: int) -> list[float]:
-        """Give samples of a fixed format at one J in microseconds; raises `SpmarkError` where that fails."""
-        ...
-
-    def prepare(self, configs: Sequence[tuple[int, int]]) -> None:
-        """Do the host's part of building these configs, which are timed next; a timer may have none."""
-        ...
-
-    def cell(self, partitions: int, max_width: int) -> Mapping[int, list[float]]:
-        """Build CELL once and give its samples by J in microseconds; raises `SpmarkError` where that fails."""
-        ...
-
-
+Key = tuple[str, DType, int]
+"""A matrix, a dtype and J; J of 0 stands for all."""
 Samples = dict[int, list[Annotated[float, Field(gt=0, allow_inf_nan=False)]]]
 """Microseconds by J."""
 
@@ -115,8 +105,8 @@ def published_start(features: Features) -> Point:
 
 def neighbours(point: Point, most: Point) -> list[Point]:
     """Give the up to eight points one step away in either direction or both."""
-    steps = [(p, w) for p in (-1, 0, 1) for w in (-1, 0, 1) if p or w]
-    points = [Point(point.partitions + p, point.width + w) for p, w in steps]
+    steps = product((-1, 0, 1), repeat=2)
+    points = [Point(point.partitions + p, point.width + w) for p, w in steps if p or w]
     return [n for n in points if 0 <= n.partitions <= most.partitions and 0 <= n.width <= most.width]
 
 
@@ -162,7 +152,7 @@ class _TimeIsUpError(Exception):
 class _Book:
     """Times every config once, for all widths together."""
 
-    def __init__(self, timer: FormatTimer, ends: float) -> None:
+    def __init__(self, timer: GpuTimer, ends: float) -> None:
         self._timer, self._ends = timer, ends
         self.tried: dict[Point, TriedConfig] = {}
 
@@ -177,20 +167,20 @@ class _Book:
         if point not in self.tried:
             if self.tried and time.monotonic() >= self._ends:
                 raise _TimeIsUpError
-            config = TriedConfig(partitions=1 << point.partitions, max_width=1 << point.width)
+            found: dict[str, Any] = {"partitions": 1 << point.partitions, "max_width": 1 << point.width}
             try:
-                samples = self._timer.cell(config.partitions, config.max_width)
-                found: dict[str, Any] = {"samples_us": {j: list(times)[:MAX_SAMPLES] for j, times in samples.items()}}
+                samples = self._timer.cell(**found)
+                found["samples_us"] = {j: list(times)[:MAX_SAMPLES] for j, times in samples.items()}
             except (SpmarkError, MemoryError) as error:
-                found = {"reason": reason_of(error)}
-            self.tried[point] = config.model_copy(update=found)
+                found["reason"] = reason_of(error)
+            self.tried[point] = TriedConfig(**found)
         times = self.tried[point].samples_us.get(width)
         return float(np.median(times)) if times else inf
 
 
 def measure(
     matrix: Csr,
-    timer: FormatTimer,
+    timer: GpuTimer,
     about: Mapping[str, Any],
     *,
     dtype: DType = DType.FLOAT32,
@@ -204,7 +194,7 @@ def measure(
     Parameters
     ----------
     matrix : Csr
-    timer : FormatTimer
+    timer : GpuTimer
         Timer of this matrix and dtype.
     about : mapping of str to str
         The row's ``matrix``, ``matrix_kind``, ``device`` and ``implementation_version``.
@@ -231,19 +221,16 @@ def measure(
     longest = min(MAX_POWER, max(features.max_length - 1, 0).bit_length())
     most = Point(min(MAX_PARTITION_POWER, matrix.num_cols.bit_length() - 1), longest)
     start = Point(0, start_width.bit_length() - 1) if start_width else published_start(features)
-    start = Point(0, min(start.width, most.width))
-    book = _Book(timer, started + limit_s)
-    complete = True
+    book, complete = _Book(timer, started + limit_s), True
     try:
-        if exhaustive:
-            for partitions in range(most.partitions + 1):
-                points = [Point(partitions, width_power) for width_power in range(most.width + 1)]
-                book.announce(points)
-                for point in points:
-                    book.time_us(point, widths[0])
-        else:
-            for width in widths:
-                climb(start, most, partial(book.time_us, width=width), book.announce)
+        for partitions in range(most.partitions + 1) if exhaustive else ():
+            points = [Point(partitions, power) for power in range(most.width + 1)]
+            book.announce(points)
+            for point in points:
+                book.time_us(point, widths[0])
+        for width in () if exhaustive else widths:
+            time_us = partial(book.time_us, width=width)
+            climb(Point(0, min(start.width, most.width)), most, time_us, book.announce)
     except _TimeIsUpError:
         complete = False
     return MatrixLabels(
@@ -274,15 +261,15 @@ class Skipped(Row):
     implementation_version: str
 
 
-def skipped_before(path: Path, device: str, version: str) -> set[tuple[str, DType, int]]:
-    """Give every (matrix, dtype, J) that this version cannot measure on the device."""
-    rows = read_rows(path, Skipped) if path.is_file() else ()
-    own = (row for row in rows if (row.device, row.implementation_version) == (device, version))
-    return {(row.matrix, row.dtype, row.width) for row in own}
+def skipped_before(paths: Iterable[Path], device: str, implementation_version: str) -> set[Key]:
+    """Give everything that this version cannot measure on the device."""
+    own = (device, implementation_version)
+    rows = (row for path in paths if path.is_file() for row in read_rows(path, Skipped))
+    return {(row.matrix, row.dtype, row.width) for row in rows if (row.device, row.implementation_version) == own}
 
 
-def measured_before(paths: Sequence[Path], device: str, version: str) -> set[tuple[str, DType]]:
-    """Give (matrix, dtype) of every row in the files of labels to continue, however they were sharded.
+def measured_before(paths: Sequence[Path], device: str, version: str) -> set[Key]:
+    """Give the key of every row in the files of labels to continue, however they were sharded.
 
     Rows that another version of the implementation measured count, with a warning.
 
@@ -303,7 +290,7 @@ def measured_before(paths: Sequence[Path], device: str, version: str) -> set[tup
             "%s: %d of %d labels were measured by another version and are kept; name another folder to measure anew",
             paths[0].parent, others, len(rows),
         )  # fmt: skip
-    return {(row.matrix, row.dtype) for _, row in rows}
+    return {(row.matrix, row.dtype, 0) for _, row in rows}
 
 
 def read_labels(paths: Sequence[Path]) -> list[MatrixLabels]:
@@ -321,9 +308,8 @@ def read_labels(paths: Sequence[Path]) -> list[MatrixLabels]:
     """
     best: dict[tuple[str, str, DType], MatrixLabels] = {}
     for row in (row for path in paths for row in read_rows(path, MatrixLabels)):
-        key = row.device, row.matrix, row.dtype
-        other = best.get(key)
-        if other is None or (row.exhaustive, row.complete) >= (other.exhaustive, other.complete):
-            best[key] = row
+        other = best.setdefault((row.device, row.matrix, row.dtype), row)
+        if (row.exhaustive, row.complete) >= (other.exhaustive, other.complete):
+            best[row.device, row.matrix, row.dtype] = row
     one_device((row.device for row in best.values()), f"{', '.join(map(str, paths))}: expected labels")
     return list(best.values())

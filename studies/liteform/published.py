@@ -6,14 +6,11 @@ the times are the authors'.
 
 from __future__ import annotations
 
-import io
 import warnings
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from functools import partial
-from typing import Any
+from time import perf_counter
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,23 +19,29 @@ from numpy.typing import NDArray
 from spmark.impls.core.errors import DatasetError
 from spmark.studies.liteform.forests import (
     FOREST,
+    SLOW,
     balanced_accuracy,
     cosine,
     cosine_by_matrix,
+    fit,
     model_kinds,
     similarity,
-    trained,
 )
-from spmark.studies.liteform.tables import LabelTable, disjoint_split, drawn_split, selection_regret
+from spmark.studies.liteform.tables import (
+    SPEEDUP,
+    disjoint_split,
+    drawn_split,
+    numbers,
+    partition_numbers,
+    read_columns,
+    selection_regret,
+    where_cell_wins,
+)
 
 SHARES = tuple(tenth / 10 for tenth in range(1, 11))
 """Parts of the training rows that figure 10 trains on."""
-MAJORITY = "majority"
-"""The model that always answers with the commonest label of its training rows."""
-SLOW = "Gaussian Process"
-"""Trained on the first split of the public kind only: its time grows with the cube of the rows, to hours for all."""
 FEW_ROWS = 500
-"""Rows that `SLOW` is trained on, unless all are asked for."""
+"""Rows that `SLOW` is trained on, unless all are asked for, and on the first split of the public kind only."""
 _LEAST_SIZE = 2000
 _LOW = 0.6
 _ADDED_BACK = 7
@@ -61,8 +64,7 @@ class Split(StrEnum):
     DISJOINT = "matrix-disjoint"
 
 
-@dataclass(frozen=True)
-class Score:
+class Score(NamedTuple):
     """One metric of one model under one way of splitting."""
 
     task: Task
@@ -70,15 +72,14 @@ class Score:
     model: str
     metric: str
     """accuracy, balanced accuracy, cosine, ..., or ``failed``, whose ``note`` says why."""
-    values: tuple[float, ...]
+    values: Sequence[float]
     """One for each seed, in their order."""
     train_rows: int = 0
     """Rows trained on, for figure 10; 0 stands for all of the training side."""
     note: str = ""
 
 
-@dataclass(frozen=True, eq=False)
-class _Divided:
+class _Divided(NamedTuple):
     """The rows of a task, divided by one seed."""
 
     task: Task
@@ -87,33 +88,56 @@ class _Divided:
     features: NDArray[np.float64]
     truth: NDArray[Any]
     train: NDArray[np.int64]
-    tests: LabelTable
     test: NDArray[np.int64]
+    rows: pd.DataFrame
+
+    def scored(self, kind: Callable[[], Any], train: NDArray[np.int64]) -> dict[str, float]:
+        """Train a model on some rows, and give its metrics on the test rows; seconds are of all rows in one call."""
+        truth, tests, started = self.truth[self.test], self.rows.iloc[self.test], perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # solvers that stop early warn; their result counts as it is
+            model = fit(kind, self.features[train], self.truth[train])
+            fitted = perf_counter()
+            said = model.predict(self.features[self.test])
+        metrics = {
+            "train_s": fitted - started,
+            "infer_s": perf_counter() - fitted,
+            # Micro-averaged precision, recall and F1, which the public code reports, are the accuracy once more.
+            "accuracy": float(np.mean(said == truth)),
+            "balanced accuracy": balanced_accuracy(truth, said),
+        }
+        if self.task is Task.SELECTION:
+            return metrics | {"regret": selection_regret(tests, said)}
+        by_matrix = cosine_by_matrix(tests["matrix"], truth, said)
+        return metrics | {
+            "cosine": cosine(truth, said), "cosine by matrix": by_matrix, "similarity": similarity(truth, said)
+        }  # fmt: skip
 
 
-def _divided(labels: LabelTable, seeds: int) -> Iterator[_Divided]:
+def _divided(labels: pd.DataFrame, seeds: int, tell: Callable[[str], None], what: str = "") -> Iterator[_Divided]:
     """Divide the rows of each task in each way; seed s draws split s."""
-    for task in Task:
-        rows = labels.one_per_matrix() if task is Task.SELECTION else labels.where_cell_wins()
-        if task is Task.SELECTION:
-            inputs = rows.selection(), rows.wins
-        else:
-            inputs = rows.partition_features(), rows.partitions.astype(np.int64)
+    one, winners = labels.drop_duplicates("matrix"), where_cell_wins(labels)
+    wins, partitions = (one["speedup"] >= SPEEDUP).to_numpy(), winners["partitions"].to_numpy(np.int64)
+    questions = {
+        Task.SELECTION: (one, numbers(one), wins),
+        Task.PARTITIONS: (winners, partition_numbers(winners), partitions),
+    }
+    for task, (rows, features, truth) in questions.items():
         for split in Split:
             for seed in range(seeds):
+                tell(f"{task}{what}, {split} split, seed {seed}")
                 rng = np.random.default_rng(seed)
-                public = split is Split.PUBLIC
-                train, test = drawn_split(rows.size, rng) if public else disjoint_split(rows.matrix, rng)
-                yield _Divided(task, split, seed, *inputs, train, rows.take(test), test)
+                sides = drawn_split(len(rows), rng) if split is Split.PUBLIC else disjoint_split(rows["matrix"], rng)
+                yield _Divided(task, split, seed, features, truth, *sides, rows)
 
 
-def score_models(labels: LabelTable, seeds: int, slow: bool, tell: Callable[[str], None]) -> list[Score]:
+def score_models(labels: pd.DataFrame, seeds: int, slow: bool, tell: Callable[[str], None]) -> list[Score]:
     """Train and test every kind of model on every split.
 
     Parameters
     ----------
-    labels : LabelTable
-        All published rows.
+    labels : DataFrame
+        All published rows (`spmark.studies.liteform.tables.read_published`).
     seeds : int
         Splits of each kind; seed s draws split s.
     slow : bool
@@ -126,98 +150,48 @@ def score_models(labels: LabelTable, seeds: int, slow: bool, tell: Callable[[str
     list of Score
         A model that cannot be trained has a score whose metric is ``failed``.
     """
-    values_of: dict[tuple[Task, Split, str, str], list[float]] = defaultdict(list)
+    values: dict[tuple[Task, Split, str, str], list[float]] = {}
     failed: dict[tuple[Task, Split, str], str] = {}
-    for of in _divided(labels, seeds):
-        tell(f"{of.task}, {of.split} split, seed {of.seed}")
-        for name, predict in _models(of, slow).items():
+    for of in _divided(labels, seeds, tell):
+        for name, kind in model_kinds().items():
+            train = of.train
+            if name == SLOW:
+                if of.seed or of.split is not Split.PUBLIC:
+                    continue
+                train = train if slow else np.random.default_rng(of.seed).permutation(train)[:FEW_ROWS]
             try:
-                metrics = dict(_metrics(of, *predict()))
+                for metric, value in of.scored(kind, train).items():
+                    values.setdefault((of.task, of.split, name, metric), []).append(value)
             except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
                 failed[of.task, of.split, name] = str(error)
-                continue
-            for metric, value in metrics.items():
-                values_of[of.task, of.split, name, metric].append(value)
     few = "" if slow else f"trained on {FEW_ROWS} rows of one split"
-    scores = [Score(*key, tuple(values), note=few if key[2] == SLOW else "") for key, values in values_of.items()]
+    scores = [Score(*key, found, note=few if key[2] == SLOW else "") for key, found in values.items()]
     return scores + [Score(*key, "failed", (), note=reason) for key, reason in failed.items()]
 
 
-def learning_curves(labels: LabelTable, seeds: int, tell: Callable[[str], None]) -> list[Score]:
+def learning_curves(labels: pd.DataFrame, seeds: int, tell: Callable[[str], None]) -> list[Score]:
     """Train the random forest on growing parts of the training side (figure 10), on both kinds of splits."""
-    values_of: dict[tuple[Task, Split, int, str], list[float]] = defaultdict(list)
-    forest = model_kinds()[FOREST]
-    for of in _divided(labels, seeds):
-        tell(f"{of.task} over the number of rows, {of.split} split, seed {of.seed}")
-        train, truth = np.random.default_rng(of.seed).permutation(of.train), of.truth[of.test]
-        for tenth, share in enumerate(SHARES, 1):
+    points: dict[tuple[Task, Split, float, str], list[tuple[float, int]]] = {}
+    for of in _divided(labels, seeds, tell, " over the number of rows"):
+        train = np.random.default_rng(of.seed).permutation(of.train)
+        for share in SHARES:
             part = train[: int(train.size * share)]
-            predicted, *_ = trained(forest, (of.features[part], of.truth[part]), of.features[of.test])
-            metrics = {"accuracy": float(np.mean(predicted == truth)), "rows": float(part.size)}
-            if of.task is Task.PARTITIONS:
-                metrics["cosine"] = cosine(truth, predicted)
-            for metric, value in metrics.items():
-                values_of[of.task, of.split, tenth, metric].append(value)
+            for metric, value in of.scored(model_kinds()[FOREST], part).items():
+                if metric in {"accuracy", "cosine"}:
+                    points.setdefault((of.task, of.split, share, metric), []).append((value, part.size))
     return [
-        Score(task, split, FOREST, metric, tuple(values), round(np.mean(values_of[task, split, tenth, "rows"])))
-        for (task, split, tenth, metric), values in values_of.items()
-        if metric != "rows"
+        Score(task, split, FOREST, metric, [value for value, _ in of], round(np.mean([rows for _, rows in of])))
+        for (task, split, _, metric), of in points.items()
     ]
 
 
-Answer = tuple[NDArray[Any], float, float]
-"""What a model predicts of the test rows, and the seconds of training and of predicting."""
-
-
-def _models(of: _Divided, slow: bool) -> dict[str, Callable[[], Answer]]:
-    """Give, by the name of each model, the function that trains it and predicts."""
-    train, test = (of.features[of.train], of.truth[of.train]), of.features[of.test]
-
-    def by_kind(kind: Callable[[], Any], most: int | None = None) -> Answer:
-        some = np.random.default_rng(of.seed).permutation(train[1].size)[:most]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # solvers that stop early warn; their result counts as it is
-            return trained(kind, (train[0][some], train[1][some]) if most else train, test)
-
-    def majority() -> Answer:
-        classes, counts = np.unique(train[1], return_counts=True)
-        return np.full(test.shape[0], classes[counts.argmax()]), 0.0, 0.0
-
-    kinds = dict(model_kinds())
-    slowest = kinds.pop(SLOW)
-    models: dict[str, Callable[[], Answer]] = {name: partial(by_kind, kind) for name, kind in kinds.items()}
-    if of.seed == 0 and of.split is Split.PUBLIC:
-        models[SLOW] = partial(by_kind, slowest, None if slow else FEW_ROWS)
-    return {**models, MAJORITY: majority}
-
-
-def _metrics(of: _Divided, predicted: NDArray[Any], train_s: float, infer_s: float) -> Iterator[tuple[str, float]]:
-    truth = of.truth[of.test]
-    yield "train_s", train_s
-    yield "infer_s", infer_s
-    # Micro-averaged precision, recall and F1, which the public code reports, are the accuracy once more.
-    yield "accuracy", float(np.mean(predicted == truth))
-    yield "balanced accuracy", balanced_accuracy(truth, predicted)
-    if of.task is Task.PARTITIONS:
-        yield "cosine", cosine(truth, predicted)
-        yield "cosine by matrix", cosine_by_matrix(of.tests.matrix, truth, predicted)
-        yield "similarity", similarity(truth, predicted)
-    else:
-        yield "regret", selection_regret(of.tests, predicted)
-
-
-@dataclass(frozen=True, eq=False)
-class Ratios:
-    """Published ratios, one for each SuiteSparse matrix with at least 2,000 rows and columns."""
-
-    num_rows: NDArray[np.int64]
-    """(n,) of each matrix."""
-    ratio: NDArray[np.float64]
-    """(n,)."""
-
-
-def speed_ratios(text: str, where: str) -> Ratios:
+def speed_ratios(text: str, where: str) -> pd.DataFrame:
     """Read figure 7's data: LiteForm's speed over tuned SparseTIR's, geometric mean over the widths of each matrix.
+
+    Returns
+    -------
+    DataFrame
+        ``num_rows`` and ``ratio`` of each SuiteSparse matrix with at least 2,000 rows and columns.
 
     Raises
     ------
@@ -225,13 +199,18 @@ def speed_ratios(text: str, where: str) -> Ratios:
         The CSV is not the published one.
     """
     rows = _read(text, where, ["Oracle(ms)", "LiteForm(ms)"])
-    rows["log"] = np.log(rows["Oracle(ms)"] / rows["LiteForm(ms)"])
-    matrices = rows.groupby("name", sort=False)
-    return Ratios(matrices["num_rows"].first().to_numpy(np.int64), np.exp(matrices["log"].mean().to_numpy()))
+    logs = rows.assign(ratio=np.log(rows["Oracle(ms)"] / rows["LiteForm(ms)"]))
+    found = logs.groupby("name", sort=False).agg({"num_rows": "first", "ratio": "mean"})
+    return found.assign(ratio=np.exp(found["ratio"]))
 
 
-def overhead_ratios(text: str, where: str) -> Ratios:
+def overhead_ratios(text: str, where: str) -> pd.DataFrame:
     """Read figure 9's data: SparseTIR's tuning seconds over LiteForm's, of the means over the widths of each matrix.
+
+    Returns
+    -------
+    DataFrame
+        As `speed_ratios`.
 
     Raises
     ------
@@ -241,22 +220,19 @@ def overhead_ratios(text: str, where: str) -> Ratios:
     tuning, own = "autotuning_time(s)", ["time_select(s)", "time_num_parts(s)", "time_bucket(s)"]
     matrices = _read(text, where, [tuning, *own]).groupby("name", sort=False)
     seconds = matrices[[tuning, *own]].sum()
-    ratio = seconds[tuning] / seconds[own].sum(axis=1)
-    return Ratios(matrices["num_rows"].first().to_numpy(np.int64), ratio.to_numpy())
+    return pd.DataFrame({"num_rows": matrices["num_rows"].first(), "ratio": seconds[tuning] / seconds[own].sum(axis=1)})
 
 
 def _read(text: str, where: str, columns: list[str]) -> pd.DataFrame:
     """Give the rows of large matrices; like the published script, pass over a handful of rows without sizes."""
-    rows = pd.read_csv(io.StringIO(text))
-    if missing := {"name", "num_rows", "num_cols", *columns} - set(rows.columns):
-        raise DatasetError(f"{where}:1: expected the published columns, missing {', '.join(sorted(missing))}")
-    rows = rows[(rows[["num_rows", "num_cols"]] >= _LEAST_SIZE).all(axis=1)].copy()
+    rows = read_columns(text, where, ["num_rows", "num_cols", *columns])
+    rows = rows[(rows[["num_rows", "num_cols"]] >= _LEAST_SIZE).all(axis=1)].astype({"num_rows": np.int64})
     if rows.empty:
         raise DatasetError(f"{where}: expected rows below the header, found none of at least {_LEAST_SIZE} rows")
     return rows
 
 
-def selected_as_published(speeds: Ratios) -> tuple[int, NDArray[np.float64]]:
+def selected_as_published(ratios: NDArray[np.float64]) -> tuple[int, NDArray[np.float64]]:
     """Redraw the selection behind figure 7: matrices below 0.6 are dropped, and seven of them added back at random.
 
     The public plotting script does so, which the paper does not say.
@@ -268,7 +244,7 @@ def selected_as_published(speeds: Ratios) -> tuple[int, NDArray[np.float64]]:
     geomeans : (1000,) float64
         Over these, for each draw.
     """
-    logs, low = np.log(speeds.ratio), speeds.ratio < _LOW
+    logs, low = np.log(ratios), ratios < _LOW
     rng = np.random.default_rng(0)
     back = min(_ADDED_BACK, int(low.sum()))
     kept = int((~low).sum()) + back
@@ -278,5 +254,5 @@ def selected_as_published(speeds: Ratios) -> tuple[int, NDArray[np.float64]]:
 
 def rounded(told: Mapping[str, Any]) -> dict[str, Any]:
     """Give plain lists of numbers to six digits, as the file of a study has them."""
-    numbers = {name: np.asarray(value) for name, value in told.items() if isinstance(value, tuple | list | np.ndarray)}
-    return {**told, **{name: value.round(_DIGITS).tolist() for name, value in numbers.items()}}
+    lists = {name: np.asarray(value) for name, value in told.items() if not isinstance(value, str | int)}
+    return {**told, **{name: value.round(_DIGITS).tolist() for name, value in lists.items()}}

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import field_validator
+from pydantic import model_validator
 
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.problem import DType
@@ -104,19 +104,19 @@ class ScheduleRow(Row):
     direct: tuple[Any, ...] = ()
     """Times of another kernel, in rows of before; nothing reads them."""
 
-    @field_validator("counted")
-    @classmethod
-    def _has_every_count(cls, counted: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-        if counted.keys() != set(COUNTED) or any(len(counts) != POWERS for counts in counted.values()):
-            raise ValueError(f"expected {', '.join(COUNTED)} of {POWERS} powers each, found others")
-        return counted
+    @property
+    def key(self) -> tuple[str, DType, int]:
+        """Matrix, dtype and J."""
+        return self.matrix, self.dtype, self.width
 
-    @field_validator("counted_thirds")
-    @classmethod
-    def _has_no_count_or_every(cls, counted: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-        if counted and (counted.keys() != set(COUNTED_THIRDS) or any(len(one) != POWERS for one in counted.values())):
-            raise ValueError(f"expected {', '.join(COUNTED_THIRDS)} of {POWERS} powers each, found others")
-        return counted
+    @model_validator(mode="after")
+    def _has_every_count(self) -> Self:
+        for names, counted in ((COUNTED, self.counted), (COUNTED_THIRDS, self.counted_thirds or None)):
+            if counted is not None and {name: len(one) for name, one in counted.items()} != dict.fromkeys(
+                names, POWERS
+            ):
+                raise ValueError(f"expected {', '.join(names)} of {POWERS} powers each, found others")
+        return self
 
     def counts(self, thirds: bool) -> BucketCounts:
         """Give the counts that weights price."""
@@ -213,15 +213,8 @@ def _grid(trials: Sequence[Trials]) -> Iterator[ScheduleEntry]:
             expected = (near @ losses + _UNTRIED * _DOUBT) / (near @ tried + _DOUBT)
             if legal:
                 chosen = schedules[min(legal, key=lambda number: expected[number])]
-                first = trials[0]
-                yield ScheduleEntry(
-                    dtype=first.dtype,
-                    width=first.width,
-                    gathered=first.gathered,
-                    nnz=nnz,
-                    max_width=max_width,
-                    schedule=chosen,
-                )
+                about = {name: getattr(trials[0], name) for name in ("dtype", "width", "gathered")}
+                yield ScheduleEntry(**about, nnz=nnz, max_width=max_width, schedule=chosen)
 
 
 def _thinned(entries: list[ScheduleEntry]) -> list[ScheduleEntry]:

@@ -2,18 +2,24 @@
 
 Labels come from the authors' published CSV (a V100), or from rows of `spmark.studies.liteform.labels`. Beside the table
 stand the ways to split it, and what wrong predictions cost.
+
+A table has a row for each matrix and J; numbers are float64, NaN or infinite where nothing ran. Its columns:
+
+- ``matrix``: rows of one name are one matrix, or one matrix in one dtype, which then follows a blank
+- the features of `spmark.impls.liteform.features.SELECTION`, and ``width``, which is J
+- ``partitions, max_width, cell_us``: of the fastest config of CELL
+- ``csr_us``: time of the fixed format that this config is compared with; ``speedup`` over it
 """
 
 from __future__ import annotations
 
-import csv
 import io
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
-from math import inf, log2
+from math import log2
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from spmark.impls.core.errors import DatasetError
@@ -28,92 +34,37 @@ _PUBLISHED = {
     "num_rows": "num_rows",
     "num_cols": "num_cols",
     "nnz": "nnz",
-    "avg_length": "avg_nnz_per_row",
-    "min_length": "min_nnz_per_row",
-    "max_length": "max_nnz_per_row",
-    "std_length": "std_dev_nnz_per_row",
-    "width": "K",
-    "partitions": "best_num_partitions",
-    "max_width": "best_max_bucket_width",
-    "cell_us": "exe_time_hyb(ms)",
-    "csr_us": "exe_time_naive(ms)",
-    "speedup": "speed_to_naive",
-    "tuning_s": "autotuning_time(s)",
+    "avg_nnz_per_row": "avg_length",
+    "min_nnz_per_row": "min_length",
+    "max_nnz_per_row": "max_length",
+    "std_dev_nnz_per_row": "std_length",
+    "K": "width",
+    "best_num_partitions": "partitions",
+    "best_max_bucket_width": "max_width",
+    "exe_time_hyb(ms)": "cell_us",
+    "exe_time_naive(ms)": "csr_us",
+    "speed_to_naive": "speedup",
 }
 
 
-@dataclass(frozen=True, eq=False)
-class LabelTable:
-    """One row for each matrix and width; float64 where nothing else is said, NaN or infinite where nothing ran."""
-
-    matrix: NDArray[Any]
-    """(n,) names; rows of one name are one matrix, or one matrix in one dtype, which then follows a blank."""
-    num_rows: NDArray[np.float64]
-    num_cols: NDArray[np.float64]
-    nnz: NDArray[np.float64]
-    avg_length: NDArray[np.float64]
-    min_length: NDArray[np.float64]
-    max_length: NDArray[np.float64]
-    std_length: NDArray[np.float64]
-    width: NDArray[np.float64]
-    """J."""
-    partitions: NDArray[np.float64]
-    """Column partitions of the fastest config."""
-    max_width: NDArray[np.float64]
-    """Widest bucket of that config."""
-    cell_us: NDArray[np.float64]
-    """Time of that config."""
-    csr_us: NDArray[np.float64]
-    """Time of the fixed format that the config is compared with."""
-    speedup: NDArray[np.float64]
-    """Speed-up of the fastest config over the fixed format."""
-    tuning_s: NDArray[np.float64]
-    """Seconds spent to find that config."""
-
-    @property
-    def size(self) -> int:
-        """Rows: n."""
-        return int(self.width.size)
-
-    @property
-    def wins(self) -> NDArray[np.bool_]:
-        """(n,) whether the speed-up is at least `SPEEDUP`; False where a measurement is missing."""
-        return np.nan_to_num(self.speedup, nan=0.0) >= SPEEDUP
-
-    @property
-    def faster(self) -> NDArray[np.bool_]:
-        """(n,) whether CELL is not slower at all; False where a measurement is missing."""
-        return np.nan_to_num(self.speedup, nan=0.0) >= 1
-
-    def take(self, index: NDArray[Any]) -> LabelTable:
-        """Give some rows."""
-        return LabelTable(*(getattr(self, field.name)[index] for field in fields(self)))
-
-    def selection(self, names: Sequence[str] = SELECTION) -> NDArray[np.float64]:
-        """Give (n, 7) features in the order of `SELECTION`, or (n, 8) in that of `SELECTION_BY_WIDTH`."""
-        return np.column_stack([getattr(self, name) for name in names])
-
-    def partition_features(self) -> NDArray[np.float64]:
-        """Give (n, 8) features in the order of `PARTITIONS`."""
-        densities = [
-            getattr(self, name.replace("density", "length")) / self.num_cols
-            for name in PARTITIONS
-            if name.endswith("density")
-        ]
-        return np.column_stack([self.num_rows, self.num_cols, self.nnz, *densities, self.width])
-
-    def one_per_matrix(self) -> LabelTable:
-        """Keep the first row of every matrix: J = 32 in the published file, which the selection is trained on."""
-        _, first = np.unique(self.matrix, return_index=True)
-        return self.take(np.sort(first))
-
-    def where_cell_wins(self) -> LabelTable:
-        """Keep the rows in which CELL wins: the number of partitions is trained on them."""
-        return self.take(np.flatnonzero(self.wins))
+def numbers(table: pd.DataFrame, names: Sequence[str] = SELECTION) -> NDArray[np.float64]:
+    """Give the features of the format selection, (n, len(names)), in the order of ``names``."""
+    return np.ascontiguousarray(table[[*names]], np.float64)  # row by row: sums of columns depend on the order
 
 
-def read_published(text: str, where: str) -> LabelTable:
-    """Read the authors' CSV.
+def partition_numbers(table: pd.DataFrame) -> NDArray[np.float64]:
+    """Give the features of the number of partitions, (n, 8), in the order of `PARTITIONS`: lengths are over K."""
+    densities = {name.replace("length", "density"): table[name] / table["num_cols"] for name in SELECTION[3:]}
+    return numbers(table.assign(**densities), PARTITIONS)
+
+
+def where_cell_wins(table: pd.DataFrame, least: float = SPEEDUP) -> pd.DataFrame:
+    """Keep the rows in which CELL wins; no row in which a measurement is missing."""
+    return table[table["speedup"] >= least]
+
+
+def read_columns(text: str, where: str, columns: Sequence[str]) -> pd.DataFrame:
+    """Read names and numbers of a CSV that the authors published; an empty cell is NaN.
 
     Parameters
     ----------
@@ -121,35 +72,35 @@ def read_published(text: str, where: str) -> LabelTable:
         Content of the file.
     where : str
         Named in errors.
+    columns : sequence of str
+        Those with numbers.
 
     Raises
     ------
     DatasetError
         A column is missing, or a cell is not a number; the message names the line.
     """
-    rows = csv.DictReader(io.StringIO(text))
-    missing = {"name", *_PUBLISHED.values()} - set(rows.fieldnames or ())
-    if missing:
+    rows = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False)
+    if missing := {"name", *columns} - set(rows.columns):
         raise DatasetError(f"{where}:1: expected the published columns, missing {', '.join(sorted(missing))}")
-    names: list[str] = []
-    columns: dict[str, list[float]] = {field: [] for field in _PUBLISHED}
-    for row in rows:
-        names.append(row["name"])
-        for field, column in _PUBLISHED.items():
-            try:
-                columns[field].append(float(row[column]))
-            except (TypeError, ValueError) as error:
-                raise DatasetError(
-                    f"{where}:{rows.line_num}: expected a number in {column}, found {row[column]!r}"
-                ) from error
-    if not names:
+    for column in columns:
+        wrong = pd.to_numeric(rows[column], errors="coerce").isna() & ~rows[column].isin(["", "nan"])
+        if wrong.any():
+            line = int(wrong.argmax())
+            raise DatasetError(f"{where}:{line + 2}: expected a number in {column}, found {rows[column][line]!r}")
+    return rows[["name", *columns]].replace("", "nan").astype(dict.fromkeys(columns, np.float64))
+
+
+def read_published(text: str, where: str) -> pd.DataFrame:
+    """Read the authors' labels; raises `DatasetError` as `read_columns`, and where there are none."""
+    rows = read_columns(text, where, [*_PUBLISHED])
+    if rows.empty:
         raise DatasetError(f"{where}: expected labels below the header, found none")
-    arrays = {field: np.array(values) for field, values in columns.items()}
-    arrays["cell_us"], arrays["csr_us"] = arrays["cell_us"] * 1e3, arrays["csr_us"] * 1e3
-    return LabelTable(np.array(names), **arrays)
+    table = rows.rename(columns={"name": "matrix", **_PUBLISHED})
+    return table.assign(cell_us=table["cell_us"] * 1e3, csr_us=table["csr_us"] * 1e3)
 
 
-def table_of(rows: Iterable[MatrixLabels]) -> LabelTable:
+def table_of(rows: Iterable[MatrixLabels]) -> pd.DataFrame:
     """Give labels as a table, which compares CELL with the fastest of the fixed formats.
 
     Parameters
@@ -158,7 +109,7 @@ def table_of(rows: Iterable[MatrixLabels]) -> LabelTable:
 
     Returns
     -------
-    LabelTable
+    DataFrame
         A row for each matrix, dtype and J at which CELL and CSR have times; named ``source/matrix dtype``.
 
     Raises
@@ -166,27 +117,25 @@ def table_of(rows: Iterable[MatrixLabels]) -> LabelTable:
     DatasetError
         No row has times.
     """
-    lines = [line for row in rows for width in row.widths if (line := _line(row, width)) is not None]
+    lines = [line for row in rows for width in row.widths if (line := _line(row, width))]
     if not lines:
         raise DatasetError("expected labels with times of CELL and CSR, found none")
-    names, numbers = zip(*lines, strict=True)
-    return LabelTable(np.array(names), *np.array(numbers, np.float64).T)
+    return pd.DataFrame(lines)
 
 
-def _line(row: MatrixLabels, width: int) -> tuple[str, tuple[float, ...]] | None:
-    """Give the fields of `LabelTable` for one J, in their order; None where CELL or CSR has no time."""
+def _line(row: MatrixLabels, width: int) -> dict[str, Any]:
+    """Give a row of a table for one J; an empty one where CELL or CSR has no time."""
     times = [(ConfigTime.of({}, t.samples_us[width]), t) for t in row.tried if t.samples_us.get(width)]
-    fixed = [float(np.median(row.fixed_us[f][width])) for f in FIXED if row.fixed_us.get(f.value, {}).get(width)]
-    if not times or not row.fixed_us.get(StoredAs.CSR.value, {}).get(width):
-        return None
-    fastest = min((timed for timed, _ in times), key=lambda timed: timed.us)
+    fixed = {f: np.median(row.fixed_us[f][width]) for f in FIXED if row.fixed_us.get(f, {}).get(width)}
+    if not times or StoredAs.CSR not in fixed:
+        return {}
+    fastest, csr_us = min((timed for timed, _ in times), key=lambda timed: timed.us), min(fixed.values())
     # Of configs that noise cannot tell apart the label is the simplest, since that is what should be learned.
-    tied = [pair for pair in times if pair[0].ties(fastest)]
-    best = min(tied, key=lambda pair: (pair[1].partitions, pair[0].us))[1]
-    sizes = ("num_rows", "num_cols", "nnz", "avg_length", "min_length", "max_length", "std_length")
-    features = tuple(row.features[name] for name in sizes)
-    chosen = (width, best.partitions, best.max_width, fastest.us, min(fixed), min(fixed) / fastest.us, row.spent_s)
-    return f"{row.matrix} {row.dtype}", (*features, *chosen)
+    tied = [(one.partitions, timed.us, one.max_width) for timed, one in times if timed.ties(fastest)]
+    partitions, _, max_width = min(tied, key=lambda one: one[:2])
+    about = {"matrix": f"{row.matrix} {row.dtype}", **row.features, "width": width}
+    chosen = {"partitions": float(partitions), "max_width": max_width, "cell_us": fastest.us}
+    return about | chosen | {"csr_us": csr_us, "speedup": csr_us / fastest.us}
 
 
 def drawn_split(samples: int, rng: np.random.Generator, share: float = 0.8) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -203,14 +152,14 @@ def drawn_split(samples: int, rng: np.random.Generator, share: float = 0.8) -> t
 
 
 def disjoint_split(
-    matrix: NDArray[Any], rng: np.random.Generator, share: float = 0.8
+    matrix: Iterable[str], rng: np.random.Generator, share: float = 0.8
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Split by matrix: all widths and dtypes of one are on the same side, and ``share`` of the matrices train.
 
     Parameters
     ----------
     matrix : (n,) str
-        `LabelTable.matrix`; the word behind a blank is a dtype and does not tell matrices apart.
+        Of a table; the word behind a blank is a dtype and does not tell matrices apart.
     rng : Generator
     share : float
 
@@ -219,27 +168,26 @@ def disjoint_split(
     train, test : (n,), (m,) int64
         Positions in order.
     """
-    names, of_row = np.unique([str(name).partition(" ")[0] for name in matrix], return_inverse=True)
-    trained = np.zeros(names.size, np.bool_)
-    trained[rng.permutation(names.size)[: max(1, int(names.size * share))]] = True
-    on_train = trained[of_row]
+    names, of_row = np.unique([name.partition(" ")[0] for name in matrix], return_inverse=True)
+    trained = rng.permutation(names.size)[: max(1, int(names.size * share))]
+    on_train = np.isin(of_row, trained)
     return np.flatnonzero(on_train), np.flatnonzero(~on_train)
 
 
-def selection_regret(rows: LabelTable, cell: NDArray[np.bool_]) -> float:
+def selection_regret(table: pd.DataFrame, cell: NDArray[np.bool_]) -> float:
     """Give how much longer the chosen formats take than the faster of the two: geometric mean of the ratios, minus 1.
 
     Parameters
     ----------
-    rows : LabelTable
+    table : DataFrame
         n rows; those in which one of the formats has no time are left out.
     cell : (n,) bool
         Where CELL was chosen.
     """
-    both = np.isfinite(rows.cell_us) & np.isfinite(rows.csr_us)
-    chosen = np.where(cell, rows.cell_us, rows.csr_us)[both]
-    best = np.minimum(rows.cell_us, rows.csr_us)[both]
-    return float(np.exp(np.mean(np.log(chosen / best))) - 1)
+    times = table[["cell_us", "csr_us"]].to_numpy()
+    both = np.isfinite(times).all(axis=1)
+    ratios = np.where(cell, *times.T)[both] / times[both].min(axis=1)
+    return float(np.exp(np.mean(np.log(ratios))) - 1)
 
 
 def partition_regret(rows: Iterable[MatrixLabels], predict: Callable[[Features, int], int]) -> float:
@@ -258,15 +206,13 @@ def partition_regret(rows: Iterable[MatrixLabels], predict: Callable[[Features, 
     """
     logs = []
     for row in rows:
-        sizes = {name: row.features[name] for name in (field.name for field in fields(Features))}
+        features = Features(**row.features)  # type: ignore[arg-type]
         for width in row.widths:
-            best: dict[int, float] = {}
-            for tried in row.tried:
-                if tried.samples_us.get(width):
-                    time_us = float(np.median(tried.samples_us[width]))
-                    best[tried.partitions] = min(time_us, best.get(tried.partitions, inf))
-            if best:
-                wanted = predict(Features(**sizes), width)  # type: ignore[arg-type]
-                taken = min(best, key=lambda partitions: abs(log2(partitions / wanted)))
-                logs.append(log2(best[taken] / min(best.values())))
+            times = [
+                (one.partitions, np.median(one.samples_us[width])) for one in row.tried if one.samples_us.get(width)
+            ]
+            if times:
+                wanted, best_us = predict(features, width), min(time_us for _, time_us in times)
+                taken = min((partitions for partitions, _ in times), key=lambda one: abs(log2(one / wanted)))
+                logs.append(log2(min(time_us for partitions, time_us in times if partitions == taken) / best_us))
     return float(2 ** np.mean(logs) - 1) if logs else float("nan")

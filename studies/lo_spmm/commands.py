@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
-import numpy as np
+import pandas as pd
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import UnsupportedError
@@ -18,7 +18,7 @@ from spmark.impls.lo_spmm.reorder import Reordering
 from spmark.impls.lo_spmm.search import Pins, TileSpace, explore
 from spmark.impls.runtime.device import shipped_calibration
 from spmark.impls.tuning.race import Race
-from spmark.studies.contracts import LabelJob, NamedMatrix, Outcome, TrainingJob
+from spmark.studies.contracts import LabelJob, Outcome, TrainingJob
 from spmark.studies.lo_spmm import labels
 from spmark.studies.lo_spmm.compared import Compared, compare, spread_out
 from spmark.studies.lo_spmm.labels import TileLabels, label_all, prepare, read_labels
@@ -47,7 +47,7 @@ enough for ten kernels each."""
 
 
 class KernelLabels:
-    """Times kernels of layers and of random matrices, or compares proxies (`spmark.studies.contracts.Labels`)."""
+    """Times kernels of layers and of random matrices, or compares proxies (`spmark.studies.contracts`)."""
 
     patterns: ClassVar[Sequence[str]] = ("tuning_layers",)
     others: ClassVar[Sequence[str]] = (PROXIES,)
@@ -68,7 +68,7 @@ class KernelLabels:
 
 
 class RankTraining:
-    """Trains the rank model and judges the estimate's rates (`spmark.studies.contracts.Training`)."""
+    """Trains the rank model and judges the estimate's rates (`spmark.studies.contracts`)."""
 
     ending: ClassVar[str] = ".json"
     published: ClassVar[str] = ""
@@ -131,26 +131,21 @@ def _race(space: TileSpace, device: DeviceSpec, proxies: bool = False) -> Race[A
 def _compare_proxies(job: LabelJob) -> Outcome:
     file = job.folder / "lo_spmm" / _COMPARED
     rows = {row.layer: row for row in read_rows(file, Compared)} if file.is_file() else {}
-    layers = {f"{name} J{LAYERS[name]}": name for name in job.own(tuple(LAYERS))}
+    layers = {f"{name} J{width}": name for name, width in job.own(list(LAYERS.items()))}
+    missing = {f"dnn_layers/{name}": layer for layer, name in layers.items() if layer not in rows}
 
-    def missing() -> Iterator[tuple[str, NamedMatrix | str]]:
-        names = {f"dnn_layers/{name}": layer for layer, name in layers.items() if layer not in rows}
-        yield from ((names[name], matrix) for name, matrix in job.load(list(names)))
-
-    def make(layer: str, matrix: NamedMatrix) -> Compared:
-        problem = Problem(Op.SPMM, matrix.csr, LAYERS[layers[layer]])
-        space = explore(problem, job.device, Reordering.GREEDY, Pins())
+    def make(layer: str, matrix: Any) -> Compared:
+        space = explore(Problem(Op.SPMM, matrix.csr, LAYERS[layers[layer]]), job.device, Reordering.GREEDY, Pins())
         rows[layer] = compare(layer, space, partial(_race, space, job.device), spread_out(space))
         return rows[layer]
 
-    append_rows(file, missing(), make, job.ends)
+    append_rows(file, ((missing[name], matrix) for name, matrix in job.load(list(missing))), make, job.ends)
     told = [
         {"layer": row.layer, "candidates": len(row.real_us), "tau": row.tau, "tau of the estimate": row.tau_of_estimate,
          "regret": row.regret}
         for row in rows.values()
     ]  # fmt: skip
-    taus = [row.tau for row in rows.values() if not np.isnan(row.tau)]
-    mean = float(np.mean(taus)) if taus else float("nan")
+    mean = float(pd.Series([row.tau for row in rows.values()], dtype=float).mean())
     return Outcome(
         answer={"file": file, "kendall_tau": mean, "layers": told},
         line=str(file),

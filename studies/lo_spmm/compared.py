@@ -55,10 +55,10 @@ class Compared(Row):
         return self.real_us[int(np.argmin(self.proxy_us))] / min(self.real_us) - 1
 
 
-def spread_out(space: TileSpace, count: int = CANDIDATES) -> list[TileSize]:
+def spread_out(space: TileSpace) -> list[TileSize]:
     """Choose candidates evenly over the order of their estimates, from the best to the worst."""
     ordered = sorted(space.survivors.sizes, key=space.cycles)
-    places = np.unique(np.linspace(0, len(ordered) - 1, min(count, len(ordered))).round().astype(int))
+    places = np.unique(np.linspace(0, len(ordered) - 1, min(CANDIDATES, len(ordered))).round().astype(int))
     return [ordered[place] for place in places]
 
 
@@ -86,9 +86,9 @@ def compare(
         layer=layer,
         device=space.device.name,
         sizes=timed,
-        real_us=tuple(real[size] for size in timed),
-        proxy_us=tuple(proxy[size] for size in timed),
-        estimate=tuple(space.cycles(size) for size in timed),
+        real_us=tuple(map(real.__getitem__, timed)),
+        proxy_us=tuple(map(proxy.__getitem__, timed)),
+        estimate=tuple(map(space.cycles, timed)),
         implementation_version=implementation_version("lo_spmm"),
     )
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -153,22 +154,21 @@ def measure(key: Key, space: TileSpace, race: Race[Any]) -> TileLabels:
     started, (name, seed) = time.monotonic(), key
     groups = drawn(space, seed)
     by_turns(race, [list(map(config_of, sizes)) for sizes in groups])
-    tried: list[TriedTile] = []
-    for size in (size for sizes in groups for size in sizes):
-        seen, features = race.candidate(config_of(size)), tuple(space.features(size).tolist())
-        work = tuple(float(f"{amount:.{_DIGITS}g}") for amount in astuple(space.work(size)))
-        tried.append(
-            TriedTile(**vars(size), features=features, work=work, samples_us=seen.samples_us, reason=seen.reason)
-        )
-    problem = space.problem
+    tried = []
+    for size in chain(*groups):
+        seen = race.candidate(config_of(size))
+        told = {"features": space.features(size).tolist(), "samples_us": seen.samples_us, "reason": seen.reason}
+        work = [float(f"{amount:.{_DIGITS}g}") for amount in astuple(space.work(size))]
+        tried.append(TriedTile.model_validate({**vars(size), **told, "work": work}))
+    matrix = space.problem.matrix
     return TileLabels(
         matrix=name,
         seed=seed,
-        matrix_hash=problem.matrix.hash,
-        num_rows=problem.matrix.num_rows,
-        num_cols=problem.matrix.num_cols,
-        nnz=problem.matrix.nnz,
-        width=problem.width,
+        matrix_hash=matrix.hash,
+        num_rows=matrix.num_rows,
+        num_cols=matrix.num_cols,
+        nnz=matrix.nnz,
+        width=space.problem.width,
         device=space.device.name,
         candidates=len(space.survivors.sizes),
         tried=tuple(tried),

@@ -25,7 +25,7 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import DatasetError, DeviceError, SpmarkError, SweepError
 from spmark.impls.core.names import path_component
 from spmark.impls.core.problem import DType
-from spmark.studies.contracts import Calibrating, LabelJob, Labels, Outcome
+from spmark.studies.contracts import LabelJob, Outcome
 from spmark.studies.table import find_contract
 from spmark.suite.cli.console import console, say, tell
 from spmark.suite.cli.machine import refuse_while_busy, save_calibration
@@ -48,7 +48,7 @@ class LabelRequest:
     budget: str
     shard: str
     instead: str
-    """What to measure in place of labels (`spmark.studies.contracts.Labels.others`); by default nothing."""
+    """What to measure in place of labels (see `spmark.studies.contracts`); by default nothing."""
     device: str
     out: Path
     as_json: bool
@@ -69,7 +69,7 @@ def measure_labels(request: LabelRequest) -> int:
     """
     from spmark.impls.runtime.device import calibrated
 
-    labels: Labels = find_contract("labels", request.method)
+    labels = find_contract("labels", request.method)
     if request.instead and request.instead not in labels.others:
         has = " or ".join(f"--{name}" for name in labels.others) or "none"
         raise SweepError(f"{request.method}: expected {has} in place of labels, found --{request.instead}")
@@ -92,7 +92,7 @@ def measure_labels(request: LabelRequest) -> int:
         exhaustive=request.exhaustive,
         instead=request.instead,
     )
-    outcome = labels.measure(job)
+    outcome: Outcome = labels.measure(job)
     tell(outcome, request.as_json)
     return outcome.left
 
@@ -184,7 +184,7 @@ def measure_constants(method: str, device: str, out: Path | None, as_json: bool,
     """
     from spmark.impls.runtime.device import calibrated
 
-    calibration: Calibrating = find_contract("calibration", method)
+    calibration = find_contract("calibration", method)
     spec = gpu_named(device, calibration.what)
     path = out or Path(f"{method}-{spec.name}.json")
     if path.is_file() and not force:

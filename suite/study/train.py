@@ -10,10 +10,10 @@ from pathlib import Path
 from rich.markup import escape
 
 from spmark.datasets.cache import Cache
-from spmark.datasets.published import TABLES, read_table
+from spmark.datasets.published import TABLES, PublishedText, read_table
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.recordfile import SUFFIXES
-from spmark.studies.contracts import Outcome, PublishedText, Reproduction, Training, TrainingJob
+from spmark.studies.contracts import Outcome, TrainingJob
 from spmark.studies.table import find_contract
 from spmark.suite.cli.console import console, say, tell
 
@@ -39,7 +39,7 @@ def train_predictor(
     BuildError
         The model cannot be written.
     """
-    training: Training = find_contract("predictors", method)
+    training = find_contract("predictors", method)
     names = labels or ((PUBLISHED,) if training.published else ())
     words = " ".join(f"--labels {Path(one).name}" for one in names)
     published: PublishedText | None = None
@@ -76,7 +76,7 @@ def reproduce_study(method: str, seeds: int, slow: bool, out: Path, as_json: boo
     from spmark.report.claims.study import Study
     from spmark.report.site.study import write_study_page
 
-    reproduction: Reproduction = find_contract("published labels", method)
+    reproduction = find_contract("published labels", method)
     screen = console(as_json)
     tables = {name: _published(name) for name in reproduction.tables}
     rows = reproduction.evaluate(tables, seeds, slow, lambda text: say(screen, escape(text)))

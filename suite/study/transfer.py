@@ -18,7 +18,7 @@ from spmark.datasets.load import load_matrix
 from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.errors import SpmarkError, SweepError
 from spmark.impls.core.problem import Csr, Op
-from spmark.studies.contracts import StudyJob, TransferJob, TransferLearning
+from spmark.studies.contracts import Outcome, StudyJob, TransferJob
 from spmark.studies.table import find_contract
 from spmark.suite.cli.console import console, say, tell
 from spmark.suite.environment import commit
@@ -79,7 +79,7 @@ def train_transfer(request: TransferRequest) -> None:
     BuildError
         The model cannot be written.
     """
-    transfer: TransferLearning = find_contract("transfer", request.method)
+    transfer = find_contract("transfer", request.method)
     if not request.source:
         raise SweepError(f"train {request.method}: expected --source with samples of spmark study collect, found none")
     op = _op(request.op)
@@ -120,7 +120,7 @@ def study_transfer(request: StudyRequest) -> int:
         The facts cannot be written, or facts of other samples stand in their place.
     """
     ends = time.monotonic() + seconds(request.budget)
-    transfer: TransferLearning = find_contract("transfer", request.method)
+    transfer = find_contract("transfer", request.method)
     screen = console(request.as_json)
     words = [*_words(request, {"evaluation": request.evaluation}), f"--epochs {request.epochs}"]
     job = StudyJob(
@@ -141,7 +141,7 @@ def study_transfer(request: StudyRequest) -> int:
         tell=lambda line: say(screen, escape(line)),
         shard=parsed_shard(request.shard),
     )
-    outcome = transfer.study(job)
+    outcome: Outcome = transfer.study(job)
     tell(outcome, request.as_json)
     return outcome.left
 

@@ -26,7 +26,7 @@ from spmark.impls.runtime.device import shipped_calibration
 from spmark.studies.liteform.commands import LABELS, OVERHEADS, SPEEDS
 from spmark.studies.liteform.labels import MatrixLabels, Skipped, TriedConfig, read_labels
 from spmark.studies.liteform.schedules import COUNTED, ScheduleRow, TimedSchedule
-from spmark.studies.liteform.tables import read_published
+from spmark.studies.liteform.tables import numbers, read_published
 from spmark.studies.rows import append_rows
 from spmark.suite.cli import main as cli
 from spmark.suite.study import label, train
@@ -58,7 +58,7 @@ def tables(monkeypatch: pytest.MonkeyPatch) -> None:
 def measured(path: Path, device: str = "fake-gpu") -> Path:
     published = read_published(published_csv(40), "x")
     rows = []
-    for i in range(0, published.size, 2):
+    for i in range(0, len(published), 2):
         widths = (int(published.width[i]), int(published.width[i + 1]))
         names = ("num_rows", "num_cols", "nnz", "avg_length", "min_length", "max_length", "std_length")
         rows.append(
@@ -103,7 +103,7 @@ def test_a_model_is_trained_on_measured_labels(monkeypatch, tmp_path: Path, caps
     assert 0 <= scores["selection, accuracy"]["mean"] <= 1
     assert (card["name"], card["gpu"], card["rows"]["selection"]) == ("fake", "fake-gpu", 80)
     assert card["trained_on"] == "labels measured with spmark on fake-gpu in float32"
-    sample = read_published(published_csv(40), "x").selection(SELECTION_BY_WIDTH)[0]
+    sample = numbers(read_published(published_csv(40), "x"), SELECTION_BY_WIDTH)[0]
     assert find(str(out)).selection.predict(sample) in (0, 1)
 
 

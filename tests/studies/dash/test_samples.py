@@ -4,31 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
-from dash_fakes import CPU, CPU_OWN, CPU_SPACE, TILES, common_cpu, problem_of, samples_of
+from dash_fakes import CPU, TILES, samples_of
+from pydantic import ValidationError
 
-from spmark.impls.core.errors import DatasetError
-from spmark.studies.dash.samples import MatrixSamples, SampleSet
+from spmark.studies.collected import SampledConfig
+from spmark.studies.dash.samples import SampleSet
 
 pytestmark = pytest.mark.full
 
-CONFIGS = list(CPU_SPACE.configs())[:3]
-COMMON = [common_cpu(config) for config in CONFIGS]
-OWN = CPU_OWN.vectors(CONFIGS)
 
-
-@pytest.mark.parametrize(
-    ("seconds", "message"),
-    [
-        ([1.0, 2.0], "expected as many mapped configs, own parameters and times, found 3, 3 and 2"),
-        ([1.0, 0.0, 1.0], "expected times above 0 s, found 0.0 of config 1"),
-        ([1.0, 1.0, np.nan], "expected times above 0 s, found nan of config 2"),
-    ],
-)
-def test_what_does_not_belong_together_is_refused(seconds, message):
-    with pytest.raises(DatasetError, match=message):
-        MatrixSamples.of("made/1", problem_of(1), COMMON, OWN, np.array(seconds))
+@pytest.mark.parametrize("time_us", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_time_that_none_can_take_is_refused(time_us: float) -> None:
+    with pytest.raises(ValidationError, match=r"chosen_by_us"):
+        SampledConfig.of({}, (time_us, 1.0))
 
 
 def test_the_digest_sees_every_change():

@@ -9,6 +9,7 @@ from math import inf
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from problems import random_csr
 
@@ -24,7 +25,7 @@ from spmark.studies.liteform.labels import (
     measured_before,
     read_labels,
 )
-from spmark.studies.liteform.tables import LabelTable, table_of
+from spmark.studies.liteform.tables import table_of
 from spmark.studies.rows import append_rows
 
 pytestmark = pytest.mark.full
@@ -38,7 +39,7 @@ ABOUT = {
 }
 
 
-def read(path: Path) -> LabelTable:
+def read(path: Path) -> pd.DataFrame:
     return table_of(read_labels([path]))
 
 
@@ -141,7 +142,8 @@ def test_a_shard_goes_on_where_it_was(tmp_path: Path) -> None:
 
     def go_on(matrices: list, ends: float) -> int:
         have = measured_before(there(path), "fake-gpu", "0" * 16)
-        things = (((name, dtype), one) for name, one in matrices for dtype in DType if (name, dtype) not in have)
+        keys = [(name, dtype, one) for name, one in matrices for dtype in DType]
+        things = (((name, dtype), one) for name, dtype, one in keys if (name, dtype, 0) not in have)
         return append_rows(path, things, make, ends, lambda *_: None)
 
     assert go_on(todo, time.monotonic() - 1) == 0
@@ -158,9 +160,9 @@ def test_a_shard_of_another_device_is_not_gone_on_with(tmp_path: Path, caplog: p
     append_rows(path, [("made/up", MATRIX)], lambda *_: made(FakeTimer()), inf)
     with pytest.raises(RecordError, match="expected labels of other-gpu, found those of fake-gpu; name"):
         measured_before([path], "other-gpu", "0" * 16)
-    assert measured_before([path], "fake-gpu", "0" * 16) == {("made/up", "float32")}
+    assert measured_before([path], "fake-gpu", "0" * 16) == {("made/up", "float32", 0)}
     assert not caplog.records
-    assert measured_before([path], "fake-gpu", "1" * 16) == {("made/up", "float32")}
+    assert measured_before([path], "fake-gpu", "1" * 16) == {("made/up", "float32", 0)}
     assert "1 of 1 labels were measured by another version" in caplog.text
 
 

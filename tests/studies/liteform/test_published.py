@@ -8,11 +8,9 @@ from label_fakes import HEADER, published_csv
 
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.liteform.features import PARTITIONS, SELECTION, Features
-from spmark.studies.liteform.forests import balanced_accuracy, cosine, cosine_by_matrix, similarity
+from spmark.studies.liteform.forests import MAJORITY, SLOW, balanced_accuracy, cosine, cosine_by_matrix, similarity
 from spmark.studies.liteform.published import (
     FEW_ROWS,
-    MAJORITY,
-    SLOW,
     Split,
     Task,
     overhead_ratios,
@@ -20,7 +18,14 @@ from spmark.studies.liteform.published import (
     selected_as_published,
     speed_ratios,
 )
-from spmark.studies.liteform.tables import disjoint_split, read_published
+from spmark.studies.liteform.tables import (
+    SPEEDUP,
+    disjoint_split,
+    numbers,
+    partition_numbers,
+    read_published,
+    where_cell_wins,
+)
 
 pytestmark = pytest.mark.full
 
@@ -31,12 +36,11 @@ def test_published_labels_are_read_in_our_units() -> None:
     text = f"{HEADER}\nm,10,20,30,3,1,9,2.5,64,4,16,7.5,0.5,0.6,1.2\nm,10,20,30,3,1,9,2.5,512,1,1,7.5,inf,inf,nan\n"
     labels = read_published(text, "labels.csv")
     assert labels.cell_us.tolist() == [500, np.inf]
-    assert labels.wins.tolist() == [True, False]
-    assert labels.one_per_matrix().width.tolist() == [64]
-    assert labels.where_cell_wins().size == 1
+    assert where_cell_wins(labels).width.tolist() == [64]
+    assert labels.speedup[0] >= SPEEDUP
     own = Features(10, 20, 30, 3.0, 1, 9, 2.5)
-    assert np.array_equal(labels.selection()[0], own.selection())
-    assert np.array_equal(labels.partition_features()[0], own.partitions(64))
+    assert np.array_equal(numbers(labels)[0], own.selection())
+    assert np.array_equal(partition_numbers(labels)[0], own.partitions(64))
     assert (len(SELECTION), len(PARTITIONS)) == (7, 8)
 
 
@@ -56,7 +60,7 @@ def test_broken_labels_are_refused(text: str, message: str) -> None:
 def test_the_honest_split_keeps_a_matrix_on_one_side() -> None:
     train, test = disjoint_split(LABELS.matrix, np.random.default_rng(0))
     assert not set(LABELS.matrix[train]) & set(LABELS.matrix[test])
-    assert train.size + test.size == LABELS.size
+    assert train.size + test.size == len(LABELS)
     assert len(set(LABELS.matrix[train])) == 64
 
 
@@ -97,7 +101,7 @@ def test_published_ratios_by_hand() -> None:
     found = speed_ratios(text, "x")
     assert found.num_rows.tolist() == [2000, 5000]
     assert found.ratio.tolist() == pytest.approx([2, 0.25])
-    kept, draws = selected_as_published(found)
+    kept, draws = selected_as_published(found.ratio.to_numpy())
     assert kept == 2, "one is below 0.6, and up to seven come back"
     assert draws == pytest.approx([np.sqrt(0.5)] * 1000)
     head = "name,feat_size,num_rows,num_cols,autotuning_time(s),time_select(s),time_num_parts(s),time_bucket(s)\n"
