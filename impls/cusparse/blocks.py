@@ -29,10 +29,7 @@ def smallest(matrix: Csr, blocks: Sequence[int]) -> BsrFormat:
     BuildError
         Every size stores more than `MAX_STORED` elements.
     """
-    if len(blocks) == 1:
-        return BsrFormat.from_csr(matrix, blocks[0], blocks[0])
-    counts = {block: count_blocks(matrix, block) * block * block for block in blocks}
-    block = min(counts, key=lambda size: counts[size])
+    block = min(blocks, key=lambda size: count_blocks(matrix, size) * size * size) if len(blocks) > 1 else blocks[0]
     return BsrFormat.from_csr(matrix, block, block)
 
 
@@ -66,10 +63,9 @@ def blocked_ell(held: BsrFormat) -> tuple[NDArray[np.int32], NDArray[np.float32]
     block, num_block_rows = held.block_shape[0], held.indptr.size - 1
     lengths = np.diff(held.indptr)
     slots = int(lengths.max(initial=0))
-    name = f"blocked_ell({block})"
     stored = num_block_rows * slots * block * block
     if stored > MAX_STORED:
-        check_stored(name, held.to_csr(), stored, MAX_STORED)
+        check_stored(f"blocked_ell({block})", held.to_csr(), stored, MAX_STORED)
     row = np.repeat(np.arange(num_block_rows), lengths)
     slot = np.arange(held.indices.size) - held.indptr[row]
     columns = np.full((num_block_rows, slots), PADDING, np.int32)

@@ -20,7 +20,6 @@ from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import C_TYPES
 from spmark.impls.runtime.withcupy import cupy
 from spmark.impls.tuning.race import Race
-from spmark.impls.tuning.space import Axis, Space
 from spmark.impls.tuning.strategies import exhaustive
 from spmark.impls.tuning.timer import PlanTimer
 
@@ -100,12 +99,12 @@ class CuSparsePlan(_LibraryPlan):
         # float16, even where float32 sums are asked for.
         self.deterministic = not spmm or algorithm == "alg3"
         self.half_sums = not self.deterministic and problem.dtype is DType.FLOAT16
-        with self.phase("upload"):
-            self.arrays = arrays or upload_csr(self, problem)
-        self.values = self.arrays[2]  # preprocessing looks at the pattern alone
         matrix, lib = problem.matrix, self._library
-        addresses = tuple(array.data.ptr for array in self.arrays)
-        self._sparse = lib.csr(matrix.shape, matrix.nnz, addresses, problem.dtype)
+        with self.phase("upload"):  # for SDDMM the values only reserve memory, since the result replaces them
+            self.arrays = arrays or [self.upload(one) for one in (matrix.indptr, matrix.indices, problem.values)]
+        self.values = self.arrays[2]  # preprocessing looks at the pattern alone
+        indptr, indices, values = (array.data.ptr for array in self.arrays)
+        self._sparse = lib.csr(matrix.shape, matrix.nnz, (indptr, indices, values), problem.dtype)
         shapes = [*problem.operand_shapes, *([(matrix.num_rows, problem.width)] if spmm else [])]
         turned = (False, column_major)  # the second operand
         self._dense = [lib.dense(shape, problem.dtype, turn) for shape, turn in zip(shapes, turned, strict=True)]
@@ -208,12 +207,6 @@ class BlockPlan(_LibraryPlan):
             out.data.copy_from_device_async(self._rooms[-1].data, out.nbytes, stream)
 
 
-def upload_csr(plan: DevicePlan, problem: Problem) -> tuple[DeviceArray, ...]:
-    """Upload indptr, indices and values; for SDDMM the values only reserve memory, since the result replaces them."""
-    matrix = problem.matrix
-    return tuple(plan.upload(array) for array in (matrix.indptr, matrix.indices, problem.values))
-
-
 def build_best(problem: Problem, target: Target) -> Plan:
     """Build every variant on one upload, race them, keep the fastest.
 
@@ -222,30 +215,28 @@ def build_best(problem: Problem, target: Target) -> Plan:
     UnsupportedError
         Every variant refuses the problem; the error carries the library's words for each.
     """
-    own = Built()
-    first: list[CuSparsePlan] = []
+    own, is_taken = Built(), False
+    with own.phase("upload"):
+        arrays = [target.upload(one) for one in (problem.matrix.indptr, problem.matrix.indices, problem.values)]
 
     def build(config: Config) -> CuSparsePlan:
-        plan = CuSparsePlan(problem, target, **config, arrays=first[0].arrays if first else None)
-        first.append(plan)
-        del first[1:]
+        nonlocal is_taken
+        plan = CuSparsePlan(problem, target, **config, arrays=arrays)
+        is_taken = True
         return plan
 
     algorithms = ALGORITHMS if problem.op is Op.SPMM else ("default",)
-    space = Space((Axis.of("algorithm", algorithms), Axis.of("preprocess", (False, True))))
     try:
         with own.phase("search"):
             race = Race(build, PlanTimer(problem, target.spec))
-            exhaustive(race, space.configs())
+            exhaustive(race, [{"algorithm": one, "preprocess": early} for one in algorithms for early in (False, True)])
             _, best = race.finish()
     except BuildError as error:
-        if first:
+        if is_taken:
             raise
         raise UnsupportedError(str(error)) from error
-    if best is not first[0]:
-        # All variants share one upload, which the plan that is kept reports.
-        best.phases_s["upload"] += first[0].phases_s["upload"]
-        best.device_bytes += sum(array.nbytes for array in best.arrays)
-    best.phases_s["search"] = own.phases_s["search"] - sum(best.phases_s.values())
+    own.phases_s["search"] -= sum(best.phases_s.values())
+    best.charge(own.phases_s)
+    best.device_bytes += sum(array.nbytes for array in arrays)
     best.search = race.describe()
     return best

@@ -38,12 +38,8 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cusparseCreateDnMat": (POINTER(c_void_p), c_int64, c_int64, c_int64, c_void_p, c_int, c_int),
     "cusparseDestroyDnMat": (c_void_p,),
     "cusparseDnMatSetValues": (c_void_p, c_void_p),
-    "cusparseSpMM_bufferSize": (*_SPMM, POINTER(c_size_t)),
-    "cusparseSpMM_preprocess": (*_SPMM, c_void_p),
-    "cusparseSpMM": (*_SPMM, c_void_p),
-    "cusparseSDDMM_bufferSize": (*_SPMM, POINTER(c_size_t)),
-    "cusparseSDDMM_preprocess": (*_SPMM, c_void_p),
-    "cusparseSDDMM": (*_SPMM, c_void_p),
+    **{f"cusparse{op}_bufferSize": (*_SPMM, POINTER(c_size_t)) for op in ("SpMM", "SDDMM")},
+    **{f"cusparse{call}": (*_SPMM, c_void_p) for op in ("SpMM", "SDDMM") for call in (op, f"{op}_preprocess")},
 }
 _CREATE_BSR = (
     *(POINTER(c_void_p), c_int64, c_int64, c_int64, c_int64, c_int64),
@@ -67,10 +63,7 @@ class CusparseLibrary(VendorLibrary):
 
     def csr(self, shape: tuple[int, int], nnz: int, arrays: tuple[int, int, int], dtype: DType) -> Descriptor:
         """Describe a CSR matrix by the device addresses of indptr, indices and values."""
-        made = c_void_p()
-        types = (_INDEX_32I, _INDEX_32I, _BASE_ZERO, _TYPES[dtype])
-        self("cusparseCreateCsr", byref(made), *shape, nnz, *arrays, *types)
-        return Descriptor(self, made, "cusparseDestroySpMat", "cusparseSpMatSetValues")
+        return self._made("Csr", *shape, nnz, *arrays, _INDEX_32I, _INDEX_32I, _BASE_ZERO, _TYPES[dtype])
 
     def bsr(
         self, shape: tuple[int, int], nblocks: int, block: int, arrays: tuple[int, int, int], dtype: DType
@@ -94,10 +87,8 @@ class CusparseLibrary(VendorLibrary):
                 "expected cusparseCreateBsr, found a cuSPARSE without it: update to CUDA 12.1 or newer"
             )
         create.argtypes, create.restype = _CREATE_BSR, c_int
-        made = c_void_p()
         types = (_INDEX_32I, _INDEX_32I, _BASE_ZERO, _TYPES[dtype], _ORDER_ROW)
-        self("cusparseCreateBsr", byref(made), *shape, nblocks, block, block, *arrays, *types)
-        return Descriptor(self, made, "cusparseDestroySpMat", "cusparseSpMatSetValues")
+        return self._made("Bsr", *shape, nblocks, block, block, *arrays, *types)
 
     def blocked_ell(
         self, shape: tuple[int, int], block: int, row_slots: int, arrays: tuple[int, int], dtype: DType
@@ -111,10 +102,8 @@ class CusparseLibrary(VendorLibrary):
         row_slots : int
             Columns of the values: slots of a block row times ``block``.
         """
-        made = c_void_p()
         types = (_INDEX_32I, _BASE_ZERO, _TYPES[dtype])
-        self("cusparseCreateBlockedEll", byref(made), *shape, block, row_slots, *arrays, *types)
-        return Descriptor(self, made, "cusparseDestroySpMat", "cusparseSpMatSetValues")
+        return self._made("BlockedEll", *shape, block, row_slots, *arrays, *types)
 
     def dense(self, shape: tuple[int, int], dtype: DType, turned: bool = False) -> Descriptor:
         """Describe a row-major dense matrix; its address comes with every run.
@@ -126,25 +115,28 @@ class CusparseLibrary(VendorLibrary):
         turned : bool
             Describe the same memory as the transpose of the matrix in column-major order.
         """
-        made = c_void_p()
         described, order = (shape[::-1], _ORDER_COLUMN) if turned else (shape, _ORDER_ROW)
         # The library wants an address that is not null; the first run sets the real one.
-        self("cusparseCreateDnMat", byref(made), *described, shape[1], c_void_p(256), _TYPES[dtype], order)
-        return Descriptor(self, made, "cusparseDestroyDnMat", "cusparseDnMatSetValues")
+        return self._made("DnMat", *described, shape[1], c_void_p(256), _TYPES[dtype], order)
+
+    def _made(self, kind: str, *arguments: Any) -> Descriptor:
+        made = c_void_p()
+        self(f"cusparseCreate{kind}", byref(made), *arguments)
+        return Descriptor(self, made, "DnMat" if kind == "DnMat" else "SpMat")
 
 
 class Descriptor:
     """A matrix descriptor that is destroyed with its last reference."""
 
-    def __init__(self, library: CusparseLibrary, pointer: c_void_p, destroy: str, set_values: str) -> None:
-        self._library, self.pointer, self._destroy, self._set_values = library, pointer, destroy, set_values
+    def __init__(self, library: CusparseLibrary, pointer: c_void_p, kind: str) -> None:
+        self._library, self.pointer, self._kind = library, pointer, kind
 
     def point_to(self, address: int) -> None:
         """Set the device address of the values."""
-        self._library(self._set_values, self.pointer, c_void_p(address))
+        self._library(f"cusparse{self._kind}SetValues", self.pointer, c_void_p(address))
 
     def __del__(self) -> None:
-        self._library(self._destroy, self.pointer)
+        self._library(f"cusparseDestroy{self._kind}", self.pointer)
 
 
 @cache

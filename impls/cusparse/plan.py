@@ -35,25 +35,25 @@ SIZES = (2, 4, 8, 16, 32, 64, 128)
 """Block sizes that may be pinned: those that cuSPARSE documents for SDDMM over BSR."""
 
 
-_EMPTY = "cuSPARSE takes no matrix without non-zeros"
+class _Library:
+    """What all of them have in common."""
 
+    ops: ClassVar[frozenset[Op]] = frozenset(Op)
+    devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA})
+    kernels: ClassVar[tuple[KernelTemplate, ...]] = ()
 
-def _refusal(problem: Problem) -> str | None:
-    if problem.scaled:
-        return "cuSPARSE's SDDMM does not multiply by A"
-    if problem.matrix.nnz == 0:
-        return _EMPTY
-    return None
+    def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
+        """Refuse problems that the library's interface cannot express."""
+        if problem.scaled and not self.kernels:  # our own kernel alone multiplies by A
+            return "cuSPARSE's SDDMM does not multiply by A"
+        return None if problem.matrix.nnz else "cuSPARSE takes no matrix without non-zeros"
 
 
 @dataclass(frozen=True)
-class CuSparse:
+class CuSparse(_Library):
     """One call of the library, defaults unless pinned."""
 
     name: ClassVar[str] = "cusparse"
-    ops: ClassVar[frozenset[Op]] = frozenset(Op)
-    devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA})
-    kernels: ClassVar[tuple[()]] = ()
 
     algorithm: str = "default"
     """SpMM's CSR algorithm: default, alg1, alg2 or alg3."""
@@ -69,7 +69,7 @@ class CuSparse:
         """Refuse problems that the library's interface cannot express."""
         if self.column_major and problem.op is not Op.SDDMM:
             return f"expected sddmm, whose Y column_major describes, found {problem.op}: leave column_major out"
-        return _refusal(problem)
+        return super().unsupported(problem, device)
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """Describe, allocate and preprocess."""
@@ -80,17 +80,10 @@ class CuSparse:
 
 
 @dataclass(frozen=True)
-class CuSparseBest:
+class CuSparseBest(_Library):
     """The fastest of every algorithm with and without preprocess, measured from cold caches while building."""
 
     name: ClassVar[str] = "cusparse_best"
-    ops: ClassVar[frozenset[Op]] = frozenset(Op)
-    devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA})
-    kernels: ClassVar[tuple[()]] = ()
-
-    def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
-        """Refuse problems that the library's interface cannot express."""
-        return _refusal(problem)
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """Build every variant on one upload, race them, keep the fastest.
@@ -106,19 +99,26 @@ class CuSparseBest:
 
 
 @dataclass(frozen=True)
-class CuSparseBell:
+class _Blocks(_Library):
+    """The library's formats of square blocks."""
+
+    block: int = 0
+
+    def __post_init__(self) -> None:
+        if self.block not in (0, *SIZES):
+            sizes = ", ".join(map(str, SIZES))
+            raise ValueError(f"expected block out of {sizes}, or 0 to choose, found {self.block}")
+
+
+@dataclass(frozen=True)
+class CuSparseBell(_Blocks):
     """SpMM over Blocked-ELL, which the library computes on matrix units."""
 
     name: ClassVar[str] = "cusparse_bell"
     ops: ClassVar[frozenset[Op]] = frozenset({Op.SPMM})
-    devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA})
-    kernels: ClassVar[tuple[()]] = ()
 
     block: int = 0
     """Rows and columns of a block; 0 takes the size of `BLOCKS` that stores least, the larger (faster) of equals."""
-
-    def __post_init__(self) -> None:
-        _check_block(self.block)
 
     def stored_as(self, problem: Problem, device: DeviceSpec, config: Config) -> list[Held]:
         """Cut A into the blocks of a config, and pad block rows."""
@@ -130,7 +130,7 @@ class CuSparseBell:
         """Refuse problems that the interface cannot express, and float32, which the library rounds to TF32."""
         if problem.dtype is not DType.FLOAT16:
             return "expected float16: in float32 cuSPARSE's Blocked-ELL rounds operands to TF32"
-        return _refusal(problem)
+        return super().unsupported(problem, device)
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """Cut into blocks, pad block rows to one length, upload."""
@@ -141,19 +141,14 @@ class CuSparseBell:
 
 
 @dataclass(frozen=True)
-class CuSparseBsr:
+class CuSparseBsr(_Blocks):
     """SpMM and SDDMM over BSR."""
 
     name: ClassVar[str] = "cusparse_bsr"
-    ops: ClassVar[frozenset[Op]] = frozenset(Op)
-    devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA})
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (GATHER,)
 
     block: int = 0
     """Rows and columns of a block; 0 takes the size of `BLOCKS` that stores least, the smaller (faster) of equals."""
-
-    def __post_init__(self) -> None:
-        _check_block(self.block)
 
     def stored_as(self, problem: Problem, device: DeviceSpec, config: Config) -> BsrFormat:
         """Cut A into the blocks of a config."""
@@ -161,27 +156,19 @@ class CuSparseBsr:
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse a matrix without non-zeros, as with CSR, and SDDMM where every block size leaves a rest of J."""
-        if problem.matrix.nnz == 0:
-            return _EMPTY
+        if reason := super().unsupported(problem, device):
+            return reason
         if not self._fitting(problem):
-            sizes = " or ".join(map(str, self._sizes))
+            sizes = " or ".join(map(str, (self.block,) if self.block else BLOCKS))
             return f"cuSPARSE's SDDMM over BSR takes J that the block divides: block {sizes}, J = {problem.width}"
         return None
 
-    @property
-    def _sizes(self) -> tuple[int, ...]:
-        return (self.block,) if self.block else BLOCKS
-
     def _fitting(self, problem: Problem) -> tuple[int, ...]:
-        return tuple(size for size in self._sizes if problem.op is Op.SPMM or problem.width % size == 0)
+        sizes = (self.block,) if self.block else BLOCKS
+        return tuple(size for size in sizes if problem.op is Op.SPMM or problem.width % size == 0)
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """Cut into blocks and upload."""
         from spmark.impls.cusparse.gpu import BlockPlan
 
         return BlockPlan(problem, open_target(device), ell=False, blocks=self._fitting(problem))
-
-
-def _check_block(block: int) -> None:
-    if block not in (0, *SIZES):
-        raise ValueError(f"expected block out of {', '.join(map(str, SIZES))}, or 0 to choose, found {block}")
