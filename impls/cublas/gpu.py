@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from spmark.impls.core.errors import DeviceError, UnsupportedError
 from spmark.impls.core.interfaces import Built, Config, DeviceArray, Plan
 from spmark.impls.core.problem import DType, Problem
-from spmark.impls.cublas.library import WORKSPACE_BYTES, library
+from spmark.impls.cublas.library import COMPUTE_32F, TYPES, WORKSPACE_BYTES, library
 from spmark.impls.cublas.light import ALIGNMENT, Product
 from spmark.impls.cublas.plan import SAMPLE, THREADS
 from spmark.impls.runtime.plan import DevicePlan
@@ -24,8 +24,7 @@ from spmark.impls.tuning.strategies import exhaustive
 from spmark.impls.tuning.timer import PlanTimer
 
 _NO_TRANSPOSE, _TRANSPOSE = 0, 1
-_COMPUTE_32F, _DEFAULT_ALGORITHM = 68, -1
-_TYPES = {DType.FLOAT32: 0, DType.FLOAT16: 2}
+_DEFAULT_ALGORITHM = -1
 
 
 class _Gemm:
@@ -36,7 +35,7 @@ class _Gemm:
     ) -> None:
         self._library = library()
         self._workspace = plan.workspace((WORKSPACE_BYTES,), np.uint8)
-        self._type, self._out_type = (_TYPES[dtype] for dtype in types)
+        self._type, self._out_type = (TYPES[dtype] for dtype in types)
         # cuBLAS is column-major: it computes the transposed product, with the operands swapped.
         self._shape = (_TRANSPOSE if right_transposed else _NO_TRANSPOSE, _NO_TRANSPOSE, n, m, k)
         self._leading = (k if right_transposed else n, k, n)
@@ -49,7 +48,7 @@ class _Gemm:
         lib(
             *("cublasGemmEx", lib.handle, *self._shape, lib.one),
             *(c_void_p(right.data.ptr), self._type, ld_right, c_void_p(left.data.ptr), self._type, ld_left),
-            *(lib.zero, c_void_p(out.data.ptr), self._out_type, ld_out, _COMPUTE_32F, _DEFAULT_ALGORITHM),
+            *(lib.zero, c_void_p(out.data.ptr), self._out_type, ld_out, COMPUTE_32F, _DEFAULT_ALGORITHM),
         )
 
 
@@ -63,8 +62,7 @@ class DenseSpmm(DevicePlan):
             dense = _dense(problem)
         with self.phase("upload"):
             self._matrix = self.upload(dense)
-        self.stored = dense.size
-        types = problem.dtype, problem.dtype
+        self.stored, types = dense.size, (problem.dtype, problem.dtype)
         self._gemm = _Gemm(self, matrix.num_rows, problem.width, matrix.num_cols, types=types, right_transposed=False)
 
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:

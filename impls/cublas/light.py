@@ -12,21 +12,16 @@ from typing import Any
 
 from spmark.impls.core.errors import UnsupportedError
 from spmark.impls.core.problem import DType
-from spmark.impls.cublas.library import WORKSPACE_BYTES
+from spmark.impls.cublas.library import COMPUTE_32F, NOT_SUPPORTED, OUT_OF_MEMORY, TYPES, WORKSPACE_BYTES
 from spmark.impls.runtime.vendor import VendorLibrary
 
 ALIGNMENT = 16
 """Bytes to which operands and result are aligned; the library assumes 256 unless it is told."""
 MOST_ALGORITHMS = 64
 """Algorithms that the library is asked for."""
-TYPES = {DType.FLOAT32: 0, DType.FLOAT16: 2}
-"""cudaDataType_t."""
-_COMPUTE_32F = 68
 _MAX_WORKSPACE_BYTES, _REDUCTION_SCHEME_MASK, _MIN_ALIGNMENTS = 1, 3, (5, 6, 7, 8)
 _IN_COMPUTE_TYPE = 2
 """Partial sums of a split K may be added in float32 alone, never in the result's float16."""
-_NOT_SUPPORTED = (8, 15)
-_OUT_OF_MEMORY = (3,)
 
 
 class Heuristic(Structure):
@@ -55,24 +50,17 @@ _SIGNATURES = {
 }
 
 
-class LightLibrary(VendorLibrary):
-    """The loaded library and a handle of it.
+@cache
+def library() -> VendorLibrary:
+    """Load cuBLASLt and make this process's handle, once.
 
     Raises
     ------
     DeviceError
         cuBLASLt cannot be loaded.
     """
-
-    def __init__(self) -> None:
-        functions = {"create": "cublasLtCreate", "describe": "cublasLtGetStatusString"}
-        super().__init__("cublasLt", _SIGNATURES, _NOT_SUPPORTED, _OUT_OF_MEMORY, **functions)
-
-
-@cache
-def library() -> LightLibrary:
-    """Load cuBLASLt and make this process's handle, once."""
-    return LightLibrary()
+    functions = {"create": "cublasLtCreate", "describe": "cublasLtGetStatusString"}
+    return VendorLibrary("cublasLt", _SIGNATURES, NOT_SUPPORTED, OUT_OF_MEMORY, **functions)
 
 
 class Product:
@@ -99,7 +87,7 @@ class Product:
     def __init__(self, m: int, n: int, k: int, dtype: DType) -> None:
         self._made: list[tuple[str, c_void_p]] = []
         self._library = library()
-        self._operation = self._create("MatmulDesc", _COMPUTE_32F, TYPES[DType.FLOAT32])
+        self._operation = self._create("MatmulDesc", COMPUTE_32F, TYPES[DType.FLOAT32])
         # cuBLASLt is column-major: it computes the transposed product, with the operands swapped.
         shapes = ((n, k), (k, m), (n, m))
         layouts = [self._create("MatrixLayout", TYPES[dtype], rows, cols, rows) for rows, cols in shapes]
@@ -120,17 +108,15 @@ class Product:
 
     def _proposed(self) -> list[Heuristic]:
         preference = self._create("MatmulPreference")
-        self._prefer(preference, _MAX_WORKSPACE_BYTES, c_uint64(WORKSPACE_BYTES))
-        self._prefer(preference, _REDUCTION_SCHEME_MASK, c_uint32(_IN_COMPUTE_TYPE))
-        for attribute in _MIN_ALIGNMENTS:
-            self._prefer(preference, attribute, c_uint32(ALIGNMENT))
+        wanted: dict[int, c_uint32 | c_uint64] = {_MAX_WORKSPACE_BYTES: c_uint64(WORKSPACE_BYTES)}
+        wanted[_REDUCTION_SCHEME_MASK] = c_uint32(_IN_COMPUTE_TYPE)
+        wanted |= dict.fromkeys(_MIN_ALIGNMENTS, c_uint32(ALIGNMENT))
+        for attribute, value in wanted.items():
+            self._library("cublasLtMatmulPreferenceSetAttribute", preference, attribute, byref(value), sizeof(value))
         found, count = (Heuristic * MOST_ALGORITHMS)(), c_int()
         given: Sequence[Any] = (self._operation, *self._layouts, preference, MOST_ALGORITHMS, found, byref(count))
         self._library("cublasLtMatmulAlgoGetHeuristic", self._library.handle, *given)
         return [one for one in found[: count.value] if one.status == 0]
-
-    def _prefer(self, preference: c_void_p, attribute: int, value: c_uint32 | c_uint64) -> None:
-        self._library("cublasLtMatmulPreferenceSetAttribute", preference, attribute, byref(value), sizeof(value))
 
     def _create(self, kind: str, *arguments: int) -> c_void_p:
         made = c_void_p()

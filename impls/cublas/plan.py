@@ -47,18 +47,15 @@ class CuBlas:
         """Refuse a dense form beyond the limit."""
         num_rows, num_cols = problem.matrix.shape
         itemsize = problem.dtype.itemsize if problem.op is Op.SPMM else 4  # SDDMM's product stays in float32
-        needed = num_rows * num_cols * itemsize
-        if needed > self.max_dense_bytes:
-            limit = f"the limit is {self.max_dense_bytes:,}"
-            return f"the dense {num_rows} x {num_cols} matrix takes {needed:,} bytes, {limit}"
-        return None
+        needed, most = num_rows * num_cols * itemsize, self.max_dense_bytes
+        told = f"the dense {num_rows} x {num_cols} matrix takes {needed:,} bytes, the limit is {most:,}"
+        return told if needed > most else None
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """Densify and upload."""
         from spmark.impls.cublas.gpu import DenseSddmm, DenseSpmm
 
-        target = open_target(device)
-        return DenseSpmm(problem, target) if problem.op is Op.SPMM else DenseSddmm(problem, target)
+        return (DenseSpmm if problem.op is Op.SPMM else DenseSddmm)(problem, open_target(device))
 
 
 @dataclass(frozen=True)
