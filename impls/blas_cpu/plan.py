@@ -38,19 +38,15 @@ class BlasCpu:
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse a dense form beyond the limit."""
         num_rows, num_cols = problem.matrix.shape
-        needed = 4 * num_rows * num_cols
-        if needed > self.max_dense_bytes:
-            what = "A" if problem.op is Op.SPMM else "X Y^T"
-            return (
-                f"{what} as a dense {num_rows} x {num_cols} matrix takes {needed:,} bytes, "
-                f"max_dense_bytes is {self.max_dense_bytes:,}"
-            )
-        return None
+        needed, most = 4 * num_rows * num_cols, self.max_dense_bytes
+        if needed <= most:
+            return None
+        what = f"{'A' if problem.op is Op.SPMM else 'X Y^T'} as a dense {num_rows} x {num_cols} matrix"
+        return f"{what} takes {needed:,} bytes, max_dense_bytes is {most:,}"
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """Give a plan; for SpMM, A is written as a dense matrix, O(I K)."""
-        config = {"max_dense_bytes": self.max_dense_bytes}
-        return _Spmm(problem, config) if problem.op is Op.SPMM else _Sddmm(problem, config)
+        return (_Spmm if problem.op is Op.SPMM else _Sddmm)(problem, {"max_dense_bytes": self.max_dense_bytes})
 
 
 class _Spmm(Built):

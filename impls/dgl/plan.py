@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from spmark.impls.core.interfaces import Built, Plan
 from spmark.impls.core.operands import check_operands
 from spmark.impls.core.problem import DType, Op, Problem
 
-_TARGETS = {"src": 0, "dst": 2}
+_SRC, _DST = 0, 2
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,7 @@ class Dgl:
         BuildError
             DGL is missing or refuses the graph.
         """
-        reason = self.unsupported(problem, device)
-        if reason is not None:
+        if reason := self.unsupported(problem, device):
             raise BuildError(f"dgl: {reason}")
         try:
             return _Plan(problem, device.kind)
@@ -73,7 +72,7 @@ class _Plan(Built):
             self._graph, self.device_bytes = _graph(problem, self._place)
             if problem.op is Op.SPMM:
                 self._values = torch.tensor(problem.values, device=self._place).unsqueeze(-1)
-                self.device_bytes += self._values.numel() * self._values.element_size()
+                self.device_bytes += self._values.nbytes
 
     def run(self, operands: Sequence[Any], out: Any) -> None:
         """Call DGL's kernel on the caller's arrays.
@@ -81,45 +80,33 @@ class _Plan(Built):
         ``dgl.ops.u_mul_e_sum`` and ``u_dot_v`` do the same, but allocate the result.
         """
         check_operands(*self._shapes, self._dtype, operands, out, device=self._place)
+        ops = _sparse_ops()
+        read, written = ops.to_dgl_nd, ops.to_dgl_nd_for_write
         with _current_stream((*operands, out)):
-            tensors = [_tensor(array) for array in operands]
-            result = _tensor(out)
+            *tensors, result = map(_tensor, (*operands, out))
             if self._op is Op.SPMM:
-                self._spmm(tensors[0], result)
+                result.zero_()
+            if self.stored and self._op is Op.SPMM:
+                ends = written(result), written(None), written(None)
+                ops._CAPI_DGLKernelSpMM(self._graph, "mul", "sum", read(tensors[0]), read(self._values), *ends)
             elif self.stored:
-                self._sddmm(tensors[0], tensors[1], result.unsqueeze(-1))
-
-    def _spmm(self, dense: Any, result: Any) -> None:
-        ops = _sparse_ops()
-        result.zero_()
-        if self.stored:
-            nothing = ops.to_dgl_nd_for_write(None)
-            inputs = ops.to_dgl_nd(dense), ops.to_dgl_nd(self._values)
-            written = ops.to_dgl_nd_for_write(result)
-            ops._CAPI_DGLKernelSpMM(self._graph, "mul", "sum", *inputs, written, nothing, nothing)
-
-    def _sddmm(self, x: Any, y: Any, result: Any) -> None:
-        ops = _sparse_ops()
-        inputs = ops.to_dgl_nd(y), ops.to_dgl_nd(x)
-        written = ops.to_dgl_nd_for_write(result)
-        ops._CAPI_DGLKernelSDDMM(self._graph, "dot", *inputs, written, _TARGETS["src"], _TARGETS["dst"])
+                given = read(tensors[1]), read(tensors[0]), written(result.unsqueeze(-1))
+                ops._CAPI_DGLKernelSDDMM(self._graph, "dot", *given, _SRC, _DST)
 
 
 def _graph(problem: Problem, place: str) -> tuple[Any, int]:
     """Give DGL's graph index in the one layout that its kernel reads, and its bytes; edge ids are CSR positions."""
     torch, matrix = _torch(), problem.matrix
-    indices = torch.tensor(matrix.indices)
+    layout, indices = ("csc" if problem.op is Op.SPMM else "coo"), torch.tensor(matrix.indices)
     if problem.op is Op.SPMM:
         # The CPU kernel refuses implicit edge ids; on a GPU explicit ids would cost a gather of the values in each run.
         ids = torch.arange(matrix.nnz if place == "cpu" else 0, dtype=torch.int32)
-        layout = "csc"
-        parts: tuple[Any, ...] = (torch.tensor(matrix.indptr), indices, ids)
+        parts = [torch.tensor(matrix.indptr), indices, ids]
     else:
-        layout = "coo"
-        parts = (indices, torch.tensor(matrix.rows_of_entries()))
+        parts = [indices, torch.tensor(matrix.rows_of_entries())]
     counts = {"col": matrix.num_cols, "row": matrix.num_rows}
-    graph = _dgl().heterograph({("col", "a", "row"): (layout, parts)}, counts, device=place).formats([layout])
-    return graph._graph, sum(part.numel() * part.element_size() for part in parts)
+    graph = _dgl().heterograph({("col", "a", "row"): (layout, tuple(parts))}, counts, device=place).formats([layout])
+    return graph._graph, sum(part.nbytes for part in parts)
 
 
 def _tensor(array: Any) -> Any:
@@ -136,16 +123,14 @@ def _current_stream(arrays: Sequence[Any]) -> AbstractContextManager[Any]:
         return nullcontext()
     import cupy
 
-    stream: AbstractContextManager[Any] = torch.cuda.stream(
-        torch.cuda.ExternalStream(cupy.cuda.get_current_stream().ptr)
-    )
-    return stream
+    stream = torch.cuda.ExternalStream(cupy.cuda.get_current_stream().ptr)
+    return cast(AbstractContextManager[Any], torch.cuda.stream(stream))
 
 
 @cache
 def _missing(kind: DeviceKind) -> str | None:
     """Say which part of DGL is missing, or None."""
-    for package in ("torch", "dgl"):
+    for package in Dgl.needs:
         if find_spec(package) is None:
             return f"{package} is not installed: {how_to_install('dgl')}, with Python 3.11"
     try:

@@ -87,8 +87,9 @@ class RowSplitSpmm(OneLaunchPlan):
         with self.phase("convert"):
             order = longest_first(matrix.row_lengths)
             chunk = _LOAD_BYTES // problem.dtype.itemsize
-            columns = _with_room(matrix.indices.astype(index, copy=False), chunk)
-            values = _with_room(problem.values, chunk)
+            # Zeros at the end, so that the kernel's last copy of a chunk stays inside of the array.
+            room = (0, -matrix.nnz % chunk)
+            columns, values = np.pad(matrix.indices.astype(index, copy=False), room), np.pad(problem.values, room)
         rows = WARP // lanes
         grid = (ceil_div(matrix.num_rows, rows), ceil_div(problem.width, lanes * vector * tiles), 1)
         self._arrange(grid, (matrix.num_rows, problem.width, depth), (order, matrix.indptr, columns, values))
@@ -117,13 +118,6 @@ class RowSplitSddmm(OneLaunchPlan):
         sizes = (strips.shape[0], problem.width, problem.scaled)
         self._arrange(grid, sizes, (strips, matrix.indices, problem.factors))
         self.values = self._args[-1]
-
-
-def _with_room(array: NDArray[Any], chunk: int) -> NDArray[Any]:
-    """Copy with zeros at the end, so that the kernel's last copy of ``chunk`` elements stays inside of the array."""
-    made = np.zeros(ceil_div(array.size, chunk) * chunk, array.dtype)
-    made[: array.size] = array
-    return made
 
 
 def longest_first(lengths: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -182,11 +176,9 @@ class RowSplit:
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse widths beyond the grid, and pinned tunables that do not fit the problem."""
-        vector, dtype = self._vector(problem), problem.dtype
-        if problem.width % vector or vector * dtype.itemsize > _LOAD_BYTES:
-            return (
-                f"expected a vector that divides J = {problem.width} and has at most 16 bytes, found {vector} {dtype}"
-            )
+        vector, dtype, width = self._vector(problem), problem.dtype, problem.width
+        if width % vector or vector * dtype.itemsize > _LOAD_BYTES:
+            return f"expected a vector that divides J = {width} and has at most 16 bytes, found {vector} {dtype}"
         if problem.op is Op.SDDMM:
             return None
         chosen = self._schedule(problem)
@@ -196,7 +188,7 @@ class RowSplit:
             given = f"{dtype}, K = {problem.matrix.num_cols}, vector {vector}"
             return f"expected float16, K up to {_MAX_SHORT_COLS:,} and a vector of 4 or 8 for int16, found {given}"
         most = MAX_GRID[1] * chosen["lanes"] * vector * chosen["tiles"]
-        return f"expected J of at most {most}, found {problem.width}" if problem.width > most else None
+        return f"expected J of at most {most}, found {width}" if width > most else None
 
     def _vector(self, problem: Problem) -> int:
         return self.vector or vector_of(problem.width, problem.dtype)

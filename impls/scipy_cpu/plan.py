@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import _sparsetools
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
@@ -57,23 +56,16 @@ class _Spmm(Built):
         with self.phase("convert"):
             self.values = self._values = problem.values.astype(np.float32, copy=False)
             self._staging = HostStaging(problem)
-        matrix_bytes = self._matrix.indptr.nbytes + self._matrix.indices.nbytes + self._values.nbytes
-        self.device_bytes = matrix_bytes + self._staging.nbytes
+        arrays = (self._matrix.indptr, self._matrix.indices, self._values, self._staging)
+        self.device_bytes = sum(array.nbytes for array in arrays)
 
     def run(self, operands: Sequence[Any], out: Any) -> None:
         """Compute C = A B."""
         dense, result = self._staging.enter(operands, out)
         result.fill(0)
         # csr_array.__matmul__ calls this function, too, but allocates an array for the result.
-        _sparsetools.csr_matvecs(
-            *self._matrix.shape,
-            dense.shape[1],
-            self._matrix.indptr,
-            self._matrix.indices,
-            self._values,
-            dense.reshape(-1),
-            result.reshape(-1),
-        )
+        matrix, ends = self._matrix, (dense.reshape(-1), result.reshape(-1))
+        _sparsetools.csr_matvecs(*matrix.shape, dense.shape[1], matrix.indptr, matrix.indices, self._values, *ends)
         self._staging.leave(out)
 
 
@@ -88,23 +80,19 @@ class _Sddmm(Built):
             self.values = self._factors = problem.factors.astype(np.float32, copy=False)
             self._left, self._right = (np.empty((self._entries, problem.width), np.float32) for _ in range(2))
             self._staging = HostStaging(problem)
-        arrays = (self._rows, self._cols, self._left, self._right, self._factors)
-        self.device_bytes = sum(array.nbytes for array in arrays) + self._staging.nbytes
+        arrays = (self._rows, self._cols, self._left, self._right, self._factors, self._staging)
+        self.device_bytes = sum(array.nbytes for array in arrays)
 
     def run(self, operands: Sequence[Any], out: Any) -> None:
         """Compute D, chunk by chunk."""
         x, y, result = self._staging.enter(operands, out)
         for start in range(0, result.size, self._entries):
-            part = slice(start, min(start + self._entries, result.size))
-            size = part.stop - part.start
-            left = _gather(x, self._rows[part], self._left[:size])
-            right = _gather(y, self._cols[part], self._right[:size])
+            part = slice(start, start + self._entries)
+            rows, cols = self._rows[part], self._cols[part]
+            # Indices are in range; mode="raise" would make take buffer its result.
+            left = np.take(x, rows, axis=0, out=self._left[: rows.size], mode="clip")
+            right = np.take(y, cols, axis=0, out=self._right[: cols.size], mode="clip")
             np.einsum("pj,pj->p", left, right, out=result[part])
             if self._factors.size:
                 result[part] *= self._factors[part]
         self._staging.leave(out)
-
-
-def _gather(dense: NDArray[np.float32], rows: NDArray[np.int32], into: NDArray[np.float32]) -> NDArray[np.float32]:
-    # Indices are in range; mode="raise" would make take buffer its result.
-    return np.take(dense, rows, axis=0, out=into, mode="clip")
