@@ -3,7 +3,7 @@
 After the label search of LiteForm's public code (Peng et al., HPDC 2025): a hill climb over powers of two from one
 partition, in which a neighbour is followed unless it is slower than the config before it. Three things differ. A config
 is built once for all widths J, so that its times are known to the climb of every J. All fixed formats are timed. The
-climb may begin at the width of least cost instead of at narrow buckets, which are slow.
+climb begins at the width of least cost instead of at narrow buckets, which are slow.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from functools import partial
 from itertools import product
-from math import ceil, inf, log2
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -40,7 +40,6 @@ FIXED = (StoredAs.CSR, StoredAs.BSR)
 MAX_SAMPLES = 10
 """Most samples of a config."""
 MAX_PARTITION_POWER = 7
-_START_DIVISOR = 32
 _log = logging.getLogger(__name__)
 
 
@@ -97,12 +96,6 @@ class Point(NamedTuple):
     width: int
 
 
-def published_start(features: Features) -> Point:
-    """Give where the public code begins: one partition, 1/32 of the mean length rounded up to a power of two."""
-    rounded = 2 ** ceil(log2(max(features.avg_length, 1.0)))
-    return Point(0, max(0, (rounded // _START_DIVISOR).bit_length() - 1))
-
-
 def neighbours(point: Point, most: Point) -> list[Point]:
     """Give the up to eight points one step away in either direction or both."""
     steps = product((-1, 0, 1), repeat=2)
@@ -149,44 +142,15 @@ class _TimeIsUpError(Exception):
     """The climb has used its time."""
 
 
-class _Book:
-    """Times every config once, for all widths together."""
-
-    def __init__(self, timer: GpuTimer, ends: float) -> None:
-        self._timer, self._ends = timer, ends
-        self.tried: dict[Point, TriedConfig] = {}
-
-    def announce(self, points: Sequence[Point]) -> None:
-        """Have the timer prepare the configs that have not been tried yet."""
-        fresh = [point for point in points if point not in self.tried]
-        if fresh and time.monotonic() < self._ends:
-            self._timer.prepare([(1 << point.partitions, 1 << point.width) for point in fresh])
-
-    def time_us(self, point: Point, width: int) -> float:
-        """Give the median of a config at one J; infinite where it failed."""
-        if point not in self.tried:
-            if self.tried and time.monotonic() >= self._ends:
-                raise _TimeIsUpError
-            found: dict[str, Any] = {"partitions": 1 << point.partitions, "max_width": 1 << point.width}
-            try:
-                samples = self._timer.cell(**found)
-                found["samples_us"] = {j: list(times)[:MAX_SAMPLES] for j, times in samples.items()}
-            except (SpmarkError, MemoryError) as error:
-                found["reason"] = reason_of(error)
-            self.tried[point] = TriedConfig(**found)
-        times = self.tried[point].samples_us.get(width)
-        return float(np.median(times)) if times else inf
-
-
 def measure(
     matrix: Csr,
     timer: GpuTimer,
     about: Mapping[str, Any],
     *,
-    dtype: DType = DType.FLOAT32,
+    dtype: DType,
+    start_width: int,
     widths: Sequence[int] = WIDTHS,
     exhaustive: bool = False,
-    start_width: int = 0,
     limit_s: float = inf,
 ) -> MatrixLabels:
     """Time one matrix.
@@ -204,7 +168,7 @@ def measure(
     exhaustive : bool
         Try every config instead of climbing.
     start_width : int
-        Widest bucket that the climb begins with; by default the public code's.
+        Widest bucket that the climb begins with, a power of two.
     limit_s : float
         No config is begun after so many seconds; the row then says that it is not complete.
     """
@@ -220,17 +184,37 @@ def measure(
     # Wider buckets than the longest row needs would be the same format again.
     longest = min(MAX_POWER, max(features.max_length - 1, 0).bit_length())
     most = Point(min(MAX_PARTITION_POWER, matrix.num_cols.bit_length() - 1), longest)
-    start = Point(0, start_width.bit_length() - 1) if start_width else published_start(features)
-    book, complete = _Book(timer, started + limit_s), True
+    start = Point(0, min(start_width.bit_length() - 1, longest))
+    ends, complete, tried = started + limit_s, True, dict[Point, TriedConfig]()
+
+    def announce(points: Sequence[Point]) -> None:
+        fresh = [point for point in points if point not in tried]
+        if fresh and time.monotonic() < ends:
+            timer.prepare([(1 << point.partitions, 1 << point.width) for point in fresh])
+
+    def time_us(point: Point, width: int) -> float:
+        """Give the median of a config, which is timed once for all widths J, at one of them; infinite if it failed."""
+        if point not in tried:
+            if tried and time.monotonic() >= ends:
+                raise _TimeIsUpError
+            found: dict[str, Any] = {"partitions": 1 << point.partitions, "max_width": 1 << point.width}
+            try:
+                samples = timer.cell(**found)
+                found["samples_us"] = {j: list(times)[:MAX_SAMPLES] for j, times in samples.items()}
+            except (SpmarkError, MemoryError) as error:
+                found["reason"] = reason_of(error)
+            tried[point] = TriedConfig(**found)
+        times = tried[point].samples_us.get(width)
+        return float(np.median(times)) if times else inf
+
     try:
         for partitions in range(most.partitions + 1) if exhaustive else ():
             points = [Point(partitions, power) for power in range(most.width + 1)]
-            book.announce(points)
+            announce(points)
             for point in points:
-                book.time_us(point, widths[0])
+                time_us(point, widths[0])
         for width in () if exhaustive else widths:
-            time_us = partial(book.time_us, width=width)
-            climb(Point(0, min(start.width, most.width)), most, time_us, book.announce)
+            climb(start, most, partial(time_us, width=width), announce)
     except _TimeIsUpError:
         complete = False
     return MatrixLabels(
@@ -241,7 +225,7 @@ def measure(
         features={name: float(value) for name, value in asdict(features).items()},
         fixed_us=fixed,
         refused=refused,
-        tried=tuple(book.tried.values()),
+        tried=tuple(tried.values()),
         exhaustive=exhaustive,
         complete=complete,
         spent_s=time.monotonic() - started,

@@ -9,7 +9,7 @@ import pytest
 from collected_fakes import row_of
 
 from spmark.studies.collected import SampledConfig
-from spmark.studies.dash.methodstudy import judged
+from spmark.studies.dash.compare import judged
 
 pytestmark = pytest.mark.full
 

@@ -75,7 +75,7 @@ class FakeTimer:
 
 
 def made(timer: FakeTimer, **how) -> MatrixLabels:
-    return measure(MATRIX, timer, ABOUT, widths=(32, 128), **how)
+    return measure(MATRIX, timer, ABOUT, dtype=DType.FLOAT32, start_width=1, widths=(32, 128), **how)
 
 
 def test_the_climb_finds_the_bottom_and_asks_once() -> None:
