@@ -64,20 +64,19 @@ class FactFile:
     Raises
     ------
     RecordError
-        The file cannot be read, or holds facts of other samples or of another command.
+        The file cannot be read or written, or holds facts of other samples or of another command.
     """
 
     def __init__(self, folder: Path, run: TransferRun) -> None:
         self.path, self._run = folder / NAME, run
-        self.facts = {
-            _identity(one): one for one in transferfacts.read_transfers([self.path] if self.path.exists() else [])
-        }
-        for other in self.facts.values():
-            if isinstance(other, TransferRun) and (other.command, other.samples) != (run.command, run.samples):
+        self.facts: dict[str, TransferFact] = {}
+        for one in transferfacts.read_transfers([self.path] if self.path.exists() else []):
+            if isinstance(one, TransferRun) and (one.command, one.samples) != (run.command, run.samples):
                 raise RecordError(
                     f"{self.path}: expected facts of '{run.command}' and its samples, found those of "
-                    f"'{other.command}'; name another folder with --out"
+                    f"'{one.command}'; name another folder with --out"
                 )
+            self.facts[_identity(one)] = one
 
     @property
     def results(self) -> list[TransferResult]:
@@ -85,13 +84,7 @@ class FactFile:
         return [fact for fact in self.facts.values() if isinstance(fact, TransferResult)]
 
     def add(self, facts: Iterable[TransferFact]) -> None:
-        """Append the facts that the file lacks, behind the fact about what makes them.
-
-        Raises
-        ------
-        RecordError
-            The file cannot be written.
-        """
+        """Append the facts that the file lacks, behind the fact about what makes them."""
         fresh = {which: one for one in (self._run, *facts) if (which := _identity(one)) not in self.facts}
         with RecordFile(self.path) as file:
             file.append_all(fresh.values())

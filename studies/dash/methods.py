@@ -16,7 +16,7 @@ from spmark.impls.dash.predictor import PredictorKind
 from spmark.impls.dash.waco import Transfer, waco_encoder, waco_spec
 from spmark.impls.dash.weights import TrainedModel
 from spmark.studies.dash.samples import Gathered, SampleSet
-from spmark.studies.dash.training import BATCH, Epoch, Session, TrainingSettings, fine_tune, pretrain
+from spmark.studies.dash.training import BATCH, Epoch, Session, TrainingSettings, train
 
 Trained = tuple[TrainedModel, Sequence[Epoch]]
 """A model, and the curve of its training."""
@@ -114,8 +114,7 @@ class Maker:
         """Train a new network on one platform, or go on from another platform's model."""
         batch = BATCH if platform.platform == self._target else None
         settings = TrainingSettings(epochs=self._epochs, seed=self._seed, noise=platform.noise, batch=batch)
-        what = self._encoder(platform), self.seen(platform), settings, session
-        return fine_tune(before, *what) if before else pretrain(self.spec, *what)
+        return train(before or self.spec, self._encoder(platform), self.seen(platform), settings, session)
 
     def in_phases(
         self,

@@ -35,7 +35,7 @@ from spmark.impls.dash.featuriser import Pattern
 from spmark.impls.dash.mapping import COMMON_SIZE
 from spmark.impls.dash.network import Network, NetworkSpec
 from spmark.impls.dash.sites import MAX_SIDE, MAX_SITES
-from spmark.impls.dash.weights import ModelCard, SampleCard, TrainedModel
+from spmark.impls.dash.weights import ModelCard, TrainedModel
 from spmark.impls.dash.withtorch import Tensor, load_torch, quick_products, to_numpy
 from spmark.studies.dash.samples import MatrixSamples, SampleSet
 from spmark.studies.orders import Pairs, kendall
@@ -161,76 +161,6 @@ def ranking_loss(scores: Tensor, slower: Tensor, faster: Tensor, margin: float) 
     return (margin - (scores[slower] - scores[faster])).relu().mean()
 
 
-def pretrain(
-    spec: NetworkSpec, encoder: Encoder, samples: SampleSet, settings: TrainingSettings, session: Session = PLAIN
-) -> tuple[TrainedModel, Sequence[Epoch]]:
-    """Train a new network on a source platform.
-
-    Parameters
-    ----------
-    spec : NetworkSpec
-    encoder : Encoder
-        Of the source platform.
-    samples : SampleSet
-    settings : TrainingSettings
-    session : Session
-
-    Returns
-    -------
-    model : TrainedModel
-    curve : sequence of Epoch
-
-    Raises
-    ------
-    DatasetError
-        No matrix has two configs whose times differ by more than noise, vectors have another length, or sites were made
-        with other limits.
-    ValueError
-        The given featuriser is of another kind, or the encoder has another length.
-    BuildError
-        The checkpoint is of another training, or cannot be read or written.
-    UnsupportedError
-        PyTorch is not installed.
-    OutOfTime
-        The session's time is up before the last epoch.
-    """
-    network = Network(spec, settings.seed, session.device)
-    given = session.featuriser_of
-    if given is not None:
-        network.take_featuriser(given.network)
-    before = given.card.trained_on if given else ()
-    return _trained(network, encoder, samples, settings, session, frozen=given is not None, before=before)
-
-
-def fine_tune(
-    source: TrainedModel, encoder: Encoder, samples: SampleSet, settings: TrainingSettings, session: Session = PLAIN
-) -> tuple[TrainedModel, Sequence[Epoch]]:
-    """Go on from a source platform's model on a target platform; the source's model stays as it is.
-
-    Parameters
-    ----------
-    source : TrainedModel
-    encoder : Encoder
-        Of the target platform.
-    samples : SampleSet
-    settings : TrainingSettings
-    session : Session
-
-    Returns
-    -------
-    model : TrainedModel
-    curve : sequence of Epoch
-
-    Raises
-    ------
-    DatasetError, ValueError, BuildError, UnsupportedError, OutOfTime
-        As `pretrain`.
-    """
-    network = Network(source.card.spec, settings.seed, session.device)
-    network.take(source.network.tensors())
-    return _trained(network, encoder, samples, settings, session, frozen=True, before=source.card.trained_on)
-
-
 class _Batch:
     """Configs of one matrix on the device; a pattern is embedded in each look, an embedding taken as it is."""
 
@@ -263,17 +193,50 @@ class _Batch:
         return float(loss), self.pairs.share_in_order(found), kendall(found, self.seconds)
 
 
-def _trained(
-    network: Network,
+def train(
+    what: NetworkSpec | TrainedModel,
     encoder: Encoder,
     samples: SampleSet,
     settings: TrainingSettings,
-    session: Session,
-    *,
-    frozen: bool,
-    before: tuple[SampleCard, ...],
+    session: Session = PLAIN,
 ) -> tuple[TrainedModel, Sequence[Epoch]]:
-    made = ({} if session.embeddings is None else session.embeddings) if frozen else None
+    """Train a new network on a source platform, or go on from that platform's model, which stays as it is, on a target.
+
+    Parameters
+    ----------
+    what : NetworkSpec or TrainedModel
+    encoder : Encoder
+        Of the platform of the samples.
+    samples : SampleSet
+    settings : TrainingSettings
+    session : Session
+
+    Returns
+    -------
+    model : TrainedModel
+    curve : sequence of Epoch
+
+    Raises
+    ------
+    DatasetError
+        No matrix has two configs whose times differ by more than noise, vectors have another length, or sites were made
+        with other limits.
+    ValueError
+        The given featuriser is of another kind, or the encoder has another length.
+    BuildError
+        The checkpoint is of another training, or cannot be read or written.
+    UnsupportedError
+        PyTorch is not installed.
+    OutOfTime
+        The session's time is up before the last epoch.
+    """
+    before = what if isinstance(what, TrainedModel) else session.featuriser_of
+    network = Network(what if isinstance(what, NetworkSpec) else what.card.spec, settings.seed, session.device)
+    if isinstance(what, TrainedModel):
+        network.take(what.network.tensors())
+    elif before:
+        network.take_featuriser(before.network)
+    made = ({} if session.embeddings is None else session.embeddings) if before else None
     batches, prepared_s = _batches(network, encoder, samples, settings.noise, made)
     if not any(batch.pairs.slower.size for batch in batches):
         raise DatasetError(
@@ -281,7 +244,7 @@ def _trained(
             f"found none among {len(batches)} matrices"
         )
     held = _batches(network, encoder, session.held_out, settings.noise, made)[0] if session.held_out else []
-    optimizer = load_torch().optim.Adam(network.parameters(with_featuriser=not frozen), lr=settings.rate)
+    optimizer = load_torch().optim.Adam(network.parameters(with_featuriser=not before), lr=settings.rate)
     path, key = session.checkpoint, _key(network, encoder, samples, settings, session)
     curve = _resumed(path, key, network, optimizer) if path and path.is_file() else []
     saved = time.monotonic()
@@ -302,7 +265,7 @@ def _trained(
     card = ModelCard(
         subject=samples.subject,
         spec=network.spec,
-        trained_on=(*before, samples.card),
+        trained_on=(*(before.card.trained_on if before else ()), samples.card),
         seed=settings.seed,
         command=session.command,
         made_with={name: version(name) for name in _MADE_WITH},

@@ -5,8 +5,7 @@ Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3.2.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import product
 from typing import Any
@@ -38,7 +37,6 @@ _WORK = 16
 _WARMUPS, _SAMPLES = 1, 9
 
 
-@dataclass(eq=False)
 class Laboratory:
     """Tiles on the present GPU.
 
@@ -53,14 +51,11 @@ class Laboratory:
         The rates were not measured.
     """
 
-    spec: DeviceSpec
-
-    def __post_init__(self) -> None:
-        if not self.spec.fma_flops_per_s or not self.spec.read_bytes_per_s:
-            raise DeviceError(f"{self.spec.name}: expected measured rates, found none: calibrate it first")
-        self._target, self._stopwatch = open_target(self.spec), CudaStopwatch(self.spec)
-        self.copies = TILES_PER_SM * self.spec.num_sms
-        self.peak = self.spec.fma_flops_per_s / self.spec.read_bytes_per_s
+    def __init__(self, spec: DeviceSpec) -> None:
+        if not spec.fma_flops_per_s or not spec.read_bytes_per_s:
+            raise DeviceError(f"{spec.name}: expected measured rates, found none: calibrate it first")
+        self.spec, self._target, self._stopwatch = spec, open_target(spec), CudaStopwatch(spec)
+        self.copies = TILES_PER_SM * spec.num_sms
 
     def tile_ms(self, problem: Problem, plan: Plan) -> float:
         """Give the milliseconds that one of `copies` tiles takes a multiprocessor."""
@@ -87,9 +82,8 @@ class Laboratory:
             for part in samples.SPMM_PARTS:
                 best_ms = []
                 for shared in (False, True):
-                    tiles = samples.block_copies(cols, self.copies, shared, height)
+                    tiles, times = samples.block_copies(cols, self.copies, shared, height), []
                     problem = Problem(Op.SPMM, _nothing(tiles.shape), part, dtype)
-                    times = []
                     for alone in {ALONE[0], ALONE[-1] if cols > GROUP * ALONE[0] else ALONE[0]}:
                         schedule = {**middle(block_tiles(part, dtype)[0]), "alone": alone}
                         plan = TileSpmmPlan(problem, self._target, tiles, {}, arrays=arrays, **schedule)
@@ -103,33 +97,35 @@ class Laboratory:
         matrix, tiles = samples.sddmm_block_copies(self.copies)
         for part in samples.SDDMM_PARTS:
             problem = Problem(Op.SDDMM, matrix, part, DType.FLOAT16)
-            schedule = tile_schedules(part)[0]
-            cost = self.tile_ms(problem, TileSddmmPlan(problem, self._target, tiles, {}, **schedule))
+            plan = TileSddmmPlan(problem, self._target, tiles, {}, **tile_schedules(part)[0])
+            cost = self.tile_ms(problem, plan)
             yield BlockCost(samples.HEIGHT, GROUP, part, cost, cost)
 
     def fit_spmm(self, dtype: DType) -> Fitted:
         """Measure and fit SpMM."""
-        measured = [
-            (tile.tile(part), self.ell_ms(part, tile, dtype, shared=False), self.ell_ms(part, tile, dtype, shared=True))
-            for part, tile in samples.ell_tiles(samples.SPMM_PARTS)
+        tiles = samples.ell_tiles(samples.SPMM_PARTS)
+        light = [
+            (one.tile(part), *(self.ell_ms(part, one, dtype, way) for way in (False, True))) for part, one in tiles
         ]
-        return fitted(self._calibration(Op.SPMM, dtype, tuple(self.blocks(dtype))), Measured.of(measured))
+        return self._fitted(Op.SPMM, dtype, self.blocks(dtype), light)
 
     def fit_sddmm(self, dtype: DType) -> Fitted:
         """Measure and fit SDDMM; float32 has no blocks."""
-        measured = []
+        light = []
         for tile in samples.run_tiles():
             matrix = samples.run_copies(tile, self.copies)
             for width in samples.SDDMM_WIDTHS:
                 problem = Problem(Op.SDDMM, matrix, width, dtype)
                 plan = SddmmPlan(problem, self._target, {}, **run_schedules(width, dtype)[0])
-                measured.append((tile.tile(width), self.tile_ms(problem, plan), 0.0))
-        blocks = tuple(self.sddmm_blocks()) if dtype is DType.FLOAT16 else ()
-        return fitted(self._calibration(Op.SDDMM, dtype, blocks), Measured.of(measured))
+                light.append((tile.tile(width), self.tile_ms(problem, plan), 0.0))
+        return self._fitted(Op.SDDMM, dtype, self.sddmm_blocks() if dtype is DType.FLOAT16 else (), light)
 
-    def _calibration(self, op: Op, dtype: DType, blocks: tuple[BlockCost, ...]) -> Calibration:
-        line = Line(0.0, 0.0, 0.0, 1.0, self.peak)  # before it is fitted
-        return Calibration(self.spec.name, self.spec.num_sms, op, dtype, blocks, line)
+    def _fitted(self, op: Op, dtype: DType, blocks: Iterable[BlockCost], light: Iterable[Any]) -> Fitted:
+        peak = self.spec.fma_flops_per_s / self.spec.read_bytes_per_s
+        before = Line(0.0, 0.0, 0.0, 1.0, peak)
+        return fitted(
+            Calibration(self.spec.name, self.spec.num_sms, op, dtype, tuple(blocks), before), Measured.of(light)
+        )
 
 
 def calibrate(spec: DeviceSpec) -> tuple[DeviceSpec, list[Fitted]]:
@@ -147,9 +143,8 @@ def calibrate(spec: DeviceSpec) -> tuple[DeviceSpec, list[Fitted]]:
     fitted : list of Fitted
         By operator and dtype.
     """
-    laboratory = Laboratory(spec)
+    laboratory, tables = Laboratory(spec), dict(spec.tables)
     fits = [fit(dtype) for fit in (laboratory.fit_spmm, laboratory.fit_sddmm) for dtype in DType]
-    tables = dict(spec.tables)
     for one in fits:
         tables |= one.tables()
     driver, cuda = versions(spec)

@@ -12,7 +12,7 @@ from spmark.impls.dash.featuriser import Featuriser
 from spmark.impls.dash.network import NetworkSpec
 from spmark.impls.dash.waco import Transfer, waco_encoder, waco_spec
 from spmark.studies.dash.samples import SampleSet
-from spmark.studies.dash.training import Session, TrainingSettings, fine_tune, pretrain
+from spmark.studies.dash.training import Session, TrainingSettings, train
 
 pytestmark = pytest.mark.full
 
@@ -32,7 +32,7 @@ def encoders():
 
 @pytest.fixture(scope="module")
 def source(encoders):
-    return pretrain(SPEC, encoders["cpu"], SOURCE, TrainingSettings(epochs=2))[0]
+    return train(SPEC, encoders["cpu"], SOURCE, TrainingSettings(epochs=2))[0]
 
 
 def same(one, other) -> bool:
@@ -41,11 +41,11 @@ def same(one, other) -> bool:
 
 
 def test_the_order_of_times_is_learnt_and_carried_over(encoders):
-    model, curve = pretrain(BLIND, encoders["cpu"], SOURCE, TrainingSettings(epochs=60, rate=1e-3))
+    model, curve = train(BLIND, encoders["cpu"], SOURCE, TrainingSettings(epochs=60, rate=1e-3))
     assert curve[-1].prl < 0.5 * curve[0].prl
     assert curve[-1].tau > 0.8
     assert curve[-1].held_opa is None
-    tuned, curve = fine_tune(
+    tuned, curve = train(
         model, encoders["tiles"], TARGET, TrainingSettings(epochs=40, rate=1e-3), Session(held_out=HELD)
     )
     assert curve[-1].opa > 0.9
@@ -54,9 +54,9 @@ def test_the_order_of_times_is_learnt_and_carried_over(encoders):
 
 
 def test_a_seed_decides_every_bit(encoders, source):
-    again, curve = pretrain(SPEC, encoders["cpu"], SOURCE, TrainingSettings(epochs=2))
+    again, curve = train(SPEC, encoders["cpu"], SOURCE, TrainingSettings(epochs=2))
     assert same(again, source)
-    other, _ = pretrain(SPEC, encoders["cpu"], SOURCE, TrainingSettings(epochs=2, seed=1))
+    other, _ = train(SPEC, encoders["cpu"], SOURCE, TrainingSettings(epochs=2, seed=1))
     assert not same(other, source)
     assert len(curve) == 2
 
@@ -65,10 +65,10 @@ def test_a_seed_decides_every_bit(encoders, source):
 def test_a_killed_training_goes_on_to_the_same_bits(encoders, spec, tmp_path):
     path = tmp_path / "training.checkpoint"
     told: list[str] = []
-    straight, straight_curve = pretrain(spec, encoders["cpu"], SOURCE, TrainingSettings(epochs=4))
+    straight, straight_curve = train(spec, encoders["cpu"], SOURCE, TrainingSettings(epochs=4))
     session = Session(checkpoint=path, tell=told.append)
-    pretrain(spec, encoders["cpu"], SOURCE, TrainingSettings(epochs=2), session)
-    model, curve = pretrain(spec, encoders["cpu"], SOURCE, TrainingSettings(epochs=4), session)
+    train(spec, encoders["cpu"], SOURCE, TrainingSettings(epochs=2), session)
+    model, curve = train(spec, encoders["cpu"], SOURCE, TrainingSettings(epochs=4), session)
     assert same(model, straight)
     assert [epoch.known() for epoch in curve] == [epoch.known() for epoch in straight_curve]
     assert all(epoch.seconds > 0 for epoch in curve)
@@ -78,17 +78,17 @@ def test_a_killed_training_goes_on_to_the_same_bits(encoders, spec, tmp_path):
 @pytest.mark.parametrize("change", ["seed", "samples", "held out"])
 def test_a_checkpoint_of_another_training_is_refused(encoders, change, tmp_path):
     path = tmp_path / "training.checkpoint"
-    pretrain(BLIND, encoders["cpu"], SOURCE, TrainingSettings(epochs=1), Session(checkpoint=path))
+    train(BLIND, encoders["cpu"], SOURCE, TrainingSettings(epochs=1), Session(checkpoint=path))
     settings = TrainingSettings(epochs=2, seed=int(change == "seed"))
     samples = samples_of(CPU, range(5)) if change == "samples" else SOURCE
     held = samples_of(CPU, [30]) if change == "held out" else None
     with pytest.raises(BuildError, match=r"expected the checkpoint of this training, .* found that of another"):
-        pretrain(BLIND, encoders["cpu"], samples, settings, Session(checkpoint=path, held_out=held))
+        train(BLIND, encoders["cpu"], samples, settings, Session(checkpoint=path, held_out=held))
 
 
 def test_fine_tuning_leaves_the_featuriser_and_the_source_s_model_as_they_are(encoders, source):
     before = {name: array.copy() for name, array in source.tensors().items()}
-    tuned, _ = fine_tune(source, encoders["tiles"], TARGET, TrainingSettings(epochs=2))
+    tuned, _ = train(source, encoders["tiles"], TARGET, TrainingSettings(epochs=2))
     after = tuned.tensors()
     for name, array in source.tensors().items():
         assert np.array_equal(array, before[name])
@@ -102,25 +102,23 @@ def test_fine_tuning_leaves_the_featuriser_and_the_source_s_model_as_they_are(en
 @pytest.mark.parametrize("transfer", Transfer)
 def test_waco_transfers_in_every_way(transfer):
     spec, slots = waco_spec(transfer, {"cpu": CPU_OWN.size, "tiles": TILE_OWN.size})
-    source, _ = pretrain(
-        spec, waco_encoder(transfer, "cpu", slots), SOURCE.for_waco(transfer), TrainingSettings(epochs=1)
-    )
+    source, _ = train(spec, waco_encoder(transfer, "cpu", slots), SOURCE.for_waco(transfer), TrainingSettings(epochs=1))
     settings = TrainingSettings(epochs=100, rate=1e-3)
-    tuned, curve = fine_tune(source, waco_encoder(transfer, "tiles", slots), TARGET.for_waco(transfer), settings)
+    tuned, curve = train(source, waco_encoder(transfer, "tiles", slots), TARGET.for_waco(transfer), settings)
     assert curve[-1].tau > 0.8
     assert tuned.card.subject == TILES
 
 
 def test_samples_without_a_pair_are_refused(encoders):
     with pytest.raises(DatasetError, match=r"differ by more than 10000\.0%, found none among 4 matrices"):
-        pretrain(BLIND, encoders["cpu"], SOURCE, TrainingSettings(epochs=1, noise=100))
+        train(BLIND, encoders["cpu"], SOURCE, TrainingSettings(epochs=1, noise=100))
     with pytest.raises(DatasetError, match="found none among 0 matrices"):
-        pretrain(BLIND, encoders["cpu"], SampleSet(CPU, ()), TrainingSettings(epochs=1))
+        train(BLIND, encoders["cpu"], SampleSet(CPU, ()), TrainingSettings(epochs=1))
     with pytest.raises(ValueError, match="expected an encoder of 64 numbers, found 12"):
-        pretrain(
+        train(
             BLIND, augmented("cpu", {"cpu": CPU_OWN.size, "x": 12 - CPU_OWN.size}), SOURCE, TrainingSettings(epochs=1)
         )
     with pytest.raises(DatasetError, match="expected sites within the limits"):
-        pretrain(BLIND.model_copy(update={"max_sites": 9}), encoders["cpu"], SOURCE, TrainingSettings(epochs=1))
+        train(BLIND.model_copy(update={"max_sites": 9}), encoders["cpu"], SOURCE, TrainingSettings(epochs=1))
     with pytest.raises(DatasetError, match="expected vectors of 53 and"):
-        pretrain(BLIND, encoders["tiles"], SOURCE, TrainingSettings(epochs=1))
+        train(BLIND, encoders["tiles"], SOURCE, TrainingSettings(epochs=1))
