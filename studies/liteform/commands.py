@@ -14,18 +14,10 @@ from spmark.impls.core.recordfile import RecordFile, read_rows
 from spmark.impls.liteform.predictor import ForestCard
 from spmark.impls.liteform.schedule import ScheduleTable, table_for
 from spmark.studies.contracts import LabelJob, Outcome, TrainingJob
+from spmark.studies.liteform import labels as labelled
 from spmark.studies.liteform import published
 from spmark.studies.liteform.forests import FOREST, held_out, train
-from spmark.studies.liteform.labels import (
-    WIDTHS,
-    Key,
-    MatrixLabels,
-    Skipped,
-    measure,
-    measured_before,
-    read_labels,
-    skipped_before,
-)
+from spmark.studies.liteform.labels import WIDTHS, Key, MatrixLabels, Skipped
 from spmark.studies.liteform.schedules import ScheduleRow, make_table
 from spmark.studies.liteform.tables import read_published, table_of
 from spmark.studies.rows import Row, append_rows, digest_of
@@ -54,7 +46,7 @@ class FormatLabels:
         about = {"device": job.device.name, "implementation_version": implementation_version("liteform")}
         # Labels alone end in .jsonl: training reads every such file of the folder.
         path = job.folder / f"skipped-{job.part}.ndjson"
-        skipped = skipped_before([path], **about)
+        skipped = labelled.skipped_before([path], **about)
         schedules = job.instead == SCHEDULES
         turns, make, done = (_schedules if schedules else _labels)(job, about)
         todo = [[key for key in keys if key not in done | skipped] for keys in turns]
@@ -152,7 +144,7 @@ def _labels(job: LabelJob, about: Mapping[str, str]) -> _Todo:
 
     def make(key: Key, matrix: Any) -> MatrixLabels:
         name, dtype, _ = key
-        return measure(
+        return labelled.measure(
             matrix.csr,
             GpuTimer(matrix.csr, device, dtype),
             {"matrix": name, "matrix_kind": str(matrix.kind), **about},
@@ -162,7 +154,7 @@ def _labels(job: LabelJob, about: Mapping[str, str]) -> _Todo:
             limit_s=_LIMIT_S,
         )
 
-    done = measured_before(sorted(job.folder.glob("shard-*.jsonl")), *about.values())
+    done = labelled.measured_before(sorted(job.folder.glob("shard-*.jsonl")), *about.values())
     return [[(name, dtype, 0) for name in job.own(job.names) for dtype in job.dtypes]], make, done
 
 
@@ -192,7 +184,7 @@ def _schedule_rows(job: LabelJob) -> list[ScheduleRow]:
 def _tabulate(job: LabelJob, about: Mapping[str, str]) -> None:
     """Write the table that follows from the times of schedules once no shard has anything left."""
     rows = _schedule_rows(job)
-    done = {row.key for row in rows} | skipped_before(job.folder.glob("skipped-*.ndjson"), **about)
+    done = {row.key for row in rows} | labelled.skipped_before(job.folder.glob("skipped-*.ndjson"), **about)
     if done.issuperset(key for keys in _turns(job, job.names) for key in keys):
         _write_table(make_table(rows, "spmark study label liteform --schedules"), job.folder / "schedules.json")
 
@@ -228,7 +220,7 @@ def _published(table: Any) -> tuple[pd.DataFrame, ForestCard, list[MatrixLabels]
 
 def _measured(files: Sequence[Path]) -> tuple[pd.DataFrame, ForestCard, list[MatrixLabels]]:
     """Give measured labels as a table, the facts about them, and their rows."""
-    rows = read_labels(files)
+    rows = labelled.read_labels(files)
     gpu, dtypes = rows[0].device, " and ".join(sorted({row.dtype for row in rows}))
     origin = f"labels measured with spmark on {gpu} in {dtypes}"
     return table_of(rows), ForestCard(trained_on=origin, labels_sha256=digest_of(files), gpu=gpu), rows

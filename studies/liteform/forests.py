@@ -18,16 +18,8 @@ from spmark.impls.core.errors import DatasetError
 from spmark.impls.liteform.features import PARTITIONS, SELECTION, SELECTION_BY_WIDTH
 from spmark.impls.liteform.forest import ARRAYS, Forest
 from spmark.impls.liteform.predictor import ForestCard, Predictor
+from spmark.studies.liteform import tables
 from spmark.studies.liteform.labels import MatrixLabels
-from spmark.studies.liteform.tables import (
-    disjoint_split,
-    numbers,
-    partition_numbers,
-    partition_regret,
-    selection_regret,
-    table_of,
-    where_cell_wins,
-)
 from spmark.studies.rows import untrained
 
 _LEAST = 10
@@ -144,9 +136,9 @@ def train(labels: pd.DataFrame, card: ForestCard, by_width: bool = False) -> Pre
     DatasetError
         There are too few labels, or all are of one class.
     """
-    one, winners = labels.drop_duplicates("matrix"), where_cell_wins(labels)
+    one, winners = labels.drop_duplicates("matrix"), tables.where_cell_wins(labels)
     seen, order = (labels, SELECTION_BY_WIDTH) if by_width else (one, SELECTION)
-    wins = seen.index.isin(where_cell_wins(seen, 1).index if by_width else winners.index)
+    wins = seen.index.isin(tables.where_cell_wins(seen, 1).index if by_width else winners.index)
     if len(one) < _LEAST or len(winners) < _LEAST or wins.all() or not wins.any():
         raise DatasetError(
             f"expected at least {_LEAST} matrices, some of which CELL wins on and some not, found {len(one)} with "
@@ -160,7 +152,7 @@ def train(labels: pd.DataFrame, card: ForestCard, by_width: bool = False) -> Pre
         }
     )
     forest, told = model_kinds()[FOREST], winners["partitions"].to_numpy(np.int64)
-    questions = ((numbers(seen, order), wins.astype(np.int64)), (partition_numbers(winners), told))
+    questions = ((tables.numbers(seen, order), wins.astype(np.int64)), (tables.partition_numbers(winners), told))
     return Predictor(filled, *(forest_of(fit(forest, *question), question[0]) for question in questions))
 
 
@@ -184,9 +176,9 @@ def held_out(rows: Sequence[MatrixLabels], card: ForestCard) -> dict[str, dict[s
     DatasetError
         `train` raises it.
     """
-    labels, scores = table_of(rows), []
+    labels, scores = tables.table_of(rows), []
     for seed in range(_SPLITS):
-        on_train, on_test = disjoint_split(labels["matrix"], np.random.default_rng(seed))
+        on_train, on_test = tables.disjoint_split(labels["matrix"], np.random.default_rng(seed))
         test, predictor = labels.iloc[on_test], train(labels.iloc[on_train], card, by_width=True)
         names = set(test["matrix"])
         seen = [row for row in rows if f"{row.matrix} {row.dtype}" in names]
@@ -197,30 +189,33 @@ def held_out(rows: Sequence[MatrixLabels], card: ForestCard) -> dict[str, dict[s
 
 def _selection(predictor: Predictor, test: pd.DataFrame) -> dict[str, float]:
     wins = test["speedup"].to_numpy() >= 1
-    said = np.array([predictor.selection.predict(one) for one in numbers(test, SELECTION_BY_WIDTH)], np.bool_)
+    said = np.array([predictor.selection.predict(one) for one in tables.numbers(test, SELECTION_BY_WIDTH)], np.bool_)
+    bar = test.index.isin(tables.where_cell_wins(test).index)
     return {
         "selection, accuracy": float(np.mean(said == wins)),
         "selection, balanced accuracy": balanced_accuracy(wins, said),
         "selection, commonest label": float(max(wins.mean(), 1 - wins.mean())),
-        "selection, regret": selection_regret(test, said),
-        "selection, regret of the paper's bar": selection_regret(test, test.index.isin(where_cell_wins(test).index)),
-        "selection, regret of always CELL": selection_regret(test, np.ones(len(test), np.bool_)),
+        "selection, regret": tables.selection_regret(test, said),
+        "selection, regret of the paper's bar": tables.selection_regret(test, bar),
+        "selection, regret of always CELL": tables.selection_regret(test, np.ones(len(test), np.bool_)),
     }
 
 
 def _partitions(predictor: Predictor, test: pd.DataFrame, rows: Sequence[MatrixLabels]) -> dict[str, float]:
-    forest, winners, scores = predictor.partitions, where_cell_wins(test), {}
+    forest, winners, scores = predictor.partitions, tables.where_cell_wins(test), {}
     if len(winners):
         truth = winners["partitions"].to_numpy()
-        said = np.array([forest.predict(one) for one in partition_numbers(winners)])
+        said = np.array([forest.predict(one) for one in tables.partition_numbers(winners)])
         scores = {
             "partitions, accuracy": float(np.mean(said == truth)),
             "partitions, balanced accuracy": balanced_accuracy(truth, said),
             "partitions, share of one": float(np.mean(truth == 1)),
         }
     return scores | {
-        "partitions, regret": partition_regret(rows, lambda features, j: int(forest.predict(features.partitions(j)))),
-        "partitions, regret of one": partition_regret(rows, lambda *_: 1),
+        "partitions, regret": tables.partition_regret(
+            rows, lambda features, j: int(forest.predict(features.partitions(j)))
+        ),
+        "partitions, regret of one": tables.partition_regret(rows, lambda *_: 1),
     }
 
 

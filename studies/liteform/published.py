@@ -17,26 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from spmark.impls.core.errors import DatasetError
-from spmark.studies.liteform.forests import (
-    FOREST,
-    SLOW,
-    balanced_accuracy,
-    cosine,
-    cosine_by_matrix,
-    fit,
-    model_kinds,
-    similarity,
-)
-from spmark.studies.liteform.tables import (
-    SPEEDUP,
-    disjoint_split,
-    drawn_split,
-    numbers,
-    partition_numbers,
-    read_columns,
-    selection_regret,
-    where_cell_wins,
-)
+from spmark.studies.liteform import forests, tables
 
 SHARES = tuple(tenth / 10 for tenth in range(1, 11))
 """Parts of the training rows that figure 10 trains on."""
@@ -96,7 +77,7 @@ class _Divided(NamedTuple):
         truth, tests, started = self.truth[self.test], self.rows.iloc[self.test], perf_counter()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # solvers that stop early warn; their result counts as it is
-            model = fit(kind, self.features[train], self.truth[train])
+            model = forests.fit(kind, self.features[train], self.truth[train])
             fitted = perf_counter()
             said = model.predict(self.features[self.test])
         metrics = {
@@ -104,30 +85,35 @@ class _Divided(NamedTuple):
             "infer_s": perf_counter() - fitted,
             # Micro-averaged precision, recall and F1, which the public code reports, are the accuracy once more.
             "accuracy": float(np.mean(said == truth)),
-            "balanced accuracy": balanced_accuracy(truth, said),
+            "balanced accuracy": forests.balanced_accuracy(truth, said),
         }
         if self.task is Task.SELECTION:
-            return metrics | {"regret": selection_regret(tests, said)}
-        by_matrix = cosine_by_matrix(tests["matrix"], truth, said)
+            return metrics | {"regret": tables.selection_regret(tests, said)}
         return metrics | {
-            "cosine": cosine(truth, said), "cosine by matrix": by_matrix, "similarity": similarity(truth, said)
-        }  # fmt: skip
+            "cosine": forests.cosine(truth, said),
+            "cosine by matrix": forests.cosine_by_matrix(tests["matrix"], truth, said),
+            "similarity": forests.similarity(truth, said),
+        }
 
 
 def _divided(labels: pd.DataFrame, seeds: int, tell: Callable[[str], None], what: str = "") -> Iterator[_Divided]:
     """Divide the rows of each task in each way; seed s draws split s."""
-    one, winners = labels.drop_duplicates("matrix"), where_cell_wins(labels)
-    wins, partitions = (one["speedup"] >= SPEEDUP).to_numpy(), winners["partitions"].to_numpy(np.int64)
+    one, winners = labels.drop_duplicates("matrix"), tables.where_cell_wins(labels)
+    wins, partitions = (one["speedup"] >= tables.SPEEDUP).to_numpy(), winners["partitions"].to_numpy(np.int64)
     questions = {
-        Task.SELECTION: (one, numbers(one), wins),
-        Task.PARTITIONS: (winners, partition_numbers(winners), partitions),
+        Task.SELECTION: (one, tables.numbers(one), wins),
+        Task.PARTITIONS: (winners, tables.partition_numbers(winners), partitions),
     }
     for task, (rows, features, truth) in questions.items():
         for split in Split:
             for seed in range(seeds):
                 tell(f"{task}{what}, {split} split, seed {seed}")
                 rng = np.random.default_rng(seed)
-                sides = drawn_split(len(rows), rng) if split is Split.PUBLIC else disjoint_split(rows["matrix"], rng)
+                sides = (
+                    tables.drawn_split(len(rows), rng)
+                    if split is Split.PUBLIC
+                    else tables.disjoint_split(rows["matrix"], rng)
+                )
                 yield _Divided(task, split, seed, features, truth, *sides, rows)
 
 
@@ -153,9 +139,9 @@ def score_models(labels: pd.DataFrame, seeds: int, slow: bool, tell: Callable[[s
     values: dict[tuple[Task, Split, str, str], list[float]] = {}
     failed: dict[tuple[Task, Split, str], str] = {}
     for of in _divided(labels, seeds, tell):
-        for name, kind in model_kinds().items():
+        for name, kind in forests.model_kinds().items():
             train = of.train
-            if name == SLOW:
+            if name == forests.SLOW:
                 if of.seed or of.split is not Split.PUBLIC:
                     continue
                 train = train if slow else np.random.default_rng(of.seed).permutation(train)[:FEW_ROWS]
@@ -165,7 +151,7 @@ def score_models(labels: pd.DataFrame, seeds: int, slow: bool, tell: Callable[[s
             except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
                 failed[of.task, of.split, name] = str(error)
     few = "" if slow else f"trained on {FEW_ROWS} rows of one split"
-    scores = [Score(*key, found, note=few if key[2] == SLOW else "") for key, found in values.items()]
+    scores = [Score(*key, found, note=few if key[2] == forests.SLOW else "") for key, found in values.items()]
     return scores + [Score(*key, "failed", (), note=reason) for key, reason in failed.items()]
 
 
@@ -176,11 +162,11 @@ def learning_curves(labels: pd.DataFrame, seeds: int, tell: Callable[[str], None
         train = np.random.default_rng(of.seed).permutation(of.train)
         for share in SHARES:
             part = train[: int(train.size * share)]
-            for metric, value in of.scored(model_kinds()[FOREST], part).items():
+            for metric, value in of.scored(forests.model_kinds()[forests.FOREST], part).items():
                 if metric in {"accuracy", "cosine"}:
                     points.setdefault((of.task, of.split, share, metric), []).append((value, part.size))
     return [
-        Score(task, split, FOREST, metric, [value for value, _ in of], round(np.mean([rows for _, rows in of])))
+        Score(task, split, forests.FOREST, metric, [value for value, _ in of], round(np.mean([rows for _, rows in of])))
         for (task, split, _, metric), of in points.items()
     ]
 
@@ -225,7 +211,7 @@ def overhead_ratios(text: str, where: str) -> pd.DataFrame:
 
 def _read(text: str, where: str, columns: list[str]) -> pd.DataFrame:
     """Give the rows of large matrices; like the published script, pass over a handful of rows without sizes."""
-    rows = read_columns(text, where, ["num_rows", "num_cols", *columns])
+    rows = tables.read_columns(text, where, ["num_rows", "num_cols", *columns])
     rows = rows[(rows[["num_rows", "num_cols"]] >= _LEAST_SIZE).all(axis=1)].astype({"num_rows": np.int64})
     if rows.empty:
         raise DatasetError(f"{where}: expected rows below the header, found none of at least {_LEAST_SIZE} rows")
