@@ -11,9 +11,11 @@ from scipy import sparse
 
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Csr, Op, Problem
+from spmark.impls.dash import sites
 from spmark.impls.dash.encoders import EncoderKind, fit
 from spmark.impls.dash.featuriser import Featuriser
 from spmark.impls.dash.finding import own_model
+from spmark.impls.dash.mapping import vectors
 from spmark.impls.dash.network import Network, NetworkSpec
 from spmark.impls.dash.parameters import OwnParameters
 from spmark.impls.dash.weights import ModelCard, Subject, TrainedModel
@@ -82,9 +84,9 @@ def samples_of(
         problem = problem_of(seed)
         mapped = [common(config) for config in chosen]
         numbers = own.vectors(chosen)
-        matrices.append(
-            MatrixSamples.of(f"made/{seed}", problem, mapped, numbers, seconds_of(problem, mapped, numbers))
-        )
+        looks = sites.down_sample(problem.matrix), sites.sizes(problem), sites.statistics(problem)
+        given = vectors(mapped), numbers, seconds_of(problem, mapped, numbers)
+        matrices.append(MatrixSamples(f"made/{seed}", *looks, *given, problem.matrix.nnz))
     return SampleSet(subject, tuple(matrices))
 
 

@@ -13,7 +13,7 @@ from spmark.impls.dash.waco import Transfer
 from spmark.impls.dash.weights import TrainedModel, load
 from spmark.impls.dash.withtorch import best_device
 from spmark.studies.collected import read_collected
-from spmark.studies.contracts import Outcome, StudyJob, TransferJob
+from spmark.studies.contracts import Outcome, TransferJob
 from spmark.studies.dash.compare import compare
 from spmark.studies.dash.methods import FINE_TUNING, METHODS, MODELS, PRETRAINING, Curves, Maker
 from spmark.studies.dash.samples import Gathered, check_apart, gather
@@ -36,6 +36,7 @@ class TransferTraining:
 
     models: ClassVar[Sequence[str]] = tuple(MODELS)
     methods: ClassVar[Sequence[str]] = METHODS
+    study = staticmethod(compare)
 
     def train(self, job: TransferJob) -> Outcome:
         """Train, and write the model, its curves and a checkpoint of each phase side by side.
@@ -85,10 +86,6 @@ class TransferTraining:
         before = maker.trained(source, session(PRETRAINING)) if variant.pretrained else None
         model, curves = maker.in_phases(before, target if variant.fine_tuned else None, session, target)
         return _told(model, curves, out)
-
-    def study(self, job: StudyJob) -> Outcome:
-        """Compare methods (`spmark.studies.dash.compare.compare`)."""
-        return compare(job)
 
 
 def _featuriser(path: Path, source: Gathered) -> TrainedModel:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.errors import DatasetError
-from spmark.impls.core.problem import Csr, Problem
+from spmark.impls.core.problem import Csr
 from spmark.impls.dash import sites
 from spmark.impls.dash.mapping import vectors
 from spmark.impls.dash.parameters import OwnParameters
@@ -20,7 +20,6 @@ from spmark.impls.dash.sites import Sites
 from spmark.impls.dash.waco import Transfer, slot_numbers
 from spmark.impls.dash.weights import SampleCard, Subject
 from spmark.impls.table import find_platform
-from spmark.impls.tuning.platform import CommonLoops
 from spmark.studies.collected import CollectedRow
 
 _NOISY = 0.9
@@ -46,19 +45,6 @@ class MatrixSamples:
     """(n,) float64, above 0."""
 
     nnz: int
-
-    @classmethod
-    def of(
-        cls,
-        matrix: str,
-        problem: Problem,
-        common: Sequence[CommonLoops],
-        own: NDArray[np.float32],
-        seconds: NDArray[np.float64],
-    ) -> MatrixSamples:
-        """Look at a matrix whose n configs have common loops, own parameters (n, size) and seconds (n,)."""
-        looks = sites.down_sample(problem.matrix), sites.sizes(problem), sites.statistics(problem)
-        return cls(matrix, *looks, vectors(common), own, seconds, problem.matrix.nnz)
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,8 +154,9 @@ def gather(
         differences += np.abs(chosen_by / valued_by - 1).tolist()
         seconds = 1e-6 * np.array([np.median(one.samples_us) for one in timed])
         numbers = own.vectors([platform.own(one.config) for one in timed])
-        common = [platform.common(one.config) for one in timed]
-        found.append(MatrixSamples.of(row.matrix, row.problem(load(row.spec)), common, numbers, seconds))
+        common, problem = [platform.common(one.config) for one in timed], row.problem(load(row.spec))
+        looks = sites.down_sample(problem.matrix), sites.sizes(problem), sites.statistics(problem)
+        found.append(MatrixSamples(row.matrix, *looks, vectors(common), numbers, seconds, problem.matrix.nnz))
     subject = Subject(platform=platform.name, op=op, space_digest=digest, parameters_digest=own.digest)
     return Gathered(SampleSet(subject, tuple(found)), own, float(np.quantile(differences, _NOISY)), kept)
 
