@@ -17,8 +17,7 @@ import numpy as np
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from spmark import __version__
-from spmark.impls.auto.portfolio import Choice
-from spmark.impls.auto.race import Chosen
+from spmark.impls.auto.race import Choice, Chosen
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import BuildError, DeviceError, ProblemError, SweepError
 from spmark.impls.core.files import whole

@@ -140,8 +140,9 @@ class _Bench:
         """Convert a format, or give it where it is the last one that was converted."""
         if form not in self._held:
             self._held.clear()
-            order, widest = self.order if form.gathered else None, [form.max_width] * form.partitions
-            layout = self.laid.pop(form, None) or cell_layout(self.matrix, widest, form.tail_in_last, order, form.thirds)
+            widest, order = [form.max_width] * form.partitions, self.order if form.gathered else None
+            sought = self.matrix, widest, form.tail_in_last, order, form.thirds
+            layout = self.laid.pop(form, None) or cell_layout(*sought)
             self._held[form] = layout, self._converter.fill(layout)
         return self._held[form]
 
