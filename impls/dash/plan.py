@@ -116,11 +116,8 @@ class Dash:
             plan = platform.plan(problem, device, ranked()[0][0])
             plan.charge(apart.phases_s)
         else:
-            pinned = {
-                **asdict(self),
-                "model": scores.digest,
-                "platform": implementation_version(type(platform).__module__),
-            }
+            version = implementation_version(type(platform).__module__)
+            pinned = {**asdict(self), "model": scores.digest, "platform": version}
             kept = searched(PlanCache(self.name, problem, device, pinned), search, legal, apart.phases_s)
             plan = won[0] if won else platform.plan(problem, device, kept.config)
             plan.search = kept.search
