@@ -24,7 +24,7 @@ from spmark.impls.core.recordfile import read_rows
 
 ROOT = Path(__file__).parents[1]
 LINKED = ("impls", "studies", "datasets", "suite", "report")
-DATA = (".cu", ".cuh", ".h", ".hpp", ".cpp", ".yaml", ".json", ".npz", ".html", ".css", ".js")
+DATA = (".cu", ".cuh", ".h", ".hpp", ".cpp", ".yaml", ".tsv", ".json", ".npz", ".html", ".css", ".js")
 
 pytestmark = pytest.mark.full
 
