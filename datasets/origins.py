@@ -87,3 +87,8 @@ def other_ids(matrix: MatrixSource) -> Iterator[str]:
     if (origin := find_origin(matrix.source, matrix.name)) is not None:
         own = f"{matrix.source}/{matrix.name}"
         yield from (one + matrix.id.removeprefix(own) for one in (origin.id, *origin.aliases) if one != own)
+
+
+def oldest_id(matrix: MatrixSource) -> str:
+    """Give the first id that a matrix had: what is drawn or kept under it stays what it was."""
+    return [matrix.id, *other_ids(matrix)][-1]

@@ -15,6 +15,7 @@ from typing import Any
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
+from spmark.datasets.origins import oldest_id
 from spmark.datasets.sweep.model import Sweep, expand
 from spmark.impls.core.cores import allowed_cores
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
@@ -96,7 +97,7 @@ class Collector:
         facts = self._facts(case)
         try:
             problem = Problem(case.op, self._load(case), case.width, case.dtype, scaled=case.scaled)
-            configs = self._measured(problem, drawn_configs(self._platform, problem, _oldest_id(case)))
+            configs = self._measured(problem, drawn_configs(self._platform, problem, oldest_id(case.matrix)))
         except SpmarkError as error:
             _log.warning("%s cannot be measured: %s", case.matrix.id, error)
             return CollectedRow(**facts, reason=reason_of(error))
@@ -181,11 +182,6 @@ def _keys(case: CaseSpec) -> Iterator[tuple[Any, ...]]:
     """Give the keys under which rows may know a problem."""
     matrix, *rest = _key(case)
     yield from ((one, *rest) for one in (matrix, *case.matrix.aliases))
-
-
-def _oldest_id(case: CaseSpec) -> str:
-    """Give the id that draws the configs: a matrix that has a new name keeps its draw."""
-    return (case.matrix.id, *case.matrix.aliases)[-1]
 
 
 def _device(platform: Platform) -> DeviceSpec | None:

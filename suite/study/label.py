@@ -18,6 +18,7 @@ from rich.markup import escape
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import LoadedMatrix, load_matrix
+from spmark.datasets.origins import oldest_id
 from spmark.datasets.sources.table import find_source
 from spmark.datasets.sweep.model import MatrixSpec
 from spmark.datasets.sweep.reading import packaged_lists, read_list
@@ -100,6 +101,8 @@ def measure_labels(request: LabelRequest) -> int:
 def matrices_of(patterns: Sequence[str], cache: Cache) -> Iterator[str]:
     """Give ``source/name`` of the matrices that fit one of the patterns, or that a list of sweeps' matrices names.
 
+    Matrices of a list go by their oldest ids, under which the labels that ship know them.
+
     Raises
     ------
     DatasetError
@@ -107,7 +110,7 @@ def matrices_of(patterns: Sequence[str], cache: Cache) -> Iterator[str]:
     """
     for pattern in patterns:
         if pattern in (lists := packaged_lists()):
-            yield from (f"{one.source}/{one.name}" for one in read_list(lists[pattern]))
+            yield from map(oldest_id, read_list(lists[pattern]))
             continue
         source, _, name = pattern.partition("/")
         names = find_source(source).names(cache)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from compat.test_cases import DEVICE
 
+from spmark.datasets.cache import Cache
 from spmark.datasets.origins import origins
 from spmark.datasets.sources.table import find_source
 from spmark.datasets.sweep.model import Sweep, expand
@@ -18,6 +19,7 @@ from spmark.report.analysis.compare_inputs import paired, read_side
 from spmark.suite.cli.report import listed_sweep
 from spmark.suite.plan.options import Options
 from spmark.suite.plan.plan import choose, completed, make_plan, select
+from spmark.suite.study.label import matrices_of
 
 NEW = ("planetoid/cora", "suitesparse/Hamm/add20@AT", "musae/git", "ogb/ogbn-arxiv")
 OLD = ("mirror/cora", "mirror/add20@AT", "mirror/musae_git", "mirror/ogbn-arxiv")
@@ -86,6 +88,13 @@ def test_a_page_knows_the_cases_of_published_records() -> None:
     assert new == "spmm/heterophilous/actor/J32/float32/gespmm/seed0"
     assert new in listed.labels
     assert listed.today(new) == new
+
+
+def test_labels_go_by_the_names_of_those_that_ship(tmp_path: Path) -> None:
+    names = list(matrices_of(["tuning_layers", "seeded/mesh_0*"], Cache(tmp_path)))
+    assert "mirror/tf__mag__0.9__body_decoder_layer_0_mha_q_fully_connected" in names
+    assert all(name.startswith(("mirror/tf__mag__", "seeded/mesh_0")) for name in names)
+    assert len(names) > 56
 
 
 @pytest.mark.full
