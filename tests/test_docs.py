@@ -15,6 +15,8 @@ import typer
 import yaml
 from scripts_by_name import load_script
 
+from spmark.datasets.collection import matching
+from spmark.datasets.published import TABLES
 from spmark.datasets.sweep.model import ImplementationSpec, MatrixSpec, Sweep
 from spmark.datasets.sweep.reading import packaged_sweeps
 from spmark.impls.core.record import Measurement
@@ -95,7 +97,11 @@ def generated() -> ModuleType:
 
 def test_the_example_of_a_sweep_has_every_key(tmp_path: Path) -> None:
     text = (ROOT / "docs/howto/sweeps.md").read_text()
-    [block] = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    block, chosen = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    for entry in yaml.safe_load(chosen)["matrices"]:
+        assert entry["source"] == "suitesparse"
+        assert entry.get("table", next(iter(TABLES))) in TABLES
+        assert matching([], entry.get("where", "rows > 1")) == []
     written = yaml.safe_load(block)
     keys = {field.alias or name for name, field in Sweep.model_fields.items()}
     assert set(written) == keys
