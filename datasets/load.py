@@ -104,9 +104,9 @@ def seeded_values(nnz: int, seed: int) -> NDArray[np.float32]:
 def _check_counts(source: Source, name: str, raw: RawMatrix) -> None:
     expected, facts = source.facts(name), raw.facts
     if expected is not None and facts != expected:
-        raise DatasetError(
-            f"{source.name}/{name}: expected {_counts(expected)} (as {source.title} states), found {_counts(facts)}"
-        )
+        origin = find_origin(source.name, name)
+        stated = f"{LIST} states for {origin.id}" if origin else f"{source.title} states"
+        raise DatasetError(f"{source.name}/{name}: expected {_counts(expected)} (as {stated}), found {_counts(facts)}")
     check_shape(f"{source.name}/{name}", facts.num_rows, facts.num_cols, facts.nnz)
 
 

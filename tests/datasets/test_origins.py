@@ -149,6 +149,13 @@ def test_an_alias_of_a_matrix_in_the_mirror_has_the_values_there(web, tmp_path):
     assert web.requests == 0
 
 
+def test_a_matrix_of_one_s_own_mirror_that_has_a_listed_name_goes_by_its_folder(web, tmp_path):
+    cache = Cache(tmp_path / "c", mirrored(tmp_path / "m", "gnn/old", OTHER))
+    with pytest.raises(DatasetError, match=r"origins\.tsv states for bionev/web"):
+        load_matrix(MatrixSpec(source="mirror", name="old"), cache, 0)
+    assert load_matrix(MatrixSpec(source="mirror", name="gnn/old"), cache, 0).csr.hash == hashed(OTHER)
+
+
 def test_the_first_fetch_keeps_a_hash_that_the_list_lacks(server, tmp_path, list_origin, caplog):
     server.files["/web"] = TRUE
     list_origin("bionev/web", (3, 3, 4), server.url + "web")
