@@ -47,11 +47,8 @@ class ConvShape:
     @property
     def out_size(self) -> tuple[int, int]:
         """Height and width of the output."""
-        high, wide = (
-            (size + 2 * self.padding - taps) // self.stride + 1
-            for size, taps in zip((self.height, self.width), self.taps, strict=True)
-        )
-        return high, wide
+        (down, right), padded = self.taps, 2 * self.padding
+        return (self.height + padded - down) // self.stride + 1, (self.width + padded - right) // self.stride + 1
 
     @property
     def out_area(self) -> int:

@@ -109,17 +109,13 @@ def _loops(nest: Nest, depth: int, above: str) -> list[str]:
     """Give the loop at a depth with all that is inside; ``above`` is the position in A's level above, or empty."""
     if depth == len(nest.loops):
         return ["c[j] += value * b[j];" if nest.op is Op.SPMM else "sum += left[j] * right[j];"]
-    loop = nest.loops[depth]
-    is_level, inside = loop in nest.levels, _named(nest, loop, above)
+    loop, inside = nest.loops[depth], _named(nest, nest.loops[depth], above)
     if depth == 0 and _clears_as_it_goes(nest):
-        tile = ("i1 * isplit", _of_tile("i")) if "i0" in nest.loops else ("i", "")
-        inside.append(f"memset(out + {tile[0]} * width, 0, {tile[1] and tile[1] + ' * '}width * sizeof(float));")
-    if is_level and loop == nest.levels[-1]:
-        before, behind = _element(nest, loop)
-        inside += [*before, *_loops(nest, depth + 1, ""), *behind]
-    else:
-        inside += _loops(nest, depth + 1, f"p_{loop}" if is_level else above)
-    return [*_head(nest, loop, above), *_indented(inside), "}"]
+        first, rows = ("i1 * isplit", f"{_of_tile('i')} * ") if "i0" in nest.loops else ("i", "")
+        inside.append(f"memset(out + {first} * width, 0, {rows}width * sizeof(float));")
+    before, behind = _element(nest, loop) if loop == nest.levels[-1] else ([], [])
+    below = _loops(nest, depth + 1, f"p_{loop}" if loop in nest.levels else above)
+    return [*_head(nest, loop, above), *_indented([*inside, *before, *below, *behind]), "}"]
 
 
 def _head(nest: Nest, loop: str, above: str) -> list[str]:
