@@ -7,9 +7,9 @@ and a file has nothing but numbers. Files that ship stand under ``models``.
 from __future__ import annotations
 
 import hashlib
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import Any, Final, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,6 +86,11 @@ class RankModel(Frozen):
     digest: str = ""
     """SHA-256 over the rest."""
 
+    @cached_property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """Roots, features, thresholds, left and right children."""
+        return tuple(np.array(values) for _, values in self.trees)
+
     def score(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
         """Score candidates of one problem; only the order means something, and less is better.
 
@@ -98,7 +103,7 @@ class RankModel(Frozen):
         -------
         (n,) float64. O(n trees depth).
         """
-        roots, feature, threshold, left, right = (np.array(values) for _, values in self.trees)
+        roots, feature, threshold, left, right = self.arrays
         node = np.tile(roots, (features.shape[0], 1))
         sample = np.arange(features.shape[0])[:, None]
         while (feature[node] >= 0).any():
