@@ -38,15 +38,8 @@ class Features:
     def of(cls, matrix: Csr) -> Features:
         """Compute the features of a matrix; O(I)."""
         lengths = matrix.row_lengths
-        return cls(
-            matrix.num_rows,
-            matrix.num_cols,
-            matrix.nnz,
-            matrix.nnz / matrix.num_rows,
-            int(lengths.min()),
-            int(lengths.max()),
-            float(lengths.std()),
-        )
+        mean, low, high = matrix.nnz / matrix.num_rows, int(lengths.min()), int(lengths.max())
+        return cls(*matrix.shape, matrix.nnz, mean, low, high, float(lengths.std()))
 
     def selection(self, width: int | None = None) -> NDArray[np.float64]:
         """Give (7,) float64 in the order of `SELECTION`, or with J (8,) in that of `SELECTION_BY_WIDTH`."""
