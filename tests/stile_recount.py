@@ -12,9 +12,9 @@ from enum import StrEnum
 import numpy as np
 
 from spmark.impls.stile.greedy import Greedy
+from spmark.impls.stile.loops import WHOLE
 from spmark.impls.stile.prices import cheapest_ms
 from spmark.impls.stile.space import Formats, SearchMode, Shapes
-from spmark.impls.stile.state import WHOLE
 
 Tile = tuple[float, int, int, int]
 """Cost for each new non-zero, window, first group within it, and shape of a block tile."""

@@ -10,15 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from spmark.impls.formats.tiles import GROUP
+from spmark.impls.stile import loops
 from spmark.impls.stile.levels import make_level
-from spmark.impls.stile.loops import best_block, best_light, pick_block, pick_lights, pick_near_blocks, prefer_blocks
 from spmark.impls.stile.space import Formats, Rules, SearchMode, Shapes
-from spmark.impls.stile.state import EVERY, GROUP, NONE, Chosen, Level, State, stretched
 from spmark.impls.stile.windows import Tiled, begin, make_groups
 
 _WINDOWS_AT_ONCE = 1024
@@ -30,6 +29,8 @@ class PickedTiles:
 
     owner: NDArray[np.int32]
     """(nnz,) number of the tile of each non-zero; numbers count all tiles ever picked."""
+    used: NDArray[np.int64]
+    """Numbers of the tiles that have non-zeros, rising."""
     light: NDArray[np.bool_]
     """(tiles,) whether a tile is ELL or one-dimensional; all others are blocks."""
     width: NDArray[np.int32]
@@ -51,11 +52,6 @@ class PickedTiles:
     def spent_ms(self) -> float:
         """Cost of all tiles that have non-zeros, on one multiprocessor."""
         return float(self.cost_ms[self.used].sum())
-
-    @cached_property
-    def used(self) -> NDArray[np.int64]:
-        """Numbers of the tiles that have non-zeros, rising. O(nnz + tiles)."""
-        return np.flatnonzero(np.bincount(self.owner, minlength=self.light.size))
 
     @property
     def in_light(self) -> NDArray[np.bool_]:
@@ -81,7 +77,7 @@ class Greedy:
         self._tiled, self._shapes, self._rules, self._late = tiled, shapes, rules, late
         nnz = tiled.matrix.nnz
         self._order, windows, groups = begin(tiled, shapes)
-        chosen = Chosen(  # memory that no tile needs is never touched
+        chosen = loops.Chosen(  # memory that no tile needs is never touched
             shape=np.zeros(nnz, np.int32),
             window=np.zeros(nnz, np.int32),
             cost_ms=np.zeros(nnz),
@@ -89,8 +85,8 @@ class Greedy:
             home=np.zeros((nnz, len(shapes.heights)), np.int32),
             tally=np.array([0, 0, nnz], np.int64),
         )
-        self._state = State(tiled.nonzeros, windows, groups, chosen, shapes.single_ms, shapes.price)
-        self._level: Level | None = None
+        self._state = loops.State(tiled.nonzeros, windows, groups, chosen, shapes.single_ms, shapes.price)
+        self._level: loops.Level | None = None
         self._levels = 0
         self._fresh = False
 
@@ -124,14 +120,14 @@ class Greedy:
     def _round(self) -> None:
         if self._literal and self._may_regroup:
             self._regroup()
-        average, window, whole = best_block(self._state, self._rules.withdraw)
+        average, window, whole = loops.best_block(self._state, self._rules.withdraw)
         light, best = math.inf, -1
         # No candidate of the next level can cost less than this: the level need not be made yet.
         if self._rules.formats is not Formats.BLOCKS and (self._literal or not average <= self._shapes.cheapest_ms):
             if self._may_regroup:
                 self._regroup()
             if self._level is not None:
-                light, best = best_light(self._state, self._level)
+                light, best = loops.best_light(self._state, self._level)
         if window >= 0 and average <= light:
             self._pick_blocks(average, window, whole, self._rules.slack)
         else:
@@ -140,34 +136,34 @@ class Greedy:
     def _pick_blocks(self, average: float, window: int, whole: int, slack: float) -> None:
         """Pick the best block, and by local search whole windows and blocks of its shape that cost little more."""
         state = self._state
-        height, shape = int(state.windows.height[window]), NONE if whole else int(state.groups.shape[window])
-        pick_block(state, window, whole)
+        height, shape = int(state.windows.height[window]), loops.NONE if whole else int(state.groups.shape[window])
+        loops.pick_block(state, window, whole)
         self._fresh = False
         if slack > 0 and self._literal:
-            self._pick_every(stretched(average, slack))
+            self._pick_every(loops.stretched(average, slack))
         elif slack > 0:
-            pick_near_blocks(state, self._rules.withdraw, stretched(average, slack), height, shape)
+            loops.pick_near_blocks(state, self._rules.withdraw, loops.stretched(average, slack), height, shape)
 
     def _pick_light(self, average: float, best: int, slack: float) -> None:
         """Pick the best light tile, and by local search those of its shape that cost little more."""
         assert self._level is not None
         if slack > 0 and not self._literal:
-            limit, shape = stretched(average, slack), int(self._level.shape[best])
-            pick_lights(self._state, self._level, limit, shape, 0, self._level.first.size)
+            limit, shape = loops.stretched(average, slack), int(self._level.shape[best])
+            loops.pick_lights(self._state, self._level, limit, shape, 0, self._level.first.size)
         else:
-            pick_lights(self._state, self._level, average, EVERY, best, best + 1)
+            loops.pick_lights(self._state, self._level, average, loops.EVERY, best, best + 1)
         self._fresh = not self._literal or math.isinf(slack)
         if slack > 0 and self._literal:
-            self._pick_every(stretched(average, slack))
+            self._pick_every(loops.stretched(average, slack))
 
     def _pick_every(self, limit: float) -> None:
         """Pick every candidate, of any shape and format, that costs no more than ``limit`` (algorithm 2, line 12).
 
         A candidate's cost is divided by the non-zeros that those before it have left.
         """
-        pick_near_blocks(self._state, self._rules.withdraw, limit, 0, EVERY)
+        loops.pick_near_blocks(self._state, self._rules.withdraw, limit, 0, loops.EVERY)
         if self._level is not None:
-            pick_lights(self._state, self._level, limit, EVERY, 0, self._level.first.size)
+            loops.pick_lights(self._state, self._level, limit, loops.EVERY, 0, self._level.first.size)
 
     def _beforehand(self) -> None:
         """Pick blocks that cost less than every ELL tile could, window by window."""
@@ -175,7 +171,7 @@ class Greedy:
         slack, below = self._rules.slack, self._shapes.cheapest_ms
         for first in range(0, count, _WINDOWS_AT_ONCE):
             stop = min(first + _WINDOWS_AT_ONCE, count)
-            prefer_blocks(self._state, self._rules.withdraw, slack, below, first, stop)
+            loops.prefer_blocks(self._state, self._rules.withdraw, slack, below, first, stop)
             if self._late():
                 break
 
@@ -186,10 +182,10 @@ class Greedy:
             self._regroup()
         while self._left:
             if blocks:
-                average, window, whole = best_block(self._state, self._rules.withdraw)
+                average, window, whole = loops.best_block(self._state, self._rules.withdraw)
                 self._pick_blocks(average, window, whole, math.inf)
             else:
-                average, best = best_light(self._state, self._level)
+                average, best = loops.best_light(self._state, self._level)
                 self._pick_light(average, best, math.inf)
 
     def _regroup(self) -> None:
@@ -214,6 +210,7 @@ class Greedy:
         first = np.searchsorted(windows.height, np.arange(len(heights) + 1))
         return PickedTiles(
             owner=self._tiled.owner,
+            used=np.flatnonzero(chosen.owned[: light.size]),
             light=light,
             width=np.where(light, price.width[of_light], (shape + 1) * GROUP).astype(np.int32),
             window=np.where(light, -1, window - first[of_block]).astype(np.int32),

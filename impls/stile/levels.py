@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.spans import offsets
 from spmark.impls.formats.threads import run_all
-from spmark.impls.stile.loops import count_pieces, place_pieces, price_tiles
+from spmark.impls.stile.loops import Level, count_pieces, place_pieces, price_tiles
 from spmark.impls.stile.prices import ONE_DIMENSION
 from spmark.impls.stile.space import Shapes
-from spmark.impls.stile.state import Level
 from spmark.impls.stile.windows import Tiled
 
 

@@ -31,10 +31,10 @@ class Piece(NamedTuple):
     """(n,) positions in CSR order, rising; None for all of the matrix."""
     picked: PickedTiles
 
-    def those(self, which: NDArray[np.bool_]) -> Piece:
-        """Give the non-zeros that ``which`` (n,) marks; tiles may be in two pieces."""
-        where = np.flatnonzero(which) if self.where is None else self.where[which]
-        return Piece(where, replace(self.picked, owner=self.picked.owner[which]))
+    def those(self, which: NDArray[np.bool_], tiles: NDArray[np.bool_]) -> Piece:
+        """Give the non-zeros that ``which`` (n,) marks, and their tiles, which ``tiles`` (tiles,) marks."""
+        where, picked = np.flatnonzero(which) if self.where is None else self.where[which], self.picked
+        return Piece(where, replace(picked, owner=picked.owner[which], used=picked.used[tiles[picked.used]]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +108,8 @@ class Mixture:
         light = piece.picked.in_light
         if light.all() or not light.any():
             return None
-        kept, left = piece.those(~light), piece.those(light)
+        tiles = piece.picked.light
+        kept, left = piece.those(~light, ~tiles), piece.those(light, tiles)
         taken = np.zeros(self.tiled.matrix.nnz, np.bool_)
         taken[left.where] = True
         rest, height = self.tiled.part(taken), self.shapes.heights[0]

@@ -17,7 +17,6 @@ from spmark.impls.core.errors import BuildError, UnsupportedError
 from spmark.impls.core.interfaces import Built, Config, Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.core.stores import Forecast
-from spmark.impls.formats.threads import cores
 from spmark.impls.formats.tiles import TileFormat
 from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS
 from spmark.impls.kernels.sddmm import SDDMM_CSR
@@ -183,13 +182,12 @@ class Stile:
         target, facts = open_target(device), self._facts(problem, label)
         if measured:
             with own.phase("select"):
-                plan, plan_search = fastest(problem, target, forms, facts, cores())
+                plan = fastest(problem, target, forms, facts)
             # Building and timing all plans counts as selecting, except for the plan that is kept.
             own.phases_s["select"] = max(0.0, own.phases_s["select"] - sum(plan.phases_s.values()))
         else:
-            plan, plan_search = build_first(problem, target, forms[0], facts)
+            plan = build_first(problem, target, forms[0], facts)
         plan.charge(own.phases_s)
-        plan.search = replace(plan_search, cores=cores())
         return plan
 
     @property

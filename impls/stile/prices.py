@@ -8,18 +8,31 @@ equally long with either model.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from spmark.impls.stile.calibration import SECTOR, Calibration
-from spmark.impls.stile.net import Net
-from spmark.impls.stile.state import Price
 
 ONE_DIMENSION = 32
 """Non-zeros of a one-dimensional tile, as in the public code."""
 ROWS_OF_BUCKET = 8
 """Rows of the widest ELL tile; ELL tiles of all widths hold equally many elements."""
+
+
+class Price(NamedTuple):
+    """Costs of light tiles, by shape and by how many rows and columns they name."""
+
+    height: Any
+    """(S,) int64 rows."""
+    width: Any
+    """(S,) int64 non-zeros of a row."""
+    plain_ms: Any
+    """(S, rows + 1, columns + 1) float64 milliseconds without atomic additions; (S, 1, columns + 1) where rows make no
+    difference. Costs at 0 rows or columns are 0: no tile names so few."""
+    atomic_ms: Any
+    """Milliseconds with atomic additions, in the shape of ``plain_ms``."""
 
 
 class Pricing(StrEnum):
@@ -121,8 +134,7 @@ def ell_price(calibration: Calibration, part: int, widest: int) -> Price:
             ell_bytes(rows, width, columns, part, calibration.dtype.itemsize, line.peak, atomic, line.read_bytes)
             for atomic in (False, True)
         ]
-        sets = [features(rows, width, rows, columns, part, one) for one in roof] if calibration.nets else []
-        costs[:, s, 0, 1:] = _costs(calibration, roof, sets)
+        costs[:, s, 0, 1:] = _costs(calibration, roof, (rows, width, rows, columns, part))
     return Price(elements // widths, widths, costs[0], costs[1])
 
 
@@ -130,34 +142,32 @@ def run_price(calibration: Calibration, width: int) -> Price:
     """Price the one-dimensional tile by the rows and columns that it names, for J = ``width``."""
     rows, columns = (axis.reshape(-1) for axis in np.indices((ONE_DIMENSION, ONE_DIMENSION)) + 1)
     roof = run_bytes(rows, columns, width, calibration.dtype.itemsize, calibration.line.peak)
-    sets = [features(1, ONE_DIMENSION, rows, columns, width, roof)] if calibration.nets else []
     costs = np.zeros((1, ONE_DIMENSION + 1, ONE_DIMENSION + 1))
-    costs[0, 1:, 1:] = _costs(calibration, [roof], sets)[0].reshape(ONE_DIMENSION, ONE_DIMENSION)
+    plain, _ = _costs(calibration, [roof], (1, ONE_DIMENSION, rows, columns, width))
+    costs[0, 1:, 1:] = plain.reshape(ONE_DIMENSION, ONE_DIMENSION)
     return Price(np.ones(1, np.int64), np.full(1, ONE_DIMENSION, np.int64), costs, costs)
 
 
 def _costs(
-    calibration: Calibration, roof: list[NDArray[np.float64]], sets: list[NDArray[np.float64]]
+    calibration: Calibration, roofs: list[NDArray[np.float64]], tile: tuple[int, int, ArrayLike, ArrayLike, int]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Give milliseconds without and with atomic additions, which never make a tile cheaper."""
-    line = calibration.line
-    if calibration.nets:
-        nets: tuple[Net, ...] = calibration.nets
-        plain = nets[0].milliseconds(sets[0])
-        atomic = nets[-1].milliseconds(sets[-1]) if len(sets) == len(nets) else plain
-        return plain, np.maximum(plain, atomic)
-    plain = line.a * roof[0] + line.b
-    return plain, plain * np.maximum(1.0, line.c * roof[-1] / roof[0] + line.d)
+    """Give milliseconds without and with atomic additions, which never make a tile cheaper.
+
+    ``roofs`` are R without and (SpMM) with atomic additions, ``tile`` the other arguments of `features`.
+    """
+    line, nets = calibration.line, calibration.nets
+    if nets:
+        by_net = [net.milliseconds(features(*tile, roof)) for net, roof in zip(nets, roofs, strict=True)]
+        return by_net[0], np.maximum(by_net[0], by_net[-1])
+    plain = line.a * roofs[0] + line.b
+    return plain, plain * np.maximum(1.0, line.c * roofs[-1] / roofs[0] + line.d)
 
 
 def cheapest_ms(price: Price) -> float:
     """Bound every tile's cost for each non-zero from below: its rows and columns bound the non-zeros of a tile."""
-    shapes, rows, columns = (int(size) for size in price.plain_ms.shape)
-    least = np.inf
-    for s in range(shapes):
-        named = np.arange(1, columns)
-        height = np.full(1, price.height[s]) if rows == 1 else np.arange(1, rows)
-        most = np.minimum(price.height[s] * price.width[s], height[:, None] * np.minimum(named, price.width[s]))
-        costs = price.plain_ms[s] if rows == 1 else price.plain_ms[s, 1:]
-        least = min(least, float(np.min(costs[:, 1:] / most)))
-    return least
+    by_columns = price.plain_ms.shape[1] == 1
+    height, width = price.height[:, None, None], price.width[:, None, None]
+    costs = price.plain_ms[:, 0 if by_columns else 1 :, 1:]
+    rows, columns = (1 + np.arange(size) for size in costs.shape[1:])
+    most = np.minimum(height * width, (height if by_columns else rows[:, None]) * np.minimum(columns, width))
+    return float(np.min(costs / most))

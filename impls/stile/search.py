@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.problem import Csr, Op
-from spmark.impls.formats.nearness import near_order
+from spmark.impls.formats.nearness import RowOrder, near_order
 from spmark.impls.formats.threads import SHARE, cores, run_all
 from spmark.impls.formats.tiles import BLOCK, ELL, RUN, Selection
 from spmark.impls.stile.calibration import Calibration
@@ -80,31 +80,21 @@ class Tiling:
 
 
 class _Ground(NamedTuple):
-    """A matrix in an order of rows; without an order, in A's own."""
+    """A matrix in an order of rows."""
 
     tiled: Tiled
-    rows: NDArray[np.int32] | None = None
-    """(I,) row of A at each place."""
-    positions: NDArray[np.int32] | None = None
-    """(I,) place of each row of A."""
+    order: RowOrder | None = None
+    """None for A's own."""
     at: NDArray[np.int64] | None = None
-    """(nnz,) non-zero of A that each non-zero is."""
+    """(nnz,) non-zero of A that each non-zero is; None likewise."""
 
-    @classmethod
-    def of(cls, matrix: Csr, near: bool, threads: int) -> _Ground:
-        if not near:
-            return cls(Tiled.of(matrix, threads))
-        order = near_order(matrix)
-        moved, at = matrix.of_rows(order.rows)
-        return cls(Tiled.of(moved, threads), order.rows, order.positions, at)
 
-    def in_a(self, selection: Selection) -> Selection:
-        """Translate a selection to A."""
-        if self.rows is None:
-            return selection
-        owner, rows = np.empty_like(selection.owner), selection.window_rows
-        owner[self.at] = selection.owner
-        return replace(selection, owner=owner, window_rows=np.where(rows >= 0, self.rows[rows], -1).astype(np.int32))
+def _ground(matrix: Csr, near: bool, threads: int) -> _Ground:
+    if not near:
+        return _Ground(Tiled.of(matrix, threads))
+    order = near_order(matrix)
+    moved, at = matrix.of_rows(order.rows)
+    return _Ground(Tiled.of(moved, threads), order, at)
 
 
 class _Job(NamedTuple):
@@ -198,7 +188,7 @@ def search_each(
         return monotonic() > ends
 
     def ground(near: bool) -> _Ground:
-        return once.get(near, lambda: _Ground.of(matrix, near, threads))  # type: ignore[no-any-return]
+        return once.get(near, lambda: _ground(matrix, near, threads))  # type: ignore[no-any-return]
 
     def run(job: _Job) -> tuple[float, list[Piece]]:
         rules, tiled = job.rules, ground(job.rules.near).tiled
@@ -274,8 +264,13 @@ def _mixtures(rules: Rules, calibration: Calibration) -> tuple[Formats, ...]:
 def _tiling(  # noqa: PLR0917
     ground: _Ground, job: _Job, predicted_ms: float, pieces: list[Piece], finished: bool, op: Op
 ) -> Tiling:
+    selection, order = _selection(ground.tiled.matrix.nnz, pieces, ELL if op is Op.SPMM else RUN), ground.order
+    if order:
+        owner, rows = np.empty_like(selection.owner), selection.window_rows
+        owner[ground.at] = selection.owner
+        selection = replace(selection, owner=owner, window_rows=np.where(rows >= 0, order.rows[rows], np.int32(-1)))
     return Tiling(
-        selection=ground.in_a(_selection(ground.tiled.matrix.nnz, pieces, ELL if op is Op.SPMM else RUN)),
+        selection,
         predicted_ms=predicted_ms,
         formats=job.rules.formats,
         part=job.part,
@@ -283,7 +278,7 @@ def _tiling(  # noqa: PLR0917
         levels=max(piece.picked.levels for piece in pieces),
         withdrawn=sum(piece.picked.withdrawn for piece in pieces),
         finished=finished,
-        positions=ground.positions,
+        positions=order.positions if order else None,
     )
 
 

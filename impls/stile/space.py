@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.problem import Op
+from spmark.impls.formats.tiles import GROUP
 from spmark.impls.stile.calibration import Calibration
-from spmark.impls.stile.prices import ONE_DIMENSION, ROWS_OF_BUCKET, cheapest_ms, ell_price, run_price
-from spmark.impls.stile.state import GROUP, Price
+from spmark.impls.stile.prices import ONE_DIMENSION, ROWS_OF_BUCKET, Price, cheapest_ms, ell_price, run_price
 
 _THREADS_PER_BLOCK = 256
 _THREADS_PER_SM = 2048

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from spmark.impls.core.errors import SpmarkError
+from spmark.impls.core.errors import BuildError, SpmarkError
 from spmark.impls.core.interfaces import Candidate, Config, DeviceArray, Search
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.formats.hyb import HybFormat
+from spmark.impls.formats.threads import cores
 from spmark.impls.formats.tiles import TileFormat
 from spmark.impls.kernels.ell_buckets import EllBucketsPlan, ell_instance
 from spmark.impls.kernels.family import OneFormat, taken_apart
@@ -35,7 +36,7 @@ if TYPE_CHECKING:  # brings the compiled loops along
     from spmark.impls.stile.search import Tiling
 
 
-def build_first(problem: Problem, target: Target, form: Tiling, facts: Mapping[str, Any]) -> tuple[DevicePlan, Search]:
+def build_first(problem: Problem, target: Target, form: Tiling, facts: Mapping[str, Any]) -> DevicePlan:
     """Convert a form and build it with a schedule from the middle, without measuring.
 
     Parameters
@@ -47,12 +48,11 @@ def build_first(problem: Problem, target: Target, form: Tiling, facts: Mapping[s
         Entries for the plan's config.
     """
     plan = _Forms(problem, target, [form], facts).plan({**form.facts, **first_schedule(problem, form.has_blocks)})
-    return plan, Search(candidates=1, seen=(Candidate(form.facts, form.predicted_ms * 1e-3),))
+    plan.search = Search(candidates=1, seen=(Candidate(form.facts, form.predicted_ms * 1e-3),), cores=cores())
+    return plan
 
 
-def fastest(
-    problem: Problem, target: Target, forms: Sequence[Tiling], facts: Mapping[str, Any], cores: int
-) -> tuple[DevicePlan, Search]:
+def fastest(problem: Problem, target: Target, forms: Sequence[Tiling], facts: Mapping[str, Any]) -> DevicePlan:
     """Race every form with several schedules on the GPU that is there; give the fastest plan.
 
     Forms that are predicted fast are walked through first. Each walk begins with the best schedule of the earlier walks
@@ -78,7 +78,8 @@ def fastest(
             walk = walks.setdefault((form.has_blocks, form.widest > 0), Walk(race))
             walk.walk(Space(axes_of(problem, form.widest, form.has_blocks)), own)
     _, plan = race.finish()
-    return plan, race.describe(cores)
+    plan.search = race.describe(cores())
+    return plan
 
 
 class _Forms:
@@ -87,7 +88,7 @@ class _Forms:
     def __init__(self, problem: Problem, target: Target, forms: Sequence[Tiling], facts: Mapping[str, Any]) -> None:
         self._problem, self._target, self._forms, self._facts = problem, target, forms, facts
         self._held = OneFormat(self._convert, self._build)
-        self._refused: dict[int, SpmarkError | MemoryError] = {}
+        self._refused: dict[int, str] = {}
 
     def plan(self, config: Config) -> DevicePlan:
         """Build a config; plans of one form share its tiles."""
@@ -106,20 +107,21 @@ class _Forms:
 
     def _instance(self, config: Config) -> Instance:
         problem, form = self._problem, self._form(config)
+        _, schedule = taken_apart(config, [*form.facts])
         if problem.op is Op.SDDMM:
-            return tile_sddmm_instance(problem, config) if form.has_blocks else sddmm_kernel(problem, config)
+            return tile_sddmm_instance(problem, schedule) if form.has_blocks else sddmm_kernel(problem, schedule)
         if not form.has_blocks:
-            return ell_instance(problem, config)
-        return tile_spmm_instance(problem, config, form.widest > 0 or not problem.matrix.row_lengths.all())
+            return ell_instance(problem, schedule)
+        return tile_spmm_instance(problem, schedule, form.widest > 0 or not problem.matrix.row_lengths.all())
 
     def _convert(self, facts: Config) -> TileFormat:
         form = self._form(facts)
         if id(form) in self._refused:
-            raise self._refused[id(form)]
+            raise BuildError(self._refused[id(form)])
         try:
             return TileFormat.from_csr(self._problem.matrix, form.selection, thirds=self._facts.get("thirds", False))
         except (SpmarkError, MemoryError) as error:
-            self._refused[id(form)] = error
+            self._refused[id(form)] = str(error)
             raise
 
     def _build(self, tiles: TileFormat, config: Config, arrays: Sequence[DeviceArray]) -> DevicePlan:

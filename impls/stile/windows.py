@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from spmark.impls.core.problem import Csr
 from spmark.impls.core.spans import offsets
 from spmark.impls.formats.threads import SHARE, cores, run_all, with_scratch
-from spmark.impls.stile.loops import condense, count_columns
+from spmark.impls.formats.tiles import GROUP
+from spmark.impls.stile.loops import Groups, Nonzeros, Windows, condense, count_columns
 from spmark.impls.stile.space import Shapes
-from spmark.impls.stile.state import GROUP, Groups, Nonzeros, Windows
 
 _SCRATCH = 12
 """Bytes of a task's scratch for each column, at most."""
@@ -231,7 +231,7 @@ def make_groups(
         first, stop = np.searchsorted(windows.height, (a, a + 1))
         for share in tiled.shares(nnz_ptr, int(first), int(stop)):
             scratch = np.zeros((3, matrix.num_cols), np.int32)
-            tasks.append((tiled.nonzeros, windows.row_ptr, windows.rows, a, *share, groups, nnz_ptr, scratch))
+            tasks.append((tiled.nonzeros, windows, a, *share, groups, nnz_ptr, scratch))
     run_all(condense, tasks)
     return groups
 

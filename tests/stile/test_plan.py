@@ -19,6 +19,7 @@ from spmark.impls.core.errors import BuildError, DeviceError, UnsupportedError
 from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.core.tolerance import tolerance
+from spmark.impls.formats.threads import cores
 from spmark.impls.formats.tiles import BLOCK, TileFormat
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.target import open_target
@@ -214,11 +215,13 @@ def test_the_fastest_that_is_right_is_kept() -> None:
     asked = [Rules(), Rules(formats=Formats.OTHER, widest=64), Rules(formats=Formats.OTHER, near=True)]
     forms = forms_of(problem.matrix, asked, calibration, 64)
     assert len({(str(form.formats), form.widest, form.positions is None) for form in forms}) == len(forms) >= 4
-    plan, told = fastest(problem, open_target(HOST), forms, {}, 2)
+    plan = fastest(problem, open_target(HOST), forms, {})
+    told = plan.search
+    assert told is not None
     best = min((c for c in told.seen if c.samples_us), key=lambda candidate: np.median(candidate.samples_us))
     assert plan.config.items() >= best.config.items()
     assert (plan.config["formats"], plan.config["work"]) == ("other", 64)
-    assert told.cores == 2
+    assert told.cores == cores()
     assert told.candidates == len(told.seen)
     assert told.run_s > 0
     assert told.compile_s >= 0
@@ -228,7 +231,34 @@ def test_the_fastest_that_is_right_is_kept() -> None:
     assert all(candidate.predicted for candidate in told.seen)
     blocks = [form for form in forms if form.formats is Formats.BLOCKS]
     with pytest.raises(BuildError, match="wrong result"):
-        fastest(problem, open_target(HOST), blocks, {}, 2)
+        fastest(problem, open_target(HOST), blocks, {})
+
+
+@pytest.mark.usefixtures("nothing_compiled")
+def test_schedules_of_sddmm_race_for_blocks_and_for_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def cost(self: MadeUpTimes, config: Any) -> float:
+        return 10.0 + abs(config.get("run", 3) - 8) + config["batch"] / 10 + 5 * (config["formats"] == "mixed")
+
+    together: list[int] = []
+
+    def load(self: Any, instances: Any) -> list[Any]:
+        together.append(len(instances))
+        return [SimpleNamespace(instance=instance) for instance in instances]
+
+    monkeypatch.setattr(type(open_target(HOST)), "load", load)
+    monkeypatch.setattr(MadeUpTimes, "cost", cost)
+    problem = Problem(Op.SDDMM, banded(), 64, DType.FLOAT16)
+    calibration, _ = calibration_for("", Op.SDDMM, DType.FLOAT16)
+    forms = forms_of(problem.matrix, [Rules()], calibration, 64)
+    assert {form.has_blocks for form in forms} == {False, True}
+    plan = fastest(problem, open_target(HOST), forms, {"order": "csr"})
+    told = plan.search
+    assert told is not None
+    assert (plan.config["formats"], plan.config["run"]) == ("other", 8)
+    reasons = {(one.config["formats"], one.reason) for one in told.seen}
+    assert reasons == {("other", ""), ("mixed", ""), ("blocks", "wrong result")}
+    assert {"groups" in one.config for one in told.seen} == {False, True}
+    assert max(together) > 2, "kernels are compiled side by side"
 
 
 def test_wider_rows_compete_only_where_nothing_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
