@@ -292,7 +292,10 @@ def _selection(nnz: int, pieces: list[Piece], light: int) -> Selection:
         used = picked.used
         number = np.zeros(picked.light.size, np.int32)
         number[used] = first_tile + np.arange(used.size, dtype=np.int32)
-        owner[slice(None) if where is None else where] = number[picked.owner]
+        if where is None:
+            owner = number[picked.owner]
+        else:
+            owner[where] = number[picked.owner]
         block, height = ~picked.light[used], picked.height[used]
         keys = picked.window[used].astype(np.int64) * (tallest + 1) + height
         windows, of = np.unique(keys[block], return_inverse=True)
