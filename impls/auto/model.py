@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,8 +53,7 @@ class Trees:
         while (inner := self.feature[at] >= 0).any():
             down = np.where(samples[which, self.feature[at]] <= self.threshold[at], self.left[at], self.right[at])
             at = np.where(inner, down, at)
-        total: NDArray[np.float64] = self.value[at].sum(1)
-        return total
+        return np.asarray(self.value[at].sum(1), np.float64)
 
     def check(self, num_features: int, num_candidates: int, where: str) -> None:
         """Refuse arrays whose walk would leave them or never end.
@@ -148,7 +146,6 @@ def read(path: Path = MODEL) -> Mapping[Op, Trees]:
     found: dict[Op, Trees] = {}
     with reading(path, "a selector", BuildError), np.load(path, allow_pickle=False) as file:
         for op, candidates in PORTFOLIO.items():
-            arrays: dict[str, NDArray[Any]] = {one.name: file[f"{op}.{one.name}"] for one in fields(Trees)}
-            found[op] = Trees(**arrays)
+            found[op] = Trees(**{one.name: file[f"{op}.{one.name}"] for one in fields(Trees)})
             found[op].check(len(NAMES) + len(candidates), len(candidates), f"{path}: {op}")
     return found

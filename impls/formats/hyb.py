@@ -286,18 +286,13 @@ def lay_out(pieces: Pieces, max_widths: Sequence[int], tail_in_last: bool = Fals
     tasks = int(np.clip(rows.size // max(SHARE, 8 * len(kinds)), 1, 4 * cores()))
     shares = list(pairwise(np.linspace(0, rows.size, tasks + 1).astype(np.int64)))
     given = pieces.table, shared, np.log2(most).astype(np.int32), slots
+    calls = [(*given, *share) for share in shares]
     counts, nowhere = np.zeros((tasks, len(kinds)), np.int64), np.empty((3, 0), np.int32)
-    run_all(
-        loops.place_ell_rows,
-        ((*given, *share, own, nowhere) for share, own in zip(shares, counts, strict=True)),
-    )
+    run_all(loops.place_ell_rows, ((*call, own, nowhere) for call, own in zip(calls, counts, strict=True)))
     buckets, table = unfilled(pieces, kinds, counts.sum(axis=0), f"hyb of width {max(max_widths)}", MAX_STORED)
     cursors = np.cumsum(counts, axis=0) - counts
     cursors[:, counts.any(axis=0)] += np.array([bucket.first for bucket in buckets], np.int64)
-    run_all(
-        loops.place_ell_rows,
-        ((*given, *share, cursor, table) for share, cursor in zip(shares, cursors, strict=True)),
-    )
+    run_all(loops.place_ell_rows, ((*call, cursor, table) for call, cursor in zip(calls, cursors, strict=True)))
     return HybLayout(pieces.shape, table[0], table[1], table[2], buckets, pieces.nnz)
 
 

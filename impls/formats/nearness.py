@@ -139,10 +139,8 @@ def _voted(matrix: Csr, labels: NDArray[np.int32], rounds: int) -> NDArray[np.in
     counts = np.zeros((bounds.size - 1, labels.size), np.int32)
     for _ in range(rounds):
         chosen = np.empty_like(labels)
-        given = matrix.indptr, matrix.indices, labels
-        run_all(
-            _loops().vote, ((*given, *share, own, chosen) for share, own in zip(pairwise(bounds), counts, strict=True))
-        )
+        given, shares = (matrix.indptr, matrix.indices, labels), zip(pairwise(bounds), counts, strict=True)
+        run_all(_loops().vote, ((*given, *share, own, chosen) for share, own in shares))
         labels = chosen
     return labels
 

@@ -38,8 +38,7 @@ class RowUse:
         into = np.arange(self.num_rows, dtype=np.int32)
         number = np.arange(self.shared.size, dtype=np.int32) if numbered else self.shared
         into[self.shared] = -1 - number
-        targets: NDArray[np.int32] = into[rows]
-        return targets
+        return into[rows]
 
 
 def row_use(num_rows: int, pieces: Iterable[NDArray[np.int32]]) -> RowUse:

@@ -67,5 +67,4 @@ def equal_shares(indptr: NDArray[np.int32]) -> NDArray[np.int64]:
         middle = (low + high) // 2
         before = indptr[middle] + middle < wanted
         low, high = np.where(before, np.minimum(middle + 1, high), low), np.where(before, high, middle)
-    rising: NDArray[np.int64] = np.unique(low)
-    return rising
+    return np.unique(low)

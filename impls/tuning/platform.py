@@ -126,8 +126,7 @@ class PlanningPlatform(Platform, Protocol):
 def raced(race: Race[Any], configs: Sequence[Config]) -> list[ConfigSamples]:
     """Give the samples that a race takes of configs, or its reasons."""
     race.time_all(configs)
-    found = [race.candidate(config) for config in configs]
-    return [ConfigSamples(one.samples_us, one.reason) for one in found]
+    return [ConfigSamples(one.samples_us, one.reason) for one in map(race.candidate, configs)]
 
 
 def digest_of_values(values: Mapping[str, Any]) -> str:

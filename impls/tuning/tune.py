@@ -74,12 +74,8 @@ def tune(
         winners_s.update(plan.phases_s)  # the plan reports these seconds, which are none of the search
         return config, race.describe()
 
-    kept = searched(
-        PlanCache(owner, problem, device, {**pinned, **(facts or {})}),
-        search,
-        lambda config: any(config in space for space in spaces),
-        winners_s,
-    )
+    cache = PlanCache(owner, problem, device, {**pinned, **(facts or {})})
+    kept = searched(cache, search, lambda config: any(config in space for space in spaces), winners_s)
     plan = won[0] if won else build(kept.config)
     plan.charge({"search": kept.phases_s["search"]})
     plan.search = kept.search
