@@ -14,7 +14,6 @@ from spmark.impls.core.problem import Problem
 from spmark.impls.table import create, module_of
 from spmark.impls.tuning.cache import Kept, PlanCache, held_results, searched
 from spmark.impls.tuning.race import Race
-from spmark.impls.tuning.strategies import exhaustive
 
 
 @dataclass(frozen=True)
@@ -126,7 +125,7 @@ def fastest(problem: Problem, device: DeviceSpec, choices: Sequence[Choice], bud
         from spmark.impls.tuning.timer import PlanTimer
 
         race = Race(made, PlanTimer(problem, device), budget_s=math.inf if budget_s is None else budget_s)
-        exhaustive(race, map(told, choices))
+        race.time_all(map(told, choices))
         config, plan = race.finish()
         won.append(plan)
         return config, race.describe()

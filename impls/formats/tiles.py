@@ -149,7 +149,7 @@ class TileFormat:
         kind, height, windows = selection.kind, selection.height.astype(np.int64), selection.window_rows.shape[0]
         number = np.where(kind == BLOCK, selection.window - height * (windows + 1), np.arange(kind.size))
         bins, bin_of = np.unique(number + kind.size * (kind == RUN), return_inverse=True)
-        items, ptr = grouped(bin_of.astype(np.int32)[owner], bins.size)
+        items, ptr = grouped(bin_of.astype(np.int32).take(owner), bins.size)
         row_of, columns, values = matrix.rows_of_entries(), matrix.indices, matrix.values
         every = Runs(ptr, row_of.take(items), columns.take(items), values.take(items), items)
         heights, window_of = -(bins // (windows + 1)), bins % (windows + 1)
