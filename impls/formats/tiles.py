@@ -130,8 +130,8 @@ class TileFormat:
         Returns
         -------
         TileFormat
-            O(nnz + c log c + stored) for c columns of panels; one pass over the non-zeros is serial, the rest runs on
-            all cores.
+            O(nnz + c log c + stored) for c columns of panels. The non-zeros are sorted by tile on one core; columns of
+            panels and elements of ELL rows are found on all.
 
         Raises
         ------
@@ -163,8 +163,8 @@ class TileFormat:
             room -= blocks[high].values.size
         part, runs = every.part(panels, ells), every.part(ells, bins.size)
         pieces = [one.rows[one.rows >= 0] for one in blocks.values()] + [runs.rows[runs.openings()]]
-        widths, heights = selection.width[bins[panels:ells]], selection.height[bins[panels:ells]]
-        ell = _ell(matrix, part, (widths, heights), pieces, room=room, thirds=thirds) if part.held.size else None
+        sizes = selection.width[bins[panels:ells]], selection.height[bins[panels:ells]]
+        ell = _ell(matrix, part, sizes, pieces, room=room, thirds=thirds) if part.held.size else None
         return cls(matrix.shape, matrix.nnz, blocks, ell, part.held, runs if runs.held.size else None)
 
     @property
@@ -197,7 +197,7 @@ class TileFormat:
 
 
 def _blocks(matrix: Csr, part: Runs, rows: NDArray[np.int32], room: int) -> Blocks:
-    """Lay out panels of ``rows`` (p, R), a bin each, which may hold ``room`` elements."""
+    """Lay out panels of ``rows`` (p, R), a run each, which may hold ``room`` elements."""
     from spmark.impls.formats import loops
 
     ptr, columns, items = part.indptr, part.indices, part.held
@@ -231,22 +231,22 @@ def _blocks(matrix: Csr, part: Runs, rows: NDArray[np.int32], room: int) -> Bloc
 def _ell(
     matrix: Csr,
     part: Runs,
-    limits_of: tuple[NDArray[np.int32], NDArray[np.int32]],
+    most: tuple[NDArray[np.int32], NDArray[np.int32]],
     others: list[NDArray[np.int32]],
     *,
     room: int,
     thirds: bool,
 ) -> HybFormat:
-    """Cut ELL tiles, a bin each, into rows and sort these into buckets.
+    """Cut ELL tiles, a run each, into rows and sort these into buckets.
 
     Parameters
     ----------
-    limits_of : two of (tiles,) int32
+    most : two of (tiles,) int32
         Most non-zeros of a row, and most rows, of each tile.
     others : list of (n,) int32
         Rows of A of other pieces.
     """
-    widths, heights = limits_of
+    widths, heights = most
     first = np.flatnonzero(part.openings())  # of each row in a tile, which is cut where the width is full
     tile = np.searchsorted(part.indptr, first, side="right") - 1
     row, number = numbered(-(-np.diff(first, append=part.held.size) // widths[tile]))
@@ -262,11 +262,10 @@ def _ell(
         widths = np.where((lengths <= narrower) & (THIRDS[0] <= narrower) & (narrower <= THIRDS[1]), narrower, widths)
     whole = np.ones(matrix.num_rows, np.bool_)
     whole[row_use(matrix.num_rows, [*others, rows]).shared] = False
-    widest = int(widths.max())
-    order, bounds = grouped((2 * (widest - widths) + whole[rows]).astype(np.int32), 2 * widest)
-    kinds, sizes = [(0, widest - key // 2, key % 2 == 0) for key in range(2 * widest)], np.diff(bounds)
+    keys, kind_of = np.unique(-2 * widths + whole[rows], return_inverse=True)
+    order, bounds = grouped(kind_of.astype(np.int32), keys.size)
+    kinds, sizes = [(0, -(key // 2), key % 2 == 0) for key in keys.tolist()], np.diff(bounds)
     buckets, table = unfilled(matrix, kinds, sizes, "ELL tiles", room)
-    sizes = sizes[sizes > 0]
     places = np.concatenate([bucket.first + np.arange(size) for bucket, size in zip(buckets, sizes, strict=True)])
     table[:, places] = rows[order], lengths[order], starts[:-1][order]
     pieces = Csr((rows.size, matrix.num_cols), starts, part.indices, part.values)
