@@ -43,17 +43,28 @@ struct BlockConfig {
   static_assert(rows * kStride <= kStages * kStage, "the result is gathered where the steps were");
 };
 
-// Where the rows of B of a step lie. They are looked up one step ahead, so that no copy waits for the answer.
+// The copies of one thread for every step: pieces of the blocks of A, and of one column of B `vector` wide.
 template <typename Config>
-struct SourceRows {
+struct StepCopy {
+  const half* a;  // where this thread's pieces of the first step begin
+  const half* b;  // this thread's column of B
   const int* __restrict__ head;
   const int* __restrict__ indices;
-  int first;                                          // number of the first block among all blocks
-  int split;                                          // binary logarithm of the steps of a block
-  int rows[Config::kGathered ? Config::kPieces : 1];  // of this thread's copies, or of the step's first row
+  int first;  // number of the first block among all blocks
+  int split;  // binary logarithm of the steps of a block
+  int num_cols;
+  int width;
+  int steps;
+  int start;
+  int inside;     // row within a step of this thread's first copy of B
+  int column;     // within the tile
+  bool in_width;  // whether C and B have that column
 
-  // `inside` is the row within the step of this thread's first copy.
-  __device__ __forceinline__ void find(int step, int inside) {
+  // Where the rows of B of a step lie: those of this thread's copies, or the step's first row. They are looked up one
+  // step ahead, so that no copy waits for the answer.
+  int rows[Config::kGathered ? Config::kPieces : 1];
+
+  __device__ __forceinline__ void find(int step) {
     if constexpr (Config::kGathered) {
       const int* columns =
           indices + (static_cast<int64_t>(first) << split) * Config::kDepth + step * Config::kDepth + inside;
@@ -65,28 +76,6 @@ struct SourceRows {
       rows[0] = ((column << split) + (step & ((1 << split) - 1))) * Config::kDepth;
     }
   }
-
-  __device__ __forceinline__ int row(int piece, int inside) const {
-    if constexpr (Config::kGathered)
-      return rows[piece];
-    else
-      return rows[0] + inside + piece * Config::kApart;
-  }
-};
-
-// The copies of one thread for every step: pieces of the blocks of A, and of one column of B `vector` wide.
-template <typename Config>
-struct StepCopy {
-  const half* a;  // where this thread's pieces of the first step begin
-  const half* b;  // this thread's column of B
-  SourceRows<Config> source;
-  int num_cols;
-  int width;
-  int steps;
-  int start;
-  int inside;     // row within a step of this thread's first copy of B
-  int column;     // within the tile
-  bool in_width;  // whether C and B have that column
 
   __device__ __forceinline__ int turned(int step) const {
     return step + start < steps ? step + start : step + start - steps;
@@ -103,7 +92,7 @@ struct StepCopy {
     half* const to = stage + Config::kSizeA + inside * Config::kStride + column;
 #pragma unroll
     for (int p = 0; p < Config::kPieces; ++p) {
-      const int row = source.row(p, inside);
+      const int row = Config::kGathered ? rows[Config::kGathered ? p : 0] : rows[0] + inside + p * Config::kApart;
       // Past the last row or column of B zeros are multiplied: memory there may hold anything.
       const bool valid = in_width && row < num_cols;
       const half* const from = b + static_cast<int64_t>(row) * width;
@@ -112,7 +101,7 @@ struct StepCopy {
       else
         to[p * Config::kApart * Config::kStride] = valid ? *from : from_float<half>(0.0f);
     }
-    if (step + 1 < steps) source.find(turned(step + 1), inside);
+    if (step + 1 < steps) find(turned(step + 1));
   }
 };
 
@@ -198,7 +187,7 @@ __device__ __forceinline__ void walk(StepCopy<Config>& copy, WarpSums<Config>& w
   const auto next = [&](half* from) {
     return from == stages + (kStages - 1) * Config::kStage ? stages : from + Config::kStage;
   };
-  if (copy.steps > 0) copy.source.find(copy.start, copy.inside);
+  if (copy.steps > 0) copy.find(copy.start);
   half* arriving = stages;
   half* stage = stages;
   // The first turns only fetch. One loop fetches and multiplies, since its code comes from a cold cache, too.
@@ -279,14 +268,18 @@ __global__ void __launch_bounds__(threads)
 
   StepCopy<Config> copy{values + (static_cast<int64_t>(first_block) << split) * Config::kSizeA + thread * 8,
                         dense + first_column + column,
-                        {head, indices, first_block, split, {}},
+                        head,
+                        indices,
+                        first_block,
+                        split,
                         num_cols,
                         width,
                         task[2] << split,
                         task[3],
                         inside,
                         column,
-                        in_width};
+                        in_width,
+                        {}};
   WarpSums<Config> warp{
       thread % 32, thread / 32 % Config::kRowWarps * Config::kRowTiles, thread / 32 / Config::kRowWarps * 32, {}};
   walk(copy, warp, stages);
