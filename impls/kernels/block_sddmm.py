@@ -17,7 +17,7 @@ from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import KernelTemplate
 
-STRIP, UNIT, HEAD = 16, 32, 8
+STRIP, UNIT_COLUMNS, HEAD = 16, 32, 8
 """Rows of A of a warp, columns of A that it takes at a time, and integers of a task, as in the kernel."""
 SDDMM_BLOCKS = (16, 32)
 """Rows, and columns, of a block."""
@@ -74,7 +74,7 @@ def strip_tasks(bsr: BsrFormat, units: int, together: int) -> NDArray[np.int32]:
         two units' blocks (0 where there are none).
     """
     size = bsr.block_shape[0]
-    per_task = units * UNIT // size
+    per_task = units * UNIT_COLUMNS // size
     lengths = np.repeat(np.diff(bsr.indptr), size // STRIP)
     firsts = np.repeat(bsr.indptr[:-1], size // STRIP)
     pieces = -(-lengths // per_task)
@@ -86,7 +86,7 @@ def strip_tasks(bsr: BsrFormat, units: int, together: int) -> NDArray[np.int32]:
     end = np.minimum(begin + per_task, firsts[strip] + lengths[strip])
     tasks = np.zeros((strip.size, HEAD), np.int32)
     tasks[:, :4] = np.stack([strip * STRIP, begin, end, piece * per_task * size], axis=1)
-    blocks = begin[:, None] + np.arange(2 * UNIT // size)
+    blocks = begin[:, None] + np.arange(2 * UNIT_COLUMNS // size)
     there = blocks < end[:, None]
     tasks[:, 4 : 4 + blocks.shape[1]][there] = bsr.indices[blocks[there]]
     return tasks

@@ -68,16 +68,10 @@ def _opened(problem: Problem, target: Target) -> Build:
         layout, arrays, reused_s = held
         form, schedule = taken_apart(config, FORM)
         order = form.setdefault("order", "width")
-        plan = EllBucketsPlan(
-            problem,
-            target,
-            layout,
-            {name: value for name, value in form.items() if value is not False},
-            arrays=arrays,
-            by_row=order != "width",
-            positions=converter.positions if order == "near" else None,
-            **schedule,
-        )
+        facts = {name: value for name, value in form.items() if value is not False}
+        positions = converter.positions if order == "near" else None
+        in_order = {"by_row": order != "width", "positions": positions}
+        plan = EllBucketsPlan(problem, target, layout, facts, arrays, **in_order, **schedule)
         plan.charge({**made_s, "convert": reused_s})
         return plan
 
