@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError, CompileError, DeviceError, KernelFault
 from spmark.impls.core.interfaces import DeviceArray
-from spmark.impls.runtime.compile import Binary, compile_kernel
+from spmark.impls.runtime.compile import Binary
 from spmark.impls.runtime.compile_pool import compile_many
 from spmark.impls.runtime.overlap import MIN_CAPABILITY, launch_overlapping
-from spmark.impls.runtime.target import Grid, Kernel
+from spmark.impls.runtime.target import Grid, Kernel, Target
 from spmark.impls.runtime.template import Instance
 from spmark.impls.runtime.withcupy import cupy
 
@@ -64,7 +64,7 @@ class CudaKernel:
             self.function(grid, (self.instance.threads, 1, 1), args, shared_mem=shared_bytes)
 
 
-class CudaTarget:
+class CudaTarget(Target):
     """GPU number 0, or CuPy's current device.
 
     Raises
@@ -76,12 +76,12 @@ class CudaTarget:
     xp: Any = cupy
 
     def __init__(self, spec: DeviceSpec) -> None:
-        self.spec = spec
+        super().__init__(spec)
         try:
-            arch = f"sm_{cupy.cuda.Device().compute_capability}"
+            device = cupy.cuda.Device()
+            arch, self.location = f"sm_{device.compute_capability}", f"cuda:{device.id}"
         except runtime.CUDARuntimeError as error:
             raise DeviceError(f"expected a GPU like {spec.name}, found none: {error}") from error
-        self.location = f"cuda:{cupy.cuda.Device().id}"
         if arch != spec.arch:
             raise DeviceError(f"expected a GPU of {spec.arch} ({spec.name}), found {arch}")
 
@@ -91,27 +91,21 @@ class CudaTarget:
         cupy.cuda.get_current_stream().synchronize()
         return on_device
 
-    def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> DeviceArray:
-        """Allocate from CuPy's pool."""
-        return cupy.empty(shape, dtype)
-
     def download(self, array: DeviceArray) -> NDArray[Any]:
         """Copy to the host, blocking."""
         with cuda_faults():
             return np.asarray(cupy.asnumpy(array))
 
     def load(self, instances: Sequence[Instance]) -> list[Kernel]:
-        """Compile in a pool where there are several, then load."""
-        jobs = [(i.template.source, i.expression, self.spec.arch) for i in instances]
-        binaries = compile_many(jobs) if len(jobs) > 1 else [compile_kernel(*job) for job in jobs]
+        """Compile side by side where there are several, then load."""
+        binaries = compile_many((i.template.source, i.expression, self.spec.arch) for i in instances)
+        overlaps = int(self.spec.arch.removeprefix("sm_")) >= MIN_CAPABILITY
         kernels: list[Kernel] = []
         for instance, binary in zip(instances, binaries, strict=True):
             if isinstance(binary, CompileError):
                 raise binary
-            overlaps = int(self.spec.arch.removeprefix("sm_")) >= MIN_CAPABILITY
             with cuda_faults():
-                function = load_function(binary)
-            kernels.append(CudaKernel(instance, binary, function, overlaps))
+                kernels.append(CudaKernel(instance, binary, load_function(binary), overlaps))
         return kernels
 
     def synchronize(self) -> None:

@@ -1,4 +1,4 @@
-"""Timing on a GPU: events around each run, an L2 flush before it, a gate before all, and replay of captured graphs."""
+"""Timing on a GPU: events around each run, an L2 flush before it, and a gate before all."""
 
 from __future__ import annotations
 
@@ -15,13 +15,10 @@ from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.enums import Flush
 from spmark.impls.runtime.compile import compile_kernel
 from spmark.impls.runtime.cuda import cuda_faults, load_function
-from spmark.impls.runtime.template import Instance, KernelTemplate
 from spmark.impls.runtime.timing import Run, Stopwatch
 from spmark.impls.runtime.withcupy import cupy
 
 MIN_FLUSH_BYTES = 256 << 20
-REPLAYED = 20
-"""Launches in a captured graph."""
 _GATE_NS = 50_000_000
 _LIMIT_PERSISTING_L2 = 0x06
 _THROTTLE_REASONS = {
@@ -31,11 +28,6 @@ _THROTTLE_REASONS = {
     0x40: "hardware thermal slowdown",
     0x80: "hardware power brake",
 }
-
-
-_KERNELS = Path(__file__).parent / "kernels"
-GATE = KernelTemplate(_KERNELS / "gate.cu", "gate", {"threads": (32,)})
-READ_THROUGH = KernelTemplate(_KERNELS / "flush.cu", "read_through", {"threads": (512,)})
 _READERS_PER_SM = 4
 
 
@@ -52,7 +44,7 @@ class Gate:
     """
 
     def __init__(self, arch: str) -> None:
-        self._kernel = _loaded(GATE.instance(threads=32), arch, cupy.cuda.Device().id)
+        self._kernel = _loaded("gate.cu", "gate<32>", arch, cupy.cuda.Device().id)
         self._memory = cupy.cuda.alloc_pinned_memory(4)
         self._opened = np.frombuffer(self._memory, np.int32, 1)
         self._opened[0] = self._turn = 0
@@ -69,8 +61,8 @@ class Gate:
 
 
 @cache
-def _loaded(instance: Instance, arch: str, device: int) -> Any:
-    return load_function(compile_kernel(instance.template.source, instance.expression, arch))
+def _loaded(source: str, expression: str, arch: str, _device: int) -> Any:
+    return load_function(compile_kernel(Path(__file__).parent / "kernels" / source, expression, arch))
 
 
 class CudaStopwatch(Stopwatch):
@@ -86,8 +78,8 @@ class CudaStopwatch(Stopwatch):
 
     def __init__(self, spec: DeviceSpec, flush: Flush = Flush.WRITE) -> None:
         self._flush = cupy.zeros(max(2 * spec.l2_bytes, MIN_FLUSH_BYTES), cupy.uint8)
-        self._read = _Reading(spec) if flush is Flush.READ else None
-        self._nvml, self._gate = _Nvml(), Gate(spec.arch)
+        self._read = _reading(spec) if flush is Flush.READ else None
+        self._gate, self._nvml, self._handle = Gate(spec.arch), *_nvml_handle()
         # A library may have set lines of the L2 aside: give the whole cache back.
         with suppress(Exception):
             cupy.cuda.runtime.deviceSetLimit(_LIMIT_PERSISTING_L2, 0)
@@ -103,7 +95,7 @@ class CudaStopwatch(Stopwatch):
                     if cold:
                         self._flush.data.memset_async(1, self._flush.nbytes, stream)
                         if self._read is not None:
-                            self._read.enqueue()
+                            self._read()
                     before.record(stream)
                     run()
                     after.record(stream)
@@ -112,103 +104,30 @@ class CudaStopwatch(Stopwatch):
             return np.array([[cupy.cuda.get_elapsed_time(*pair) * 1e3 for pair in turn] for turn in events]).T
 
     def state(self) -> tuple[float, list[str]]:
-        """Ask the driver."""
-        return self._nvml.state()
-
-
-class _Reading:
-    """Reads a buffer of the L2's size, so that the lines of the flush buffer leave the L2 before a run begins."""
-
-    def __init__(self, spec: DeviceSpec) -> None:
-        instance = READ_THROUGH.instance(threads=512)
-        self._kernel = _loaded(instance, spec.arch, cupy.cuda.Device().id)
-        self._grid, self._block = (_READERS_PER_SM * spec.num_sms, 1, 1), (instance.threads, 1, 1)
-        self._source, self._sink = cupy.zeros(spec.l2_bytes // 16 * 4, cupy.float32), cupy.zeros(1, cupy.float32)
-
-    def enqueue(self) -> None:
-        """Read on the current stream."""
-        self._kernel(self._grid, self._block, (np.int64(self._source.size // 4), self._source, self._sink))
-
-
-class _Nvml:
-    """Clock and throttle reasons through NVML; 0 and none where NVML is missing."""
-
-    def __init__(self) -> None:
-        self._handle: Any = None
-        with suppress(Exception):
-            import pynvml
-
-            pynvml.nvmlInit()
-            bus = cupy.cuda.runtime.deviceGetPCIBusId(cupy.cuda.Device().id)
-            self._handle = pynvml.nvmlDeviceGetHandleByPciBusId(bus.encode() if isinstance(bus, str) else bus)
-            self._module = pynvml
-
-    def state(self) -> tuple[float, list[str]]:
-        if self._handle is None:
-            return 0.0, []
-        nvml = self._module
-        clock, bits = 0.0, 0
-        with suppress(nvml.NVMLError):
-            clock = float(nvml.nvmlDeviceGetClockInfo(self._handle, nvml.NVML_CLOCK_SM))
-        with suppress(nvml.NVMLError):
-            bits = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle)
+        """Ask NVML; 0 and none where it is missing."""
+        clock, bits, nvml = 0.0, 0, self._nvml
+        if nvml is not None:
+            with suppress(nvml.NVMLError):
+                clock = float(nvml.nvmlDeviceGetClockInfo(self._handle, nvml.NVML_CLOCK_SM))
+            with suppress(nvml.NVMLError):
+                bits = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle)
         return clock, [name for bit, name in _THROTTLE_REASONS.items() if bits & bit]
 
 
-class CapturedGraph:
-    """Launches of a run in a CUDA graph: proof that the run neither allocates nor synchronises, and a fast replay.
-
-    Raises
-    ------
-    KernelFault
-        The run cannot be captured.
-    """
-
-    def __init__(self, run: Run, launches: int = REPLAYED) -> None:
-        self.launches = launches
-        self._stream = cupy.cuda.Stream(non_blocking=True)
-        with cuda_faults(), self._stream:
-            self._stream.begin_capture()
-            try:
-                for _ in range(launches):
-                    run()
-            finally:
-                self._graph = self._stream.end_capture()
-
-    def replay(self) -> None:
-        """Enqueue every captured launch on the current stream."""
-        self._graph.launch(cupy.cuda.get_current_stream())
-
-    def times_us(self, replays: int) -> list[float]:
-        """Replay and give the mean microseconds of a launch in each; caches are warm, and launches have no gaps."""
-        times = []
-        with cuda_faults(), self._stream as stream:
-            self.replay()
-            for _ in range(replays):
-                before, after = cupy.cuda.Event(), cupy.cuda.Event()
-                before.record(stream)
-                self.replay()
-                after.record(stream)
-                after.synchronize()
-                times.append(cupy.cuda.get_elapsed_time(before, after) * 1e3 / self.launches)
-        return times
+def _reading(spec: DeviceSpec) -> Run:
+    """Read a buffer of the L2's size, so that the lines of the flush buffer leave the L2 before a run begins."""
+    kernel = _loaded("flush.cu", "read_through<512>", spec.arch, cupy.cuda.Device().id)
+    source, sink = cupy.zeros(spec.l2_bytes // 16 * 4, cupy.float32), cupy.zeros(1, cupy.float32)
+    grid, args = (_READERS_PER_SM * spec.num_sms, 1, 1), (np.int64(source.size // 4), source, sink)
+    return lambda: kernel(grid, (512, 1, 1), args)
 
 
-class PeakMemory(cupy.cuda.MemoryHook):  # type: ignore[misc]
-    """Most bytes of CuPy's pool in use while the hook is entered; allocations of libraries past CuPy do not count."""
+def _nvml_handle() -> tuple[Any, Any]:
+    """Give NVML and its handle of the current device, or None twice."""
+    with suppress(Exception):
+        import pynvml
 
-    name = "PeakMemory"
-
-    def __init__(self) -> None:
-        self.used = cupy.get_default_memory_pool().used_bytes()
-        self.peak = self.used
-
-    def malloc_postprocess(self, **facts: Any) -> None:
-        """Count an allocation."""
-        if facts["mem_ptr"]:
-            self.used += facts["mem_size"]
-            self.peak = max(self.peak, self.used)
-
-    def free_postprocess(self, **facts: Any) -> None:
-        """Count a release."""
-        self.used -= facts["mem_size"]
+        pynvml.nvmlInit()
+        bus = cupy.cuda.runtime.deviceGetPCIBusId(cupy.cuda.Device().id)
+        return pynvml, pynvml.nvmlDeviceGetHandleByPciBusId(bus.encode() if isinstance(bus, str) else bus)
+    return None, None

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import psutil
@@ -29,41 +29,53 @@ class Peak:
     bytes: int = 0
 
 
-class Lab(Protocol):
-    """A device to measure on."""
+class Lab:
+    """A device to measure on. This one is the host: its memory, and its clock where times mean something."""
 
-    xp: Any
+    xp: Any = np
     """NumPy or CuPy."""
     stopwatch: Stopwatch | None
     """None where times mean nothing."""
 
+    def __init__(self, spec: DeviceSpec, flush: Flush = Flush.WRITE) -> None:
+        self.stopwatch = HostStopwatch(spec.l2_bytes, flush) if spec.kind is DeviceKind.CPU else None
+
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Any:
         """Allocate an operand or a result."""
-        ...
+        return np.empty(shape, dtype)
 
     def to_host(self, array: Any) -> NDArray[Any]:
         """Copy to the host after everything enqueued; raises `KernelFault` where a launch failed."""
-        ...
+        return np.asarray(array)
 
     def synchronize(self) -> None:
         """Wait; raises `KernelFault` where a launch failed."""
-        ...
 
     def free_bytes(self) -> int:
         """Give the memory that can still be allocated."""
-        ...
+        return int(psutil.virtual_memory().available)
 
     def release(self) -> None:
         """Give memory that nothing refers to back to the system."""
-        ...
 
-    def peak(self) -> Any:
-        """Give a context manager that yields a `Peak`, filled when it ends."""
-        ...
+    @contextmanager
+    def peak(self) -> Iterator[Peak]:
+        """Yield a `Peak`, which is filled when the block ends.
+
+        On the host it is the process's own high-water mark (Linux; elsewhere the peak stays 0).
+        """
+        peak = Peak()
+        before = 0
+        with suppress(OSError):
+            _CLEAR.write_text(_RESET_PEAK)
+            before = _resident("VmRSS")
+        yield peak
+        if before:
+            peak.bytes = max(0, _resident("VmHWM") - before)
 
     def graph_times_us(self, run: Run, replays: int) -> list[float]:
         """Give the mean time of a captured launch in each replay; empty where there are no graphs."""
-        ...
+        return []
 
 
 def open_lab(spec: DeviceSpec, flush: Flush = Flush.WRITE) -> Lab:
@@ -78,7 +90,7 @@ def open_lab(spec: DeviceSpec, flush: Flush = Flush.WRITE) -> Lab:
         from spmark.impls.runtime.cudalab import CudaLab
 
         return CudaLab(spec, flush)
-    return HostLab(spec, flush)
+    return Lab(spec, flush)
 
 
 def canary(lab: Lab) -> None:
@@ -94,50 +106,6 @@ def canary(lab: Lab) -> None:
     total = float(lab.to_host((numbers * 2).sum()))
     if total != 1023 * 1024:
         raise KernelFault(f"expected the device to add up to {1023 * 1024}, found {total}")
-
-
-class HostLab:
-    """The host's memory and clock."""
-
-    xp: Any = np
-
-    def __init__(self, spec: DeviceSpec, flush: Flush = Flush.WRITE) -> None:
-        timed = spec.kind is DeviceKind.CPU
-        self.stopwatch: Stopwatch | None = HostStopwatch(spec.l2_bytes, flush) if timed else None
-
-    def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Any:
-        """Allocate."""
-        return np.empty(shape, dtype)
-
-    def to_host(self, array: Any) -> NDArray[Any]:
-        """Give the array itself: it is on the host."""
-        return np.asarray(array)
-
-    def synchronize(self) -> None:
-        """Nothing is pending."""
-
-    def free_bytes(self) -> int:
-        """Ask the system."""
-        return int(psutil.virtual_memory().available)
-
-    def release(self) -> None:
-        """Nothing is pooled."""
-
-    @contextmanager
-    def peak(self) -> Iterator[Peak]:
-        """Take the process's own high-water mark (Linux; elsewhere the peak stays 0)."""
-        peak = Peak()
-        before = 0
-        with suppress(OSError):
-            _CLEAR.write_text(_RESET_PEAK)
-            before = _resident("VmRSS")
-        yield peak
-        if before:
-            peak.bytes = max(0, _resident("VmHWM") - before)
-
-    def graph_times_us(self, run: Run, replays: int) -> list[float]:
-        """Give no times: the host has no graphs."""
-        return []
 
 
 def _resident(field: str) -> int:

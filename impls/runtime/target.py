@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
@@ -24,7 +26,6 @@ class Kernel(Protocol):
 
     def allow_shared(self, shared_bytes: int) -> None:
         """Opt in to launches with ``shared_bytes`` of dynamic shared memory, where that exceeds 48 KB; at build."""
-        ...
 
     def launch(self, grid: Grid, args: Sequence[Any], shared_bytes: int = 0, overlap: bool = False) -> None:
         """Enqueue on the current stream.
@@ -41,30 +42,32 @@ class Kernel(Protocol):
             Where the device can, the grid may begin before the previous grid of the stream has ended. The kernel calls
             ``wait_for_previous_grid`` before it needs what the previous grid writes.
         """
-        ...
 
 
-class Target(Protocol):
-    """A place where arrays are held and kernels run."""
+class Target(ABC):
+    """A place where arrays are held and kernels run. The methods of the base hold arrays in the host's memory."""
 
-    spec: DeviceSpec
-    xp: Any
+    xp: Any = np
     """NumPy or CuPy: the module of the target's arrays."""
-    location: str
+    location = "cpu"
     """``cpu`` or ``cuda:0``, as `spmark.impls.core.operands.ArrayFacts` names it."""
+
+    def __init__(self, spec: DeviceSpec) -> None:
+        self.spec = spec
 
     def upload(self, array: NDArray[Any]) -> DeviceArray:
         """Copy a host array to the target and wait until it is there."""
-        ...
+        return np.array(array, order="C")
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> DeviceArray:
         """Allocate, contents undefined."""
-        ...
+        return self.xp.empty(shape, dtype)
 
     def download(self, array: DeviceArray) -> NDArray[Any]:
         """Copy to the host, after everything enqueued before."""
-        ...
+        return np.array(array)
 
+    @abstractmethod
     def load(self, instances: Sequence[Instance]) -> list[Kernel]:
         """Compile instances that are not cached, many at once, and load all.
 
@@ -73,11 +76,10 @@ class Target(Protocol):
         CompileError
             An instance does not compile; the error is that of the first such instance.
         """
-        ...
 
+    @abstractmethod
     def synchronize(self) -> None:
         """Wait for everything enqueued; raises `KernelFault` where something failed."""
-        ...
 
 
 def open_target(spec: DeviceSpec) -> Target:

@@ -7,15 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import DTypeLike, NDArray
-
-from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.runtime.compile import cache_folder
 from spmark.impls.runtime.host.compile import compile_host
 from spmark.impls.runtime.host.launch import launch_host
-from spmark.impls.runtime.target import Grid, Kernel
+from spmark.impls.runtime.target import Grid, Kernel, Target
 from spmark.impls.runtime.template import Instance
 from spmark.impls.runtime.toolchain import INCLUDE
 
@@ -37,26 +32,8 @@ class HostKernel:
             launch_host(self.executable, self.instance.expression, grid, block, shared_bytes, args)
 
 
-class HostTarget:
-    """Runs kernels for their results and their memory safety; its times mean nothing."""
-
-    xp: Any = np
-    location = "cpu"
-
-    def __init__(self, spec: DeviceSpec) -> None:
-        self.spec = spec
-
-    def upload(self, array: NDArray[Any]) -> DeviceArray:
-        """Copy."""
-        return np.array(array, order="C")
-
-    def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> DeviceArray:
-        """Allocate."""
-        return np.empty(shape, dtype)
-
-    def download(self, array: DeviceArray) -> NDArray[Any]:
-        """Copy."""
-        return np.array(array)
+class HostTarget(Target):
+    """Runs kernels for their results and their memory safety, each launch to its end; its times mean nothing."""
 
     def load(self, instances: Sequence[Instance]) -> list[Kernel]:
         """Compile one executable for each source file, holding every instance of it that is asked for."""
