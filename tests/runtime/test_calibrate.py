@@ -7,10 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spmark.impls.runtime.compile import cache_folder
 from spmark.impls.runtime.host.compile import compile_host
 from spmark.impls.runtime.host.launch import launch_host
-from spmark.impls.runtime.toolchain import INCLUDE
 
 SOURCE = Path(__file__).parents[2] / "impls" / "runtime" / "kernels" / "calibrate.cu"
 GATHERS = [f"gather_rows<{vectors}, 2, 32>" for vectors in (4, 32, 128)]
@@ -18,7 +16,7 @@ GATHERS = [f"gather_rows<{vectors}, 2, 32>" for vectors in (4, 32, 128)]
 
 @pytest.fixture(scope="module")
 def executable() -> Path:
-    return compile_host(SOURCE, ["follow_chain<32>", *GATHERS], [INCLUDE], cache_folder())
+    return compile_host(SOURCE, ["follow_chain<32>", *GATHERS])
 
 
 @pytest.mark.parametrize("links", [0, 1, 7])

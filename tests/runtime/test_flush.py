@@ -11,12 +11,10 @@ from sampling import ARCHES
 
 from spmark.impls.core.errors import CompileError
 from spmark.impls.core.record import Flush
-from spmark.impls.runtime.compile import cache_folder
 from spmark.impls.runtime.compile_pool import compile_many
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.host.compile import compile_host
 from spmark.impls.runtime.host.launch import launch_host
-from spmark.impls.runtime.toolchain import INCLUDE
 
 SOURCE = Path(__file__).parents[2] / "impls" / "runtime" / "kernels" / "flush.cu"
 
@@ -31,7 +29,7 @@ def test_the_read_compiles_for_every_target() -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("vectors", [0, 1, 63, 64, 200])
 def test_it_reads_every_value_once(vectors: int) -> None:
-    executable = compile_host(SOURCE, ["read_through<32>"], [INCLUDE], cache_folder())
+    executable = compile_host(SOURCE, ["read_through<32>"])
     for at in {0, 4 * vectors - 1} if vectors else {None}:
         source, sink = np.zeros(4 * vectors, np.float32), np.full(1, 7, np.float32)
         if at is not None:

@@ -10,12 +10,10 @@ import pytest
 from compilers import needs_compilers
 
 from spmark.impls.core.errors import CompileError
-from spmark.impls.runtime.compile import cache_folder
 from spmark.impls.runtime.compile_pool import compile_many
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.host.compile import compile_host
 from spmark.impls.runtime.host.launch import launch_host
-from spmark.impls.runtime.toolchain import INCLUDE
 
 SOURCE = Path(__file__).parents[2] / "impls" / "runtime" / "kernels" / "gate.cu"
 LIMIT_NS = 300_000_000
@@ -30,7 +28,7 @@ def test_the_gate_compiles_for_every_target() -> None:
 
 @pytest.fixture(scope="module")
 def executable() -> Path:
-    return compile_host(SOURCE, ["gate<32>"], [INCLUDE], cache_folder())
+    return compile_host(SOURCE, ["gate<32>"])
 
 
 @pytest.mark.parametrize(("opened", "held"), [(7, False), (6, True)])

@@ -16,18 +16,20 @@ from filelock import FileLock
 
 from spmark.impls.core.errors import CompileError
 from spmark.impls.core.files import whole
-from spmark.impls.runtime.compile import content
+from spmark.impls.runtime.compile import cache_folder, content
 from spmark.impls.runtime.gcc import find_gcc, run_gcc
 from spmark.impls.runtime.host.rewrite import rewrite
+from spmark.impls.runtime.toolchain import INCLUDE
 
 _HOST = Path(__file__).parent
-_RING = ("driver.cpp", "memory.cpp", "scheduler.cpp")
+_RING = ("driver", "memory", "scheduler")
 _OPTIONS = (
     "-std=c++17",
     "-O1",
     "-g1",  # reports need functions and lines; descriptions of types take a third of the compiler's time
     "-fsanitize=address,undefined",
     "-fno-sanitize-recover=all",
+    "-fno-sanitize=vptr",  # kernels have no virtual functions
     "-fno-pie",  # with 32 bits of address randomisation, a PIE may be put where the sanitizer's heap must be
     "-no-pie",
     "-fno-omit-frame-pointer",  # reports walk the fibers' stacks by it
@@ -41,8 +43,11 @@ MORE_OPTIONS: tuple[str, ...] = ()
 _FIRST_PATTERN_INIT = 12  # GCC that can fill uninitialised locals with a pattern
 
 
-def compile_host(source: Path, instances: Sequence[str], include_dirs: Sequence[Path], cache_dir: Path) -> Path:
+def compile_host(source: Path, instances: Sequence[str]) -> Path:
     """Compile a kernel source for the host.
+
+    The cache's key is the preprocessed source (every included header with it), the options and the compiler's version,
+    then the instances; processes may share the cache.
 
     Parameters
     ----------
@@ -50,11 +55,6 @@ def compile_host(source: Path, instances: Sequence[str], include_dirs: Sequence[
         A ``.cu`` file.
     instances : sequence of str
         The kernels with their template arguments, such as ``spmm_csr<float, 4, 32>``: the names they are launched by.
-    include_dirs : sequence of Path
-        Folders of ``#include <...>``.
-    cache_dir : Path
-        Where executables are kept. The key is the preprocessed source (every included header with it), the options and
-        the compiler's version, then the instances; processes may share the folder.
 
     Returns
     -------
@@ -68,22 +68,20 @@ def compile_host(source: Path, instances: Sequence[str], include_dirs: Sequence[
     DeviceError
         g++ is not installed.
     """
-    compiler, version, options = _compiler()
     named = ", ".join(instances)
     try:
-        flat = _preprocessed(source, content(source), tuple(include_dirs))
+        flat = _preprocessed(source, content(source))
     except CompileError as error:
         raise CompileError(str(source), named, error.log) from error
-    options = (*options, *MORE_OPTIONS)
-    shelf = f"{source.stem}-{_key(flat, version, *options, _ring_digest())}"
-    cache_dir.mkdir(parents=True, exist_ok=True)
-    with FileLock(cache_dir / f".{shelf}.lock"):
-        executable = _holding(instances, cache_dir, shelf)
+    options = (*_options(), *MORE_OPTIONS)
+    shelf = f"{source.stem}-{_key(flat, *options, _ring_key())}"
+    with _lock(shelf):
+        executable = _holding(instances, shelf)
         if executable is None:
-            ring = map(str, ring_objects(cache_dir))
-            executable = cache_dir / f"{shelf}-{_key(*instances)}"
+            ring = ring_objects()
+            executable = cache_folder() / f"{shelf}-{_key(*instances)}"
             with whole(executable) as made:
-                command = [compiler, *options, "-x", "c++-cpp-output", "-", "-x", "none", *ring, "-o", str(made)]
+                command = [*options, "-x", "c++-cpp-output", "-", "-x", "none", *map(str, ring), "-o", str(made)]
                 run_gcc(command, flat + _table(instances), str(source), named)
                 made.chmod(0o755)
             with whole(executable.with_name(executable.name + _NAMES)) as names:
@@ -92,21 +90,19 @@ def compile_host(source: Path, instances: Sequence[str], include_dirs: Sequence[
 
 
 @lru_cache(maxsize=32)  # a plan loads kernels of a few sources, each many times; a text has about a megabyte
-def _preprocessed(source: Path, _content: bytes, include_dirs: tuple[Path, ...]) -> str:
+def _preprocessed(source: Path, _content: bytes) -> str:
     """Give the preprocessed text of a source with this content, with shared variables as the host ring has them."""
-    compiler, _, options = _compiler()
     unit = f'#include "{_HOST / "simt.hpp"}"\n#include "{source.resolve()}"\n'
-    includes = [f"-I{folder}" for folder in include_dirs]
-    text = run_gcc([compiler, "-E", "-x", "c++", *options, *includes, "-"], unit, str(source), "")
+    text = run_gcc([*_options(), "-E", "-x", "c++", f"-I{INCLUDE}", "-"], unit, str(source), "")
     try:
         return rewrite(text)
     except ValueError as error:
         raise CompileError(str(source), "", str(error)) from error
 
 
-def _holding(instances: Sequence[str], cache_dir: Path, shelf: str) -> Path | None:
+def _holding(instances: Sequence[str], shelf: str) -> Path | None:
     """Find an executable of the same source that holds these instances, and perhaps more."""
-    for names in sorted(cache_dir.glob(f"{shelf}-*{_NAMES}")):
+    for names in sorted(cache_folder().glob(f"{shelf}-*{_NAMES}")):
         executable = names.with_suffix("")
         if set(instances) <= set(names.read_text().splitlines()) and executable.is_file():
             return executable
@@ -127,33 +123,33 @@ def _table(instances: Sequence[str]) -> str:
 
 
 @cache
-def _compiler() -> tuple[str, str, tuple[str, ...]]:
-    """Give the path of g++, its version line, and the options that it takes."""
+def _options() -> tuple[str, ...]:
+    """Give the path of g++ and the options that it takes."""
     gcc = find_gcc()
     pattern = ("-ftrivial-auto-var-init=pattern",) if gcc.major >= _FIRST_PATTERN_INIT else ()
-    return gcc.path, gcc.version, (*_OPTIONS, *pattern)
+    return gcc.path, *_OPTIONS, *pattern
 
 
 @cache
-def _ring_digest() -> str:
-    """Digest the shim's own sources."""
+def _ring_key() -> str:
+    """Digest the shim's own sources, the options and the compiler's version."""
     files = sorted(path for path in _HOST.iterdir() if path.suffix in (".cpp", ".hpp"))
-    return hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()
+    return _key(find_gcc().version, *_options(), *(path.read_text() for path in files))
 
 
-def ring_objects(cache_dir: Path) -> list[Path]:
+def ring_objects() -> list[Path]:
     """Compile the shim itself, once for all kernels of a cache."""
-    compiler, version, options = _compiler()
-    cache_dir.mkdir(parents=True, exist_ok=True)
-    key = _key(version, *options, _ring_digest())
-    objects = []
-    with FileLock(cache_dir / f".ring-{key}.lock"):
-        for name in _RING:
-            source = _HOST / name
-            object_ = cache_dir / f"{source.stem}-{key}.o"
-            if not object_.is_file():
-                with whole(object_) as made:
-                    command = [compiler, *options, "-c", "-x", "c++", "-", "-o", str(made)]
-                    run_gcc(command, f'#include "{source}"\n', str(source), "the host ring")
-            objects.append(object_)
+    objects = [cache_folder() / f"{name}-{_ring_key()}.o" for name in _RING]
+    with _lock(f"ring-{_ring_key()}"):
+        for name, compiled in zip(_RING, objects, strict=True):
+            if not compiled.is_file():
+                source = f"{_HOST / name}.cpp"
+                with whole(compiled) as made:
+                    command = [*_options(), "-c", "-x", "c++", "-", "-o", str(made)]
+                    run_gcc(command, f'#include "{source}"\n', source, "the host ring")
     return objects
+
+
+def _lock(name: str) -> FileLock:
+    cache_folder().mkdir(parents=True, exist_ok=True)
+    return FileLock(cache_folder() / f".{name}.lock")

@@ -32,13 +32,9 @@ struct Instance {
 
 template <typename T>
 constexpr Parameter describe() {
-  if constexpr (std::is_pointer_v<T>) {
-    using Pointee = std::remove_pointer_t<T>;
-    using Value = std::conditional_t<std::is_void_v<Pointee>, unsigned char, std::remove_cv_t<Pointee>>;
-    return {true, !std::is_const_v<Pointee>, std::is_void_v<Pointee> ? 'V' : kind_of<Value>, sizeof(Value)};
-  } else {
-    return {false, false, kind_of<T>, sizeof(T)};
-  }
+  using Value = std::remove_pointer_t<T>;
+  constexpr bool pointer = std::is_pointer_v<T>;
+  return {pointer, pointer && !std::is_const_v<Value>, kind_of<std::remove_cv_t<Value>>, sizeof(Value)};
 }
 
 template <auto Kernel>

@@ -30,7 +30,8 @@ _SANITIZERS = {
 }
 """An access some rows past the end of a buffer must not reach another buffer: hence the wide red zones."""
 _REPORT_LINES = 24
-_GRACE_S = 2.0
+_TIMEOUT_S, _GRACE_S = 60.0, 2.0
+"""Seconds after which a kernel is asked how far it has come, and after which it is then ended."""
 
 
 def launch_host(  # noqa: PLR0917 (the launch interface of CUDA, in its order)
@@ -40,7 +41,6 @@ def launch_host(  # noqa: PLR0917 (the launch interface of CUDA, in its order)
     block: tuple[int, int, int],
     shared_bytes: int,
     args: Sequence[Argument],
-    timeout_s: float = 60,
 ) -> None:
     """Run a kernel to its end; arrays behind pointers to non-const are changed in place.
 
@@ -59,8 +59,6 @@ def launch_host(  # noqa: PLR0917 (the launch interface of CUDA, in its order)
         Dynamic shared memory of a thread block.
     args : sequence of arrays and NumPy scalars
         In the order of the kernel's parameters; arrays row-major and contiguous.
-    timeout_s : float
-        Seconds after which the kernel is stopped.
 
     Raises
     ------
@@ -79,13 +77,13 @@ def launch_host(  # noqa: PLR0917 (the launch interface of CUDA, in its order)
         env={**os.environ, **_SANITIZERS},
     ) as child:
         try:
-            result, report = child.communicate(request, timeout=timeout_s)
+            result, report = child.communicate(request, timeout=_TIMEOUT_S)
             how = f"exit code {child.returncode}"
             if child.returncode < 0:
                 how = f"killed by {signal.Signals(-child.returncode).name}"
         except subprocess.TimeoutExpired:
             result, report = _stop(child)
-            how = f"did not finish within {timeout_s:g} s"
+            how = f"did not finish within {_TIMEOUT_S:g} s"
         except BaseException:  # an interrupt must not wait for the kernel's end
             child.kill()
             raise

@@ -3,6 +3,7 @@
 #include "simt.hpp"
 #include "watcher.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -28,8 +29,8 @@ std::vector<Region> regions;
 void* dynamic_start = nullptr;
 
 void poison(void* start, size_t bytes) {
-  const auto* pattern = reinterpret_cast<const char*>(&kPoison);
-  for (size_t i = 0; i < bytes; ++i) static_cast<char*>(start)[i] = pattern[i % 2];
+  std::fill_n(static_cast<unsigned short*>(start), bytes / 2, kPoison);
+  if (bytes % 2 != 0) static_cast<char*>(start)[bytes - 1] = static_cast<char>(kPoison & 0xff);
 }
 
 void add_shared(const std::string& name, void* start, size_t bytes) {

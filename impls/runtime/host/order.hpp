@@ -42,13 +42,13 @@ private:
   bool turned() const { return number_ == 0 && reversed_; }
 
   const std::vector<unsigned>& made(std::vector<unsigned>& order, size_t count, bool down) {
-    const bool same = order.size() == count && (count < 2 || (order[0] > order[1]) == down);
-    if (same && !drawn()) return order;
-    order.resize(count);
-    std::iota(order.begin(), order.end(), 0u);
+    if (order.size() != count) {
+      order.resize(count);
+      std::iota(order.begin(), order.end(), 0u);
+    }
     if (drawn()) {
       std::shuffle(order.begin(), order.end(), random_);
-    } else if (down) {
+    } else if (count > 1 && (order[0] > order[1]) != down) {
       std::reverse(order.begin(), order.end());
     }
     return order;

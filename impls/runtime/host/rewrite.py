@@ -20,6 +20,7 @@ _DECLARATION = re.compile(
 _VARIABLE = re.compile(r"^(?P<type>.*[\s>&*])(?P<name>[A-Za-z_]\w*)\s*(?P<dimensions>(?:\[.*\])?)$", re.DOTALL)
 # Headers of GCC have the same word inside of __attribute__((...)), where it is right already.
 _NOINLINE = re.compile(r"(?P<before>[(,]\s*)?\b__noinline__\b")
+_BRACKETS = re.compile(r"<[^<>]*>|\([^()]*\)|\[[^\[\]]*\]|\{[^{}]*\}")
 _MARKER = re.compile(r'^# (?P<line>\d+) "(?P<file>[^"]*)"', re.MULTILINE)
 
 
@@ -48,7 +49,7 @@ def _rewritten(match: re.Match[str], text: str) -> str:
     declarator = match["declarator"]
     alignments = [aligned["standard"] or aligned["gnu"] for aligned in _ALIGNED.finditer(match[0])]
     variable = _VARIABLE.match(_ALIGNED.sub(" ", declarator).strip())
-    if variable is None or _has_top_level_comma(declarator) or "=" in re.sub(r"\[.*\]", "", declarator):
+    if variable is None or set(",=") & set(_without_brackets(declarator)):
         raise ValueError(
             f"{_position(text, match.start())}: expected one shared variable without initialiser in a declaration, "
             f"`__shared__ TYPE NAME[SIZE];`, found `{match[0]}`"
@@ -67,22 +68,17 @@ def _rewritten(match: re.Match[str], text: str) -> str:
     )
 
 
-def _has_top_level_comma(declarator: str) -> bool:
-    """Tell whether a declaration names several variables (a comma outside all brackets)."""
-    depth = 0
-    for character in declarator:
-        depth += (character in "<([{") - (character in ">)]}")
-        if character == "," and depth == 0:
-            return True
-    return False
+def _without_brackets(declarator: str) -> str:
+    """Leave out what stands in brackets of any kind."""
+    while (shorter := _BRACKETS.sub("", declarator)) != declarator:
+        declarator = shorter
+    return declarator
 
 
 def _position(text: str, offset: int) -> str:
     """Give ``file:line`` of an offset into preprocessed text."""
-    marker = None
-    for candidate in _MARKER.finditer(text, 0, offset):
-        marker = candidate
-    if marker is None:
+    markers = list(_MARKER.finditer(text, 0, offset))
+    if not markers:
         return "line 1"
-    line = int(marker["line"]) + text.count("\n", marker.end(), offset) - 1
-    return f"{marker['file']}:{line}"
+    line = int(markers[-1]["line"]) + text.count("\n", markers[-1].end(), offset) - 1
+    return f"{markers[-1]['file']}:{line}"

@@ -83,7 +83,6 @@ std::string text(const Meeting& at) {
 std::string status(const Fiber& fiber) {
   const std::string thread = "thread " + text(fiber.index);
   if (fiber.state == State::kExited) return thread + " has exited";
-  if (fiber.state == State::kReady) return thread + " runs";
   return thread + " waits at " + text(fiber.at);
 }
 
@@ -228,7 +227,7 @@ bool release_barrier() {
       grid.running = &*waiting;
       fault("barrier not reached by all threads: %s, but %s", status(*waiting).c_str(), status(fiber).c_str());
     }
-    if (fiber.at.request != nullptr) requests.push_back(fiber.at.request);
+    requests.push_back(fiber.at.request);
   }
   if (waiting->at.combine != nullptr) waiting->at.combine(requests.data(), requests.size());
   watcher->pass_barrier();
@@ -281,18 +280,7 @@ void check_limits(const Launch& launch) {
   }
 }
 
-[[noreturn]] void end(const void* address, const char* format, va_list arguments) {
-  fprintf(stderr, "spmark: fault: ");
-  vfprintf(stderr, format, arguments);
-  fprintf(stderr, "\n");
-  write_where(stderr, address);
-  _exit(kExitFault);
-}
-
 }  // namespace
-
-std::string thread_name(size_t number) { return text(grid.fibers[number].index); }
-std::string block_name(size_t number) { return text(index_in(grid.launch->grid, number)); }
 
 void run(const Launch& launch) {
   grid.launch = &launch;
@@ -332,16 +320,14 @@ void barrier(const char* name, Combine combine, void* request, Site site) {
   wait(State::kBarrier, name, combine, 0, request, site);
 }
 
-void fault(const char* format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  end(nullptr, format, arguments);
-}
-
 void fault_at(const void* address, const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  end(address, format, arguments);
+  fprintf(stderr, "spmark: fault: ");
+  vfprintf(stderr, format, arguments);
+  fprintf(stderr, "\n");
+  write_where(stderr, address);
+  _exit(kExitFault);
 }
 
 void fence() {

@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <cstdio>
-#include <string>
 
 namespace simt {
 
@@ -21,13 +20,6 @@ struct Launch {
 
 // Runs all thread blocks, one after the other; returns when the last thread has exited, or ends the process on a fault.
 void run(const Launch& launch);
-
-// Indices of a thread of the block, and of a block of the grid, as messages print them.
-std::string thread_name(size_t number);
-std::string block_name(size_t number);
-
-// Ends the process as fault() does, and names the region that an address is in.
-[[noreturn]] void fault_at(const void* address, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
 // Writes the kernel, the thread block and the thread that runs, and the named region next to `address` unless null.
 void write_where(FILE* stream, const void* address);

@@ -56,8 +56,14 @@ void collective(const char* name, Combine combine, unsigned mask, void* request,
 // Blocks until every thread of the block has made the same call.
 void barrier(const char* name, Combine combine, void* request, Site site);
 
-// Ends the process with a message that also names the kernel, the thread block and the thread.
-[[noreturn]] void fault(const char* format, ...) __attribute__((format(printf, 1, 2)));
+// Ends the process with a message that also names the kernel, the thread block, the thread and, unless null, the region
+// that the address is in.
+[[noreturn]] void fault_at(const void* address, const char* format, ...) __attribute__((format(printf, 2, 3)));
+
+template <typename... Arguments>
+[[noreturn]] void fault(const char* format, Arguments... arguments) {
+  fault_at(nullptr, format, arguments...);
+}
 
 // Orders the running thread's accesses: others see its earlier writes before its later ones, and its later reads give
 // values at least as new as those of its earlier reads.

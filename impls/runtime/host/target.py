@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spmark.impls.runtime.compile import cache_folder
 from spmark.impls.runtime.host.compile import compile_host
 from spmark.impls.runtime.host.launch import launch_host
 from spmark.impls.runtime.target import Grid, Kernel, Target
 from spmark.impls.runtime.template import Instance
-from spmark.impls.runtime.toolchain import INCLUDE
 
 
 @dataclass
@@ -40,10 +38,7 @@ class HostTarget(Target):
         expressions: dict[Path, set[str]] = {}
         for instance in instances:
             expressions.setdefault(instance.template.source, set()).add(instance.expression)
-        executables = {
-            source: compile_host(source, sorted(wanted), [INCLUDE], cache_folder())
-            for source, wanted in expressions.items()
-        }
+        executables = {source: compile_host(source, sorted(wanted)) for source, wanted in expressions.items()}
         return [HostKernel(instance, executables[instance.template.source]) for instance in instances]
 
     def synchronize(self) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from host_races import watched
 
-from spmark.impls.runtime.compile import cache_folder
 from spmark.impls.runtime.host.compile import compile_host, ring_objects
 from spmark.impls.runtime.host.launch import Argument, launch_host
 from spmark.impls.runtime.toolchain import INCLUDE, cuda_include
@@ -91,7 +90,7 @@ GOOD = (
 
 
 def _launcher(source: str, instances: tuple[str, ...]) -> Launch:
-    executable = compile_host(KERNELS / source, instances, [INCLUDE], cache_folder())
+    executable = compile_host(KERNELS / source, instances)
 
     def launch(
         instance: str,
@@ -99,22 +98,29 @@ def _launcher(source: str, instances: tuple[str, ...]) -> Launch:
         block: int | tuple[int, int, int] = 32,
         grid: int | tuple[int, int, int] = 1,
         shared_bytes: int = 0,
-        timeout_s: float = 60,
     ) -> None:
         blocks = (grid, 1, 1) if isinstance(grid, int) else grid
         threads = (block, 1, 1) if isinstance(block, int) else block
-        launch_host(executable, instance, blocks, threads, shared_bytes, args, timeout_s)
+        launch_host(executable, instance, blocks, threads, shared_bytes, args)
 
     return launch
 
 
 @pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def ring_alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give a cache that holds the host ring alone."""
     folder = tmp_path_factory.mktemp("host")
-    for compiled in ring_objects(cache_folder()):
-        shutil.copy(compiled, folder)
+    (folder / "kernels").mkdir()
+    for compiled in ring_objects():
+        shutil.copy(compiled, folder / "kernels")
     return folder
+
+
+@pytest.fixture
+def cache(ring_alone: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Have a test compile into a cache that holds the host ring and what such tests compiled."""
+    monkeypatch.setenv("SPMARK_CACHE", str(ring_alone))
+    return ring_alone / "kernels"
 
 
 @pytest.fixture(scope="session")
@@ -125,7 +131,7 @@ def faults() -> Launch:
 @pytest.fixture(scope="session")
 def races_executable() -> Path:
     with watched():
-        return compile_host(KERNELS / "races.cu", RACES, [INCLUDE], cache_folder())
+        return compile_host(KERNELS / "races.cu", RACES)
 
 
 @pytest.fixture(scope="session")
@@ -142,7 +148,7 @@ def _gpu_launcher(source: str, instances: tuple[str, ...]) -> Launch:
     options = ("-std=c++17", f"-I{INCLUDE}", f"-I{cuda_include()}")
     module = cupy.RawModule(code=(KERNELS / source).read_text(), options=options, name_expressions=instances)
 
-    def launch(instance, args, block=32, grid=1, shared_bytes=0, timeout_s=60.0):
+    def launch(instance, args, block=32, grid=1, shared_bytes=0):
         copies = [cupy.asarray(arg) if isinstance(arg, np.ndarray) else arg for arg in args]
         blocks = (grid, 1, 1) if isinstance(grid, int) else grid
         threads = (block, 1, 1) if isinstance(block, int) else block

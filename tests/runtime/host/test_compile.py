@@ -19,7 +19,7 @@ from spmark.impls.runtime.host.compile import compile_host
 from spmark.impls.runtime.host.launch import launch_host
 
 SOURCE = (
-    "#include <factor.cuh>\ntemplate <int n> __global__ void fill(float* out) { out[threadIdx.x] = n * kFactor; }\n"
+    '#include "factor.cuh"\ntemplate <int n> __global__ void fill(float* out) { out[threadIdx.x] = n * kFactor; }\n'
 )
 
 
@@ -44,16 +44,15 @@ def fill(executable: Path, instance: str) -> float:
 
 
 def test_the_cache_knows_headers_and_instances(source, cache):
-    folder = [source.parent]
-    first = compile_host(source, ["fill<3>"], folder, cache)
+    first = compile_host(source, ["fill<3>"])
     written = first.stat().st_mtime_ns
-    assert compile_host(source, ["fill<3>"], folder, cache) == first
+    assert compile_host(source, ["fill<3>"]) == first
     assert first.stat().st_mtime_ns == written
-    both = compile_host(source, ["fill<3>", "fill<5>"], folder, cache)
+    both = compile_host(source, ["fill<3>", "fill<5>"])
     assert both != first
     assert [fill(both, "fill<3>"), fill(both, "fill<5>")] == [1.5, 2.5]
     (source.parent / "factor.cuh").write_text("constexpr float kFactor = 0.25f;\n")
-    changed = compile_host(source, ["fill<3>"], folder, cache)
+    changed = compile_host(source, ["fill<3>"])
     assert changed != first
     assert (fill(first, "fill<3>"), fill(changed, "fill<3>")) == (1.5, 0.75)
     assert not [path for path in cache.iterdir() if path.is_dir() or path.suffix == ".part"], (
@@ -62,17 +61,17 @@ def test_the_cache_knows_headers_and_instances(source, cache):
 
 
 def test_who_asks_for_some_of_an_executables_instances_gets_it(source, cache):
-    whole = compile_host(source, ["fill<7>", "fill<9>", "fill<11>"], [source.parent], cache)
+    whole = compile_host(source, ["fill<7>", "fill<9>", "fill<11>"])
     written = whole.stat().st_mtime_ns
-    assert compile_host(source, ["fill<9>"], [source.parent], cache) == whole
-    assert compile_host(source, ["fill<11>", "fill<7>"], [source.parent], cache) == whole
-    assert compile_host(source, ["fill<7>", "fill<1>"], [source.parent], cache) != whole
+    assert compile_host(source, ["fill<9>"]) == whole
+    assert compile_host(source, ["fill<11>", "fill<7>"]) == whole
+    assert compile_host(source, ["fill<7>", "fill<1>"]) != whole
     (source.parent / "factor.cuh").write_text("constexpr float kFactor = 3.0f;\n")
-    assert compile_host(source, ["fill<9>"], [source.parent], cache) != whole, "another header is another executable"
+    assert compile_host(source, ["fill<9>"]) != whole, "another header is another executable"
     (source.parent / "factor.cuh").write_text("constexpr float kFactor = 0.5f;\n")
     assert whole.stat().st_mtime_ns == written
     whole.unlink()
-    again = compile_host(source, ["fill<9>"], [source.parent], cache)
+    again = compile_host(source, ["fill<9>"])
     assert fill(again, "fill<9>") == 4.5
 
 
@@ -90,14 +89,13 @@ def test_threads_and_processes_that_want_the_same_compile_it_once(source, cache,
     monkeypatch.setattr(host_compile, "run_gcc", counted)
     with ThreadPoolExecutor(3) as pool:
         asked = [["fill<21>"], ["fill<21>"], ["fill<21>"]]
-        made = list(pool.map(lambda names: compile_host(source, names, [source.parent], cache), asked))
+        made = list(pool.map(lambda names: compile_host(source, names), asked))
     assert len(set(made)) == 1
     assert len(compiled) == 1
     holder = FileLock(next(cache.glob(f".{made[0].name.rsplit('-', 1)[0]}.lock")))
     script = (
         "from pathlib import Path\nfrom spmark.impls.runtime.host.compile import compile_host\n"
-        f"source, cache = Path({str(source)!r}), Path({str(cache)!r})\n"
-        "print(compile_host(source, ['fill<21>'], [source.parent], cache))"
+        f"print(compile_host(Path({str(source)!r}), ['fill<21>']))"
     )
     with holder:  # as another process that compiles
         child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
@@ -124,19 +122,19 @@ def test_what_does_not_compile_carries_the_log(tmp_path, cache, text, instance, 
     path = tmp_path / "kernel.cu"
     path.write_text(text)
     with pytest.raises(CompileError, match=words) as caught:
-        compile_host(path, [instance], [], cache)
+        compile_host(path, [instance])
     assert caught.value.source == str(path)
     assert caught.value.instance == instance
 
 
 def test_without_a_compiler_the_reason_is_said(source, cache, monkeypatch):
-    for found in (host_compile._compiler, find_gcc):
+    for found in (host_compile._options, find_gcc):
         found.cache_clear()
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(DeviceError, match=r"expected g\+\+ .* found none"):
-        compile_host(source, ["fill<3>"], [source.parent], cache)
+        compile_host(source, ["fill<3>"])
     monkeypatch.undo()
-    host_compile._compiler.cache_clear()
+    host_compile._options.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -41,23 +41,27 @@ float element(unsigned bits, int which) {
   }
 }
 
-// d (16 x 8) += a (16 x K) b (K x 8): four lanes hold each row of a and column of b, a register of each at a time.
+// d (16 x 8) += a (16 x K) b (K x 8).
 template <bool Tf32>
 void multiply(void* const* lanes, size_t) {
   constexpr int kPacked = Tf32 ? 1 : 2;  // elements of a register
-  const auto of = [&](int lane) -> const MmaFragment& { return *static_cast<MmaFragment*>(lanes[lane]); };
+  constexpr int K = 8 * kPacked;
+  float a[16][K], b[8][K];
+  for (int lane = 0; lane < 32; ++lane) {
+    const auto* from = static_cast<const MmaFragment*>(lanes[lane]);
+    for (int r = 0; r < 4; ++r) {
+      for (int e = 0; e < kPacked; ++e) {
+        a[lane / 4 + r % 2 * 8][(r / 2 * 4 + lane % 4) * kPacked + e] = element<Tf32>(from->a[r], e);
+        if (r < 2) b[lane / 4][(r * 4 + lane % 4) * kPacked + e] = element<Tf32>(from->b[r], e);
+      }
+    }
+  }
   for (int row = 0; row < 16; ++row) {
     for (int column = 0; column < 8; ++column) {
-      float& d = of(row % 8 * 4 + column / 2).d[row / 8 * 2 + column % 2];
+      float& d = static_cast<MmaFragment*>(lanes[row % 8 * 4 + column / 2])->d[row / 8 * 2 + column % 2];
       // Products are exact in double, and the one rounding at the end is at least as good as the unit's own.
       double sum = d;
-      for (int k = 0; k < 8 * kPacked; ++k) {
-        const int lane = k / kPacked % 4;
-        const int half_of_k = k / (4 * kPacked);
-        const float a = element<Tf32>(of(row % 8 * 4 + lane).a[row / 8 + half_of_k * 2], k % kPacked);
-        sum += static_cast<double>(a) *
-               static_cast<double>(element<Tf32>(of(column * 4 + lane).b[half_of_k], k % kPacked));
-      }
+      for (int k = 0; k < K; ++k) sum += static_cast<double>(a[row][k]) * static_cast<double>(b[column][k]);
       d = static_cast<float>(sum);
     }
   }

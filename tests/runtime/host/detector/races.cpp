@@ -219,6 +219,12 @@ std::string place_name(uint32_t place) {
   return slash == nullptr ? text : slash + 1;
 }
 
+std::string name(dim3 sizes, size_t number) {
+  const auto linear = static_cast<unsigned>(number);
+  const unsigned index[] = {linear % sizes.x, linear / sizes.x % sizes.y, linear / (sizes.x * sizes.y)};
+  return "(" + std::to_string(index[0]) + ", " + std::to_string(index[1]) + ", " + std::to_string(index[2]) + ")";
+}
+
 [[noreturn]] void report(const Access& earlier, const char* what_earlier, const char* what, uint32_t place,
                          const void* at) {
   if (earlier.block == kGridBefore) {
@@ -228,8 +234,8 @@ std::string place_name(uint32_t place) {
   const bool same_block = earlier.block == block;
   fault_at(at, "race: %s at %s, and a %s at %s by thread %s of %s before it, with no %s between", what,
            place_name(place).c_str(), what_earlier, place_name(earlier.place).c_str(),
-           thread_name(earlier.thread).c_str(),
-           same_block ? "the same thread block" : ("thread block " + block_name(earlier.block - 1)).c_str(),
+           name(blockDim, earlier.thread).c_str(),
+           same_block ? "the same thread block" : ("thread block " + name(gridDim, earlier.block - 1)).c_str(),
            same_block ? "barrier" : "fence, atomic and fence that order them");
 }
 
