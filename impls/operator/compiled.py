@@ -162,7 +162,8 @@ class CompiledOperator:
         if len(operands) != len(wanted):
             raise OperandError(f"{self.op}: expected {' and '.join(wanted)}, found {len(operands)} operands")
         roles = [f"{self.op} {role}" for role in (*wanted, "result out")]
-        library, arrays = self._of_one_library(operands if out is None else (*operands, out), roles)
+        given = operands if out is None else (*operands, out)
+        library, arrays = self._of_one_library(given, roles)
         sizes = self.pattern.shape[::-1] if self.op is Op.SPMM else self.pattern.shape
         width: Any = None
         for array, size, role in zip(arrays[: len(wanted)], sizes, roles, strict=False):
@@ -183,8 +184,10 @@ class CompiledOperator:
         ready = _Ready(width, library, out_shape, library.shown(fit[0]) is fit[0])
         if library.on_host(fit[0]) and self._cuda:
             return self._through_device(ready, fit, result)
-        if all(one is array for one, array in zip(fit, arrays, strict=True)):
-            self._keep(ready, operands, out)
+        if all(one is array for one, array in zip(given, fit if out is None else (*fit, result), strict=True)):
+            # Arrays like these go straight to the plan from now on.
+            self._libraries.update(dict.fromkeys(map(type, given), library))
+            self._ready[tuple(map(library.signature, given))] = ready
         made = self._run(ready, fit, result)
         return made if out is None else out
 
@@ -203,13 +206,6 @@ class CompiledOperator:
                     "compile with device='cuda', or copy it to the host"
                 )
         return library, [array for _, array in found]
-
-    def _keep(self, ready: _Ready, operands: Sequence[Any], out: Any) -> None:
-        """Let arrays like these go straight to the plan."""
-        given = operands if out is None else (*operands, out)
-        if all(library_of(one, "operand")[1] is one for one in given):
-            self._libraries.update(dict.fromkeys(map(type, given), ready.library))
-            self._ready[tuple(ready.library.signature(one) for one in given)] = ready
 
     def _through_device(self, ready: _Ready, operands: Sequence[Any], out: Any) -> Any:
         """Copy the host's operands to the GPU, compute, and copy the result back."""
