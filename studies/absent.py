@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import UnsupportedError
@@ -14,20 +15,9 @@ from spmark.impls.stile.calibration import Calibration, published_a100
 from spmark.impls.stile.search import search
 
 
-def stile_a100(problem: Problem) -> float:
-    """Search for the A100 of STile's published calibration; give the seconds predicted for the chosen tiles."""
+def _tiles_s(problem: Problem) -> float:
     calibration = Calibration.of(published_a100(), problem.op, problem.dtype)
     return search(problem.matrix, calibration, problem.width).predicted_ms * 1e-3
-
-
-def liteform_h200(problem: Problem) -> float | None:
-    """Compose CELL for an H200, even where a build takes another format; give the seconds that its cost stands for."""
-    return _composed_s(LiteForm(format=StoredAs.CELL), problem)
-
-
-def liteform_build_h200(problem: Problem) -> float | None:
-    """Compose as a build for an H200 does; give the seconds, or None where the build takes another format than CELL."""
-    return _composed_s(LiteForm(), problem)
 
 
 def _composed_s(how: LiteForm, problem: Problem) -> float | None:
@@ -39,6 +29,9 @@ def _composed_s(how: LiteForm, problem: Problem) -> float | None:
 
 
 SEARCHES: Mapping[str, Callable[[Problem], float | None]] = {
-    one.__name__: one for one in (stile_a100, liteform_build_h200, liteform_h200)
+    "stile_a100": _tiles_s,
+    "liteform_build_h200": partial(_composed_s, LiteForm()),
+    "liteform_h200": partial(_composed_s, LiteForm(format=StoredAs.CELL)),
 }
-"""Each gives the predicted seconds of the chosen config, or None."""
+"""Each gives the predicted seconds of what it chooses: tiles for the A100 of STile's published calibration; what a
+LiteForm build composes for an H200, None where the build takes another format than CELL; and CELL in any case."""

@@ -1,11 +1,24 @@
-"""How well one order of candidates agrees with another: Kendall's tau, and the ordered pair accuracy (OPA) of DASH."""
+"""Orders of candidates: how well two agree (Kendall's tau, DASH's ordered pair accuracy), and trees that learn one."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from spmark.studies.rows import needed
+
+_SETTINGS = {
+    "objective": "lambdarank",
+    "num_leaves": 15,
+    "verbosity": -1,
+    "deterministic": True,
+    "num_threads": 1,
+    "seed": 0,
+}
 
 
 def kendall(left: NDArray[np.float64], right: NDArray[np.float64]) -> float:
@@ -42,3 +55,41 @@ class Pairs:
         if not self.slower.size:
             return float("nan")
         return float((scores[self.slower] > scores[self.faster]).mean())
+
+
+def relevance(times: NDArray[np.float64], grades: int) -> NDArray[np.int64]:
+    """Grade candidates for LightGBM, (n,): the best time over a candidate's, in steps of one part in ``grades``."""
+    graded: NDArray[np.int64] = np.floor(times.min() / times * grades).astype(np.int64)
+    return graded
+
+
+def ranking_trees(
+    groups: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]], grades: int, rounds: int, **settings: Any
+) -> Any:
+    """Train LightGBM's lambdarank.
+
+    Parameters
+    ----------
+    groups : sequence of (features, times)
+        Of the candidates of each problem, (n, f) and (n,).
+    grades : int
+        See `relevance`.
+    rounds : int
+        Trees.
+    **settings
+        Of LightGBM, beside those that all studies have.
+
+    Returns
+    -------
+    lightgbm.Booster
+
+    Raises
+    ------
+    UnsupportedError
+        LightGBM is not installed.
+    """
+    lightgbm = needed("lightgbm", "LightGBM")
+    features, times = zip(*groups, strict=True)
+    graded = np.concatenate([relevance(one, grades) for one in times])
+    data = lightgbm.Dataset(np.concatenate(features), graded, group=[one.size for one in times])
+    return lightgbm.train({**_SETTINGS, "label_gain": list(range(grades + 1)), **settings}, data, rounds)

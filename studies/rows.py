@@ -9,8 +9,9 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from spmark.impls.core.errors import DatasetError, RecordError, SpmarkError, UnsupportedError
 from spmark.impls.core.extras import how_to_install
@@ -112,6 +113,16 @@ def reason_of(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def untrained(library: str, error: ImportError) -> UnsupportedError:
-    """Give the error for a library that training needs and that is not installed."""
-    return UnsupportedError(f"expected {library} for training, found none ({error}): {how_to_install('study')}")
+def needed(module: str, library: str) -> Any:
+    """Import a module of a library that training needs.
+
+    Raises
+    ------
+    UnsupportedError
+        The library is not installed; says how to install it.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        found = f"found none ({error}): {how_to_install('study')}"
+        raise UnsupportedError(f"expected {library} for training, {found}") from error

@@ -15,22 +15,9 @@ from spmark.impls.core.errors import DatasetError
 from spmark.impls.dash.weights import TrainedModel
 from spmark.impls.dash.withtorch import Tensor, load_torch, to_numpy
 from spmark.studies.dash.samples import MatrixSamples, SampleSet
-from spmark.studies.rows import untrained
+from spmark.studies.orders import ranking_trees
 
-_GRADES = 31
-"""Grades of relevance for LightGBM: the best time over a config's, in steps of 1/30."""
-_ROUNDS = 200
-_SETTINGS = {
-    "objective": "lambdarank",
-    "label_gain": list(range(_GRADES)),
-    "learning_rate": 0.05,
-    "num_leaves": 15,
-    "min_data_in_leaf": 5,
-    "verbosity": -1,
-    "deterministic": True,
-    "num_threads": 1,
-    "seed": 0,
-}
+_GRADES, _ROUNDS = 30, 200
 Ranker = Callable[[MatrixSamples], NDArray[np.float64]]
 
 
@@ -119,11 +106,8 @@ def by_trees(target: SampleSet, source: SampleSet | None = None) -> Ranker:
     UnsupportedError
         LightGBM is not installed.
     """
-    try:
-        import lightgbm
-    except ImportError as error:
-        raise untrained("LightGBM", error) from error
-    groups = [*((one, True) for one in target.matrices), *((one, False) for one in (source.matrices if source else ()))]
+    sides = ((target.matrices, True), (source.matrices if source else (), False))
+    groups = [(one, of_target) for matrices, of_target in sides for one in matrices]
     if not any(len(one.seconds) for one, _ in groups):
         raise DatasetError("expected samples to train LightGBM on, found none")
     lengths = [one.matrices[0].own.shape[1] if one and one.matrices else 0 for one in (target, source)]
@@ -135,10 +119,6 @@ def by_trees(target: SampleSet, source: SampleSet | None = None) -> Ranker:
         statistics = np.broadcast_to(one.statistics, (rows, one.statistics.size))
         return np.concatenate([statistics, one.common, *own, np.full((rows, 1), float(of_target))], axis=1)
 
-    data = lightgbm.Dataset(
-        np.concatenate([table(one, of_target) for one, of_target in groups]),
-        np.concatenate([np.floor(one.seconds.min() / one.seconds * (_GRADES - 1)).astype(int) for one, _ in groups]),
-        group=[len(one.seconds) for one, _ in groups],
-    )
-    trees = lightgbm.train(_SETTINGS, data, num_boost_round=_ROUNDS)
+    tables = [(table(one, of_target), one.seconds) for one, of_target in groups]
+    trees = ranking_trees(tables, _GRADES, _ROUNDS, learning_rate=0.05, min_data_in_leaf=5)
     return lambda one: -np.asarray(trees.predict(table(one, True), num_threads=1), np.float64)

@@ -7,6 +7,7 @@ the public code: all features are standardised, and settings that are not named 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -20,7 +21,7 @@ from spmark.impls.liteform.forest import ARRAYS, Forest
 from spmark.impls.liteform.predictor import ForestCard, Predictor
 from spmark.studies.liteform import tables
 from spmark.studies.liteform.labels import MatrixLabels
-from spmark.studies.rows import untrained
+from spmark.studies.rows import needed
 
 _LEAST = 10
 _SEED = 42
@@ -43,33 +44,23 @@ def model_kinds() -> Mapping[str, Callable[[], Any]]:
     UnsupportedError
         scikit-learn is not installed.
     """
-    try:
-        from sklearn import (
-            discriminant_analysis,
-            dummy,
-            ensemble,
-            gaussian_process,
-            naive_bayes,
-            neighbors,
-            neural_network,
-            svm,
-            tree,
-        )
-    except ImportError as error:
-        raise untrained("scikit-learn", error) from error
-    kernel = gaussian_process.kernels.RBF(1.0)
+
+    def kind(module: str, name: str, **settings: Any) -> Callable[[], Any]:
+        return partial(getattr(needed(f"sklearn.{module}", "scikit-learn"), name), **settings)
+
+    kernel = 1.0 * kind("gaussian_process.kernels", "RBF")()
     return {
-        FOREST: lambda: ensemble.RandomForestClassifier(random_state=_SEED),
-        "KNeighbors": neighbors.KNeighborsClassifier,
-        "Linear SVM": lambda: svm.SVC(kernel="linear", random_state=_SEED),
-        "RBF SVM": lambda: svm.SVC(gamma=2, C=1, random_state=_SEED),
-        "Decision Tree": lambda: tree.DecisionTreeClassifier(random_state=_SEED),
-        "Neural Net": lambda: neural_network.MLPClassifier(alpha=1, max_iter=1000, random_state=_SEED),
-        "AdaBoost": lambda: ensemble.AdaBoostClassifier(random_state=_SEED),
-        "Naive Bayes": naive_bayes.GaussianNB,
-        "QDA": discriminant_analysis.QuadraticDiscriminantAnalysis,
-        SLOW: lambda: gaussian_process.GaussianProcessClassifier(1.0 * kernel, random_state=_SEED),
-        MAJORITY: dummy.DummyClassifier,
+        FOREST: kind("ensemble", "RandomForestClassifier", random_state=_SEED),
+        "KNeighbors": kind("neighbors", "KNeighborsClassifier"),
+        "Linear SVM": kind("svm", "SVC", kernel="linear", random_state=_SEED),
+        "RBF SVM": kind("svm", "SVC", gamma=2, C=1, random_state=_SEED),
+        "Decision Tree": kind("tree", "DecisionTreeClassifier", random_state=_SEED),
+        "Neural Net": kind("neural_network", "MLPClassifier", alpha=1, max_iter=1000, random_state=_SEED),
+        "AdaBoost": kind("ensemble", "AdaBoostClassifier", random_state=_SEED),
+        "Naive Bayes": kind("naive_bayes", "GaussianNB"),
+        "QDA": kind("discriminant_analysis", "QuadraticDiscriminantAnalysis"),
+        SLOW: kind("gaussian_process", "GaussianProcessClassifier", kernel=kernel, random_state=_SEED),
+        MAJORITY: kind("dummy", "DummyClassifier"),
     }
 
 

@@ -18,26 +18,14 @@ from spmark.impls.lo_spmm.features import FEATURES
 from spmark.impls.lo_spmm.rank import RankCard, RankModel, Trees
 from spmark.impls.lo_spmm.tuning import RANKED
 from spmark.studies.lo_spmm.labels import TileLabels
-from spmark.studies.orders import kendall
-from spmark.studies.rows import untrained
+from spmark.studies.orders import kendall, ranking_trees, relevance
 
 LEVELS = 16
 """Grades of relevance: the best time over a candidate's, rounded down to sixteenths."""
 _TREES = 150
 _FOLDS = 5
 _LEAST = 20
-_SETTINGS = {
-    "objective": "lambdarank",
-    "lambdarank_truncation_level": 20,
-    "label_gain": list(range(LEVELS + 1)),
-    "learning_rate": 0.1,
-    "num_leaves": 15,
-    "min_data_in_leaf": 20,
-    "verbosity": -1,
-    "deterministic": True,
-    "num_threads": 1,
-    "seed": 0,
-}
+_SETTINGS = {"lambdarank_truncation_level": 20, "learning_rate": 0.1, "min_data_in_leaf": 20}
 Group = tuple[NDArray[np.float64], NDArray[np.float64]]
 """Features (n, 11) and times (n,) of one problem's candidates."""
 
@@ -91,14 +79,14 @@ def _held_out(groups: Sequence[Group], card: RankCard) -> dict[str, float]:
         trees = _fitted([group for at, group in enumerate(groups) if at % _FOLDS != fold])
         model = RankModel(card=card, trees=trees)
         for features, times in groups[fold::_FOLDS]:
-            predicted, losses, relevance = model.score(features), np.log(times / times.min()), _relevance(times)
+            predicted, losses, graded = model.score(features), np.log(times / times.min()), relevance(times, LEVELS)
             order = np.argsort(predicted, kind="stable")
             scores.append(
                 {
                     "regret_of_first": losses[order[0]],
                     "regret_of_first_ten": losses[order[:RANKED]].min(),
                     "best_in_first_ten": times.argmin() in order[:RANKED],
-                    "ndcg_ten": _gain(relevance[order]) / _gain(np.sort(relevance)[::-1]),
+                    "ndcg_ten": _gain(graded[order]) / _gain(np.sort(graded)[::-1]),
                     "kendall_tau": kendall(predicted, times),
                 }
             )
@@ -107,30 +95,14 @@ def _held_out(groups: Sequence[Group], card: RankCard) -> dict[str, float]:
     return {str(name): round(float(mean), 4) for name, mean in means.items()}
 
 
-def _relevance(times: NDArray[np.float64]) -> NDArray[np.int64]:
-    levels: NDArray[np.int64] = np.floor(LEVELS * times.min() / times).astype(np.int64)
-    return levels
-
-
-def _gain(relevance: NDArray[np.int64]) -> float:
+def _gain(graded: NDArray[np.int64]) -> float:
     """Give the discounted cumulative gain of the first ten, with gains as in training."""
-    shown = relevance[:RANKED]
+    shown = graded[:RANKED]
     return float((shown / np.log2(np.arange(shown.size) + 2)).sum())
 
 
 def _fitted(groups: Sequence[Group]) -> Trees:
-    try:
-        import lightgbm
-    except ImportError as error:
-        raise untrained("LightGBM", error) from error
-    relevance = [_relevance(times) for _, times in groups]
-    data = lightgbm.Dataset(
-        np.concatenate([features for features, _ in groups]),
-        np.concatenate(relevance),
-        group=[times.size for _, times in groups],
-        feature_name=list(FEATURES),
-    )
-    return take_over(lightgbm.train(_SETTINGS, data, _TREES))
+    return take_over(ranking_trees(groups, LEVELS, _TREES, **_SETTINGS))
 
 
 def take_over(booster: Any) -> Trees:

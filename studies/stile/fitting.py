@@ -17,7 +17,7 @@ from spmark.impls.core.problem import DType, Op
 from spmark.impls.stile.calibration import SECTOR, Calibration, Line
 from spmark.impls.stile.net import Net
 from spmark.impls.stile.prices import ONE_DIMENSION, ell_bytes, features, run_bytes
-from spmark.studies.rows import untrained
+from spmark.studies.rows import needed
 
 HELD_OUT = 3
 """Every third tile is left out of the fit and predicted."""
@@ -265,14 +265,11 @@ def train_net(features: NDArray[np.float64], milliseconds: NDArray[np.float64], 
     UnsupportedError
         scikit-learn is not installed.
     """
-    try:
-        from sklearn.neural_network import MLPRegressor
-    except ImportError as error:
-        raise untrained("scikit-learn", error) from error
+    neural_network = needed("sklearn.neural_network", "scikit-learn")
     mean, scale = features.mean(0), _spread(features)
     times = np.log(milliseconds)
     middle, spread = times.mean(), _spread(times)
-    model = MLPRegressor(
+    model = neural_network.MLPRegressor(
         hidden_layer_sizes=HIDDEN,
         solver="lbfgs",
         alpha=_DECAY,
