@@ -20,7 +20,7 @@ CONTRACTS: Mapping[str, Mapping[str, str]] = {
     },
     "transfer": {"dash": "spmark.studies.dash.commands:TransferTraining"},
     "published labels": {"liteform": "spmark.studies.liteform.commands:PublishedLabels"},
-    "calibration": {"stile": "spmark.studies.stile.commands:TileCalibration"},
+    "calibration": {"stile": "spmark.studies.stile.fitting:TileCalibration"},
 }
 """What implementations offer beside plans, by the contracts of `spmark.studies.contracts`; imported on use."""
 

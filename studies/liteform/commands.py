@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, ClassVar
 
-import pandas as pd
-
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.recordfile import RecordFile, read_rows
@@ -90,9 +88,17 @@ class ForestTraining:
         """
         if any(".ndjson" in path.suffixes for path in job.files):
             return _fitted_table(job)
-        labels, about, rows = _published(job.published) if job.published else _measured(job.files)
-        about = about.model_copy(update={"name": job.name, "made_with": {"command": job.command}})
-        by_width = bool(rows) and not job.as_published
+        rows = [] if job.published else labelled.read_labels(job.files)
+        if job.published:
+            table = job.published.about
+            labels, gpu, digest = read_published(job.published.text, table.name), table.gpu, table.sha256
+            origin = f"the authors' published labels ({table.licence}): {table.citation}"
+        else:
+            labels, gpu, digest = table_of(rows), rows[0].device, digest_of(job.files)
+            origin = f"labels measured with spmark on {gpu} in {' and '.join(sorted({row.dtype for row in rows}))}"
+        facts = {"name": job.name, "gpu": gpu, "trained_on": origin, "labels_sha256": digest}
+        about = ForestCard(**facts, made_with={"command": job.command})
+        by_width = not (job.published or job.as_published)
         scores = held_out(rows, about) if by_width else {}
         card = train(labels, about, by_width=by_width).save(job.out)
         return Outcome(
@@ -208,19 +214,3 @@ def _write_table(table: ScheduleTable, path: Path) -> None:
         path.write_text(table.model_dump_json(exclude_defaults=True) + "\n", encoding="utf-8")
     except OSError as error:
         raise RecordError(f"{path}: the table cannot be written: {error.strerror}; name another folder") from error
-
-
-def _published(table: Any) -> tuple[pd.DataFrame, ForestCard, list[MatrixLabels]]:
-    """Give the authors' labels with the facts about them; this project has no rows of its own for them."""
-    about = table.about
-    origin = f"the authors' published labels ({about.licence}): {about.citation}"
-    card = ForestCard(trained_on=origin, labels_sha256=about.sha256, gpu=about.gpu)
-    return read_published(table.text, about.name), card, []
-
-
-def _measured(files: Sequence[Path]) -> tuple[pd.DataFrame, ForestCard, list[MatrixLabels]]:
-    """Give measured labels as a table, the facts about them, and their rows."""
-    rows = labelled.read_labels(files)
-    gpu, dtypes = rows[0].device, " and ".join(sorted({row.dtype for row in rows}))
-    origin = f"labels measured with spmark on {gpu} in {dtypes}"
-    return table_of(rows), ForestCard(trained_on=origin, labels_sha256=digest_of(files), gpu=gpu), rows

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import DeviceError, UnsupportedError
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.stile.calibration import SECTOR, Calibration, Line
@@ -288,3 +290,28 @@ def _spread(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Give the standard deviation of each column; 1 where the column is constant."""
     deviation = np.asarray(values.std(0))
     return np.where(deviation > 1e-9, deviation, 1.0)
+
+
+class TileCalibration:
+    """Measures the tiles of the cost model (`spmark.studies.contracts`)."""
+
+    what: ClassVar[str] = "tiles"
+
+    def calibrate(self, device: DeviceSpec) -> tuple[DeviceSpec, list[dict[str, Any]]]:
+        """Measure tiles of every operator and dtype; about a minute."""
+        from spmark.studies.stile.gpu import calibrate
+
+        calibrated, fits = calibrate(device)
+        agreement = [
+            {
+                "operator": str(fit.calibration.op),
+                "dtype": str(fit.calibration.dtype),
+                "block tiles": len(fit.calibration.blocks),
+                "tiles held out": fit.agreement.count,
+                "Pearson": round(fit.agreement.pearson, 4),
+                "RMSE, us": round(fit.agreement.rmse * 1e3, 4),
+                "predicted and measured, us": fit.held_out_us,
+            }
+            for fit in fits
+        ]
+        return calibrated, agreement
