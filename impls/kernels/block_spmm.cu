@@ -214,10 +214,10 @@ __device__ __forceinline__ void walk(StepCopy<Config>& copy, WarpSums<Config>& w
 template <typename Config>
 __device__ __forceinline__ bool add_parts(WarpSums<Config>& warp, const int* head, float* partials, int* arrived) {
   const Vec<int, 4> shared = load_read_only<4>(head + 4);
-  const int parts = shared[0];
-  const int64_t place = static_cast<int64_t>(shared[2]) * gridDim.y + static_cast<int64_t>(blockIdx.y) * parts;
+  const int parts = shared[0], mine = shared[1], first_place = shared[2];
+  const int64_t place = static_cast<int64_t>(first_place) * gridDim.y + static_cast<int64_t>(blockIdx.y) * parts;
   float* const first_part = partials + place * Config::kPart + threadIdx.x * 4;
-  warp.put_aside(first_part + shared[1] * Config::kPart);
+  warp.put_aside(first_part + mine * Config::kPart);
   if (!last_to_arrive(arrived + place, parts)) return false;
 #pragma unroll 1
   for (int part = 0; part < parts; ++part) warp.add(first_part + part * Config::kPart);
@@ -260,7 +260,7 @@ __global__ void __launch_bounds__(threads)
   const int thread = threadIdx.x;
   const int* const head = heads + static_cast<int64_t>(blockIdx.x) * kHead;
   const Vec<int, 4> task = load_read_only<4>(head);
-  const int block_row = task[0], first_block = task[1];
+  const int block_row = task[0], first_block = task[1], blocks = task[2], first_step = task[3];
   const int first_column = blockIdx.y * tile;
   const int inside = thread / Config::kRowPieces;
   const int column = thread % Config::kRowPieces * vector;
@@ -274,8 +274,8 @@ __global__ void __launch_bounds__(threads)
                         split,
                         num_cols,
                         width,
-                        task[2] << split,
-                        task[3],
+                        blocks << split,
+                        first_step,
                         inside,
                         column,
                         in_width,

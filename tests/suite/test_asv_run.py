@@ -27,8 +27,8 @@ CPU_ONLY = ["scipy_cpu", "numba_cpu", "blas_cpu", "taco_cpu"]
 
 
 def test_what_is_named_is_asked_and_nothing_else() -> None:
-    assert questions_of(["LiveConversions.*ell", r"LiveSearches.track_cpu_ratio\('sddmm', 'stile"]) == [
-        *sorted(("ell", matrix) for matrix in tracked.CONVERTED),
+    assert questions_of(["LiveConversions.*hyb_32", r"LiveSearches.track_cpu_ratio\('sddmm', 'stile"]) == [
+        *sorted(("hyb_32", matrix) for matrix in tracked.CONVERTED),
         *sorted(("sddmm", "stile_a100", matrix) for matrix in tracked.SEARCHED),
     ]
     (key,) = questions_of([r"LivePlans.track_regret\('spmm', 'cusparse', 'rmat/rmat_13'\)"])
@@ -61,7 +61,7 @@ def test_a_cpu_measures_its_own_and_says_what_is_left_out(told, caplog) -> None:
     assert set(CPU_ONLY) <= set(known["implementations"]) <= {*CPU_ONLY, "dgl"}
     assert known["device"] == "cpu"
     assert {key[1] for key in known["questions"] if len(key) == 5} == set(known["implementations"])
-    assert ["ell", "rmat/rmat_13"] in known["questions"]
+    assert ["hyb_32", "rmat/rmat_13"] in known["questions"]
     left_out = re.findall(r"([\w, ]+) \(runs on [a-z -]+\)", caplog.text.partition("left out: ")[2])
     told_of = {name for names in left_out for name in names.strip().split(", ")}
     assert told_of == {name for name in IMPLEMENTATIONS if DeviceKind.CPU not in create(name).devices}
