@@ -180,7 +180,8 @@ def _records() -> pd.DataFrame:
 
 def listed_rows(sweep: str) -> pd.DataFrame:
     """Give the rows of all cases that a packaged sweep lists, also of those that another sweep measured."""
-    listed = {case.case_id: case.label for case in expand(Sweep.load(sweep), DeviceKind.CUDA)}
+    cases = expand(Sweep.load(sweep), DeviceKind.CUDA)
+    listed = {known: case.label for case in cases for known in (case.case_id, *case.other_ids)}
     rows = _records()
     rows = rows[rows["case_id"].isin(listed)]
     return rows.assign(label=rows["case_id"].map(listed), seconds=spent_s(rows["phases_s"]))

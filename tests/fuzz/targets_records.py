@@ -39,6 +39,8 @@ from spmark.suite.plan.resume import History
 from spmark.suite.run.provenance import read_batches, recipe
 
 ROOT = FOLDER.parents[1]
+_KEY = "ab" * 32
+"""Key of a compiled kernel."""
 
 
 def _file(name: str, read: Callable[[Path], object]) -> Callable[[bytes, Path], object]:
@@ -153,9 +155,16 @@ def _rank_seeds() -> list[bytes]:
     return [model.model_copy(update={"digest": model._fingerprint()}).model_dump_json().encode()]
 
 
-def _sealed_binary(path: Path) -> object:
-    write_sealed(path, path.read_bytes())
-    return _present(compiling._read(path))
+def _kept_binary(data: bytes, folder: Path) -> object:
+    place = compiling._place(_KEY)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(data)
+    return _present(compiling.kept_binary(_KEY))
+
+
+def _sealed_binary(data: bytes, folder: Path) -> object:
+    write_sealed(compiling._place(_KEY), data)
+    return _present(compiling.kept_binary(_KEY))
 
 
 def _binary_seeds() -> list[bytes]:
@@ -165,7 +174,7 @@ def _binary_seeds() -> list[bytes]:
 
 def _entry_seeds() -> list[bytes]:
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "entry"
+        path = Path(folder) / _KEY
         write_sealed(path, _binary_seeds()[0])
         return [path.read_bytes()]
 
@@ -200,7 +209,7 @@ def _tuned_seeds() -> list[bytes]:
 def _kept_plan(data: bytes, folder: Path) -> object:
     cache = PlanCache("lo_spmm", _problem(), find("host-simt"), {})
     write_sealed(cache.path, data)
-    compiling._write(compiling._place("ab" * 32), compiling.Binary(b"", "kernel", 1, 0, 0))
+    compiling.cached(_KEY, lambda: compiling.Binary(b"", "kernel", 1, 0, 0))
     return _present(lo_spmm._read(cache))
 
 
@@ -211,7 +220,7 @@ def _plan_seeds() -> list[bytes]:
         "measured": 1,
         "seen": [{"config": {}, "predicted": None, "samples_us": [1.0]}],
     }
-    more = {"size": {"tile_rows": 4, "threads": 32}, "num_tiles": 3, "code_key": "ab" * 32}
+    more = {"size": {"tile_rows": 4, "threads": 32}, "num_tiles": 3, "code_key": _KEY}
     kept = {"config": {"a": 1}, "search": search, "phases_s": {"search": 1.0}, "more": more}
     return [json.dumps(kept).encode()]
 
@@ -255,8 +264,8 @@ TARGETS = (
     Target("spread_model", _file("spread.json", read_spread), _shipped("report/spreads/*.json")),
     Target("study", _file("study.json", read_study), _study_seeds),
     Target("tile_agreement", _file("tiles.json", read_agreement), _shipped("report/reference/tiles/*.json")),
-    Target("compile_cache", _file("entry", lambda path: _present(compiling._read(path))), _entry_seeds),
-    Target("compile_cache_sealed", _file("entry", _sealed_binary), _binary_seeds),
+    Target("compile_cache", _kept_binary, _entry_seeds),
+    Target("compile_cache_sealed", _sealed_binary, _binary_seeds),
     Target("tuning_cache", _tuned, _tuned_seeds),
     Target("plan_cache", _kept_plan, _plan_seeds),
     Target("asv_result", _result, lambda: list(seeds.results())),
