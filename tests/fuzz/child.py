@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fuzz.harness import MEMORY_BYTES, Target, input_of, targets
+from fuzz.harness import MEMORY_BYTES, Target, find_target, input_of
 
 _WRITES = frozenset(
     {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod", "os.chown"}
@@ -165,7 +165,7 @@ def main(plan: dict[str, Any], reports: int) -> None:
     faulthandler.enable()
     logging.disable()
     warnings.simplefilter("ignore")
-    target = targets()[plan["target"]]
+    target = find_target(plan["target"])
     seeds = list(target.seeds())
     runner = Runner(target, Path(plan["root"]))
     limit_memory()

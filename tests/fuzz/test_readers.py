@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from fuzz.harness import fuzz, targets
 
-SECONDS = 3.0
+SECONDS = 2.0
 
 
 @pytest.mark.full
