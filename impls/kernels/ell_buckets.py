@@ -128,7 +128,8 @@ class EllBucketsPlan(DevicePlan):
             around = shared_instances(use.shared.size > 0, problem.width, problem.dtype, vector)
             self._kernel, *kernels = target.load([ell_instance(problem, schedule), *around])
         whole = cast("HybFormat", layout)
-        held = self.share(arrays, () if arrays else (whole.indices, whole.values.astype(problem.values.dtype)))
+        kinds = () if arrays else ((whole.indices, np.int32), (whole.values, problem.values.dtype))
+        held = self.share(arrays, (array.astype(kind, copy=False) for array, kind in kinds))
         self.values, self.values_in_order = held[1], False
         with self.phase("upload"):
             self._ranges, self._rows = self.upload(ranges), self.upload(rows)

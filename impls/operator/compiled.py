@@ -281,10 +281,10 @@ class CompiledOperator:
                 "in place, while a stream captures a graph: update once before the capture"
             )
         with self._planning:
-            self._values.update(library.shown(array), array)
+            self._values.update(library.shown(array if library.passable(array) else library.copied(array)), array)
 
     def _checked_values(self, values: Any) -> tuple[Library, Any]:
-        """Check new values; give their library, and an array of the library that plans can take."""
+        """Check new values; give their library, and them as an array of it."""
         known = self._libraries.get(values.__class__)
         if known is not None and known.signature(values) in self._known_values:
             return known, values
@@ -292,9 +292,7 @@ class CompiledOperator:
         library, (array,) = self._of_one_library([values], [role])
         check_dtype(array, self._matrix.dtype, role)
         check_shape(array, (self.pattern.nnz,), role)
-        if not library.passable(array):
-            return library, library.copied(array)
-        if array is values:
+        if array is values and library.passable(array):
             self._libraries[values.__class__] = library
             self._known_values.add(library.signature(values))
         return library, array

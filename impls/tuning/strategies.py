@@ -129,7 +129,7 @@ class Walk:
                 break
             front = reached
         best = fastest(self._seen)
-        if known is None or best.us < known.us:
+        if best.us < (known.us if known else math.inf):  # nothing is known of a walk in which every config failed
             self._known = best
 
     def _timed(self, configs: Sequence[Config]) -> list[ConfigTime]:
