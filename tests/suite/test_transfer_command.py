@@ -136,7 +136,8 @@ def test_a_kept_model_scores_the_configs_of_the_implementation(
     monkeypatch.setattr("spmark.impls.dash.finding.SHIPPED", tmp_path / "none")
     model = cost_model(how, "dash", find("cpu"))
     configs = find_platform("cpu").space(problem).sample(0, 5)
-    with pytest.raises(BuildError, match=r"a model of spmm on cpu, found none: .*train one with spmark study train dash.*cpu-spmm"):
+    asked = r"a model of spmm on cpu, found none: .*train one with spmark study train dash.*cpu-spmm"
+    with pytest.raises(BuildError, match=asked):
         model.score(problem, configs)
     transfer.train_transfer(request(samples, target=[], held_out=[], epochs=1, out=None))
     scores = model.score(problem, [*configs, {**configs[0], "chunk": 3}, {"c": 1}])
