@@ -41,6 +41,7 @@ COPY pyproject.toml MANIFEST.in README.md LICENSE ./
 COPY scripts/build_backend.py scripts/
 COPY spmark/ spmark/
 COPY impls/ impls/
+COPY records/ records/
 COPY studies/ studies/
 COPY datasets/ datasets/
 COPY suite/ suite/

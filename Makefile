@@ -32,7 +32,7 @@ OTHER_CUPY_gpu := cupy-cuda12x
 OTHER_CUPY_gpu-cu12 := cupy-cuda13x
 
 BIN := .venv/bin
-PACKAGES := datasets impls report studies suite
+PACKAGES := datasets impls records report studies suite
 SOURCES := pyproject.toml scripts/build_backend.py
 CUDA_FILES := find $(PACKAGES) tests -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.hpp'
 
@@ -94,7 +94,7 @@ fuzz: .venv/.dev-$(EXTRA) ## run each reader of files on mutated inputs for a mi
 lint: .venv/.dev-$(EXTRA) ## check style, imports and spelling: ruff, import-linter, codespell, clang-format, hadolint, shellcheck
 	@$(BIN)/ruff check .
 	@$(BIN)/lint-imports --no-logo --no-cache
-	@$(BIN)/codespell *.md docs impls report studies suite datasets scripts examples
+	@$(BIN)/codespell *.md docs impls records report studies suite datasets scripts examples
 	@$(BIN)/ruff format --check .
 	@$(BIN)/hadolint Dockerfile
 	@$(BIN)/shellcheck scripts/*.sh .ci/run

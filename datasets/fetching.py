@@ -11,7 +11,7 @@ from spmark.datasets.mirror import at_origin, has_entry
 from spmark.datasets.sources.downloaded import DownloadedSource
 from spmark.datasets.sources.table import find_source
 from spmark.impls.core.errors import DatasetError
-from spmark.impls.core.record import MatrixSource
+from spmark.records.schema import MatrixSource
 
 WORKERS = 4
 """Downloads at a time."""

@@ -16,7 +16,7 @@ from spmark.datasets.sources.table import find_source, own_file
 from spmark.impls.core.errors import DatasetError, MatrixError
 from spmark.impls.core.operators import random_values
 from spmark.impls.core.problem import Csr
-from spmark.impls.core.record import MatrixKind, MatrixSource, Orientation
+from spmark.records.schema import MatrixKind, MatrixSource, Orientation
 
 _CHUNK = 1 << 20
 _log = logging.getLogger(__name__)

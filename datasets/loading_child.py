@@ -24,7 +24,7 @@ from spmark.datasets.source import RawMatrix
 from spmark.datasets.sources.table import FILES, find_source
 from spmark.impls.core.errors import DatasetError, MatrixError
 from spmark.impls.core.problem import Csr
-from spmark.impls.core.record import MatrixKind, MatrixSource
+from spmark.records.schema import MatrixKind, MatrixSource
 
 # -P: the working directory may hold folders called datasets or report that must not shadow packages.
 _COMMAND = (sys.executable, "-P", "-m", "spmark.datasets.loading_child")

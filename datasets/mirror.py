@@ -19,7 +19,7 @@ from spmark.datasets.source import Args, Facts, RawMatrix, Source, known, only
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.files import is_file, whole
 from spmark.impls.core.guard import reading
-from spmark.impls.core.record import MatrixKind, MatrixSource
+from spmark.records.schema import MatrixKind, MatrixSource
 
 Spec = TypeVar("Spec", bound=MatrixSource)
 MANIFEST = "MANIFEST.tsv"

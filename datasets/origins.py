@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from spmark.datasets.source import Facts
-    from spmark.impls.core.record import MatrixSource
+    from spmark.records.schema import MatrixSource
 
 LIST = "origins.tsv"
 

@@ -18,8 +18,8 @@ from spmark.datasets.origins import find_origin
 from spmark.impls.core.canonical import canonical_rows
 from spmark.impls.core.errors import DatasetError, MatrixError
 from spmark.impls.core.problem import MAX_NNZ
-from spmark.impls.core.record import MatrixKind
 from spmark.impls.core.settings import positive_number
+from spmark.records.schema import MatrixKind
 
 if TYPE_CHECKING:
     from spmark.datasets.cache import Cache

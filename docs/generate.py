@@ -22,8 +22,8 @@ from pydantic import BaseModel
 
 from spmark.datasets.sweep.model import ImplementationSpec, MatrixSpec, Sweep
 from spmark.datasets.sweep.reading import packaged_sweeps
-from spmark.impls.core.record import CandidateRow, Environment, Measurement
 from spmark.impls.table import IMPLEMENTATIONS, create
+from spmark.records.schema import CandidateRow, Environment, Measurement
 from spmark.suite.cli.main import app
 from spmark.suite.plan.papers import ALL, read_papers
 

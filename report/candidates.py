@@ -29,10 +29,10 @@ from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.guard import reading
 from spmark.impls.core.names import path_component
 from spmark.impls.core.plainjson import parse_model
-from spmark.impls.core.plausible import read_candidates
-from spmark.impls.core.record import CandidateRow
-from spmark.impls.core.recordfile import row_files
-from spmark.impls.core.unpack import ARCHIVES
+from spmark.records.plausible import read_candidates
+from spmark.records.rowfile import row_files
+from spmark.records.schema import CandidateRow
+from spmark.records.unpack import ARCHIVES
 from spmark.report.records import Paths, record_files
 
 COLUMNS = ("case_id", "implementation_version", "environment", "candidate", "predicted", "seen_us")
@@ -135,7 +135,7 @@ def measured(derived: pd.DataFrame, candidates: pd.DataFrame) -> pd.DataFrame:
 
 MANIFEST = "candidates.json"
 CANDIDATES = "candidates.jsonl"
-"""Name of the side file; that of an archive goes on (`spmark.impls.core.unpack.ARCHIVES`)."""
+"""Name of the side file; that of an archive goes on (`spmark.records.unpack.ARCHIVES`)."""
 HOME = Path("report/reference")
 """Where the published records stand in a checkout."""
 FETCH = "spmark fetch candidates"

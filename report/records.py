@@ -1,6 +1,6 @@
 """Records of one or more runs as one data frame: facts only, one row per case, with the rates of their device.
 
-Files are read as the suite wrote them (`spmark.impls.core.recordfile`); lines that a crash cut off are passed over.
+Files are read as the suite wrote them (`spmark.records.rowfile`); lines that a crash cut off are passed over.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import pandas as pd
 
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.names import path_component
-from spmark.impls.core.plausible import read_measurements
-from spmark.impls.core.record import CaseSpec, Environment, EnvironmentRow, Flush, Measurement
-from spmark.impls.core.recordfile import SUFFIXES, read_rows, row_files
-from spmark.impls.core.unpack import beginning
+from spmark.records.plausible import read_measurements
+from spmark.records.rowfile import SUFFIXES, read_rows, row_files
+from spmark.records.schema import CaseSpec, Environment, EnvironmentRow, Flush, Measurement
+from spmark.records.unpack import beginning
 
 _log = logging.getLogger(__name__)
 Paths = str | Path | Iterable[str | Path]

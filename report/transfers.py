@@ -11,7 +11,7 @@ import pandas as pd
 
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.guard import reading
-from spmark.impls.core.recordfile import SUFFIXES
+from spmark.records.rowfile import SUFFIXES
 from spmark.report.records import TRANSFERS, files_below, searching
 from spmark.studies.transferfacts import (
     TransferCost,

@@ -1,6 +1,6 @@
 """setuptools' build backend, which first checks that the links of ``spmark/`` are still there.
 
-``spmark/impls`` and its four neighbours are relative links to the folders at the top. A zip archive from a web page,
+``spmark/impls`` and its five neighbours are relative links to the folders at the top. A zip archive from a web page,
 or a checkout on Windows, may hold text files in their place: setuptools would silently build a package without code.
 """
 
@@ -13,7 +13,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 from setuptools import build_meta
 
-FOLDERS = ("impls", "studies", "datasets", "suite", "report")
+FOLDERS = ("impls", "records", "studies", "datasets", "suite", "report")
 """Sub-packages of ``spmark`` that stand at the top of the checkout."""
 
 

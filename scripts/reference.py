@@ -47,14 +47,14 @@ from spmark.datasets.sweep.model import Sweep, expand
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.recordfile import row_files
-from spmark.impls.core.unpack import ARCHIVES, unpacked
 from spmark.impls.table import IMPLEMENTATIONS, module_of
+from spmark.records.rowfile import row_files
+from spmark.records.unpack import ARCHIVES, unpacked
 from spmark.report import candidates as asset
 from spmark.report.records import load_records
 
 _PACKED = {"records.jsonl": ".bz2", "candidates.jsonl": ".xz", "transfers.jsonl": ".xz"}
-"""How a new archive is packed (`spmark.impls.core.unpack` says why); other files of a shard stay as they are."""
+"""How a new archive is packed (`spmark.records.unpack` says why); other files of a shard stay as they are."""
 _FILES = (*_PACKED, "environments.jsonl", "runs.jsonl")
 _PACKERS: dict[str, Callable[[bytes], bytes]] = {
     ".bz2": bz2.compress,

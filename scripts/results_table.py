@@ -18,7 +18,7 @@ from typing import Any
 import pandas as pd
 
 from spmark.impls.core.baseline import BASELINES
-from spmark.impls.core.record import MatrixKind
+from spmark.records.schema import MatrixKind
 from spmark.report.analysis.cases import derive, spent_s
 from spmark.report.analysis.means import mean_speedups
 from spmark.report.analysis.statistics import mean_of

@@ -13,7 +13,7 @@ from pydantic import Field
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.problem import Csr, DType, Op, Problem
-from spmark.impls.core.recordfile import read_rows
+from spmark.records.rowfile import read_rows
 from spmark.studies.rows import Row
 
 Microseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]

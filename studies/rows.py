@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 from spmark.impls.core.errors import DatasetError, RecordError, SpmarkError, UnsupportedError
 from spmark.impls.core.extras import how_to_install
 from spmark.impls.core.frozen import Frozen
-from spmark.impls.core.recordfile import RecordFile
+from spmark.records.rowfile import RecordFile
 
 _log = logging.getLogger(__name__)
 Key = TypeVar("Key")

@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, RootModel
 
-from spmark.impls.core.plausible import are_times
 from spmark.impls.core.problem import Op
-from spmark.impls.core.recordfile import read_rows
+from spmark.records.plausible import are_times
+from spmark.records.rowfile import read_rows
 from spmark.studies.rows import Row
 
 _log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from spmark.impls import core
 from spmark.impls.core.cores import allowed_cores
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.names import is_commit
-from spmark.impls.core.record import Environment
+from spmark.records.schema import Environment
 
 PACKAGES = (
     "spmark",

@@ -32,7 +32,13 @@ from spmark.impls.core.operators import (
     sampled_rows,
 )
 from spmark.impls.core.problem import Op, Problem
-from spmark.impls.core.record import (
+from spmark.impls.core.tolerance import why_wrong
+from spmark.impls.runtime.lab import Lab, canary, open_lab
+from spmark.impls.runtime.load import LoadMeter
+from spmark.impls.runtime.timing import Run, Stopping, Stopwatch, take_samples
+from spmark.impls.table import create
+from spmark.impls.tuning.cache import empty_cache
+from spmark.records.schema import (
     Baseline,
     CaseSpec,
     Outcome,
@@ -42,13 +48,7 @@ from spmark.impls.core.record import (
     SeenConfig,
     Status,
 )
-from spmark.impls.core.sixdigits import six_digits
-from spmark.impls.core.tolerance import why_wrong
-from spmark.impls.runtime.lab import Lab, canary, open_lab
-from spmark.impls.runtime.load import LoadMeter
-from spmark.impls.runtime.timing import Run, Stopping, Stopwatch, take_samples
-from spmark.impls.table import create
-from spmark.impls.tuning.cache import empty_cache
+from spmark.records.sixdigits import six_digits
 from spmark.suite.plan.options import Options
 from spmark.suite.run.gpu_lock import turn, turn_file
 from spmark.suite.run.messages import WAITING, Result

@@ -18,10 +18,10 @@ from spmark.impls.core.errors import SpmarkError, UnsupportedError
 from spmark.impls.core.interfaces import CHOOSING_PHASES, Config
 from spmark.impls.core.operators import compulsory_bytes
 from spmark.impls.core.problem import DType, Problem
-from spmark.impls.core.record import Measurement, Status
 from spmark.impls.core.stores import Forecast, Stores
 from spmark.impls.formats.stores import stores_of
 from spmark.impls.table import create, forecasters
+from spmark.records.schema import Measurement, Status
 from spmark.report.analysis.statistics import break_even, median_interval
 from spmark.suite.measure import floor_s
 from spmark.suite.plan.refusals import make, other_product

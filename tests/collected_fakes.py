@@ -10,8 +10,8 @@ import numpy as np
 from dash_fakes import random_csr
 
 from spmark.impls.core.problem import Csr, Op, Problem
-from spmark.impls.core.recordfile import RecordFile
 from spmark.impls.table import find_platform
+from spmark.records.rowfile import RecordFile
 from spmark.studies.collected import CollectedRow, SampledConfig
 
 

@@ -22,7 +22,7 @@ from spmark.datasets.sweep.reading import packaged_sweeps
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.problem import Csr, DType, Op, Problem
-from spmark.impls.core.unpack import ARCHIVES, unpacked
+from spmark.records.unpack import ARCHIVES, unpacked
 from spmark.report.candidates import HOME, absence, absent_candidates
 from spmark.suite import measure
 

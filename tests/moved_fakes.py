@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from spmark.impls.core.problem import Op
-from spmark.impls.core.recordfile import RecordFile
+from spmark.records.rowfile import RecordFile
 from spmark.studies.transferfacts import TransferCost, TransferCurve, TransferFact, TransferResult, TransferRun
 
 SOURCE, TARGET = 8, 5

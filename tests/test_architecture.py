@@ -18,7 +18,7 @@ from spmark.impls.table import IMPLEMENTATIONS, PLATFORMS
 from spmark.studies.table import CONTRACTS
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("impls", "studies", "datasets", "suite", "report")
+PACKAGES = ("impls", "records", "studies", "datasets", "suite", "report")
 SHARED = ("core", "formats", "runtime", "kernels", "tuning", "operator")
 IMPLEMENTATION_FOLDERS = sorted(
     path.name for path in (ROOT / "impls").iterdir() if path.is_dir() and path.name not in (*SHARED, "__pycache__")

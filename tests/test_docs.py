@@ -19,8 +19,8 @@ from spmark.datasets.collection import matching
 from spmark.datasets.published import TABLES
 from spmark.datasets.sweep.model import ImplementationSpec, MatrixSpec, Sweep
 from spmark.datasets.sweep.reading import packaged_sweeps
-from spmark.impls.core.record import Measurement
 from spmark.impls.table import IMPLEMENTATIONS
+from spmark.records.schema import Measurement
 from spmark.suite.cli.main import app
 
 ROOT = Path(__file__).parents[1]

@@ -19,11 +19,11 @@ from textwrap import dedent
 
 import pytest
 
-from spmark.impls.core.record import Measurement, Status
-from spmark.impls.core.recordfile import read_rows
+from spmark.records.rowfile import read_rows
+from spmark.records.schema import Measurement, Status
 
 ROOT = Path(__file__).parents[1]
-LINKED = ("impls", "studies", "datasets", "suite", "report")
+LINKED = ("impls", "records", "studies", "datasets", "suite", "report")
 DATA = (".cu", ".cuh", ".h", ".hpp", ".cpp", ".yaml", ".tsv", ".json", ".npz", ".html", ".css", ".js")
 
 pytestmark = pytest.mark.full

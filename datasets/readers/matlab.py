@@ -19,7 +19,7 @@ from spmark.datasets.source import RawMatrix, check_bytes, check_shape
 from spmark.impls.core.canonical import canonical_rows
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.guard import reading
-from spmark.impls.core.record import MatrixKind
+from spmark.records.schema import MatrixKind
 
 _HEADER = 128
 _MATRIX, _PACKED, _SPARSE = 14, 15, 5

@@ -21,7 +21,7 @@ from spmark.datasets.readers.archive import unpacked
 from spmark.datasets.source import RawMatrix, check_shape, csr_from_edges
 from spmark.impls.core.errors import DatasetError, MatrixError
 from spmark.impls.core.guard import reading
-from spmark.impls.core.record import MatrixKind
+from spmark.records.schema import MatrixKind
 
 _BANNER = "%%MatrixMarket matrix coordinate real general"
 _SIZES = re.compile(r"\s*([0-9]{1,19})\s+([0-9]{1,19})\s+([0-9]{1,19})\s*", re.ASCII)

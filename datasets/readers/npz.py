@@ -14,7 +14,7 @@ from spmark.impls.core.canonical import canonical_rows
 from spmark.impls.core.errors import DatasetError, MatrixError
 from spmark.impls.core.files import in_place_of_file, is_file
 from spmark.impls.core.guard import reading
-from spmark.impls.core.record import MatrixKind
+from spmark.records.schema import MatrixKind
 
 _PLACES: Mapping[str, tuple[str, ...]] = {
     "csr": ("indices", "indptr"),

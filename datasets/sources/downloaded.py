@@ -15,7 +15,7 @@ from spmark.datasets.origins import find_origin, listed
 from spmark.datasets.source import Args, RawMatrix, Source, csr_from_edges, known, only
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.guard import reading
-from spmark.impls.core.record import MatrixKind
+from spmark.records.schema import MatrixKind
 
 
 class DownloadedSource(Source):

@@ -26,7 +26,7 @@ from spmark.datasets.sources.downloaded import DownloadedSource, EdgeSource, fro
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.files import at_home
 from spmark.impls.core.guard import reading
-from spmark.impls.core.record import MatrixKind
+from spmark.records.schema import MatrixKind
 
 
 class Planetoid(EdgeSource):

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from spmark.datasets.cache import Cache
 from spmark.datasets.source import Args, Facts, RawMatrix, Source, argument, csr_from_edges, only
 from spmark.impls.core.errors import DatasetError
-from spmark.impls.core.record import MatrixKind
+from spmark.records.schema import MatrixKind
 
 Edges = tuple[NDArray[np.int64], NDArray[np.int64]]
 _PUBLISHED = {

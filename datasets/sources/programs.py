@@ -16,7 +16,7 @@ from spmark.datasets.sources.downloaded import DownloadedSource, EdgeSource, squ
 from spmark.impls.core.canonical import canonical_rows
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.guard import reading
-from spmark.impls.core.record import MatrixKind
+from spmark.records.schema import MatrixKind
 
 _CHUNK_BYTES = 1 << 24
 

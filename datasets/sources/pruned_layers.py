@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from spmark.datasets.cache import Cache
 from spmark.datasets.source import Args, Facts, RawMatrix, Source, argument, csr_from_edges, known, only
 from spmark.impls.core.errors import DatasetError
-from spmark.impls.core.record import MatrixKind
+from spmark.records.schema import MatrixKind
 
 SPARSITIES = ("0.7", "0.8", "0.9", "0.95", "0.98")
 SHAPES: dict[str, dict[int, tuple[tuple[int, int], ...]]] = {

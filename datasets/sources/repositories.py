@@ -12,7 +12,7 @@ from spmark.datasets.source import RawMatrix, check_bytes, check_shape, csr_from
 from spmark.datasets.sources.downloaded import DownloadedSource, EdgeSource, from_edges, read_integers, square
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.guard import reading
-from spmark.impls.core.record import MatrixKind
+from spmark.records.schema import MatrixKind
 
 
 class Heterophilous(EdgeSource):

@@ -10,7 +10,7 @@ import numpy as np
 from spmark.datasets.cache import Cache
 from spmark.datasets.source import Args, RawMatrix, Source, argument, csr_from_edges, only
 from spmark.impls.core.errors import DatasetError
-from spmark.impls.core.record import MatrixKind
+from spmark.records.schema import MatrixKind
 
 _MOST_EDGES = 1 << 28
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.source import Args, RawMatrix, Source, csr_from_edges, known, only
-from spmark.impls.core.record import MatrixKind
+from spmark.records.schema import MatrixKind
 
 EACH = 70
 """Matrices of a kind."""

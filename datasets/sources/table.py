@@ -17,7 +17,7 @@ from spmark.impls.core.offers import SOURCE_GROUP, Offer, find_offer, offers
 
 if TYPE_CHECKING:
     from spmark.datasets.source import Source
-    from spmark.impls.core.record import MatrixSource
+    from spmark.records.schema import MatrixSource
 
 SOURCES: Mapping[str, str] = {
     "planetoid": "spmark.datasets.sources.graphs:Planetoid",

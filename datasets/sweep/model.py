@@ -19,7 +19,7 @@ from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.enums import SweepOp
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.problem import DType, Op
-from spmark.impls.core.record import CaseSpec, MatrixRef, MatrixSource
+from spmark.records.schema import CaseSpec, MatrixRef, MatrixSource
 
 SCHEMA: Final = 1
 Scalar = bool | int | float | str

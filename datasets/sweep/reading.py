@@ -23,7 +23,7 @@ from spmark.impls.core.fileclass import is_file_class
 from spmark.impls.core.files import is_file
 from spmark.impls.core.guard import reading
 from spmark.impls.core.plainyaml import MAX_BYTES, parse_yaml
-from spmark.impls.core.record import Orientation
+from spmark.records.schema import Orientation
 
 _PACKAGED = Path(str(files("spmark.datasets"))) / "sweeps"
 _DEEPEST_INCLUDE = 8

@@ -1,6 +1,6 @@
 """The types of errors: each message says what was expected, what was found and where.
 
-The suite turns these into rows of the records (`spmark.impls.core.record.Status`) or into exit codes; nothing else
+The suite turns these into rows of the records (`spmark.records.schema.Status`) or into exit codes; nothing else
 catches them.
 """
 

@@ -19,7 +19,7 @@ from spmark.impls.core.baseline import chosen_baseline
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.interfaces import CHOOSING_PHASES
 from spmark.impls.core.load import Load
-from spmark.impls.core.record import Environment, Status
+from spmark.records.schema import Environment, Status
 from spmark.report.analysis.statistics import Interval, break_even, median_interval, ratio_intervals
 
 WIDE = 0.02

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.record import Environment, Status
+from spmark.records.schema import Environment, Status
 from spmark.report.analysis.statistics import CONFIDENCE, FEWEST_SAMPLES, ratio_interval
 from spmark.report.records import load_every_run
 

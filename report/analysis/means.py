@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from spmark.impls.core.record import Status
+from spmark.records.schema import Status
 from spmark.report.analysis.cases import PROBLEM, beside, each_problem_once
 from spmark.report.analysis.statistics import Interval, geometric_mean
 

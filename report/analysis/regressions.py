@@ -23,7 +23,7 @@ import numpy as np
 from scipy import stats
 
 from spmark.impls.core.devicespec import DeviceKind
-from spmark.impls.core.record import Status
+from spmark.records.schema import Status
 from spmark.report.analysis.compare_inputs import PHASE, SPEEDUP, TIME, Observed, Side, differences, paired
 from spmark.report.analysis.run_spread import SpreadModel, Trend, known_spread
 from spmark.report.analysis.statistics import CONFIDENCE, FEWEST_SAMPLES, NOTHING, Interval

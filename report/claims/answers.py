@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from spmark.impls.core.devicespec import DeviceKind
-from spmark.impls.core.record import MatrixKind, Status
+from spmark.records.schema import MatrixKind, Status
 from spmark.report.analysis.cases import PROBLEM, beside, derive, each_problem_once, medians, spent_s
 from spmark.report.analysis.means import over_matrices
 from spmark.report.analysis.statistics import NOTHING, Interval

@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
 from spmark.impls.core.interfaces import PHASES
-from spmark.impls.core.record import Status
+from spmark.records.schema import Status
 from spmark.report.analysis.cases import (
     MOST_POOLED,
     SPENT_PHASES,

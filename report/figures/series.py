@@ -10,7 +10,7 @@ import re
 
 import pandas as pd
 
-from spmark.impls.core.record import MatrixKind
+from spmark.records.schema import MatrixKind
 from spmark.report.analysis.cases import in_panel_order, panels_of
 from spmark.report.figures.findings import leading, said_seconds
 from spmark.report.figures.panels import grid, lines, log_ticks, panel_room_in, value_ticks, wrapped

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import pandas as pd
 from matplotlib.figure import Figure
 
-from spmark.impls.core.record import MatrixKind
+from spmark.records.schema import MatrixKind
 from spmark.report.analysis import cases as groups
 from spmark.report.analysis.cases import WIDE_MARK, WIDE_SPEEDUP
 from spmark.report.analysis.means import MOSTLY, common_kinds, kinds, mean_speedups, mean_speedups_by_kind

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pandas as pd
 
 from spmark.impls.core.devicespec import DeviceKind
-from spmark.impls.core.record import RUNS_ON, Environment, Flush, Status
+from spmark.records.schema import RUNS_ON, Environment, Flush, Status
 from spmark.report.analysis.cases import beside
 from spmark.report.tables.table import config_text, explained
 

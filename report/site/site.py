@@ -33,7 +33,7 @@ from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.guard import reading
 from spmark.impls.core.names import path_component
 from spmark.impls.core.plainjson import NoJsonError, parse_model
-from spmark.impls.core.recordfile import row_files
+from spmark.records.rowfile import row_files
 from spmark.report.analysis.cases import baseline_names, choose_baseline, derive, each_problem_once
 from spmark.report.analysis.transfers import Moved
 from spmark.report.candidates import CANDIDATES, absence, absent_candidates

@@ -11,7 +11,7 @@ import pandas as pd
 
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.names import path_component
-from spmark.impls.core.record import Status
+from spmark.records.schema import Status
 from spmark.report.analysis.cases import choose_baseline, derive, each_problem_once
 from spmark.report.candidates import OF_CASE, load_candidates, measured
 from spmark.report.figures.ablation import variant_table

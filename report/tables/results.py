@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from spmark.impls.core.interfaces import CHOOSING_PHASES, PHASES
-from spmark.impls.core.record import Status
+from spmark.records.schema import Status
 from spmark.report.analysis.means import by_group, mean_speedups, mean_speedups_by_kind
 from spmark.report.analysis.statistics import geometric_mean
 from spmark.report.tables.table import TWIN, Chapter, Table, config_text, first_line

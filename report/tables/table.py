@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from spmark.impls.core.record import Status
+from spmark.records.schema import Status
 from spmark.report.analysis.cases import WIDE_MARK, WIDE_SPEEDUP, choose_baseline, derive
 from spmark.report.analysis.means import MOSTLY, mean_speedups
 from spmark.report.records import current

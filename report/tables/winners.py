@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from spmark.impls.core.record import MatrixKind
+from spmark.records.schema import MatrixKind
 from spmark.report.analysis.cases import (
     ALL,
     PROBLEM,

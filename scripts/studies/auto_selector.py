@@ -35,9 +35,9 @@ from spmark.datasets.sweep.reading import packaged_lists, read_list
 from spmark.impls.auto.model import DENSE, REFERENCE, Trees, ranked, read, samples_of
 from spmark.impls.auto.portfolio import NAMES, PORTFOLIO, Features, by_rule
 from spmark.impls.core.devicespec import DeviceKind
-from spmark.impls.core.plausible import read_measurements
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.kernels.sddmm_runs import RUNS_SDDMM
+from spmark.records.plausible import read_measurements
 from spmark.report.candidates import load_candidates
 from spmark.report.records import current, load_records, record_files
 

@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from spmark.impls.core.choices import none_of
 from spmark.impls.core.errors import DatasetError, RecordError, SweepError, UnsupportedError
 from spmark.impls.core.problem import Op
-from spmark.impls.core.recordfile import RecordFile, lock_folder
-from spmark.impls.core.sixdigits import six_digits
 from spmark.impls.dash.withtorch import best_device, load_torch
 from spmark.impls.table import find_platform
+from spmark.records.rowfile import RecordFile, lock_folder
+from spmark.records.sixdigits import six_digits
 from spmark.studies import transferfacts
 from spmark.studies.collected import CollectedRow, read_collected
 from spmark.studies.contracts import Outcome, StudyJob

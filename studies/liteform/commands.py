@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.recordfile import RecordFile, read_rows
 from spmark.impls.liteform.predictor import ForestCard
 from spmark.impls.liteform.schedule import ScheduleTable, table_for
+from spmark.records.rowfile import RecordFile, read_rows
 from spmark.studies.contracts import LabelJob, Outcome, TrainingJob
 from spmark.studies.liteform import labels as labelled
 from spmark.studies.liteform import published

@@ -24,10 +24,10 @@ from pydantic import Field, field_validator
 from spmark.impls.core.errors import RecordError, SpmarkError
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.problem import Csr, DType
-from spmark.impls.core.recordfile import read_rows
 from spmark.impls.liteform.compose import StoredAs
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.loops import MAX_POWER
+from spmark.records.rowfile import read_rows
 from spmark.studies.rows import Row, one_device, reason_of
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ import pandas as pd
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import UnsupportedError
 from spmark.impls.core.problem import Csr, Op, Problem
-from spmark.impls.core.recordfile import read_rows
 from spmark.impls.lo_spmm.rank import RankCard
 from spmark.impls.lo_spmm.reorder import Reordering
 from spmark.impls.lo_spmm.search import Pins, TileSpace, explore
 from spmark.impls.runtime.device import shipped_calibration
 from spmark.impls.tuning.race import Race
+from spmark.records.rowfile import read_rows
 from spmark.studies.contracts import LabelJob, Outcome, TrainingJob
 from spmark.studies.lo_spmm import labels
 from spmark.studies.lo_spmm.compared import Compared, compare, spread_out

@@ -21,7 +21,6 @@ from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import CompileError, DatasetError
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.problem import Csr, Op, Problem
-from spmark.impls.core.recordfile import read_rows
 from spmark.impls.formats.threads import cores
 from spmark.impls.lo_spmm.assemble import assemble
 from spmark.impls.lo_spmm.constraints import register_cap
@@ -35,6 +34,7 @@ from spmark.impls.lo_spmm.tuning import by_kernel, config_of, kernel_of
 from spmark.impls.runtime.compile_pool import side_by_side
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.strategies import by_turns
+from spmark.records.rowfile import read_rows
 from spmark.studies.rows import Row, append_rows, one_device
 
 ROWS = (64, 2048)

@@ -20,9 +20,9 @@ from asv.util import write_json
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.guard import reading
 from spmark.impls.core.names import is_commit, path_component
-from spmark.impls.core.plausible import read_candidates, read_measurements
-from spmark.impls.core.record import CandidateRow, Environment, Flush, Measurement
-from spmark.impls.core.recordfile import row_files
+from spmark.records.plausible import read_candidates, read_measurements
+from spmark.records.rowfile import row_files
+from spmark.records.schema import CandidateRow, Environment, Flush, Measurement
 from spmark.report.candidates import absence, absent_candidates
 from spmark.report.records import environments_beside, record_files
 from spmark.suite.asv.machine import machine_keys

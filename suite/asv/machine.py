@@ -17,8 +17,8 @@ from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.names import path_component
 from spmark.impls.core.plainjson import parse_json
-from spmark.impls.core.record import Environment
 from spmark.impls.runtime.device import find
+from spmark.records.schema import Environment
 from spmark.suite.environment import collect
 
 FILE = ".asv-machine.json"

@@ -25,11 +25,11 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.interfaces import Format, Implementation
 from spmark.impls.core.problem import Csr, DType, Op, Problem
-from spmark.impls.core.record import PROTOCOL_VERSION, CaseSpec, MatrixRef, Outcome, SeenConfig, Status
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.formats.hyb import HybFormat
 from spmark.impls.runtime.device import calibrated, find
 from spmark.impls.table import create
+from spmark.records.schema import PROTOCOL_VERSION, CaseSpec, MatrixRef, Outcome, SeenConfig, Status
 from spmark.studies.absent import SEARCHES
 from spmark.suite.measure import Bench
 from spmark.suite.plan.refusals import refusal

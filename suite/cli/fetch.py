@@ -29,7 +29,7 @@ from spmark.impls.core.files import cache_root, whole
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.guard import reading
 from spmark.impls.core.plainjson import parse_model
-from spmark.impls.core.record import MatrixKind, MatrixSource
+from spmark.records.schema import MatrixKind, MatrixSource
 from spmark.report.candidates import HOME, fetch_published
 from spmark.suite.cli.console import answer, console, say, table, working
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from spmark.datasets.sweep.model import MatrixSpec, Sweep
     from spmark.impls.core.devicespec import DeviceSpec
     from spmark.impls.core.problem import Problem
-    from spmark.impls.core.record import CaseSpec, Measurement
     from spmark.impls.core.stores import Stores
+    from spmark.records.schema import CaseSpec, Measurement
     from spmark.suite.run.execute import Summary
     from spmark.suite.tuned import Tuned
 

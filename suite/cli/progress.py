@@ -12,8 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from spmark.impls.core.load import Load
 from spmark.impls.core.names import printable
-from spmark.impls.core.record import FINAL, CaseSpec, Measurement
 from spmark.impls.runtime.load import LoadMeter
+from spmark.records.schema import FINAL, CaseSpec, Measurement
 from spmark.suite.cli.console import say
 from spmark.suite.plan.plan import Plan
 from spmark.suite.run.execute import Watcher

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.core.recordfile import RECORDS
+from spmark.records.rowfile import RECORDS
 from spmark.suite.cli.console import answer, complain, console, say, table
 from spmark.suite.cli.progress import Bar
 from spmark.suite.environment import collect

@@ -14,9 +14,9 @@ from rich.markup import escape
 from spmark.datasets.sweep.model import Sweep
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.load import Load
-from spmark.impls.core.record import FINAL, RUNS_ON, Status
-from spmark.impls.core.recordfile import RECORDS
 from spmark.impls.runtime.load import LoadMeter
+from spmark.records.rowfile import RECORDS
+from spmark.records.schema import FINAL, RUNS_ON, Status
 from spmark.suite.cli.console import answer, console, say, table
 from spmark.suite.cli.progress import Bar, tell_load, warn_of_load
 from spmark.suite.environment import collect

@@ -14,8 +14,8 @@ from spmark.impls.core.baseline import BASELINES
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import DatasetError, SweepError
 from spmark.impls.core.files import in_place_of_file, is_file
-from spmark.impls.core.record import CaseSpec
 from spmark.impls.table import AUTO
+from spmark.records.schema import CaseSpec
 
 _WHERE = Path("--matrix")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from spmark.impls.core.frozen import Frozen
-from spmark.impls.core.record import Flush, Status
+from spmark.records.schema import Flush, Status
 
 
 class Options(Frozen):

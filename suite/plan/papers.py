@@ -25,8 +25,8 @@ from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.guard import reading
 from spmark.impls.core.plainyaml import parse_yaml
 from spmark.impls.core.problem import Op
-from spmark.impls.core.record import Environment, Status
 from spmark.impls.table import IMPLEMENTATIONS, find_platform
+from spmark.records.schema import Environment, Status
 from spmark.suite.plan.plan import Chosen, choose, completed
 from spmark.suite.plan.refusals import refusal
 from spmark.suite.plan.resume import History

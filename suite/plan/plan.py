@@ -20,8 +20,8 @@ from spmark.impls.core.fileclass import is_file_class
 from spmark.impls.core.files import in_place_of_file, is_file
 from spmark.impls.core.names import path_component
 from spmark.impls.core.problem import Op
-from spmark.impls.core.record import CaseSpec, Environment, Flush, Orientation
 from spmark.impls.table import file_of, module_of, name_of
+from spmark.records.schema import CaseSpec, Environment, Flush, Orientation
 from spmark.suite.plan.options import Options
 from spmark.suite.plan.refusals import refusals
 from spmark.suite.plan.resume import History, why_skipped

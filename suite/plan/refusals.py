@@ -10,8 +10,8 @@ from spmark.impls.core.errors import UnsupportedError
 from spmark.impls.core.extras import how_to_install
 from spmark.impls.core.interfaces import Implementation
 from spmark.impls.core.problem import Op
-from spmark.impls.core.record import RUNS_ON, CaseSpec
 from spmark.impls.table import IMPLEMENTATIONS, create
+from spmark.records.schema import RUNS_ON, CaseSpec
 
 EXTRAS = {"cupy": "gpu", "cupyx": "gpu", "dgl": "dgl", "torch": "dgl"}
 """The extra of spmark that installs a module."""

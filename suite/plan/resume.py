@@ -1,6 +1,6 @@
 """What earlier runs left behind, and so which cases of a sweep are still to run.
 
-A case is known by `spmark.impls.core.record.CaseSpec.key`: when any part of it changes, the case is measured again. ok
+A case is known by `spmark.records.schema.CaseSpec.key`: when any part of it changes, the case is measured again. ok
 is final, unsupported as long as the same packages are installed, and a failure is tried twice; a case that somebody
 killed did not fail.
 """
@@ -12,7 +12,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from spmark.impls.core.record import (
+from spmark.records.rowfile import ENVIRONMENTS, RECORDS, read_rows
+from spmark.records.schema import (
     FINAL,
     CaseSpec,
     Environment,
@@ -22,7 +23,6 @@ from spmark.impls.core.record import (
     ProblemFacts,
     Status,
 )
-from spmark.impls.core.recordfile import ENVIRONMENTS, RECORDS, read_rows
 
 TRIES = 2
 """How often a case that fails is run without being asked for."""

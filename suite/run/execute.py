@@ -16,9 +16,9 @@ from pathlib import Path
 
 from spmark.datasets.sweep.model import Sweep
 from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.core.record import CandidateRow, CaseSpec, Environment, EnvironmentRow, Measurement, Outcome, Status
-from spmark.impls.core.recordfile import CANDIDATES, ENVIRONMENTS, RECORDS, RUNS, RecordFile, lock_folder
 from spmark.impls.runtime.device import calibrated, find
+from spmark.records.rowfile import CANDIDATES, ENVIRONMENTS, RECORDS, RUNS, RecordFile, lock_folder
+from spmark.records.schema import CandidateRow, CaseSpec, Environment, EnvironmentRow, Measurement, Outcome, Status
 from spmark.suite.environment import changes_digest, collect
 from spmark.suite.plan.options import Options
 from spmark.suite.plan.plan import Chosen, Item, Plan, choose, files_of, make_plan, record_folder

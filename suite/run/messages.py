@@ -12,7 +12,7 @@ from pydantic import ConfigDict
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.frozen import Frozen
-from spmark.impls.core.record import CaseSpec, Outcome, SeenConfig
+from spmark.records.schema import CaseSpec, Outcome, SeenConfig
 from spmark.suite.plan.options import Options
 
 POISONED_EXIT = 86

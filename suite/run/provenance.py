@@ -26,10 +26,10 @@ from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.names import is_commit, path_component, printable
-from spmark.impls.core.plausible import read_measurements
-from spmark.impls.core.record import PROTOCOL_VERSION, Environment, Measurement, Time
-from spmark.impls.core.recordfile import RUNS, read_rows, row_files
 from spmark.impls.table import IMPLEMENTATIONS, module_of
+from spmark.records.plausible import read_measurements
+from spmark.records.rowfile import RUNS, read_rows, row_files
+from spmark.records.schema import PROTOCOL_VERSION, Environment, Measurement, Time
 
 _OF_THIS_MACHINE: Any = {key: {"__all__": {"folder"}} for key in ("matrices", "implementations")}
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9][A-Za-z0-9.!+_-]*")

@@ -22,7 +22,7 @@ from multiprocessing.connection import Connection
 from typing import IO, Self
 
 from spmark.impls.core.errors import DeviceError
-from spmark.impls.core.record import CaseSpec, Outcome, Status
+from spmark.records.schema import CaseSpec, Outcome, Status
 from spmark.suite.run import worker_main
 from spmark.suite.run.messages import POISONED_EXIT, WAITING, Reply, Request, Result, Setup, receive, send
 from spmark.suite.run.oom import oom_kills

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from queue import SimpleQueue
 
-    from spmark.impls.core.record import CaseSpec
+    from spmark.records.schema import CaseSpec
     from spmark.suite.measure import Bench
     from spmark.suite.run.messages import Result
 
@@ -66,8 +66,8 @@ def main(fd: int) -> int:
     from multiprocessing.connection import Connection
 
     from spmark.datasets.cache import Cache
-    from spmark.impls.core.record import FINAL
     from spmark.impls.table import name_of
+    from spmark.records.schema import FINAL
     from spmark.suite.measure import Bench
     from spmark.suite.run.messages import POISONED_EXIT, Reply, Setup, send
 
@@ -105,7 +105,7 @@ def main(fd: int) -> int:
 
 
 def _measure(bench: Bench, case: CaseSpec) -> Result:
-    from spmark.impls.core.record import Outcome, Status
+    from spmark.records.schema import Outcome, Status
     from spmark.suite.run.messages import Result
 
     try:

@@ -23,11 +23,11 @@ from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import RecordError, SpmarkError, SweepError
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Csr, Problem
-from spmark.impls.core.record import CaseSpec
-from spmark.impls.core.recordfile import read_rows
 from spmark.impls.table import find_platform
 from spmark.impls.tuning.platform import Platform
 from spmark.impls.tuning.space import key_of
+from spmark.records.rowfile import read_rows
+from spmark.records.schema import CaseSpec
 from spmark.studies.collected import CollectedRow, SampledConfig
 from spmark.studies.contracts import Outcome
 from spmark.studies.rows import append_rows, reason_of

@@ -14,9 +14,9 @@ from pydantic import ValidationError
 from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import DatasetError, RecordError
-from spmark.impls.core.record import CandidateRow, CaseSpec, MatrixRef, Measurement
-from spmark.impls.core.recordfile import read_rows
 from spmark.impls.table import PLATFORMS, find_platform
+from spmark.records.rowfile import read_rows
+from spmark.records.schema import CandidateRow, CaseSpec, MatrixRef, Measurement
 from spmark.studies.collected import CollectedRow, read_collected
 from spmark.suite.study.train import labels_in
 

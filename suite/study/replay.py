@@ -25,9 +25,9 @@ from spmark.impls.core.errors import RecordError, SpmarkError, SweepError
 from spmark.impls.core.guard import reading
 from spmark.impls.core.interfaces import CostModel
 from spmark.impls.core.problem import Csr, Problem
-from spmark.impls.core.record import CandidateRow, Measurement, SeenConfig
 from spmark.impls.table import IMPLEMENTATIONS, PLATFORMS, cost_model, cost_models, create, find_platform
 from spmark.impls.tuning.space import key_of
+from spmark.records.schema import CandidateRow, Measurement, SeenConfig
 from spmark.report.analysis.replay import judge
 from spmark.report.candidates import absence, absent_candidates, read_seen
 from spmark.suite.plan.plan import select

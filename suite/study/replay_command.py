@@ -18,7 +18,7 @@ from rich.markup import escape
 from spmark.impls.core.errors import RecordError, SweepError
 from spmark.impls.core.files import whole
 from spmark.impls.core.guard import reading
-from spmark.impls.core.record import CandidateRow
+from spmark.records.schema import CandidateRow
 from spmark.suite.cli.console import answer, console, say, table, working
 from spmark.suite.study.collected import Recorded, Searched
 from spmark.suite.study.replay import Replayed

@@ -12,7 +12,7 @@ from rich.markup import escape
 from spmark.datasets.cache import Cache
 from spmark.datasets.published import TABLES, PublishedText, read_table
 from spmark.impls.core.errors import DatasetError
-from spmark.impls.core.recordfile import SUFFIXES
+from spmark.records.rowfile import SUFFIXES
 from spmark.studies.contracts import Outcome, TrainingJob
 from spmark.studies.table import find_contract
 from spmark.suite.cli.console import console, say, tell

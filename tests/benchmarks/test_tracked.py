@@ -12,9 +12,9 @@ import pytest
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Implementation
 from spmark.impls.core.problem import DType, Op, Problem
-from spmark.impls.core.record import PROTOCOL_VERSION
 from spmark.impls.runtime.device import shipped_calibration
 from spmark.impls.table import IMPLEMENTATIONS, create
+from spmark.records.schema import PROTOCOL_VERSION
 from spmark.suite.asv.series import SweptPhases, SweptPlans, SweptSpmm, live, swept
 from spmark.suite.asv.track import Tracked
 from spmark.suite.benchmarks import tracked

@@ -11,8 +11,8 @@ from compat_facts import case_ids, read
 
 from spmark.datasets.sweep.model import Sweep
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.plausible import read_measurements
-from spmark.impls.core.record import Environment, Measurement
+from spmark.records.plausible import read_measurements
+from spmark.records.schema import Environment, Measurement
 from spmark.suite.plan.options import Options
 from spmark.suite.plan.plan import choose, completed, make_plan
 

@@ -12,12 +12,12 @@ from compat_facts import FROZEN, ROOT, read
 
 from spmark.datasets.sweep.model import Sweep
 from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.core.record import CandidateRow, EnvironmentRow, Measurement, from_version_1
-from spmark.impls.core.recordfile import read_rows
-from spmark.impls.core.unpack import ARCHIVES, unpacked_lines
 from spmark.impls.liteform import predictor
 from spmark.impls.liteform.schedule import read_table
 from spmark.impls.lo_spmm.rank import RankModel
+from spmark.records.rowfile import read_rows
+from spmark.records.schema import CandidateRow, EnvironmentRow, Measurement, from_version_1
+from spmark.records.unpack import ARCHIVES, unpacked_lines
 from spmark.report.analysis.run_spread import read_spread
 from spmark.report.analysis.tiles import read_agreement
 from spmark.report.candidates import FETCH, HOME, MANIFEST, read_asset

@@ -154,7 +154,7 @@ def test_loops_of_versions_long_ago_go(tree: Tree) -> None:
 
 
 def modules_with_numba() -> Iterator[tuple[Path, ast.Module]]:
-    for folder in ("impls", "studies", "datasets", "suite", "report"):
+    for folder in ("impls", "records", "studies", "datasets", "suite", "report"):
         for path in (ROOT / folder).rglob("*.py"):
             if "numba" in (text := path.read_text()):
                 yield path, ast.parse(text)

@@ -13,7 +13,7 @@ import pytest
 from spmark.impls.core.normalise import cpp_code, python_code
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("impls", "studies", "datasets", "suite", "report", "tests")
+FOLDERS = ("impls", "records", "studies", "datasets", "suite", "report", "tests")
 IGNORED = {tokenize.NL, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 

@@ -16,7 +16,7 @@ from spmark.datasets.source import RawMatrix
 from spmark.datasets.sources.table import find_source
 from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.errors import DatasetError
-from spmark.impls.core.record import MatrixKind
+from spmark.records.schema import MatrixKind
 
 RAW = RawMatrix((2, 3), np.array([0, 1, 3], np.int32), np.array([2, 0, 1], np.int32), None, MatrixKind.TWIN)
 
@@ -78,7 +78,7 @@ from pathlib import Path
 import numpy as np
 from spmark.datasets.cache import Cache
 from spmark.datasets.source import RawMatrix
-from spmark.impls.core.record import MatrixKind
+from spmark.records.schema import MatrixKind
 cache, raw = Cache(Path(sys.argv[1])), RawMatrix((1, 9), np.array([0, 9]), np.arange(9), None, MatrixKind.TWIN)
 for _ in range(50):
     cache.keep("twin", "x", {}, raw)

@@ -22,7 +22,7 @@ from spmark.datasets.source import csr_from_edges
 from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.errors import DatasetError, MatrixError
 from spmark.impls.core.operators import random_values
-from spmark.impls.core.record import MatrixKind
+from spmark.records.schema import MatrixKind
 
 INDPTR, INDICES = np.array([0, 2, 2, 3], np.int32), np.array([1, 3, 0], np.int32)
 DATA = np.array([0.5, -2.0, 3.0], np.float32)

@@ -16,7 +16,7 @@ from scipy import sparse
 
 from spmark.datasets.readers.matrix_market import read_mtx
 from spmark.impls.core.errors import DatasetError, MatrixError
-from spmark.impls.core.record import MatrixKind
+from spmark.records.schema import MatrixKind
 
 PACKINGS = {
     "m.mtx": bytes,

@@ -19,9 +19,9 @@ from spmark.datasets.sources.downloaded import DownloadedSource
 from spmark.datasets.sources.table import find_source
 from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.errors import DatasetError
-from spmark.impls.core.plausible import read_measurements
 from spmark.impls.core.problem import Csr
-from spmark.impls.core.record import MatrixKind, Orientation
+from spmark.records.plausible import read_measurements
+from spmark.records.schema import MatrixKind, Orientation
 
 ROOT = Path(__file__).parents[2]
 

@@ -16,7 +16,7 @@ from spmark.datasets.sweep.reading import packaged_sweeps
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import SweepError
 from spmark.impls.core.problem import DType, Op
-from spmark.impls.core.record import Orientation
+from spmark.records.schema import Orientation
 
 BASE = {
     "schema": 1,

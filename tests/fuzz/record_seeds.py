@@ -12,8 +12,8 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.record import CandidateRow, Environment, EnvironmentRow, Measurement, ProblemFacts
-from spmark.impls.core.recordfile import read_rows, row_files
+from spmark.records.rowfile import read_rows, row_files
+from spmark.records.schema import CandidateRow, Environment, EnvironmentRow, Measurement, ProblemFacts
 from spmark.suite.run.provenance import RunRow
 
 REFERENCE = Path(__file__).parents[2] / "report" / "reference"

@@ -11,7 +11,7 @@ from typing import Any
 from fuzz import record_seeds as seeds
 from pydantic import ValidationError
 
-from spmark.impls.core.record import CandidateRow, EnvironmentRow, Measurement
+from spmark.records.schema import CandidateRow, EnvironmentRow, Measurement
 
 _TEXT = (
     "",

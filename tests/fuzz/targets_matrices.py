@@ -37,7 +37,7 @@ from spmark.datasets.sweep.model import MatrixSpec, Sweep, expand
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.problem import Csr
-from spmark.impls.core.record import MatrixKind
+from spmark.records.schema import MatrixKind
 
 os.environ["SPMARK_MAX_MATRIX_GIB"] = "0.25"
 CSR = RawMatrix(

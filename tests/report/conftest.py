@@ -19,7 +19,8 @@ import pytest
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.problem import DType, Op
-from spmark.impls.core.record import (
+from spmark.records.rowfile import RecordFile
+from spmark.records.schema import (
     Baseline,
     CandidateRow,
     CaseSpec,
@@ -31,7 +32,6 @@ from spmark.impls.core.record import (
     SearchFacts,
     Status,
 )
-from spmark.impls.core.recordfile import RecordFile
 from spmark.report.analysis.cases import derive
 from spmark.report.analysis.methods import known_methods
 from spmark.report.analysis.transfers import Moved, derive_moved

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from spmark.impls.core.problem import DType, Op
-from spmark.impls.core.record import Measurement, Status
-from spmark.impls.core.recordfile import read_rows
+from spmark.records.rowfile import read_rows
+from spmark.records.schema import Measurement, Status
 from spmark.report.analysis.statistics import mean_of
 
 pytestmark = pytest.mark.full

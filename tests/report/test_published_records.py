@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import spmark.report
-from spmark.impls.core.record import Measurement
-from spmark.impls.core.recordfile import read_rows
+from spmark.records.rowfile import read_rows
+from spmark.records.schema import Measurement
 from spmark.report.records import record_files
 
 pytestmark = pytest.mark.full

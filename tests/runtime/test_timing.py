@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from spmark.impls.core.record import Flush
 from spmark.impls.runtime.timing import HostStopwatch, Run, Stopping, Stopwatch, half_width, take_samples
+from spmark.records.schema import Flush
 
 
 class Scripted(Stopwatch):

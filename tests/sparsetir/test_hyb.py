@@ -13,8 +13,8 @@ from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
 from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.problem import Csr
-from spmark.impls.core.record import Orientation
 from spmark.impls.formats.hyb import Bucket, HybFormat, slots_of, widths_up_to
+from spmark.records.schema import Orientation
 
 SHAPES = [(1, 1), (1, 4), (1, 32), (2, 8), (5, 16), (16, 2)]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spmark.impls.core.errors import BuildError, DatasetError, RecordError
-from spmark.impls.core.recordfile import read_rows
+from spmark.records.rowfile import read_rows
 from spmark.studies.rows import Row, append_rows
 
 

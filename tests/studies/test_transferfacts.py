@@ -9,7 +9,7 @@ import pytest
 
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.problem import Op
-from spmark.impls.core.recordfile import RecordFile
+from spmark.records.rowfile import RecordFile
 from spmark.studies.transferfacts import (
     TransferCost,
     TransferCurve,

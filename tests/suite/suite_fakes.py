@@ -19,7 +19,8 @@ from spmark.datasets.sweep.model import Sweep
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError, KernelFault
 from spmark.impls.core.problem import DType, Op
-from spmark.impls.core.record import (
+from spmark.impls.table import IMPLEMENTATIONS
+from spmark.records.schema import (
     CaseSpec,
     Environment,
     MatrixKind,
@@ -29,7 +30,6 @@ from spmark.impls.core.record import (
     SeenConfig,
     Status,
 )
-from spmark.impls.table import IMPLEMENTATIONS
 from spmark.suite.plan import plan
 from spmark.suite.plan.options import Options
 from spmark.suite.plan.refusals import refusals

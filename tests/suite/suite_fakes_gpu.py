@@ -5,8 +5,8 @@ from __future__ import annotations
 import cupy
 import suite_fakes
 
-from spmark.impls.core.record import Outcome, Status
 from spmark.impls.runtime.lab import canary, open_lab
+from spmark.records.schema import Outcome, Status
 from spmark.suite.run.messages import Result
 
 KERNELS = r"""

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.problem import DType, Op
-from spmark.impls.core.record import CandidateRow, Environment, EnvironmentRow, Measurement, Status
-from spmark.impls.core.recordfile import RecordFile
+from spmark.records.rowfile import RecordFile
+from spmark.records.schema import CandidateRow, Environment, EnvironmentRow, Measurement, Status
 from spmark.suite.asv import machine
 from spmark.suite.asv.importer import import_records
 from spmark.suite.asv.series import SweptSpmm

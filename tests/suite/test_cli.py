@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 import spmark
 from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.problem import DType, Op
-from spmark.impls.core.record import Measurement
-from spmark.impls.core.recordfile import lock_folder, read_rows
 from spmark.impls.runtime import device
 from spmark.impls.stile.calibration import calibration_for, published_a100
+from spmark.records.rowfile import lock_folder, read_rows
+from spmark.records.schema import Measurement
 from spmark.report import records as load
 from spmark.studies.stile.fitting import Agreement
 from spmark.suite.cli import asv, study

@@ -13,9 +13,9 @@ from spmark.datasets.load import load_matrix
 from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.problem import Csr, Op
-from spmark.impls.core.recordfile import read_rows
 from spmark.impls.spade_sim.platform import SpadePlatform
 from spmark.impls.table import find_platform
+from spmark.records.rowfile import read_rows
 from spmark.studies.collected import CollectedRow, SampledConfig, read_collected
 from spmark.suite.cli import main as cli
 

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.record import EnvironmentRow, Measurement
-from spmark.impls.core.recordfile import RecordFile, read_rows
+from spmark.records.rowfile import RecordFile, read_rows
+from spmark.records.schema import EnvironmentRow, Measurement
 from spmark.suite.cli import main as cli
 
 AA = Path(__file__).parents[2] / "report" / "reference" / "aa" / "nvidia-h200" / "graphs_spmm"

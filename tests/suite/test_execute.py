@@ -19,8 +19,8 @@ from spmark.datasets.sweep.reading import checked_sweep
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import DeviceError, RecordError, SweepError
 from spmark.impls.core.problem import Op
-from spmark.impls.core.record import CandidateRow, EnvironmentRow, Flush, MatrixRef, Measurement, Status
-from spmark.impls.core.recordfile import RUNS, lock_folder, read_rows
+from spmark.records.rowfile import RUNS, lock_folder, read_rows
+from spmark.records.schema import CandidateRow, EnvironmentRow, Flush, MatrixRef, Measurement, Status
 from spmark.suite.plan import plan, resume
 from spmark.suite.plan.options import Options
 from spmark.suite.run import execute, worker

@@ -14,11 +14,11 @@ from spmark.datasets.load import load_matrix
 from spmark.datasets.sweep.model import MatrixSpec, expand
 from spmark.impls.core.errors import BuildError, RecordError
 from spmark.impls.core.problem import DType, Op, Problem
-from spmark.impls.core.record import Environment, EnvironmentRow, MatrixKind, Measurement, Outcome, ProblemFacts, Status
-from spmark.impls.core.recordfile import RUNS, RecordFile
 from spmark.impls.formats.stores import stores_of
 from spmark.impls.runtime.device import shipped
 from spmark.impls.table import create
+from spmark.records.rowfile import RUNS, RecordFile
+from spmark.records.schema import Environment, EnvironmentRow, MatrixKind, Measurement, Outcome, ProblemFacts, Status
 from spmark.suite.cli import main as cli
 from spmark.suite.run.provenance import RunRow
 from spmark.suite.tuned import sweep_of

@@ -16,8 +16,8 @@ from test_asv_import import environment, record, write
 from typer.testing import CliRunner
 
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.record import Status
-from spmark.impls.core.recordfile import RUNS, RecordFile
+from spmark.records.rowfile import RUNS, RecordFile
+from spmark.records.schema import Status
 from spmark.report.records import load_records
 from spmark.report.site.site import write_report
 from spmark.suite.asv.importer import import_records

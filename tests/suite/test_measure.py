@@ -23,9 +23,9 @@ from spmark.impls.core.errors import BuildError, KernelFault, UnsupportedError
 from spmark.impls.core.interfaces import Built, Candidate, Search
 from spmark.impls.core.load import Load
 from spmark.impls.core.problem import Csr, Op, Problem
-from spmark.impls.core.record import Flush, MatrixKind, MatrixRef, Outcome, RefusedConfig, Status
 from spmark.impls.runtime.device import find
 from spmark.impls.table import IMPLEMENTATIONS
+from spmark.records.schema import Flush, MatrixKind, MatrixRef, Outcome, RefusedConfig, Status
 from spmark.suite import measure
 from spmark.suite.measure import Bench, floor_s
 from spmark.suite.plan.options import Options
@@ -344,7 +344,7 @@ PEAK = """
 import resource, sys
 import numpy as np
 from spmark.datasets.cache import Cache
-from spmark.impls.core.record import CaseSpec, MatrixRef
+from spmark.records.schema import CaseSpec, MatrixRef
 from spmark.impls.runtime.device import find
 from spmark.suite.measure import Bench
 

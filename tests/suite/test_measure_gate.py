@@ -20,11 +20,11 @@ from spmark.impls.core.errors import KernelFault
 from spmark.impls.core.interfaces import Built
 from spmark.impls.core.operators import random_operands, reference
 from spmark.impls.core.problem import DType, Op, Problem
-from spmark.impls.core.record import MatrixRef, Status
 from spmark.impls.core.tolerance import tolerance
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.timing import Run, Stopwatch
 from spmark.impls.table import IMPLEMENTATIONS
+from spmark.records.schema import MatrixRef, Status
 from spmark.suite import measure
 from spmark.suite.measure import Bench
 from spmark.suite.plan.options import Options

@@ -14,7 +14,7 @@ from spmark.datasets.sources.table import find_source
 from spmark.datasets.sweep.model import Sweep, expand
 from spmark.datasets.sweep.reading import checked_sweep, packaged_sweeps
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.record import CaseSpec, Environment, Measurement, Outcome, Status
+from spmark.records.schema import CaseSpec, Environment, Measurement, Outcome, Status
 from spmark.report.analysis.compare_inputs import paired, read_side
 from spmark.suite.cli.report import listed_sweep
 from spmark.suite.plan.options import Options

@@ -14,9 +14,9 @@ from scipy.io import mmwrite
 from spmark.datasets.sweep.model import expand
 from spmark.impls.core.baseline import BASELINES
 from spmark.impls.core.devicespec import DeviceKind
-from spmark.impls.core.record import Measurement
-from spmark.impls.core.recordfile import RUNS, read_rows
 from spmark.impls.table import AUTO
+from spmark.records.rowfile import RUNS, read_rows
+from spmark.records.schema import Measurement
 from spmark.suite.plan.onematrix import OneMatrix
 from spmark.suite.run.provenance import RunRow
 

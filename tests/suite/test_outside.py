@@ -11,8 +11,8 @@ from outside_code import HALVED, MINE, nothing_loaded, write_distribution
 from spmark.datasets.sweep.model import Sweep
 from spmark.impls import table
 from spmark.impls.core.errors import SweepError
-from spmark.impls.core.record import Measurement
-from spmark.impls.core.recordfile import RUNS, read_rows
+from spmark.records.rowfile import RUNS, read_rows
+from spmark.records.schema import Measurement
 from spmark.suite.plan.plan import with_files
 from spmark.suite.run.provenance import RunRow
 

@@ -7,7 +7,7 @@ from suite_fakes import case
 
 from spmark.datasets.source import Facts
 from spmark.impls.core.problem import DType, Op
-from spmark.impls.core.record import MatrixRef, Orientation, ProblemFacts
+from spmark.records.schema import MatrixRef, Orientation, ProblemFacts
 from spmark.suite.plan.plan import Plan
 from spmark.suite.plan.resume import History
 

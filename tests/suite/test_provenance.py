@@ -11,9 +11,9 @@ import yaml
 
 from spmark.datasets.sweep.model import Sweep
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.record import EnvironmentRow
-from spmark.impls.core.recordfile import RUNS, RecordFile, read_rows
 from spmark.impls.runtime import device
+from spmark.records.rowfile import RUNS, RecordFile, read_rows
+from spmark.records.schema import EnvironmentRow
 from spmark.report.records import load_every_run
 from spmark.suite import environment
 from spmark.suite.run import execute

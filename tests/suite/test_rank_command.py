@@ -11,9 +11,9 @@ from rank_fakes import estimated_race
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import DeviceError, SweepError
-from spmark.impls.core.recordfile import read_rows
 from spmark.impls.lo_spmm.rank import RankModel
 from spmark.impls.runtime.device import shipped_calibration
+from spmark.records.rowfile import read_rows
 from spmark.studies.lo_spmm import commands, labels
 from spmark.studies.lo_spmm.commands import LAYERS
 from spmark.studies.lo_spmm.compared import Compared

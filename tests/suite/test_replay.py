@@ -22,7 +22,10 @@ from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import RecordError, SweepError
 from spmark.impls.core.problem import DType, Op, Problem
-from spmark.impls.core.record import (
+from spmark.impls.runtime.device import shipped_calibration
+from spmark.impls.table import cost_model, create
+from spmark.records.rowfile import RecordFile
+from spmark.records.schema import (
     CandidateRow,
     CaseSpec,
     Environment,
@@ -31,9 +34,6 @@ from spmark.impls.core.record import (
     Measurement,
     Status,
 )
-from spmark.impls.core.recordfile import RecordFile
-from spmark.impls.runtime.device import shipped_calibration
-from spmark.impls.table import cost_model, create
 from spmark.suite.cli import main as cli
 from spmark.suite.study.replay import RANDOM, RECORDED, Replayed, judged, replay
 

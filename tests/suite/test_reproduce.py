@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 import spmark.report.site.site  # noqa: F401 - before the fakes: pydantic looks through all modules, and one of them raises
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import SweepError
-from spmark.impls.core.recordfile import read_rows
 from spmark.impls.runtime import device
+from spmark.records.rowfile import read_rows
 from spmark.suite.cli import main as cli
 from spmark.suite.cli import reproduce as command
 from spmark.suite.plan import papers as reproduce

@@ -16,8 +16,8 @@ from spmark.impls.core.errors import (
     ProblemError,
     UnsupportedError,
 )
-from spmark.impls.core.record import PROTOCOL_VERSION
 from spmark.impls.scipy_cpu.plan import ScipyCpu
+from spmark.records.schema import PROTOCOL_VERSION
 from spmark.suite import measure
 from spmark.suite.asv import track as tracking
 

@@ -16,13 +16,13 @@ from spmark.datasets.cache import Cache
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError, SweepError
 from spmark.impls.core.problem import Csr, DType
-from spmark.impls.core.recordfile import read_rows
 from spmark.impls.liteform.compose import StoredAs
 from spmark.impls.liteform.cost import count
 from spmark.impls.liteform.features import SELECTION_BY_WIDTH
 from spmark.impls.liteform.predictor import find
 from spmark.impls.liteform.schedule import CellSchedule, read_table
 from spmark.impls.runtime.device import shipped_calibration
+from spmark.records.rowfile import read_rows
 from spmark.studies.liteform.commands import LABELS, OVERHEADS, SPEEDS
 from spmark.studies.liteform.labels import MatrixLabels, Skipped, TriedConfig, read_labels
 from spmark.studies.liteform.schedules import COUNTED, ScheduleRow, TimedSchedule

@@ -16,13 +16,13 @@ from problems import random_csr
 from spmark.impls.core.errors import BuildError, DatasetError
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Op, Problem
-from spmark.impls.core.recordfile import read_rows
 from spmark.impls.dash.parameters import OwnParameters
 from spmark.impls.dash.weights import Subject, load
 from spmark.impls.runtime.device import find
 from spmark.impls.table import cost_model, create, find_platform
 from spmark.impls.tuning.platform import ConfigSamples, raced
 from spmark.impls.tuning.race import Race
+from spmark.records.rowfile import read_rows
 from spmark.studies.dash.commands import CurvePoint
 from spmark.suite.cli import main as cli
 from spmark.suite.study import transfer

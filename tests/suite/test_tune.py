@@ -21,10 +21,10 @@ from spmark.impls.core import load
 from spmark.impls.core.errors import DatasetError, DeviceError, SpmarkError, SweepError, UnsupportedError
 from spmark.impls.core.interfaces import PHASES
 from spmark.impls.core.problem import DType, Op, Problem
-from spmark.impls.core.record import MatrixKind, Measurement, Outcome, ProblemFacts, Status
 from spmark.impls.runtime import device as devices
 from spmark.impls.runtime.device import shipped
 from spmark.impls.table import forecasters
+from spmark.records.schema import MatrixKind, Measurement, Outcome, ProblemFacts, Status
 from spmark.suite import tuned
 from spmark.suite.cli import main as cli
 from spmark.suite.cli import matrix as command

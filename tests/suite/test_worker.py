@@ -17,7 +17,7 @@ import pytest
 import suite_fakes
 
 from spmark.impls.core.errors import DeviceError
-from spmark.impls.core.record import Status
+from spmark.records.schema import Status
 from spmark.suite.run import worker as worker_module
 from spmark.suite.run.messages import Request, Setup
 from spmark.suite.run.worker import Interrupted, Worker

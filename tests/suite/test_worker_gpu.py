@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spmark.impls.core.record import Status
 from spmark.impls.runtime.device import cuda_missing, find
+from spmark.records.schema import Status
 from spmark.suite.run.messages import Setup
 from spmark.suite.run.worker import Worker
 

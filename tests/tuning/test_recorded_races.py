@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from spmark.impls.core.interfaces import Built, Config, Plan
-from spmark.impls.core.plausible import read_candidates, read_measurements
 from spmark.impls.tuning.race import FIRST, MORE, Race
 from spmark.impls.tuning.space import key_of
+from spmark.records.plausible import read_candidates, read_measurements
 
 RACES = Path(__file__).parents[2] / "report" / "reference" / "race" / "nvidia-h200"
 SLOW = 1.05

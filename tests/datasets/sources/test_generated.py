@@ -12,7 +12,7 @@ from spmark.datasets.sources.twin import TWINS, Law, draw, row_lengths
 from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.problem import Csr
-from spmark.impls.core.record import MatrixKind
+from spmark.records.schema import MatrixKind
 
 
 def load(cache, source, name, **args):

@@ -18,7 +18,7 @@ from spmark.datasets.sources.graphs import DglGraphs, Planetoid, Snap, SuiteSpar
 from spmark.datasets.statistics import statistics
 from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.errors import DatasetError, MatrixError
-from spmark.impls.core.record import MatrixKind, Orientation
+from spmark.records.schema import MatrixKind, Orientation
 
 
 def dense(loaded) -> np.ndarray:

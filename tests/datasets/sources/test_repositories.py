@@ -18,7 +18,7 @@ from spmark.datasets.load import load_matrix
 from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.errors import DatasetError, MatrixError
 from spmark.impls.core.problem import Csr
-from spmark.impls.core.record import MatrixKind
+from spmark.records.schema import MatrixKind
 
 DENSE = np.array([[1.5, 0, -2], [0, 0, 3], [4, 5, 0]])
 

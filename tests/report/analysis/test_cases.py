@@ -11,7 +11,7 @@ import pytest
 
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.problem import DType
-from spmark.impls.core.record import Baseline, Status
+from spmark.records.schema import Baseline, Status
 from spmark.report.analysis.cases import (
     PROBLEM,
     beside,

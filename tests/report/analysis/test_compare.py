@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.record import PROTOCOL_VERSION, Baseline, Flush, Status
+from spmark.records.schema import PROTOCOL_VERSION, Baseline, Flush, Status
 from spmark.report.analysis.compare_inputs import read_side, side_of
 from spmark.report.analysis.regressions import CaseVerdict, compare
 from spmark.report.analysis.run_spread import (

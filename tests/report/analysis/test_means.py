@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from spmark.impls.core.record import Baseline, Status
+from spmark.records.schema import Baseline, Status
 from spmark.report.analysis.cases import derive
 from spmark.report.analysis.means import common_kinds, mean_speedups, mean_speedups_by_kind, over_matrices
 from spmark.report.analysis.statistics import geometric_mean

@@ -7,7 +7,7 @@ from math import isnan, sqrt
 import pytest
 
 from spmark.impls.core.problem import DType
-from spmark.impls.core.record import ProblemFacts
+from spmark.records.schema import ProblemFacts
 from spmark.report.analysis.cases import derive
 from spmark.report.analysis.roof import Bound, frozen_times, mean_shares, measured_times, under_roof
 from spmark.report.records import load_records

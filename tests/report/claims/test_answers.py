@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from spmark.impls.core.problem import DType, Op
-from spmark.impls.core.record import Baseline, MatrixKind, ProblemFacts
+from spmark.records.schema import Baseline, MatrixKind, ProblemFacts
 from spmark.report.claims.answers import Records, answer
 from spmark.report.claims.published import RANGES, Claim, Conditions, Measure, Statistic
 from spmark.report.claims.scorecard import judge

@@ -14,7 +14,7 @@ import pytest
 
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.problem import DType, Op
-from spmark.impls.core.record import MatrixKind, ProblemFacts, SearchFacts, Status
+from spmark.records.schema import MatrixKind, ProblemFacts, SearchFacts, Status
 from spmark.report.claims.published import PAPERS, load_published
 from spmark.report.claims.scorecard import COLUMNS, ClaimKind, Verdict, scorecard, scorecard_tables
 from spmark.report.records import current, load_records

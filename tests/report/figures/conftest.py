@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spmark.impls.core.record import Baseline, MatrixKind, ProblemFacts, Status
+from spmark.records.schema import Baseline, MatrixKind, ProblemFacts, Status
 from spmark.report.analysis.cases import derive
 from spmark.report.records import load_records
 

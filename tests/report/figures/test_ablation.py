@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from spmark.impls.core.record import Baseline
+from spmark.records.schema import Baseline
 from spmark.report.analysis.cases import derive
 from spmark.report.figures.ablation import drawable, variant_cases, variants
 from spmark.report.records import load_records

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from figure_texts import assert_readable
 
-from spmark.impls.core.record import ProblemFacts
+from spmark.records.schema import ProblemFacts
 from spmark.report.analysis.cases import derive
 from spmark.report.figures.predictions import cost_model, cost_model_table, least, priced
 from spmark.report.figures.style import COLUMN_IN, WIDTH_IN

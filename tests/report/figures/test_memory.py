@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spmark.impls.core.record import ProblemFacts
+from spmark.records.schema import ProblemFacts
 from spmark.report.analysis.cases import derive
 from spmark.report.figures.costs import memory_per_matrix, memory_ratios
 from spmark.report.records import load_records

@@ -12,7 +12,7 @@ import pytest
 from figure_texts import assert_readable
 
 from spmark.impls.core.problem import DType
-from spmark.impls.core.record import Baseline, MatrixKind, ProblemFacts, SearchFacts, Status
+from spmark.records.schema import Baseline, MatrixKind, ProblemFacts, SearchFacts, Status
 from spmark.report.analysis.cases import derive
 from spmark.report.figures import all as figures
 from spmark.report.figures.plot import MOST_SERIES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spmark.impls.core.record import MatrixKind
+from spmark.records.schema import MatrixKind
 from spmark.report.analysis.cases import derive
 from spmark.report.figures.series import series_of, time_over_series
 from spmark.report.records import load_records

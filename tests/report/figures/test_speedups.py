@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from spmark.impls.core.record import Baseline
+from spmark.records.schema import Baseline
 from spmark.report.analysis.cases import derive
 from spmark.report.figures.speedups import speedup_over_size, speedup_per_matrix, speedup_per_width
 from spmark.report.records import load_records

@@ -7,8 +7,8 @@ import math
 import pytest
 from pandas.testing import assert_frame_equal
 
-from spmark.impls.core.record import CandidateRow
-from spmark.impls.core.recordfile import RecordFile
+from spmark.records.rowfile import RecordFile
+from spmark.records.schema import CandidateRow
 from spmark.report.analysis.cases import derive
 from spmark.report.candidates import load_candidates, measured
 from spmark.report.records import load_records

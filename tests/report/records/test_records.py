@@ -17,7 +17,7 @@ import pytest
 
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.problem import DType, Op
-from spmark.impls.core.record import Flush, Orientation, Status
+from spmark.records.schema import Flush, Orientation, Status
 from spmark.report.records import COLUMNS, current, load_records
 from spmark.report.transfers import load_transfers
 

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 from browser import browser, needs_chromium
 
-from spmark.impls.core.record import Status
+from spmark.records.schema import Status
 from spmark.report.site.site import write_report
 
 SWEEP = Path("sweeps", "graphs_spmm")

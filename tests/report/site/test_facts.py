@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from spmark.impls.core.devicespec import DeviceKind
-from spmark.impls.core.record import Baseline, RefusedConfig, Status
+from spmark.records.schema import Baseline, RefusedConfig, Status
 from spmark.report.site.run_metadata import notices_of
 from spmark.report.site.site import write_report
 

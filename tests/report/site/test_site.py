@@ -12,7 +12,7 @@ import pytest
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.problem import DType, Op
-from spmark.impls.core.record import PROTOCOL_VERSION, Flush, Status
+from spmark.records.schema import PROTOCOL_VERSION, Flush, Status
 from spmark.report.figures.plot import Form
 from spmark.report.records import load_records
 from spmark.report.site import site

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from browser import browser, needs_chromium
 
-from spmark.impls.core.record import Status
+from spmark.records.schema import Status
 from spmark.report.claims.published import PAPERS
 from spmark.report.claims.scorecard import scorecard_tables
 from spmark.report.figures.plot import Form

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from candidate_records import write_manifest
 
-from spmark.impls.core.record import SearchFacts
+from spmark.records.schema import SearchFacts
 from spmark.report.site.site import write_report
 
 COMMAND = "spmark fetch candidates"

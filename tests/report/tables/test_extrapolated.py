@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from spmark.impls.core.record import Measurement, SearchFacts
+from spmark.records.schema import Measurement, SearchFacts
 from spmark.report.analysis.cases import derive
 from spmark.report.records import current, load_records
 from spmark.report.tables.extrapolated import COLUMNS, extrapolated, extrapolated_table

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from spmark.impls.core.record import Baseline
+from spmark.records.schema import Baseline
 from spmark.report.analysis.cases import derive
 from spmark.report.records import load_records
 from spmark.report.tables.winners import best_other_table, over_best_other

@@ -6,7 +6,7 @@ from math import inf, nan
 
 import pytest
 
-from spmark.impls.core.record import Baseline, Status
+from spmark.records.schema import Baseline, Status
 from spmark.report.analysis.cases import derive
 from spmark.report.records import load_records
 from spmark.report.tables.results import (

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from spmark.impls.core.record import Baseline
+from spmark.records.schema import Baseline
 from spmark.report.analysis.cases import derive
 from spmark.report.records import load_records
 from spmark.report.tables.table import Table

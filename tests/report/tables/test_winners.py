@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from spmark.impls.core.problem import DType, Op
-from spmark.impls.core.record import Baseline
+from spmark.records.schema import Baseline
 from spmark.report.analysis.cases import MOST_GROUPS, derive
 from spmark.report.records import load_records
 from spmark.report.tables.winners import COLUMNS, place_of, winner_map, winners

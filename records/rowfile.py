@@ -20,7 +20,7 @@ from pydantic import BaseModel, ValidationError
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.guard import reading
 from spmark.impls.core.plainjson import NoJsonError, parse_model
-from spmark.impls.core.unpack import ARCHIVES, unpacked_lines
+from spmark.records.unpack import ARCHIVES, unpacked_lines
 
 Row = TypeVar("Row", bound=BaseModel)
 RECORDS, ENVIRONMENTS, CANDIDATES, RUNS = "records.jsonl", "environments.jsonl", "candidates.jsonl", "runs.jsonl"

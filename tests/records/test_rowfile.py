@@ -16,14 +16,14 @@ import pytest
 from pydantic import BaseModel
 
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.recordfile import RecordFile, lock_folder, read_rows, row_files
+from spmark.records.rowfile import RecordFile, lock_folder, read_rows, row_files
 
 PRELUDE = """
 import sys
 from pathlib import Path
 from pydantic import BaseModel
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.recordfile import RecordFile, lock_folder
+from spmark.records.rowfile import RecordFile, lock_folder
 class Row(BaseModel):
     number: int
     text: str = ""

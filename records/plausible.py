@@ -16,8 +16,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from spmark.impls.core.record import CandidateRow, Matrices, MatrixSource, Measurement
-from spmark.impls.core.recordfile import RUNS, read_rows, row_files
+from spmark.records.rowfile import RUNS, read_rows, row_files
+from spmark.records.schema import CandidateRow, Matrices, MatrixSource, Measurement
 
 _LEAST_US, _MOST_US = 1e-6, 1e13
 """A picosecond, and a hundred days."""
@@ -35,7 +35,7 @@ class _Run(BaseModel):
 
 
 def read_measurements(path: Path) -> Iterator[Measurement]:
-    """Read the records of a file, oldest first; see `spmark.impls.core.recordfile.read_rows`.
+    """Read the records of a file, oldest first; see `spmark.records.rowfile.read_rows`.
 
     Records of schema version 1 lack the arguments of matrices, which the runs beside the file tell.
     """

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from spmark.impls.core import unpack
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.unpack import beginning, unpacked, unpacked_lines
+from spmark.records import unpack
+from spmark.records.unpack import beginning, unpacked, unpacked_lines
 
 LINES = [random.Random(number).randbytes(400).hex().encode() + b"\n" for number in range(200)]
 PACKED = {".bz2": bz2.compress, ".gz": gzip.compress, ".xz": lambda text, level=6: lzma.compress(text, preset=level)}

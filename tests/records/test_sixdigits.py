@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spmark.impls.core.sixdigits import six_digits
+from spmark.records.sixdigits import six_digits
 
 
 def test_facts() -> None:

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from spmark.impls.core.devicespec import DeviceKind
-from spmark.impls.core.record import Measurement, Status
+from spmark.records.schema import Measurement, Status
 
 FACTS: dict[str, Any] = {
     "case_id": "spmm/dgl/ppi/J32/float32/cusparse/seed0",

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from spmark.impls.core.plausible import implausible, read_candidates, read_measurements
-from spmark.impls.core.record import CandidateRow, Measurement
-from spmark.impls.core.recordfile import read_rows
+from spmark.records.plausible import implausible, read_candidates, read_measurements
+from spmark.records.rowfile import read_rows
+from spmark.records.schema import CandidateRow, Measurement
 
 FACTS: dict[str, Any] = {
     "op": "spmm", "matrix": "cora", "source": "planetoid", "seed": 0, "width": 32, "dtype": "float32", "device": "d",
