@@ -20,7 +20,7 @@ from spmark.impls.core.errors import BuildError
 from spmark.impls.core.guard import reading
 from spmark.impls.core.problem import DType, Op
 
-TRAINED_ON = "nvidia-h200"
+TRAINED_ON = "nvidia-h100-80gb-hbm3"
 REFERENCE, DENSE = "sparsetir", "cublas"
 """Candidates whose times are learned in the units of `Features.unit_us`. The times of all others are learned over the
 reference's, in which what they have in common cancels."""

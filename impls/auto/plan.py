@@ -73,7 +73,8 @@ class Auto:
         facts: dict[str, Any] = {"mode": str(self.mode), "chosen": chosen.choice.name}
         if chosen.race and self.mode == Mode.LEARNED:
             facts["checked"] = f"a race, since the selector was trained on {TRAINED_ON}"
-        plan.config = facts | dict(plan.config)
+        own_facts = {f"chosen_{name}": plan.config[name] for name in facts.keys() & plan.config.keys()}
+        plan.config = dict(plan.config) | facts | own_facts
         plan.charge(own.phases_s)
         if chosen.race:
             plan.charge(chosen.race.phases_s)
@@ -92,7 +93,7 @@ class Auto:
         with own.phase("features"):
             features = Features.of(problem.matrix)
         with own.phase("select"):
-            rule = by_rule(problem.op, features, device.kind)
+            rule = by_rule(problem.op, features, problem.width, problem.dtype, device.kind)
             named = self._named(problem, device, features)
         if self.mode == Mode.RULE or not (named or device.kind is DeviceKind.CPU):
             return first(problem, device, rule), own

@@ -101,21 +101,31 @@ PORTFOLIO: Mapping[Op, Mapping[str, Choice]] = {
 are none of them: hardly any row of the tuning half has them as the fastest. Nor is cuSPARSE, which every race measures.
 """
 BASELINE = Choice("cusparse_best")
-_UNEVEN = 16
-"""Non-zeros of the longest row over those of a mean row, beyond which CELL is faster: the best on the tuning half
-(`scripts/studies/auto_selector.py validate`)."""
+_LONG_BYTES, _UNEVEN = 2048, 4
+"""Bytes of the values of the longest row, and its non-zeros over those of a mean row, beyond which CELL splits it."""
 _CPU = (Choice("scipy_cpu"), Choice("numba_cpu"))
 
 
-def by_rule(op: Op, features: Features, kind: DeviceKind) -> tuple[Choice, ...]:
+def by_rule(op: Op, features: Features, width: int, dtype: DType, kind: DeviceKind) -> tuple[Choice, ...]:
     """Choose without a measurement, in the order of preference; the first that takes the problem serves.
 
-    SpMM: CSR as it comes, or CELL where the longest row is many times the mean one. SDDMM: runs of
-    non-zeros with a row of X in registers.
+    SpMM: the dense product where that has the lower bound of time, CELL where one row would keep a block busy long
+    after the others, else CSR as it comes. SDDMM: runs of non-zeros with a row of X in registers.
+
+    Parameters
+    ----------
+    op : Op
+    features : Features
+    width : int
+        J.
+    dtype : DType
+    kind : DeviceKind
     """
     if kind is DeviceKind.CPU:
         return _CPU
     if op is Op.SDDMM:
         return RUNS, Choice("rowsplit")
-    uneven = features.longest > _UNEVEN * max(1.0, features.mean)
-    return (CELL, CSR) if uneven else (CSR, CELL)
+    uneven = features.longest > max(_LONG_BYTES / dtype.itemsize, _UNEVEN * features.mean)
+    sparse = (CELL, CSR) if uneven else (CSR, CELL)
+    dense = features.unit_us(width, dtype, dense=True) < features.unit_us(width, dtype)
+    return (PORTFOLIO[op]["cublas"], *sparse) if dense else sparse

@@ -33,9 +33,11 @@ class Direct:
     kernels: ClassVar[tuple[KernelTemplate, ...]] = DIRECT_SPMM.templates
 
     lanes: int = 0
-    """Threads of a group (4, 8, 16, 32); 0 takes as many as J needs, up to 512 bytes of a row of B."""
+    """Threads of a group (4, 8, 16, 32); 0 takes up to 512 bytes of a row of B, and less where rows are short or
+    the problem is small (`usual_schedule`)."""
     vectors: int = 0
-    """Loads of a lane side by side (1, or 2 of 16 bytes); 0 takes 2 where a mean row has fewer than 8 non-zeros."""
+    """Loads of a lane side by side (1, or 2 of 16 bytes); 0 takes 2 where J has room for them and the problem
+    is not small."""
     parts: int = 0
     """Parts of a group, each of ``lanes`` threads, which share a row (1, 2, 4, 8; with one load of 16 bytes, 4 rows of
     B on their way, one row a group and at most 32 threads); 0 takes several in small
@@ -46,7 +48,8 @@ class Direct:
     rows: int = 0
     """Rows of a group (1, 2, 4); 0 takes the most that together have 4 non-zeros in the mean, at least 1."""
     longest: int = 0
-    """Non-zeros of a row beyond which a block takes it; 0 takes four times the mean of the rows that are not empty."""
+    """Non-zeros of a row beyond which a block takes it; 0 takes four times the mean of the rows that are not
+    empty, twice that mean in small problems."""
     search: bool = False
     """Measure some twenty schedules that agree with what is pinned; otherwise the rules choose."""
 
