@@ -1,8 +1,10 @@
 // SpMM straight from CSR, in A's order of rows: one launch, one store a row, nothing padded and nothing cleared.
 //
 // One group of lanes walks a row, as in GE-SpMM (Huang et al., SC 2020, section 4), and shuffles show it the row's
-// elements, as in Sputnik's subwarp tiles (Gale et al., SC 2020, section 5). Deterministic: there are no atomics.
+// elements, as in Sputnik's subwarp tiles (Gale et al., SC 2020, section 5). Deterministic: sums are never added by
+// atomics, and the pieces of a very long row are added up in their order by the block that finishes last.
 
+#include <spmark/arrivals.cuh>
 #include <spmark/half.cuh>
 #include <spmark/vec.cuh>
 #include <spmark/warp.cuh>
@@ -40,6 +42,31 @@ __device__ __forceinline__ void sum_over_block(Vec<float, vector>* parts, Vec<fl
   }
 }
 
+// Where the sums of a piece of a row stand between the blocks that share the row.
+template <int vector>
+__device__ __forceinline__ void put_aside(float* to, const Vec<float, vector>& sum) {
+  constexpr int kAtOnce = vector < 4 ? vector : 4;
+#pragma unroll
+  for (int i = 0; i < vector; i += kAtOnce) {
+    Vec<float, kAtOnce> part;
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) part[k] = sum[i + k];
+    store(to + i, part);
+  }
+}
+
+// Add what `put_aside` has put there.
+template <int vector>
+__device__ __forceinline__ void add_aside(Vec<float, vector>& sum, const float* from) {
+  constexpr int kAtOnce = vector < 4 ? vector : 4;
+#pragma unroll
+  for (int i = 0; i < vector; i += kAtOnce) {
+    const Vec<float, kAtOnce> part = load<kAtOnce>(from + i);
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) sum[i + k] += part[k];
+  }
+}
+
 // Rows of one group and their elements, or one row and a part of its elements.
 struct GroupRows {
   int row;    // the first
@@ -49,16 +76,30 @@ struct GroupRows {
   int end;    // in lane l: the end of row l in CSR
 };
 
-// The share of a group of block `block`: its part of a long row in the first `num_long` blocks, else `rows` rows, or
-// none where one of these is long. Lane l reads the pointers of row l, or of the last row, so that all are loaded at
-// once.
+// A piece of a long row, which is the work of a block. The pieces of a row are the work of neighbouring blocks.
+struct Piece {
+  int row;
+  int place;   // among the row's pieces
+  int count;   // pieces of the row
+  int shared;  // number of the row among those of several pieces
+};
+
+__device__ __forceinline__ Piece piece_of(const int* pieces, int block) {
+  const Vec<int, 4> told = load<4>(pieces + 4 * static_cast<int64_t>(block));
+  return {told[0], told[1], told[2], told[3]};
+}
+
+// The share of a group of block `block`: its part of a piece of a long row in the first `num_pieces` blocks, else
+// `rows` rows, or none where one of these is long. Lane l reads the pointers of row l, or of the last row, so that all
+// are loaded at once.
 template <int lanes, int groups, bool several>
-__device__ __forceinline__ GroupRows share_of(int block, int num_rows, int rows, int longest, int num_long,
-                                              const int* __restrict__ indptr, const int* __restrict__ long_rows) {
+__device__ __forceinline__ GroupRows share_of(int block, int num_rows, int rows, int longest, int num_pieces,
+                                              const int* __restrict__ indptr, const int* __restrict__ pieces) {
   const int group = threadIdx.x / lanes;
-  const bool together = block < num_long;
+  const bool together = block < num_pieces;
+  const Piece piece = together ? piece_of(pieces, block) : Piece{};
   GroupRows share;
-  share.row = together ? long_rows[block] : min(((block - num_long) * groups + group) * rows, num_rows);
+  share.row = together ? piece.row : min(((block - num_pieces) * groups + group) * rows, num_rows);
   share.count = together ? 1 : min(rows, num_rows - share.row);
   const int lane_row = several ? min(static_cast<int>(threadIdx.x) % lanes, share.count - 1) : 0;
   const int own = several ? share.row + lane_row : min(share.row, num_rows - 1);
@@ -71,10 +112,15 @@ __device__ __forceinline__ GroupRows share_of(int block, int num_rows, int rows,
   share.begin = several ? shuffle_within<lanes>(kFullMask, from, 0) : from;
   const int stop = several ? shuffle_within<lanes>(kFullMask, share.end, lanes - 1) : share.end;
   share.size = share.count > 0 ? stop - share.begin : 0;
+  const auto take_part = [&](int place, int count) {
+    const int part = (share.size + count - 1) / count;
+    const int skipped = min(place * part, share.size);
+    share.begin += skipped;
+    share.size = min(part, share.size - skipped);
+  };
   if (together) {
-    const int part = (share.size + groups - 1) / groups;
-    share.begin += min(group * part, share.size);
-    share.size = min(part, stop - share.begin);
+    take_part(piece.place, piece.count);
+    take_part(group, groups);
   }
   return share;
 }
@@ -84,8 +130,9 @@ __device__ __forceinline__ GroupRows share_of(int block, int num_rows, int rows,
 // A group of `lanes` threads takes `rows` neighbouring rows and a tile of vectors * lanes * vector columns; a lane owns
 // `vectors` vectors of them, lanes * vector columns apart. The elements of neighbouring rows are neighbours in CSR, so
 // that the group walks all of its rows as one run: each lane fetches one element of a chunk of `lanes`, one chunk
-// ahead, and `unroll` rows of B are on their way at once. A row longer than `longest` is the work of a whole block,
-// whose groups take equal parts of it.
+// ahead, and `unroll` rows of B are on their way at once. A row longer than `longest` is the work of whole blocks: each
+// takes a piece, whose equal parts its groups take. Where a row has several pieces, the block that finishes last adds
+// up their sums. No block waits for another.
 //
 // With several `parts` a group has lanes * parts threads. Part p takes the elements p, p + parts, ... of a row, so that
 // parts * unroll rows of B are on their way, and shuffles add up the parts' sums.
@@ -93,19 +140,21 @@ __device__ __forceinline__ GroupRows share_of(int block, int num_rows, int rows,
 //   width      columns of B and C, a multiple of `vector`
 //   rows       rows of a group, at most `lanes`; 1 unless `several`, which leaves a row in one part
 //   longest    elements of a row; a group that meets a longer row leaves all of its rows to the first blocks
-//   num_long   entries of `long_rows`: so many blocks come first in the grid
+//   num_pieces entries of `pieces`: so many blocks come first in the grid
 //   indptr     num_rows + 1 offsets
 //   indices    nnz columns, in CSR order
 //   values     nnz values, likewise
-//   long_rows  rows that have a block each: those of every group with a row longer than `longest`
+//   pieces     of the rows that blocks take: those of every group with a row longer than `longest`
+//   sums       float32 workspace, a row of `width` for each piece of rows with several, which stand first
+//   counters   pieces that are there, for each row with several and each tile of columns: 0 before and after the grid
 //   dense      B, num_cols x width, row-major; aligned to vector elements
 //   out        C, num_rows x width, row-major; written whole, rows without elements as zeros
 // Dynamic shared memory: a float32 vector of each thread where there are long rows.
 template <typename T, int vector, int vectors, int lanes, int parts, int unroll, bool several, int threads>
 __global__ void __launch_bounds__(threads, kResident<vectors, unroll> / threads)
-    spmm_direct(int num_rows, int width, int rows, int longest, int num_long, const int* __restrict__ indptr,
-                const int* __restrict__ indices, const T* __restrict__ values, const int* __restrict__ long_rows,
-                const T* __restrict__ dense, T* __restrict__ out) {
+    spmm_direct(int num_rows, int width, int rows, int longest, int num_pieces, const int* __restrict__ indptr,
+                const int* __restrict__ indices, const T* __restrict__ values, const int* __restrict__ pieces,
+                float* sums, int* counters, const T* __restrict__ dense, T* __restrict__ out) {
   static_assert(kWarpSize % (lanes * parts) == 0, "a group is a part of one warp");
   static_assert(lanes % unroll == 0, "a group holds whole steps");
   static_assert(parts == 1 || (vectors == 1 && unroll == 4 && !several), "parts are for single rows in narrow tiles");
@@ -122,9 +171,9 @@ __global__ void __launch_bounds__(threads, kResident<vectors, unroll> / threads)
   const int lane_of_group = threadIdx.x % kGroup;
   const int part = lane_of_group / lanes;
   const int block = blockIdx.x;
-  const bool together = block < num_long;
+  const bool together = block < num_pieces;
   const GroupRows share =
-      share_of<kGroup, kGroups, several>(block, num_rows, rows, longest, num_long, indptr, long_rows);
+      share_of<kGroup, kGroups, several>(block, num_rows, rows, longest, num_pieces, indptr, pieces);
   // This lane's element of the chunk of `kGroup` that begins at `start`. Past the end nothing is loaded.
   const int* const own_indices = indices + share.begin;
   const T* const own_values = values + share.begin;
@@ -212,7 +261,25 @@ __global__ void __launch_bounds__(threads, kResident<vectors, unroll> / threads)
   sum_over_parts<lanes, kGroup>(sum);
   if (together) {
     sum_over_block<lanes, kGroup, kGroups>(reinterpret_cast<Vec<float, vector>*>(shared_bytes), sum);
-    if (threadIdx.x >= lanes) return;  // the first group has the sum
+    const bool has_sum = threadIdx.x < lanes;
+    const Piece piece = piece_of(pieces, block);  // again: it need not stay in registers all the while
+    if (piece.count > 1) {
+      float* const first = sums + (block - piece.place) * static_cast<int64_t>(width) + column;
+#pragma unroll
+      for (int v = 0; v < vectors; ++v)
+        if (has_sum && column + v * kStep < width)
+          put_aside(first + piece.place * static_cast<int64_t>(width) + v * kStep, sum[v]);
+      if (!last_to_arrive(counters + piece.shared * gridDim.y + blockIdx.y, piece.count)) return;
+#pragma unroll
+      for (int v = 0; v < vectors; ++v) {
+        sum[v] = zeros<float, vector>();
+        if (has_sum && column + v * kStep < width) {
+#pragma unroll 1
+          for (int p = 0; p < piece.count; ++p) add_aside(sum[v], first + p * static_cast<int64_t>(width) + v * kStep);
+        }
+      }
+    }
+    if (!has_sum) return;
   }
   if (several) {
 #pragma unroll 1

@@ -1,4 +1,4 @@
-"""The launcher of SpMM straight from CSR: the rows that get a block each, and the schedules worth trying.
+"""The launcher of SpMM straight from CSR: the rows that whole blocks take, and the schedules worth trying.
 
 Huang, Dai, Wang and Yang, "GE-SpMM", SC 2020, section 4, and Gale, Zaharia, Young and Elsen, "Sparse GPU Kernels for
 Deep Learning", SC 2020, section 5, are the kernel's family.
@@ -42,6 +42,8 @@ _UNEVEN, _USUAL, _USUAL_SMALL = (1.5, 2, 3, 4, 6, 8), 4, 2
 """Multiples of the mean length beyond which a row may be long, and the multiples taken without a search: the best of
 1.5, 2, 4 and 8 on the tuning half, the second where blocks are idle. The mean leaves empty rows out: with them, most
 rows of a graph in which few nodes have edges would be long."""
+_PIECE = 512
+"""Elements of a piece of a row that a block takes, at least."""
 _LEAST_LONG = 8
 """Least value of ``longest`` by rule or in a search."""
 SHORT = 8
@@ -108,7 +110,7 @@ class DirectPlan(OneLaunchPlan):
         - ``parts``: parts of a group, which share each row;
         - ``unroll``: rows of B that a thread has on their way;
         - ``rows``: neighbouring rows of a group;
-        - ``longest``: elements of a row; a longer one is the work of a whole block. `UNSPLIT` leaves all to groups;
+        - ``longest``: elements of a row; a longer one is the work of whole blocks. `UNSPLIT` leaves all to groups;
         - ``threads``: threads of a block.
 
     Attributes
@@ -126,21 +128,25 @@ class DirectPlan(OneLaunchPlan):
         self.stored = matrix.nnz
         self._load(direct_instance(problem, schedule))
         with self.phase("convert"):
-            long_rows = rows_of_blocks(matrix, rows, longest)
-        sizes = (matrix.num_rows, problem.width, rows, longest, long_rows.size)
+            pieces = pieces_of_blocks(matrix, rows, longest)
+        sizes = (matrix.num_rows, problem.width, rows, longest, len(pieces))
         held = self.share(arrays, (matrix.indptr, matrix.indices, problem.values))
+        tiles = ceil_div(problem.width, schedule["lanes"] * schedule["vector"] * schedule["vectors"])
+        shared = pieces[pieces[:, 2] > 1]
+        num_shared = int(np.count_nonzero(shared[:, 1] == 0))
         with self.phase("upload"):
-            self._args = (*map(np.int32, sizes), *held, self.upload(long_rows))
+            sums = self.workspace((len(shared), problem.width), np.float32)
+            counters = self.counters(num_shared * tiles)
+            self._args = (*map(np.int32, sizes), *held, self.upload(pieces), sums, counters)
         self.values = held[2]
         groups = ceil_div(matrix.num_rows, rows)
-        num_blocks = long_rows.size + ceil_div(groups, threads // (schedule["lanes"] * schedule["parts"]))
-        columns = schedule["lanes"] * schedule["vector"] * schedule["vectors"]
-        self._grid = (num_blocks, ceil_div(problem.width, columns), 1)
-        self._shared_bytes = 4 * schedule["vector"] * threads if long_rows.size else 0
+        num_blocks = len(pieces) + ceil_div(groups, threads // (schedule["lanes"] * schedule["parts"]))
+        self._grid = (num_blocks, tiles, 1)
+        self._shared_bytes = 4 * schedule["vector"] * threads if len(pieces) else 0
 
 
-def rows_of_blocks(matrix: Csr, rows: int, longest: int) -> NDArray[np.int32]:
-    """List the rows that get a block each: all rows of a group in which a row has more than ``longest`` elements.
+def pieces_of_blocks(matrix: Csr, rows: int, longest: int) -> NDArray[np.int32]:
+    """List what is the work of a block each: pieces of all rows of a group that has a row of more than ``longest``.
 
     Parameters
     ----------
@@ -151,13 +157,18 @@ def rows_of_blocks(matrix: Csr, rows: int, longest: int) -> NDArray[np.int32]:
 
     Returns
     -------
-    (n,) int32
-        Longest first; rows of equal length stand in A's order. O(I + n log n).
+    (n, 4) int32
+        Row, place of the piece in the row, pieces of the row, and the row's number in this list. Longest rows come
+        first; rows of equal length stand in A's order. O(I + n log n).
     """
     first = np.unique(np.flatnonzero(matrix.row_lengths > longest) // rows) * rows
     block_rows = (first[:, None] + np.arange(rows)).ravel()
     block_rows = block_rows[block_rows < matrix.num_rows]
-    return block_rows[np.argsort(-matrix.row_lengths[block_rows], kind="stable")].astype(np.int32)
+    block_rows = block_rows[np.argsort(-matrix.row_lengths[block_rows], kind="stable")]
+    counts = np.maximum(1, ceil_div(matrix.row_lengths[block_rows], max(_PIECE, longest)))
+    at = np.repeat(np.arange(block_rows.size), counts)
+    places = np.arange(at.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.stack([block_rows[at], places, counts[at], at], axis=1).astype(np.int32)
 
 
 def mean_length(matrix: Csr) -> float:

@@ -83,7 +83,7 @@ def test_without_a_budget_the_first_that_fits_is_taken(a: Any, monkeypatch: pyte
         assert f"J = 6: {name}" in told
         assert "nothing was measured" in told
     sddmm = spmark.compile(a, "sddmm", width=6, device="host-simt").explain()
-    assert "J = 6: sparsetir" in sddmm, "a device without times has no race"
+    assert "nothing was measured" in sddmm, "a device without times has no race"
 
 
 def test_a_real_race_on_the_host(a: Any, b: np.ndarray, close: Any) -> None:
@@ -112,7 +112,7 @@ def test_the_device_can_be_a_spec(a: Any) -> None:
 
 
 def test_pinned_tunables_of_a_choice_travel_with_the_operator(tmp_path: Path) -> None:
-    uneven = np.zeros((60, 40), np.float32)
+    uneven = np.zeros((60, 700), np.float32)
     uneven[3], uneven[:, 2] = 1, 2
     matrix = sparse.csr_array(uneven)
     op = spmark.compile(matrix, width=8, device="host-simt", budget_s=0, runs=5)
@@ -120,7 +120,7 @@ def test_pinned_tunables_of_a_choice_travel_with_the_operator(tmp_path: Path) ->
     op.save(tmp_path / "op")
     again = spmark.load(tmp_path / "op")
     assert again.explain().splitlines()[1] == op.explain().splitlines()[1]
-    b = np.ones((40, 8), np.float32)
+    b = np.ones((700, 8), np.float32)
     again.update_values(3 * matrix.data)
     np.testing.assert_allclose(again(b), 3 * matrix @ b, rtol=1e-5)
 

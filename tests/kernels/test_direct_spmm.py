@@ -10,6 +10,7 @@ from problems import dense_operands, random_csr, run_checked
 from tables import AWKWARD, DTYPES, TableTarget, every_instance, table_target
 
 from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.kernels import direct_spmm
 from spmark.impls.kernels.direct_spmm import (
     DIRECT_SPMM,
     SPMM_DIRECT,
@@ -30,6 +31,12 @@ SCHEDULE = {"vectors": 1, "unroll": 4, "threads": 128}
 target = table_target(SPMM_DIRECT)
 
 
+@pytest.fixture(autouse=True)
+def short_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let several blocks share the longest rows of these small matrices."""
+    monkeypatch.setattr(direct_spmm, "_PIECE", 24)
+
+
 @pytest.mark.one_in(4)
 @every_instance(SPMM_DIRECT)
 def test_every_instance(instance: Instance, target: TableTarget) -> None:
@@ -48,6 +55,18 @@ def test_every_instance(instance: Instance, target: TableTarget) -> None:
         assert plan.stored == MATRIX.nnz
 
 
+def test_the_pieces_of_long_rows() -> None:
+    """A group with a long row leaves all of its rows to blocks; a row has as many pieces as have at most `_PIECE`."""
+    matrix = random_csr(5, 200, [3, 100, 24, 0, 60])
+    told = direct_spmm.pieces_of_blocks(matrix, 2, 20).tolist()
+    whole = [[1, place, 5, 0] for place in range(5)] + [[4, place, 3, 1] for place in range(3)]
+    assert told == [*whole, [2, 0, 1, 2], [0, 0, 1, 3], [3, 0, 1, 4]]
+    assert direct_spmm.pieces_of_blocks(matrix, 1, 70).tolist() == [[1, 0, 2, 0], [1, 1, 2, 0]], (
+        "as long as a row may be"
+    )
+    assert direct_spmm.pieces_of_blocks(matrix, 1, UNSPLIT).shape == (0, 4)
+
+
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize("dtype", list(DType))
 @pytest.mark.parametrize("name", list(AWKWARD))
@@ -59,13 +78,14 @@ def test_awkward_matrices(name: str, dtype: DType, target: TableTarget) -> None:
             run_checked(DirectPlan(problem, target, {}, longest=longest, **tile, **SCHEDULE), problem)
 
 
-def test_what_a_plan_holds_is_csr_and_the_list_of_long_rows(target: TableTarget) -> None:
+def test_what_a_plan_holds_is_csr_and_the_pieces_of_long_rows(target: TableTarget) -> None:
     problem = Problem(Op.SPMM, MATRIX, 8)
     tile = {"vector": 4, "lanes": 4, **SCHEDULE}
     plain = DirectPlan(problem, target, {}, **tile)
     assert plain.device_bytes == 4 * (MATRIX.num_rows + 1 + 2 * MATRIX.nnz)
     split = DirectPlan(problem, target, {}, longest=64, arrays=plain.arrays, **tile)
-    assert split.device_bytes == plain.device_bytes + 4 * int(np.count_nonzero(MATRIX.row_lengths > 64))
+    # Rows of 90 and 130 in 2 and 3 pieces of at most 64: a list, a row of sums for each, and a counter for each row.
+    assert split.device_bytes == plain.device_bytes + 5 * 16 + 5 * 4 * 8 + 2 * 4
     assert all(one is other for one, other in zip(split.arrays, plain.arrays, strict=True))
     assert split.config == {**plain.config, "longest": 64}
 
