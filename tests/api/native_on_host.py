@@ -9,12 +9,16 @@ import subprocess
 import sys
 import weakref
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
 from scipy import sparse
 
-from spmark.impls.operator.native import build
+from spmark.impls.operator.native import build, native_plan
+from spmark.impls.runtime.noting import note
+from spmark.impls.runtime.plan import DevicePlan
 from spmark.torch import SparseMatrix
 
 DRIVER = """
@@ -143,6 +147,58 @@ def lives(kernel: int, native: Any) -> None:
     assert owner() is None
 
 
+class Array:
+    """An array of the device, as plans hold it."""
+
+    def __init__(self, held: torch.Tensor) -> None:
+        self.held, self.data = held, SimpleNamespace(ptr=held.data_ptr())
+
+    def copy(self) -> torch.Tensor:
+        return self.held.clone()
+
+    def ravel(self) -> torch.Tensor:
+        return self.held.ravel()
+
+
+class TriplePlan(DevicePlan):
+    """A plan of one launch of the kernel."""
+
+    deterministic = True
+
+    def __init__(self) -> None:
+        pass
+
+    def enqueue(self, operands: Any, out: Any) -> None:
+        pass
+
+
+class Operator:
+    """Stands for a compiled operator: notes the launch that the plan makes, beside what a subclass adds."""
+
+    def __init__(self, kernel: int, count: int = 12, factor: int = 3, writes: bool = False) -> None:
+        self.function, self.count, self.factor, self.writes = SimpleNamespace(ptr=kernel), count, factor, writes
+        self.workspace = torch.zeros(1)
+
+    def built(self, width: int) -> TriplePlan:
+        return TriplePlan()
+
+    def __call__(self, b: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+        made = torch.empty(4, 3) if out is None else out
+        args = (np.int32(self.count), Array(b), Array(made), Array(self.workspace))
+        note(self.function, (1, 1, 1), 32, args, 0, False)
+        self.workspace += b.sum() if self.writes else 0
+        return torch.mul(b, self.factor, out=made)
+
+
+def plans(kernel: int, native: Any) -> None:
+    """A plan is taken where its launches give what it gives, and refused otherwise."""
+    like, b = torch.empty(4, 3), torch.randn(4, 3)
+    assert torch.equal(native.run(native_plan(native, Operator(kernel), like, 4), b), 3 * b)
+    assert native_plan(native, Operator(kernel, factor=2), like, 4) is None  # something besides the launch
+    assert native_plan(native, Operator(kernel, count=6), like, 4) is None  # a part of the result is not written
+    assert native_plan(native, Operator(kernel, writes=True), like, 4) is None
+
+
 if __name__ == "__main__":
     kernel, native = fake_driver(Path(sys.argv[1])), build()
     held = Held(kernel, native)
@@ -152,3 +208,4 @@ if __name__ == "__main__":
     fresh = Held(kernel, native)
     failures(fresh)
     lives(kernel, native)
+    plans(kernel, native)
