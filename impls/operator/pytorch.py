@@ -165,6 +165,10 @@ class SparseMatrix:
         spmm_out(values, b, self.handle, False, out)
         return out
 
+    def __matmul__(self, b: Tensor) -> Tensor:
+        """Compute ``A @ b``, as `spmm` does; `torch.compile` traces `spmm` alone."""
+        return self.spmm(b)
+
     def sddmm(self, x: Tensor, y: Tensor, values: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
         """Compute ``D[i, k] = sum_j X[i, j] Y[k, j]`` at A's non-zeros; differentiable in everything.
 

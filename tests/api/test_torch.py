@@ -557,3 +557,8 @@ def test_an_operand_is_kept_for_a_gradient_of_values_alone(a: Any, b: np.ndarray
         assert [tuple(one.shape) for one in saved] == [(matrix.nnz,)]
         matrix.spmm(dense.detach(), matrix.values.requires_grad_())
     assert [tuple(one.shape) for one in saved[1:]] == [(matrix.nnz,), (25, 6)]
+
+
+def test_a_product_by_its_sign(a: Any, b: np.ndarray) -> None:
+    matrix, dense = SparseMatrix(a), torch.from_numpy(b)
+    assert torch.equal(matrix @ dense, matrix.spmm(dense))
