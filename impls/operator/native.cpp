@@ -67,7 +67,8 @@ const Driver& driver() {
 
 void* current_stream(at::Device device) {
   if (!device.is_cuda()) return nullptr;
-  static auto* ask = found<int32_t(int32_t, void**)>(RTLD_DEFAULT, "aoti_torch_get_current_cuda_stream");
+  static auto* ask = found<int32_t(int32_t, void**)>(dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD),
+                                                     "aoti_torch_get_current_cuda_stream");
   void* stream = nullptr;
   TORCH_CHECK(!ask(device.index(), &stream), "expected PyTorch's current stream of GPU ", int(device.index()));
   return stream;

@@ -31,6 +31,7 @@ from spmark.impls.runtime.plan import DevicePlan
 
 _SOURCE = Path(__file__).with_name("native.cpp")
 _NAME = "spmark_native"
+_LOG = logging.getLogger("spmark")
 _TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 5e-2}
 """Largest difference of two runs that add up in any order, over the largest magnitude."""
 
@@ -97,7 +98,7 @@ class _Building:
         try:
             self._module = build()
         except (CompileError, DeviceError, ImportError, OSError) as error:
-            logging.getLogger("spmark").info("products take their path in Python: %s", error)
+            _LOG.info("products take their path in Python: %s", error)
 
 
 extension = _Building().extension
@@ -147,7 +148,8 @@ class NativeCalls:
             self._seen.add(key)
             try:
                 taken = native_plan(module, operator, b, rows)
-            except (MemoryError, torch.OutOfMemoryError):  # the product itself fit
+            except (MemoryError, RuntimeError) as error:  # memory for one product may be all that there is
+                _LOG.info("products of J = %d take their path in Python: %s", b.shape[1], error)
                 return
             if taken is None:
                 return
