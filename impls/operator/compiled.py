@@ -13,6 +13,7 @@ import numpy as np
 from spmark.impls.auto.race import Chosen
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError, OperandError, ProblemError
+from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import Csr, Op, checked_width
 from spmark.impls.operator.arrays import Library, check_dtype, check_shape, library_of
 from spmark.impls.operator.choose import Asked, plan_width
@@ -93,6 +94,10 @@ class CompiledOperator:
                 f"{self.op}: expected a planned width ({known}), found {width!r}: call plan(width) first"
             )
         return self._planned[width].plan.deterministic
+
+    def built(self, width: int) -> Plan:
+        """Give the plan of a planned width."""
+        return self._planned[width].plan
 
     def __repr__(self) -> str:
         """Say in a line what is computed."""

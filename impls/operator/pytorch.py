@@ -18,6 +18,7 @@ from spmark.impls.operator.choose import loaded, one_of, widths_of
 from spmark.impls.operator.compiled import CompiledOperator
 from spmark.impls.operator.elements import ElementType
 from spmark.impls.operator.matrices import OwnedMatrix, loses_gradient
+from spmark.impls.operator.native import NativeCalls
 from spmark.impls.operator.torchops import register, sddmm, sddmm_out, spmm, spmm_out
 from spmark.impls.table import create
 
@@ -74,6 +75,7 @@ class SparseMatrix:
             ("lengths", torch.device("cpu")): torch.from_numpy(self._matrix.pattern.row_lengths),
         }
         self.handle = register(self)
+        self._native = NativeCalls(self.handle)
         self._place = device or (a.device.type if isinstance(a, Tensor) else "cpu")
         self.plan(width, backward=backward)
 
@@ -152,12 +154,20 @@ class SparseMatrix:
         ProblemError
             ``out`` is given, and a gradient would be lost.
         """
+        if values is None and out is None and not torch.compiler.is_compiling():
+            found = self._native.spmm(self, b)
+            if found is not NotImplemented:
+                return found
         b, values = self._in_type(b, values)
         if out is None:
             return spmm(values, b, self.handle, False)
         _check_out(out, b, values)
         spmm_out(values, b, self.handle, False, out)
         return out
+
+    def __matmul__(self, b: Tensor) -> Tensor:
+        """Compute ``A @ b``, as `spmm` does; `torch.compile` traces `spmm` alone."""
+        return self.spmm(b)
 
     def sddmm(self, x: Tensor, y: Tensor, values: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
         """Compute ``D[i, k] = sum_j X[i, j] Y[k, j]`` at A's non-zeros; differentiable in everything.
@@ -267,6 +277,8 @@ class SparseMatrix:
         made = self._operator(kind, b.dtype, b.device.type, [b.shape[-1]], fixed=values is None)
         if values is None:
             found: Tensor = made(b, out=out)
+            if b.is_cuda and b.dtype is self.dtype:  # other types are autocast's, and refused without it
+                self._native.learn(made, b, self.shape[transposed], transposed)
         else:
             values = _detached(values)
             if transposed:

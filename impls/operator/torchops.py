@@ -49,7 +49,7 @@ def _matrix(handle: int) -> SparseMatrix:
 def _spmm_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     values, b, handle, ctx.transposed = inputs
     ctx.matrix = _matrix(handle)  # the gradient outlives the caller's matrix
-    ctx.save_for_backward(values, b)
+    ctx.save_for_backward(values, b if ctx.needs_input_grad[0] else None)  # the gradient of B needs A alone
 
 
 def _spmm_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:

@@ -15,6 +15,7 @@ from spmark.impls.core.errors import BuildError, CompileError, DeviceError, Kern
 from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.runtime.compile import Binary
 from spmark.impls.runtime.compile_pool import compile_many
+from spmark.impls.runtime.noting import note
 from spmark.impls.runtime.overlap import MIN_CAPABILITY, launch_overlapping
 from spmark.impls.runtime.target import Grid, Kernel, Target
 from spmark.impls.runtime.template import Instance
@@ -58,7 +59,9 @@ class CudaKernel:
         """Enqueue on the current stream."""
         if not all(grid):
             return
-        if overlap and self.overlaps:
+        overlap = overlap and self.overlaps
+        note(self.function, grid, self.instance.threads, args, shared_bytes, overlap)
+        if overlap:
             launch_overlapping(self.function.ptr, grid, self.instance.threads, args, shared_bytes)
         else:
             self.function(grid, (self.instance.threads, 1, 1), args, shared_mem=shared_bytes)

@@ -63,10 +63,10 @@ def argument_words(args: Sequence[Any], array: type[Any]) -> NDArray[np.int64]:
     -------
     (len(args),) int64
     """
-    return np.array([a.data.ptr if isinstance(a, array) else _word(a) for a in args], np.int64)
+    return np.array([a.data.ptr if isinstance(a, array) else word_of(a) for a in args], np.int64)
 
 
-def _word(scalar: np.generic) -> int:
+def word_of(scalar: np.generic) -> int:
     """Give a scalar's bytes as a number; a negative number may fill the bytes above the scalar's own."""
     if scalar.dtype.kind in "iub":
         return int(scalar)

@@ -545,3 +545,20 @@ def test_the_values_are_a_copy(matrix: Any, small: Any) -> None:
     values.zero_()
     assert torch.equal(matrix.values, torch.tensor(small.data))
     assert repr(matrix) == f"<spmark.torch.SparseMatrix 7 x 5, {small.nnz} non-zeros, torch.float64>"
+
+
+def test_an_operand_is_kept_for_a_gradient_of_values_alone(a: Any, b: np.ndarray) -> None:
+    matrix, dense = SparseMatrix(a), torch.from_numpy(b).requires_grad_()
+    saved: list[Any] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: saved.append(tensor) or tensor, lambda tensor: tensor):
+        matrix.spmm(dense)
+        assert not saved
+        matrix.spmm(dense, matrix.values)
+        assert [tuple(one.shape) for one in saved] == [(matrix.nnz,)]
+        matrix.spmm(dense.detach(), matrix.values.requires_grad_())
+    assert [tuple(one.shape) for one in saved[1:]] == [(matrix.nnz,), (25, 6)]
+
+
+def test_a_product_by_its_sign(a: Any, b: np.ndarray) -> None:
+    matrix, dense = SparseMatrix(a), torch.from_numpy(b)
+    assert torch.equal(matrix @ dense, matrix.spmm(dense))

@@ -1,0 +1,310 @@
+// A plan's launches in C++, for calls of spmark.torch.SparseMatrix.spmm that need nothing else: a plain tensor, the
+// matrix's own values, a width whose launches are noted. Every other call answers NotImplemented, and Python takes it.
+//
+// PyTorch's and Python's headers suffice: the driver and PyTorch's current stream are found at run time.
+#include <dlfcn.h>
+
+#include <ATen/Context.h>
+#include <ATen/DeviceGuard.h>
+#include <ATen/PythonTorchFunctionTLS.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/empty.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace {
+using at::Tensor;
+
+constexpr int kMostWords = 128;  // arguments of a kernel
+constexpr int kNoContext = 201;  // CUDA_ERROR_INVALID_CONTEXT
+constexpr uintptr_t kAlignment = 16;
+
+// ---- the driver ----
+struct LaunchAttribute {  // CUlaunchAttribute
+  int id;
+  char pad[4];
+  int value;
+  char rest[60];
+};
+static_assert(sizeof(LaunchAttribute) == 72);
+struct LaunchConfig {  // CUlaunchConfig
+  unsigned grid[3], block[3], shared_bytes;
+  void* stream;
+  const LaunchAttribute* attributes;
+  unsigned num_attributes;
+};
+constexpr LaunchAttribute kOverlap{6, {}, 1, {}};  // programmatic stream serialization
+
+template <typename F>
+F* found(void* library, const char* name) {
+  auto* function = reinterpret_cast<F*>(dlsym(library, name));
+  TORCH_CHECK(function, "expected the function ", name, ", found none: ", dlerror());
+  return function;
+}
+
+struct Driver {
+  void* library = dlopen("libcuda.so.1", RTLD_NOW);
+  int (*launch)(const LaunchConfig*, void*, void**,
+                void**) = found<int(const LaunchConfig*, void*, void**, void**)>(library, "cuLaunchKernelEx");
+  int (*retain_context)(void**, int) = found<int(void**, int)>(library, "cuDevicePrimaryCtxRetain");
+  int (*set_context)(void*) = found<int(void*)>(library, "cuCtxSetCurrent");
+};
+const Driver& driver() {
+  static const Driver opened;
+  return opened;
+}
+
+void* current_stream(at::Device device) {
+  if (!device.is_cuda()) return nullptr;
+  static auto* ask = found<int32_t(int32_t, void**)>(dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD),
+                                                     "aoti_torch_get_current_cuda_stream");
+  void* stream = nullptr;
+  TORCH_CHECK(!ask(device.index(), &stream), "expected PyTorch's current stream of GPU ", int(device.index()));
+  return stream;
+}
+
+void check(int status, const char* call) {
+  TORCH_CHECK(!status, call, ": expected success, found CUDA error ", status);
+}
+
+// ---- plans ----
+struct Patch {
+  int word;
+  int source;  // 0 is B, 1 is the result
+  uint64_t offset;
+};
+struct Launch {
+  void* function;
+  std::array<unsigned, 3> grid;
+  unsigned threads, shared_bytes;
+  bool overlap;
+  std::vector<uint64_t> words;  // an argument fills the first bytes of its word
+  std::vector<Patch> patches;
+
+  void enqueue(const uint64_t (&sources)[2], int device, void* stream) const {
+    uint64_t held[kMostWords];
+    void* pointers[kMostWords];
+    for (size_t i = 0; i < words.size(); i++) {
+      held[i] = words[i];
+      pointers[i] = held + i;
+    }
+    for (const Patch& patch : patches) held[patch.word] = sources[patch.source] + patch.offset;
+    const LaunchConfig config{{grid[0], grid[1], grid[2]},   {threads, 1, 1},  shared_bytes, stream,
+                              overlap ? &kOverlap : nullptr, overlap ? 1u : 0u};
+    int status = driver().launch(&config, function, pointers, nullptr);
+    if (status == kNoContext) {  // this thread has called nothing of CUDA yet
+      void* context = nullptr;
+      check(driver().retain_context(&context, device), "cuDevicePrimaryCtxRetain");
+      check(driver().set_context(context), "cuCtxSetCurrent");
+      status = driver().launch(&config, function, pointers, nullptr);
+    }
+    check(status, "cuLaunchKernelEx");
+  }
+};
+struct Plan {
+  std::vector<Launch> launches;
+  int64_t rows, inner, width;  // of the product: (rows, inner) times (inner, width)
+  at::ScalarType dtype;
+  at::Device device;
+  bool deterministic;
+  py::object keeps;  // Python's plan, which owns buffers and modules
+
+  void enqueue(const uint64_t (&sources)[2], void* stream) const {
+    for (const Launch& launch : launches) launch.enqueue(sources, device.index(), stream);
+  }
+  bool fits(const Tensor& b) const {
+    return width == b.size(1) && inner == b.size(0) && dtype == b.scalar_type() && device == b.device() &&
+           (deterministic || !at::globalContext().deterministicAlgorithms());
+  }
+  Tensor run(const Tensor& b) const {
+    c10::OptionalDeviceGuard guard;
+    if (device.is_cuda()) guard.reset_device(device);
+    Tensor out = at::empty({rows, width}, b.options().requires_grad(false));
+    enqueue({reinterpret_cast<uint64_t>(b.const_data_ptr()), reinterpret_cast<uint64_t>(out.mutable_data_ptr())},
+            current_stream(device));
+    return out;
+  }
+};
+struct Matrix {
+  int64_t handle;  // by which operators of torch.library find Python's matrix
+  std::mutex lock;
+  std::vector<std::pair<bool, std::shared_ptr<const Plan>>> plans;  // transposed or not; none is ever taken away
+
+  const Plan* find(const Tensor& b, bool transposed) {
+    std::lock_guard<std::mutex> guard(lock);
+    for (const auto& [side, plan] : plans)
+      if (side == transposed && plan->fits(b)) return plan.get();
+    return nullptr;
+  }
+};
+
+// Python's matrix and this module's, for as long as a gradient may ask for them. Made and copied under the GIL alone.
+struct Kept : torch::CustomClassHolder {
+  PyObject *owner, *capsule;
+  Matrix* matrix;
+  Kept(PyObject* o, PyObject* c, Matrix* m) : owner(o), capsule(c), matrix(m) {
+    Py_INCREF(owner);
+    Py_INCREF(capsule);
+  }
+  ~Kept() override {
+    if (!Py_IsInitialized()) return;
+    py::gil_scoped_acquire gil;
+    Py_DECREF(owner);
+    Py_DECREF(capsule);
+  }
+};
+using KeptPtr = c10::intrusive_ptr<Kept>;
+
+// ---- products ----
+// A tensor and a thread without anything between an operator and its kernel: no subclass, mode, transform, tangent.
+bool is_plain(const Tensor& b) {
+  using c10::DispatchKey;
+  static const uint64_t usual =
+      c10::DispatchKeySet({DispatchKey::CPU, DispatchKey::CUDA, DispatchKey::AutogradCPU, DispatchKey::AutogradCUDA,
+                           DispatchKey::ADInplaceOrView, DispatchKey::AutocastCPU, DispatchKey::AutocastCUDA})
+          .raw_repr();
+  if (!b.defined() || b.key_set().raw_repr() & ~usual) return false;
+  const auto included = c10::impl::tls_local_dispatch_key_set().included_;
+  return !(included.raw_repr() & ~c10::default_included_set.raw_repr()) &&
+         !c10::impl::TorchDispatchModeTLS::any_modes_set() && !at::impl::torch_function_mode_enabled() &&
+         !at::autocast::is_autocast_enabled(b.device().type()) && b.dim() == 2 && b.is_contiguous() &&
+         reinterpret_cast<uintptr_t>(b.const_data_ptr()) % kAlignment == 0 && !b._fw_grad(0).defined();
+}
+bool needs_gradient(const Tensor& b) { return b.requires_grad() && at::GradMode::is_enabled(); }
+
+using Signature = Tensor(const std::optional<Tensor>&, const Tensor&, int64_t, bool);
+Tensor through_python(const Tensor& b, int64_t handle, bool transposed) {
+  static auto op = c10::Dispatcher::singleton().findSchemaOrThrow("spmark::spmm", "").typed<Signature>();
+  return op.call(std::nullopt, b, handle, transposed);
+}
+
+struct Spmm : torch::autograd::Function<Spmm> {
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& b, const KeptPtr& kept,
+                        bool transposed, const Plan* plan) {
+    // The gradient of B needs A alone: B is not saved.
+    context->saved_data["kept"] = at::IValue::make_capsule(kept);
+    context->saved_data["transposed"] = transposed;
+    return plan->run(b);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients);
+};
+Tensor multiplied(const Tensor& b, const KeptPtr& kept, bool transposed, const Plan* plan) {
+  return needs_gradient(b) ? Spmm::apply(b, kept, transposed, plan) : plan->run(b);
+}
+torch::autograd::variable_list Spmm::backward(torch::autograd::AutogradContext* context,
+                                              torch::autograd::variable_list gradients) {
+  if (!gradients[0].defined()) return {Tensor(), Tensor(), Tensor(), Tensor()};
+  const auto kept = c10::static_intrusive_pointer_cast<Kept>(context->saved_data["kept"].toCapsule());
+  const bool transposed = !context->saved_data["transposed"].toBool();
+  const Tensor gradient = gradients[0].contiguous();
+  const Plan* plan = is_plain(gradient) ? kept->matrix->find(gradient, transposed) : nullptr;
+  const Tensor of_b =
+      plan ? multiplied(gradient, kept, transposed, plan) : through_python(gradient, kept->matrix->handle, transposed);
+  return {of_b, Tensor(), Tensor(), Tensor()};
+}
+
+// ---- Python's side ----
+constexpr char kMatrix[] = "spmark.native.matrix", kPlan[] = "spmark.native.plan";
+
+template <typename T>
+T& within(PyObject* capsule, const char* name) {
+  auto* held = static_cast<T*>(PyCapsule_GetPointer(capsule, name));
+  if (!held) throw python_error();
+  return *held;
+}
+
+// matrix(handle) -> capsule
+PyObject* py_matrix(PyObject*, PyObject* handle) {
+  HANDLE_TH_ERRORS
+  auto made = std::make_unique<Matrix>();
+  made->handle = py::cast<int64_t>(py::handle(handle));
+  return PyCapsule_New(made.release(), kMatrix,
+                       [](PyObject* capsule) { delete static_cast<Matrix*>(PyCapsule_GetPointer(capsule, kMatrix)); });
+  END_HANDLE_TH_ERRORS
+}
+
+// plan(launches, (rows, inner, width), like, deterministic, keeps) -> capsule; `like` has the operands' type and device
+PyObject* py_plan(PyObject*, PyObject* given) {
+  HANDLE_TH_ERRORS
+  using Noted = std::tuple<uint64_t, std::array<unsigned, 3>, unsigned, unsigned, bool, std::vector<uint64_t>,
+                           std::vector<std::tuple<int, int, uint64_t>>>;
+  const auto args = py::reinterpret_borrow<py::tuple>(given);
+  const auto [rows, inner, width] = py::cast<std::tuple<int64_t, int64_t, int64_t>>(args[1]);
+  const Tensor like = py::cast<Tensor>(args[2]);
+  auto made = std::make_shared<Plan>(
+      Plan{{}, rows, inner, width, like.scalar_type(), like.device(), py::cast<bool>(args[3]), args[4]});
+  for (auto& [function, grid, threads, shared_bytes, overlap, words, patches] : py::cast<std::vector<Noted>>(args[0])) {
+    TORCH_CHECK(words.size() <= kMostWords, "expected at most ", kMostWords, " arguments, found ", words.size());
+    Launch launch{reinterpret_cast<void*>(function), grid, threads, shared_bytes, overlap, words, {}};
+    for (const auto& [word, source, offset] : patches) launch.patches.push_back({word, source, offset});
+    made->launches.push_back(std::move(launch));
+  }
+  return PyCapsule_New(new std::shared_ptr<const Plan>(std::move(made)), kPlan, [](PyObject* capsule) {
+    delete static_cast<std::shared_ptr<const Plan>*>(PyCapsule_GetPointer(capsule, kPlan));
+  });
+  END_HANDLE_TH_ERRORS
+}
+
+// run(plan, b) -> tensor: without any check of b
+PyObject* py_run(PyObject*, PyObject* given) {
+  HANDLE_TH_ERRORS
+  const auto args = py::reinterpret_borrow<py::tuple>(given);
+  const auto& plan = within<std::shared_ptr<const Plan>>(py::object(args[0]).ptr(), kPlan);
+  return THPVariable_Wrap(plan->run(py::cast<Tensor>(args[1])));
+  END_HANDLE_TH_ERRORS
+}
+
+// add(matrix, transposed, plan)
+PyObject* py_add(PyObject*, PyObject* given) {
+  HANDLE_TH_ERRORS
+  const auto args = py::reinterpret_borrow<py::tuple>(given);
+  auto& matrix = within<Matrix>(py::object(args[0]).ptr(), kMatrix);
+  const auto& plan = within<std::shared_ptr<const Plan>>(py::object(args[2]).ptr(), kPlan);
+  std::lock_guard<std::mutex> guard(matrix.lock);
+  matrix.plans.emplace_back(py::cast<bool>(args[1]), plan);
+  Py_RETURN_NONE;
+  END_HANDLE_TH_ERRORS
+}
+
+// spmm(matrix, owner, b) -> A B, or NotImplemented
+PyObject* py_spmm(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  HANDLE_TH_ERRORS
+  TORCH_CHECK(count == 3, "expected matrix, owner, b, found ", count, " arguments");
+  if (!THPVariable_CheckExact(args[2])) Py_RETURN_NOTIMPLEMENTED;
+  auto& matrix = within<Matrix>(args[0], kMatrix);
+  const Tensor& b = THPVariable_Unpack(args[2]);
+  const Plan* plan = is_plain(b) ? matrix.find(b, false) : nullptr;
+  if (!plan) Py_RETURN_NOTIMPLEMENTED;
+  KeptPtr kept;
+  if (needs_gradient(b)) kept = c10::make_intrusive<Kept>(args[1], args[0], &matrix);
+  Tensor out;
+  {
+    py::gil_scoped_release released;
+    out = multiplied(b, kept, false, plan);
+  }
+  return THPVariable_Wrap(std::move(out));
+  END_HANDLE_TH_ERRORS
+}
+
+PyMethodDef methods[] = {
+    {"matrix", py_matrix, METH_O, nullptr},
+    {"plan", py_plan, METH_VARARGS, nullptr},
+    {"run", py_run, METH_VARARGS, nullptr},
+    {"add", py_add, METH_VARARGS, nullptr},
+    {"spmm", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(py_spmm)), METH_FASTCALL, nullptr},
+    {nullptr, nullptr, 0, nullptr}};
+PyModuleDef module = {PyModuleDef_HEAD_INIT, "spmark_native", nullptr, -1, methods};
+}  // namespace
+PyMODINIT_FUNC PyInit_spmark_native() { return PyModule_Create(&module); }

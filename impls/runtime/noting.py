@@ -1,0 +1,46 @@
+"""Note what a plan launches: kernels with their arguments, beside the launch itself."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+
+class Noted(NamedTuple):
+    """A launch of a kernel."""
+
+    function: int
+    """The driver's handle."""
+    grid: tuple[int, int, int]
+    threads: int
+    args: Sequence[Any]
+    """Arrays on the device and NumPy scalars."""
+    shared_bytes: int
+    overlap: bool
+    """Whether the launch may begin before the one before it has ended."""
+
+
+class _Notes(threading.local):
+    launches: list[Noted] | None = None
+
+
+_NOTES = _Notes()
+
+
+@contextmanager
+def noted() -> Iterator[list[Noted]]:
+    """Give a list that holds the launches of this thread once the ``with`` statement is left."""
+    launches: list[Noted] = []
+    _NOTES.launches = launches
+    try:
+        yield launches
+    finally:
+        _NOTES.launches = None
+
+
+def note(function: Any, *launch: Any) -> None:
+    """Note a launch of a function of CuPy where somebody asked for that; the rest is as of `Noted`."""
+    if _NOTES.launches is not None:
+        _NOTES.launches.append(Noted(function.ptr, *launch))
