@@ -101,16 +101,14 @@ PORTFOLIO: Mapping[Op, Mapping[str, Choice]] = {
 are none of them: hardly any row of the tuning half has them as the fastest. Nor is cuSPARSE, which every race measures.
 """
 BASELINE = Choice("cusparse_best")
-_LONG_BYTES, _UNEVEN = 2048, 4
-"""Bytes of the values of the longest row, and its non-zeros over those of a mean row, beyond which CELL splits it."""
 _CPU = (Choice("scipy_cpu"), Choice("numba_cpu"))
 
 
 def by_rule(op: Op, features: Features, width: int, dtype: DType, kind: DeviceKind) -> tuple[Choice, ...]:
     """Choose without a measurement, in the order of preference; the first that takes the problem serves.
 
-    SpMM: the dense product where that has the lower bound of time, CELL where one row would keep a block busy long
-    after the others, else CSR as it comes. SDDMM: runs of non-zeros with a row of X in registers.
+    SpMM: the dense product where that has the lower bound of time, else CSR as it comes. SDDMM: runs of non-zeros with a
+    row of X in registers.
 
     Parameters
     ----------
@@ -125,7 +123,5 @@ def by_rule(op: Op, features: Features, width: int, dtype: DType, kind: DeviceKi
         return _CPU
     if op is Op.SDDMM:
         return RUNS, Choice("rowsplit")
-    uneven = features.longest > max(_LONG_BYTES / dtype.itemsize, _UNEVEN * features.mean)
-    sparse = (CELL, CSR) if uneven else (CSR, CELL)
     dense = features.unit_us(width, dtype, dense=True) < features.unit_us(width, dtype)
-    return (PORTFOLIO[op]["cublas"], *sparse) if dense else sparse
+    return (PORTFOLIO[op]["cublas"], CSR, CELL) if dense else (CSR, CELL)

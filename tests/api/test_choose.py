@@ -11,6 +11,7 @@ from outside_code import nothing_loaded
 from scipy import sparse
 
 import spmark
+from spmark.impls.auto import portfolio
 from spmark.impls.core.errors import BuildError, ProblemError
 from spmark.impls.core.problem import Op
 from spmark.impls.runtime.device import find
@@ -111,16 +112,17 @@ def test_the_device_can_be_a_spec(a: Any) -> None:
     assert (op.op, op.pattern.nnz) == (Op.SPMM, a.nnz)
 
 
-def test_pinned_tunables_of_a_choice_travel_with_the_operator(tmp_path: Path) -> None:
-    uneven = np.zeros((60, 700), np.float32)
+def test_pinned_tunables_of_a_choice_travel_with_the_operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    uneven = np.zeros((60, 40), np.float32)
     uneven[3], uneven[:, 2] = 1, 2
     matrix = sparse.csr_array(uneven)
+    monkeypatch.setattr(portfolio, "CSR", portfolio.CELL)
     op = spmark.compile(matrix, width=8, device="host-simt", budget_s=0, runs=5)
-    assert "J = 8: liteform (format = cell" in op.explain(), "one long row: CELL by rule"
+    assert "J = 8: liteform (format = cell" in op.explain(), "the rule's choice has a tunable"
     op.save(tmp_path / "op")
     again = spmark.load(tmp_path / "op")
     assert again.explain().splitlines()[1] == op.explain().splitlines()[1]
-    b = np.ones((700, 8), np.float32)
+    b = np.ones((40, 8), np.float32)
     again.update_values(3 * matrix.data)
     np.testing.assert_allclose(again(b), 3 * matrix @ b, rtol=1e-5)
 

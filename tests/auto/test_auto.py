@@ -51,12 +51,10 @@ def test_every_mode_builds_a_plan_that_is_right(op: Op, mode: str, device: str) 
 
 
 def test_the_rule_reads_sizes_alone() -> None:
-    even, uneven = Features(1000, 1000, 8000, 12, 2.0), Features(1000, 1000, 8000, 800, 20.0)
-    full = Features(1000, 1000, 500_000, 520, 20.0)
-    chosen = [by_rule(Op.SPMM, one, 128, DType.FLOAT32, DeviceKind.CUDA)[0] for one in (even, uneven, full)]
-    assert chosen == [CSR, CELL, PORTFOLIO[Op.SPMM]["cublas"]]
-    assert by_rule(Op.SPMM, uneven, 128, DType.FLOAT16, DeviceKind.CUDA)[0] == CSR, "half of the bytes are no hub"
-    assert by_rule(Op.SDDMM, even, 128, DType.FLOAT32, DeviceKind.CUDA)[0].config == {"tuned": False}
+    sparse, full = Features(1000, 1000, 8000, 800, 20.0), Features(1000, 1000, 500_000, 520, 20.0)
+    chosen = [by_rule(Op.SPMM, one, 128, DType.FLOAT32, DeviceKind.CUDA)[0] for one in (sparse, full)]
+    assert chosen == [CSR, PORTFOLIO[Op.SPMM]["cublas"]]
+    assert by_rule(Op.SDDMM, sparse, 128, DType.FLOAT32, DeviceKind.CUDA)[0].config == {"tuned": False}
 
 
 def test_few_runs_take_what_is_built_fast() -> None:
@@ -130,14 +128,14 @@ def test_the_budget_ends_a_race(built: list[str]) -> None:
 
 
 def test_an_unknown_gpu_is_checked_by_a_race_with_the_rule(built: list[str]) -> None:
-    given = problem(uneven=True)
-    Times.us = {"liteform": 20.0}
+    given, ruled = problem(uneven=True), "direct"
+    Times.us = {ruled: 20.0}
     made: Any = Auto("learned").build(given, GPU)
     expected = ranked(model.read()[Op.SPMM], Features.of(given.matrix), Op.SPMM, 32, DType.FLOAT32, runs=0)[
         0
     ].choice.name
-    assert built == [expected, "liteform"], "what is learned, and the rule's choice"
-    assert made.config["chosen"] == "liteform"
+    assert built == [expected, ruled], "what is learned, and the rule's choice"
+    assert made.config["chosen"] in built
     assert TRAINED_ON in made.config["checked"]
     built.clear()
     known: Any = Auto("learned").build(given, GPU.model_copy(update={"name": TRAINED_ON}))
