@@ -187,7 +187,7 @@ def _check_signature(table: KernelTable, code: str, where: str) -> None:
             )
 
 
-class _DeclaredKernel:
+class DeclaredKernel:
     """The base of classes that follow from a `KernelTable`; their fields are its parameters."""
 
     table: KernelTable
@@ -202,6 +202,14 @@ class _DeclaredKernel:
     @property
     def _config(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.table.tunables}
+
+    def configs(self) -> list[dict[str, Any]]:
+        """Give the legal configs, this one first: those that the kernel has for a dtype of the table."""
+        held = (self._config, *(instance.values for instance in self.kernels[0].instances()))
+        tunables = self.table.tunables
+        return list(
+            {tuple(one[name] for name in tunables): {name: one[name] for name in tunables} for one in held}.values()
+        )
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse other dtypes, scaling without A's values, and what has more blocks than a grid."""
@@ -220,7 +228,7 @@ class _DeclaredKernel:
         return DeclaredPlan(problem, open_target(device), self.table, instance, self._config)
 
 
-_DECLARED = ("name", "ops", "devices", "kernels", "table", "unsupported", "build")
+_DECLARED = ("name", "ops", "devices", "kernels", "table", "configs", "unsupported", "build")
 """Attributes of the class, which no parameter may be called."""
 
 
@@ -272,4 +280,4 @@ def kernel_class(file: Path, module: str) -> type[Any]:
         "kernels": (KernelTemplate(file, table.kernel, space),),
         "table": table,
     }
-    return make_dataclass("Declared", tunables, bases=(_DeclaredKernel,), frozen=True, namespace=told)
+    return make_dataclass("Declared", tunables, bases=(DeclaredKernel,), frozen=True, namespace=told)
