@@ -643,6 +643,7 @@ def _show(told: Conformance, screen: Console) -> None:
         if len(flaws) > 1:
             say(screen, f"    and {len(flaws) - 1} more of {rule}, the next on {flaws[1].problem}; --json lists all")
     for reason, names in groupby(sorted(told.refused, key=told.refused.__getitem__), told.refused.get):
-        say(screen, escape(f"{len(list(names))} problems refused: {reason}"))
+        no_fault = ", which is no fault" * (not told.flaws)
+        say(screen, escape(f"{len(list(names))} problems refused{no_fault}: {reason}"))
     ended = f"[red]{len(told.flaws)} failed[/red]" if told.flaws else "[green]all passed[/green]"
     say(screen, f"{told.checked} checks, {ended}")
