@@ -251,7 +251,8 @@ def _outside(name: str) -> Outside | None:
             return _load_offer(offer)
         if name in IMPLEMENTATIONS:
             return None
-    raise SweepError(none_of("an implementation", name, implementation_names()))
+    message = none_of("an implementation", name, implementation_names())
+    raise SweepError(f"{message}; a file is named by its path, ./mine.cu or ./mine.py:MyKernel")
 
 
 def _class_of(name: str) -> Any:

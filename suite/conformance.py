@@ -17,6 +17,7 @@ from functools import cache
 from importlib import import_module
 from itertools import groupby
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -32,8 +33,9 @@ from spmark.impls.core.interfaces import PHASES, Implementation, Plan
 from spmark.impls.core.operators import HALF_ROUNDOFF, random_operands, reference
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.core.tolerance import why_wrong
+from spmark.impls.runtime.kernelfile import DeclaredKernel
 from spmark.impls.runtime.template import KernelTemplate
-from spmark.impls.table import name_of
+from spmark.impls.table import create, name_of
 from spmark.suite import conformance
 from spmark.suite.cli.console import answer, console, say
 from spmark.suite.plan.refusals import make
@@ -280,7 +282,7 @@ def check_offsets(how: Implementation, op: Op, place: Place) -> str | None:
             except (KernelFault, NonconformingError) as error:
                 raise NonconformingError(
                     "a right result where the elements of an operand are more than 2^31",
-                    str(error).partition("\n")[0],
+                    str(error),
                     "compute offsets such as row * J in 64 bits",
                 ) from error
     return reasons[0] if len(reasons) == len(DType) else None
@@ -443,7 +445,8 @@ WRONG_ARRAYS: Mapping[str, Callable[[Place, Any], Any]] = {
 
 _ONE = "empty_rows-J20"
 """Part of the names of problems that are taken where one problem is enough."""
-_SHOWN = 3
+_MOST_CONFIGS = 16
+"""Configs of a CUDA file that are checked."""
 
 
 @dataclass(frozen=True)
@@ -463,11 +466,14 @@ class Conformance:
 
     device: str
     kind: str
+    config: dict[str, Any]
     checked: int = 0
     """Checks that were made."""
     refused: dict[str, str] = field(default_factory=dict)
     """The implementation's reasons for problems that it does not take."""
     flaws: list[Flaw] = field(default_factory=list)
+    lost: bool = False
+    """A fault ended the checks: the GPU computes nothing more in this process."""
 
 
 class _LostError(Exception):
@@ -497,9 +503,11 @@ def check_implementation(name: str, device: str, as_json: bool) -> bool:
     if name.endswith(".py"):
         raise SweepError(f"{name}: expected a class in the file, found its path alone; add the class: {name}:MyKernel")
     faulthandler.enable()  # a kernel may end this process
-    screen, how = console(as_json), make(name_of(name), {})
+    screen, chosen = console(as_json), name_of(name)
+    how = make(chosen, {})
     if isinstance(how, str):
         raise DeviceError(f"{name}: {how}")
+    configs, legal = chosen_configs(how)
     absent: dict[str, str] = {}
     found = []
     for kind in sorted(how.devices) if device == "auto" else [DeviceKind(device)]:
@@ -511,9 +519,16 @@ def check_implementation(name: str, device: str, as_json: bool) -> bool:
         except DeviceError as error:
             absent[str(kind)] = str(error)
             continue
-        say(screen, f"[bold]{escape(how.name)}[/bold] on {escape(spec.name)}")
-        found.append(judge(how, spec))
-        _show(found[-1], screen)
+        for config in configs:
+            pinned = f" with {', '.join(f'{one} = {value}' for one, value in config.items())}" * bool(config)
+            say(screen, f"[bold]{escape(how.name)}[/bold]{escape(pinned)} on {escape(spec.name)}")
+            found.append(judge(create(chosen, config), spec, config))
+            _show(found[-1], screen)
+            if found[-1].lost:
+                break
+        if legal is not None:
+            checked = sum(told.kind == kind for told in found)
+            say(screen, f"{checked} of {legal} legal configs checked")
     for kind_name, reason in absent.items():
         say(screen, f"[yellow]not checked on {kind_name}:[/yellow] {escape(reason)}")
     if not found:
@@ -523,16 +538,38 @@ def check_implementation(name: str, device: str, as_json: bool) -> bool:
     passed = not any(told.flaws for told in found)
     if as_json:
         devices = [asdict(told) for told in found]
-        answer({"implementation": how.name, "passed": passed, "devices": devices, "absent": absent})
+        answer(
+            {
+                "implementation": how.name,
+                "passed": passed,
+                "legal_configs": legal,
+                "devices": devices,
+                "absent": absent,
+            }
+        )
     return passed
 
 
-def judge(how: Implementation, spec: DeviceSpec) -> Conformance:
-    """Make every check of an implementation on a device; a fault of a GPU ends the checks.
+def chosen_configs(how: Implementation) -> tuple[list[dict[str, Any]], int | None]:
+    """Give the configs to check, the default first, and how many are legal, which a class does not say.
+
+    Of a CUDA file all legal configs are checked, or the default and a seeded draw, `_MOST_CONFIGS` in all; of a class
+    its defaults alone.
+    """
+    if not isinstance(how, DeclaredKernel):
+        return [{}], None
+    default, *others = how.configs()
+    drawn = Random(SEED).sample(others, min(len(others), _MOST_CONFIGS - 1))
+    return [default, *drawn], 1 + len(others)
+
+
+def judge(how: Implementation, spec: DeviceSpec, config: dict[str, Any]) -> Conformance:
+    """Make every check of an implementation with this config on a device; a fault of a GPU ends the checks.
 
     Every problem is built and run. What one problem of an operator is enough for comes last.
     """
-    told, place, plans = Conformance(spec.name, str(spec.kind)), conformance.Place(spec), dict[str, Plan]()
+    told = Conformance(spec.name, str(spec.kind), config)
+    place, plans = conformance.Place(spec), dict[str, Plan]()
     wanted = {name: problem for name, problem in conformance.problems().items() if problem.op in how.ops}
     with suppress(_LostError):
         _attempt(told, "contract", "none", conformance.check_contract, how)
@@ -545,7 +582,7 @@ def judge(how: Implementation, spec: DeviceSpec) -> Conformance:
                 _attempt(told, "result", name, conformance.check_result, plan, problem, place)
                 if spec.kind is DeviceKind.HOST_SIMT and name in conformance.ORDERED:
                     _attempt(told, "order", name, conformance.check_orders, plan, problem, place)
-        if spec.kind is DeviceKind.HOST_SIMT:
+        if spec.kind is DeviceKind.HOST_SIMT and not told.flaws:  # a plainer fault would be found there again
             for op in sorted(how.ops):
                 _attempt(told, "offsets", f"{op}-far", conformance.check_offsets, how, op, place)
         for op in sorted(how.ops):
@@ -583,6 +620,7 @@ def _attempt(told: Conformance, rule: str, name: str, check: Callable[..., Any],
             wanted, remedy = "a plan, or a reason from unsupported", "mend build, or refuse the problem in unsupported"
         told.flaws.append(Flaw(rule, name, wanted, _told(error), remedy))
         if isinstance(error, KernelFault) and told.kind == DeviceKind.CUDA:
+            told.lost = True
             raise _LostError from error
     return None
 
@@ -596,15 +634,16 @@ def _told(error: Exception) -> str:
 
 
 def _show(told: Conformance, screen: Console) -> None:
-    for rule, found in groupby(sorted(told.flaws, key=lambda flaw: flaw.rule), key=lambda flaw: flaw.rule):
-        flaws = list(found)
-        for flaw in flaws[:_SHOWN]:
-            say(screen, f"[red]{rule}[/red] on {escape(flaw.problem)}")
-            told_so = f"    expected  {flaw.expected}\n    found     {flaw.found}\n    to do     {flaw.remedy}"
-            say(screen, escape(told_so))
-        if len(flaws) > _SHOWN:
-            say(screen, f"    and {len(flaws) - _SHOWN} more of {rule}; --json lists all")
+    for rule in dict.fromkeys(flaw.rule for flaw in told.flaws):
+        flaws = [flaw for flaw in told.flaws if flaw.rule == rule]
+        flaw = flaws[0]
+        say(screen, f"[red]{rule}[/red] on {escape(flaw.problem)}")
+        told_so = f"    expected  {flaw.expected}\n    found     {flaw.found}\n    to do     {flaw.remedy}"
+        say(screen, escape(told_so))
+        if len(flaws) > 1:
+            say(screen, f"    and {len(flaws) - 1} more of {rule}, the next on {flaws[1].problem}; --json lists all")
     for reason, names in groupby(sorted(told.refused, key=told.refused.__getitem__), told.refused.get):
-        say(screen, escape(f"{len(list(names))} problems refused: {reason}"))
+        no_fault = ", which is no fault" * (not told.flaws)
+        say(screen, escape(f"{len(list(names))} problems refused{no_fault}: {reason}"))
     ended = f"[red]{len(told.flaws)} failed[/red]" if told.flaws else "[green]all passed[/green]"
     say(screen, f"{told.checked} checks, {ended}")

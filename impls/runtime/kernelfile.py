@@ -36,6 +36,7 @@ _WORDS, _WORD = re.compile(r"\w+"), r"\s*(?:[A-Za-z]\w*|[1-9]\d{0,9})\s*"
 _PRODUCT = rf"{_WORD}(?:\*{_WORD})*"
 _Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z]\w*$")]
 _Count = Annotated[str, StringConstraints(pattern=rf"^{_PRODUCT}(?:/{_PRODUCT})?$")]
+_OF_64_BITS = re.compile(r"\b(?:double|long|size_t|u?int64_t)\b")
 _MOST_THREADS = 1024
 SIZES: Mapping[str, Callable[[Problem], int]] = {
     "num_rows": lambda problem: problem.matrix.num_rows,
@@ -140,6 +141,11 @@ def read_table(file: Path) -> KernelTable:
     if comment is None:
         raise SweepError(f"{file}: expected a comment with the kernel's table, found none: write {_EXAMPLE}")
     where = f"{file}:{text.count(chr(10), 0, comment.start()) + 1}"
+
+    def at(key: str) -> str:
+        line = re.search(rf"^{re.escape(key)}\b", comment[1], re.MULTILINE)
+        return where if line is None else f"{file}:{text.count(chr(10), 0, comment.start(1) + line.start()) + 1}"
+
     declared = parse_yaml(comment[1], where, SweepError)
     if not isinstance(declared, dict):
         raise SweepError(f"{where}: expected the kernel's table, found {declared!r}: write {_EXAMPLE}")
@@ -148,8 +154,14 @@ def read_table(file: Path) -> KernelTable:
     except ValidationError as error:
         # A list with a wrong item is also reported as too short.
         told = [one for one in error.errors() if one["type"] != "too_short" or not one["input"]]
-        raise SweepError("\n".join(f"{where}: {_explained(one)}; mend the table" for one in told)) from error
-    _check_signature(table, _NOT_CODE.sub(" ", text), where)
+        said = [_explained(one) for one in told]
+        keys = [
+            str(one["loc"][0]) if one["loc"] else message.partition(":")[0]
+            for one, message in zip(told, said, strict=True)
+        ]
+        lines = (f"{at(key)}: {one}; mend the table" for key, one in zip(keys, said, strict=True))
+        raise SweepError("\n".join(lines)) from error
+    _check_signature(table, _NOT_CODE.sub(" ", text), at)
     return table
 
 
@@ -168,26 +180,34 @@ def _explained(error: Any) -> str:
     return f"{key}: {message}, found {error['input']!r}"
 
 
-def _check_signature(table: KernelTable, code: str, where: str) -> None:
+def _check_signature(table: KernelTable, code: str, at: Callable[[str], str]) -> None:
     """Refuse arguments that the kernel does not take: a GPU would read other memory, without a message."""
     found = re.search(rf"\b{table.kernel}\s*\(([^)]*)\)", code)
     if found is None:
-        raise SweepError(f"{where}: kernel: expected {table.kernel}(...) in the file, found none: mend the table")
+        raise SweepError(
+            f"{at('kernel')}: kernel: expected {table.kernel}(...) in the file, found none: mend the table"
+        )
+    if re.search(rf"\btemplate\s*<[^;{{}}]*\b{table.kernel}\s*\(", code) is None:
+        raise SweepError(
+            f"{at('kernel')}: kernel: expected a template, such as template <int threads> __global__ void "
+            f"{table.kernel}(...), found a plain function: make the table's parameters those of a template"
+        )
     taken = [one.strip() for one in found[1].split(",")]
     if len(taken) != len(table.arguments):
         raise SweepError(
-            f"{where}: arguments: expected {len(taken)}, as {table.kernel} takes them, found {len(table.arguments)}: "
-            "mend the table or the kernel"
+            f"{at('arguments')}: arguments: expected {len(taken)}, as {table.kernel} takes them, found "
+            f"{len(table.arguments)}: mend the table or the kernel"
         )
     for name, parameter in zip(table.arguments, taken, strict=True):
-        if (name in SIZES) == ("*" in parameter):
+        if (name in SIZES) == ("*" in parameter) or _OF_64_BITS.search(parameter):
             wanted = f"{'an int' if name in SIZES else 'a pointer'} of {table.kernel} for {name}"
+            wanted += " with elements of 32 or 16 bits" if "*" in parameter and name not in SIZES else ""
             raise SweepError(
-                f"{where}: arguments: expected {wanted}, found {parameter!r}: mend the table or the kernel"
+                f"{at('arguments')}: arguments: expected {wanted}, found {parameter!r}: mend the table or the kernel"
             )
 
 
-class _DeclaredKernel:
+class DeclaredKernel:
     """The base of classes that follow from a `KernelTable`; their fields are its parameters."""
 
     table: KernelTable
@@ -202,6 +222,14 @@ class _DeclaredKernel:
     @property
     def _config(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.table.tunables}
+
+    def configs(self) -> list[dict[str, Any]]:
+        """Give the legal configs, this one first: those that the kernel has for a dtype of the table."""
+        held = (self._config, *(instance.values for instance in self.kernels[0].instances()))
+        tunables = self.table.tunables
+        return list(
+            {tuple(one[name] for name in tunables): {name: one[name] for name in tunables} for one in held}.values()
+        )
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse other dtypes, scaling without A's values, and what has more blocks than a grid."""
@@ -220,7 +248,7 @@ class _DeclaredKernel:
         return DeclaredPlan(problem, open_target(device), self.table, instance, self._config)
 
 
-_DECLARED = ("name", "ops", "devices", "kernels", "table", "unsupported", "build")
+_DECLARED = ("name", "ops", "devices", "kernels", "table", "configs", "unsupported", "build")
 """Attributes of the class, which no parameter may be called."""
 
 
@@ -272,4 +300,4 @@ def kernel_class(file: Path, module: str) -> type[Any]:
         "kernels": (KernelTemplate(file, table.kernel, space),),
         "table": table,
     }
-    return make_dataclass("Declared", tunables, bases=(_DeclaredKernel,), frozen=True, namespace=told)
+    return make_dataclass("Declared", tunables, bases=(DeclaredKernel,), frozen=True, namespace=told)

@@ -415,7 +415,10 @@ def write_composition_page(
 
 
 def explain(
-    record: Annotated[str, typer.Argument(help="A recorded case's id, or a part of it that no other case has.")],
+    record: Annotated[
+        str,
+        typer.Argument(help="A recorded case's id, or a part of it that no other case has; a label may be the name."),
+    ],
     *,
     results: Annotated[
         list[Path] | None, typer.Option(help="Folder of records; by default results. Repeatable.")

@@ -125,6 +125,12 @@ def test_the_name_of_the_file_is_that_of_the_implementation(file: Path, name: st
         name_of(str(other))
 
 
+def test_each_legal_config_is_named_once_and_the_default_first(file: Path) -> None:
+    file.write_text(SDDMM.replace("  for (int u", '  static_assert(unroll == 1 || early, "");\n  for (int u', 1))
+    how: Any = create(name_of(str(file)))
+    assert [(one["unroll"], one["early"]) for one in how.configs()] == [(1, True), (1, False), (2, True)]
+
+
 def test_the_version_follows_the_file(file: Path) -> None:
     def version() -> str:
         table.LOADED.clear()
@@ -146,7 +152,7 @@ def test_the_version_follows_the_file(file: Path) -> None:
         ("/* spmark", "/* mine", r"expected a comment with the kernel's table, found none: write /\* spmark, then"),
         ("kernel: products\n", "kernel: [products\n", r":2: expected YAML, found .*ParserError"),
         ("op: sddmm\n", "", "op: expected this key, found none; mend the table"),
-        ("op: sddmm", "op: spmv", "op: expected 'spmm' or 'sddmm', found 'spmv'; mend the table"),
+        ("op: sddmm", "op: spmv", ":4: op: expected 'spmm' or 'sddmm', found 'spmv'; mend the table"),
         ("op: sddmm", "op: sddmm\ngird: []", r"expected a key out of kernel, .*, found 'gird' \(did you mean grid\?\)"),
         ("dtypes: [float32]", "dtypes: []", r"dtypes: .*at least 1 item.*, found \[\]; mend the table"),
         ("dtypes: [float32]", "dtypes: [float32, float16]", "parameters: expected one that is dtype, for several"),
@@ -164,11 +170,14 @@ def test_the_version_follows_the_file(file: Path) -> None:
         ('"1"', '"1", "1", "1"', r"grid: .*at most 3 items"),
         ("indices, values", "indexes, values", r"arguments: expected an argument out of .*, found 'indexes' \(did you"),
         ("X, Y, D]", "X, Y, C]", "arguments: expected an argument out of .*, found 'C'"),
-        ("X, Y, D]", "X, Y]", "arguments: expected X, Y, D for sddmm, found no D"),
+        ("X, Y, D]", "X, Y]", ":8: arguments: expected X, Y, D for sddmm, found no D"),
         ("values, X, Y, D]", "X, Y, D]", "arguments: expected 8, as products takes them, found 7: mend the table or"),
         ("[nnz, width, rows", "[nnz, rows, width", "expected a pointer of products for rows, found 'int width'"),
         ("rows, indices,", "rows, num_cols,", r"expected an int of products for num_cols, found 'const int\* indices'"),
         ("kernel: products", "kernel: product", r"kernel: expected product\(\.\.\.\) in the file, found none"),
+        ("template <int threads, int unroll, bool early>\n", "", ":3: kernel: expected a template, such as"),
+        ("const float* X", "const double* X", ":8: arguments: expected a pointer .* with elements of 32"),
+        ("int nnz,", "int64_t nnz,", "expected an int of products for nnz, found 'int64_t nnz'"),
         ("kernel: products", "kernel: 5", "kernel: expected a valid string, found 5; mend the table"),
         (SDDMM, "/* spmark\n*/", "expected the kernel's table, found None: write"),
         (SDDMM, "/* spmark\n- a\n*/", r"expected the kernel's table, found \['a'\]: write"),

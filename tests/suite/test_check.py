@@ -11,7 +11,8 @@ from outside_code import MINE, nothing_loaded
 from spmark.impls.core.problem import Op
 from spmark.impls.runtime.device import find
 from spmark.impls.table import name_of
-from spmark.suite.conformance import NonconformingError, Place, check_offsets
+from spmark.suite import conformance
+from spmark.suite.conformance import NonconformingError, Place, check_offsets, chosen_configs, problems
 from spmark.suite.plan.refusals import make
 
 pytestmark = pytest.mark.usefixtures(nothing_loaded.__name__)
@@ -50,7 +51,8 @@ def test_offsets_in_32_bits_are_found(tmp_path):
         text = (Path(EXAMPLE).parent / name).read_text()
         (tmp_path / name).write_text(text.replace("static_cast<int64_t>(indices[p])", "indices[p]"))
     how, place = make(name_of(f"{tmp_path}/mykernel.py:MyKernel"), {}), Place(find("host-simt"))
-    with pytest.raises(NonconformingError, match=r"more than 2.31.*compute offsets such as row . J in 64 bits"):
+    told = r"(?s)more than 2.31.*signed integer overflow.*compute offsets such as row . J in 64 bits"
+    with pytest.raises(NonconformingError, match=told):
         check_offsets(how, Op.SPMM, place)
 
 
@@ -81,6 +83,50 @@ def test_the_example_is_measured(invoke, tmp_path, file, baseline, device):
     code, out, err = invoke("run", "own.yaml", "--device", device, "--json")
     assert code == 0, err
     assert json.loads(out)["statuses"] == {"ok": 2}
+
+
+def checked_file(invoke, tmp_path, monkeypatch, old, new, *options):
+    """Check the example's CUDA file after an edit, on two problems without the far one."""
+    few = {name: one for name, one in problems().items() if name.startswith("spmm-under_32_rows-J3-")}
+    monkeypatch.setattr(conformance, "problems", lambda: few)
+    monkeypatch.setattr(conformance, "check_offsets", lambda *_: None)
+    text = EXAMPLE.with_name("spmm_rows.cu").read_text()
+    assert old in text
+    (tmp_path / "own.cu").write_text(text.replace(old, new))
+    return invoke("check", "./own.cu", "--device", "host-simt", *options)
+
+
+def test_each_value_of_a_cuda_file_is_checked(invoke, tmp_path, monkeypatch):
+    wrong = "from_float<T>(threads == 256 ? 2 * sum : sum)"
+    code, out, err = checked_file(invoke, tmp_path, monkeypatch, "from_float<T>(sum)", wrong, "--json")
+    assert code == 1, err
+    answer = json.loads(out)
+    assert [(told["config"], bool(told["flaws"])) for told in answer["devices"]] == [
+        ({"threads": 128}, False),
+        ({"threads": 64}, False),
+        ({"threads": 256}, True),
+    ]
+    assert "own with threads = 256 on host-simt" in err
+    assert "3 of 3 legal configs checked" in err
+
+
+def test_of_many_configs_the_default_and_a_seeded_draw_are_checked(tmp_path):
+    text = EXAMPLE.with_name("spmm_rows.cu").read_text()
+    (tmp_path / "many.cu").write_text(text.replace("[128, 64, 256]", str([128, *range(32, 1025, 32)])))
+    how = make(name_of(f"{tmp_path}/many.cu"), {})
+    configs, legal = chosen_configs(how)
+    assert (len(configs), legal, configs[0]) == (16, 32, {"threads": 128})
+    assert len({one["threads"] for one in configs}) == 16
+    assert chosen_configs(how)[0] == configs
+
+
+def test_the_first_message_is_of_the_first_fault_with_the_sanitizers_words(invoke, tmp_path, monkeypatch):
+    code, out, _ = checked_file(invoke, tmp_path, monkeypatch, "* width + j] = ", "* width + j + 1] = ")
+    assert code == 1
+    assert out.splitlines()[1] == "result on spmm-under_32_rows-J3-float32"
+    assert "AddressSanitizer: heap-buffer-overflow" in out
+    assert "own.cu:" in out
+    assert "offsets on" not in out
 
 
 def test_a_right_implementation_passes_on_every_device_that_is_here(invoke, tmp_path):
@@ -151,7 +197,7 @@ def test_refused_problems_are_counted_by_reason(invoke, tmp_path):
     (tmp_path / "mine.py").write_text(MINE + refuses)
     code, out, _ = invoke("check", "./mine.py:Mine", "--device", "cpu")
     assert code == 0
-    assert "36 problems refused: J is odd" in out
+    assert "36 problems refused, which is no fault: J is odd" in out
 
 
 def test_a_file_without_a_class_asks_for_one(invoke, tmp_path):
