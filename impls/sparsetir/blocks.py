@@ -21,7 +21,7 @@ from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.bsr import BsrFormat, DbsrFormat, DenseBlocks, SrBcrsFormat
 from spmark.impls.kernels.block_sddmm import BLOCK_SDDMM, SDDMM_BLOCKS, SDDMM_OVER_BLOCKS
 from spmark.impls.kernels.block_spmm import SPMM_BLOCKS, BlockSpmmPlan, block_instance, vector_of
-from spmark.impls.kernels.family import Build, KernelFamily, OneFormat, taken_apart
+from spmark.impls.kernels.family import Build, KernelFamily, OneFormat
 from spmark.impls.kernels.panel_spmm import GROUP, PANEL, SPMM_PANELS, PanelSpmmPlan, panel_instance
 from spmark.impls.kernels.strip_spmm import SIDE, SPMM_STRIPS, STRIPS, StripSpmmPlan, strip_instance
 from spmark.impls.kernels.strip_spmm import TILES as STRIP_TILES
@@ -144,15 +144,13 @@ def opened(problem: Problem, target: Target, convert: Callable[[Problem, Config]
             refused.append((form, str(error)))
             raise
 
-    def build(blocks: DenseBlocks, config: Config, arrays: Sequence[DeviceArray]) -> DevicePlan:
-        form, schedule = taken_apart(config, FORM)
+    def build(blocks: DenseBlocks, form: Config, schedule: Config, arrays: Sequence[DeviceArray]) -> DevicePlan:
         plan: Any = (
-            StripSpmmPlan if "strips" in config else PanelSpmmPlan if config.get("t") == PANEL else BlockSpmmPlan
+            StripSpmmPlan if "strips" in schedule else PanelSpmmPlan if form.get("t") == PANEL else BlockSpmmPlan
         )
         return cast("DevicePlan", plan(problem, target, blocks, form, arrays=arrays, **schedule))
 
-    blocks = OneFormat(held, build)
-    return lambda config: blocks.plan(taken_apart(config, FORM)[0], config)
+    return OneFormat(FORM, held, build)
 
 
 def run_through(race: Race[Any], space: Sequence[Config], is_small: Callable[[Config], bool]) -> None:

@@ -87,12 +87,10 @@ class _Forms:
 
     def __init__(self, problem: Problem, target: Target, forms: Sequence[Tiling], facts: Mapping[str, Any]) -> None:
         self._problem, self._target, self._forms, self._facts = problem, target, forms, facts
-        self._held = OneFormat(self._convert, self._build)
+        self._names = [*dict.fromkeys(name for form in forms for name in form.facts)]
+        self.plan = OneFormat(self._names, self._convert, self._build)
+        """Builds a config; plans of one form share its tiles."""
         self._refused: dict[int, str] = {}
-
-    def plan(self, config: Config) -> DevicePlan:
-        """Build a config; plans of one form share its tiles."""
-        return self._held.plan(self._form(config).facts, config)
 
     def prepare(self, configs: Sequence[Config]) -> None:
         """Compile the kernels of several configs side by side."""
@@ -107,7 +105,7 @@ class _Forms:
 
     def _instance(self, config: Config) -> Instance:
         problem, form = self._problem, self._form(config)
-        _, schedule = taken_apart(config, [*form.facts])
+        _, schedule = taken_apart(config, self._names)
         if problem.op is Op.SDDMM:
             return tile_sddmm_instance(problem, schedule) if form.has_blocks else sddmm_kernel(problem, schedule)
         if not form.has_blocks:
@@ -124,10 +122,8 @@ class _Forms:
             self._refused[id(form)] = str(error)
             raise
 
-    def _build(self, tiles: TileFormat, config: Config, arrays: Sequence[DeviceArray]) -> DevicePlan:
-        problem, target, form = self._problem, self._target, self._form(config)
-        own, schedule = taken_apart(config, [*form.facts])
-        told = {**self._facts, **own}
+    def _build(self, tiles: TileFormat, own: Config, schedule: Config, arrays: Sequence[DeviceArray]) -> DevicePlan:
+        problem, target, told = self._problem, self._target, {**self._facts, **own}
         if problem.op is Op.SDDMM:
             if tiles.blocks:
                 in_tiles = told.get("order") == ResultOrder.TILES
@@ -137,8 +133,8 @@ class _Forms:
         if tiles.blocks:
             return TileSpmmPlan(problem, target, tiles, told, arrays=arrays, **schedule)
         told["by_row"] = schedule.get("by_row", False)
-        ell = tiles.ell or _no_rows(tiles.shape)
-        return EllBucketsPlan(problem, target, ell, told, positions=form.positions, arrays=arrays, **schedule)
+        ell, positions = tiles.ell or _no_rows(tiles.shape), self._form(own).positions
+        return EllBucketsPlan(problem, target, ell, told, positions=positions, arrays=arrays, **schedule)
 
 
 def _no_rows(shape: tuple[int, int]) -> HybFormat:
