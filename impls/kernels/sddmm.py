@@ -45,14 +45,16 @@ class SddmmPlan(OneLaunchPlan):
     ----------
     config : mapping
         What `DevicePlan.config` says; the schedule below is part of it.
+    instance : Instance, optional
+        The kernel of another table for the schedule, which may then have a ``run``: consecutive non-zeros of a group.
     **schedule : int
         Of `sddmm_instance`, named as it is given.
     """
 
-    _instance_of = staticmethod(sddmm_instance)
-
-    def __init__(self, problem: Problem, target: Target, config: Mapping[str, object], **schedule: int) -> None:
-        matrix, instance = problem.matrix, self._instance_of(problem, schedule)
+    def __init__(
+        self, problem: Problem, target: Target, config: Config, instance: Instance | None = None, **schedule: int
+    ) -> None:
+        matrix, instance = problem.matrix, instance or sddmm_instance(problem, schedule)
         super().__init__(problem, target, {**config, **schedule}, schedule["vector"] * problem.dtype.itemsize)
         self.stored = matrix.nnz
         self._load(instance)
