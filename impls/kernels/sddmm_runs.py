@@ -123,7 +123,7 @@ def _default(problem: Problem, pinned: Config) -> Config:
     """
     tiles = run_tiles(problem.width, problem.dtype)
     if not tiles:
-        return {**csr_tiles(problem)[-1], "batch": 4}
+        return {**csr_tiles(problem.width, problem.dtype)[-1], "batch": 4}
     loads = -(-problem.width // tiles[0]["vector"])
     vectors, batch = (1, 4) if loads <= 16 else (2, 4) if problem.dtype is DType.FLOAT16 else (4, 2)
     wanted = {"vectors": vectors, "batch": batch, "parts": 1, "early": vectors == 1}
