@@ -12,7 +12,7 @@ from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Problem
 from spmark.impls.core.spans import numbered, openings
 from spmark.impls.formats.bsr import BsrFormat
-from spmark.impls.kernels.family import Axes, Build, KernelFamily, OneFormat, taken_apart
+from spmark.impls.kernels.family import Axes, KernelFamily, OneFormat
 from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import KernelTemplate
@@ -132,18 +132,14 @@ def _axes(problem: Problem, pinned: Config) -> Axes:
     return {"block": SDDMM_BLOCKS, "units": (1, 2, 4, 8, 16), "threads": threads}
 
 
-def _opened(problem: Problem, target: Target) -> Build:
-    blocks = OneFormat(
-        lambda form: BsrFormat.from_csr(problem.matrix, form["block"], form["block"]),
-        lambda held, schedule, _: BlockSddmmPlan(problem, target, held, {}, **schedule),
-    )
-    return lambda config: blocks.plan(*taken_apart(config, ("block",)))
-
-
 SDDMM_OVER_BLOCKS = KernelFamily(
     mark="units",
     templates=(BLOCK_SDDMM,),
     axes=_axes,
-    opened=_opened,
+    opened=lambda problem, target: OneFormat(
+        ("block",),
+        lambda form: BsrFormat.from_csr(problem.matrix, form["block"], form["block"]),
+        lambda held, _, schedule, arrays: BlockSddmmPlan(problem, target, held, {}, **schedule),
+    ),
     default=lambda problem, pinned: {"block": SDDMM_BLOCKS[0], "units": 4, "threads": 128, **pinned},
 )

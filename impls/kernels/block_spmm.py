@@ -188,3 +188,20 @@ def mma_pieces(values: NDArray[np.float32]) -> NDArray[np.float16]:
     # Row = 16 m + 8 side + g, column = 16 k + 8 half + 2 t + e; lane = 4 g + t, its registers are (half, side, e).
     parts = values.reshape(n, rows // 16, 2, 8, cols // 16, 2, 4, 2).transpose(0, 4, 1, 3, 6, 5, 2, 7)
     return parts.astype(np.float16, order="C").reshape(n, cols // 16, rows // 16, 32, 8)
+
+
+def transposed_pieces(values: NDArray[np.float32]) -> NDArray[np.float16]:
+    """Order groups as lanes hold them for the second operand of ``mma_m16n8k16``.
+
+    Parameters
+    ----------
+    values : (n, 8, 16) float32
+
+    Returns
+    -------
+    (n, 32, 4) float16
+        The 4 elements of each lane, in the order of the operand's registers.
+    """
+    # Row = g, column = 8 half + 2 t + e; lane = 4 g + t, its registers are (half, e).
+    parts = values.reshape(-1, 8, 2, 4, 2).transpose(0, 1, 3, 2, 4)
+    return parts.astype(np.float16, order="C").reshape(-1, 32, 4)

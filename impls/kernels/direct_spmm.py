@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Csr, DType, Problem
-from spmark.impls.kernels.family import Axes, Build, KernelFamily, OneFormat, taken_apart, tiles_of, widest_load
+from spmark.impls.kernels.family import Axes, KernelFamily, OneFormat, tiles_of, widest_load
 from spmark.impls.runtime.plan import Arrays, OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, TemplateValue
@@ -297,22 +297,15 @@ def _axes(problem: Problem, pinned: Config) -> Axes:
     }
 
 
-def _opened(problem: Problem, target: Target) -> Build:
-    """Build plans that share the matrix on the target."""
-
-    def build(_: None, schedule: Config, arrays: Arrays) -> DirectPlan:
-        facts, schedule = taken_apart(schedule, tuple(DIRECT))
-        return DirectPlan(problem, target, facts, arrays=arrays, **schedule)
-
-    csr = OneFormat(lambda _: None, build)
-    return lambda config: csr.plan({}, config)
-
-
 DIRECT_SPMM = KernelFamily(
     mark="longest",
     templates=(SPMM_DIRECT,),
     axes=_axes,
-    opened=_opened,
+    opened=lambda problem, target: OneFormat(
+        tuple(DIRECT),
+        lambda _: None,
+        lambda _, facts, schedule, arrays: DirectPlan(problem, target, facts, arrays=arrays, **schedule),
+    ),
     default=usual_schedule,
     kernel=direct_instance,
 )

@@ -57,28 +57,35 @@ class OneFormat(Generic[F]):
 
     Parameters
     ----------
+    names : sequence of str
+        The tunables of the format; all others are the schedule's.
     convert : callable
         Gives the format for its tunables.
     build : callable
-        Builds a plan of a format, of the other tunables and of the arrays that another plan has uploaded, if any.
+        Builds a plan of a format, of its tunables, of all others and of the arrays that another plan has uploaded, if
+        any.
     """
 
     def __init__(
-        self, convert: Callable[[Config], F], build: Callable[[F, Config, Sequence[DeviceArray]], DevicePlan]
+        self,
+        names: Sequence[str],
+        convert: Callable[[Config], F],
+        build: Callable[[F, Config, Config, Sequence[DeviceArray]], DevicePlan],
     ) -> None:
-        self._convert, self._build = convert, build
+        self._names, self._convert, self._build = names, convert, build
         self._held: tuple[Config, F] | None = None
         self._arrays: Sequence[DeviceArray] = ()
         self._converting, self._first_s = Built(), dict[str, float]()
 
-    def plan(self, form: Config, schedule: Config) -> DevicePlan:
+    def __call__(self, config: Config) -> DevicePlan:
         """Build a plan; another format than the last one takes its place."""
+        form, schedule = taken_apart(config, self._names)
         if self._held is None or self._held[0] != form:
             self._held, self._arrays, self._first_s = None, (), {}  # two formats of a large matrix might not fit
             self._converting = Built()
             with self._converting.phase("convert"):
                 self._held = form, self._convert(form)
-        plan = self._build(self._held[1], schedule, self._arrays)
+        plan = self._build(self._held[1], form, schedule, self._arrays)
         self._arrays, self._first_s = plan.arrays, self._first_s or dict(plan.phases_s)
         for name in ("convert", "upload"):
             plan.phases_s[name] = max(plan.phases_s.get(name, 0.0), self._first_s.get(name, 0.0))

@@ -76,9 +76,9 @@ class HybConverter:
 
     def convert(
         self,
-        partitions: int,
+        c: int,
         max_width: int,
-        near: bool = False,
+        order: str = "width",
         thirds: bool = False,
         tail_in_last: bool = False,
     ) -> tuple[HybLayout, list[DeviceArray]]:
@@ -86,12 +86,12 @@ class HybConverter:
 
         Parameters
         ----------
-        partitions : int
-            c; the pieces of the last c are kept, since a search goes through k for one c.
+        c : int
+            Partitions; the pieces of the last c are kept, since a search goes through k for one c.
         max_width : int
             2^k.
-        near : bool
-            Whether the rows of a bucket stand in the order of `positions` instead of A's.
+        order : str
+            With ``near`` the rows of a bucket stand in the order of `positions` instead of A's.
         thirds : bool
             Whether widths of 24, 48, 96, ... stand between the powers of two.
         tail_in_last : bool
@@ -107,21 +107,22 @@ class HybConverter:
         Raises
         ------
         ValueError
-            ``max_width`` is not a power of two, or ``partitions`` is below 1.
+            ``max_width`` is not a power of two, or ``c`` is below 1.
         BuildError
             More than 2^31 - 1 elements would be stored.
         """
+        near = order == "near"
         self.reused_s = self._ordered.phases_s.get("convert", 0.0) if near else 0.0
         positions = self.positions if near else None
         with self._accounts.phase("convert"):
-            if self._pieces is None or self._pieces.partitions != partitions:
+            if self._pieces is None or self._pieces.partitions != c:
                 self._cut = Built()
                 with self._cut.phase("convert"):
-                    self._pieces = partition_columns(self._matrix, partitions)
+                    self._pieces = partition_columns(self._matrix, c)
             else:
                 self.reused_s += self._cut.phases_s["convert"]
             pieces = self._pieces if positions is None else self._pieces.in_order(positions)
-            layout = lay_out(pieces, [max_width] * partitions, tail_in_last, thirds)
+            layout = lay_out(pieces, [max_width] * c, tail_in_last, thirds)
         return layout, self.fill(layout)
 
     def fill(self, layout: HybLayout) -> list[DeviceArray]:

@@ -13,7 +13,7 @@ from spmark.impls.core.interfaces import Config, DeviceArray
 from spmark.impls.core.problem import Problem
 from spmark.impls.formats.hyb import HybLayout
 from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS, EllBucketsPlan, ell_axes, ell_instance
-from spmark.impls.kernels.family import Axes, Build, KernelFamily, OneFormat, taken_apart
+from spmark.impls.kernels.family import Axes, Build, KernelFamily, OneFormat
 from spmark.impls.kernels.hyb_convert import FILL_ELL_BUCKETS, HybConverter
 from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS
 from spmark.impls.kernels.zeroing import ZERO_ROWS
@@ -60,23 +60,21 @@ def _opened(problem: Problem, target: Target) -> Build:
     made_s = dict(converter.phases_s)
 
     def convert(form: Config) -> tuple[HybLayout, list[DeviceArray], float]:
-        others = (form.get(name, False) for name in ("thirds", "tail_in_last"))
-        layout, arrays = converter.convert(form["c"], form["max_width"], form.get("order") == "near", *others)
-        return layout, arrays, converter.reused_s
+        return *converter.convert(**form), converter.reused_s
 
-    def build(held: tuple[HybLayout, list[DeviceArray], float], config: Config, _: Sequence[DeviceArray]) -> DevicePlan:
+    def build(
+        held: tuple[HybLayout, list[DeviceArray], float], form: Config, schedule: Config, _: Sequence[DeviceArray]
+    ) -> DevicePlan:
         layout, arrays, reused_s = held
-        form, schedule = taken_apart(config, FORM)
-        order = form.setdefault("order", "width")
-        facts = {name: value for name, value in form.items() if value is not False}
+        order = form.get("order", "width")
+        facts = {name: value for name, value in {**form, "order": order}.items() if value is not False}
         positions = converter.positions if order == "near" else None
         in_order = {"by_row": order != "width", "positions": positions}
         plan = EllBucketsPlan(problem, target, layout, facts, arrays, **in_order, **schedule)
         plan.charge({**made_s, "convert": reused_s})
         return plan
 
-    hyb = OneFormat(convert, build)
-    return lambda config: hyb.plan(taken_apart(config, FORM)[0], config)
+    return OneFormat(FORM, convert, build)
 
 
 HYB_SPMM = KernelFamily(

@@ -7,7 +7,6 @@ kernel without a schedule to choose then serves each operator. bfloat16 is an ar
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from spmark.impls.core.errors import UnsupportedError
 from spmark.impls.core.interfaces import Built, DeviceArray
 from spmark.impls.core.operands import check_operands
-from spmark.impls.core.problem import Csr, Op
+from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.formats.threads import equal_shares, run_all
 from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div
@@ -30,9 +29,8 @@ SPMM_PLAIN = KernelTemplate(Path(__file__).parent / "plain.cu", "spmm_plain", _S
 SDDMM_PLAIN = KernelTemplate(Path(__file__).parent / "plain.cu", "sddmm_plain", _SPACE, max_registers=40)
 
 
-@dataclass(frozen=True, eq=False)
-class PlainProblem:
-    """One operator on one pattern at one width, with values of any type that the plain kernels have.
+class PlainProblem(Problem):
+    """A problem whose values have a type that is no `DType`.
 
     Parameters
     ----------
@@ -47,32 +45,17 @@ class PlainProblem:
         SDDMM only: multiply by A[i, k].
     """
 
-    op: Op
-    pattern: Csr
-    values: NDArray[Any]
-    width: int
-    scaled: bool = False
+    dtype: Any
+    """The NumPy dtype of operands, result and values."""
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The NumPy dtype of operands, result and values."""
-        return self.values.dtype
-
-    @property
-    def operand_shapes(self) -> tuple[tuple[int, int], ...]:
-        """Shapes of the dense operands, as `Problem.operand_shapes`."""
-        num_rows, num_cols = self.pattern.shape
-        return ((num_cols, self.width),) if self.op is Op.SPMM else ((num_rows, self.width), (num_cols, self.width))
-
-    @property
-    def out_shape(self) -> tuple[int, ...]:
-        """Shape of the result, as `Problem.out_shape`."""
-        return (self.pattern.num_rows, self.width) if self.op is Op.SPMM else (self.pattern.nnz,)
+    def __init__(self, op: Op, pattern: Csr, values: NDArray[Any], width: int, scaled: bool = False) -> None:
+        super().__init__(op, pattern, width, scaled=scaled)
+        self.__dict__.update(values=values, dtype=values.dtype)
 
     @property
     def factors(self) -> NDArray[Any]:
         """The values that a kernel reads: an empty array where SDDMM is not scaled."""
-        return self.values if self.op is Op.SPMM or self.scaled else self.values[:0]
+        return self.values if self.op is Op.SPMM else super().factors
 
 
 class PlainPlan(OneLaunchPlan):
@@ -85,7 +68,7 @@ class PlainPlan(OneLaunchPlan):
     """
 
     def __init__(self, problem: PlainProblem, target: Target) -> None:
-        pattern, width, spmm = problem.pattern, problem.width, problem.op is Op.SPMM
+        pattern, width, spmm = problem.matrix, problem.width, problem.op is Op.SPMM
         lanes = next((n for n in LANES if n >= width), LANES[-1])
         if spmm and ceil_div(width, lanes) > MAX_GRID[1]:
             raise UnsupportedError(f"expected J of at most {MAX_GRID[1] * lanes:,}, found {width:,}")
@@ -107,8 +90,8 @@ class HostPlainPlan(Built):
     """
 
     def __init__(self, problem: PlainProblem) -> None:
-        super().__init__(stored=problem.pattern.nnz)
-        pattern = problem.pattern
+        super().__init__(stored=problem.matrix.nnz)
+        pattern = problem.matrix
         self._shapes, self._dtype = (problem.operand_shapes, problem.out_shape), problem.dtype
         self._wide = problem.dtype == np.float64
         with self.phase("compile"):

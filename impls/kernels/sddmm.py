@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from spmark.impls.core.interfaces import Config
-from spmark.impls.core.problem import Problem
+from spmark.impls.core.problem import DType, Problem
 from spmark.impls.kernels.family import KernelFamily, tiles_of
 from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
@@ -45,14 +45,16 @@ class SddmmPlan(OneLaunchPlan):
     ----------
     config : mapping
         What `DevicePlan.config` says; the schedule below is part of it.
+    instance : Instance, optional
+        The kernel of another table for the schedule, which may then have a ``run``: consecutive non-zeros of a group.
     **schedule : int
         Of `sddmm_instance`, named as it is given.
     """
 
-    _instance_of = staticmethod(sddmm_instance)
-
-    def __init__(self, problem: Problem, target: Target, config: Mapping[str, object], **schedule: int) -> None:
-        matrix, instance = problem.matrix, self._instance_of(problem, schedule)
+    def __init__(
+        self, problem: Problem, target: Target, config: Config, instance: Instance | None = None, **schedule: int
+    ) -> None:
+        matrix, instance = problem.matrix, instance or sddmm_instance(problem, schedule)
         super().__init__(problem, target, {**config, **schedule}, schedule["vector"] * problem.dtype.itemsize)
         self.stored = matrix.nnz
         self._load(instance)
@@ -66,19 +68,18 @@ class SddmmPlan(OneLaunchPlan):
         self.values = self._args[-1]
 
 
-def csr_tiles(problem: Problem) -> list[Config]:
+def csr_tiles(width: int, dtype: DType) -> list[Config]:
     """List loads and lanes: the two widest loads that divide J, and the lanes that J fills."""
-    loads = loads_of(problem.width, 16 // problem.dtype.itemsize)[:2]
-    tiles = tiles_of(problem.width, loads, (8, 16, 32))
+    tiles = tiles_of(width, loads_of(width, 16 // dtype.itemsize)[:2], (8, 16, 32))
     return [{"vector": tile["vector"], "lanes": tile["lanes"]} for tile in tiles]
 
 
 CSR_SDDMM = KernelFamily(
     mark="batch",
     templates=(SDDMM_CSR,),
-    axes=lambda problem, _: {"tile": csr_tiles(problem), "batch": (2, 4)},
+    axes=lambda problem, _: {"tile": csr_tiles(problem.width, problem.dtype), "batch": (2, 4)},
     opened=lambda problem, target: lambda config: SddmmPlan(problem, target, {}, **config),
-    default=lambda problem, pinned: {**csr_tiles(problem)[-1], "batch": 4, **pinned},
+    default=lambda problem, pinned: {**csr_tiles(problem.width, problem.dtype)[-1], "batch": 4, **pinned},
     kernel=sddmm_instance,
 )
 """The space of Ye et al., "SparseTIR", ASPLOS 2023, section 4.2.2, but for the groups of a block."""

@@ -12,7 +12,6 @@ from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import DType, Problem
 from spmark.impls.kernels.family import KernelFamily
 from spmark.impls.kernels.sddmm import SddmmPlan, csr_tiles, sddmm_instance
-from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import Target
 from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, TemplateValue, loads_of
 
@@ -101,18 +100,10 @@ def sddmm_kernel(problem: Problem, schedule: Mapping[str, Any]) -> Instance:
     return SDDMM_RUNS.instance(**_values(problem.width, problem.dtype, schedule))
 
 
-def sddmm_plan(
-    problem: Problem, target: Target, config: Mapping[str, object], schedule: Mapping[str, Any]
-) -> OneLaunchPlan:
-    """Build the plan of a schedule: `SddmmRunsPlan` where it has a ``run``, else `SddmmPlan`."""
-    kind = SddmmRunsPlan if "run" in schedule else SddmmPlan
-    return kind(problem, target, config, **schedule)
+def sddmm_plan(problem: Problem, target: Target, config: Config, schedule: Mapping[str, Any]) -> SddmmPlan:
+    """Build the plan of a schedule: with a ``run`` by `SDDMM_RUNS`, rows of X in registers, else by `SDDMM_CSR`.
 
-
-class SddmmRunsPlan(SddmmPlan):
-    """D = (X Y^T at A's non-zeros), scaled by A where the problem is, with rows of X in registers.
-
-    Its schedule:
+    A schedule with a run has:
 
     - ``vector, vectors, lanes``: elements of a load, loads side by side in a lane, threads of a group;
     - ``batch``: rows of Y that are on their way together;
@@ -121,8 +112,7 @@ class SddmmRunsPlan(SddmmPlan):
       short rows;
     - ``run``: consecutive non-zeros of a group.
     """
-
-    _instance_of = staticmethod(sddmm_kernel)
+    return SddmmPlan(problem, target, config, sddmm_kernel(problem, schedule), **schedule)
 
 
 def _default(problem: Problem, pinned: Config) -> Config:
@@ -133,7 +123,7 @@ def _default(problem: Problem, pinned: Config) -> Config:
     """
     tiles = run_tiles(problem.width, problem.dtype)
     if not tiles:
-        return {**csr_tiles(problem)[-1], "batch": 4}
+        return {**csr_tiles(problem.width, problem.dtype)[-1], "batch": 4}
     loads = -(-problem.width // tiles[0]["vector"])
     vectors, batch = (1, 4) if loads <= 16 else (2, 4) if problem.dtype is DType.FLOAT16 else (4, 2)
     wanted = {"vectors": vectors, "batch": batch, "parts": 1, "early": vectors == 1}
@@ -146,7 +136,7 @@ RUNS_SDDMM = KernelFamily(
     mark="run",  # the other family's configs have a batch, too: in a race this family stands first
     templates=(SDDMM_RUNS,),
     axes=lambda problem, _: {"tile": run_tiles(problem.width, problem.dtype), "run": RUNS},
-    opened=lambda problem, target: lambda config: SddmmRunsPlan(problem, target, {}, **config),
+    opened=lambda problem, target: lambda config: sddmm_plan(problem, target, {}, config),
     default=_default,
     kernel=sddmm_kernel,
 )

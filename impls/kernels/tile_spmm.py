@@ -14,9 +14,8 @@ from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Config, DeviceArray
 from spmark.impls.core.problem import DType, Problem
 from spmark.impls.formats.tiles import GROUP, Blocks, TileFormat
-from spmark.impls.kernels.block_spmm import mma_pieces
+from spmark.impls.kernels.block_spmm import mma_pieces, transposed_pieces
 from spmark.impls.kernels.ell_buckets import LANES, NEVER, ell_work
-from spmark.impls.kernels.panel_spmm import transposed_pieces
 from spmark.impls.kernels.shared_rows import SharedRows, shared_instances
 from spmark.impls.kernels.tile_tasks import ALONE, NO_PIECES, WARPS, Panels
 from spmark.impls.runtime.fusion import Body, FusedLaunch, FusedTemplate, Share

@@ -119,6 +119,8 @@ class Composition:
     costs: NDArray[np.float64]
     """(partitions, POWERS) costs from `spmark.impls.liteform.search.table_of`."""
     widths: Widths
+    thirds: bool
+    """Whether buckets have widths between the powers of two."""
 
     @property
     def max_widths(self) -> list[int]:
@@ -134,6 +136,7 @@ class Composition:
             "max_width": max(self.max_widths),
             "cost": self.widths.cost,
             "order": BucketOrder.GATHERED.value if self.order else BucketOrder.GIVEN.value,
+            **({"thirds": True} if self.thirds else {}),
         }
 
     def copy_s(self, problem: Problem, device: DeviceSpec) -> float:

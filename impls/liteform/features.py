@@ -5,7 +5,7 @@ Peng, Thomadakis, Pienaar and Kestor, "LiteForm", HPDC 2025, tables 2 and 3.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,7 @@ SELECTION = ("num_rows", "num_cols", "nnz", "avg_length", "min_length", "max_len
 """Features of the format selection, in the order of its models."""
 SELECTION_BY_WIDTH = (*SELECTION, "width")
 """The same with J, which the paper leaves out: the format is then chosen for each J by itself."""
-PARTITIONS = (
-    "num_rows", "num_cols", "nnz", "avg_density", "min_density", "max_density", "std_density", "width",
-)  # fmt: skip
+PARTITIONS = ("num_rows", "num_cols", "nnz", "avg_density", "min_density", "max_density", "std_density", "width")
 """Features of the number of partitions, in the order of its models."""
 
 
@@ -43,8 +41,7 @@ class Features:
 
     def selection(self, width: int | None = None) -> NDArray[np.float64]:
         """Give (7,) float64 in the order of `SELECTION`, or with J (8,) in that of `SELECTION_BY_WIDTH`."""
-        own = [getattr(self, name) for name in SELECTION]
-        return np.array(own if width is None else [*own, width], np.float64)
+        return np.array([*astuple(self), *([] if width is None else [width])], np.float64)
 
     def partitions(self, width: int) -> NDArray[np.float64]:
         """Give (8,) float64 in the order of `PARTITIONS`: densities are lengths over K."""

@@ -17,17 +17,9 @@ from spmark.impls.core.errors import BuildError
 from spmark.impls.liteform.loops import add_votes
 
 ARRAYS: Mapping[str, tuple[Any, int]] = {
-    "roots": (np.int32, 1),
-    "feature": (np.int16, 1),
-    "threshold": (np.float64, 1),
-    "left": (np.int32, 1),
-    "right": (np.int32, 1),
-    "leaves": (np.float64, 2),
-    "mean": (np.float64, 1),
-    "scale": (np.float64, 1),
-    "low": (np.float64, 1),
-    "high": (np.float64, 1),
-    "classes": (np.int64, 1),
+    **dict.fromkeys(("roots", "left", "right"), (np.int32, 1)),
+    **dict.fromkeys(("threshold", "mean", "scale", "low", "high"), (np.float64, 1)),
+    **{"feature": (np.int16, 1), "leaves": (np.float64, 2), "classes": (np.int64, 1)},
 }
 """Type and dimensions of every array of a forest."""
 

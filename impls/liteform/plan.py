@@ -131,9 +131,8 @@ class LiteForm:
         composition = self.compose(problem, device)
         if composition is None:
             return Forecast(config, "LiteForm's models and its table of the GPU")
-        config |= composition.facts | ({"thirds": True} if self.thirds_of(table_for(device.name)) else {})
         by = "LiteForm's models and its cost of buckets, as the time of a copy of as many bytes"
-        return Forecast(config, by, composition.copy_s(problem, device))
+        return Forecast(config | composition.facts, by, composition.copy_s(problem, device))
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse widths beyond the grid, and blocks where the matrix unit does not compute."""
@@ -197,7 +196,7 @@ class LiteForm:
             if self.max_width:
                 power = power_of(self.max_width)
                 widths = Widths(counts.widest.clip(max=power), capped(costs, counts, power), choice.partitions)
-        return Composition(order, counts, costs, widths)
+        return Composition(order, counts, costs, widths, self.thirds_of(table))
 
     def costs_of(
         self, problem: Problem, table: ScheduleTable | None, order: RowOrder | None, partitions: int
@@ -210,17 +209,15 @@ class LiteForm:
     def _cell(
         self, problem: Problem, target: Target, choice: Choice, facts: dict[str, Any], own: Built
     ) -> EllBucketsPlan:
-        device, matrix = target.spec, problem.matrix
-        converter, thirds = HybConverter(problem, target), self.thirds_of(table_for(device.name))
-        buckets = self._composed(problem, device, choice, own)
-        order, widest = buckets.order, max(buckets.max_widths)
+        converter = HybConverter(problem, target)
+        buckets = self._composed(problem, target.spec, choice, own)
+        order, told = buckets.order, facts | buckets.facts | {"search": self.search}
         with own.phase("convert"):
-            layout = cell_layout(matrix, buckets.max_widths, self.tail_in_last, order, thirds)
+            layout = cell_layout(problem.matrix, buckets.max_widths, self.tail_in_last, order, buckets.thirds)
         arrays = converter.fill(layout)
         with own.phase("search"):
-            sizes = {"nnz": matrix.nnz, "max_width": widest}
-            schedule = schedule_for(device.name, problem.width, problem.dtype, **sizes, gathered=order is not None)
-        told = facts | buckets.facts | {"search": self.search} | ({"thirds": True} if thirds else {})
+            sizes = {"nnz": problem.matrix.nnz, "max_width": told["max_width"], "gathered": order is not None}
+            schedule = schedule_for(target.spec.name, problem.width, problem.dtype, **sizes)
         arguments = scheduled(schedule, order, choice.partitions)
         plan = EllBucketsPlan(problem, target, layout, told, arrays=arrays, **arguments)
         plan.charge(converter.phases_s)

@@ -33,6 +33,7 @@ _FEATURES: Mapping[str, tuple[tuple[str, ...], ...]] = {
 }
 """Orders that a model may have."""
 _CARD = "card"
+_MODELS = Path(str(files("spmark.impls.liteform"))) / "models"
 
 
 class ForestCard(Frozen):
@@ -164,7 +165,7 @@ def _digest(arrays: Mapping[str, NDArray[Any]]) -> str:
 
 def shipped() -> list[str]:
     """List the models that ship, by name."""
-    return sorted(path.stem for path in _folder().glob("*.npz"))
+    return sorted(path.stem for path in _MODELS.glob("*.npz"))
 
 
 @cache
@@ -176,12 +177,8 @@ def find(name: str) -> Predictor:
     BuildError
         The model is missing, or its file cannot be used.
     """
-    own = _folder() / f"{name}.npz"
+    own = _MODELS / f"{name}.npz"
     path = own if own.is_file() else at_home(name)
     if not path.is_file():
         raise BuildError(f"expected a model out of {', '.join(shipped())}, or the path of a file, found {name!r}")
     return load(path)
-
-
-def _folder() -> Path:
-    return Path(str(files("spmark.impls.liteform"))) / "models"

@@ -171,7 +171,7 @@ def names_of(names: Sequence[str], op: Op, device: DeviceSpec, constant: bool) -
     return tuple(names)
 
 
-def choose(problem: Problem | PlainProblem, asked: Asked) -> Chosen:
+def choose(problem: Problem, asked: Asked) -> Chosen:
     """Build the fastest of what a person asked for: by `auto`, or of several in a race.
 
     A single name is built without a race, and the winner of an earlier race, which the disk keeps, without another one.
@@ -205,9 +205,7 @@ def choose(problem: Problem | PlainProblem, asked: Asked) -> Chosen:
     return fastest(problem, device, choices, asked.budget_s)
 
 
-def build(
-    problem: Problem | PlainProblem, device: DeviceSpec, choice: Choice, held: Mapping[str, bytes] | None = None
-) -> Chosen:
+def build(problem: Problem, device: DeviceSpec, choice: Choice, held: Mapping[str, bytes] | None = None) -> Chosen:
     """Build a choice, its searches answered by ``held`` where that holds them.
 
     A `PlainProblem` has one plan, whatever the choice.

@@ -125,7 +125,7 @@ class OwnedMatrix:
         wide = values.astype(np.float32, copy=False) if self.dtype.searched else self.pattern.values
         return OwnedMatrix(replace(self.pattern, values=wide), values, self.dtype)
 
-    def problem(self, op: Op, width: int, scaled: bool) -> Problem | PlainProblem:
+    def problem(self, op: Op, width: int, scaled: bool) -> Problem:
         """Give the problem at one width: a `Problem` where the type has a `DType`, else a `PlainProblem`.
 
         Raises
@@ -135,7 +135,6 @@ class OwnedMatrix:
         """
         if self.dtype.searched is not None:
             return Problem(op, self.pattern, width, self.dtype.searched, scaled)
-        Problem(op, self.pattern, width, scaled=scaled)  # checks its arguments
         return PlainProblem(op, self.pattern, self.values, width, scaled)
 
 

@@ -21,10 +21,15 @@ from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.bsr import BsrFormat, DbsrFormat, DenseBlocks, SrBcrsFormat
 from spmark.impls.kernels.block_sddmm import BLOCK_SDDMM, SDDMM_BLOCKS, SDDMM_OVER_BLOCKS
 from spmark.impls.kernels.block_spmm import SPMM_BLOCKS, BlockSpmmPlan, block_instance, vector_of
-from spmark.impls.kernels.family import Build, KernelFamily, OneFormat, taken_apart
-from spmark.impls.kernels.panel_spmm import GROUP, PANEL, SPMM_PANELS, PanelSpmmPlan, panel_instance
-from spmark.impls.kernels.strip_spmm import SIDE, SPMM_STRIPS, STRIPS, StripSpmmPlan, strip_instance
-from spmark.impls.kernels.strip_spmm import TILES as STRIP_TILES
+from spmark.impls.kernels.family import Build, KernelFamily, OneFormat
+from spmark.impls.kernels.warp_blocks import (
+    SPMM_PANELS,
+    SPMM_STRIPS,
+    STRIPS,
+    PanelSpmmPlan,
+    StripSpmmPlan,
+    warp_kernel,
+)
 from spmark.impls.kernels.zeroing import ZERO_ROWS
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div
@@ -38,8 +43,8 @@ ROWS = (16, 32, 64, 96, 128)
 """R of BSR(R, C): the rows of a thread block. R = 2 b, 3 b and so on stack block rows of b rows."""
 COLS = (16, 32, 64, 128)
 """C of BSR(R, C)."""
-PANELS = ((PANEL, GROUP), (16, 32), (32, 32), (32, 64), (64, 64))
-"""t and g of SR-BCRS(t, g)."""
+PANELS = ((8, 16), (16, 32), (32, 32), (32, 64), (64, 64))
+"""t and g of SR-BCRS(t, g), the paper's first."""
 PARTS = (2, 4, 8)
 """Thread blocks that share the longest block row where the grid is small."""
 _TURNED = 3
@@ -84,17 +89,17 @@ def panel_space(problem: Problem, t: int = 0) -> list[Config]:
         if t in (0, rows):
             form = {"t": rows, "g": group}
             depth = group if vector_of(problem.width) == 8 else 16
-            schedule = {"turned": False} if rows == PANEL else {"depth": depth, **_PLAIN}
+            schedule = {"turned": False} if rows == PANELS[0][0] else {"depth": depth, **_PLAIN}
             space += [{**form, "tile": tile, **schedule} for tile in _tiles(problem)]
     return space
 
 
 def strip_space(problem: Problem, rows: int = 0, cols: int = 0) -> list[Config]:
     """List the configs of BSR(16, 16) without shared memory: ``block_rows, block_cols, strips, tile``."""
-    if rows not in (0, SIDE) or cols not in (0, SIDE) or vector_of(problem.width) == 1:
+    if rows not in (0, 16) or cols not in (0, 16) or vector_of(problem.width) == 1:
         return []
-    form = {"block_rows": SIDE, "block_cols": SIDE}
-    return [{**form, "strips": strips, "tile": tile} for strips in STRIPS for tile in STRIP_TILES]
+    form = {"block_rows": 16, "block_cols": 16}
+    return [{**form, "strips": strips, "tile": tile} for strips in STRIPS for tile in (32, 64)]
 
 
 def _tiles(problem: Problem) -> tuple[int, ...]:
@@ -109,7 +114,7 @@ def _depth(problem: Problem, rows: int, cols: int) -> int:
 
 def middle(space: Sequence[Config]) -> Config:
     """Give the paper's config, BSR(32, 32) or SR-BCRS(8, 16), or the first config where pinning excludes it."""
-    named = ({"block_rows": 32, "block_cols": 32}, {"t": PANEL, "g": GROUP})
+    named = ({"block_rows": 32, "block_cols": 32}, dict(zip("tg", PANELS[0], strict=True)))
     return next((c for c in space if any(form.items() <= c.items() for form in named)), space[0])
 
 
@@ -144,15 +149,12 @@ def opened(problem: Problem, target: Target, convert: Callable[[Problem, Config]
             refused.append((form, str(error)))
             raise
 
-    def build(blocks: DenseBlocks, config: Config, arrays: Sequence[DeviceArray]) -> DevicePlan:
-        form, schedule = taken_apart(config, FORM)
-        plan: Any = (
-            StripSpmmPlan if "strips" in config else PanelSpmmPlan if config.get("t") == PANEL else BlockSpmmPlan
-        )
+    def build(blocks: DenseBlocks, form: Config, schedule: Config, arrays: Sequence[DeviceArray]) -> DevicePlan:
+        low = form.get("t") == PANELS[0][0]
+        plan: Any = StripSpmmPlan if "strips" in schedule else PanelSpmmPlan if low else BlockSpmmPlan
         return cast("DevicePlan", plan(problem, target, blocks, form, arrays=arrays, **schedule))
 
-    blocks = OneFormat(held, build)
-    return lambda config: blocks.plan(taken_apart(config, FORM)[0], config)
+    return OneFormat(FORM, held, build)
 
 
 def run_through(race: Race[Any], space: Sequence[Config], is_small: Callable[[Config], bool]) -> None:
@@ -174,10 +176,8 @@ def grid(problem: Problem, config: Config) -> int:
 
 def block_kernel(problem: Problem, config: Config) -> Instance:
     """Give the kernel of a config."""
-    if "strips" in config:
-        return strip_instance(config["strips"], config["tile"])
-    if config.get("t") == PANEL:
-        return panel_instance(problem.width, config["tile"])
+    if "depth" not in config:
+        return warp_kernel(problem.width, config)
     rows = config["t"] if "t" in config else config["block_rows"]
     return block_instance(problem.width, rows, config["tile"], config["depth"], gathered="t" in config)
 

@@ -8,14 +8,24 @@ fixed, without a search.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import Op, Problem
-from spmark.impls.kernels.csr_rows import LANES, SPMM_CSR_ROWS, CsrRowsPlan
-from spmark.impls.runtime.target import MAX_GRID, open_target
-from spmark.impls.runtime.template import KernelTemplate
+from spmark.impls.runtime.plan import OneLaunchPlan
+from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div, open_target
+from spmark.impls.runtime.template import C_TYPES, KernelTemplate
+
+LANES = 32
+"""Threads of a row."""
+SPMM_CSR_ROWS = KernelTemplate(
+    Path(__file__).parent / "kernels" / "csr_rows.cu",
+    "spmm_csr_rows",
+    {"T": ("float", "half"), "coarsen": (1, 2), "threads": (256,)},
+    max_registers=48,
+)
 
 
 @dataclass(frozen=True)
@@ -40,3 +50,25 @@ class SparseTirNoHyb:
 def coarsening(width: int) -> int:
     """Give the columns of a lane for J: two, or one where J is below 64."""
     return 2 if width >= 2 * LANES else 1
+
+
+class CsrRowsPlan(OneLaunchPlan):
+    """C = A B by `SPMM_CSR_ROWS`; the matrix is used as it comes.
+
+    Parameters
+    ----------
+    problem : Problem
+    target : Target
+    coarsen : int
+        Columns of a lane, `LANES` apart.
+    """
+
+    def __init__(self, problem: Problem, target: Target, coarsen: int) -> None:
+        matrix = problem.matrix
+        super().__init__(problem, target, {"coarsen": coarsen})
+        self.stored = matrix.nnz
+        threads = int(SPMM_CSR_ROWS.space["threads"][0])
+        self._load(SPMM_CSR_ROWS.instance(T=C_TYPES[problem.dtype], coarsen=coarsen, threads=threads))
+        grid = (ceil_div(matrix.num_rows, threads // LANES), ceil_div(problem.width, LANES * coarsen), 1)
+        self._arrange(grid, (matrix.num_rows, problem.width), (matrix.indptr, matrix.indices, problem.values))
+        self.values = self._args[-1]

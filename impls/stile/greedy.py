@@ -87,15 +87,13 @@ class Greedy:
         )
         self._state = loops.State(tiled.nonzeros, windows, groups, chosen, shapes.single_ms, shapes.price)
         self._level: loops.Level | None = None
-        self._levels = 0
-        self._fresh = False
+        self._levels, self._fresh = 0, False
 
     def run(self) -> PickedTiles:
         """Pick until every non-zero has a tile. O(rounds (windows + tiles) + levels nnz)."""
-        rules = self._rules
-        if rules.max_levels == 1:
+        if self._rules.max_levels == 1:
             self._regroup()
-        if rules.formats is Formats.MIXED and self._shapes.ell and self._shapes.heights and not self._literal:
+        if self._rules.formats is Formats.MIXED and self._shapes.ell and self._shapes.heights and not self._literal:
             self._beforehand()
         while self._left and not self._late():
             self._round()
@@ -167,11 +165,10 @@ class Greedy:
 
     def _beforehand(self) -> None:
         """Pick blocks that cost less than every ELL tile could, window by window."""
-        count = self._state.windows.left.size
-        slack, below = self._rules.slack, self._shapes.cheapest_ms
+        count, rules, below = self._state.windows.left.size, self._rules, self._shapes.cheapest_ms
         for first in range(0, count, _WINDOWS_AT_ONCE):
             stop = min(first + _WINDOWS_AT_ONCE, count)
-            loops.prefer_blocks(self._state, self._rules.withdraw, slack, below, first, stop)
+            loops.prefer_blocks(self._state, rules.withdraw, rules.slack, below, first, stop)
             if self._late():
                 break
 
@@ -198,12 +195,8 @@ class Greedy:
         self._fresh = True
 
     def _picked(self, finished: bool) -> PickedTiles:
-        chosen, windows, price, heights = (
-            self._state.chosen,
-            self._state.windows,
-            self._shapes.price,
-            self._shapes.heights,
-        )
+        chosen, windows = self._state.chosen, self._state.windows
+        price, heights = self._shapes.price, self._shapes.heights
         shape, window, cost_ms = (one[: chosen.tally[0]] for one in (chosen.shape, chosen.window, chosen.cost_ms))
         light = window < 0
         of_light, of_block = np.where(light, shape, 0), np.append(windows.height, 0)[window]

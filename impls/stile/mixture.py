@@ -27,14 +27,14 @@ their non-zeros from the second order."""
 class Piece(NamedTuple):
     """Non-zeros and their tiles."""
 
-    where: NDArray[np.int64] | None
-    """(n,) positions in CSR order, rising; None for all of the matrix."""
+    where: NDArray[np.int64]
+    """(n,) positions in CSR order, rising."""
     picked: PickedTiles
 
     def those(self, which: NDArray[np.bool_], tiles: NDArray[np.bool_]) -> Piece:
         """Give the non-zeros that ``which`` (n,) marks, and their tiles, which ``tiles`` (tiles,) marks."""
-        where, picked = np.flatnonzero(which) if self.where is None else self.where[which], self.picked
-        return Piece(where, replace(picked, owner=picked.owner[which], used=picked.used[tiles[picked.used]]))
+        owner, used = self.picked.owner[which], self.picked.used[tiles[self.picked.used]]
+        return Piece(self.where[which], replace(self.picked, owner=owner, used=used))
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class Mixture:
         """Search over ``count`` ranges of columns."""
         return [piece for number in range(count) for piece in self._of_columns(*self.tiled.columns(number, count))]
 
-    def _of_columns(self, where: NDArray[np.int64] | None, tiled: Tiled) -> list[Piece]:
+    def _of_columns(self, where: NDArray[np.int64], tiled: Tiled) -> list[Piece]:
         piece = Piece(where, self._greedy(tiled))
         alone = self.rules.formats is Formats.BLOCKS
         pieces = [piece] if alone else self._rearranged(piece)
@@ -76,11 +76,10 @@ class Mixture:
             return [piece]
         kept, left, rest = parts
         other = self._greedy(rest)
-        return (
-            [piece] if other.spent_ms >= left.picked.spent_ms else [kept, *self._rearranged(Piece(left.where, other))]
-        )
+        pays = other.spent_ms < left.picked.spent_ms
+        return [kept, *self._rearranged(Piece(left.where, other))] if pays else [piece]
 
-    def _in_two_orders(self, where: NDArray[np.int64] | None, tiled: Tiled) -> list[Piece]:
+    def _in_two_orders(self, where: NDArray[np.int64], tiled: Tiled) -> list[Piece]:
         """Search blocks that pay by far in one order of rows, and all other non-zeros in another order.
 
         Blocks that hold a window whole may cost less than all else in their order, and still more than blocks in two
@@ -113,11 +112,10 @@ class Mixture:
         taken = np.zeros(self.tiled.matrix.nnz, np.bool_)
         taken[left.where] = True
         rest, height = self.tiled.part(taken), self.shapes.heights[0]
-        if self.late() or area(rest, order_of(rest, height), height) > _MUCH_DENSER * area(
-            rest, piece.picked.order, height
-        ):
+        if self.late():
             return None
-        return kept, left, rest
+        now, then = (area(rest, order, height) for order in (piece.picked.order, order_of(rest, height)))
+        return None if then > _MUCH_DENSER * now else (kept, left, rest)
 
 
 def spent_ms(pieces: list[Piece]) -> float:

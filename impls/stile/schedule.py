@@ -10,10 +10,9 @@ from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.kernels import ell_buckets
 from spmark.impls.kernels.ell_buckets import LANES, LONG_ROWS, NEVER, WORK
-from spmark.impls.kernels.family import tiles_of
+from spmark.impls.kernels.sddmm import csr_tiles
 from spmark.impls.kernels.tile_spmm import VECTOR
 from spmark.impls.kernels.tile_tasks import ALONE
-from spmark.impls.runtime.template import loads_of
 from spmark.impls.tuning.space import Axis
 
 _LONG = 32
@@ -86,24 +85,15 @@ def axes_of(problem: Problem, widest: int, blocks: bool) -> tuple[Axis, ...]:
 
 def run_schedules(width: int, dtype: DType) -> list[Config]:
     """List the schedules of SDDMM over non-zeros alone; the first is taken where nothing is measured."""
-    most = 16 // dtype.itemsize
-    vectors = loads_of(width, most)[:2]
-    return [
-        {"vector": tile["vector"], "lanes": tile["lanes"], "batch": batch}
-        for tile in tiles_of(width, vectors, LANES[::-1])
-        for batch in (4, 2)
-    ]
+    tiles = sorted(csr_tiles(width, dtype), key=lambda tile: (-tile["vector"], -tile["lanes"]))
+    return [{**tile, "batch": batch} for tile in tiles for batch in (4, 2)]
 
 
 def tile_schedules(width: int) -> list[Config]:
     """List the schedules of SDDMM over block tiles and runs; the first is taken where nothing is measured."""
     lanes = [n for n in LANES[::-1] if 8 * n <= width] if width % 8 == 0 else []
-    return [
-        {"lanes": n, "batch": batch, "groups": groups}
-        for n in (lanes or [LANES[0]])
-        for batch in (4, 2)
-        for groups in (8, 2)
-    ]
+    schedules = product(lanes or LANES[:1], (4, 2), (8, 2))
+    return [{"lanes": n, "batch": batch, "groups": groups} for n, batch, groups in schedules]
 
 
 def sddmm_schedules(problem: Problem, blocks: bool) -> list[Config]:

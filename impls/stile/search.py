@@ -292,10 +292,7 @@ def _selection(nnz: int, pieces: list[Piece], light: int) -> Selection:
         used = picked.used
         number = np.zeros(picked.light.size, np.int32)
         number[used] = first_tile + np.arange(used.size, dtype=np.int32)
-        if where is None:
-            owner = number[picked.owner]
-        else:
-            owner[where] = number[picked.owner]
+        owner[where] = number[picked.owner]
         block, height = ~picked.light[used], picked.height[used]
         keys = picked.window[used].astype(np.int64) * (tallest + 1) + height
         windows, of = np.unique(keys[block], return_inverse=True)

@@ -18,7 +18,7 @@ from spmark.impls.formats.hyb import HybFormat
 from spmark.impls.formats.threads import cores
 from spmark.impls.formats.tiles import TileFormat
 from spmark.impls.kernels.ell_buckets import EllBucketsPlan, ell_instance
-from spmark.impls.kernels.family import OneFormat, taken_apart
+from spmark.impls.kernels.family import Build, KernelFamily, OneFormat, taken_apart
 from spmark.impls.kernels.sddmm_runs import sddmm_kernel, sddmm_plan
 from spmark.impls.kernels.tile_sddmm import TileSddmmPlan, tile_sddmm_instance
 from spmark.impls.kernels.tile_spmm import TileSpmmPlan, tile_spmm_instance
@@ -27,10 +27,10 @@ from spmark.impls.runtime.target import Target
 from spmark.impls.runtime.template import Instance
 from spmark.impls.stile.schedule import axes_of, first_schedule, sddmm_schedules
 from spmark.impls.stile.space import ResultOrder
-from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.runs import search_runs
 from spmark.impls.tuning.space import Space
 from spmark.impls.tuning.strategies import Walk, while_hopeful
+from spmark.impls.tuning.tune import open_race
 
 if TYPE_CHECKING:  # brings the compiled loops along
     from spmark.impls.stile.search import Tiling
@@ -47,7 +47,8 @@ def build_first(problem: Problem, target: Target, form: Tiling, facts: Mapping[s
     facts : mapping
         Entries for the plan's config.
     """
-    plan = _Forms(problem, target, [form], facts).plan({**form.facts, **first_schedule(problem, form.has_blocks)})
+    build = _family([form], facts).opened(problem, target)
+    plan = build({**form.facts, **first_schedule(problem, form.has_blocks)})
     plan.search = Search(candidates=1, seen=(Candidate(form.facts, form.predicted_ms * 1e-3),), cores=cores())
     return plan
 
@@ -63,10 +64,8 @@ def fastest(problem: Problem, target: Target, forms: Sequence[Tiling], facts: Ma
     BuildError
         No plan could be built, or every result was wrong; the message says why.
     """
-    from spmark.impls.tuning.timer import PlanTimer
-
-    made = _Forms(problem, target, forms, facts)
-    race = Race(made.plan, PlanTimer(problem, target.spec), prepare=made.prepare, predict=made.predicted_s)
+    device, families = target.spec, [_family(forms, facts)]
+    race = open_race(problem, device, families, predict=lambda config: _form(forms, config).predicted_ms * 1e-3)
     walks: dict[tuple[bool, bool], Walk] = {}
     for form in sorted(forms, key=lambda form: form.predicted_ms):
         own = form.facts
@@ -82,63 +81,52 @@ def fastest(problem: Problem, target: Target, forms: Sequence[Tiling], facts: Ma
     return plan
 
 
-class _Forms:
-    """Forms of one problem on the target; a config is a form's facts and a schedule."""
+def _form(forms: Sequence[Tiling], config: Config) -> Tiling:
+    return next(form for form in forms if form.facts.items() <= config.items())
 
-    def __init__(self, problem: Problem, target: Target, forms: Sequence[Tiling], facts: Mapping[str, Any]) -> None:
-        self._problem, self._target, self._forms, self._facts = problem, target, forms, facts
-        self._held = OneFormat(self._convert, self._build)
-        self._refused: dict[int, str] = {}
 
-    def plan(self, config: Config) -> DevicePlan:
-        """Build a config; plans of one form share its tiles."""
-        return self._held.plan(self._form(config).facts, config)
+def _family(forms: Sequence[Tiling], facts: Mapping[str, Any]) -> KernelFamily:
+    """Make a family of a problem's forms; a config is a form's facts and a schedule."""
+    names = [*dict.fromkeys(name for form in forms for name in form.facts)]
 
-    def prepare(self, configs: Sequence[Config]) -> None:
-        """Compile the kernels of several configs side by side."""
-        self._target.load(list(dict.fromkeys(map(self._instance, configs))))
-
-    def predicted_s(self, config: Config) -> float:
-        """Give the form's time by the cost model, in seconds."""
-        return self._form(config).predicted_ms * 1e-3
-
-    def _form(self, config: Config) -> Tiling:
-        return next(form for form in self._forms if form.facts.items() <= config.items())
-
-    def _instance(self, config: Config) -> Instance:
-        problem, form = self._problem, self._form(config)
-        _, schedule = taken_apart(config, [*form.facts])
+    def kernel(problem: Problem, config: Config) -> Instance:
+        form, (_, schedule) = _form(forms, config), taken_apart(config, names)
         if problem.op is Op.SDDMM:
             return tile_sddmm_instance(problem, schedule) if form.has_blocks else sddmm_kernel(problem, schedule)
         if not form.has_blocks:
             return ell_instance(problem, schedule)
         return tile_spmm_instance(problem, schedule, form.widest > 0 or not problem.matrix.row_lengths.all())
 
-    def _convert(self, facts: Config) -> TileFormat:
-        form = self._form(facts)
-        if id(form) in self._refused:
-            raise BuildError(self._refused[id(form)])
-        try:
-            return TileFormat.from_csr(self._problem.matrix, form.selection, thirds=self._facts.get("thirds", False))
-        except (SpmarkError, MemoryError) as error:
-            self._refused[id(form)] = str(error)
-            raise
+    def opened(problem: Problem, target: Target) -> Build:
+        refused: dict[int, str] = {}
 
-    def _build(self, tiles: TileFormat, config: Config, arrays: Sequence[DeviceArray]) -> DevicePlan:
-        problem, target, form = self._problem, self._target, self._form(config)
-        own, schedule = taken_apart(config, [*form.facts])
-        told = {**self._facts, **own}
-        if problem.op is Op.SDDMM:
-            if tiles.blocks:
+        def convert(own: Config) -> TileFormat:
+            form = _form(forms, own)
+            if id(form) in refused:
+                raise BuildError(refused[id(form)])
+            try:
+                return TileFormat.from_csr(problem.matrix, form.selection, thirds=facts.get("thirds", False))
+            except (SpmarkError, MemoryError) as error:
+                refused[id(form)] = str(error)
+                raise
+
+        def build(tiles: TileFormat, own: Config, schedule: Config, arrays: Sequence[DeviceArray]) -> DevicePlan:
+            told = {**facts, **own}
+            if problem.op is Op.SDDMM and tiles.blocks:
                 in_tiles = told.get("order") == ResultOrder.TILES
                 return TileSddmmPlan(problem, target, tiles, told, in_tiles=in_tiles, **schedule)
-            # Runs alone stand in CSR order, whatever was asked for.
-            return sddmm_plan(problem, target, {**told, "order": str(ResultOrder.CSR)}, schedule)
-        if tiles.blocks:
-            return TileSpmmPlan(problem, target, tiles, told, arrays=arrays, **schedule)
-        told["by_row"] = schedule.get("by_row", False)
-        ell = tiles.ell or _no_rows(tiles.shape)
-        return EllBucketsPlan(problem, target, ell, told, positions=form.positions, arrays=arrays, **schedule)
+            if problem.op is Op.SDDMM:
+                # Runs alone stand in CSR order, whatever was asked for.
+                return sddmm_plan(problem, target, {**told, "order": str(ResultOrder.CSR)}, schedule)
+            if tiles.blocks:
+                return TileSpmmPlan(problem, target, tiles, told, arrays=arrays, **schedule)
+            told["by_row"] = schedule.get("by_row", False)
+            ell, positions = tiles.ell or _no_rows(tiles.shape), _form(forms, own).positions
+            return EllBucketsPlan(problem, target, ell, told, positions=positions, arrays=arrays, **schedule)
+
+        return OneFormat(names, convert, build)
+
+    return KernelFamily(mark="formats", templates=(), axes=lambda *_: {}, opened=opened, kernel=kernel)
 
 
 def _no_rows(shape: tuple[int, int]) -> HybFormat:

@@ -79,15 +79,15 @@ class Tiled:
         marked = Csr(matrix.shape, before[matrix.indptr], matrix.indices[taken], matrix.values[taken])
         return Tiled.of(marked, self.threads, self.whole)
 
-    def columns(self, number: int, count: int) -> tuple[NDArray[np.int64] | None, Tiled]:
-        """Begin with one of ``count`` ranges of columns; also give the positions of its non-zeros, None for all."""
+    def columns(self, number: int, count: int) -> tuple[NDArray[np.int64], Tiled]:
+        """Begin with one of ``count`` ranges of columns; also give the positions of its non-zeros."""
 
         def made() -> tuple[NDArray[np.int64], Tiled]:
-            size = -(-self.matrix.num_cols // count)
-            inside = self.matrix.indices // size == number
+            inside = self.matrix.indices // -(-self.matrix.num_cols // count) == number
             return np.flatnonzero(inside), self.part(inside)
 
-        where, tiled = (None, self) if count == 1 else self.begun.get((number, count), made)
+        whole = count == 1
+        where, tiled = (np.arange(self.matrix.nnz), self) if whole else self.begun.get((number, count), made)
         return where, tiled.again()
 
     @cached_property

@@ -182,8 +182,8 @@ def row_ranks(held: BsrFormat) -> tuple[NDArray[np.int32], NDArray[np.int8]]:
 
 def opened(problem: Problem, target: Target) -> Build:
     """Give what builds schedules; those of one block size share the blocks."""
-    blocks = OneFormat(
+    return OneFormat(
+        ("block",),
         lambda form: BsrFormat.from_csr(problem.matrix, form["block"], form["block"]),
-        lambda held, config, _: TritonPlan(problem, target, held, config),
+        lambda held, form, schedule, _: TritonPlan(problem, target, held, form | schedule),
     )
-    return lambda config: blocks.plan({"block": config["block"]}, config)

@@ -46,8 +46,8 @@ def run_and_check(plan: Any, problem: PlainProblem) -> None:
     operands = drawn if wide else [rounded(one.astype(np.float32)) for one in drawn]
     out = np.full(problem.out_shape, np.nan) if wide else np.full(problem.out_shape, 0x7FFF, np.uint16)
     plan.run(operands, out)
-    a, rows = numbers(problem.values), problem.pattern.rows_of_entries()
-    dense, columns = [numbers(one) for one in operands], problem.pattern.indices
+    a, rows = numbers(problem.values), problem.matrix.rows_of_entries()
+    dense, columns = [numbers(one) for one in operands], problem.matrix.indices
     if problem.op is Op.SPMM:
         terms = a[:, None] * dense[0][columns]
         expected, magnitude = np.zeros(problem.out_shape), np.zeros(problem.out_shape)

@@ -15,7 +15,7 @@ from spmark.impls.formats import limits
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.kernels.block_spmm import block_instance
 from spmark.impls.kernels.family import taken_apart
-from spmark.impls.kernels.panel_spmm import panel_instance
+from spmark.impls.kernels.warp_blocks import warp_kernel
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.target import open_target
 from spmark.impls.sparsetir.blocks import (
@@ -62,7 +62,7 @@ def test_every_config_of_the_space_has_a_kernel(width: int) -> None:
     assert {(c["t"], c["g"]) for c in space} == set(PANELS)
     for config in space:
         if config["t"] == 8:
-            panel_instance(width, config["tile"])
+            warp_kernel(width, config)
         else:
             block_instance(width, config["t"], config["tile"], config["depth"], gathered=True)
             assert config["g"] % config["depth"] == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -67,8 +68,10 @@ class Kernel:
                 raise BuildError("too large")
             return int(form["size"])
 
-        held = OneFormat(convert, lambda size, config, arrays: plain({**config, "shared": bool(arrays)}))
-        return lambda config: held.plan({"size": config["size"]}, config)
+        def build(size: int, form: Config, schedule: Config, arrays: Sequence[Any]) -> Any:
+            return plain({**form, **schedule, "shared": bool(arrays)})
+
+        return OneFormat(("size",), convert, build)
 
 
 @pytest.fixture(autouse=True)

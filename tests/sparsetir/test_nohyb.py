@@ -6,8 +6,8 @@ from problems import matrices, run_checked
 from tables import AWKWARD, DTYPES, TableTarget, every_instance, table_target
 
 from spmark.impls.core.problem import Op, Problem
-from spmark.impls.kernels.csr_rows import SPMM_CSR_ROWS, CsrRowsPlan
 from spmark.impls.runtime.template import Instance
+from spmark.impls.sparsetir.nohyb import SPMM_CSR_ROWS, CsrRowsPlan
 
 MATRICES = {**matrices(), **AWKWARD}
 target = table_target(SPMM_CSR_ROWS)

@@ -1,4 +1,4 @@
-"""The launcher of SpMM over SR-BCRS panels of eight rows on the matrix unit."""
+"""The launchers of SpMM over small blocks, one warp each: SR-BCRS panels of eight rows, and 16 x 16 blocks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Problem
-from spmark.impls.formats.bsr import SrBcrsFormat
+from spmark.impls.formats.bsr import BsrFormat, SrBcrsFormat
+from spmark.impls.kernels.block_spmm import mma_pieces, transposed_pieces, vector_of
 from spmark.impls.runtime.plan import Arrays, OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import Instance, KernelTemplate
@@ -22,6 +23,15 @@ SPMM_PANELS = KernelTemplate(
     Path(__file__).parent / "panel_spmm.cu",
     "spmm_panels",
     {"tile": (64, 128), "vector": (1, 8), "threads": (_THREADS,)},
+    max_registers=96,
+)
+_WARP, _VECTOR = 32, 8
+STRIPS = (1, 2, 4)
+"""Block rows of a thread block."""
+SPMM_STRIPS = KernelTemplate(
+    Path(__file__).parent / "strip_spmm.cu",
+    "spmm_strips",
+    {"columns": (4, 8), "threads": tuple(_WARP * strips for strips in STRIPS)},
     max_registers=96,
 )
 
@@ -52,7 +62,7 @@ class PanelSpmmPlan(OneLaunchPlan):
         self, problem: Problem, target: Target, form: SrBcrsFormat, config: Config, arrays: Arrays = (), **schedule: int
     ) -> None:
         tile = schedule["tile"]
-        instance = panel_instance(problem.width, tile)
+        instance = warp_kernel(problem.width, schedule)
         super().__init__(problem, target, {**config, **schedule}, alignment=int(instance.values["vector"]) * 2)
         self.stored = form.stored
         self._load(instance)
@@ -67,15 +77,18 @@ class PanelSpmmPlan(OneLaunchPlan):
         self._arrange(grid, sizes, (heads,), self.share(arrays, pieces))
 
 
-def panel_instance(width: int, tile: int) -> Instance:
-    """Give the kernel for a width J.
+def warp_kernel(width: int, schedule: Config) -> Instance:
+    """Give the kernel of a schedule for a width J: of `SPMM_STRIPS` where it has ``strips``, else of `SPMM_PANELS`.
 
     Raises
     ------
     BuildError
         There is no such kernel.
     """
-    return SPMM_PANELS.instance(tile=tile, vector=8 if width % 8 == 0 else 1, threads=_THREADS)
+    tile = schedule["tile"]
+    if "strips" in schedule:
+        return SPMM_STRIPS.instance(columns=tile // 8, threads=_WARP * schedule["strips"])
+    return SPMM_PANELS.instance(tile=tile, vector=vector_of(width), threads=_THREADS)
 
 
 def panel_heads(indptr: NDArray[np.int32], turned: int) -> NDArray[np.int32]:
@@ -87,18 +100,30 @@ def panel_heads(indptr: NDArray[np.int32], turned: int) -> NDArray[np.int32]:
     return np.stack([order, indptr[:-1][order], counts, turns], axis=1).astype(np.int32)
 
 
-def transposed_pieces(values: NDArray[np.float32]) -> NDArray[np.float16]:
-    """Order groups as lanes hold them for the second operand of ``mma_m16n8k16``.
+class StripSpmmPlan(OneLaunchPlan):
+    """C = A B over BSR(16, 16), float16 with float32 sums; J is a multiple of 8.
 
     Parameters
     ----------
-    values : (n, 8, 16) float32
-
-    Returns
-    -------
-    (n, 32, 4) float16
-        The 4 elements of each lane, in the order of the operand's registers.
+    bsr : BsrFormat
+        Blocks of 16 x 16.
+    config : mapping
+        Facts for `DevicePlan.config`, to which the schedule below is added.
+    strips, tile : int
+        Block rows of a thread block, one a warp, and columns of C of a warp.
+    arrays : sequence of device arrays, optional
+        `arrays` of another plan of the same format.
     """
-    # Row = g, column = 8 half + 2 t + e; lane = 4 g + t, its registers are (half, e).
-    parts = values.reshape(-1, PANEL, 2, 4, 2).transpose(0, 1, 3, 2, 4)
-    return parts.astype(np.float16, order="C").reshape(-1, 32, 4)
+
+    def __init__(
+        self, problem: Problem, target: Target, bsr: BsrFormat, config: Config, arrays: Arrays = (), **schedule: int
+    ) -> None:
+        super().__init__(problem, target, {**config, **schedule}, alignment=_VECTOR * problem.dtype.itemsize)
+        self.stored = bsr.stored
+        self._load(warp_kernel(problem.width, schedule))
+        with self.phase("convert"):
+            pieces = () if arrays else (bsr.indices, mma_pieces(bsr.blocks))
+        block_rows = bsr.indptr.size - 1
+        grid = (ceil_div(block_rows, schedule["strips"]), ceil_div(problem.width, schedule["tile"]), 1)
+        sizes = (*problem.matrix.shape, problem.width, block_rows)
+        self._arrange(grid, sizes, (bsr.indptr,), self.share(arrays, pieces))
