@@ -107,8 +107,8 @@ _CPU = (Choice("scipy_cpu"), Choice("numba_cpu"))
 def by_rule(op: Op, features: Features, width: int, dtype: DType, kind: DeviceKind) -> tuple[Choice, ...]:
     """Choose without a measurement, in the order of preference; the first that takes the problem serves.
 
-    SpMM: the dense product where that has the lower bound of time, else CSR as it comes. SDDMM: runs of non-zeros with a
-    row of X in registers.
+    SpMM: the dense product where that has the lower bound of time, else CSR as it comes. SDDMM: runs of non-zeros with
+    a row of X in registers.
 
     Parameters
     ----------

@@ -43,7 +43,8 @@ _UNEVEN, _USUAL, _USUAL_SMALL = (1.5, 2, 3, 4, 6, 8), 4, 2
 1.5, 2, 4 and 8 on the tuning half, the second where blocks are idle. The mean leaves empty rows out: with them, most
 rows of a graph in which few nodes have edges would be long."""
 _PIECE = 1024
-"""Elements of a piece of a row that a block takes, at least: of 128 to 2,048, the least of the two best on the tuning half."""
+"""Elements of a piece of a row that a block takes, at least: of 128 to 2,048 the smaller of the two best on the tuning
+half."""
 _LEAST_LONG = 8
 """Least value of ``longest`` by rule or in a search."""
 SHORT = 8
