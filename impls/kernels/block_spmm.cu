@@ -124,8 +124,7 @@ struct WarpSums {
 #pragma unroll
     for (int n = 0; n < Config::kColumnTiles; n += 2) {
       unsigned two[4];  // rows k .. k + 15 of 16 columns: two operands of mma
-      load_matrices<true>(two,
-                          stage + Config::kSizeA + (k + lane % 16) * Config::kStride + column + n * 8 + lane / 16 * 8);
+      load_matrices(two, stage + Config::kSizeA + (k + lane % 16) * Config::kStride + column + n * 8 + lane / 16 * 8);
       const unsigned left[2] = {two[0], two[1]};
       const unsigned right[2] = {two[2], two[3]};
 #pragma unroll

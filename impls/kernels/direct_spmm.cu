@@ -16,17 +16,6 @@ using namespace spmark;
 template <int vectors, int unroll>
 constexpr int kResident = vectors * unroll >= 8 ? 768 : 1024;
 
-// Add up the sums of a group's parts; all parts get the total.
-template <int lanes, int group, int vector, int vectors>
-__device__ __forceinline__ void sum_over_parts(Vec<float, vector> (&sum)[vectors]) {
-#pragma unroll
-  for (int distance = lanes; distance < group; distance *= 2)
-#pragma unroll
-    for (int v = 0; v < vectors; ++v)
-#pragma unroll
-      for (int i = 0; i < vector; ++i) sum[v][i] += shuffle_xor(kFullMask, sum[v][i], distance);
-}
-
 // Add up the sums of a block's groups, in the order of the groups; the first lanes of the block get the total.
 template <int lanes, int group, int groups, int vector, int vectors>
 __device__ __forceinline__ void sum_over_block(Vec<float, vector>* parts, Vec<float, vector> (&sum)[vectors]) {
@@ -106,11 +95,11 @@ __device__ __forceinline__ GroupRows share_of(int block, int num_rows, int rows,
   const int from = indptr[own];
   share.end = indptr[own + 1];
   const bool is_long = share.end - from > longest;
-  const bool has_long = several ? (ballot(kFullMask, is_long) & group_mask<lanes>()) != 0 : is_long;
+  const bool has_long = several ? (__ballot_sync(kFullMask, is_long) & group_mask<lanes>()) != 0 : is_long;
   if (has_long && !together) share.count = 0;
 
-  share.begin = several ? shuffle_within<lanes>(kFullMask, from, 0) : from;
-  const int stop = several ? shuffle_within<lanes>(kFullMask, share.end, lanes - 1) : share.end;
+  share.begin = several ? __shfl_sync(kFullMask, from, 0, lanes) : from;
+  const int stop = several ? __shfl_sync(kFullMask, share.end, lanes - 1, lanes) : share.end;
   share.size = share.count > 0 ? stop - share.begin : 0;
   const auto take_part = [&](int place, int count) {
     const int part = (share.size + count - 1) / count;
@@ -191,11 +180,11 @@ __global__ void __launch_bounds__(threads, kResident<vectors, unroll> / threads)
   int steps = share.size;
 #pragma unroll
   for (int distance = kGroup; distance < kWarpSize; distance *= 2)
-    steps = max(steps, shuffle_xor(kFullMask, steps, distance));
+    steps = max(steps, __shfl_xor_sync(kFullMask, steps, distance));
 
   // The column passes through a shuffle. Otherwise the compiler would compute it anew from the block's index in each
   // step.
-  const int column = shuffle_within<lanes>(kFullMask, blockIdx.y * (kStep * vectors) + lane * vector, lane);
+  const int column = __shfl_sync(kFullMask, blockIdx.y * (kStep * vectors) + lane * vector, lane, lanes);
   const unsigned row_bytes = width * unsigned(sizeof(T));
   const T* columns = dense + column;
   int taken[vectors];  // elements for which a vector of B is loaded: 0 past the last column
@@ -208,7 +197,7 @@ __global__ void __launch_bounds__(threads, kResident<vectors, unroll> / threads)
 
   int done = 0;  // rows
   // End of the row at hand. A row that a block takes together ends once the sums of the groups have been added.
-  const int first_end = several ? shuffle_within<lanes>(kFullMask, share.end, 0) - share.begin : kNoEnd;
+  const int first_end = several ? __shfl_sync(kFullMask, share.end, 0, lanes) - share.begin : kNoEnd;
   int end = together || share.count <= 0 ? kNoEnd : first_end;
   const auto finish_row = [&] {
 #pragma unroll
@@ -219,7 +208,7 @@ __global__ void __launch_bounds__(threads, kResident<vectors, unroll> / threads)
     }
     ++done;
     if (several) {
-      end = done < share.count ? shuffle_within<lanes>(group_mask<lanes>(), share.end, done) - share.begin : kNoEnd;
+      end = done < share.count ? __shfl_sync(group_mask<lanes>(), share.end, done, lanes) - share.begin : kNoEnd;
     }
   };
 
@@ -238,8 +227,8 @@ __global__ void __launch_bounds__(threads, kResident<vectors, unroll> / threads)
     float value[unroll];
 #pragma unroll
     for (int u = 0; u < unroll; ++u) {
-      from_row[u] = shuffle_within<kGroup>(kFullMask, now_column, place + u * parts + part);
-      value[u] = shuffle_within<kGroup>(kFullMask, now_value, place + u * parts + part);
+      from_row[u] = __shfl_sync(kFullMask, now_column, place + u * parts + part, kGroup);
+      value[u] = __shfl_sync(kFullMask, now_value, place + u * parts + part, kGroup);
     }
     Packed<T, vector> rows_of_b[unroll][vectors];
 #pragma unroll
@@ -258,7 +247,7 @@ __global__ void __launch_bounds__(threads, kResident<vectors, unroll> / threads)
       for (int v = 0; v < vectors; ++v) axpy(sum[v], value[u], rows_of_b[u][v]);
     }
   }
-  sum_over_parts<lanes, kGroup>(sum);
+  sum_parts_of_group<lanes, kGroup>(sum);
   if (together) {
     sum_over_block<lanes, kGroup, kGroups>(reinterpret_cast<Vec<float, vector>*>(shared_bytes), sum);
     const bool has_sum = threadIdx.x < lanes;

@@ -132,17 +132,6 @@ private:
   }
 };
 
-// Add up the sums of a warp's groups; all groups get the total.
-template <int lanes, int vector, int vectors>
-__device__ __forceinline__ void sum_over_groups(Vec<float, vector> (&sum)[vectors]) {
-#pragma unroll
-  for (int step = lanes; step < kWarpSize; step *= 2)
-#pragma unroll
-    for (int v = 0; v < vectors; ++v)
-#pragma unroll
-      for (int i = 0; i < vector; ++i) sum[v][i] += shuffle_xor(kFullMask, sum[v][i], step);
-}
-
 // Add up a run; every `per_row` elements an ELL row ends, and its sum is written. `narrow`: `per_row` is less than the
 // elements on their way. `by_warp`: each group of the warp has a part of the row.
 //
@@ -164,12 +153,12 @@ __device__ __forceinline__ void walk(const SlotRun<T, lanes>& run, int elements,
   const int base = lane_id() - lane;
   Slot<T> later = run.fetch(1, lane);
   Slot<float> now = run.arrived(run.fetch(0, lane), 0, lane), next = run.arrived(later, 1, lane);
-  Packed<T, vector> part[kDepth][vectors] = {};                  // without a value, sm_100 would spill others
-  unsigned loaded = ballot(kFullMask, now.column >= 0) >> base;  // bit e: part[e] has a row of B
-  int row_end = per_row / kDepth;                                // step at which the ELL row ends
+  Packed<T, vector> part[kDepth][vectors] = {};                         // without a value, sm_100 would spill others
+  unsigned loaded = __ballot_sync(kFullMask, now.column >= 0) >> base;  // bit e: part[e] has a row of B
+  int row_end = per_row / kDepth;                                       // step at which the ELL row ends
 #pragma unroll
   for (int e = 0; e < kDepth; ++e) {
-    const int from = shuffle(kFullMask, now.column, base + e);
+    const int from = __shfl_sync(kFullMask, now.column, base + e);
     if (from >= 0) columns.load(part[e], from);
   }
   if (columns.shared) wait_for_previous_grid();  // it clears the rows that are added into; loads need not wait
@@ -179,18 +168,18 @@ __device__ __forceinline__ void walk(const SlotRun<T, lanes>& run, int elements,
     const int next_place = base + (u + 1) % kSteps * kDepth;
     if (place == base) later = run.fetch(u / kSteps + 2, lane);
     const int ahead = next_place == base ? next.column : now.column;
-    const unsigned loading = ballot(kFullMask, ahead >= 0) >> next_place;
+    const unsigned loading = __ballot_sync(kFullMask, ahead >= 0) >> next_place;
 #pragma unroll
     for (int e = 0; e < kDepth; ++e) {
-      const float value = shuffle(kFullMask, now.value, place + e);
+      const float value = __shfl_sync(kFullMask, now.value, place + e);
       if (loaded >> e & 1)
 #pragma unroll
         for (int v = 0; v < vectors; ++v) axpy(sum[v], value, part[e][v]);
-      const int from = shuffle(kFullMask, ahead, next_place + e);
+      const int from = __shfl_sync(kFullMask, ahead, next_place + e);
       if (from >= 0) columns.load(part[e], from);
       if (narrow ? ((e + 1) & (per_row - 1)) == 0 : e == kDepth - 1 && u + 1 == row_end) {
-        if (!narrow && by_warp) sum_over_groups<lanes>(sum);
-        const int to = shuffle(kFullMask, now.row, place + e);
+        if (!narrow && by_warp) sum_parts_of_group<lanes, kWarpSize>(sum);
+        const int to = __shfl_sync(kFullMask, now.row, place + e);
         columns.write(by_warp && base != 0 ? -1 : to, sum);
         row_end += per_row / kDepth;
       }

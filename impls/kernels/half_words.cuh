@@ -10,10 +10,8 @@ namespace spmark {
 
 constexpr int kChunk = 32;  // columns of a row that a load of the whole warp covers: two k of mma
 
-// Pairs of halves: w[i] has columns 2 i and 2 i + 1 of the eight that a lane holds.
-struct Words {
-  unsigned w[4];
-};
+// Pairs of halves: element i has columns 2 i and 2 i + 1 of the eight that a lane holds.
+using Words = Vec<unsigned, 4>;
 
 // The next eight columns of a row that has `rest` columns left, with zeros past these.
 template <int vector>
@@ -33,7 +31,7 @@ __device__ __forceinline__ Words load_words(const half* row, int rest) {
       // Loaded as words: to join halves into words would wait for the load here.
       const auto part = load_read_only<vector / 2>(reinterpret_cast<const unsigned*>(row + i));
 #pragma unroll
-      for (int j = 0; j < vector / 2; ++j) words.w[i / 2 + j] = part[j];
+      for (int j = 0; j < vector / 2; ++j) words[i / 2 + j] = part[j];
     }
   }
   return words;
@@ -47,10 +45,10 @@ __device__ __forceinline__ void add_products(float (&sum)[4][4], const Words (&l
   for (int d = 0; d < chunks; ++d) {
 #pragma unroll
     for (int k = 0; k < 4; k += 2) {
-      const unsigned a[4] = {left[d][0].w[k], left[d][1].w[k], left[d][0].w[k + 1], left[d][1].w[k + 1]};
+      const unsigned a[4] = {left[d][0][k], left[d][1][k], left[d][0][k + 1], left[d][1][k + 1]};
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const unsigned b[2] = {right[d][i].w[k], right[d][i].w[k + 1]};
+        const unsigned b[2] = {right[d][i][k], right[d][i][k + 1]};
         mma_m16n8k16(sum[i], a, b);
       }
     }

@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(threads, kResident / threads)
     for (int p = 0; p < kPieces; ++p) {
       const int inside = (p * 32 + lane) / kRowPieces;
       const int column = (p * 32 + lane) % kRowPieces * vector;
-      const int row = shuffle(kFullMask, row_of_b, inside);
+      const int row = __shfl_sync(kFullMask, row_of_b, inside);
       const bool valid = first_column + column < width;
       const half* const from = dense + static_cast<int64_t>(row) * width + first_column + column;
       half* const to = stage + inside * kStride + column;
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(threads, kResident / threads)
 #pragma unroll
     for (int m = 0; m < kTiles; ++m) {
       unsigned a[4];  // 16 columns of B by 16 of its rows, turned
-      load_matrices<true>(a, stage + (lane / 16 * 8 + lane % 8) * kStride + m * 16 + lane / 8 % 2 * 8);
+      load_matrices(a, stage + (lane / 16 * 8 + lane % 8) * kStride + m * 16 + lane / 8 % 2 * 8);
       mma_m16n8k16(sums[m], a, b);
     }
   };

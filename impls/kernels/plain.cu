@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(threads)
   decltype(widen(T{})) sum = 0;
   for (int j = lane; j < width; j += lanes) sum += widen(left[j]) * widen(right[j]);
 #pragma unroll
-  for (int step = lanes / 2; step > 0; step /= 2) sum += shuffle_xor(group_mask<lanes>(), sum, step);
+  for (int step = lanes / 2; step > 0; step /= 2) sum += __shfl_xor_sync(group_mask<lanes>(), sum, step);
   if (lane != 0) return;
   if (scaled) sum *= widen(values[p]);
   out[p] = narrow(sum);

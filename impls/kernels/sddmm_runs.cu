@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(threads)
   const int mine = lane / kOwners;  // which non-zero of every batch the lane fetches and ends with
   // The value that the owner of non-zero b of a batch has fetched.
   const int first_lane = group_in_warp * lanes;
-  const auto of_batch = [&](int fetched, int b) { return shuffle(kFullMask, fetched, first_lane + b * kOwners); };
+  const auto of_batch = [&](int fetched, int b) { return __shfl_sync(kFullMask, fetched, first_lane + b * kOwners); };
   // Position of the lane's non-zero in a batch; past the end the last one, which is computed and not written.
   const int64_t first = (static_cast<int64_t>(blockIdx.x) * (threads / lanes) + threadIdx.x / lanes) * run;
   const auto position = [&](int done) {
@@ -87,8 +87,8 @@ __global__ void __launch_bounds__(threads)
     }
 
     // A bit for each lane: whether its non-zero begins another row than the non-zero before.
-    const int before = shuffle(kFullMask, row, max(lane_id() - kOwners, 0));
-    const unsigned begins = ballot(kFullMask, row != (mine == 0 ? held : before));
+    const int before = __shfl_sync(kFullMask, row, max(lane_id() - kOwners, 0));
+    const unsigned begins = __ballot_sync(kFullMask, row != (mine == 0 ? held : before));
     held = of_batch(row, batch - 1);
     const auto begins_row = [&](int b) { return (begins >> (first_lane + b * kOwners) & 1u) != 0; };
 

@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(threads)
   const auto fetch = [&](int q) {
     const int place = (q - begin) % kWarpSize;
     if (place == 0 && q != begin) block_columns = q + lane < end ? indices[q + lane] : 0;
-    const int block_column = shuffle(kFullMask, block_columns, place);
+    const int block_column = __shfl_sync(kFullMask, block_columns, place);
     typename Rows::Held held = {};
     if (q >= end) return held;
     held.load_a(pieces + static_cast<int64_t>(q) * (kSide * kSide), lane);

@@ -56,7 +56,7 @@ struct PieceTarget {
         __threadfence();  // reads after this see the other pieces
       }
     }
-    found = shuffle(kFullMask, found, leader);
+    found = __shfl_sync(kFullMask, found, leader);
     __syncwarp();  // the leader's fence comes before the reads of its lanes: a shuffle orders no memory
     return found != 0;
   }

@@ -64,7 +64,7 @@ struct TileBlocks {
       if (q < count) held.load_a(held_a + static_cast<int64_t>(q) * (height * kTileGroup), lane);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int row = shuffle(kFullMask, now, odd * kTileGroup + row_of_lane(t, i));
+        const int row = __shfl_sync(kFullMask, now, odd * kTileGroup + row_of_lane(t, i));
         const T* source = row_of(dense + from, row, target.width * unsigned(sizeof(T)));
         if (q < count && from < target.width) held.load_b(i, source);
       }

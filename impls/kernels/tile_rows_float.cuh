@@ -20,9 +20,7 @@ struct Split {
 
 __device__ __forceinline__ Split split(float value) {
   const unsigned high = to_tf32(value);
-  float rounded;
-  memcpy(&rounded, &high, sizeof(rounded));
-  return {high, to_tf32(value - rounded)};
+  return {high, to_tf32(value - __uint_as_float(high))};
 }
 
 template <int columns>

@@ -17,7 +17,7 @@ from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Problem
 from spmark.impls.lo_spmm.machine import Emitter
-from spmark.impls.lo_spmm.rank import find
+from spmark.impls.lo_spmm.rank import features_of, find
 from spmark.impls.lo_spmm.reorder import Reordering
 from spmark.impls.lo_spmm.search import Pins, TileSpace
 from spmark.impls.lo_spmm.space import TileSize
@@ -71,7 +71,7 @@ class RankTrees(_OfTileSizes):
             The rank model is missing or cannot be used.
         """
         space, sizes = self._seen(problem, configs)
-        return find(self._how.model).score(np.stack([space.features(size) for size in sizes]))
+        return find(self._how.model).score(features_of(space, sizes))
 
 
 class ProxyTimes(_OfTileSizes):

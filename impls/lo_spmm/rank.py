@@ -7,6 +7,7 @@ and a file has nothing but numbers. Files that ship stand under ``models``.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final, Literal, Self
@@ -20,11 +21,31 @@ from spmark.impls.core.files import at_home
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.guard import reading
 from spmark.impls.core.plainjson import parse_model
-from spmark.impls.lo_spmm.features import FEATURES
+from spmark.impls.lo_spmm.search import TileSpace
+from spmark.impls.lo_spmm.space import TileSize
+from spmark.impls.runtime.target import ceil_div
 
 SHIPPED: Final = "h200"
 """The file that is taken by default."""
 _FOLDER = Path(__file__).parent / "models"
+FEATURES: Final = (
+    *("row_tiles", "col_tiles", "blocks", "sparsity", "nnc_sum", "nnz_max", "tile_rows", "tile_width", "K"),
+    *("cpt", "tiles_per_block"),
+)
+"""Names of the features, in the order of `features_of`: the nine of LO-SpMM's table 1, and two of sizes that the
+paper fixes."""
+
+
+def features_of(space: TileSpace, sizes: Sequence[TileSize]) -> NDArray[np.float64]:
+    """Give the features of candidates, (n, 11) float64 in the order of `FEATURES`."""
+    matrix, rows = space.problem.matrix, []
+    sparsity = 1 - matrix.nnz / (matrix.num_rows * matrix.num_cols)
+    for size in sizes:
+        _, nnz, nnc = space.dealt(size.tile_rows, size.split)
+        columns = ceil_div(space.problem.width, size.tile_width)
+        tile = (size.tile_rows, size.tile_width, matrix.num_cols, size.cpt, size.tiles_per_block)
+        rows.append((nnz.size, columns, nnz.size * columns, sparsity, nnc.sum(), nnz.max(initial=0), *tile))
+    return np.array(rows, np.float64)
 
 
 class RankCard(Frozen):

@@ -14,7 +14,6 @@ from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.problem import Problem
 from spmark.impls.lo_spmm.constraints import Survivors, register_cap, survivors
 from spmark.impls.lo_spmm.estimate import Work, cycles_of, estimate, work_of
-from spmark.impls.lo_spmm.features import candidate_features
 from spmark.impls.lo_spmm.kernel import Tile, TileSchedule, UnrolledKernel
 from spmark.impls.lo_spmm.parts import part_of_columns, tiles_of
 from spmark.impls.lo_spmm.reorder import Reordering, deal_rows
@@ -154,10 +153,6 @@ class TileSpace:
     def registers(self, size: TileSize) -> int:
         """Give the registers of a thread of a candidate."""
         return register_cap(size.tile_rows, size.cpt, self.pins.depth(size.tile_rows, size.cpt))
-
-    def features(self, size: TileSize) -> NDArray[np.float64]:
-        """Give a candidate's features for the rank model (`spmark.impls.lo_spmm.features.FEATURES`)."""
-        return candidate_features(self, size)
 
 
 def explore(problem: Problem, device: DeviceSpec, order: Reordering, pins: Pins) -> TileSpace:

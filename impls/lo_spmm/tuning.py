@@ -7,11 +7,9 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from spmark.impls.core.interfaces import Candidate, Config, Search
 from spmark.impls.formats.threads import cores
-from spmark.impls.lo_spmm.rank import RankModel
+from spmark.impls.lo_spmm.rank import RankModel, features_of
 from spmark.impls.lo_spmm.search import TileSpace
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.tuning.race import Race
@@ -100,7 +98,7 @@ def choose(
     """
     sizes = space.survivors.sizes
     if model is not None and mode.ranks:
-        scores = model.score(np.stack([space.features(size) for size in sizes])).tolist()
+        scores = model.score(features_of(space, sizes)).tolist()
     else:
         scores = [space.cycles(size) for size in sizes]
     predicted = dict(zip(sizes, scores, strict=True))

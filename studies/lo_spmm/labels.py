@@ -24,9 +24,9 @@ from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.formats.threads import cores
 from spmark.impls.lo_spmm.assemble import assemble
 from spmark.impls.lo_spmm.constraints import register_cap
-from spmark.impls.lo_spmm.features import FEATURES
 from spmark.impls.lo_spmm.kernel import TileSchedule, UnrolledKernel
 from spmark.impls.lo_spmm.parts import tiles_of
+from spmark.impls.lo_spmm.rank import FEATURES, features_of
 from spmark.impls.lo_spmm.reorder import Reordering
 from spmark.impls.lo_spmm.search import Pins, TileSpace, explore
 from spmark.impls.lo_spmm.space import TileSize
@@ -157,7 +157,8 @@ def measure(key: Key, space: TileSpace, race: Race[Any]) -> TileLabels:
     tried = []
     for size in chain(*groups):
         seen = race.candidate(config_of(size))
-        told = {"features": space.features(size).tolist(), "samples_us": seen.samples_us, "reason": seen.reason}
+        features = features_of(space, [size])[0].tolist()
+        told = {"features": features, "samples_us": seen.samples_us, "reason": seen.reason}
         work = [float(f"{amount:.{_DIGITS}g}") for amount in astuple(space.work(size))]
         tried.append(TriedTile.model_validate({**vars(size), **told, "work": work}))
     matrix = space.problem.matrix

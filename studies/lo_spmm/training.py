@@ -14,8 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from spmark.impls.core.errors import DatasetError
-from spmark.impls.lo_spmm.features import FEATURES
-from spmark.impls.lo_spmm.rank import RankCard, RankModel, Trees
+from spmark.impls.lo_spmm.rank import FEATURES, RankCard, RankModel, Trees
 from spmark.impls.lo_spmm.tuning import RANKED
 from spmark.studies.lo_spmm.labels import TileLabels
 from spmark.studies.orders import kendall, ranking_trees, relevance

@@ -21,8 +21,7 @@ from spmark.impls.core.files import write_sealed
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.liteform.schedule import read_table
 from spmark.impls.lo_spmm import plan as lo_spmm
-from spmark.impls.lo_spmm.features import FEATURES
-from spmark.impls.lo_spmm.rank import RankCard, RankModel, Trees
+from spmark.impls.lo_spmm.rank import FEATURES, RankCard, RankModel, Trees
 from spmark.impls.runtime import compile as compiling
 from spmark.impls.runtime.device import find
 from spmark.impls.stile.calibration import Calibration

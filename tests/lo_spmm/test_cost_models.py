@@ -12,7 +12,7 @@ from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.lo_spmm.plan import LoSpmm
-from spmark.impls.lo_spmm.rank import SHIPPED, find
+from spmark.impls.lo_spmm.rank import SHIPPED, features_of, find
 from spmark.impls.lo_spmm.reorder import Reordering
 from spmark.impls.lo_spmm.search import Pins, explore
 from spmark.impls.lo_spmm.space import TileSize
@@ -42,7 +42,7 @@ def test_a_config_from_before_columns_were_cut_has_one_part() -> None:
 def test_ranks_are_those_of_the_shipped_trees() -> None:
     space = explore(PROBLEM, H200, Reordering.GREEDY, Pins())
     scores = cost_model(LoSpmm(), "rank", H200).score(PROBLEM, CONFIGS)
-    assert scores.tolist() == find(SHIPPED).score(np.stack([space.features(size) for size in SIZES])).tolist()
+    assert scores.tolist() == find(SHIPPED).score(features_of(space, SIZES)).tolist()
 
 
 def test_proxies_are_refused_without_a_gpu() -> None:

@@ -12,8 +12,7 @@ from rank_fakes import stump
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.lo_spmm import rank
-from spmark.impls.lo_spmm.features import FEATURES
-from spmark.impls.lo_spmm.rank import RankModel, Trees, find
+from spmark.impls.lo_spmm.rank import FEATURES, RankModel, Trees, find
 
 
 def test_scores_are_sums_of_leaves_and_less_is_better() -> None:

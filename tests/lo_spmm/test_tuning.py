@@ -15,7 +15,7 @@ from spmark.impls.core.errors import BuildError, CompileError
 from spmark.impls.core.interfaces import Built, Config, Plan
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.formats.threads import cores
-from spmark.impls.lo_spmm.features import FEATURES
+from spmark.impls.lo_spmm.rank import FEATURES
 from spmark.impls.lo_spmm.reorder import Reordering
 from spmark.impls.lo_spmm.search import Pins, TileSpace, explore
 from spmark.impls.lo_spmm.space import TileSize

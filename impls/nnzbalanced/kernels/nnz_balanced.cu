@@ -112,19 +112,19 @@ __global__ void __launch_bounds__(threads)
     }
 #pragma unroll
     for (int step = 1; step < kWarpSize; step *= 2) {
-      const int before = shuffle_up(kFullMask, mark, step);
+      const int before = __shfl_up_sync(kFullMask, mark, step);
 #pragma unroll
       for (int i = 0; i < vector; ++i) {
-        const float other = shuffle_up(kFullMask, sum[i], step);
+        const float other = __shfl_up_sync(kFullMask, sum[i], step);
         if (lane >= step && before == mark) sum[i] += other;
       }
     }
-    const int after = shuffle_down(kFullMask, mark, 1);
+    const int after = __shfl_down_sync(kFullMask, mark, 1);
     if (lane < kWarpSize - 1 && after != mark) write(mark, sum, out, sums, width, column);
     // The last segment may go on: its sum is carried to the next trip.
-    carried_mark = shuffle(kFullMask, mark, kWarpSize - 1);
+    carried_mark = __shfl_sync(kFullMask, mark, kWarpSize - 1);
 #pragma unroll
-    for (int i = 0; i < vector; ++i) carried[i] = shuffle(kFullMask, sum[i], kWarpSize - 1);
+    for (int i = 0; i < vector; ++i) carried[i] = __shfl_sync(kFullMask, sum[i], kWarpSize - 1);
   }
   if (lane == 0) write(carried_mark, carried, out, sums, width, column);
 }

@@ -81,7 +81,7 @@ GOOD = (
     "static_and_dynamic<int, 64>",
     "mma_f16",
     "mma_tf32",
-    *(f"matrix_fragments<{transposed}>" for transposed in ("false", "true")),
+    "matrix_fragments",
     "widen",
     "narrow",
     "round_tf32",

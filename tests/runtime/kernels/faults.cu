@@ -111,7 +111,7 @@ __global__ void unfinished_copy(const float* in, float* out) {
 
 __global__ void missing_lane_in_shuffle(float* out) {
   float value = static_cast<float>(threadIdx.x);
-  if (threadIdx.x != 7) value = shuffle_xor(kFullMask, value, 1);
+  if (threadIdx.x != 7) value = __shfl_xor_sync(kFullMask, value, 1);
   __syncthreads();
   out[threadIdx.x] = value;
 }
@@ -119,9 +119,9 @@ __global__ void missing_lane_in_shuffle(float* out) {
 __global__ void lanes_in_different_collectives(float* out) {
   float value = static_cast<float>(threadIdx.x);
   if (threadIdx.x < 16) {
-    value = shuffle_xor(kFullMask, value, 1);
+    value = __shfl_xor_sync(kFullMask, value, 1);
   } else {
-    value = static_cast<float>(ballot(kFullMask, value > 3.0f));
+    value = static_cast<float>(__ballot_sync(kFullMask, value > 3.0f));
   }
   out[threadIdx.x] = value;
 }

@@ -33,18 +33,18 @@ template <typename T>
 __global__ void shuffles(const T* in, T* out) {
   const int lane = lane_id();
   const T value = in[lane];
-  out[lane] = shuffle(kFullMask, value, (lane * 7) % 32);
-  out[32 + lane] = shuffle_down(kFullMask, value, 3);
-  out[64 + lane] = shuffle_up(kFullMask, value, 3);
-  out[96 + lane] = shuffle_xor(kFullMask, value, 5);
-  out[128 + lane] = shuffle_within<8>(kFullMask, value, 2);
+  out[lane] = __shfl_sync(kFullMask, value, (lane * 7) % 32);
+  out[32 + lane] = __shfl_down_sync(kFullMask, value, 3);
+  out[64 + lane] = __shfl_up_sync(kFullMask, value, 3);
+  out[96 + lane] = __shfl_xor_sync(kFullMask, value, 5);
+  out[128 + lane] = __shfl_sync(kFullMask, value, 2, 8);
   out[160 + lane] = __shfl_down_sync(kFullMask, value, 2, 8);
 }
 
 __global__ void votes(const int* in, unsigned* out) {
   const int lane = lane_id();
   const int value = in[lane];
-  out[lane] = ballot(kFullMask, value > 4);
+  out[lane] = __ballot_sync(kFullMask, value > 4);
   out[32 + lane] = __any_sync(kFullMask, value == 9);
   out[64 + lane] = __all_sync(kFullMask, value < 10);
   out[96 + lane] = __match_any_sync(kFullMask, value);
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(threads) block_scan(const int* in, int* out) {
   const int warp = threadIdx.x / 32;
   int value = in[threadIdx.x];
   for (int step = 1; step < 32; step *= 2) {
-    const int other = shuffle_up(kFullMask, value, step);
+    const int other = __shfl_up_sync(kFullMask, value, step);
     if (lane >= step) value += other;
   }
   if (lane == 31) sums[warp] = value;
@@ -176,14 +176,13 @@ __global__ void mma_tf32(const float* in_a, const float* in_b, float* out) {
 }
 
 // out (4 matrices x 32 lanes x 2) = what each lane gets of four 8 x 8 matrices, stored one below the other; one warp.
-template <bool transposed>
 __global__ void matrix_fragments(const half* in, half* out) {
   __shared__ alignas(16) half staged[32][24];  // rows apart, as kernels hold them against bank conflicts
   const int lane = lane_id();
   for (int column = 0; column < 8; ++column) staged[lane][column] = in[lane * 8 + column];
   __syncwarp();
   unsigned found[4];
-  load_matrices<transposed>(found, staged[lane]);
+  load_matrices(found, staged[lane]);
   for (int matrix = 0; matrix < 4; ++matrix) memcpy(out + (matrix * 32 + lane) * 2, &found[matrix], sizeof(unsigned));
 }
 

@@ -39,7 +39,7 @@ __global__ void missing_syncwarp(const float* in, float* out, int trips) {
     __syncwarp(members);
     sum += staged[threadIdx.x ^ 7];
     if (way == 0) __syncwarp(members);
-    if (way == 2) sum = shuffle(members, sum, lane_id());
+    if (way == 2) sum = __shfl_sync(members, sum, lane_id());
   }
   out[threadIdx.x] = sum;
 }
@@ -118,7 +118,7 @@ __global__ void last_warp_adds_up(float* parts, int* counter, float* out) {
     if (last) *counter = 0;
     if (left_out != 3) __threadfence();
   }
-  last = shuffle(kFullMask, last, 0);
+  last = __shfl_sync(kFullMask, last, 0);
   if (left_out != 4) __syncwarp();
   if (last == 0) return;
   float sum = 0.0f;

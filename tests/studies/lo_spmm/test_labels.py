@@ -11,8 +11,7 @@ from rank_fakes import estimated_race
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import DatasetError
-from spmark.impls.lo_spmm.features import FEATURES
-from spmark.impls.lo_spmm.rank import RankCard, RankModel
+from spmark.impls.lo_spmm.rank import FEATURES, RankCard, RankModel
 from spmark.impls.lo_spmm.reorder import Reordering
 from spmark.impls.lo_spmm.search import Pins, TileSpace, explore
 from spmark.impls.runtime.device import shipped_calibration

@@ -15,16 +15,12 @@ inline constexpr char simt::kind_of<bfloat16> = 'u';  // NumPy has no such type:
 namespace spmark {
 
 __device__ __forceinline__ float to_float(bfloat16 value) {
-  const unsigned bits = static_cast<unsigned>(value.bits) << 16;
-  float result;
-  memcpy(&result, &bits, sizeof(result));
-  return result;
+  return __uint_as_float(static_cast<unsigned>(value.bits) << 16);
 }
 
 // Round a float32 to the nearest bfloat16, ties to even; NaN stays NaN.
 __device__ __forceinline__ bfloat16 to_bfloat16(float value) {
-  unsigned bits;
-  memcpy(&bits, &value, sizeof(bits));
+  const unsigned bits = __float_as_uint(value);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return {0x7fff};
   return {static_cast<unsigned short>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
 }

@@ -2,6 +2,14 @@
 // conversions round to nearest even, as cvt.rn.f16.f32 does, so that both give the same bits.
 #pragma once
 
+namespace spmark {
+
+// Round a float32 to T (half or float), to nearest even.
+template <typename T>
+__device__ __forceinline__ T from_float(float value);
+
+}  // namespace spmark
+
 #ifndef SPMARK_HOST
 
 #include <cuda_fp16.h>
@@ -18,9 +26,10 @@ __device__ __forceinline__ void to_floats(unsigned word, float& first, float& se
       : "r"(word));
 }
 
-namespace detail {
-__device__ __forceinline__ void round_float(float value, half& out) { out = __float2half_rn(value); }
-}  // namespace detail
+template <>
+__device__ __forceinline__ half from_float<half>(float value) {
+  return __float2half_rn(value);
+}
 
 }  // namespace spmark
 
@@ -51,9 +60,8 @@ inline void to_floats(unsigned word, float& first, float& second) {
   second = to_float(half{static_cast<unsigned short>(word >> 16)});
 }
 
-namespace detail {
-
-inline void round_float(float value, half& out) {
+template <>
+inline half from_float<half>(float value) {
   const unsigned bits = __float_as_uint(value);
   const unsigned magnitude = bits & 0x7fffffffu;
   unsigned result = bits >> 16 & 0x8000u;
@@ -69,10 +77,8 @@ inline void round_float(float value, half& out) {
     // Subnormal: adding 0.5 puts the last place of a half (2^-24) at the last place of the sum, which the adder rounds.
     result |= __float_as_uint(__uint_as_float(magnitude) + 0.5f) - 0x3f000000u;
   }
-  out.bits = static_cast<unsigned short>(result);
+  return {static_cast<unsigned short>(result)};
 }
-
-}  // namespace detail
 
 }  // namespace spmark
 
@@ -82,16 +88,9 @@ namespace spmark {
 
 __device__ __forceinline__ float to_float(float value) { return value; }
 
-namespace detail {
-__device__ __forceinline__ void round_float(float value, float& out) { out = value; }
-}  // namespace detail
-
-// Round a float32 to T (half or float), to nearest even.
-template <typename T>
-__device__ __forceinline__ T from_float(float value) {
-  T out;
-  detail::round_float(value, out);
-  return out;
+template <>
+__device__ __forceinline__ float from_float<float>(float value) {
+  return value;
 }
 
 }  // namespace spmark

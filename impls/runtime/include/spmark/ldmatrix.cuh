@@ -16,17 +16,13 @@ struct MatrixRow {
   unsigned* out;
 };
 
-template <bool transposed>
-void load_matrices(void* const* lanes, size_t) {
+inline void load_matrices(void* const* lanes, size_t) {
   for (int lane = 0; lane < 32; ++lane) {
     for (int matrix = 0; matrix < 4; ++matrix) {
       const auto at = [&](int row, int column) -> unsigned {
         return static_cast<MatrixRow*>(lanes[matrix * 8 + row])->row[column].bits;
       };
-      const int major = lane / 4;
-      const int minor = lane % 4 * 2;
-      const unsigned low = transposed ? at(minor, major) : at(major, minor);
-      const unsigned high = transposed ? at(minor + 1, major) : at(major, minor + 1);
+      const unsigned low = at(lane % 4 * 2, lane / 4), high = at(lane % 4 * 2 + 1, lane / 4);
       static_cast<MatrixRow*>(lanes[lane])->out[matrix] = low | high << 16;
     }
   }
@@ -37,29 +33,21 @@ void load_matrices(void* const* lanes, size_t) {
 #endif
 
 // Four 8 x 8 matrices of halves: lane 8 q + r points to row r of matrix q, 16 bytes of shared memory aligned to 16.
-// With g = lane / 4 and t = lane % 4, out[q] holds the elements 2t and 2t + 1 of row g of matrix q, or, transposed, of
-// column g: the lower index in the lower bits.
-template <bool transposed>
+// With g = lane / 4 and t = lane % 4, out[q] holds the elements 2t and 2t + 1 of column g of matrix q: the lower index
+// in the lower bits.
 __device__ __forceinline__ void load_matrices(unsigned (&out)[4], const half* row) {
 #ifdef SPMARK_HOST
   if (reinterpret_cast<uintptr_t>(row) % 16 != 0) {
     simt::fault("load_matrices: misaligned address: a row starts at %p", static_cast<const void*>(row));
   }
   detail::MatrixRow request{load<8>(row), out};
-  simt::collective("load_matrices", detail::load_matrices<transposed>, 0xffffffffu, &request);
+  simt::collective("load_matrices", detail::load_matrices, 0xffffffffu, &request);
 #else
   const unsigned from = static_cast<unsigned>(__cvta_generic_to_shared(row));
-#define SPMARK_LDMATRIX(kind)                                                                                          \
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4" kind ".shared.b16 {%0, %1, %2, %3}, [%4];"                              \
-               : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])                                                \
-               : "r"(from)                                                                                             \
-               : "memory")
-  if constexpr (transposed) {
-    SPMARK_LDMATRIX(".trans");
-  } else {
-    SPMARK_LDMATRIX("");
-  }
-#undef SPMARK_LDMATRIX
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+               : "r"(from)
+               : "memory");
 #endif
 }
 

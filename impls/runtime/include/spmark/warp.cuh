@@ -1,6 +1,8 @@
-// Warp-wide exchange: shuffles, ballots and reductions. Everything here is a collective: each lane that the mask names
+// Warp-wide exchange: groups of lanes and reductions. Everything here is a collective: each lane that the mask names
 // must make the call. The host ring is stricter than the hardware, which forgives lanes that have exited.
 #pragma once
+
+#include <spmark/vec.cuh>
 
 namespace spmark {
 
@@ -29,36 +31,6 @@ __device__ __forceinline__ unsigned group_mask() {
   }
 }
 
-// Value of another lane; T has 4 or 8 bytes, or is half.
-template <typename T>
-__device__ __forceinline__ T shuffle(unsigned mask, T value, int lane) {
-  return __shfl_sync(mask, value, lane);
-}
-
-// Value of a lane of this lane's group of Width neighbours, counted from the first of the group.
-template <int Width, typename T>
-__device__ __forceinline__ T shuffle_within(unsigned mask, T value, int lane) {
-  return __shfl_sync(mask, value, lane, Width);
-}
-
-template <typename T>
-__device__ __forceinline__ T shuffle_down(unsigned mask, T value, int delta) {
-  return __shfl_down_sync(mask, value, delta);
-}
-
-template <typename T>
-__device__ __forceinline__ T shuffle_up(unsigned mask, T value, int delta) {
-  return __shfl_up_sync(mask, value, delta);
-}
-
-template <typename T>
-__device__ __forceinline__ T shuffle_xor(unsigned mask, T value, int lane_mask) {
-  return __shfl_xor_sync(mask, value, lane_mask);
-}
-
-// Bits of the lanes of the mask whose predicate holds.
-__device__ __forceinline__ unsigned ballot(unsigned mask, bool predicate) { return __ballot_sync(mask, predicate); }
-
 // Sum over each group of Width neighbouring lanes, given to all of them. Butterfly order, so it is deterministic.
 template <int Width = kWarpSize>
 __device__ __forceinline__ float warp_sum(float value) {
@@ -66,6 +38,17 @@ __device__ __forceinline__ float warp_sum(float value) {
 #pragma unroll
   for (int step = Width / 2; step > 0; step /= 2) value += __shfl_xor_sync(mask, value, step);
   return value;
+}
+
+// Add up the sums of the parts of Width lanes that make up each group of Group lanes; all parts get the total.
+template <int Width, int Group, int N, int Count>
+__device__ __forceinline__ void sum_parts_of_group(Vec<float, N> (&sum)[Count]) {
+#pragma unroll
+  for (int distance = Width; distance < Group; distance *= 2)
+#pragma unroll
+    for (int v = 0; v < Count; ++v)
+#pragma unroll
+      for (int i = 0; i < N; ++i) sum[v][i] += __shfl_xor_sync(kFullMask, sum[v][i], distance);
 }
 
 // Sums of `Count` values over each group of Width neighbouring lanes, in place and in the order of `warp_sum`. Each
@@ -81,7 +64,7 @@ __device__ __forceinline__ void transpose_sum(float (&sum)[Count], unsigned mask
   for (int step = Width / 2, held = Count; step > 0; step /= 2) {
     held /= 2;
     if (held == 0) {
-      sum[0] += shuffle_xor(mask, sum[0], step);
+      sum[0] += __shfl_xor_sync(mask, sum[0], step);
       continue;
     }
     const bool upper = (lane & step) != 0;
@@ -89,7 +72,7 @@ __device__ __forceinline__ void transpose_sum(float (&sum)[Count], unsigned mask
     for (int i = 0; i < held; ++i) {
       const float mine = upper ? sum[i + held] : sum[i];
       const float theirs = upper ? sum[i] : sum[i + held];
-      sum[i] = mine + shuffle_xor(mask, theirs, step);
+      sum[i] = mine + __shfl_xor_sync(mask, theirs, step);
     }
   }
 }
