@@ -159,7 +159,6 @@ _TIMEOUT_S = (10.0, 60.0)
 _CHUNK_BYTES = 1 << 16
 """Most bytes that a drop costs: an incomplete chunk is not kept."""
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
-_log = logging.getLogger(__name__)
 
 
 def file_digest(path: Path) -> str:

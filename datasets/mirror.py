@@ -35,7 +35,6 @@ class ManifestLine:
     name: str
     category: str
     facts: Facts
-    note: str
     path: Path
 
     @property
@@ -70,7 +69,7 @@ def _entry(row: dict[str, str], mirror: Path, where: str) -> ManifestLine:
         path = mirror / row["category"] / f"{row['name']}.npz"
         if ".." in path.relative_to(mirror).parts or "\0" in str(path):
             raise ValueError("a name leads out of the mirror")
-        return ManifestLine(row["name"], row["category"], facts, row["note"] or "", path)
+        return ManifestLine(row["name"], row["category"], facts, path)
     except (TypeError, ValueError) as error:
         raise DatasetError(
             f"{where}: expected a name, a category, and rows, cols and nnz as integers: {error}"

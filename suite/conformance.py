@@ -36,7 +36,6 @@ from spmark.impls.core.tolerance import why_wrong
 from spmark.impls.runtime.kernelfile import DeclaredKernel
 from spmark.impls.runtime.template import KernelTemplate
 from spmark.impls.table import create, name_of
-from spmark.suite import conformance
 from spmark.suite.cli.console import answer, console, say
 from spmark.suite.plan.refusals import make
 
@@ -569,22 +568,22 @@ def judge(how: Implementation, spec: DeviceSpec, config: dict[str, Any]) -> Conf
     Every problem is built and run. What one problem of an operator is enough for comes last.
     """
     told = Conformance(spec.name, str(spec.kind), config)
-    place, plans = conformance.Place(spec), dict[str, Plan]()
-    wanted = {name: problem for name, problem in conformance.problems().items() if problem.op in how.ops}
+    place, plans = Place(spec), dict[str, Plan]()
+    wanted = {name: problem for name, problem in problems().items() if problem.op in how.ops}
     with suppress(_LostError):
-        _attempt(told, "contract", "none", conformance.check_contract, how)
+        _attempt(told, "contract", "none", check_contract, how)
         for name, problem in wanted.items():
-            built = _attempt(told, "build", name, conformance.build_plan, how, problem, place)
+            built = _attempt(told, "build", name, build_plan, how, problem, place)
             if isinstance(built, str):
                 told.refused[name] = built
             elif built is not None:
                 plan = plans[name] = built
-                _attempt(told, "result", name, conformance.check_result, plan, problem, place)
-                if spec.kind is DeviceKind.HOST_SIMT and name in conformance.ORDERED:
-                    _attempt(told, "order", name, conformance.check_orders, plan, problem, place)
+                _attempt(told, "result", name, check_result, plan, problem, place)
+                if spec.kind is DeviceKind.HOST_SIMT and name in ORDERED:
+                    _attempt(told, "order", name, check_orders, plan, problem, place)
         if spec.kind is DeviceKind.HOST_SIMT and not told.flaws:  # a plainer fault would be found there again
             for op in sorted(how.ops):
-                _attempt(told, "offsets", f"{op}-far", conformance.check_offsets, how, op, place)
+                _attempt(told, "offsets", f"{op}-far", check_offsets, how, op, place)
         for op in sorted(how.ops):
             taken = [name for name in plans if wanted[name].op is op and wanted[name].matrix.nnz > 1]
             one = next((name for name in taken if _ONE in name), next(iter(taken), None))
@@ -597,14 +596,14 @@ def judge(how: Implementation, spec: DeviceSpec, config: dict[str, Any]) -> Conf
     return told
 
 
-def _check_once(told: Conformance, name: str, plan: Plan, problem: Problem, place: conformance.Place) -> None:
+def _check_once(told: Conformance, name: str, plan: Plan, problem: Problem, place: Place) -> None:
     """Make the checks that one problem of an operator is enough for."""
-    _attempt(told, "account", name, conformance.check_account, plan, problem)
-    for fault in conformance.WRONG_ARRAYS:
-        _attempt(told, "refusal", name, conformance.check_refuses, fault, plan, problem, place)
-    _attempt(told, "refusal", name, conformance.check_refuses_number_and_overlap, plan, problem, place)
+    _attempt(told, "account", name, check_account, plan, problem)
+    for fault in WRONG_ARRAYS:
+        _attempt(told, "refusal", name, check_refuses, fault, plan, problem, place)
+    _attempt(told, "refusal", name, check_refuses_number_and_overlap, plan, problem, place)
     if place.spec.kind is DeviceKind.CUDA:
-        _attempt(told, "capture", name, conformance.check_capture, plan, problem, place)
+        _attempt(told, "capture", name, check_capture, plan, problem, place)
 
 
 def _attempt(told: Conformance, rule: str, name: str, check: Callable[..., Any], *arguments: Any) -> Any:
@@ -612,7 +611,7 @@ def _attempt(told: Conformance, rule: str, name: str, check: Callable[..., Any],
     told.checked += 1
     try:
         return check(*arguments)
-    except conformance.NonconformingError as error:
+    except NonconformingError as error:
         told.flaws.append(Flaw(rule, name, error.expected, error.found, error.remedy))
     except Exception as error:
         wanted, remedy = "no exception", "mend what raises it"

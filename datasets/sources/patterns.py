@@ -201,8 +201,8 @@ def similar(where: str, size: int, args: Args) -> Edges:
     cols: list[NDArray[np.int64]] = []
     repeated: list[NDArray[np.int64]] = []
     for number in range(grid // 2):
-        whole, over = divmod(counts[number % 2], block)
         count = counts[number % 2]
+        whole, over = divmod(count, block)
         changed = np.ones(count, bool)
         changed[_shuffled(bits, count)[: round(similarity * count)]] = False
         at = 0
@@ -241,13 +241,7 @@ def _shuffled(bits: np.random.PCG64, count: int) -> NDArray[np.int64]:
 _ROWS: Mapping[str, int] = {"few_columns": 128}
 """Default of ``rows``, by the formulas whose matrices are not square."""
 _FORMULAS: Mapping[str, Callable[[str, int, Args], Edges]] = {
-    "logsparse": logsparse,
-    "strided": strided,
-    "band": band,
-    "butterfly": butterfly,
-    "interleaved": interleaved,
-    "similar": similar,
-    "few_columns": few_columns,
+    one.__name__: one for one in (logsparse, strided, band, butterfly, interleaved, similar, few_columns)
 }
 
 

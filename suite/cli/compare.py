@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 
 from spmark.impls.core.errors import RecordError
-from spmark.suite.cli.console import answer, console, say, table
+from spmark.suite.cli.console import answer, console, finite, say, table
 
 if TYPE_CHECKING:
     from spmark.report.analysis.compare_inputs import Side
@@ -105,15 +105,8 @@ def _as_json(comparison: Comparison, models: Sequence[SpreadModel]) -> dict[str,
         "differences": comparison.differences,
         "only_before": comparison.only_before,
         "only_after": comparison.only_after,
-        "changes": [_finite(asdict(change)) for change in comparison.changes],
+        "changes": [finite(asdict(change)) for change in comparison.changes],
     }
-
-
-def _finite(value: Any) -> Any:
-    """Replace what JSON has no word for: NaN and infinity."""
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def _show(comparison: Comparison, models: Sequence[SpreadModel], every: bool) -> None:

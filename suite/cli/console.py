@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -52,6 +53,13 @@ def complain(text: str) -> None:
 def answer(value: Any) -> None:
     """Write ``value`` as JSON to standard output."""
     typer.echo(json.dumps(value, indent=2, default=str))
+
+
+def finite(value: Any) -> Any:
+    """Replace what JSON has no word for: NaN and infinity."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def tell(outcome: Outcome, as_json: bool) -> None:

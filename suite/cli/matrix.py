@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,7 +18,7 @@ from spmark.impls.core.enums import DeviceKind, DeviceName, DType, Status, Sweep
 from spmark.impls.core.errors import BuildError, DatasetError, DeviceError, RecordError, SpmarkError, SweepError
 from spmark.impls.core.names import path_component, printable
 from spmark.impls.table import forecasters, implementation_names, name_of
-from spmark.suite.cli.console import answer, console, say, table, working
+from spmark.suite.cli.console import answer, console, finite, say, table, working
 from spmark.suite.cli.options import ExitCode, JsonOption, implementations, matrices
 
 if TYPE_CHECKING:
@@ -206,7 +206,11 @@ def tune(
         busy = _tell_doubts(summary, budget_s, screen)
         best = _with_stores(best, summary.rows, problem, target, screen)
     left = {one.name: one.reason for one in found if one.config is None}
-    _tell_tables(screen, title, [*best, *beside], left)
+    if rows := [_cells(one) for one in (*best, *beside)]:
+        screen.print(table(title, rows, plain=True))
+    if left:
+        reasons = [{"implementation": name, "reason": reason.splitlines()[0]} for name, reason in left.items()]
+        screen.print(table("Without a result", reasons, plain=True))
     interrupted = summary is not None and summary.interrupted
     if not best and not interrupted:
         raise SweepError(f"{what}: expected an implementation that gives a plan, found none; see the reasons above")
@@ -230,14 +234,6 @@ def _problem(spec: MatrixSpec, op: SweepOp, width: int, dtype: DType) -> Problem
 
     kind, scaled = operator_of(op)
     return Problem(kind, load_in_child(spec, seed=0).csr, width, dtype, scaled)
-
-
-def _tell_tables(screen: Console, title: str, rows: Sequence[Tuned], left: Mapping[str, str]) -> None:
-    if rows:
-        screen.print(table(title, [_cells(one) for one in rows], plain=True))
-    if left:
-        reasons = [{"implementation": name, "reason": reason.splitlines()[0]} for name, reason in left.items()]
-        screen.print(table("Without a result", reasons, plain=True))
 
 
 def _target(device: str, foreseen: str | None) -> tuple[DeviceSpec, bool]:
@@ -354,10 +350,8 @@ def _seconds(seconds: float) -> str:
 
 def _told(one: Tuned) -> dict[str, Any]:
     """Give a line of the answer in JSON: unknown numbers are null."""
-    unknown = {name for name, value in one.row.items() if isinstance(value, float) and not math.isfinite(value)}
-    row = {name: None if name in unknown else value for name, value in one.row.items()}
     stores = None if one.stores is None else [asdict(part) for part in one.stores.parts]
-    return row | {"config": one.config, "stores": stores}
+    return {**finite(one.row), "config": one.config, "stores": stores}
 
 
 def write_composition_page(
