@@ -152,15 +152,17 @@ def each_problem_once(frame: pd.DataFrame) -> pd.DataFrame:
     Several sources have the same matrix, so that rows of several sweeps would count it twice and never meet. The name
     is the one that most rows bear, the first by alphabet of several.
     """
-    known = frame[frame["pattern"] != ""].groupby(["pattern", "matrix"], as_index=False).size()
-    known = known.sort_values(["size", "matrix"], ascending=[False, True])
-    known = known.assign(name=known.groupby("pattern")["matrix"].transform("first")).drop_duplicates("matrix")
-    names = dict(zip(known["matrix"], known["name"], strict=True))
-    matrix = frame["matrix"].map(lambda name: names.get(name, name))
-    solved = frame["status"] == Status.OK.value
-    named = frame.assign(matrix=matrix, solved=solved).sort_values(["solved", "started_at"], kind="stable")
-    named = named.drop(columns="solved")
-    return named.drop_duplicates([*PROBLEM, "label"], keep="last").sort_index()
+    of_pattern = frame.loc[frame["pattern"] != "", ["pattern", "matrix"]].value_counts().reset_index()
+    if of_pattern["pattern"].duplicated().any():
+        known = of_pattern.sort_values(["count", "matrix"], ascending=[False, True])
+        known = known.assign(name=known.groupby("pattern")["matrix"].transform("first")).drop_duplicates("matrix")
+        names = dict(zip(known["matrix"], known["name"], strict=True))
+        frame = frame.assign(matrix=frame["matrix"].map(lambda name: names.get(name, name)))
+    keys = [*PROBLEM, "label"]
+    if frame.duplicated(keys).any():
+        solved = frame["status"] == Status.OK.value
+        frame = frame.iloc[np.lexsort((frame["started_at"], solved))].drop_duplicates(keys, keep="last")
+    return frame.sort_index()
 
 
 def spent_s(phases_s: pd.Series[Any], phases: Sequence[str] = SPENT_PHASES) -> pd.Series[float]:
