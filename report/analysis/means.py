@@ -64,7 +64,7 @@ def mean_speedups(derived: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataFrame
     frame, rivals = _judged(derived, keys)
     matrices, solved = None if "matrix" in by else "matrix", rivals[rivals["solved"]]
     means = rivals.drop_duplicates("place").sort_values("place").set_index("place")
-    means = means.assign(kinds=means["group"].map(frame.groupby("group")["matrix_kind"].agg(_kinds)))
+    means = means.assign(kinds=means["in_group"].map(frame.groupby("in_group")["matrix_kind"].agg(_kinds)))
     means = means[[*keys, "kinds", "label", "implementation", "problems"]].join(
         [
             _means(rivals[rivals["common"]].sort_values("problem"), matrices, "common_"),
@@ -123,20 +123,20 @@ def over_matrices(rows: pd.DataFrame, column: str) -> Interval:
 def _judged(derived: pd.DataFrame, keys: list[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Give the rows that means read, each problem once, and of these the rivals', with what becomes of each.
 
-    Both have numbers of a row's ``group``, of its ``place`` (group and label) and of its ``problem``, by which rows are
-    grouped faster than by texts, and the group's ``problems``. The rivals' have ``solved``, ``common`` (in the mean
-    that ranks) and ``why`` a row is left out.
+    Both have numbers of a row's group (``in_group``), of its ``place`` (group and label) and of its ``problem``, by
+    which rows are grouped faster than by texts, and the group's ``problems``. The rivals' have ``solved``, ``common``
+    (in the mean that ranks) and ``why`` a row is left out.
     """
     frame = each_problem_once(derived[list(dict.fromkeys([*keys, *_READ]))])
-    for name, of in (("group", keys), ("place", [*keys, "label"]), ("problem", [*keys, *PROBLEM])):
+    for name, of in (("in_group", keys), ("place", [*keys, "label"]), ("problem", [*keys, *PROBLEM])):
         frame = frame.assign(**{name: frame.groupby(of).ngroup()})
-    frame = frame.assign(problems=frame.groupby("group")["problem"].transform("nunique"))
+    frame = frame.assign(problems=frame.groupby("in_group")["problem"].transform("nunique"))
     rivals = frame[~frame["is_baseline"]]
     known = np.isfinite(rivals["speedup"])
     solved = rivals[known]
-    own, of_any = (solved.groupby(of)["problem"].transform("nunique") for of in ("place", "group"))
+    own, of_any = (solved.groupby(of)["problem"].transform("nunique") for of in ("place", "in_group"))
     ranked = solved[2 * own > of_any]
-    by_all = ranked.groupby("problem")["place"].transform("size") == ranked.groupby("group")["place"].transform(
+    by_all = ranked.groupby("problem")["place"].transform("size") == ranked.groupby("in_group")["place"].transform(
         "nunique"
     )
     of_baseline = frame[frame["is_baseline"]].replace({"status": {Status.OK.value: "of another machine"}})
