@@ -85,9 +85,11 @@ def mean_speedups_by_kind(derived: pd.DataFrame, by: Sequence[str] = ()) -> pd.D
     DataFrame
         As `mean_speedups` gives it; ``kinds`` is one kind, or ``mixed: pattern, twin`` in the rows that mix.
     """
-    present = sorted({kind for kind in derived["matrix_kind"] if kind})
-    alone = [mean_speedups(derived[derived["matrix_kind"] == kind], by) for kind in present if len(present) > 1]
-    return pd.concat([*alone, mean_speedups(derived, by)], ignore_index=True)
+    of_all, known = mean_speedups(derived, by), derived[derived["matrix_kind"] != ""]
+    if known["matrix_kind"].nunique() < 2:
+        return of_all
+    alone = mean_speedups(known, ["matrix_kind", *by]).sort_values("matrix_kind", kind="stable")
+    return pd.concat([alone[of_all.columns], of_all], ignore_index=True)
 
 
 def common_kinds(derived: pd.DataFrame) -> dict[tuple[str, str], set[str]]:
