@@ -283,11 +283,6 @@ def panels_of(frame: pd.DataFrame) -> list[tuple[tuple[str, str], pd.DataFrame]]
     return sorted(panels, key=lambda panel: (_OPS.index(panel[0][0]), -int(panel[0][1].removeprefix("float"))))
 
 
-def rivals_of(derived: pd.DataFrame) -> pd.DataFrame:
-    """Give the rows that are not the baseline's own."""
-    return derived[~derived["is_baseline"]]
-
-
 def beside_baseline(rivals: pd.DataFrame, baseline: str, column: str) -> pd.DataFrame:
     """Give the rows that have a ratio to the baseline, and the baseline's own, whose ratio is 1."""
     known = rivals[rivals[column].notna()]
