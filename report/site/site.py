@@ -321,9 +321,11 @@ def _side_by_side(folders: Sequence[Path]) -> Iterator[_Run]:
         yield lambda jobs: (job() for job in jobs)
         return
     level = logging.getLogger().level
-    with ProcessPoolExecutor(cores, get_context("forkserver"), _begin, (level,)) as pool:
+    forkserver = get_context("forkserver")
+    forkserver.set_forkserver_preload([__name__])
+    with ProcessPoolExecutor(cores, forkserver, _begin, (level,)) as pool:
         for _ in range(cores):
-            pool.submit(int)  # processes import what they need while this one reads the records
+            pool.submit(int)  # processes start while this one reads the records
         try:
             yield partial(pool.map, operator.call)
         except BrokenProcessPool as error:
