@@ -7,7 +7,6 @@ baseline. Otherwise the baseline's own record of the same problem is used, if a 
 from __future__ import annotations
 
 import re
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf, isnan, nan
 from typing import Any
@@ -20,7 +19,7 @@ from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.interfaces import CHOOSING_PHASES
 from spmark.impls.core.load import Load
 from spmark.records.schema import Environment, Status
-from spmark.report.analysis.statistics import Interval, break_even, median_interval, ratio_intervals
+from spmark.report.analysis.statistics import Interval, break_even, median_interval, median_of, ratio_intervals
 
 WIDE = 0.02
 """Relative half-width from which a median's interval is flagged: twice what sampling aims at."""
@@ -172,7 +171,7 @@ def spent_s(phases_s: pd.Series[Any], phases: Sequence[str] = SPENT_PHASES) -> p
 
 def medians(samples_us: pd.Series[Any]) -> pd.Series[float]:
     """Give the median of each row's samples; NaN where a row has none."""
-    return samples_us.map(lambda taken: statistics.median(taken.tolist()) if len(taken) else nan).astype(float)
+    return samples_us.map(lambda taken: median_of(np.sort(taken)) if len(taken) else nan).astype(float)
 
 
 def _intervals(name: str, intervals: Iterable[Interval], index: pd.Index) -> Columns:

@@ -74,13 +74,13 @@ def median_interval(samples: ArrayLike, confidence: float = CONFIDENCE) -> Inter
     ordered = np.sort(np.asarray(samples, np.float64))
     if ordered.size == 0:
         return NOTHING
-    middle, rank = _median(ordered), median_rank(ordered.size, confidence)
+    middle, rank = median_of(ordered), median_rank(ordered.size, confidence)
     if rank == 0:
         return Interval(middle, nan, nan)
     return Interval(middle, float(ordered[rank - 1]), float(ordered[ordered.size - rank]))
 
 
-def _median(ordered: NDArray[np.float64]) -> float:
+def median_of(ordered: NDArray[np.float64]) -> float:
     """Give the median of rising numbers; NumPy's function takes ten times as long for a hundred of them."""
     return float(ordered[(ordered.size - 1) // 2] + ordered[ordered.size // 2]) / 2
 
@@ -107,7 +107,7 @@ def ratio_interval(numerator: ArrayLike, denominator: ArrayLike, seed: int = 0) 
     above, below = np.asarray(numerator, np.float64), np.asarray(denominator, np.float64)
     if above.size == 0 or below.size == 0:
         return NOTHING
-    ratio = _median(np.sort(above)) / _median(np.sort(below))
+    ratio = median_of(np.sort(above)) / median_of(np.sort(below))
     if min(above.size, below.size) < FEWEST_SAMPLES:
         return Interval(ratio, nan, nan)
     return Interval(ratio, *_ends_of_ratio(above.tobytes(), below.tobytes(), seed))

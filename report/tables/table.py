@@ -79,7 +79,7 @@ def csv_of(frame: pd.DataFrame) -> str:
     shown = frame.rename(columns=_as_text)
     for name in shown.select_dtypes(["object", "str"]):
         # As objects: pandas would turn whole numbers beside a missing one into fractions.
-        shown[name] = pd.Series([_as_text(value) for value in shown[name]], shown.index, dtype=object)
+        shown[name] = pd.Series([_as_text(value) for value in shown[name].tolist()], shown.index, dtype=object)
     return str(shown.to_csv(index=False, lineterminator="\n"))
 
 
