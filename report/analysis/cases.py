@@ -7,7 +7,6 @@ baseline. Otherwise the baseline's own record of the same problem is used, if a 
 from __future__ import annotations
 
 import re
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf, isnan, nan
 from typing import Any
@@ -20,7 +19,7 @@ from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.interfaces import CHOOSING_PHASES
 from spmark.impls.core.load import Load
 from spmark.records.schema import Environment, Status
-from spmark.report.analysis.statistics import Interval, break_even, median_interval, ratio_intervals
+from spmark.report.analysis.statistics import Interval, break_even, median_interval, median_of, ratio_intervals
 
 WIDE = 0.02
 """Relative half-width from which a median's interval is flagged: twice what sampling aims at."""
@@ -152,15 +151,17 @@ def each_problem_once(frame: pd.DataFrame) -> pd.DataFrame:
     Several sources have the same matrix, so that rows of several sweeps would count it twice and never meet. The name
     is the one that most rows bear, the first by alphabet of several.
     """
-    known = frame[frame["pattern"] != ""].groupby(["pattern", "matrix"], as_index=False).size()
-    known = known.sort_values(["size", "matrix"], ascending=[False, True])
-    known = known.assign(name=known.groupby("pattern")["matrix"].transform("first")).drop_duplicates("matrix")
-    names = dict(zip(known["matrix"], known["name"], strict=True))
-    matrix = frame["matrix"].map(lambda name: names.get(name, name))
-    solved = frame["status"] == Status.OK.value
-    named = frame.assign(matrix=matrix, solved=solved).sort_values(["solved", "started_at"], kind="stable")
-    named = named.drop(columns="solved")
-    return named.drop_duplicates([*PROBLEM, "label"], keep="last").sort_index()
+    of_pattern = frame.loc[frame["pattern"] != "", ["pattern", "matrix"]].value_counts().reset_index()
+    if of_pattern["pattern"].duplicated().any():
+        known = of_pattern.sort_values(["count", "matrix"], ascending=[False, True])
+        known = known.assign(name=known.groupby("pattern")["matrix"].transform("first")).drop_duplicates("matrix")
+        names = dict(zip(known["matrix"], known["name"], strict=True))
+        frame = frame.assign(matrix=frame["matrix"].map(lambda name: names.get(name, name)))
+    keys = [*PROBLEM, "label"]
+    if frame.duplicated(keys).any():
+        solved = frame["status"] == Status.OK.value
+        frame = frame.iloc[np.lexsort((frame["started_at"], solved))].drop_duplicates(keys, keep="last")
+    return frame.sort_index()
 
 
 def spent_s(phases_s: pd.Series[Any], phases: Sequence[str] = SPENT_PHASES) -> pd.Series[float]:
@@ -170,7 +171,7 @@ def spent_s(phases_s: pd.Series[Any], phases: Sequence[str] = SPENT_PHASES) -> p
 
 def medians(samples_us: pd.Series[Any]) -> pd.Series[float]:
     """Give the median of each row's samples; NaN where a row has none."""
-    return samples_us.map(lambda taken: statistics.median(taken.tolist()) if len(taken) else nan).astype(float)
+    return samples_us.map(lambda taken: median_of(np.sort(taken)) if len(taken) else nan).astype(float)
 
 
 def _intervals(name: str, intervals: Iterable[Interval], index: pd.Index) -> Columns:
@@ -279,11 +280,6 @@ def panels_of(frame: pd.DataFrame) -> list[tuple[tuple[str, str], pd.DataFrame]]
     """Split a frame by op and dtype, in the order of panels."""
     panels = [((str(op), str(dtype)), part) for (op, dtype), part in frame.groupby(["op", "dtype"])]
     return sorted(panels, key=lambda panel: (_OPS.index(panel[0][0]), -int(panel[0][1].removeprefix("float"))))
-
-
-def rivals_of(derived: pd.DataFrame) -> pd.DataFrame:
-    """Give the rows that are not the baseline's own."""
-    return derived[~derived["is_baseline"]]
 
 
 def beside_baseline(rivals: pd.DataFrame, baseline: str, column: str) -> pd.DataFrame:

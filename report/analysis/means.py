@@ -11,6 +11,7 @@ matrices (real, pattern, synthetic, twin) where a mean mixes several.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from spmark.records.schema import Status
-from spmark.report.analysis.cases import PROBLEM, beside, each_problem_once
+from spmark.report.analysis.cases import PROBLEM, each_problem_once
 from spmark.report.analysis.statistics import Interval, geometric_mean
 
 NOT_RUN = "not run"
@@ -60,19 +61,18 @@ def mean_speedups(derived: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataFrame
           (``2 timeout, 1 baseline unsupported``).
     """
     keys = ["op", "dtype", *by]
-    frame = _numbered(derived, keys)
-    rivals, places, clustered = _judged(frame, keys), [*keys, "label"], "matrix" not in by
-    solved = rivals[rivals["solved"]]
-    means = rivals.groupby(places).agg(implementation=("implementation", "first"), problems=("problems", "first"))
-    parts = (
-        _means(rivals[rivals["common"]].sort_values("problem"), places, clustered, "common_"),
-        _means(solved, places, clustered),
-        solved.groupby(places)["wide"].mean().rename("wide_share"),
-        _left_out(rivals, places),
+    frame, rivals = _judged(derived, keys)
+    matrices, solved = None if "matrix" in by else "matrix", rivals[rivals["solved"]]
+    means = rivals.drop_duplicates("place").sort_values("place").set_index("place")
+    means = means.assign(kinds=means["in_group"].map(frame.groupby("in_group")["matrix_kind"].agg(_kinds)))
+    means = means[[*keys, "kinds", "label", "implementation", "problems"]].join(
+        [
+            _means(rivals[rivals["common"]].sort_values("problem"), matrices, "common_"),
+            _means(solved, matrices),
+            solved.groupby("place")["wide"].mean().rename("wide_share"),
+            _left_out(rivals),
+        ]
     )
-    for part in parts:
-        means = means.join(part)
-    means = means.join(frame.groupby(keys)["matrix_kind"].agg(_kinds).rename("kinds"), on=keys)
     means = means.fillna({"cases": 0, "common_cases": 0, "left_out": ""}).astype({"cases": int, "common_cases": int})
     return means.reset_index()[[*keys, *_COLUMNS]]
 
@@ -85,15 +85,17 @@ def mean_speedups_by_kind(derived: pd.DataFrame, by: Sequence[str] = ()) -> pd.D
     DataFrame
         As `mean_speedups` gives it; ``kinds`` is one kind, or ``mixed: pattern, twin`` in the rows that mix.
     """
-    present = sorted({kind for kind in derived["matrix_kind"] if kind})
-    alone = [mean_speedups(derived[derived["matrix_kind"] == kind], by) for kind in present if len(present) > 1]
-    return pd.concat([*alone, mean_speedups(derived, by)], ignore_index=True)
+    of_all, known = mean_speedups(derived, by), derived[derived["matrix_kind"] != ""]
+    if known["matrix_kind"].nunique() < 2:
+        return of_all
+    alone = mean_speedups(known, ["matrix_kind", *by]).sort_values("matrix_kind", kind="stable")
+    return pd.concat([alone[of_all.columns], of_all], ignore_index=True)
 
 
 def common_kinds(derived: pd.DataFrame) -> dict[tuple[str, str], set[str]]:
     """Give the kinds of matrices, by op and dtype, that the means over common cases of `mean_speedups` cover."""
     keys = ["op", "dtype"]
-    rivals = _judged(_numbered(derived, keys), keys)
+    rivals = _judged(derived, keys)[1]
     found: Any = rivals[rivals["common"]].groupby(keys)["matrix_kind"].agg(set)
     return dict(found.items())
 
@@ -120,48 +122,53 @@ def over_matrices(rows: pd.DataFrame, column: str) -> Interval:
     return geometric_mean(ratios[known], matrices[known] if len(set(matrices)) > 1 else None)
 
 
-def _numbered(derived: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Give the rows that means read, each problem once, with a number for each problem and a group's problems."""
+def _judged(derived: pd.DataFrame, keys: list[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Give the rows that means read, each problem once, and of these the rivals', with what becomes of each.
+
+    Both have numbers of a row's group (``in_group``), of its ``place`` (group and label) and of its ``problem``, by
+    which rows are grouped faster than by texts, and the group's ``problems``. The rivals' have ``solved``, ``common``
+    (in the mean that ranks) and ``why`` a row is left out.
+    """
     frame = each_problem_once(derived[list(dict.fromkeys([*keys, *_READ]))])
-    frame = frame.assign(problem=frame.groupby([*keys, *PROBLEM]).ngroup())
-    return frame.assign(problems=frame.groupby(keys)["problem"].transform("nunique"))
-
-
-def _judged(frame: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Give the rivals' rows with ``solved``, ``common`` (in the mean that ranks) and ``why`` a row is left out."""
+    for name, of in (("in_group", keys), ("place", [*keys, "label"]), ("problem", [*keys, *PROBLEM])):
+        frame = frame.assign(**{name: frame.groupby(of).ngroup()})
+    frame = frame.assign(problems=frame.groupby("in_group")["problem"].transform("nunique"))
     rivals = frame[~frame["is_baseline"]]
-    solved = rivals[np.isfinite(rivals["speedup"])]
-    own, of_any = (solved.groupby(of)["problem"].transform("nunique") for of in ([*keys, "label"], keys))
+    known = np.isfinite(rivals["speedup"])
+    solved = rivals[known]
+    own, of_any = (solved.groupby(of)["problem"].transform("nunique") for of in ("place", "in_group"))
     ranked = solved[2 * own > of_any]
-    by_all = ranked.groupby("problem")["label"].transform("size") == ranked.groupby(keys)["label"].transform("nunique")
-    baseline = beside(rivals, frame[frame["is_baseline"]], "status")["status"].fillna(NOT_RUN)
-    baseline = baseline.replace(Status.OK.value, "of another machine")
+    by_all = ranked.groupby("problem")["place"].transform("size") == ranked.groupby("in_group")["place"].transform(
+        "nunique"
+    )
+    of_baseline = frame[frame["is_baseline"]].replace({"status": {Status.OK.value: "of another machine"}})
+    became = dict(zip(of_baseline["problem"], of_baseline["status"], strict=True))
     why = np.select(
         [rivals["status"] != Status.OK.value, rivals["samples"] == 0],
         [rivals["status"], "not timed"],
-        "baseline " + baseline,
+        [f"baseline {became.get(problem, NOT_RUN)}" for problem in rivals["problem"]],
     )
-    return rivals.assign(
-        solved=rivals.index.isin(solved.index), common=rivals.index.isin(by_all.index[by_all]), why=why
-    )
+    return frame, rivals.assign(solved=known, common=rivals.index.isin(by_all.index[by_all]), why=why)
 
 
-def _means(rows: pd.DataFrame, places: list[str], clustered: bool, prefix: str = "") -> pd.DataFrame:
-    ratios, matrices = rows["speedup"].to_numpy(np.float64), rows["matrix"].to_numpy()
+def _means(rows: pd.DataFrame, clusters: str | None, prefix: str = "") -> pd.DataFrame:
+    """Give the mean of each place with its interval over the values of a column, or over cases, and its cases."""
+    ratios, drawn = rows["speedup"].to_numpy(np.float64), rows[clusters].to_numpy() if clusters else None
     name, cases = f"{prefix}speedup", f"{prefix}cases"
-    groups: dict[Any, Any] = rows.groupby(places).indices
-    means = [
-        (*key, *geometric_mean(ratios[own], matrices[own] if clustered else None).columns(name).values(), len(own))
-        for key, own in groups.items()
-    ]
-    return pd.DataFrame(means, columns=[*places, name, f"{name}_low", f"{name}_high", cases]).set_index(places)
+    means = {
+        place: (*geometric_mean(ratios[own], None if drawn is None else drawn[own]).columns(name).values(), len(own))
+        for place, own in rows.groupby("place").indices.items()
+    }
+    return pd.DataFrame.from_dict(means, "index", columns=[name, f"{name}_low", f"{name}_high", cases])
 
 
-def _left_out(rivals: pd.DataFrame, places: list[str]) -> pd.Series[str]:
-    failed = rivals[~rivals["solved"]].groupby([*places, "why"]).size().rename("count").reset_index()
-    groups = rivals.groupby(places)
-    absent = (groups["problems"].first() - groups.size()).rename("count").reset_index().assign(why=NOT_RUN)
-    counts = pd.concat([failed, absent[absent["count"] > 0]]).sort_values("why")
-    told = [f"{n} {why}" for n, why in zip(counts["count"], counts["why"], strict=True)]
-    counts = counts.assign(left_out=pd.Series(told, counts.index, object))
-    return counts.groupby(places)["left_out"].agg(", ".join)
+def _left_out(rivals: pd.DataFrame) -> pd.Series[str]:
+    """Count, for each place, the problems without a speed-up by reason, with those that nobody ran there."""
+    counts = Counter(rivals.loc[~rivals["solved"], ["place", "why"]].itertuples(index=False, name=None))
+    tried = rivals.groupby("place").agg(rows=("problem", "size"), problems=("problems", "first"))
+    counts.update({(place, NOT_RUN): problems - rows for place, rows, problems in tried.itertuples()})
+    told: dict[int, list[str]] = {}
+    for (place, why), count in sorted(counts.items(), key=lambda item: item[0][1]):
+        if count:
+            told.setdefault(place, []).append(f"{count} {why}")
+    return pd.Series({place: ", ".join(of) for place, of in told.items()}, name="left_out")

@@ -74,10 +74,15 @@ def median_interval(samples: ArrayLike, confidence: float = CONFIDENCE) -> Inter
     ordered = np.sort(np.asarray(samples, np.float64))
     if ordered.size == 0:
         return NOTHING
-    middle, rank = float(np.median(ordered)), median_rank(ordered.size, confidence)
+    middle, rank = median_of(ordered), median_rank(ordered.size, confidence)
     if rank == 0:
         return Interval(middle, nan, nan)
     return Interval(middle, float(ordered[rank - 1]), float(ordered[ordered.size - rank]))
+
+
+def median_of(ordered: NDArray[np.float64]) -> float:
+    """Give the median of rising numbers; NumPy's function takes ten times as long for a hundred of them."""
+    return float(ordered[(ordered.size - 1) // 2] + ordered[ordered.size // 2]) / 2
 
 
 def ratio_interval(numerator: ArrayLike, denominator: ArrayLike, seed: int = 0) -> Interval:
@@ -102,7 +107,7 @@ def ratio_interval(numerator: ArrayLike, denominator: ArrayLike, seed: int = 0) 
     above, below = np.asarray(numerator, np.float64), np.asarray(denominator, np.float64)
     if above.size == 0 or below.size == 0:
         return NOTHING
-    ratio = float(np.median(above) / np.median(below))
+    ratio = median_of(np.sort(above)) / median_of(np.sort(below))
     if min(above.size, below.size) < FEWEST_SAMPLES:
         return Interval(ratio, nan, nan)
     return Interval(ratio, *_ends_of_ratio(above.tobytes(), below.tobytes(), seed))
@@ -171,10 +176,8 @@ def _medians(samples: NDArray[np.float64], draw: NDArray[np.intp]) -> NDArray[np
     ranks[order] = np.arange(samples.size, dtype=small)
     rows = ranks.take(draw, mode="clip")  # every index is there: no check, and no copy of the indices
     rows.sort(axis=1)
-    ordered, half = samples[order], samples.size // 2
-    if samples.size % 2:
-        return ordered[rows[:, half]]
-    return np.asarray((ordered[rows[:, half - 1]] + ordered[rows[:, half]]) / 2)
+    ordered, lower, upper = samples[order], (samples.size - 1) // 2, samples.size // 2
+    return np.asarray((ordered[rows[:, lower]] + ordered[rows[:, upper]]) / 2)
 
 
 def _drawn_medians(samples: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:

@@ -6,7 +6,7 @@ Only cases of the claim's op, dtype, widths and matrices count; the answer names
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
@@ -24,7 +24,7 @@ from spmark.report.analysis.means import over_matrices
 from spmark.report.analysis.statistics import NOTHING, Interval
 from spmark.report.analysis.tiles import published_agreement
 from spmark.report.analysis.transfers import Moved
-from spmark.report.claims.published import FACTS, RANGES, TRANSFERS, Claim, Measure, Statistic
+from spmark.report.claims.published import FACTS, RANGES, TRANSFERS, Claim, Measure, Published, Statistic
 from spmark.report.claims.study import published_study
 from spmark.report.claims.transfers import moved_number
 
@@ -85,9 +85,11 @@ class Records:
         As `spmark.report.records.current` gives it, of one device, best with rows for each sweep.
     moved : Moved, optional
         Studies of moved models beside the records: what they say does not depend on the device.
+    papers : sequence of Published
+        Those whose claims are asked for: columns are derived for the matrices that their claims name, or for all.
     """
 
-    def __init__(self, frame: pd.DataFrame, moved: Moved | None = None) -> None:
+    def __init__(self, frame: pd.DataFrame, moved: Moved | None = None, papers: Sequence[Published] = ()) -> None:
         names = frame["matrix"].map(lambda name: str(name).split(" #", 1)[0])
         self.frame = frame.assign(plain=names).reset_index(drop=True)
         self.moved = moved
@@ -97,6 +99,11 @@ class Records:
         known = self.frame[(self.frame["matrix_hash"] != "") & (self.frame["matrix_kind"] != MatrixKind.TWIN.value)]
         self.matrices = known.drop_duplicates("matrix_hash")[["plain", "num_rows", "num_cols", "nnz"]]
         """One row for each loaded matrix; stand-ins are left out."""
+        self._read: dict[tuple[str, str], set[str]] = {}
+        for published in papers:
+            for claim in published.claims:
+                patterns = self._read.setdefault((claim.measure.of, claim.measure.over), set())
+                patterns.update(*(published.matrices.get(name, ()) for name in claim.conditions.matrices))
         self._together: dict[tuple[str, str], pd.DataFrame] = {}
         self._derived: dict[tuple[str, str], pd.DataFrame] = {}
         self._valued: dict[Measure, pd.DataFrame] = {}
@@ -118,6 +125,7 @@ class Records:
         key = (measure.of, measure.over)
         if key not in self._together:
             part = self.frame[self.frame["label"].isin([name for name in key if name])]
+            part = part[_named(part["plain"], self._read[key])] if key in self._read else part
             ran = part.assign(solved=part["label"].where(part["status"] == Status.OK.value)).groupby(
                 [*PROBLEM, "sweep"]
             )
@@ -312,7 +320,7 @@ def _chosen(
     return pd.concat(parts), "; ".join(lacking), answered / len(about.matrices)
 
 
-def _named(names: pd.Series[str], patterns: Sequence[str]) -> pd.Series[bool]:
+def _named(names: pd.Series[str], patterns: Collection[str]) -> pd.Series[bool]:
     """Say which names match one of the patterns; many rows share a name."""
     return names.isin([name for name in names.unique() if any(fnmatchcase(name, pattern) for pattern in patterns)])
 

@@ -142,8 +142,8 @@ def scorecard(frame: pd.DataFrame, papers: Sequence[str] = PAPERS, moved: Moved 
         A paper has no claims, or its file is broken.
     """
     kept = current(frame, by_sweep=True)
-    devices = [(str(device), Records(part, moved)) for device, part in kept.groupby("device", sort=False)]
     known = sorted(map(load_published, papers), key=lambda published: published.place)
+    devices = [(str(device), Records(part, moved, known)) for device, part in kept.groupby("device", sort=False)]
     rows = [
         _row(published, claim, group, device, records)
         for device, records in devices or [("", Records(kept, moved))]
@@ -160,10 +160,11 @@ def answers_any(frame: pd.DataFrame, papers: Sequence[str] = (), moved: Moved | 
     """
     if DeviceKind.HOST_SIMT.value in set(frame["device_kind"]):
         return False
-    records = Records(current(frame, by_sweep=True), moved)
+    known = list(map(load_published, papers or PAPERS))
+    records = Records(current(frame, by_sweep=True), moved, known)
     return any(
         answer(claim, records, published.matrices, published.sizes).found
-        for published in map(load_published, papers or PAPERS)
+        for published in known
         for claim in published.claims
         if papers or kind_of(claim).value not in _ANSWERED_ANYWAY
     )

@@ -10,8 +10,8 @@ from typing import Any
 
 import pandas as pd
 
+from spmark.report.analysis import means
 from spmark.report.analysis.cases import ALL, MOST_POOLED, beside, groups_of, in_panel_order, spent_s
-from spmark.report.analysis.means import over_matrices
 from spmark.report.figures.findings import CASE, leading
 from spmark.report.figures.panels import by_group, said_ratio
 from spmark.report.figures.plot import Plot, looks_of, not_drawn
@@ -77,18 +77,15 @@ def variants(derived: pd.DataFrame) -> pd.DataFrame:
     """
     cases = variant_cases(derived)
     groups, order = groups_of(cases)
-    cases = cases[["op", "dtype", "matrix", "label", "over", "implementation", *RATIOS]]
-    keys = ["op", "dtype", "group", "label", "over", "implementation"]
-    rows = []
-    for named in (cases.assign(group=groups), cases.assign(group=ALL)):
-        for key, part in named.groupby(keys):
-            row: dict[str, Any] = dict(zip(keys, key, strict=True)) | {"cases": len(part)}
-            for name in RATIOS:
-                row |= over_matrices(part, name).columns(name)
-            rows.append(row)
+    both = pd.concat([cases.assign(group=groups), cases.assign(group=ALL)])
+    frame = means.by_group(both, list(_COLUMNS[:6]), _ratios).reindex(columns=list(_COLUMNS))
     place = {group: at for at, group in enumerate([*order, ALL])}
-    frame = pd.DataFrame(rows, columns=list(_COLUMNS))
     return in_panel_order(frame.sort_values("group", key=lambda names: names.map(place), kind="stable"))
+
+
+def _ratios(cases: pd.DataFrame) -> dict[str, Any]:
+    time, search = (means.over_matrices(cases, name).columns(name) for name in RATIOS)
+    return {"cases": len(cases)} | time | search
 
 
 def variant_table(derived: pd.DataFrame) -> Table:

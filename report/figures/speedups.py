@@ -43,7 +43,7 @@ def speedup_per_matrix(derived: pd.DataFrame, baseline: str, width_in: float = W
     width_in : float
         Width of the figure in inches.
     """
-    rivals = groups.rivals_of(derived)
+    rivals = derived[~derived["is_baseline"]]
     _, matrices = groups.groups_of(derived)
     pools = len(matrices) < rivals["matrix"].nunique()
     curves = len(matrices) > (groups.MOST_POOLED if pools else groups.MOST_GROUPS)
@@ -80,7 +80,7 @@ def speedup_per_matrix(derived: pd.DataFrame, baseline: str, width_in: float = W
 
 
 def _fastest(derived: pd.DataFrame, baseline: str) -> Finding:
-    cases = groups.beside_baseline(groups.rivals_of(derived), baseline, "speedup")
+    cases = groups.beside_baseline(derived[~derived["is_baseline"]], baseline, "speedup")
     return leading(cases, "speedup", "is fastest", panels.said_ratio)
 
 
@@ -124,7 +124,7 @@ def speedup_per_width(derived: pd.DataFrame, baseline: str, op: str, dtype: str,
         Which rows are drawn.
     """
     part = dict(groups.panels_of(derived))[op, dtype]
-    rivals = groups.rivals_of(part)
+    rivals = part[~part["is_baseline"]]
     matrices = groups.by_size(rivals)
     if len(matrices) > groups.MOST_GROUPS:
         data = _in_common(mean_speedups(part, ["matrix_kind", "width"]))

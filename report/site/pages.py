@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from html import escape
 from math import isinf
 from typing import Any
@@ -34,8 +34,8 @@ CHART_HEADING = "Every case"
 """Of an interactive chart in the list of what a page shows; ``tables.html`` writes it above the chart."""
 _ROOM = 850_000
 """Bytes that the rows and points of a page may take; the rest of a megabyte is for all else."""
-_OF_CELL, _OF_NUMBER, _OF_FOLDED, _OF_PLACE = 22, 52, 90, 90
-"""Most bytes of markup around a text, a number, a text of several lines, and a place on a map."""
+_OF_PLACE = 90
+"""Most bytes of markup around a place on a map."""
 LONG = 60
 """Characters from which a text has more than one line, or is cut."""
 _CUT = ("config",)
@@ -50,9 +50,9 @@ class _Piece:
     kind: str
     """Which macro of ``tables.html`` writes it: ``figure``, ``table`` or ``grid``."""
     block: Drawing | Table
-    heads: list[tuple[str, bool, bool]] = field(default_factory=list)
-    """Of a table: headings, whether a column holds numbers, and whether its long texts are cut."""
-    rows: list[list[Cell]] = field(default_factory=list)
+    heads: list[tuple[str, bool]] = field(default_factory=list)
+    """Of a table: headings, and whether a column holds numbers."""
+    rows: list[Markup] = field(default_factory=list)
     told: str = ""
     """Which rows these are, where the table goes on over several pages."""
     panels: list[dict[str, Any]] = field(default_factory=list)
@@ -211,9 +211,10 @@ def _pieces(block: Drawing | Table, room: int) -> Iterator[_Piece]:
     else:
         columns, rows = shown(block.frame)
         numeric = [any(row[place].number is not None for row in rows) for place in range(len(columns))]
+        heads = list(zip(map(block.heading, columns), numeric, strict=True))
         cut = [column in _CUT for column in columns]
-        heads = list(zip(map(block.heading, columns), numeric, cut, strict=True))
-        sizes = [sum(map(_size, row, cut)) for row in rows]
+        written = [Markup(f"<tr>{''.join(map(_cell, row, cut))}</tr>") for row in rows]
+        sizes = [len(row.encode()) for row in written]
         # A table that fits on a page of its own is not torn apart.
         room = room if sum(sizes) <= room else _ROOM
         start = 0
@@ -223,15 +224,27 @@ def _pieces(block: Drawing | Table, room: int) -> Iterator[_Piece]:
                 taken += sizes[stop]
                 stop += 1
             told = "" if stop - start == len(rows) else f"Rows {start + 1:,} to {stop:,} of {len(rows):,}."
-            yield _Piece("table", block, heads, rows[start:stop], told, size=taken)
+            yield _Piece("table", block, heads, written[start:stop], told, size=taken)
             start = stop
 
 
-def _size(cell: Cell, cut: bool) -> int:
-    whole = len(escape(cell.text).encode())
-    if "\n" in cell.text or cut:
-        return _OF_FOLDED + 2 * whole
-    return whole + (_OF_CELL if cell.number is None else _OF_NUMBER)
+def _cell(cell: Cell, cut: bool) -> str:
+    """Give a cell as HTML, by hand: a site has a million of them, and a template takes four times as long."""
+    if cell.number is None:
+        return _text_cell(cell.text, cut)
+    key = "Infinity" if isinf(cell.number) else repr(cell.number)  # spelled so that JavaScript reads a number
+    return f'<td class=n data-v="{key}">{markupsafe.escape(cell.text)}</td>'
+
+
+@lru_cache(maxsize=1 << 12)
+def _text_cell(text: str, cut: bool) -> str:
+    whole = markupsafe.escape(text)
+    if "\n" in text.strip():
+        first = markupsafe.escape(first_line(text))
+        return f"<td class=wide><details><summary>{first}</summary><pre>{whole.strip()}</pre></details></td>"
+    if len(text) > LONG and cut:
+        return f'<td class=long title="{whole}">{whole}</td>'
+    return f"<td{' class=wide' if len(text) > LONG else ''}>{whole}</td>"
 
 
 def _grid(block: WinnerMap) -> _Piece:
@@ -270,11 +283,6 @@ def _code(text: str) -> Markup:
     return Markup(_BACKTICKS.sub(r"<code>\1</code>", str(markupsafe.escape(text))))
 
 
-def _sort_key(cell: Cell) -> str:
-    assert cell.number is not None
-    return "Infinity" if isinf(cell.number) else repr(cell.number)  # spelled so that JavaScript reads a number
-
-
 @cache
 def _templates() -> Environment:
     environment = Environment(
@@ -289,15 +297,12 @@ def _templates() -> Environment:
         "code": _code,
         "csv": lambda block: block.csv if isinstance(block, Drawing) else csv_of(block.frame),
         "data_address": lambda kind, data: f"data:{kind};base64,{base64.b64encode(data).decode()}",
-        "first_line": first_line,
         "points_json": points_json,
-        "sort_key": _sort_key,
     }
     environment.globals |= {
         "FIGURES": FIGURES,
         "TABLES": TABLES,
         "LIBRARY": f"{VENDOR}/{LIBRARY}",
-        "LONG": LONG,
         "chart_id": chart_id,
         "id_of": id_of,
         "path_of": path_of,

@@ -176,6 +176,7 @@ def facts_of(derived: pd.DataFrame, kind: DeviceKind, baseline: str | None) -> F
     """Give machine, software and run of one device's cases, as far as records tell."""
     pairs = zip(derived["environment"], derived["facts"], strict=True)
     environments = list({digest: facts for digest, facts in pairs if facts is not None}.values())
+    first, last = derived["started_at"].agg(["min", "max"])
     return [
         (name, text)
         for name, text in (
@@ -184,10 +185,7 @@ def facts_of(derived: pd.DataFrame, kind: DeviceKind, baseline: str | None) -> F
             ("Cases", f"{len(derived):,}, of which {int((derived['status'] == Status.OK.value).sum()):,} ok"),
             ("Baseline", explained(baseline) if baseline else "none"),
             ("Protocol", _joined(sorted(derived["protocol_version"]))),
-            (
-                "Measured",
-                f"{derived['started_at'].min():%Y-%m-%d %H:%M} to {derived['started_at'].max():%Y-%m-%d %H:%M} UTC",
-            ),
+            ("Measured", f"{first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC"),
             ("Flush", _joined(_FLUSHED[Flush(flush)] for flush in derived["flush"])),
             ("Seed", _joined(derived["seed"])),
             ("Other work", _other_work(derived)),
@@ -221,30 +219,21 @@ def _environment_facts(environments: list[Environment]) -> Facts:
     if not environments:
         return [("Environment", "not recorded")]
     devices = [environment.device for environment in environments]
-    return [
-        ("Driver", _joined(e.driver for e in environments)),
-        ("CUDA", _joined(e.cuda for e in environments)),
-        (
-            "Architecture",
-            _joined(f"{d.arch}, {d.num_sms} {'SMs' if d.compute_capability else 'cores'}" for d in devices),
+    told: dict[str, Iterable[object]] = {
+        "Driver": (e.driver for e in environments),
+        "CUDA": (e.cuda for e in environments),
+        "Architecture": (f"{d.arch}, {d.num_sms} {'SMs' if d.compute_capability else 'cores'}" for d in devices),
+        "Memory": (f"{d.memory_bytes / 1e9:,.0f} GB, last-level cache {d.l2_bytes / 1e6:,.0f} MB" for d in devices),
+        "Copy bandwidth": (f"{d.copy_bytes_per_s / 1e9:,.0f} GB/s" for d in devices if d.copy_bytes_per_s),
+        "float32 rate": (f"{d.fma_flops_per_s / 1e9:,.0f} GFLOP/s" for d in devices if d.fma_flops_per_s),
+        "Matrix-unit rates": (
+            f"{name} {rate / 1e9:,.0f} GFLOP/s" for d in devices for name, rate in d.tensor_flops_per_s.items()
         ),
-        (
-            "Memory",
-            _joined(f"{d.memory_bytes / 1e9:,.0f} GB, last-level cache {d.l2_bytes / 1e6:,.0f} MB" for d in devices),
-        ),
-        ("Copy bandwidth", _joined(f"{d.copy_bytes_per_s / 1e9:,.0f} GB/s" for d in devices if d.copy_bytes_per_s)),
-        ("float32 rate", _joined(f"{d.fma_flops_per_s / 1e9:,.0f} GFLOP/s" for d in devices if d.fma_flops_per_s)),
-        (
-            "Matrix-unit rates",
-            _joined(f"{t} {r / 1e9:,.0f} GFLOP/s" for d in devices for t, r in d.tensor_flops_per_s.items()),
-        ),
-        (
-            "Host",
-            _joined(f"{e.cpu}, {e.cores} cores, {e.memory_bytes / 1e9:,.0f} GB, {e.system}" for e in environments),
-        ),
-        ("Packages", _joined(f"{name} {version}" for e in environments for name, version in e.packages.items())),
-        ("Commit", _joined(e.commit for e in environments)),
-    ]
+        "Host": (f"{e.cpu}, {e.cores} cores, {e.memory_bytes / 1e9:,.0f} GB, {e.system}" for e in environments),
+        "Packages": (f"{name} {version}" for e in environments for name, version in e.packages.items()),
+        "Commit": (e.commit for e in environments),
+    }
+    return [(name, _joined(texts)) for name, texts in told.items()]
 
 
 def _joined(values: Iterable[object]) -> str:

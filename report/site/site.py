@@ -139,13 +139,13 @@ def write_report(
     try:
         with _side_by_side(folders) as run:
             _log.info("reading records")
+            studies = run([partial(_studies, folders, paper)])  # in a helper, while this process reads records
             frame = load_records(folders, by_sweep=True)
             notices: list[str] = []
             if paper is not None:
                 title = title or f"spmark: {paper.name}"
                 frame, notices = _of_paper(frame, paper)
-            facts = load_transfers(folders)
-            moved = moved_of(facts, paper)
+            facts, moved = next(studies)
             names = sorted(map(str, frame["sweep"].unique()))
             title = title or _heading(names, list(map(str, frame["device"].unique())))
             if frame.empty:
@@ -321,9 +321,11 @@ def _side_by_side(folders: Sequence[Path]) -> Iterator[_Run]:
         yield lambda jobs: (job() for job in jobs)
         return
     level = logging.getLogger().level
-    with ProcessPoolExecutor(cores, get_context("forkserver"), _begin, (level,)) as pool:
+    forkserver = get_context("forkserver")
+    forkserver.set_forkserver_preload([__name__])
+    with ProcessPoolExecutor(cores, forkserver, _begin, (level,)) as pool:
         for _ in range(cores):
-            pool.submit(int)  # processes import what they need while this one reads the records
+            pool.submit(int)  # processes start while this one reads the records
         try:
             yield partial(pool.map, operator.call)
         except BrokenProcessPool as error:
@@ -337,6 +339,13 @@ def _begin(level: int) -> None:
     """Begin a process of the pool: it logs as this one, and looks seldom for garbage, which takes an eighth of it."""
     logging.basicConfig(level=level)
     gc.set_threshold(_GARBAGE)
+
+
+@python_texts()
+def _studies(folders: Sequence[Path], paper: PaperPage | None) -> tuple[TransferFacts, Moved | None]:
+    """Read studies of moved models, and derive what they say."""
+    facts = load_transfers(folders)
+    return facts, moved_of(facts, paper)
 
 
 @python_texts()

@@ -9,7 +9,7 @@ from enum import StrEnum
 from functools import cache, partial
 from itertools import repeat
 from math import isinf, isnan
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -79,7 +79,7 @@ def csv_of(frame: pd.DataFrame) -> str:
     shown = frame.rename(columns=_as_text)
     for name in shown.select_dtypes(["object", "str"]):
         # As objects: pandas would turn whole numbers beside a missing one into fractions.
-        shown[name] = pd.Series([_as_text(value) for value in shown[name]], shown.index, dtype=object)
+        shown[name] = pd.Series([_as_text(value) for value in shown[name].tolist()], shown.index, dtype=object)
     return str(shown.to_csv(index=False, lineterminator="\n"))
 
 
@@ -130,6 +130,7 @@ HEADINGS = {
     "ahead_speedup": "baseline's time over it",
 }  # fmt: skip
 _UNITS = {"s": "s", "us": "µs"}
+_NUMBERS = (int, float, np.number)
 
 
 def heading(column: str) -> str:
@@ -139,8 +140,7 @@ def heading(column: str) -> str:
     return HEADINGS.get(column, other)
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
     """A cell of a table."""
 
     text: str
@@ -154,13 +154,14 @@ def shown(frame: pd.DataFrame) -> tuple[list[str], list[list[Cell]]]:
     columns = [str(name) for name in frame if name not in ends]
     cells = []
     for column in columns:
-        low, high = (frame.get(f"{column}_{end}", repeat(None)) for end in ("low", "high"))
-        cells.append(list(map(partial(_cell, column), frame[column], low, high)))
+        of_ends = (f"{column}_{end}" for end in ("low", "high"))
+        low, high = (frame[end].tolist() if end in frame else repeat(None) for end in of_ends)
+        cells.append(list(map(partial(_cell, column), frame[column].tolist(), low, high)))
     return columns, [list(row) for row in zip(*cells, strict=True)]
 
 
 def _cell(column: str, value: Any, low: Any, high: Any) -> Cell:
-    if not isinstance(value, int | float | np.number) or isinstance(value, bool):
+    if not isinstance(value, _NUMBERS) or isinstance(value, bool):
         return Cell("" if value is None else str(value), None)
     return Cell(cell(column, float(value), low, high), None if isnan(value) else float(value))
 

@@ -24,7 +24,6 @@ from spmark.report.analysis.cases import (
     groups_of,
     in_panel_order,
     panels_of,
-    rivals_of,
     source_and_sparsity,
 )
 from spmark.report.analysis.means import by_group, kinds, over_matrices
@@ -92,7 +91,8 @@ def winners(derived: pd.DataFrame, baseline: str) -> pd.DataFrame:
         others are there; so is each J with one implementation alone.
     """
     tried = derived.groupby(["op", "dtype", "matrix"])["implementation"].transform("nunique")
-    rows = beside_baseline(rivals_of(derived[tried >= min(_RIVALS, tried.max())]), baseline, "speedup")
+    rivals = derived[~derived["is_baseline"] & (tried >= min(_RIVALS, tried.max()))]
+    rows = beside_baseline(rivals, baseline, "speedup")
     named = derived.loc[derived["is_baseline"], "implementation"]
     rows.loc[rows["label"] == baseline, "implementation"] = named.iloc[0] if len(named) else baseline
     rows = rows[rows.groupby(list(PROBLEM))["implementation"].transform("nunique") > 1]
