@@ -163,10 +163,10 @@ def native_plan(module: Any, operator: CompiledOperator, like: Tensor, rows: int
     """Note the launches of an operator's plan, and give them as the extension's plan where that computes the same.
 
     The operator is called with one operand, and the launches are made with two others, at other addresses. None where a
-    run writes to more than its result: such plans take turns in Python.
+    run writes to more than its result, or counts: such plans take turns in Python.
     """
     plan = operator.built(like.shape[1])
-    if not isinstance(plan, DevicePlan):
+    if not isinstance(plan, DevicePlan) or plan.counts:
         return None
     from spmark.impls.operator.gpu import on_stream_of
 

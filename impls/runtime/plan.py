@@ -76,6 +76,11 @@ class DevicePlan(Built):
         self._counters.append(counters)
         return counters
 
+    @property
+    def counts(self) -> bool:
+        """Whether runs use `counters`, which two runs at a time may not share."""
+        return any(counters.size for counters in self._counters)
+
     def run(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
         """Enqueue on the caller's current stream (see `spmark.impls.core.interfaces.Plan.run`).
 

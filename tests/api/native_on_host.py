@@ -166,7 +166,7 @@ class TriplePlan(DevicePlan):
     deterministic = True
 
     def __init__(self) -> None:
-        pass
+        self._counters = []
 
     def enqueue(self, operands: Any, out: Any) -> None:
         pass
