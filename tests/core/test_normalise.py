@@ -45,7 +45,7 @@ def test_python_keeps_every_token_but_prose(folder: str) -> None:
         kept = list(statements(python_code(text), bare=False))
         assert kept == list(statements(text, bare=True)), path
         looked_at += len(kept)
-    assert looked_at > 1000
+    assert looked_at > 100
 
 
 ALIKE = [
