@@ -17,10 +17,9 @@ import numpy as np
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.published import read_table
-from spmark.impls.core.choices import none_of
-from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.errors import DatasetError, none_of
 from spmark.impls.core.files import is_file, whole
-from spmark.impls.core.guard import reading
+from spmark.impls.core.untrusted import reading
 
 URL = "https://sparse.tamu.edu/files/ssstats.csv"
 _PLACE = "suitesparse/ssstats.csv"

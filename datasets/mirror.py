@@ -18,7 +18,7 @@ from spmark.datasets.readers.npz import read_npz, write_npz
 from spmark.datasets.source import Args, Facts, RawMatrix, Source, known, only
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.files import is_file, whole
-from spmark.impls.core.guard import reading
+from spmark.impls.core.untrusted import reading
 from spmark.records.schema import MatrixKind, MatrixSource
 
 Spec = TypeVar("Spec", bound=MatrixSource)

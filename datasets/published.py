@@ -13,10 +13,9 @@ from dataclasses import dataclass
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.readers.archive import FETCH_AGAIN, unpacked
-from spmark.impls.core.choices import none_of
-from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.errors import DatasetError, none_of
 from spmark.impls.core.files import is_file
-from spmark.impls.core.guard import reading
+from spmark.impls.core.untrusted import reading
 
 _ARTIFACT = "https://raw.githubusercontent.com/johnpzh/sparsetir-artifact"
 _LABELS = "24acb5a2cf5d0e3bc6bddfc59746abb924868397"

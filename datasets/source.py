@@ -15,10 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.datasets.origins import find_origin
-from spmark.impls.core.canonical import canonical_rows
 from spmark.impls.core.errors import DatasetError, MatrixError
-from spmark.impls.core.problem import MAX_NNZ
-from spmark.impls.core.settings import positive_number
+from spmark.impls.core.machine import positive_number
+from spmark.impls.core.problem import MAX_NNZ, canonical_rows
 from spmark.records.schema import MatrixKind
 
 if TYPE_CHECKING:

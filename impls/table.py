@@ -22,13 +22,18 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from spmark.impls.core.choices import check_type, none_of
 from spmark.impls.core.enums import DeviceKind, Op
-from spmark.impls.core.errors import SweepError, UnsupportedError
-from spmark.impls.core.extras import how_to_install
-from spmark.impls.core.fileclass import FileClass, is_file_class, parse_file_class
+from spmark.impls.core.errors import SweepError, UnsupportedError, check_type, how_to_install, none_of
 from spmark.impls.core.files import is_file
-from spmark.impls.core.offers import IMPLEMENTATION_GROUP, Offer, find_offer, offers
+from spmark.impls.core.outside import (
+    IMPLEMENTATION_GROUP,
+    FileClass,
+    Offer,
+    find_offer,
+    is_file_class,
+    offers,
+    parse_file_class,
+)
 
 if TYPE_CHECKING:
     from spmark.impls.core.devicespec import DeviceSpec

@@ -18,8 +18,7 @@ from typing import IO, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.guard import reading
-from spmark.impls.core.plainjson import NoJsonError, parse_model
+from spmark.impls.core.untrusted import NoJsonError, parse_model, reading
 from spmark.records.unpack import ARCHIVES, unpacked_lines
 
 Row = TypeVar("Row", bound=BaseModel)

@@ -23,8 +23,8 @@ from pydantic import (
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec, Whole
 from spmark.impls.core.enums import Flush as Flush  # noqa: PLC0414 - is part of this module, too
 from spmark.impls.core.enums import Status as Status  # noqa: PLC0414 - is part of this module, too
-from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.problem import DType, Op
+from spmark.impls.core.untrusted import Frozen
 
 SCHEMA_VERSION: Final = 2
 PROTOCOL_VERSION = 2

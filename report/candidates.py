@@ -25,10 +25,8 @@ from pydantic import ConfigDict, Field, model_validator
 
 from spmark.impls.core.errors import DatasetError, RecordError
 from spmark.impls.core.files import is_file
-from spmark.impls.core.frozen import Frozen
-from spmark.impls.core.guard import reading
 from spmark.impls.core.names import path_component
-from spmark.impls.core.plainjson import parse_model
+from spmark.impls.core.untrusted import Frozen, parse_model, reading
 from spmark.records.plausible import read_candidates
 from spmark.records.rowfile import row_files
 from spmark.records.schema import CandidateRow

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.guard import reading
+from spmark.impls.core.untrusted import reading
 from spmark.records.rowfile import SUFFIXES
 from spmark.report.records import TRANSFERS, files_below, searching
 from spmark.studies.transferfacts import (

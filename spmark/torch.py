@@ -11,7 +11,7 @@ operator whose gradient is registered through `torch.library`; `torch.func.jvp` 
 PyTorch refuses one of the two inside of the other.
 """
 
-from spmark.impls.core.extras import how_to_install
+from spmark.impls.core.errors import how_to_install
 
 try:
     import torch as _torch  # noqa: F401  # pyright: ignore[reportMissingImports]

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from spmark.impls.core.errors import DatasetError
-from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.core.untrusted import Frozen
 from spmark.records.rowfile import read_rows
 from spmark.studies.rows import Row
 

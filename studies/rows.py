@@ -13,9 +13,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from spmark.impls.core.errors import DatasetError, RecordError, SpmarkError, UnsupportedError
-from spmark.impls.core.extras import how_to_install
-from spmark.impls.core.frozen import Frozen
+from spmark.impls.core.errors import DatasetError, RecordError, SpmarkError, UnsupportedError, how_to_install
+from spmark.impls.core.untrusted import Frozen
 from spmark.records.rowfile import RecordFile
 
 _log = logging.getLogger(__name__)

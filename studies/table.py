@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from spmark.impls.core.choices import none_of
-from spmark.impls.core.errors import SweepError
+from spmark.impls.core.errors import SweepError, none_of
 
 CONTRACTS: Mapping[str, Mapping[str, str]] = {
     "labels": {

@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 
 from spmark.impls import core
-from spmark.impls.core.cores import allowed_cores
 from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.machine import allowed_cores
 from spmark.impls.core.names import is_commit
 from spmark.records.schema import Environment
 

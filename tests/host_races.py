@@ -24,8 +24,7 @@ from spmark.impls.core.files import whole
 from spmark.impls.runtime.compile import cache_folder
 from spmark.impls.runtime.gcc import find_gcc
 from spmark.impls.runtime.host import compile as host_compile
-from spmark.impls.runtime.host.launch import Argument, launch_host
-from spmark.impls.runtime.host.target import HostKernel
+from spmark.impls.runtime.host.launch import Argument, HostKernel, launch_host
 
 FOLDER = Path(__file__).parent / "runtime/host/detector"
 RING = Path(host_compile.__file__).parent

@@ -10,7 +10,7 @@ import pytest
 
 from spmark.impls import table
 from spmark.impls.core import digest
-from spmark.impls.core.offers import offers
+from spmark.impls.core.outside import offers
 
 MINE = '''
 from dataclasses import dataclass

@@ -18,7 +18,7 @@ from scripts_by_name import load_script
 
 from spmark.datasets.sweep.model import Sweep, expand
 from spmark.impls.core.devicespec import DeviceKind
-from spmark.impls.core.frozen import Frozen
+from spmark.impls.core.untrusted import Frozen
 from spmark.records.rowfile import read_rows
 from spmark.records.unpack import unpacked
 from spmark.suite.plan.plan import select

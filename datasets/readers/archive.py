@@ -14,7 +14,7 @@ from typing import IO, cast
 
 from spmark.datasets.source import VARIABLE, ceiling_bytes
 from spmark.impls.core.errors import DatasetError
-from spmark.impls.core.guard import reading
+from spmark.impls.core.untrusted import reading
 
 _CHUNK_BYTES = 1 << 20
 _DENSEST = 100

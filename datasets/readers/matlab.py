@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.datasets.source import RawMatrix, check_bytes, check_shape
-from spmark.impls.core.canonical import canonical_rows
 from spmark.impls.core.errors import DatasetError
-from spmark.impls.core.guard import reading
+from spmark.impls.core.problem import canonical_rows
+from spmark.impls.core.untrusted import reading
 from spmark.records.schema import MatrixKind
 
 _HEADER = 128

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from spmark.datasets.readers.archive import unpacked
 from spmark.datasets.source import RawMatrix, check_shape, csr_from_edges
 from spmark.impls.core.errors import DatasetError, MatrixError
-from spmark.impls.core.guard import reading
+from spmark.impls.core.untrusted import reading
 from spmark.records.schema import MatrixKind
 
 _BANNER = "%%MatrixMarket matrix coordinate real general"

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.datasets.source import RawMatrix, check_bytes, check_shape
-from spmark.impls.core.canonical import canonical_rows
 from spmark.impls.core.errors import DatasetError, MatrixError
 from spmark.impls.core.files import in_place_of_file, is_file
-from spmark.impls.core.guard import reading
+from spmark.impls.core.problem import canonical_rows
+from spmark.impls.core.untrusted import reading
 from spmark.records.schema import MatrixKind
 
 _PLACES: Mapping[str, tuple[str, ...]] = {

@@ -14,7 +14,7 @@ from spmark.datasets.cache import Cache
 from spmark.datasets.origins import find_origin, listed
 from spmark.datasets.source import Args, RawMatrix, Source, csr_from_edges, known, only
 from spmark.impls.core.errors import DatasetError
-from spmark.impls.core.guard import reading
+from spmark.impls.core.untrusted import reading
 from spmark.records.schema import MatrixKind
 
 

@@ -13,7 +13,7 @@ from spmark.datasets.readers.npz import read_scipy
 from spmark.datasets.source import Args, RawMatrix, Source, only
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.files import at_home, in_place_of_file, is_file
-from spmark.impls.core.guard import reading
+from spmark.impls.core.untrusted import reading
 from spmark.records.schema import MatrixKind
 
 

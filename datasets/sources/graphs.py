@@ -25,7 +25,7 @@ from spmark.datasets.source import RawMatrix
 from spmark.datasets.sources.downloaded import DownloadedSource, EdgeSource, from_edges, read_integers, square
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.files import at_home
-from spmark.impls.core.guard import reading
+from spmark.impls.core.untrusted import reading
 from spmark.records.schema import MatrixKind
 
 

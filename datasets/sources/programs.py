@@ -13,9 +13,9 @@ from spmark.datasets.readers.archive import FETCH_AGAIN
 from spmark.datasets.readers.matlab import read_matlab
 from spmark.datasets.source import RawMatrix, check_bytes, check_shape
 from spmark.datasets.sources.downloaded import DownloadedSource, EdgeSource, square
-from spmark.impls.core.canonical import canonical_rows
 from spmark.impls.core.errors import DatasetError
-from spmark.impls.core.guard import reading
+from spmark.impls.core.problem import canonical_rows
+from spmark.impls.core.untrusted import reading
 from spmark.records.schema import MatrixKind
 
 _CHUNK_BYTES = 1 << 24

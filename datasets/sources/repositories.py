@@ -11,7 +11,7 @@ from spmark.datasets.readers.matrix_market import read_mtx
 from spmark.datasets.source import RawMatrix, check_bytes, check_shape, csr_from_edges
 from spmark.datasets.sources.downloaded import DownloadedSource, EdgeSource, from_edges, read_integers, square
 from spmark.impls.core.errors import DatasetError
-from spmark.impls.core.guard import reading
+from spmark.impls.core.untrusted import reading
 from spmark.records.schema import MatrixKind
 
 

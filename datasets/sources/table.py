@@ -10,10 +10,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from spmark.impls.core.choices import none_of
-from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.errors import DatasetError, none_of
 from spmark.impls.core.files import at_home
-from spmark.impls.core.offers import SOURCE_GROUP, Offer, find_offer, offers
+from spmark.impls.core.outside import SOURCE_GROUP, Offer, find_offer, offers
 
 if TYPE_CHECKING:
     from spmark.datasets.source import Source

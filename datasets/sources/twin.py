@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.source import Args, Facts, RawMatrix, Source, argument, known, only
-from spmark.impls.core.spans import offsets
+from spmark.impls.core.problem import offsets
 from spmark.records.schema import MatrixKind
 
 

@@ -14,11 +14,11 @@ from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_
 
 from spmark.datasets.origins import find_origin, other_ids
 from spmark.datasets.sources.table import source_names
-from spmark.impls.core.choices import near, none_of
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.enums import SweepOp
-from spmark.impls.core.frozen import Frozen
+from spmark.impls.core.errors import near, none_of
 from spmark.impls.core.problem import DType, Op
+from spmark.impls.core.untrusted import Frozen
 from spmark.records.schema import CaseSpec, MatrixRef, MatrixSource
 
 SCHEMA: Final = 1

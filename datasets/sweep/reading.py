@@ -17,12 +17,11 @@ from pydantic import BaseModel, ValidationError
 
 from spmark.datasets.sources.table import FILES, file_ending, find_source, source_names
 from spmark.datasets.sweep.model import ImplementationSpec, MatrixSpec, Sweep
-from spmark.impls.core.choices import near, none_of
-from spmark.impls.core.errors import DatasetError, SweepError
-from spmark.impls.core.fileclass import is_file_class
+from spmark.impls.core.errors import DatasetError, SweepError, near, none_of
 from spmark.impls.core.files import is_file
-from spmark.impls.core.guard import reading
+from spmark.impls.core.outside import is_file_class
 from spmark.impls.core.plainyaml import MAX_BYTES, parse_yaml
+from spmark.impls.core.untrusted import reading
 from spmark.records.schema import Orientation
 
 _PACKAGED = Path(str(files("spmark.datasets"))) / "sweeps"

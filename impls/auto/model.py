@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from spmark.impls.auto.portfolio import NAMES, PORTFOLIO, Features
 from spmark.impls.auto.race import Choice
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.guard import reading
 from spmark.impls.core.problem import DType, Op
+from spmark.impls.core.untrusted import reading
 
 TRAINED_ON = "nvidia-h100-80gb-hbm3"
 REFERENCE, DENSE = "sparsetir", "cublas"

@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 from spmark.impls.auto.model import TRAINED_ON, ranked, read
 from spmark.impls.auto.portfolio import BASELINE, Features, by_rule
 from spmark.impls.auto.race import Choice, Chosen, fastest, first
-from spmark.impls.core.choices import check_choices
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.errors import check_choices
 from spmark.impls.core.interfaces import Built, Config, Plan
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.runtime.template import KernelTemplate

@@ -14,9 +14,7 @@ from pydantic import Field, ValidationError
 
 from spmark.impls.core.enums import DeviceKind as DeviceKind  # noqa: PLC0414 - is part of this module, too
 from spmark.impls.core.errors import DeviceError
-from spmark.impls.core.frozen import Frozen
-from spmark.impls.core.guard import reading
-from spmark.impls.core.plainjson import parse_model
+from spmark.impls.core.untrusted import Frozen, parse_model, reading
 
 _ARCH = re.compile(r"sm_(\d{1,4})a?")
 

@@ -9,7 +9,7 @@ import yaml
 from yaml.composer import Composer
 
 from spmark.impls.core.errors import SpmarkError
-from spmark.impls.core.guard import reading
+from spmark.impls.core.untrusted import reading
 
 MAX_BYTES = 1 << 20
 MAX_NODES = 50_000

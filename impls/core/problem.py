@@ -2,6 +2,9 @@
 
 SpMM is ``C[i, j] = sum_k A[i, k] B[k, j]``; SDDMM is ``D[i, k] = sum_j X[i, j] Y[k, j]`` at the non-zeros of A, in
 A's CSR order, and ``scaled`` SDDMM multiplies by ``A[i, k]``. I, K and J mean this everywhere.
+
+Also here: the way from a sparse matrix of SciPy to a canonical CSR, and arrays that are cut into spans as a CSR's
+arrays are cut into rows.
 """
 
 from __future__ import annotations
@@ -15,12 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from spmark.impls.core.canonical import canonical_rows, check_of_two
-from spmark.impls.core.choices import none_of
 from spmark.impls.core.enums import DType as DType  # noqa: PLC0414 - is part of this module, too
 from spmark.impls.core.enums import Op as Op  # noqa: PLC0414 - is part of this module, too
-from spmark.impls.core.errors import MatrixError, ProblemError
-from spmark.impls.core.spans import offsets
+from spmark.impls.core.errors import MatrixError, ProblemError, none_of
 
 MAX_NNZ = 2**31 - 1
 _CHUNK = 1 << 22
@@ -345,3 +345,113 @@ def dtype_name(given: Any) -> str:
         return str(np.dtype(given)) if given is not None else "None"
     except (TypeError, ValueError, SyntaxError):  # NumPy reads some texts as the fields of a record
         return text
+
+
+_OF_ARRAYS = ("coo", "csr", "csc", "bsr")
+"""Formats of SciPy that are no more than arrays, which may hold duplicates."""
+
+
+def check_of_two(given: Any, where: str, expected: str, remedy: str = "") -> None:
+    """Refuse what is no sparse matrix of SciPy of two dimensions; the message says what was ``expected``.
+
+    Raises
+    ------
+    MatrixError
+        The argument is something else.
+    """
+    from scipy import sparse
+
+    if not sparse.issparse(given) or len(getattr(given, "shape", ())) != 2:
+        shape = f" of shape {tuple(given.shape)}" if hasattr(given, "shape") else ""
+        kind = f"{type(given).__module__}.{type(given).__qualname__}"
+        raise MatrixError(f"{where}: expected {expected}, found a {kind}{shape}{remedy}")
+
+
+def canonical_rows(matrix: Any, where: str = "matrix", wide: bool = False) -> Any:
+    """Give a canonical CSR of a sparse matrix, which may share memory with it.
+
+    SciPy adds up entries of one place in the type of the values, in which sums of small integers overflow. Integers,
+    truth values and halves are therefore added up in float64, which is the result's type.
+
+    Parameters
+    ----------
+    matrix : SciPy sparse matrix or array
+        Of two dimensions and any of SciPy's formats. It is not changed.
+    where : str
+        Named in errors.
+    wide : bool
+        Whether entries of float32 are added up in float64, too.
+
+    Returns
+    -------
+    csr_array
+        Its columns increase in every row.
+
+    Raises
+    ------
+    MatrixError
+        The arrays of the matrix are illegal: SciPy's loops trust them, and would end the process. O(nnz log nnz) time
+        where rows are not sorted, else O(nnz).
+    """
+    from scipy import sparse
+
+    try:
+        given = matrix if matrix.format in _OF_ARRAYS else matrix.tocsr()
+        data, of_coo = given.data, given.format == "coo"
+        places = (given.row, given.col) if of_coo else (given.indices, given.indptr)
+        for array in places:
+            if array.dtype.kind not in "iu":
+                raise TypeError(f"indices of {array.dtype}")
+        if wide or data.dtype.kind in "iub" or data.dtype.itemsize < 4:
+            data = data.astype(np.result_type(data.dtype, np.float64), copy=False)
+        # A new matrix has no flags of what the arrays once held; the constructor of a COO checks its places.
+        parts = (data, places) if of_coo else (data, *places)
+        given = getattr(sparse, f"{given.format}_array")(parts, shape=given.shape)
+        if not of_coo:
+            given.check_format(full_check=True)
+        if given.format == "bsr" and any(np.remainder(given.shape, given.blocksize)):
+            raise ValueError(f"blocks of shape {given.blocksize}, whose sides do not divide {given.shape}")
+        rows = given.tocsr()
+    except (AttributeError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise MatrixError(f"{where}: expected legal arrays of a {matrix.format} matrix, found: {error}") from error
+    if not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+    return rows
+
+
+def offsets(lengths: NDArray[Any], dtype: DTypeLike = np.int64) -> NDArray[Any]:
+    """Give where each of n spans begins and the last one ends, (n + 1,), from their lengths (n,)."""
+    bounds = np.zeros(lengths.size + 1, dtype)
+    np.cumsum(lengths, out=bounds[1:])
+    return bounds
+
+
+def numbered(lengths: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Give the span of each element of all spans, and its number within that span, both (sum of lengths,)."""
+    span = np.repeat(np.arange(lengths.size), lengths)
+    return span, np.arange(span.size) - np.repeat(np.cumsum(lengths, dtype=np.int64) - lengths, lengths)
+
+
+def openings(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Mark each of (n,) values that differs from the one before it; the first always does."""
+    marks = np.ones(values.size, np.bool_)
+    np.not_equal(values[1:], values[:-1], out=marks[1:])
+    return marks
+
+
+def grouped(spans: NDArray[np.int32], count: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Sort elements by their span, (n,) int32 out of ``count``; those of a span keep their order. O(n + count).
+
+    Returns
+    -------
+    order : (n,) int32
+        The elements, span by span.
+    bounds : (count + 1,) int32
+        Where each span begins in ``order``, and the last one ends.
+    """
+    from scipy import sparse
+
+    at = np.arange(spans.size + 1, dtype=np.int32)
+    sorted_ = sparse.csr_array((np.empty(spans.size, np.bool_), spans, at), shape=(spans.size, count)).tocsc()
+    return sorted_.indices, sorted_.indptr

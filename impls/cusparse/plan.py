@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from spmark.impls.core.choices import check_choices
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.errors import check_choices
 from spmark.impls.core.interfaces import Config, Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.core.stores import Held, StoreKind

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 from numpy.typing import NDArray
 from pydantic import Field
 
-from spmark.impls.core.frozen import Frozen
+from spmark.impls.core.untrusted import Frozen
 from spmark.impls.dash import featuriser, predictor
 from spmark.impls.dash.encoders import EncoderKind
 from spmark.impls.dash.featuriser import Featuriser, Pattern

@@ -14,7 +14,7 @@ import numpy as np
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.digest import implementation_version
-from spmark.impls.core.extras import how_to_install
+from spmark.impls.core.errors import how_to_install
 from spmark.impls.core.interfaces import Built, Config, Plan, Search
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.dash.cost_models import platform_scores

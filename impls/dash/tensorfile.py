@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.files import whole
-from spmark.impls.core.guard import reading
+from spmark.impls.core.untrusted import reading
 from spmark.impls.dash.withtorch import load
 
 Tensors = dict[str, NDArray[Any]]

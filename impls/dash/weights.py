@@ -10,10 +10,8 @@ from typing import Final, Literal
 import numpy as np
 
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.frozen import Frozen
-from spmark.impls.core.guard import reading
-from spmark.impls.core.plainjson import parse_model
 from spmark.impls.core.problem import Op
+from spmark.impls.core.untrusted import Frozen, parse_model, reading
 from spmark.impls.dash import tensorfile
 from spmark.impls.dash.encoders import Encoder, encoder_from
 from spmark.impls.dash.network import Network, NetworkSpec

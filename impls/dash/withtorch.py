@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.errors import UnsupportedError
-from spmark.impls.core.extras import how_to_install
+from spmark.impls.core.errors import UnsupportedError, how_to_install
 
 Tensor = Any
 """A `torch.Tensor`; the type has no name here, since reading a model's card needs no PyTorch."""

@@ -17,8 +17,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import BuildError
-from spmark.impls.core.extras import how_to_install
+from spmark.impls.core.errors import BuildError, how_to_install
 from spmark.impls.core.interfaces import Built, Plan
 from spmark.impls.core.operands import check_operands
 from spmark.impls.core.problem import DType, Op, Problem

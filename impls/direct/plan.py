@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
-from spmark.impls.core.choices import check_choices
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.errors import check_choices
 from spmark.impls.core.interfaces import Config, Plan
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.kernels import direct_spmm

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from spmark.impls.core.problem import Csr
-from spmark.impls.core.spans import offsets, openings
+from spmark.impls.core.problem import Csr, offsets, openings
 from spmark.impls.formats.limits import check_stored
 
 

@@ -17,8 +17,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.problem import Csr
-from spmark.impls.core.spans import grouped, numbered, offsets
+from spmark.impls.core.problem import Csr, grouped, numbered, offsets
 from spmark.impls.formats.limits import check_stored
 from spmark.impls.formats.nearness import RowOrder
 from spmark.impls.formats.threads import SHARE, cores, equal_shares, run_all

@@ -11,8 +11,7 @@ from typing import Any
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Config
-from spmark.impls.core.problem import Csr, Problem
-from spmark.impls.core.spans import numbered
+from spmark.impls.core.problem import Csr, Problem, numbered
 from spmark.impls.core.stores import Held, StoreKind, Stores
 from spmark.impls.formats.bsr import DenseBlocks
 from spmark.impls.formats.hyb import HybLayout

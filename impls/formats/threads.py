@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.cores import allowed_cores
+from spmark.impls.core.machine import allowed_cores
 
 _MOST = 16
 """Threads beyond which a conversion, which moves memory, gains nothing."""

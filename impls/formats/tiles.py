@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.problem import Csr
-from spmark.impls.core.spans import grouped, numbered, offsets, openings
+from spmark.impls.core.problem import Csr, grouped, numbered, offsets, openings
 from spmark.impls.formats import limits
 from spmark.impls.formats.hyb import THIRDS, HybFormat, HybLayout, unfilled
 from spmark.impls.formats.row_use import row_use

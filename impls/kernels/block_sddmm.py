@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.interfaces import Config
-from spmark.impls.core.problem import Problem
-from spmark.impls.core.spans import numbered, openings
+from spmark.impls.core.problem import Problem, numbered, openings
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.kernels.family import Axes, KernelFamily, OneFormat
 from spmark.impls.runtime.plan import OneLaunchPlan

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.interfaces import Config, DeviceArray
-from spmark.impls.core.problem import Problem
-from spmark.impls.core.spans import numbered, offsets
+from spmark.impls.core.problem import Problem, numbered, offsets
 from spmark.impls.formats.bsr import DbsrFormat, DenseBlocks, SrBcrsFormat
 from spmark.impls.kernels.zeroing import RowZeroing, zeroing_instance
 from spmark.impls.runtime.plan import Arrays, DevicePlan

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Config, DeviceArray
-from spmark.impls.core.problem import DType, Problem
-from spmark.impls.core.spans import grouped, numbered
+from spmark.impls.core.problem import DType, Problem, grouped, numbered
 from spmark.impls.formats.tiles import GROUP, Blocks, TileFormat
 from spmark.impls.runtime.fusion import Body, FusedLaunch, FusedTemplate, Share
 from spmark.impls.runtime.plan import Arrays, DevicePlan

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.spans import numbered
+from spmark.impls.core.problem import numbered
 from spmark.impls.formats.row_use import RowUse, row_use
 from spmark.impls.formats.tiles import Blocks
 from spmark.impls.runtime.target import ceil_div

@@ -14,13 +14,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.choices import check_choices
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import BuildError
-from spmark.impls.core.guard import reading
+from spmark.impls.core.errors import BuildError, check_choices
 from spmark.impls.core.interfaces import Built, Config, Plan
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.core.stores import Forecast
+from spmark.impls.core.untrusted import reading
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.formats.hyb import HybLayout, cell_layout, prepare
 from spmark.impls.formats.nearness import RowOrder, distinct_share, near_order

@@ -19,9 +19,7 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.files import at_home
-from spmark.impls.core.frozen import Frozen
-from spmark.impls.core.guard import reading
-from spmark.impls.core.plainjson import parse_model
+from spmark.impls.core.untrusted import Frozen, parse_model, reading
 from spmark.impls.liteform.features import PARTITIONS, SELECTION, SELECTION_BY_WIDTH, Features
 from spmark.impls.liteform.forest import Forest, forest_from
 

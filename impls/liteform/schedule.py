@@ -18,11 +18,9 @@ from typing import Any, Literal
 from pydantic import Field, PositiveInt
 
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.frozen import Frozen
-from spmark.impls.core.guard import reading
 from spmark.impls.core.names import path_component
-from spmark.impls.core.plainjson import parse_model
 from spmark.impls.core.problem import DType
+from spmark.impls.core.untrusted import Frozen, parse_model, reading
 from spmark.impls.kernels.ell_buckets import LANES, NEVER
 from spmark.impls.liteform.weights import Weights
 from spmark.impls.runtime.template import loads_of

@@ -13,10 +13,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from spmark.impls.core.choices import check_choices
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import UnsupportedError
-from spmark.impls.core.extras import how_to_install
+from spmark.impls.core.errors import UnsupportedError, check_choices, how_to_install
 from spmark.impls.core.interfaces import Config, DeviceArray, Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.core.stores import Forecast, Held, StoreKind

@@ -18,9 +18,7 @@ from pydantic import model_validator
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.files import at_home
-from spmark.impls.core.frozen import Frozen
-from spmark.impls.core.guard import reading
-from spmark.impls.core.plainjson import parse_model
+from spmark.impls.core.untrusted import Frozen, parse_model, reading
 from spmark.impls.lo_spmm.search import TileSpace
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.runtime.target import ceil_div

@@ -18,8 +18,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from spmark.impls.core.errors import UnsupportedError
-from spmark.impls.core.extras import how_to_install
+from spmark.impls.core.errors import UnsupportedError, how_to_install
 from spmark.impls.core.loops import compiled
 from spmark.impls.core.problem import Csr
 from spmark.impls.runtime.target import ceil_div

@@ -15,8 +15,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.choices import check_choices
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.errors import check_choices
 from spmark.impls.core.interfaces import DeviceArray, Plan
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.formats.row_use import RowUse

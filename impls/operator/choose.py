@@ -11,9 +11,8 @@ import numpy as np
 from pydantic import ConfigDict, Field, PositiveInt
 
 from spmark.impls.auto.race import Choice, Chosen, built, fastest, first
-from spmark.impls.core.choices import none_of
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import BuildError, ProblemError, SweepError
+from spmark.impls.core.errors import BuildError, ProblemError, SweepError, none_of
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.kernels.plain import HostPlainPlan, PlainPlan, PlainProblem
 from spmark.impls.operator.matrices import OwnedMatrix

@@ -17,7 +17,6 @@ from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import Csr, Op, checked_width
 from spmark.impls.operator.arrays import Library, check_dtype, check_shape, library_of
 from spmark.impls.operator.choose import Asked, plan_width
-from spmark.impls.operator.explain import explained
 from spmark.impls.operator.matrices import OwnedMatrix
 from spmark.impls.operator.turns import Turns
 from spmark.impls.operator.values import ChangingValues
@@ -323,6 +322,8 @@ class CompiledOperator:
 
     def explain(self) -> str:
         """Describe in lines of text what was chosen for each width, why, and what it cost."""
+        from spmark.impls.operator.explain import explained  # which a product does not wait for
+
         return "\n".join([repr(self).strip("<>"), *explained(self._planned, self.pattern.nnz, self.device.kind)])
 
     def save(self, path: Path | str) -> None:

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from spmark.impls.core.choices import none_of
-from spmark.impls.core.errors import ProblemError
+from spmark.impls.core.errors import ProblemError, none_of
 from spmark.impls.core.problem import DType, dtype_name
 
 

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.canonical import canonical_rows, check_of_two
 from spmark.impls.core.errors import MatrixError, ProblemError
-from spmark.impls.core.problem import Csr, Op, Problem, check_finite, dtype_name
+from spmark.impls.core.problem import Csr, Op, Problem, canonical_rows, check_finite, check_of_two, dtype_name
 from spmark.impls.kernels.plain import PlainProblem, rounded, widened
 from spmark.impls.operator.elements import ElementType
 

@@ -21,10 +21,8 @@ from spmark.impls.auto.race import Choice, Chosen
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import BuildError, DeviceError, ProblemError, SweepError
 from spmark.impls.core.files import whole
-from spmark.impls.core.frozen import Frozen
-from spmark.impls.core.guard import reading
-from spmark.impls.core.plainjson import parse_model
 from spmark.impls.core.problem import MAX_NNZ
+from spmark.impls.core.untrusted import Frozen, parse_model, reading
 from spmark.impls.operator.choose import AUTO, IMPORT_FIRST, PLAIN, Asked, build, device_of, names_of
 from spmark.impls.operator.compiled import CompiledOperator
 from spmark.impls.operator.elements import ElementType

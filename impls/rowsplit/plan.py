@@ -12,11 +12,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.choices import check_choices
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.errors import check_choices
 from spmark.impls.core.interfaces import Plan
-from spmark.impls.core.problem import Csr, DType, Op, Problem
-from spmark.impls.core.spans import numbered
+from spmark.impls.core.problem import Csr, DType, Op, Problem, numbered
 from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div, open_target
 from spmark.impls.runtime.template import C_TYPES, KernelTemplate, loads_of

@@ -15,10 +15,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import cast
 
-from spmark.impls.core.errors import BuildError, CompileError, DeviceError
-from spmark.impls.core.extras import how_to_install
+from spmark.impls.core.errors import BuildError, CompileError, DeviceError, how_to_install
 from spmark.impls.core.files import Stamp, cache_root, read_sealed, stamp, whole, write_sealed
-from spmark.impls.core.plainjson import parse_json
+from spmark.impls.core.untrusted import parse_json
 from spmark.impls.runtime.toolchain import INCLUDE, cuda_include
 
 OPTIONS = ("-std=c++17", "-lineinfo")

@@ -23,9 +23,9 @@ from tempfile import TemporaryFile
 from threading import Thread
 from typing import Any, TypeVar
 
-from spmark.impls.core.cores import allowed_cores
 from spmark.impls.core.errors import CompileError, DeviceError
 from spmark.impls.core.files import cache_root
+from spmark.impls.core.machine import allowed_cores
 from spmark.impls.runtime.compile import Binary, cached_kernel, compile_kernel, nvrtc_version
 
 T = TypeVar("T")

@@ -12,13 +12,11 @@ from typing import get_args
 
 import psutil
 
-from spmark.impls.core.choices import none_of
-from spmark.impls.core.cores import allowed_cores
 from spmark.impls.core.devicespec import BUSY, DeviceKind, DeviceSpec
 from spmark.impls.core.enums import DeviceName
-from spmark.impls.core.errors import DeviceError
-from spmark.impls.core.extras import how_to_install
+from spmark.impls.core.errors import DeviceError, how_to_install, none_of
 from spmark.impls.core.files import cache_root
+from spmark.impls.core.machine import allowed_cores
 from spmark.impls.core.names import path_component
 from spmark.impls.runtime.load import LoadMeter
 

@@ -17,14 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, StringConstraints, ValidationError, model_validator
 
-from spmark.impls.core.choices import none_of
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import SweepError
-from spmark.impls.core.frozen import Frozen
-from spmark.impls.core.guard import reading
+from spmark.impls.core.errors import SweepError, none_of
 from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.plainyaml import parse_yaml
 from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.core.untrusted import Frozen, reading
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import MAX_GRID, Grid, Target, ceil_div, open_target
 from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate

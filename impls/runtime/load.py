@@ -8,8 +8,7 @@ from contextlib import suppress
 
 import psutil
 
-from spmark.impls.core.cores import allowed_cores
-from spmark.impls.core.load import Load
+from spmark.impls.core.machine import Load, allowed_cores
 
 LEAST_S = 0.1
 """Seconds below which the accounts, kept in hundredths of a second, say nothing."""

@@ -9,8 +9,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from spmark.impls.core.errors import DeviceError
-from spmark.impls.core.extras import how_to_install
+from spmark.impls.core.errors import DeviceError, how_to_install
 
 INCLUDE = Path(__file__).parent / "include"
 """Our own device headers, included as ``<spmark/...>``."""

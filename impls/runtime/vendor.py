@@ -9,8 +9,7 @@ import ctypes
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from spmark.impls.core.errors import BuildError, DeviceError, UnsupportedError
-from spmark.impls.core.extras import how_to_install
+from spmark.impls.core.errors import BuildError, DeviceError, UnsupportedError, how_to_install
 
 
 class VendorLibrary:

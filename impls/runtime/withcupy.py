@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from spmark.impls.core.errors import DeviceError
-from spmark.impls.core.extras import how_to_install
+from spmark.impls.core.errors import DeviceError, how_to_install
 
 try:
     import cupy

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from spmark.impls.core.problem import Csr
-from spmark.impls.core.spans import offsets, openings
+from spmark.impls.core.problem import Csr, offsets, openings
 from spmark.impls.spade_sim import loops
 
 

@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from spmark.impls.core.choices import check_choices
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import BuildError, UnsupportedError
+from spmark.impls.core.errors import BuildError, UnsupportedError, check_choices
 from spmark.impls.core.interfaces import Config, Plan
 from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.core.stores import Forecast

@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.spans import offsets
+from spmark.impls.core.problem import offsets
 from spmark.impls.formats.threads import run_all
 from spmark.impls.stile.loops import Level, count_pieces, place_pieces, price_tiles
 from spmark.impls.stile.prices import ONE_DIMENSION

@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from spmark.impls.core.choices import check_choices
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import BuildError, UnsupportedError
+from spmark.impls.core.errors import BuildError, UnsupportedError, check_choices
 from spmark.impls.core.interfaces import Built, Config, Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.core.stores import Forecast

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.problem import Csr
-from spmark.impls.core.spans import offsets
+from spmark.impls.core.problem import Csr, offsets
 from spmark.impls.formats.threads import SHARE, cores, run_all, with_scratch
 from spmark.impls.formats.tiles import GROUP
 from spmark.impls.stile.loops import Groups, Nonzeros, Windows, condense, count_columns

@@ -15,9 +15,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.cores import allowed_cores
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Built, Config, Plan, Search
+from spmark.impls.core.machine import allowed_cores
 from spmark.impls.core.operands import HostStaging
 from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.core.stores import Held, StoreKind

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from spmark.impls.core.cores import allowed_cores
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.interfaces import Config
+from spmark.impls.core.machine import allowed_cores
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.runtime.gcc import gcc_missing
 from spmark.impls.taco_cpu.plan import TacoCpu, TacoPlan

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.problem import Csr
-from spmark.impls.core.spans import openings
+from spmark.impls.core.problem import Csr, openings
 
 _POSITION_BYTES = 4
 """What a position of a level takes in the array below it, at least: an int32 bound or a float32 value."""

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.errors import CompileError
 from spmark.impls.core.interfaces import Config, DeviceArray
-from spmark.impls.core.problem import Op, Problem
-from spmark.impls.core.spans import numbered, openings
+from spmark.impls.core.problem import Op, Problem, numbered, openings
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.kernels.family import Build, OneFormat
 from spmark.impls.runtime.compile import Binary, cache_folder

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.extras import how_to_install
+from spmark.impls.core.errors import how_to_install
 from spmark.impls.core.interfaces import Config, Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.bsr import BsrFormat

@@ -22,9 +22,9 @@ from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.files import keep_latest, mark_used, read_sealed, write_sealed
 from spmark.impls.core.interfaces import Config, Search
-from spmark.impls.core.plainjson import parse_json
+from spmark.impls.core.machine import positive_number
 from spmark.impls.core.problem import Problem
-from spmark.impls.core.settings import positive_number
+from spmark.impls.core.untrusted import parse_json
 from spmark.impls.runtime.compile import cache_folder
 from spmark.impls.runtime.device import versions
 from spmark.impls.tuning.space import key_of

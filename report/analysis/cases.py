@@ -17,7 +17,7 @@ import pandas as pd
 from spmark.impls.core.baseline import chosen_baseline
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.interfaces import CHOOSING_PHASES
-from spmark.impls.core.load import Load
+from spmark.impls.core.machine import Load
 from spmark.records.schema import Environment, Status
 from spmark.report.analysis.statistics import Interval, break_even, median_interval, median_of, ratio_intervals
 

@@ -9,10 +9,9 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.frozen import Frozen
-from spmark.impls.core.guard import reading
 from spmark.impls.core.plainyaml import parse_yaml
 from spmark.impls.core.problem import Op
+from spmark.impls.core.untrusted import Frozen, reading
 
 Choice = Literal["top1", "top5"]
 """How many configs are measured to choose one: the method's first, or its first five."""

@@ -29,10 +29,8 @@ from scipy import optimize, stats
 
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.frozen import Frozen
-from spmark.impls.core.guard import reading
 from spmark.impls.core.names import path_component
-from spmark.impls.core.plainjson import parse_model
+from spmark.impls.core.untrusted import Frozen, parse_model, reading
 from spmark.report.analysis.compare_inputs import PHASE, SPEEDUP, TIME, observe
 from spmark.report.records import load_every_run
 

@@ -14,10 +14,9 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.guard import reading
 from spmark.impls.core.names import path_component
-from spmark.impls.core.plainjson import parse_model
 from spmark.impls.core.problem import DType, Op
+from spmark.impls.core.untrusted import parse_model, reading
 
 
 class TileAgreement(BaseModel):

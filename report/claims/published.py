@@ -17,10 +17,9 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.frozen import Frozen
-from spmark.impls.core.guard import reading
 from spmark.impls.core.plainyaml import parse_yaml
 from spmark.impls.core.problem import DType, Op
+from spmark.impls.core.untrusted import Frozen, reading
 
 _FOLDER = files("spmark.report.claims")
 PAPERS: Final = tuple(

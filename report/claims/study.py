@@ -16,9 +16,7 @@ from typing import Literal
 import numpy as np
 
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.frozen import Frozen
-from spmark.impls.core.guard import reading
-from spmark.impls.core.plainjson import parse_model
+from spmark.impls.core.untrusted import Frozen, parse_model, reading
 from spmark.report.analysis.statistics import NOTHING, Interval, mean_of
 
 STUDY = "study.json"

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from spmark.impls.core.choices import none_of
-from spmark.impls.core.errors import BuildError, DatasetError, SweepError
+from spmark.impls.core.errors import BuildError, DatasetError, SweepError, none_of
 from spmark.impls.dash.finding import own_model
 from spmark.impls.dash.waco import Transfer
 from spmark.impls.dash.weights import TrainedModel, load

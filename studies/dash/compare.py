@@ -21,8 +21,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from spmark.impls.core.choices import none_of
-from spmark.impls.core.errors import DatasetError, RecordError, SweepError, UnsupportedError
+from spmark.impls.core.errors import DatasetError, RecordError, SweepError, UnsupportedError, none_of
 from spmark.impls.core.problem import Op
 from spmark.impls.dash.withtorch import best_device, load_torch
 from spmark.impls.table import find_platform

@@ -27,8 +27,7 @@ from pydantic import Field
 
 from spmark.impls.core.errors import BuildError, DatasetError
 from spmark.impls.core.files import whole
-from spmark.impls.core.frozen import Frozen
-from spmark.impls.core.guard import reading
+from spmark.impls.core.untrusted import Frozen, reading
 from spmark.impls.dash import tensorfile
 from spmark.impls.dash.encoders import Encoder
 from spmark.impls.dash.featuriser import Pattern

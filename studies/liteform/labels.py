@@ -22,8 +22,8 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from spmark.impls.core.errors import RecordError, SpmarkError
-from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.problem import Csr, DType
+from spmark.impls.core.untrusted import Frozen
 from spmark.impls.liteform.compose import StoredAs
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.loops import MAX_POWER

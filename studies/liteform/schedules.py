@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
-from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.problem import DType
+from spmark.impls.core.untrusted import Frozen
 from spmark.impls.formats.hyb import THIRDS
 from spmark.impls.liteform.cost import POWERS, BucketCounts
 from spmark.impls.liteform.schedule import CellSchedule, Gathering, ScheduleEntry, ScheduleTable, nearest

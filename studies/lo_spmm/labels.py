@@ -19,8 +19,8 @@ import numpy as np
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import CompileError, DatasetError
-from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.problem import Csr, Op, Problem
+from spmark.impls.core.untrusted import Frozen
 from spmark.impls.formats.threads import cores
 from spmark.impls.lo_spmm.assemble import assemble
 from spmark.impls.lo_spmm.constraints import register_cap

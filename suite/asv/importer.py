@@ -18,8 +18,8 @@ from asv.runner import BenchmarkResult
 from asv.util import write_json
 
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.guard import reading
 from spmark.impls.core.names import is_commit, path_component
+from spmark.impls.core.untrusted import reading
 from spmark.records.plausible import read_candidates, read_measurements
 from spmark.records.rowfile import row_files
 from spmark.records.schema import CandidateRow, Environment, Flush, Measurement

@@ -18,7 +18,7 @@ from asv.benchmarks import Benchmarks
 from asv.util import load_json, write_json
 
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.guard import reading
+from spmark.impls.core.untrusted import reading
 from spmark.suite.benchmarks import tracked
 
 MATRICES = (

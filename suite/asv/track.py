@@ -22,9 +22,9 @@ from spmark.datasets.load import load_matrix
 from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core import errors
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.interfaces import Format, Implementation
 from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.core.untrusted import Frozen
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.formats.hyb import HybFormat
 from spmark.impls.runtime.device import calibrated, find

@@ -11,8 +11,7 @@ from typing import Annotated
 
 import typer
 
-from spmark.impls.core.errors import DeviceError, SweepError
-from spmark.impls.core.extras import how_to_install
+from spmark.impls.core.errors import DeviceError, SweepError, how_to_install
 from spmark.suite.cli.console import answer, console, say, table
 from spmark.suite.cli.options import ExitCode, JsonOption
 

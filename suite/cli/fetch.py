@@ -26,9 +26,7 @@ from spmark.datasets.sweep.model import Sweep
 from spmark.datasets.sweep.reading import packaged_sweeps
 from spmark.impls.core.errors import DatasetError, MatrixError, RecordError
 from spmark.impls.core.files import cache_root, whole
-from spmark.impls.core.frozen import Frozen
-from spmark.impls.core.guard import reading
-from spmark.impls.core.plainjson import parse_model
+from spmark.impls.core.untrusted import Frozen, parse_model, reading
 from spmark.records.schema import MatrixKind, MatrixSource
 from spmark.report.candidates import HOME, fetch_published
 from spmark.suite.cli.console import answer, console, say, table, working

@@ -17,9 +17,8 @@ from rich.markup import escape
 
 from spmark.impls.core.baseline import BASELINES
 from spmark.impls.core.enums import DeviceKind, DeviceName
-from spmark.impls.core.errors import BuildError, DatasetError, DeviceError, RecordError
-from spmark.impls.core.extras import how_to_install
-from spmark.impls.core.offers import IMPLEMENTATION_GROUP, SOURCE_GROUP, offers
+from spmark.impls.core.errors import BuildError, DatasetError, DeviceError, RecordError, how_to_install
+from spmark.impls.core.outside import IMPLEMENTATION_GROUP, SOURCE_GROUP, offers
 from spmark.impls.table import IMPLEMENTATIONS, reach_of
 from spmark.suite.cli.console import answer, console, say, table
 from spmark.suite.cli.options import DeviceOption, ExitCode, JsonOption, implementations

@@ -298,7 +298,7 @@ def _advice(best: Sequence[Tuned], kind: DeviceKind, estimate: Tuned | None = No
 
 def _tell_doubts(summary: Summary, budget_s: float, screen: Console) -> int:
     """Say what was not measured, and what a busy machine measured; gives the number of such cases."""
-    from spmark.impls.core.load import Load
+    from spmark.impls.core.machine import Load
     from spmark.suite.cli.progress import tell_load
 
     if summary.left:
@@ -461,8 +461,8 @@ def laid_out(record: str, results: Sequence[Path]) -> tuple[Measurement, Problem
         The matrix cannot be loaded, or the recorded plan cannot be laid out again.
     """
     from spmark.datasets.loading_child import load_in_child
-    from spmark.impls.core.guard import reading
     from spmark.impls.core.problem import Problem
+    from spmark.impls.core.untrusted import reading
     from spmark.suite.tuned import recorded_stores
 
     row, device = find_record(record, results)

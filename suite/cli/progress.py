@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-from spmark.impls.core.load import Load
+from spmark.impls.core.machine import Load
 from spmark.impls.core.names import printable
 from spmark.impls.runtime.load import LoadMeter
 from spmark.records.schema import FINAL, CaseSpec, Measurement

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from spmark.impls.core.frozen import Frozen
+from spmark.impls.core.untrusted import Frozen
 from spmark.records.schema import Flush, Status
 
 

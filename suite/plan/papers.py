@@ -18,13 +18,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from spmark.datasets.sweep.model import Sweep
-from spmark.impls.core.choices import near
 from spmark.impls.core.devicespec import DeviceKind
-from spmark.impls.core.errors import SweepError
-from spmark.impls.core.frozen import Frozen
-from spmark.impls.core.guard import reading
+from spmark.impls.core.errors import SweepError, near
 from spmark.impls.core.plainyaml import parse_yaml
 from spmark.impls.core.problem import Op
+from spmark.impls.core.untrusted import Frozen, reading
 from spmark.impls.table import IMPLEMENTATIONS, find_platform
 from spmark.records.schema import Environment, Status
 from spmark.suite.plan.plan import Chosen, choose, completed

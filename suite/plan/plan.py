@@ -12,13 +12,12 @@ from pydantic import ValidationError
 
 from spmark.datasets.sources.table import find_source, own_file
 from spmark.datasets.sweep.model import ImplementationSpec, Sweep, expand
-from spmark.impls.core.choices import none_of
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.digest import implementation_version
-from spmark.impls.core.errors import SweepError
-from spmark.impls.core.fileclass import is_file_class
+from spmark.impls.core.errors import SweepError, none_of
 from spmark.impls.core.files import in_place_of_file, is_file
 from spmark.impls.core.names import path_component
+from spmark.impls.core.outside import is_file_class
 from spmark.impls.core.problem import Op
 from spmark.impls.table import file_of, module_of, name_of
 from spmark.records.schema import CaseSpec, Environment, Flush, Orientation

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from spmark.impls.core.devicespec import DeviceKind
-from spmark.impls.core.errors import UnsupportedError
-from spmark.impls.core.extras import how_to_install
+from spmark.impls.core.errors import UnsupportedError, how_to_install
 from spmark.impls.core.interfaces import Implementation
 from spmark.impls.core.problem import Op
 from spmark.impls.table import IMPLEMENTATIONS, create

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, TypeVar
 from pydantic import ConfigDict
 
 from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.core.frozen import Frozen
+from spmark.impls.core.untrusted import Frozen
 from spmark.records.schema import CaseSpec, Outcome, SeenConfig
 from spmark.suite.plan.options import Options
 

@@ -24,8 +24,8 @@ from pydantic import ConfigDict, Field
 from spmark.datasets.sweep.model import Sweep
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.names import is_commit, path_component, printable
+from spmark.impls.core.untrusted import Frozen
 from spmark.impls.table import IMPLEMENTATIONS, module_of
 from spmark.records.plausible import read_measurements
 from spmark.records.rowfile import RUNS, read_rows, row_files

@@ -17,11 +17,11 @@ from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
 from spmark.datasets.origins import oldest_id
 from spmark.datasets.sweep.model import Sweep, expand
-from spmark.impls.core.cores import allowed_cores
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import RecordError, SpmarkError, SweepError
 from spmark.impls.core.interfaces import Config
+from spmark.impls.core.machine import allowed_cores
 from spmark.impls.core.problem import Csr, Problem
 from spmark.impls.table import find_platform
 from spmark.impls.tuning.platform import Platform

@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
 from spmark.impls.core.errors import RecordError, SpmarkError, SweepError
-from spmark.impls.core.guard import reading
 from spmark.impls.core.interfaces import CostModel
 from spmark.impls.core.problem import Csr, Problem
+from spmark.impls.core.untrusted import reading
 from spmark.impls.table import IMPLEMENTATIONS, PLATFORMS, cost_model, cost_models, create, find_platform
 from spmark.impls.tuning.space import key_of
 from spmark.records.schema import CandidateRow, Measurement, SeenConfig

@@ -17,7 +17,7 @@ from rich.markup import escape
 
 from spmark.impls.core.errors import RecordError, SweepError
 from spmark.impls.core.files import whole
-from spmark.impls.core.guard import reading
+from spmark.impls.core.untrusted import reading
 from spmark.records.schema import CandidateRow
 from spmark.suite.cli.console import answer, console, say, table, working
 from spmark.suite.study.collected import Recorded, Searched

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spmark.impls.core.normalise import cpp_code, python_code
+from spmark.impls.core.digest import cpp_code, python_code
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("impls", "records", "studies", "datasets", "suite", "report", "tests")

@@ -17,7 +17,7 @@ from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls import table
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import DatasetError, SweepError
-from spmark.impls.core.offers import offers
+from spmark.impls.core.outside import offers
 from spmark.impls.table import IMPLEMENTATIONS, cost_models, create, file_of, implementation_names, module_of, name_of
 
 pytestmark = pytest.mark.usefixtures(nothing_loaded.__name__)

@@ -10,9 +10,8 @@ from fuzz.harness import Target
 from fuzz.targets_whole import printed
 
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.guard import reading
-from spmark.impls.core.plainjson import parse_model
 from spmark.impls.core.problem import DType, Op
+from spmark.impls.core.untrusted import parse_model, reading
 from spmark.impls.dash import tensorfile, weights
 from spmark.impls.table import find_platform
 from spmark.studies.collected import CollectedRow, SampledConfig

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from spmark.impls.core.devicespec import BUSY
-from spmark.impls.core.load import Load
+from spmark.impls.core.machine import Load
 from spmark.impls.runtime import device
 from spmark.impls.runtime.device import cuda_missing
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from spmark.impls.core.load import Load
+from spmark.impls.core.machine import Load
 from spmark.impls.runtime import load as load_module
 from spmark.impls.runtime.load import LoadMeter
 

@@ -66,7 +66,7 @@ def answer(case):
 PLUGIN = """
 from types import SimpleNamespace
 
-from spmark.impls.core.load import Load
+from spmark.impls.core.machine import Load
 from spmark.suite.asv import plugin
 
 plugin.LoadMeter = lambda: SimpleNamespace(read=lambda seconds: Load(2, {free_cores}))

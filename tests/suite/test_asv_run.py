@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.load import Load
+from spmark.impls.core.machine import Load
 from spmark.impls.core.problem import Op
 from spmark.impls.runtime.device import find, shipped_calibration
 from spmark.impls.table import IMPLEMENTATIONS, create

@@ -21,7 +21,7 @@ from spmark.datasets.cache import Cache
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError, KernelFault, UnsupportedError
 from spmark.impls.core.interfaces import Built, Candidate, Search
-from spmark.impls.core.load import Load
+from spmark.impls.core.machine import Load
 from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.runtime.device import find
 from spmark.impls.table import IMPLEMENTATIONS

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from spmark.impls.core.load import Load
+from spmark.impls.core.machine import Load
 from spmark.impls.runtime import device
 from spmark.impls.runtime import load as load_meter
 from spmark.impls.stile.calibration import published_a100

@@ -17,7 +17,7 @@ from test_noise import BUSY
 from typer.testing import CliRunner
 
 from spmark.datasets.sweep.model import MatrixSpec, expand
-from spmark.impls.core import load
+from spmark.impls.core import machine
 from spmark.impls.core.errors import DatasetError, DeviceError, SpmarkError, SweepError, UnsupportedError
 from spmark.impls.core.interfaces import PHASES
 from spmark.impls.core.problem import DType, Op, Problem
@@ -197,7 +197,7 @@ def test_a_ranking_that_a_busy_machine_made_says_so(fakes, files, invoke, monkey
     monkeypatch.setattr(devices, "find", lambda name: fakes.CPU)
     for module in (devices, execute):
         monkeypatch.setattr(module, "calibrated", lambda spec: spec)
-    monkeypatch.setattr(load, "Load", lambda cores, free: BUSY)
+    monkeypatch.setattr(machine, "Load", lambda cores, free: BUSY)
     lines = invoke("mine.npz", "--width", 32, "--device", "cpu", "--use", "scipy_cpu").output.splitlines()
     assert lines[0] == "Take scipy_cpu: 10.5 µs a run; 0 ms from the matrix to its plan."
     assert lines[1].startswith("The machine was busy in 1 of 1 cases (at the worst, other processes take 1.6 of 2 c")

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from problems import dense_operands, matrices, problems, run_checked
 
-from spmark.impls.core.cores import allowed_cores
 from spmark.impls.core.errors import BuildError
+from spmark.impls.core.machine import allowed_cores
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.gcc import find_gcc

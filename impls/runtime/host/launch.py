@@ -1,4 +1,6 @@
-"""Run one launch of a host executable in a child process, and turn the child's faults into `KernelFault`.
+"""The host as a target: NumPy arrays, and every launch a child process under AddressSanitizer and UBSan.
+
+The child's faults become `KernelFault`.
 
 ``driver.cpp`` reads the bytes of a request: name, grid, block, dynamic shared bytes, then every argument. The
 environment variable ``SPMARK_HOST_ORDER`` is the number of the order in which blocks, warps and lanes run (see
@@ -12,6 +14,7 @@ import signal
 import struct
 import subprocess
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.errors import KernelFault, OperandError
+from spmark.impls.runtime.host.compile import compile_host
+from spmark.impls.runtime.target import Grid, Kernel, Target
+from spmark.impls.runtime.template import Instance
 
 Argument = NDArray[Any] | np.generic
 """An argument of a kernel: an array for a pointer, a NumPy scalar of exactly the parameter's type for a value."""
@@ -145,3 +151,35 @@ def _message(launch: str, report: str) -> str:
     head = report.partition("\nShadow bytes")[0].splitlines()  # tables follow
     theirs = [line for line in head if line.strip("=") and line not in ours]
     return "\n".join((launch, *ours, *theirs[:_REPORT_LINES]))
+
+
+@dataclass
+class HostKernel:
+    """A kernel in an executable."""
+
+    instance: Instance
+    executable: Path
+
+    def allow_shared(self, shared_bytes: int) -> None:
+        """Do nothing: the host has no limit to lift."""
+
+    def launch(self, grid: Grid, args: Sequence[Any], shared_bytes: int = 0, overlap: bool = False) -> None:
+        """Run to the end, and so before any other grid; a fault raises `KernelFault` with the sanitizer's report."""
+        if all(grid):
+            block = (self.instance.threads, 1, 1)
+            launch_host(self.executable, self.instance.expression, grid, block, shared_bytes, args)
+
+
+class HostTarget(Target):
+    """Runs kernels for their results and their memory safety, each launch to its end; its times mean nothing."""
+
+    def load(self, instances: Sequence[Instance]) -> list[Kernel]:
+        """Compile one executable for each source file, holding every instance of it that is asked for."""
+        expressions: dict[Path, set[str]] = {}
+        for instance in instances:
+            expressions.setdefault(instance.template.source, set()).add(instance.expression)
+        executables = {source: compile_host(source, sorted(wanted)) for source, wanted in expressions.items()}
+        return [HostKernel(instance, executables[instance.template.source]) for instance in instances]
+
+    def synchronize(self) -> None:
+        """Nothing is pending: launches run to the end."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spmark.impls.core.errors import BuildError, DatasetError, SpmarkError
-from spmark.impls.core.settings import positive_number
+from spmark.impls.core.machine import positive_number
 
 
 @pytest.mark.parametrize(("text", "number"), [(None, 2.5), ("", 2.5), ("3", 3), (" 0.5 ", 0.5), ("1e3", 1000)])

@@ -1,10 +1,19 @@
-"""The guard around every parser: its exceptions on a damaged or hostile file become errors of spmark."""
+"""What is read out of files that others may have written: a guard around every parser, JSON, and the base of models.
+
+The guard makes errors of spmark out of a parser's exceptions on a damaged or hostile file. Code on nested data calls
+itself once a level, and a file may have any number of levels: JSON is therefore parsed by pydantic's parser, which
+refuses more than about 200 levels, while that of the standard library takes about a thousand.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import from_json
 
 from spmark.impls.core.errors import DatasetError, SpmarkError
 from spmark.impls.core.names import printable
@@ -60,3 +69,48 @@ def _told(fault: Exception) -> str:
     message = " ".join(str(fault).split())
     shown = printable(message)[:_LONGEST_DETAIL]
     return f"something else ({type(fault).__name__}: {shown})" if shown else f"something else ({type(fault).__name__})"
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class NoJsonError(ValueError):
+    """A text is not JSON, or is nested too deeply."""
+
+
+def parse_json(text: bytes) -> Any:
+    """Parse JSON in UTF-8.
+
+    Raises
+    ------
+    NoJsonError
+        The text is not JSON, or is nested too deeply.
+    """
+    try:
+        return from_json(text)
+    except ValueError as error:
+        raise NoJsonError(str(error)) from error
+
+
+def parse_model(kind: type[Model], text: bytes, context: object = None) -> Model:
+    """Parse JSON in UTF-8 into a model, whose validators are handed the ``context``.
+
+    Raises
+    ------
+    NoJsonError
+        As `parse_json`.
+    pydantic.ValidationError
+        The text is JSON, but not of this kind.
+    """
+    try:
+        return kind.model_validate_json(text, context=context)
+    except ValidationError as error:
+        if any(one["type"] == "json_invalid" and not one["loc"] for one in error.errors(include_url=False)):
+            raise NoJsonError(str(error)) from error
+        raise
+
+
+class Frozen(BaseModel):
+    """Immutable data that refuse unknown keys, so that a misspelt key is an error and is not ignored."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)

@@ -1,0 +1,80 @@
+"""The machine as a process finds it: the cores it may use, the load that others put on it, its environment.
+
+Others' load makes a machine busy where times then mean little.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+
+from spmark.impls.core.errors import SpmarkError
+
+
+def allowed_cores() -> list[int]:
+    """List the cores that this process may use, rising: by its affinity where the system knows one, else all."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+_MOST_SHARE = 0.1
+_MOST_CORES = 0.5
+
+
+@dataclass(frozen=True)
+class Load:
+    """The work of other processes; the asking process and its children do not count."""
+
+    cores: int
+    """Cores that the process may use."""
+    free_cores: float | None
+    """How many of these cores others left free on average; None where this is not known."""
+    load_average: float | None = None
+    """Load average of the last minute, own work included; None where the system does not say."""
+
+    @property
+    def taken_cores(self) -> float:
+        """Cores that others took; 0 where this is not known."""
+        return 0.0 if self.free_cores is None else max(0.0, self.cores - self.free_cores)
+
+    @property
+    def busy(self) -> bool:
+        """Whether others took more than half a core and more than a tenth of the cores: times mean little then."""
+        return self.taken_cores > max(_MOST_CORES, _MOST_SHARE * self.cores)
+
+    def __str__(self) -> str:
+        """Say in words how many cores others take."""
+        return f"other processes take {self.taken_cores:.1f} of {self.cores} cores"
+
+
+_MOST_NUMBER = 1 << 30
+
+
+def positive_number(variable: str, default: float, unit: str, error: type[SpmarkError]) -> float:
+    """Read a positive number from the environment.
+
+    Parameters
+    ----------
+    variable : str
+    default : float
+        Where the variable is missing or empty.
+    unit : str
+        Named in the message.
+    error : type
+        Of the exception.
+
+    Raises
+    ------
+    SpmarkError
+        Of the type ``error``: the variable holds something else.
+    """
+    text = os.environ.get(variable) or str(default)
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < _MOST_NUMBER:
+        raise error(f"{variable}: expected a positive number of {unit}, found {text!r}")
+    return number
