@@ -6,6 +6,7 @@ Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3.2 (algorithm 1) and s
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, ClassVar
@@ -19,6 +20,7 @@ from spmark.impls.core.problem import DType, Op
 from spmark.impls.stile.calibration import SECTOR, Calibration, Line
 from spmark.impls.stile.net import Net
 from spmark.impls.stile.prices import ONE_DIMENSION, ell_bytes, features, run_bytes
+from spmark.records.sixdigits import six_digits
 from spmark.studies.rows import needed
 
 HELD_OUT = 3
@@ -28,7 +30,6 @@ _PEAKS = tuple(2.0 ** (-half / 2) for half in range(13))
 _READS = (float(SECTOR), 128.0)
 """Least bytes of a read of a row of B that the roofline is tried with: a sector, a cache line."""
 _FIELDS = 6
-_DIGITS = 6
 _SAME = 1e-9
 """Difference of ratios below which they differ only by rounding."""
 
@@ -54,8 +55,7 @@ class Measured:
     @classmethod
     def of(cls, tiles: Iterable[tuple[Tile, float, float]]) -> Measured:
         """Gather tiles with their milliseconds, to six digits."""
-        rounded = [(*tile, *map(_rounded, times)) for tile, *times in tiles]
-        return cls.from_table([float(number) for row in rounded for number in row], "measured tiles")
+        return cls.from_table([x for tile, *times in tiles for x in (*tile, *map(six_digits, times))], "measured tiles")
 
     @classmethod
     def from_table(cls, table: Sequence[float], where: str) -> Measured:
@@ -141,7 +141,7 @@ class Fitted:
         tiles = self.measured.some(held_out(self.measured))
         own = self.calibration
         pairs = zip(_predicted(own.line, tiles, own.op, own.dtype), tiles.plain_ms, strict=True)
-        return [(_rounded(1e3 * predicted), _rounded(1e3 * measured)) for predicted, measured in pairs]
+        return [(six_digits(1e3 * predicted), six_digits(1e3 * measured)) for predicted, measured in pairs]
 
     def tables(self) -> dict[str, list[float]]:
         """Give the tables of a calibration file: the constants, and the tiles, so that constants can be fitted anew."""
@@ -153,10 +153,6 @@ def held_out(measured: Measured) -> NDArray[np.bool_]:
     """Mark the tiles (n,) that are left out of the fit and predicted."""
     marked: NDArray[np.bool_] = np.arange(measured.plain_ms.size) % HELD_OUT == HELD_OUT - 1
     return marked
-
-
-def _rounded(number: float) -> float:
-    return float(f"{number:.{_DIGITS}g}")
 
 
 def tiles_name(op: Op, dtype: DType) -> str:
@@ -186,18 +182,17 @@ def fitted(calibration: Calibration, measured: Measured) -> Fitted:
     by_line = replace(calibration, line=line)
     agreement = Agreement.of(_predicted(line, out, op, dtype), out.plain_ms)
     sides = ((False, own.plain_ms), (True, own.atomic_ms))[: 2 if op is Op.SPMM else 1]
-    try:
-        nets = tuple(train_net(own.features(op, dtype, line, atomic), times) for atomic, times in sides)
-    except UnsupportedError:
-        return Fitted(by_line, agreement, None, measured)
-    return Fitted(by_line, agreement, replace(by_line, nets=nets), measured)
+    learned = None
+    with suppress(UnsupportedError):
+        nets = (train_net(own.features(op, dtype, line, atomic), times) for atomic, times in sides)
+        learned = replace(by_line, nets=tuple(nets))
+    return Fitted(by_line, agreement, learned, measured)
 
 
 def _line(tiles: Measured, op: Op, dtype: DType, peak: float, read_bytes: float) -> Line:
-    ways = (False, True)[: 2 if op is Op.SPMM else 1]
-    plain, *atomic = (tiles.roof_bytes(op, dtype, peak, way, read_bytes) for way in ways)
-    twins = atomic[0] if atomic else ()
-    return replace(fit_line(plain, tiles.plain_ms, twins, tiles.atomic_ms[: len(twins)], peak), read_bytes=read_bytes)
+    plain, twins = (tiles.roof_bytes(op, dtype, peak, atomic, read_bytes) for atomic in (False, True))
+    count = tiles.plain_ms.size if op is Op.SPMM else 0  # SDDMM adds nothing atomically
+    return replace(fit_line(plain, tiles.plain_ms, twins[:count], tiles.atomic_ms[:count], peak), read_bytes=read_bytes)
 
 
 def _predicted(line: Line, tiles: Measured, op: Op, dtype: DType) -> NDArray[np.float64]:
