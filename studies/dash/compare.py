@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from itertools import accumulate
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,6 +48,8 @@ _WHICH: Final = frozenset(
     "kind method source target op seed source_matrices target_matrices matrix phase epoch what matrices machine".split()
 )
 """What tells facts of one kind apart; the rest is what was found."""
+_ROLES: Final = ("source", "target", "evaluation")
+"""What files of samples are for: fields of a job."""
 _Rows = Mapping[str, Sequence[CollectedRow]]
 """What was collected for one operator: of the source, of the target, and what judges."""
 
@@ -140,10 +143,8 @@ class MethodStudy:
         return facts.made
 
     def _baseline(self, task: StudyTask, source: Gathered | None, target: Gathered | None) -> Ranker:
-        if task.method == "random5":
-            return random_configs(task.seed)
-        if target is None:
-            return self._by_rule()
+        if not target:
+            return self._by_rule() if task.method == methods.RULED else random_configs(task.seed)
         if task.method == "target_best":
             return best_on_target(target.samples)
         return by_trees(target.samples, source.samples if source else None)
@@ -260,12 +261,9 @@ def judged(row: CollectedRow, scores: NDArray[np.float64], noise: float) -> dict
 
 def _collecting_s(of: Gathered) -> float:
     """Give the seconds of all samples, without building and checking; a simulated time stands in both halves."""
-    samples = [
-        {one.chosen_by_us, one.valued_by_us} if len(one.chosen_by_us) == 1 else (one.chosen_by_us, one.valued_by_us)
-        for row in of.rows
-        for one in row.timed
-    ]
-    return 1e-6 * sum(sum(half) for halves in samples for half in halves)
+    timed = [one for row in of.rows for one in row.timed]
+    simulated = [one for one in timed if len(one.chosen_by_us) == 1 and one.chosen_by_us == one.valued_by_us]
+    return 1e-6 * (sum(sum(one.samples_us) for one in timed) - sum(sum(one.valued_by_us) for one in simulated))
 
 
 def compare(job: StudyJob) -> Outcome:
@@ -285,12 +283,13 @@ def compare(job: StudyJob) -> Outcome:
     for method in job.methods:
         if method not in METHODS:
             raise SweepError(none_of("a method", method, METHODS))
-    named = {"source": job.source, "target": job.target, "evaluation": job.evaluation}
-    samples = [(role, path) for role, paths in named.items() for path in paths]
+    samples = {
+        f"{role}/{path.parent.name}/{path.name}": digest_of([path]) for role in _ROLES for path in getattr(job, role)
+    }
     run = TransferRun(
         command=job.command,
         versions=dict(_versions()),
-        samples={f"{role}/{path.parent.name}/{path.name}": digest_of([path]) for role, path in samples},
+        samples=samples,
         spmark=version("spmark"),
         commit=job.commit,
     )
@@ -318,8 +317,7 @@ def _by_operator(job: StudyJob) -> Iterator[_Rows]:
     DatasetError
         There is no such operator, or several problems of one matrix judge.
     """
-    named = {"source": job.source, "target": job.target, "evaluation": job.evaluation}
-    read = {role: read_collected(files, job.op) for role, files in named.items()}
+    read = {role: read_collected(getattr(job, role), job.op) for role in _ROLES}
     operators = [op for op in Op if all(any(row.op == op for row in of) for of in read.values())]
     for op in operators:
         rows = {role: [row for row in of if row.op == op] for role, of in read.items()}
@@ -339,17 +337,13 @@ def _todo(job: StudyJob, rows: _Rows, file: FactFile) -> list[StudyTask]:
     first = rows["target"][0]
     is_ruled = first.op in getattr(find_platform(first.platform), "ruled", ())
     asked = [one for one in METHODS if one in (job.methods or METHODS) and (one != methods.RULED or is_ruled)]
-    main, available = (
-        (job.source_matrices, job.target_matrices),
-        [len({row.matrix for row in of}) for of in rows.values()],
-    )
-    judged = {
-        (*(getattr(one, name) for name in StudyTask._fields), one.matrix) for one in file.results if one.op == first.op
-    }
+    source, target, _ = (len({row.matrix for row in of}) for of in rows.values())
+    of_result = attrgetter(*StudyTask._fields, "matrix")
+    judged = {of_result(one) for one in file.results if one.op == first.op}
     seeds = range(job.shard[0] - 1, job.seeds, job.shard[1])
     return [
         task
-        for task in methods.tasks(asked, job.seeds, main, (available[0], available[1]))
+        for task in methods.tasks(asked, job.seeds, (job.source_matrices, job.target_matrices), (source, target))
         if task.seed in seeds and not judged.issuperset((*task, row.matrix) for row in rows["evaluation"])
     ]
 
