@@ -335,14 +335,10 @@ class ScheduleTimer:
 
     def _timed(self) -> list[TimedSchedule]:
         """Give the schedules that have times, in the order in which they were tried."""
-        seen = [(*taken_apart(config, _Form._fields), us) for config, us, _ in self._race.seen if isfinite(us)]
+        seen = [(*taken_apart(config, _Form._fields[1:]), us) for config, us, _ in self._race.seen if isfinite(us)]
         return [
-            TimedSchedule(
-                schedule=CellSchedule(**schedule),
-                time_us=us,
-                **{name: value for name, value in form.items() if name != "partitions"},
-            )
-            for form, schedule, us in seen
+            TimedSchedule(schedule=CellSchedule(**taken_apart(rest, ("partitions",))[1]), time_us=us, **form)
+            for form, rest, us in seen
         ]
 
     def _try(

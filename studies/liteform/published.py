@@ -108,12 +108,8 @@ def _divided(labels: pd.DataFrame, seeds: int, tell: Callable[[str], None], what
         for split in Split:
             for seed in range(seeds):
                 tell(f"{task}{what}, {split} split, seed {seed}")
-                rng = np.random.default_rng(seed)
-                sides = (
-                    tables.drawn_split(len(rows), rng)
-                    if split is Split.PUBLIC
-                    else tables.disjoint_split(rows["matrix"], rng)
-                )
+                divide = tables.drawn_split if split is Split.PUBLIC else tables.disjoint_split
+                sides = divide(rows["matrix"], np.random.default_rng(seed))
                 yield _Divided(task, split, seed, features, truth, *sides, rows)
 
 

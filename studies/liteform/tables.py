@@ -30,6 +30,7 @@ from spmark.studies.liteform.labels import FIXED, MatrixLabels
 
 SPEEDUP = 1.1
 """Least speed-up over the fixed formats with which CELL counts as the winner (section 5.1)."""
+_TRAINED = 0.8
 _PUBLISHED = {
     "num_rows": "num_rows",
     "num_cols": "num_cols",
@@ -138,30 +139,28 @@ def _line(row: MatrixLabels, width: int) -> dict[str, Any]:
     return about | chosen | {"csr_us": csr_us, "speedup": csr_us / fastest.us}
 
 
-def drawn_split(samples: int, rng: np.random.Generator, share: float = 0.8) -> tuple[NDArray[Any], NDArray[Any]]:
+def drawn_split(matrix: pd.Series, rng: np.random.Generator) -> tuple[NDArray[Any], NDArray[Any]]:
     """Split as the public code does: test rows are drawn with replacement, and a row that is drawn twice counts once.
 
     Returns
     -------
     train, test : (n,), (m,) int64
-        Positions in order; fewer than ``1 - share`` are tests: 406 of 2,279 where the paper speaks of a fifth.
+        Positions in order; fewer than a fifth are tests: 406 of 2,279 where the paper speaks of a fifth.
     """
-    draws = samples - min(int(samples * share), samples - 1)
+    samples = len(matrix)
+    draws = samples - min(int(samples * _TRAINED), samples - 1)
     test = np.unique(rng.integers(0, samples, draws))
     return np.setdiff1d(np.arange(samples), test), test
 
 
-def disjoint_split(
-    matrix: Iterable[str], rng: np.random.Generator, share: float = 0.8
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Split by matrix: all widths and dtypes of one are on the same side, and ``share`` of the matrices train.
+def disjoint_split(matrix: pd.Series, rng: np.random.Generator) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Split by matrix: all widths and dtypes of one are on the same side, and four fifths of the matrices train.
 
     Parameters
     ----------
     matrix : (n,) str
         Of a table; the word behind a blank is a dtype and does not tell matrices apart.
     rng : Generator
-    share : float
 
     Returns
     -------
@@ -169,7 +168,7 @@ def disjoint_split(
         Positions in order.
     """
     names, of_row = np.unique([name.partition(" ")[0] for name in matrix], return_inverse=True)
-    trained = rng.permutation(names.size)[: max(1, int(names.size * share))]
+    trained = rng.permutation(names.size)[: max(1, int(names.size * _TRAINED))]
     on_train = np.isin(of_row, trained)
     return np.flatnonzero(on_train), np.flatnonzero(~on_train)
 

@@ -83,10 +83,8 @@ def fitted(problems: Sequence[Priced]) -> Array:
     """
     from scipy.optimize import least_squares
 
-    parts, logs = (
-        np.concatenate([one.parts for one in problems]),
-        np.log(np.concatenate([one.cycles for one in problems])),
-    )
+    parts = np.concatenate([one.parts for one in problems])
+    logs = np.log(np.concatenate([one.cycles for one in problems]))
     weights = np.concatenate([np.full(one.cycles.size, one.cycles.size**-0.5) for one in problems])
 
     def residuals(unknowns: Array) -> Array:
