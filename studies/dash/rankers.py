@@ -11,7 +11,6 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.errors import DatasetError
 from spmark.impls.dash.weights import TrainedModel
 from spmark.impls.dash.withtorch import Tensor, load_torch, to_numpy
 from spmark.studies.dash.samples import MatrixSamples, SampleSet
@@ -62,14 +61,7 @@ def best_on_target(samples: SampleSet) -> Ranker:
     ----------
     samples : SampleSet
         Of the target platform.
-
-    Raises
-    ------
-    DatasetError
-        There is no sample.
     """
-    if not samples.count:
-        raise DatasetError("expected samples of the target platform, found none")
 
     def numbers(one: MatrixSamples) -> NDArray[np.float64]:
         return np.concatenate([one.common, one.own], axis=1, dtype=np.float64)
@@ -101,16 +93,10 @@ def by_trees(target: SampleSet, source: SampleSet | None = None) -> Ranker:
 
     Raises
     ------
-    DatasetError
-        There is no sample.
     UnsupportedError
         LightGBM is not installed.
     """
-    sides = ((target.matrices, True), (source.matrices if source else (), False))
-    groups = [(one, of_target) for matrices, of_target in sides for one in matrices]
-    if not any(len(one.seconds) for one, _ in groups):
-        raise DatasetError("expected samples to train LightGBM on, found none")
-    lengths = [one.matrices[0].own.shape[1] if one and one.matrices else 0 for one in (target, source)]
+    lengths = [one.matrices[0].own.shape[1] if one else 0 for one in (target, source)]
 
     def table(one: MatrixSamples, of_target: bool) -> NDArray[np.float64]:
         rows = len(one.seconds)
@@ -119,6 +105,7 @@ def by_trees(target: SampleSet, source: SampleSet | None = None) -> Ranker:
         statistics = np.broadcast_to(one.statistics, (rows, one.statistics.size))
         return np.concatenate([statistics, one.common, *own, np.full((rows, 1), float(of_target))], axis=1)
 
-    tables = [(table(one, of_target), one.seconds) for one, of_target in groups]
+    tables = [(table(one, True), one.seconds) for one in target.matrices]
+    tables += [(table(one, False), one.seconds) for one in (source.matrices if source else ())]
     trees = ranking_trees(tables, _GRADES, _ROUNDS, learning_rate=0.05, min_data_in_leaf=5)
     return lambda one: -np.asarray(trees.predict(table(one, True), num_threads=1), np.float64)
