@@ -82,9 +82,7 @@ def fit(kind: Callable[[], Any], features: NDArray[np.float64], labels: NDArray[
 
 def cosine(truth: NDArray[Any], predicted: NDArray[Any]) -> float:
     """Give the cosine of the angle between two vectors of labels: the public code's similarity, over all samples."""
-    truth, predicted = truth.astype(np.float64), predicted.astype(np.float64)
-    norm = float(np.linalg.norm(truth) * np.linalg.norm(predicted))
-    return float(truth @ predicted) / norm if norm else float("nan")
+    return cosine_by_matrix(np.zeros(truth.size), truth, predicted)
 
 
 def cosine_by_matrix(matrix: ArrayLike, truth: NDArray[Any], predicted: NDArray[Any]) -> float:

@@ -231,12 +231,12 @@ def fitted_thirds(rows: Sequence[ScheduleRow]) -> bool:
     """Tell whether widths between the powers of two take less time, over formats that were timed in both ways."""
     gains = []
     for row in rows:
-        times: dict[bool, dict[tuple[Any, ...], float]] = {True: {}, False: {}}
-        for timed in row.timed:
-            times[timed.thirds][timed.max_width, timed.gathered, timed.tail_in_last, timed.schedule] = timed.time_us
-        both = times[True].keys() & times[False].keys()
-        if both:
-            gains.append(float(np.mean([np.log(times[True][key] / times[False][key]) for key in both])))
+        thirds, whole = (
+            {(t.max_width, t.gathered, t.tail_in_last, t.schedule): t.time_us for t in row.timed if t.thirds is way}
+            for way in (True, False)
+        )
+        if both := thirds.keys() & whole.keys():
+            gains.append(float(np.mean([np.log(thirds[key] / whole[key]) for key in both])))
     return bool(gains) and float(np.mean(gains)) < 0
 
 
