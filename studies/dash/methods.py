@@ -190,9 +190,8 @@ def tasks(
         for sizes, own, most in zip((SOURCE_SIZES, TARGET_SIZES), main, available, strict=True)
     )
     for seed in range(few):
-        if "dash" in methods:
-            yield from (StudyTask("dash", seed, main[0], size) for size in targets)
-        if "scratch" in methods:
-            yield from (StudyTask("scratch", seed, 0, size) for size in targets)
-        if "dash" in methods:
-            yield from (StudyTask("dash", seed, size, main[1]) for size in sources)
+        others = [
+            StudyTask(method, seed, of, size) for method, of in (("dash", main[0]), ("scratch", 0)) for size in targets
+        ]
+        others += [StudyTask("dash", seed, size, main[1]) for size in sources]
+        yield from (task for task in others if task.method in methods)

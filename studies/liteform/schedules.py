@@ -189,12 +189,10 @@ def fitted_entries(trials: Sequence[Trials]) -> list[ScheduleEntry]:
     trials : sequence of Trials
         Trials of one device.
     """
-    kinds = dict.fromkeys((one.dtype, one.width, one.gathered) for one in trials)
-    return [
-        entry
-        for kind in kinds
-        for entry in _thinned(list(_grid([t for t in trials if (t.dtype, t.width, t.gathered) == kind])))
-    ]
+    kinds: dict[tuple[DType, int, bool], list[Trials]] = {}
+    for one in trials:
+        kinds.setdefault((one.dtype, one.width, one.gathered), []).append(one)
+    return [entry for alike in kinds.values() for entry in _thinned(list(_grid(alike)))]
 
 
 def _grid(trials: Sequence[Trials]) -> Iterator[ScheduleEntry]:
