@@ -57,7 +57,7 @@ figures: .venv/.run-$(EXTRA) ## redraw the documents' figures, README's table an
 	  done; \
 	done < report/reference/figures.txt
 	@$(BIN)/python scripts/results_table.py
-	@$(BIN)/python scripts/lo_spmm_tables.py
+	@$(BIN)/python scripts/studies/lo_spmm_tables.py
 
 picture: .venv/.dev-$(EXTRA) ## draw README's picture and those of plans anew; needs make browser
 	@$(BIN)/python tests/picture.py

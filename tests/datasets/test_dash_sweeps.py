@@ -6,7 +6,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
-from scripts_by_name import load_script
+from scripts_by_name import FOLDER, load_script
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
@@ -41,7 +41,7 @@ def test_no_matrix_serves_two_ends() -> None:
 
 
 def test_those_that_judge_are_sixty_real_matrices_of_no_family_to_learn_from() -> None:
-    script = load_script("split_halves")
+    script = load_script("split_halves", FOLDER / "studies")
     evaluation = matrices("evaluation")
     names = {next(other_ids(spec)).removeprefix("mirror/") for spec in evaluation}
     assert len(names) == len(evaluation) == 60
@@ -56,7 +56,7 @@ def test_those_that_judge_are_sixty_real_matrices_of_no_family_to_learn_from() -
 
 
 def test_graphs_that_judge_are_the_real_ones_of_the_judging_half_and_few_others() -> None:
-    script = load_script("split_halves")
+    script = load_script("split_halves", FOLDER / "studies")
     names, halves = set(script.evaluated()), script.halves()
     assert set(halves["judging"]) - names == {*script.GRAPHS[script.SEEDED][0], "bfly"}
     others = names & set(halves["tuning"])

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from scripts_by_name import load_script
+from scripts_by_name import FOLDER, load_script
 
 from spmark.datasets.origins import origins, other_ids
 from spmark.datasets.sweep.model import MatrixSpec
@@ -18,7 +18,7 @@ from spmark.studies.table import CONTRACTS, find_contract
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    return load_script("split_halves")
+    return load_script("split_halves", FOLDER / "studies")
 
 
 def test_the_lists_are_those_that_the_script_draws(
@@ -30,7 +30,9 @@ def test_the_lists_are_those_that_the_script_draws(
     drawn = sorted(tmp_path.iterdir())
     assert len(drawn) == 5
     for file in drawn:
-        assert file.read_text() == (committed / file.name).read_text(), f"run scripts/split_halves.py: {file.name}"
+        assert file.read_text() == (committed / file.name).read_text(), (
+            f"run scripts/studies/split_halves.py: {file.name}"
+        )
     layers = {alias for one in origins().values() for alias in one.aliases if one.source == "dlmc"}
     aliases = {alias for one in origins().values() for alias in one.aliases}
     assert {f"mirror/{name}" for name in set().union(*script.halves().values())} == aliases - layers

@@ -1,6 +1,6 @@
 """Split the real matrices into a tuning half and a judging half, by family, and write both as lists for sweeps.
 
-    python scripts/split_halves.py
+    python scripts/studies/split_halves.py
 
 Families and patterns use the short names that the list of origins has as aliases; the lists name origins.
 
@@ -27,7 +27,7 @@ import yaml
 from spmark.datasets.origins import find_origin, origins
 
 SEED = 2026
-FOLDER = Path(__file__).parents[1] / "datasets/sweeps/matrices"
+FOLDER = Path(__file__).parents[2] / "datasets/sweeps/matrices"
 HALVES = ("tuning", "judging")
 GRAPHS: dict[str, list[list[str]]] = yaml.safe_load(Path(__file__).with_name("families.yaml").read_text("utf-8"))
 """Families of each class."""
@@ -79,7 +79,9 @@ def layers() -> dict[str, list[str]]:
 def text(what: str, names: list[str]) -> str:
     """Write a list as a sweep includes it."""
     found = [find_origin("mirror", name) for name in names]
-    return "\n".join([f"# {what}, as scripts/split_halves.py draws it.", *(f"- {one.id}" for one in found if one), ""])
+    return "\n".join(
+        [f"# {what}, as scripts/studies/split_halves.py draws it.", *(f"- {one.id}" for one in found if one), ""]
+    )
 
 
 def main() -> None:

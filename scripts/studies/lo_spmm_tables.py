@@ -1,7 +1,7 @@
 """Write the tables of LO-SpMM's notes that compare speeds and searches, from the records of an H200.
 
-    python scripts/lo_spmm_tables.py
-    python scripts/lo_spmm_tables.py --tau
+    python scripts/studies/lo_spmm_tables.py
+    python scripts/studies/lo_spmm_tables.py --tau
 
 Speed-ups are medians over the interleaved baseline, and means are geometric, with intervals over layers. Seconds are
 those of whole builds. `tests/test_notes.py` holds the tables against the records. `--tau` prints how alike proxies and
@@ -29,10 +29,13 @@ from spmark.report.candidates import load_candidates, measured
 from spmark.report.records import current, load_records
 
 _Rows = TypeVar("_Rows", pd.DataFrame, "pd.Series[float]")
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 _RECORDS = sorted((ROOT / "report/reference/h200").glob("lo_spmm_*"))
 _NOTES = ROOT / "docs/notes/lo_spmm.md"
-_BEGIN, _END = "<!-- scripts/lo_spmm_tables.py writes these tables: {name} -->\n\n", "<!-- end of these tables -->\n"
+_BEGIN, _END = (
+    "<!-- scripts/studies/lo_spmm_tables.py writes these tables: {name} -->\n\n",
+    "<!-- end of these tables -->\n",
+)
 _FIGURE_10 = "lo_spmm_fig10_speedup"
 _SEARCHES = ("lo_spmm_paper", "lo_spmm_rank_paper", "ec_spmm_paper", "cublaslt_best")
 _PLAIN = ("cublas", "rowsplit", "nnzbalanced", "gespmm")
