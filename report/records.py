@@ -6,9 +6,11 @@ Files are read as the suite wrote them (`spmark.records.rowfile`); lines that a 
 from __future__ import annotations
 
 import logging
+import operator
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,9 @@ from spmark.records.unpack import beginning
 
 _log = logging.getLogger(__name__)
 Paths = str | Path | Iterable[str | Path]
+Run = Callable[[Iterable[Callable[[], Any]]], Iterator[Any]]
+"""Runs jobs and gives their results in order."""
+in_turn: Run = partial(map, operator.call)
 """One file or folder, or several."""
 TRANSFERS = "transfers."
 """How files of facts about moved models begin, which stand beside records (`spmark.report.transfers`)."""
@@ -67,7 +72,7 @@ def python_texts() -> Iterator[None]:
 
 
 @python_texts()
-def load_records(paths: Paths, *, by_sweep: bool = False) -> pd.DataFrame:
+def load_records(paths: Paths, *, by_sweep: bool = False, run: Run = in_turn) -> pd.DataFrame:
     """Read records into a frame of `COLUMNS`.
 
     Parameters
@@ -77,6 +82,8 @@ def load_records(paths: Paths, *, by_sweep: bool = False) -> pd.DataFrame:
         depth; environments are read from the folder of each record file.
     by_sweep : bool
         Whether a case that several sweeps have recorded keeps a row for each.
+    run : callable
+        Runs a job for each file.
 
     Returns
     -------
@@ -91,13 +98,13 @@ def load_records(paths: Paths, *, by_sweep: bool = False) -> pd.DataFrame:
         A path is missing, a file or folder cannot be read, or a complete line is not a record.
     """
     keys = [*_CASE, "implementation_version", "flush", *(["sweep"] if by_sweep else [])]
-    return _named_apart(load_every_run(paths).drop_duplicates(keys, keep="last", ignore_index=True))
+    return _named_apart(load_every_run(paths, run).drop_duplicates(keys, keep="last", ignore_index=True))
 
 
 @python_texts()
-def load_every_run(paths: Paths) -> pd.DataFrame:
+def load_every_run(paths: Paths, run: Run = in_turn) -> pd.DataFrame:
     """Read records like `load_records`, but keep every run of a case, oldest first."""
-    rows = [row for file in record_files(paths) for row in _read(file)]
+    rows = [row for of in run(partial(_read, file) for file in record_files(paths)) for row in of]
     frame = pd.DataFrame(rows, columns=list(COLUMNS)).sort_values("started_at", kind="stable", ignore_index=True)
     return frame.assign(pattern=_pattern(frame))
 

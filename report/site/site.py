@@ -21,7 +21,6 @@ from importlib.metadata import version
 from importlib.resources import files
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from pydantic import ValidationError
@@ -40,7 +39,7 @@ from spmark.report.claims.scorecard import answers_any, scorecard_tables
 from spmark.report.figures.all import with_results
 from spmark.report.figures.plot import Drawing, Form, render
 from spmark.report.figures.speedups import speedup_per_matrix
-from spmark.report.records import current, load_records, python_texts, record_files, sweep_name
+from spmark.report.records import Run, current, in_turn, load_records, python_texts, record_files, sweep_name
 from spmark.report.site.files import INDEX, pages_in, unwritable, write_pages
 from spmark.report.site.model import ListedSweep, PaperPage, Report, Section, SweepPage
 from spmark.report.site.pages import SWEEPS, chapters_of
@@ -59,7 +58,6 @@ _GARBAGE = 100_000
 _PACKAGES = ("jinja2", "matplotlib", "numpy", "pandas", "scipy")
 """What pages are made with: another version may draw the same rows differently."""
 _log = logging.getLogger(__name__)
-_Run = Callable[[Iterable[Callable[[], Any]]], Iterator[Any]]
 """What runs jobs and gives their results in order."""
 
 
@@ -88,7 +86,19 @@ class Written:
     """What its reader must know before anything else."""
 
 
+@contextmanager
+def _seldom_garbage() -> Iterator[None]:
+    """Look seldom for garbage, which takes an eighth of a report's time otherwise."""
+    usual = gc.get_threshold()
+    gc.set_threshold(_GARBAGE)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
+
+
 @python_texts()
+@_seldom_garbage()
 def write_report(
     folders: Sequence[Path],
     out: Path,
@@ -138,7 +148,7 @@ def write_report(
         with _side_by_side(folders) as run:
             _log.info("reading records")
             studies = run([partial(_studies, folders, paper)])  # in a helper, while this process reads records
-            frame = load_records(folders, by_sweep=True)
+            frame = load_records(folders, by_sweep=True, run=run)
             notices: list[str] = []
             if paper is not None:
                 title = title or f"spmark: {paper.name}"
@@ -248,7 +258,7 @@ class _Site:
             )  # fmt: skip
         return sorted({sweep for _, sweep in unseen} & self.packaged.keys()), tasks
 
-    def write(self, run: _Run, notices: Sequence[str], options: Sequence[str], before: _Made | None) -> _Made:
+    def write(self, run: Run, notices: Sequence[str], options: Sequence[str], before: _Made | None) -> _Made:
         """Write the pages of the sweeps that changed, then the landing page, and say what was made.
 
         ``options`` are what pages follow from besides the records, and ``before`` is what the folder has.
@@ -306,7 +316,7 @@ class _Site:
 
 
 @contextmanager
-def _side_by_side(folders: Sequence[Path]) -> Iterator[_Run]:
+def _side_by_side(folders: Sequence[Path]) -> Iterator[Run]:
     """Give what runs jobs and gives their results in order, in the processes of a pool where that is worth it.
 
     Raises
@@ -316,7 +326,7 @@ def _side_by_side(folders: Sequence[Path]) -> Iterator[_Run]:
     """
     cores = len(allowed_cores())
     if cores == 1 or sum(file.stat().st_size for file in record_files(folders)) < WORTH_HELPERS:
-        yield lambda jobs: (job() for job in jobs)
+        yield in_turn
         return
     level = logging.getLogger().level
     forkserver = get_context("forkserver")
@@ -334,7 +344,7 @@ def _side_by_side(folders: Sequence[Path]) -> Iterator[_Run]:
 
 
 def _begin(level: int) -> None:
-    """Begin a process of the pool: it logs as this one, and looks seldom for garbage, which takes an eighth of it."""
+    """Begin a process of the pool: it logs as this one, and looks seldom for garbage."""
     logging.basicConfig(level=level)
     gc.set_threshold(_GARBAGE)
 
