@@ -94,7 +94,7 @@ def compile(
     op : {"spmm", "sddmm"}
         ``C[i, j] = sum_k A[i, k] B[k, j]``, or ``D[i, k] = sum_j X[i, j] Y[k, j]`` at A's non-zeros.
     width : int or sequence of int
-        J of the dense operands; each width gets a plan now.
+        J of the dense operands; each width gets a plan now. None at all, ``()``, leaves every plan to the first call.
     dtype : dtype, optional
         Type of operands, result and A's values: float16, bfloat16, float32 or float64, by the name or the dtype of a
         library. By default A's own type; A's values are converted only where a type is given here.
@@ -150,7 +150,7 @@ def compile(
     runs, budget_s = choose.runs_of(runs), choose.seconds_of(budget_s)
     asked = choose.Asked(kind, spec, names, bool(scaled), values, other_width, budget_s, bool(cache), runs)
     matrix, widths = OwnedMatrix.of(a, dtype), choose.widths_of(width)
-    if not widths:
+    if not widths and other_width == "raise":
         raise ProblemError("expected a width J of at least 1, found none")
     return CompiledOperator(matrix, asked, {one: choose.plan_width(matrix, asked, one) for one in widths})
 

@@ -58,6 +58,8 @@ class OwnedMatrix:
         -----
         O(nnz log nnz) time where rows are not sorted, else O(nnz).
         """
+        if isinstance(given, OwnedMatrix) and (dtype is None or ElementType.of(dtype) is given.dtype):
+            return given.with_values(given.values.copy())  # plans may write values, and none a pattern
         matrix, found = _sparse_of(given)
         if dtype is None and found not in tuple(ElementType):
             raise ProblemError(

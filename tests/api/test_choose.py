@@ -131,3 +131,25 @@ def test_pinned_tunables_of_a_choice_travel_with_the_operator(tmp_path: Path, mo
 def test_runs_are_a_count(runs: Any, a: Any) -> None:
     with pytest.raises(ProblemError, match="expected runs to be an integer of at least 1, or None"):
         spmark.compile(a, width=6, runs=runs, device="cpu")
+
+
+def test_an_operator_without_a_width_plans_at_its_first_product(a: Any, b: np.ndarray, close: Any) -> None:
+    op = spmark.compile(a, width=(), use="scipy_cpu", device="cpu")
+    assert op.widths == ()
+    assert "J = none yet" in repr(op)
+    close(op(b), a.astype(np.float64) @ b)
+    assert op.widths == (6,)
+
+
+def test_a_width_is_tuned_later(a: Any, b: np.ndarray, close: Any, made_up_times: None) -> None:
+    op = spmark.compile(a, width=[6, 7], device="cpu", budget_s=0)
+    op.update_values(2 * a.data)
+    assert "J = 6: scipy_cpu" in op.explain()
+    op.tune(6)
+    assert "J = 6: numba_cpu" in op.explain()
+    assert "J = 7: scipy_cpu" in op.explain()
+    close(op(b), 2 * a.astype(np.float64) @ b)
+    op.update_values(3 * a.data)
+    close(op(b), 3 * a.astype(np.float64) @ b)
+    with pytest.raises(ProblemError, match="expected budget_s of at least 0 seconds"):
+        op.tune(6, budget_s=-1)

@@ -47,7 +47,7 @@ def test_matrices(given: Any, error: type[Exception], message: str) -> None:
         ({"op": "spgemm"}, ProblemError, "expected an operator out of spmm, sddmm, found 'spgemm'"),
         ({"op": None}, ProblemError, "expected an operator out of spmm, sddmm, found None"),
         ({"width": 0}, ProblemError, "expected a width J of at least 1, found 0"),
-        ({"width": []}, ProblemError, "expected a width J of at least 1, found none"),
+        ({"width": [], "other_width": "raise"}, ProblemError, "expected a width J of at least 1, found none"),
         ({"width": "8"}, ProblemError, "expected a width J of at least 1, found '8'"),
         ({"width": 2**62}, ProblemError, r"expected a width J below 2\^31, found 4611686018427387904"),
         ({"dtype": "int32"}, ProblemError, "dtype out of float16, bfloat16, float32, float64, found 'int32'"),
