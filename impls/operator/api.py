@@ -89,7 +89,8 @@ def compile(
     Parameters
     ----------
     a : sparse matrix (I, K)
-        SciPy's or CuPy's of any format, PyTorch's COO, CSR or CSC, or a `spmark.impls.core.problem.Csr`. Entries of one
+        SciPy's or CuPy's of any format, PyTorch's COO, CSR or CSC, a `spmark.impls.core.problem.Csr`, or PyG's
+        ``(edge_index, num_nodes)``: the matrix with which A X sums over each node's incoming edges. Entries of one
         place are added up, integers in float64, and columns are sorted. The operator has its own copy.
     op : {"spmm", "sddmm"}
         ``C[i, j] = sum_k A[i, k] B[k, j]``, or ``D[i, k] = sum_j X[i, j] Y[k, j]`` at A's non-zeros.

@@ -28,6 +28,15 @@ def fixed(a: Any) -> Any:
     [
         (np.ones((3, 3)), MatrixError, r"expected a sparse matrix .* found a numpy.ndarray of shape \(3, 3\): scipy"),
         ([[1.0]], MatrixError, "expected a sparse matrix .* found a builtins.list"),
+        (
+            (np.zeros((3, 2), int), 4),
+            MatrixError,
+            r"integers of shape \(2, edges\) .* found int64 of shape \(3, 2\) and 4",
+        ),
+        ((np.zeros((2, 3)), 4), MatrixError, r"expected \(edge_index, num_nodes\), .* found float64 of shape \(2, 3\)"),
+        ((np.zeros((2, 3), int), None), MatrixError, r"found int64 of shape \(2, 3\) and None"),
+        ((np.full((2, 3), 4), 4), MatrixError, "expected nodes below num_nodes = 4 in edge_index: "),
+        ((np.full((2, 3), -1), 4), MatrixError, "expected nodes below num_nodes = 4 in edge_index: "),
         (sparse.coo_array((np.ones(1), (np.zeros(1, int),)), shape=(4,)), MatrixError, r"found a .* of shape \(4,\)"),
         (sparse.csr_array((0, 4), dtype=np.float32), MatrixError, "expected at least one row and one column"),
         (sparse.csr_array(np.ones((2, 2), complex)), MatrixError, "expected real values, found complex128"),
