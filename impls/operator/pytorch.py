@@ -14,13 +14,13 @@ from spmark.impls.core.errors import BuildError, OperandError, ProblemError
 from spmark.impls.core.problem import Op
 from spmark.impls.operator.api import compile as compile_operator
 from spmark.impls.operator.arrays import refuse_nested
-from spmark.impls.operator.choose import loaded, one_of, widths_of
+from spmark.impls.operator.choose import one_of, widths_of
 from spmark.impls.operator.compiled import CompiledOperator
 from spmark.impls.operator.elements import ElementType
 from spmark.impls.operator.matrices import OwnedMatrix, loses_gradient
 from spmark.impls.operator.native import NativeCalls
+from spmark.impls.operator.sparse import names_with
 from spmark.impls.operator.torchops import register, sddmm, sddmm_out, spmm, spmm_out
-from spmark.impls.table import create
 
 __all__ = ["SparseLinear", "SparseMatrix"]
 
@@ -306,11 +306,6 @@ def _restored(  # noqa: PLR0917
 ) -> SparseMatrix:
     matrix = OwnedMatrix.checked(shape, indptr, indices, values, ElementType(dtype))
     return SparseMatrix(matrix, use=use, budget_s=budget_s, device=device)
-
-
-def names_with(use: str | Sequence[str], op: Op) -> str | list[str]:
-    """Give the names of ``use`` that have an operator, or ``"auto"`` where none has it."""
-    return [name for name in loaded(use) if op in create(name).ops] or "auto"
 
 
 def _check_deterministic(made: CompiledOperator, width: int) -> None:

@@ -17,30 +17,6 @@ from spmark.impls.core.problem import Op
 from spmark.impls.runtime.device import find
 from spmark.impls.tuning import timer
 
-MADE_UP_US = {"scipy_cpu": 90.0, "numba_cpu": 30.0}
-
-
-class Timer:
-    """Gives made-up times, by the class of a plan."""
-
-    def __init__(self, *_: Any) -> None:
-        pass
-
-    def check(self, plan: Any) -> None:
-        pass
-
-    def times_us(self, plans: Any, rounds: int) -> list[list[float]]:
-        return [[MADE_UP_US[type(plan).__module__.split(".")[2]]] * rounds for plan in plans]
-
-    def alternating_us(self, plans: Any) -> list[list[float]]:
-        return self.times_us(plans, 10)
-
-
-@pytest.fixture
-def made_up_times(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
-    monkeypatch.setattr(timer, "PlanTimer", Timer)
-
 
 def test_a_race_takes_the_fastest_and_tells_of_all(a: Any, b: np.ndarray, close: Any, made_up_times: None) -> None:
     op = spmark.compile(a, width=6, device="cpu")

@@ -14,9 +14,9 @@ from scipy import sparse
 import spmark
 from spmark.impls.core.errors import BuildError, DeviceError, OperandError, ProblemError, SweepError
 from spmark.impls.core.problem import Op
+from spmark.impls.operator.sparse import names_with
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-from spmark.impls.operator.pytorch import names_with  # noqa: E402 (needs PyTorch)
 from spmark.torch import SparseLinear, SparseMatrix  # noqa: E402 (needs PyTorch)
 
 HOW: dict[str, Any] = {"use": "scipy_cpu"}
