@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,17 @@ from spmark.impls.operator.matrices import OwnedMatrix
 from spmark.impls.table import create
 
 
+class Kind(NamedTuple):
+    """What tells one operator of a matrix from another."""
+
+    op: Op
+    transposed: bool
+    fixed: bool
+    """Whether A's values stay as they are."""
+    dtype: Any
+    device: str
+
+
 class Operators:
     """The compiled operators of one matrix and of its transpose, each made once.
 
@@ -32,45 +43,44 @@ class Operators:
 
     def __init__(self, matrix: OwnedMatrix, use: str | Sequence[str], budget_s: float | None) -> None:
         self.use, self.budget_s = use, budget_s
-        self.made: dict[tuple[Any, ...], CompiledOperator] = {}
+        self.made: dict[Kind, CompiledOperator] = {}
         self._given = matrix
         self._lock = threading.Lock()
 
     @cached_property
-    def _turned(self) -> tuple[OwnedMatrix, NDArray[np.int64]]:
+    def _other(self) -> tuple[OwnedMatrix, NDArray[np.int64]]:
         return self._given.transposed()
 
     def matrix(self, transposed: bool) -> OwnedMatrix:
         """Give the matrix, or its transpose."""
-        return self._turned[0] if transposed else self._given
+        return self._other[0] if transposed else self._given
 
     def origins(self, transposed: bool) -> NDArray[np.int64]:
         """Give the position in `matrix` of each non-zero of the other one, (nnz,)."""
-        found = self._turned[1]
+        found = self._other[1]
         if not transposed:
             return found
         inverse = np.empty_like(found)
         inverse[found] = np.arange(found.size)
         return inverse
 
-    def find(self, op: Op, transposed: bool, dtype: str, device: str, *, fixed: bool = True) -> CompiledOperator:
+    def find(self, kind: Kind) -> CompiledOperator:
         """Give the operator of a kind, which plans each width at its first product."""
-        key = (op, transposed, dtype, device, fixed)
-        made = self.made.get(key)
+        made = self.made.get(kind)
         if made is None:
             with self._lock:
-                if key not in self.made:
-                    self.made[key] = compile_operator(
-                        self.matrix(transposed),
-                        op.value,
+                if kind not in self.made:
+                    self.made[kind] = compile_operator(
+                        self.matrix(kind.transposed),
+                        kind.op.value,
                         width=(),
-                        dtype=dtype,
-                        use=names_with(self.use, op),
-                        values="constant" if fixed else "variable",
-                        device=device,
+                        dtype=kind.dtype,
+                        use=names_with(self.use, kind.op),
+                        values="constant" if kind.fixed else "variable",
+                        device=kind.device,
                         budget_s=self.budget_s,
                     )
-                made = self.made[key]
+                made = self.made[kind]
         return made
 
 
@@ -249,5 +259,5 @@ class SparseOperator:
                 f"{op}: expected operands of {self.dtype}, as A's values are, or of a type that holds these, found "
                 f"{name}: convert them, or pass dtype='{name}' to spmark.SparseOperator"
             )
-        made = self._known[op, dtype] = self._operators.find(op, self._turned, name, self._device)
+        made = self._known[op, dtype] = self._operators.find(Kind(op, self._turned, True, name, self._device))
         return made
