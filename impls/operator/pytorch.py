@@ -348,6 +348,7 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc]
 
     Attributes
     ----------
+    in_features, out_features : int
     values : Parameter
         (nnz,), in the order of `SparseMatrix.values`. The state of the module holds it, and a digest of the pattern:
         values of another pattern are refused.
@@ -360,8 +361,40 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc]
         self.matrix = SparseMatrix(weight, **how)
         self.matrix.plan(width, backward=True, given_values=True)
         self.values = torch.nn.Parameter(self.matrix.values)
-        rows = self.matrix.shape[0]
-        self.bias = torch.nn.Parameter(torch.zeros(rows, dtype=self.matrix.dtype)) if bias else None
+        self.out_features, self.in_features = self.matrix.shape
+        self.bias = torch.nn.Parameter(torch.zeros(self.out_features, dtype=self.matrix.dtype)) if bias else None
+
+    @classmethod
+    def from_linear(cls, layer: torch.nn.Linear, **how: Any) -> SparseLinear:
+        """Make the layer of a pruned dense one: the non-zeros of its weight, its bias, its device.
+
+        Parameters
+        ----------
+        layer : torch.nn.Linear
+            Left as it is; nothing is shared.
+        **how
+            Further arguments of `SparseLinear`.
+
+        Raises
+        ------
+        OperandError
+            The layer is another one.
+        """
+        if not isinstance(layer, torch.nn.Linear):
+            raise OperandError(f"expected a torch.nn.Linear, found a {type(layer).__qualname__}: pass a sparse weight")
+        weight = layer.weight.detach()
+        made = cls(weight.to_sparse(), layer.bias is not None, **how)
+        if made.bias is not None:
+            made.bias.data.copy_(layer.bias)
+        made.to(weight.device)
+        return made
+
+    def extra_repr(self) -> str:
+        """Say what the layer is, as PyTorch prints it."""
+        sizes = f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
+        return (
+            f"{sizes}, non-zeros={self.matrix.nnz:,} ({self.matrix.nnz / (self.in_features * self.out_features):.1%})"
+        )
 
     def _apply(self, fn: Any, recurse: bool = True) -> SparseLinear:
         """Let the matrix follow `half`, `double` and the like."""
@@ -387,11 +420,10 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc]
 
     def forward(self, x: Tensor) -> Tensor:
         """Give ``x W^T + bias``, (..., out), for x (..., in)."""
-        num_out, num_in = self.matrix.shape
         rows = x.reshape(-1, x.shape[-1])
         if rows.shape[0]:
             y = self.matrix.spmm(rows.T, self.values).T
         else:  # the width of a product is at least 1; this one is empty, and has gradients
-            y = (rows @ self.values.sum().expand(num_in, 1)).expand(-1, num_out)
-        y = y.reshape(*x.shape[:-1], num_out)
+            y = (rows @ self.values.sum().expand(self.in_features, 1)).expand(-1, self.out_features)
+        y = y.reshape(*x.shape[:-1], self.out_features)
         return y if self.bias is None else y + self.bias

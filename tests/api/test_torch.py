@@ -17,6 +17,8 @@ from spmark.impls.core.problem import Op
 from spmark.impls.operator.sparse import names_with
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+from torch.nn.utils import prune  # noqa: E402 (needs PyTorch)
+
 from spmark.torch import SparseLinear, SparseMatrix  # noqa: E402 (needs PyTorch)
 
 HOW: dict[str, Any] = {"use": "scipy_cpu"}
@@ -463,6 +465,26 @@ def test_a_sparse_layer_is_a_masked_dense_layer(small: Any) -> None:
     at = small.tocoo()
     assert torch.allclose(layer.values.grad, dense.weight.grad[at.row, at.col])
     assert torch.allclose(layer.bias.grad, dense.bias.grad)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_pruned_layer_becomes_a_sparse_one(bias: bool) -> None:
+    torch.manual_seed(0)
+    dense, x = torch.nn.Linear(6, 4, bias), torch.randn(3, 6)
+    prune.random_unstructured(dense, "weight", amount=0.5)
+    layer = SparseLinear.from_linear(dense, **HOW)
+    assert torch.allclose(layer(x), dense(x), atol=1e-6)
+    assert repr(layer) == f"SparseLinear(in_features=6, out_features=4, bias={bias}, non-zeros=12 (50.0%))"
+    before = dense(x)
+    layer.values.data.zero_()
+    if bias:
+        layer.bias.data.zero_()
+    assert torch.equal(dense(x), before), "nothing is shared"
+    half = SparseLinear.from_linear(dense.double(), dtype=torch.float16, **HOW)
+    assert half.values.dtype is torch.float16
+    assert half.bias is None or half.bias.dtype is torch.float16
+    with pytest.raises(OperandError, match=r"expected a torch.nn.Linear, found a Conv1d: pass a sparse weight"):
+        SparseLinear.from_linear(torch.nn.Conv1d(2, 2, 1))
 
 
 @pytest.mark.parametrize("shape", [(0, 5), (2, 0, 5)])
