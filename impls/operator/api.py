@@ -176,9 +176,6 @@ def _once(op: Op, a: Any, operands: Sequence[Any], out: Any, scaled: bool) -> An
     library, first = library_of(operands[0], role)
     library.check(first, role)
     matrix = OwnedMatrix.of(a, first.dtype, safe=True)
-    if len(first.shape) != 2:
-        raise ProblemError(f"{role}: expected two dimensions, found shape {tuple(first.shape)}")
     device = choose.device_of("cpu" if library.on_host(first) else "cuda")
-    asked = choose.Asked(op, device, (choose.AUTO,), scaled, "constant", "raise", budget_s=0)
-    width = int(first.shape[1])
-    return CompiledOperator(matrix, asked, {width: choose.plan_width(matrix, asked, width)})(*operands, out=out)
+    asked = choose.Asked(op, device, (choose.AUTO,), scaled, "constant", budget_s=0)
+    return CompiledOperator(matrix, asked, {})(*operands, out=out)

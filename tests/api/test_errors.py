@@ -192,7 +192,7 @@ def test_spmm_casts_nothing_unasked(a: Any, b: np.ndarray) -> None:
         spmark.spmm(a, b.astype(np.int64))
     with pytest.raises(MatrixError, match=r"expected a sparse matrix .* found a builtins.list"):
         spmark.spmm(b.tolist(), b)
-    with pytest.raises(ProblemError, match=r"operand B \(K, J\): expected two dimensions, found shape \(25,\)"):
+    with pytest.raises(OperandError, match=r"operand B \(K, J\): expected shape \(25, J\), found \(25,\)"):
         spmark.spmm(a, b[:, 0])
 
 
