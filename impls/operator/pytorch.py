@@ -17,17 +17,18 @@ from spmark.impls.operator.compiled import CompiledOperator
 from spmark.impls.operator.elements import ElementType
 from spmark.impls.operator.matrices import OwnedMatrix, loses_gradient
 from spmark.impls.operator.native import NativeCalls
-from spmark.impls.operator.sparse import Kind, Operators, multiplied
+from spmark.impls.operator.sparse import Kind, Operators, Signs
 from spmark.impls.operator.torchops import register, sddmm, sddmm_out, spmm, spmm_out
 
 __all__ = ["SparseLinear", "SparseMatrix"]
 
 
-class SparseMatrix:
+class SparseMatrix(Signs):
     """A sparse matrix whose products have gradients.
 
     Products are operators of `torch.library`: `torch.compile` traces them without a break of its graph, and a gradient
-    of a gradient works. Exported programs cannot hold a matrix, which lives in the process.
+    of a gradient works. Exported programs cannot hold a matrix, which lives in the process. ``A @ b`` is `spmm` by its
+    sign, which `torch.compile` does not trace.
 
     Parameters
     ----------
@@ -175,10 +176,6 @@ class SparseMatrix:
         _check_out(out, b, values)
         spmm_out(values, b, self.handle, False, out)
         return out
-
-    def __matmul__(self, b: Tensor) -> Tensor:
-        """Compute ``A @ b``, as `spmm` does, for b (K, J) or (K,); `torch.compile` traces `spmm` alone."""
-        return multiplied(self.spmm, b)
 
     def sddmm(self, x: Tensor, y: Tensor, values: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
         """Compute ``D[i, k] = sum_j X[i, j] Y[k, j]`` at A's non-zeros; differentiable in everything.

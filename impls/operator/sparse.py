@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -89,12 +90,31 @@ def names_with(use: str | Sequence[str], op: Op) -> str | list[str]:
     return [name for name in loaded(use) if op in create(name).ops] or "auto"
 
 
-def multiplied(spmm: Callable[[Any], Any], b: Any) -> Any:
-    """Compute ``A @ b`` for a matrix b or a vector b."""
-    return spmm(b.reshape(-1, 1)).reshape(-1) if getattr(b, "ndim", 2) == 1 else spmm(b)
+class Signs(ABC):
+    """The sign ``@`` for a matrix that has a product and a transpose."""
+
+    __array_ufunc__ = None
+    """NumPy leaves ``x @ A`` to this class."""
+
+    @property
+    @abstractmethod
+    def T(self) -> Signs:
+        """The transpose."""
+
+    @abstractmethod
+    def spmm(self, b: Any) -> Any:
+        """Compute A B."""
+
+    def __matmul__(self, b: Any) -> Any:
+        """Compute ``A @ b`` for b (K, J) or (K,), as `spmm` does."""
+        return self.spmm(b.reshape(-1, 1)).reshape(-1) if getattr(b, "ndim", 2) == 1 else self.spmm(b)
+
+    def __rmatmul__(self, x: Any) -> Any:
+        """Compute ``x @ A`` for x (N, I) or (I,), as the transpose of ``A.T @ x.T``."""
+        return self.T @ x if x.ndim == 1 else (self.T @ x.T).T
 
 
-class SparseOperator:
+class SparseOperator(Signs):
     """A sparse matrix for products with dense arrays: ``A @ b``, ``A.T @ b`` and ``A.sddmm(x, y)``.
 
     Arrays of NumPy, CuPy and PyTorch are answered in kind. A product is planned at the first call of its J and type, by
@@ -125,9 +145,6 @@ class SparseOperator:
     >>> A
     <spmark.SparseOperator 3 x 4, 3 non-zeros, float32>
     """
-
-    __array_ufunc__ = None
-    """NumPy leaves ``x @ A`` to this class."""
 
     def __init__(
         self,
@@ -181,14 +198,6 @@ class SparseOperator:
             As a call of a `CompiledOperator`.
         """
         return self._operator(Op.SPMM, getattr(b, "dtype", None))(b, out=out)
-
-    def __matmul__(self, b: Any) -> Any:
-        """Compute ``A @ b`` for b (K, J) or (K,)."""
-        return multiplied(self.spmm, b)
-
-    def __rmatmul__(self, x: Any) -> Any:
-        """Compute ``x @ A`` for x (N, I) or (I,), as the transpose of ``A.T @ x.T``."""
-        return self.T @ x if x.ndim == 1 else (self.T @ x.T).T
 
     def sddmm(self, x: Any, y: Any, *, out: Any = None) -> Any:
         """Compute ``D[i, k] = sum_j X[i, j] Y[k, j]`` at A's non-zeros, as `spmark.sddmm` does.

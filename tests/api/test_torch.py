@@ -585,6 +585,7 @@ def test_an_operand_is_kept_for_a_gradient_of_values_alone(a: Any, b: np.ndarray
 def test_a_product_by_its_sign(a: Any, b: np.ndarray) -> None:
     matrix, dense = SparseMatrix(a), torch.from_numpy(b)
     assert torch.equal(matrix @ dense, matrix.spmm(dense))
+    assert torch.equal(dense.T.repeat(2, 1) @ matrix.T, matrix.spmm(dense).T.repeat(2, 1))
     vector = dense[:, 0].clone().requires_grad_()
     (matrix @ vector).sum().backward()
     assert torch.allclose(vector.grad, torch.tensor(a.toarray()).sum(dim=0), atol=1e-5)
