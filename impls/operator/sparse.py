@@ -111,7 +111,7 @@ class Signs(ABC):
 
     def __rmatmul__(self, x: Any) -> Any:
         """Compute ``x @ A`` for x (N, I) or (I,), as the transpose of ``A.T @ x.T``."""
-        return self.T @ x if x.ndim == 1 else (self.T @ x.T).T
+        return (self.T @ x.T).T if getattr(x, "ndim", 1) == 2 else self.T @ x
 
 
 class SparseOperator(Signs):

@@ -114,6 +114,8 @@ def test_what_does_not_fit_is_refused(operator: Any, a: Any, b: np.ndarray, torc
         operator @ b.astype(np.int64)
     with pytest.raises(OperandError, match=r"expected a dense array of NumPy, .* its toarray"):
         operator @ a.T
+    with pytest.raises(OperandError, match=r"expected a dense array of NumPy, .* numpy.asarray\(...\) makes one"):
+        [1.0] * 40 @ operator
     with pytest.raises(OperandError, match=r"expected shape \(25, J\), found \(40, 1\)"):
         operator @ np.ones(40, np.float32)
     with pytest.raises(ProblemError, match=r"found one that requires it .* take spmark.torch"):
