@@ -4,6 +4,7 @@
 >>> c = spmark.spmm(a, b)                       # once
 >>> op = spmark.compile(a, width=b.shape[1])    # for many b
 >>> c = op(b)
+>>> A = spmark.SparseOperator(a)                # the same by signs: A @ b, A.T @ b
 
 `spmark.torch` has products with gradients, and `load_records` reads what `spmark run` has recorded.
 
@@ -22,15 +23,17 @@ if TYPE_CHECKING:
     from spmark.impls.operator.api import sddmm as sddmm
     from spmark.impls.operator.api import spmm as spmm
     from spmark.impls.operator.compiled import CompiledOperator as CompiledOperator
+    from spmark.impls.operator.sparse import SparseOperator as SparseOperator
     from spmark.report.records import load_records as load_records
 
 __version__ = version("spmark")
 _PLACES = {
     "CompiledOperator": "spmark.impls.operator.compiled",
+    "SparseOperator": "spmark.impls.operator.sparse",
     "load_records": "spmark.report.records",
     **dict.fromkeys(("compile", "load", "sddmm", "spmm"), "spmark.impls.operator.api"),
 }
-__all__ = ["CompiledOperator", "__version__", "compile", "load", "load_records", "sddmm", "spmm"]
+__all__ = ["CompiledOperator", "SparseOperator", "__version__", "compile", "load", "load_records", "sddmm", "spmm"]
 
 
 def __getattr__(name: str) -> Any:

@@ -89,12 +89,13 @@ def compile(
     Parameters
     ----------
     a : sparse matrix (I, K)
-        SciPy's or CuPy's of any format, PyTorch's COO, CSR or CSC, or a `spmark.impls.core.problem.Csr`. Entries of one
+        SciPy's or CuPy's of any format, PyTorch's COO, CSR or CSC, a `spmark.impls.core.problem.Csr`, or PyG's
+        ``(edge_index, num_nodes)``: the matrix with which A X sums over each node's incoming edges. Entries of one
         place are added up, integers in float64, and columns are sorted. The operator has its own copy.
     op : {"spmm", "sddmm"}
         ``C[i, j] = sum_k A[i, k] B[k, j]``, or ``D[i, k] = sum_j X[i, j] Y[k, j]`` at A's non-zeros.
     width : int or sequence of int
-        J of the dense operands; each width gets a plan now.
+        J of the dense operands; each width gets a plan now. None at all, ``()``, leaves every plan to the first call.
     dtype : dtype, optional
         Type of operands, result and A's values: float16, bfloat16, float32 or float64, by the name or the dtype of a
         library. By default A's own type; A's values are converted only where a type is given here.
@@ -150,7 +151,7 @@ def compile(
     runs, budget_s = choose.runs_of(runs), choose.seconds_of(budget_s)
     asked = choose.Asked(kind, spec, names, bool(scaled), values, other_width, budget_s, bool(cache), runs)
     matrix, widths = OwnedMatrix.of(a, dtype), choose.widths_of(width)
-    if not widths:
+    if not widths and other_width == "raise":
         raise ProblemError("expected a width J of at least 1, found none")
     return CompiledOperator(matrix, asked, {one: choose.plan_width(matrix, asked, one) for one in widths})
 
@@ -175,9 +176,6 @@ def _once(op: Op, a: Any, operands: Sequence[Any], out: Any, scaled: bool) -> An
     library, first = library_of(operands[0], role)
     library.check(first, role)
     matrix = OwnedMatrix.of(a, first.dtype, safe=True)
-    if len(first.shape) != 2:
-        raise ProblemError(f"{role}: expected two dimensions, found shape {tuple(first.shape)}")
     device = choose.device_of("cpu" if library.on_host(first) else "cuda")
-    asked = choose.Asked(op, device, (choose.AUTO,), scaled, "constant", "raise", budget_s=0)
-    width = int(first.shape[1])
-    return CompiledOperator(matrix, asked, {width: choose.plan_width(matrix, asked, width)})(*operands, out=out)
+    asked = choose.Asked(op, device, (choose.AUTO,), scaled, "constant", budget_s=0)
+    return CompiledOperator(matrix, asked, {})(*operands, out=out)

@@ -16,7 +16,7 @@ from spmark.impls.core.errors import BuildError, OperandError, ProblemError
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import Csr, Op, checked_width
 from spmark.impls.operator.arrays import Library, check_dtype, check_shape, library_of
-from spmark.impls.operator.choose import Asked, plan_width
+from spmark.impls.operator.choose import Asked, plan_width, runs_of, seconds_of
 from spmark.impls.operator.matrices import OwnedMatrix
 from spmark.impls.operator.turns import Turns
 from spmark.impls.operator.values import ChangingValues
@@ -101,7 +101,7 @@ class CompiledOperator:
     def __repr__(self) -> str:
         """Say in a line what is computed."""
         rows, cols = self.pattern.shape
-        widths = ", ".join(map(str, self.widths))
+        widths = ", ".join(map(str, self.widths)) or "none yet"
         nnz = f"{self.pattern.nnz:,} non-zeros"
         return f"<spmark {self.op} of {rows} x {cols} with {nnz}, {self.dtype}, J = {widths}, {self.device.name}>"
 
@@ -253,6 +253,29 @@ class CompiledOperator:
         with self._planning:
             if width not in self._planned:
                 self._planned[width] = plan_width(self._values.current(), self._asked, width)
+
+    def tune(self, width: int, *, budget_s: float | None = None, runs: int | None = None) -> None:
+        """Choose the plan of one J anew, in a race of the same implementations; calls take it from now on.
+
+        A CUDA graph that was captured before replays the plan of then, whose memory is given back: capture anew.
+
+        Parameters
+        ----------
+        width : int
+            J, planned or not.
+        budget_s, runs
+            As `spmark.compile` takes them.
+
+        Raises
+        ------
+        ProblemError, BuildError
+            As `plan`.
+        """
+        width = checked_width(width)
+        asked = replace(self._asked, budget_s=seconds_of(budget_s), runs=runs_of(runs))
+        with self._planning:
+            self._planned[width] = plan_width(self._values.current(), asked, width)
+            self._values.forget(width)
 
     def update_values(self, values: Any) -> None:
         """Take new values of A for the same pattern; what was searched stays as it is.

@@ -38,10 +38,10 @@ class OwnedMatrix:
 
         Parameters
         ----------
-        given : sparse matrix, OwnedMatrix
-            SciPy's or CuPy's of any format, PyTorch's COO, CSR or CSC, or a `Csr`. Entries of one place are added up,
-            integers in float64 and others in the wider of their type and ``dtype``, and the columns of a row are
-            sorted; the argument stays as it is.
+        given : sparse matrix, (edge_index, num_nodes), OwnedMatrix
+            SciPy's or CuPy's of any format, PyTorch's COO, CSR or CSC, a `Csr`, or a graph as PyG has it. Entries of
+            one place are added up, integers in float64 and others in the wider of their type and ``dtype``, and the
+            columns of a row are sorted; the argument stays as it is.
         dtype : dtype, optional
             Type that the values are converted to; by default they keep their own.
         safe : bool
@@ -58,6 +58,8 @@ class OwnedMatrix:
         -----
         O(nnz log nnz) time where rows are not sorted, else O(nnz).
         """
+        if isinstance(given, OwnedMatrix) and (dtype is None or ElementType.of(dtype) is given.dtype):
+            return given.with_values(given.values.copy())  # plans may write values, and none a pattern
         matrix, found = _sparse_of(given)
         if dtype is None and found not in tuple(ElementType):
             raise ProblemError(
@@ -141,6 +143,7 @@ def _sparse_of(given: Any) -> tuple[Any, str]:
     """Give a matrix as SciPy's, which may share memory and hold duplicates, and the name of its type."""
     from scipy import sparse
 
+    given = _of_edges(*given) if isinstance(given, tuple) and len(given) == 2 else given
     name = "float32" if isinstance(given, Csr) else dtype_name(getattr(given, "dtype", None))
     if isinstance(given, OwnedMatrix):
         values = widened(given.values) if given.dtype is ElementType.BFLOAT16 else given.values
@@ -153,11 +156,28 @@ def _sparse_of(given: Any) -> tuple[Any, str]:
         given = _of_torch(given, torch)
     elif type(given).__module__.startswith("cupyx.") and hasattr(given, "get"):
         given = given.get()
-    wanted = "a sparse matrix of SciPy, CuPy or PyTorch, or a Csr"
+    wanted = "a sparse matrix of SciPy, CuPy or PyTorch, a Csr, or (edge_index, num_nodes)"
     check_of_two(given, "matrix", wanted, ": scipy.sparse.csr_array makes one")
     if given.dtype.kind not in "fiub":
         raise MatrixError(f"matrix: expected real values, found {given.dtype}")
     return given, name
+
+
+def _of_edges(edge_index: Any, num_nodes: Any) -> Any:
+    """Give a graph of PyG as a matrix with a 1 at (target, source) of each edge, so that A X sums what PyG would."""
+    from scipy import sparse
+
+    edges = edge_index.cpu() if hasattr(edge_index, "cpu") else edge_index
+    edges = np.asarray(edges.get() if hasattr(edges, "get") else edges)
+    if edges.shape[:-1] != (2,) or edges.dtype.kind not in "iu" or not isinstance(num_nodes, int | np.integer):
+        raise MatrixError(
+            "matrix: expected (edge_index, num_nodes), integers of shape (2, edges) and a count, found "
+            f"{edges.dtype} of shape {edges.shape} and {num_nodes!r}"
+        )
+    try:
+        return sparse.coo_array((np.ones(edges.shape[1], np.float32), edges[::-1]), shape=(num_nodes, num_nodes))
+    except ValueError as error:
+        raise MatrixError(f"matrix: expected nodes below num_nodes = {num_nodes} in edge_index: {error}") from error
 
 
 def _of_torch(given: Any, torch: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -12,24 +11,24 @@ from torch import Tensor  # pyright: ignore[reportMissingImports]
 
 from spmark.impls.core.errors import BuildError, OperandError, ProblemError
 from spmark.impls.core.problem import Op
-from spmark.impls.operator.api import compile as compile_operator
 from spmark.impls.operator.arrays import refuse_nested
-from spmark.impls.operator.choose import loaded, one_of, widths_of
+from spmark.impls.operator.choose import one_of, widths_of
 from spmark.impls.operator.compiled import CompiledOperator
 from spmark.impls.operator.elements import ElementType
 from spmark.impls.operator.matrices import OwnedMatrix, loses_gradient
 from spmark.impls.operator.native import NativeCalls
+from spmark.impls.operator.sparse import Kind, Operators, Signs
 from spmark.impls.operator.torchops import register, sddmm, sddmm_out, spmm, spmm_out
-from spmark.impls.table import create
 
 __all__ = ["SparseLinear", "SparseMatrix"]
 
 
-class SparseMatrix:
+class SparseMatrix(Signs):
     """A sparse matrix whose products have gradients.
 
     Products are operators of `torch.library`: `torch.compile` traces them without a break of its graph, and a gradient
-    of a gradient works. Exported programs cannot hold a matrix, which lives in the process.
+    of a gradient works. Exported programs cannot hold a matrix, which lives in the process. ``A @ b`` is `spmm` by its
+    sign, which `torch.compile` does not trace.
 
     Parameters
     ----------
@@ -59,25 +58,38 @@ class SparseMatrix:
         device: Literal["cpu", "cuda"] | None = None,
     ) -> None:
         with torch.no_grad():
-            self._matrix = OwnedMatrix.of(a, dtype)
+            matrix = OwnedMatrix.of(a, dtype)
+        given = a[0] if isinstance(a, tuple) else a
+        place = device or (given.device.type if isinstance(given, Tensor) else "cpu")
+        self._set(Operators(matrix, use, budget_s), False, place)
+        self.plan(width, backward=backward)
+
+    def _set(self, operators: Operators, turned: bool, place: Literal["cpu", "cuda"]) -> None:
+        self._operators, self._turned, self._place = operators, turned, place
+        self._matrix = operators.matrix(turned)
         self.shape: tuple[int, int] = self._matrix.pattern.shape
         """(I, K)."""
         self.nnz: int = self._matrix.pattern.nnz
         """Non-zeros, each place once."""
         self.dtype: torch.dtype = getattr(torch, str(self._matrix.dtype))
         """Type of the values."""
-        self._turned, origins = self._matrix.transposed()
-        self._use, self._budget_s = use, budget_s
-        self._lock = threading.RLock()
-        self._operators: dict[tuple[Any, ...], CompiledOperator] = {}
-        self._copies: dict[tuple[str, torch.device], Tensor] = {
-            ("origins", torch.device("cpu")): torch.from_numpy(origins),
-            ("lengths", torch.device("cpu")): torch.from_numpy(self._matrix.pattern.row_lengths),
-        }
+        lengths = torch.from_numpy(self._matrix.pattern.row_lengths)
+        self._copies: dict[tuple[str, torch.device], Tensor] = {("lengths", torch.device("cpu")): lengths}
+        self._transpose: SparseMatrix | None = None
         self.handle = register(self)
         self._native = NativeCalls(self.handle)
-        self._place = device or (a.device.type if isinstance(a, Tensor) else "cpu")
-        self.plan(width, backward=backward)
+
+    @property
+    def T(self) -> SparseMatrix:
+        """The transpose, which shares all plans; values given to its products are in the order of its own CSR.
+
+        `torch.compile` traces it without a break of the graph where it was asked for before.
+        """
+        if self._transpose is None:
+            made = SparseMatrix.__new__(SparseMatrix)
+            made._set(self._operators, not self._turned, self._place)
+            self._transpose = made
+        return self._transpose
 
     @property
     def values(self) -> Tensor:
@@ -95,13 +107,14 @@ class SparseMatrix:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Let a matrix travel with a module that is saved: arrays and arguments, no plans."""
-        pattern = self._matrix.pattern
+        pattern, how = self._matrix.pattern, self._operators
         arrays = (pattern.shape, pattern.indptr, pattern.indices, self._matrix.values)
-        return _restored, (*arrays, str(self._matrix.dtype), self._use, self._budget_s, self._place)
+        return _restored, (*arrays, str(self._matrix.dtype), how.use, how.budget_s, self._place)
 
     def to_dtype(self, dtype: torch.dtype) -> SparseMatrix:
         """Give the matrix with values of another type; nothing is planned yet."""
-        return SparseMatrix(self._matrix, dtype=dtype, use=self._use, budget_s=self._budget_s, device=self._place)
+        how = self._operators
+        return SparseMatrix(self._matrix, dtype=dtype, use=how.use, budget_s=how.budget_s, device=self._place)
 
     @property
     def digest(self) -> str:
@@ -120,13 +133,12 @@ class SparseMatrix:
         given_values : bool
             Plan products to which values are given, in the place of those with the matrix's own.
         """
-        widths = widths_of(width)
-        for kind in ("spmm", "turned", "sddmm") if backward else ("spmm",):
-            if widths:
-                fixed = not given_values or kind == "sddmm"
-                made = self._operator(kind, self.dtype, self._place, widths, fixed)
-                for one in widths:
-                    made.plan(one)
+        kinds = [(Op.SPMM, False, not given_values)]
+        if backward:
+            kinds += [(Op.SPMM, True, not given_values), (Op.SDDMM, False, True)]
+        for kind in kinds:
+            for one in widths_of(width):
+                self._operator(*kind, self.dtype, self._place).plan(one)
 
     def spmm(self, b: Tensor, values: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
         """Compute C = A B; differentiable in ``b`` and ``values``.
@@ -164,10 +176,6 @@ class SparseMatrix:
         _check_out(out, b, values)
         spmm_out(values, b, self.handle, False, out)
         return out
-
-    def __matmul__(self, b: Tensor) -> Tensor:
-        """Compute ``A @ b``, as `spmm` does; `torch.compile` traces `spmm` alone."""
-        return self.spmm(b)
 
     def sddmm(self, x: Tensor, y: Tensor, values: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
         """Compute ``D[i, k] = sum_j X[i, j] Y[k, j]`` at A's non-zeros; differentiable in everything.
@@ -240,41 +248,22 @@ class SparseMatrix:
             raise OperandError(f"expected a tensor of {self.dtype}, as A's values are, found {first.dtype}: convert it")
         return first, second
 
-    def _operator(
-        self, kind: str, dtype: torch.dtype, place: str, widths: Sequence[int], fixed: bool
-    ) -> CompiledOperator:
-        """Give the operator of one kind; where there is none yet, it is planned for some widths."""
-        key = (kind, dtype, place, fixed)
-        known = self._operators.get(key)
-        if known is not None:
-            return known
-        with self._lock:
-            if key in self._operators:
-                return self._operators[key]
-            # Without a GPU, PyTorch's question after a capture fails, and compiling says what is missing.
-            if place == "cuda" and torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+    def _operator(self, op: Op, transposed: bool, fixed: bool, dtype: torch.dtype, place: str) -> CompiledOperator:
+        """Give the operator of the matrix, or of its transpose."""
+        kind = Kind(op, transposed != self._turned, fixed, dtype, place)
+        # Without a GPU, PyTorch's question after a capture fails, and compiling says what is missing.
+        if kind not in self._operators.made and place == "cuda" and torch.cuda.is_available():
+            if torch.cuda.is_current_stream_capturing():
                 raise BuildError(
-                    f"expected {kind} to be planned while a stream captures a graph: call plan(width, backward=True) "
-                    "of the matrix before the capture"
+                    f"expected {op} to be planned while a stream captures a graph: call plan(width, backward=True) of "
+                    "the matrix before the capture"
                 )
-            op = Op.SDDMM if kind == "sddmm" else Op.SPMM
-            made = compile_operator(
-                self._turned if kind == "turned" else self._matrix,
-                op.value,
-                width=widths,
-                use=names_with(self._use, op),
-                dtype=dtype,
-                values="constant" if fixed else "variable",
-                device=place,
-                budget_s=self._budget_s,
-            )
-            self._operators[key] = made
-            return made
+        return self._operators.find(kind)
 
     def multiply(self, values: Tensor | None, b: Tensor, transposed: bool, out: Tensor | None = None) -> Tensor:
         """Compute A B or A^T B without gradients; what `spmm` and gradients end in."""
-        kind, b = "turned" if transposed else "spmm", _detached(b)
-        made = self._operator(kind, b.dtype, b.device.type, [b.shape[-1]], fixed=values is None)
+        b = _detached(b)
+        made = self._operator(Op.SPMM, transposed, values is None, b.dtype, b.device.type)
         if values is None:
             found: Tensor = made(b, out=out)
             if b.is_cuda and b.dtype is self.dtype:  # other types are autocast's, and refused without it
@@ -289,7 +278,7 @@ class SparseMatrix:
 
     def sample(self, x: Tensor, y: Tensor, out: Tensor | None = None) -> Tensor:
         """Compute X Y^T at A's non-zeros without gradients; what `sddmm` and gradients end in."""
-        made = self._operator("sddmm", x.dtype, x.device.type, [x.shape[-1]], fixed=True)
+        made = self._operator(Op.SDDMM, False, True, x.dtype, x.device.type)
         found: Tensor = made(_detached(x), _detached(y), out=out)
         _check_deterministic(made, x.shape[-1])
         return found
@@ -297,7 +286,8 @@ class SparseMatrix:
     def _copy(self, name: Literal["origins", "lengths"], device: torch.device) -> Tensor:
         """Copy an array to a device once: where the transpose's values come from, or the non-zeros of each row."""
         if (name, device) not in self._copies:
-            self._copies[name, device] = self._copies[name, torch.device("cpu")].to(device)
+            host = self._operators.origins(self._turned) if name == "origins" else self._matrix.pattern.row_lengths
+            self._copies[name, device] = torch.from_numpy(host).to(device)
         return self._copies[name, device]
 
 
@@ -306,11 +296,6 @@ def _restored(  # noqa: PLR0917
 ) -> SparseMatrix:
     matrix = OwnedMatrix.checked(shape, indptr, indices, values, ElementType(dtype))
     return SparseMatrix(matrix, use=use, budget_s=budget_s, device=device)
-
-
-def names_with(use: str | Sequence[str], op: Op) -> str | list[str]:
-    """Give the names of ``use`` that have an operator, or ``"auto"`` where none has it."""
-    return [name for name in loaded(use) if op in create(name).ops] or "auto"
 
 
 def _check_deterministic(made: CompiledOperator, width: int) -> None:
@@ -360,6 +345,7 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc]
 
     Attributes
     ----------
+    in_features, out_features : int
     values : Parameter
         (nnz,), in the order of `SparseMatrix.values`. The state of the module holds it, and a digest of the pattern:
         values of another pattern are refused.
@@ -372,8 +358,40 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc]
         self.matrix = SparseMatrix(weight, **how)
         self.matrix.plan(width, backward=True, given_values=True)
         self.values = torch.nn.Parameter(self.matrix.values)
-        rows = self.matrix.shape[0]
-        self.bias = torch.nn.Parameter(torch.zeros(rows, dtype=self.matrix.dtype)) if bias else None
+        self.out_features, self.in_features = self.matrix.shape
+        self.bias = torch.nn.Parameter(torch.zeros(self.out_features, dtype=self.matrix.dtype)) if bias else None
+
+    @classmethod
+    def from_linear(cls, layer: torch.nn.Linear, **how: Any) -> SparseLinear:
+        """Make the layer of a pruned dense one: the non-zeros of its weight, its bias, its device.
+
+        Parameters
+        ----------
+        layer : torch.nn.Linear
+            Left as it is; nothing is shared.
+        **how
+            Further arguments of `SparseLinear`.
+
+        Raises
+        ------
+        OperandError
+            The layer is another one.
+        """
+        if not isinstance(layer, torch.nn.Linear):
+            raise OperandError(f"expected a torch.nn.Linear, found a {type(layer).__qualname__}: pass a sparse weight")
+        weight = layer.weight.detach()
+        made = cls(weight.to_sparse(), layer.bias is not None, **how)
+        if made.bias is not None:
+            made.bias.data.copy_(layer.bias)
+        made.to(weight.device)
+        return made
+
+    def extra_repr(self) -> str:
+        """Say what the layer is, as PyTorch prints it."""
+        sizes = f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
+        return (
+            f"{sizes}, non-zeros={self.matrix.nnz:,} ({self.matrix.nnz / (self.in_features * self.out_features):.1%})"
+        )
 
     def _apply(self, fn: Any, recurse: bool = True) -> SparseLinear:
         """Let the matrix follow `half`, `double` and the like."""
@@ -399,11 +417,10 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc]
 
     def forward(self, x: Tensor) -> Tensor:
         """Give ``x W^T + bias``, (..., out), for x (..., in)."""
-        num_out, num_in = self.matrix.shape
         rows = x.reshape(-1, x.shape[-1])
         if rows.shape[0]:
             y = self.matrix.spmm(rows.T, self.values).T
         else:  # the width of a product is at least 1; this one is empty, and has gradients
-            y = (rows @ self.values.sum().expand(num_in, 1)).expand(-1, num_out)
-        y = y.reshape(*x.shape[:-1], num_out)
+            y = (rows @ self.values.sum().expand(self.in_features, 1)).expand(-1, self.out_features)
+        y = y.reshape(*x.shape[:-1], self.out_features)
         return y if self.bias is None else y + self.bias

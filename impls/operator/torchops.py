@@ -55,6 +55,7 @@ def _spmm_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 def _spmm_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
     values, b = ctx.saved_tensors
     handle, of_values, of_b = ctx.matrix.handle, None, None
+    grad = grad.contiguous()  # once for both products
     if ctx.needs_input_grad[0]:
         of_values = sddmm(b, grad, handle) if ctx.transposed else sddmm(grad, b, handle)
     if ctx.needs_input_grad[1]:
@@ -70,7 +71,7 @@ def _sddmm_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 def _sddmm_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
     x, y = ctx.saved_tensors
-    handle = ctx.matrix.handle
+    handle, grad = ctx.matrix.handle, grad.contiguous()
     of_x = spmm(grad, y, handle, False) if ctx.needs_input_grad[0] else None
     of_y = spmm(grad, x, handle, True) if ctx.needs_input_grad[1] else None
     return of_x, of_y, None

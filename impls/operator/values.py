@@ -160,6 +160,10 @@ class ChangingValues:
             if slots is None:
                 self._plans[width] = replace(self._plans[width], plan=self._built(width, self.current()))
 
+    def forget(self, width: int) -> None:
+        """Take note that a width has another plan, which was built with the current values."""
+        self._slots.pop(width, None)
+
     def is_ready(self) -> bool:
         """Tell whether an update would only enqueue copies, which a capture of a graph allows."""
         return self._latest is not None and all(self._slots.get(width) for width in self._plans)

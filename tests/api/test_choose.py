@@ -17,30 +17,6 @@ from spmark.impls.core.problem import Op
 from spmark.impls.runtime.device import find
 from spmark.impls.tuning import timer
 
-MADE_UP_US = {"scipy_cpu": 90.0, "numba_cpu": 30.0}
-
-
-class Timer:
-    """Gives made-up times, by the class of a plan."""
-
-    def __init__(self, *_: Any) -> None:
-        pass
-
-    def check(self, plan: Any) -> None:
-        pass
-
-    def times_us(self, plans: Any, rounds: int) -> list[list[float]]:
-        return [[MADE_UP_US[type(plan).__module__.split(".")[2]]] * rounds for plan in plans]
-
-    def alternating_us(self, plans: Any) -> list[list[float]]:
-        return self.times_us(plans, 10)
-
-
-@pytest.fixture
-def made_up_times(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
-    monkeypatch.setattr(timer, "PlanTimer", Timer)
-
 
 def test_a_race_takes_the_fastest_and_tells_of_all(a: Any, b: np.ndarray, close: Any, made_up_times: None) -> None:
     op = spmark.compile(a, width=6, device="cpu")
@@ -131,3 +107,25 @@ def test_pinned_tunables_of_a_choice_travel_with_the_operator(tmp_path: Path, mo
 def test_runs_are_a_count(runs: Any, a: Any) -> None:
     with pytest.raises(ProblemError, match="expected runs to be an integer of at least 1, or None"):
         spmark.compile(a, width=6, runs=runs, device="cpu")
+
+
+def test_an_operator_without_a_width_plans_at_its_first_product(a: Any, b: np.ndarray, close: Any) -> None:
+    op = spmark.compile(a, width=(), use="scipy_cpu", device="cpu")
+    assert op.widths == ()
+    assert "J = none yet" in repr(op)
+    close(op(b), a.astype(np.float64) @ b)
+    assert op.widths == (6,)
+
+
+def test_a_width_is_tuned_later(a: Any, b: np.ndarray, close: Any, made_up_times: None) -> None:
+    op = spmark.compile(a, width=[6, 7], device="cpu", budget_s=0)
+    op.update_values(2 * a.data)
+    assert "J = 6: scipy_cpu" in op.explain()
+    op.tune(6)
+    assert "J = 6: numba_cpu" in op.explain()
+    assert "J = 7: scipy_cpu" in op.explain()
+    close(op(b), 2 * a.astype(np.float64) @ b)
+    op.update_values(3 * a.data)
+    close(op(b), 3 * a.astype(np.float64) @ b)
+    with pytest.raises(ProblemError, match="expected budget_s of at least 0 seconds"):
+        op.tune(6, budget_s=-1)

@@ -28,6 +28,15 @@ def fixed(a: Any) -> Any:
     [
         (np.ones((3, 3)), MatrixError, r"expected a sparse matrix .* found a numpy.ndarray of shape \(3, 3\): scipy"),
         ([[1.0]], MatrixError, "expected a sparse matrix .* found a builtins.list"),
+        (
+            (np.zeros((3, 2), int), 4),
+            MatrixError,
+            r"integers of shape \(2, edges\) .* found int64 of shape \(3, 2\) and 4",
+        ),
+        ((np.zeros((2, 3)), 4), MatrixError, r"expected \(edge_index, num_nodes\), .* found float64 of shape \(2, 3\)"),
+        ((np.zeros((2, 3), int), None), MatrixError, r"found int64 of shape \(2, 3\) and None"),
+        ((np.full((2, 3), 4), 4), MatrixError, "expected nodes below num_nodes = 4 in edge_index: "),
+        ((np.full((2, 3), -1), 4), MatrixError, "expected nodes below num_nodes = 4 in edge_index: "),
         (sparse.coo_array((np.ones(1), (np.zeros(1, int),)), shape=(4,)), MatrixError, r"found a .* of shape \(4,\)"),
         (sparse.csr_array((0, 4), dtype=np.float32), MatrixError, "expected at least one row and one column"),
         (sparse.csr_array(np.ones((2, 2), complex)), MatrixError, "expected real values, found complex128"),
@@ -47,7 +56,7 @@ def test_matrices(given: Any, error: type[Exception], message: str) -> None:
         ({"op": "spgemm"}, ProblemError, "expected an operator out of spmm, sddmm, found 'spgemm'"),
         ({"op": None}, ProblemError, "expected an operator out of spmm, sddmm, found None"),
         ({"width": 0}, ProblemError, "expected a width J of at least 1, found 0"),
-        ({"width": []}, ProblemError, "expected a width J of at least 1, found none"),
+        ({"width": [], "other_width": "raise"}, ProblemError, "expected a width J of at least 1, found none"),
         ({"width": "8"}, ProblemError, "expected a width J of at least 1, found '8'"),
         ({"width": 2**62}, ProblemError, r"expected a width J below 2\^31, found 4611686018427387904"),
         ({"dtype": "int32"}, ProblemError, "dtype out of float16, bfloat16, float32, float64, found 'int32'"),
@@ -183,7 +192,7 @@ def test_spmm_casts_nothing_unasked(a: Any, b: np.ndarray) -> None:
         spmark.spmm(a, b.astype(np.int64))
     with pytest.raises(MatrixError, match=r"expected a sparse matrix .* found a builtins.list"):
         spmark.spmm(b.tolist(), b)
-    with pytest.raises(ProblemError, match=r"operand B \(K, J\): expected two dimensions, found shape \(25,\)"):
+    with pytest.raises(OperandError, match=r"operand B \(K, J\): expected shape \(25, J\), found \(25,\)"):
         spmark.spmm(a, b[:, 0])
 
 

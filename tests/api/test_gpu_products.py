@@ -51,6 +51,19 @@ def test_spmm_of_cupy(name: str, dtype: str, a: Any, b: np.ndarray, cupy: Any, c
     close(host, matrix @ b.astype(dtype), dtype)
 
 
+def test_signs(a: Any, b: np.ndarray, xy: Any, cupy: Any, cuda_torch: Any, close: Any) -> None:
+    operator, (x, _) = spmark.SparseOperator(a), xy
+    for given, host in (
+        (cupy.asarray, cupy.asnumpy),
+        (lambda array: cuda_torch.tensor(array).cuda(), lambda c: c.cpu()),
+    ):
+        close(host(operator @ given(b)), a.astype(np.float64) @ b)
+        close(host(operator.T @ given(x)), a.T.astype(np.float64) @ x)
+        close(host(given(x.T) @ operator), x.T @ a.astype(np.float64))
+        operator.tune(WIDTH, budget_s=5)
+        close(host(operator @ given(b)), a.astype(np.float64) @ b)
+
+
 @pytest.mark.parametrize("scaled", [False, True])
 @pytest.mark.parametrize("name", NAMES["sddmm"])
 def test_sddmm_of_cupy(name: str, scaled: bool, a: Any, xy: Any, cupy: Any, close: Any, sddmm_of: Any) -> None:

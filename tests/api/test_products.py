@@ -127,6 +127,16 @@ def test_a_matrix_of_spmark(a: Any, b: np.ndarray, close: Any) -> None:
     np.testing.assert_array_equal(csr.values, values, "the operator has its own copy")
 
 
+def test_a_graph_of_pyg_sums_over_incoming_edges(torch: Any) -> None:
+    edges, x = np.array([[0, 1, 1, 3, 1], [2, 2, 0, 0, 2]]), np.random.default_rng(5).random((4, 3))
+    expected = np.zeros((4, 3))
+    np.add.at(expected, edges[1], x[edges[0]])
+    for edge_index in (edges, torch.tensor(edges)):
+        np.testing.assert_allclose(spmark.spmm((edge_index, 4), x), expected)
+        op = spmark.compile((edge_index, np.int64(4)), width=3, device="cpu", budget_s=0)
+        assert (op.dtype, op.pattern.nnz) == ("float32", 4), "edges that are there twice are added up"
+
+
 def test_a_tensor_that_is_kept_with_the_other_sign(a: Any, b: np.ndarray, torch: Any, close: Any) -> None:
     """PyTorch negates some tensors when they are read: imaginary parts of a conjugate are such views, with gaps."""
     plain = torch.tensor(b)
@@ -263,7 +273,7 @@ def test_importing_the_package_is_cheap_and_names_complete() -> None:
         "heavy = {'numpy', 'scipy', 'numba', 'pandas', 'cupy', 'torch'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
         "assert {'compile', 'load', 'load_records', 'sddmm', 'spmm', '__version__'} <= set(dir(spmark))\n"
-        "assert callable(spmark.spmm) and 'torch' not in sys.modules\n"
+        "assert callable(spmark.spmm) and callable(spmark.SparseOperator) and 'torch' not in sys.modules\n"
         "from spmark import *\n"
         "assert CompiledOperator is spmark.CompiledOperator\n"
         "try: spmark.no_such_thing\n"

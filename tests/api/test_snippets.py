@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import doctest
 import re
 from pathlib import Path
 
 import pytest
+
+from spmark.impls.operator import sparse
 
 pytestmark = pytest.mark.full
 
@@ -16,6 +19,13 @@ def snippets() -> dict[str, list[str]]:
     """Give the blocks of Python of each section, by the section's title."""
     _, *sections = re.split(r"^## ", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return {part.split("\n", 1)[0]: re.findall(r"^```python\n(.*?)^```", part, re.M | re.S) for part in sections}
+
+
+def test_examples_of_docstrings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
+    found = doctest.testmod(sparse)
+    assert found.attempted
+    assert not found.failed
 
 
 def run(title: str) -> None:

@@ -14,9 +14,11 @@ from scipy import sparse
 import spmark
 from spmark.impls.core.errors import BuildError, DeviceError, OperandError, ProblemError, SweepError
 from spmark.impls.core.problem import Op
+from spmark.impls.operator.sparse import names_with
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-from spmark.impls.operator.pytorch import names_with  # noqa: E402 (needs PyTorch)
+from torch.nn.utils import prune  # noqa: E402 (needs PyTorch)
+
 from spmark.torch import SparseLinear, SparseMatrix  # noqa: E402 (needs PyTorch)
 
 HOW: dict[str, Any] = {"use": "scipy_cpu"}
@@ -362,22 +364,23 @@ def test_a_gradient_outlives_the_matrix(small: Any) -> None:
 
 def test_widths_are_planned_at_once_where_they_are_named(small: Any) -> None:
     matrix = SparseMatrix(small, width=[3, 4], backward=True, **HOW)
-    assert {key[0] for key in matrix._operators} == {"spmm", "turned", "sddmm"}
-    assert all(one.widths == (3, 4) for one in matrix._operators.values())
-    assert not SparseMatrix(small, **HOW)._operators
+    assert {kind[:2] for kind in matrix._operators.made} == {("spmm", False), ("spmm", True), ("sddmm", False)}
+    assert all(one.widths == (3, 4) for one in matrix._operators.made.values())
+    assert not SparseMatrix(small, **HOW)._operators.made
     matrix.plan(5, given_values=True)
     matrix.plan([3, 6])
-    widths = {(key[0], key[3]): one.widths for key, one in matrix._operators.items()}
+    widths = {kind[:3]: one.widths for kind, one in matrix._operators.made.items()}
     assert widths == {
-        ("spmm", True): (3, 4, 6),
-        ("turned", True): (3, 4),
-        ("sddmm", True): (3, 4),
-        ("spmm", False): (5,),
+        ("spmm", False, True): (3, 4, 6),
+        ("spmm", True, True): (3, 4),
+        ("sddmm", False, True): (3, 4),
+        ("spmm", False, False): (5,),
     }
     layer = SparseLinear(small, width=2, **HOW)
-    planned = dict(layer.matrix._operators)
+    planned = {kind: one.widths for kind, one in layer.matrix._operators.made.items()}
     layer(drawn(2, 5)).sum().backward()
-    assert layer.matrix._operators == planned, "nothing is planned later"
+    later = {kind: one.widths for kind, one in layer.matrix._operators.made.items()}
+    assert later == planned, "nothing is planned later"
 
 
 def test_what_an_implementation_lacks_is_left_to_others(small: Any) -> None:
@@ -462,6 +465,26 @@ def test_a_sparse_layer_is_a_masked_dense_layer(small: Any) -> None:
     at = small.tocoo()
     assert torch.allclose(layer.values.grad, dense.weight.grad[at.row, at.col])
     assert torch.allclose(layer.bias.grad, dense.bias.grad)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_pruned_layer_becomes_a_sparse_one(bias: bool) -> None:
+    torch.manual_seed(0)
+    dense, x = torch.nn.Linear(6, 4, bias), torch.randn(3, 6)
+    prune.random_unstructured(dense, "weight", amount=0.5)
+    layer = SparseLinear.from_linear(dense, **HOW)
+    assert torch.allclose(layer(x), dense(x), atol=1e-6)
+    assert repr(layer) == f"SparseLinear(in_features=6, out_features=4, bias={bias}, non-zeros=12 (50.0%))"
+    before = dense(x)
+    layer.values.data.zero_()
+    if bias:
+        layer.bias.data.zero_()
+    assert torch.equal(dense(x), before), "nothing is shared"
+    half = SparseLinear.from_linear(dense.double(), dtype=torch.float16, **HOW)
+    assert half.values.dtype is torch.float16
+    assert half.bias is None or half.bias.dtype is torch.float16
+    with pytest.raises(OperandError, match=r"expected a torch.nn.Linear, found a Conv1d: pass a sparse weight"):
+        SparseLinear.from_linear(torch.nn.Conv1d(2, 2, 1))
 
 
 @pytest.mark.parametrize("shape", [(0, 5), (2, 0, 5)])
@@ -562,3 +585,53 @@ def test_an_operand_is_kept_for_a_gradient_of_values_alone(a: Any, b: np.ndarray
 def test_a_product_by_its_sign(a: Any, b: np.ndarray) -> None:
     matrix, dense = SparseMatrix(a), torch.from_numpy(b)
     assert torch.equal(matrix @ dense, matrix.spmm(dense))
+    assert torch.equal(dense.T.repeat(2, 1) @ matrix.T, matrix.spmm(dense).T.repeat(2, 1))
+    vector = dense[:, 0].clone().requires_grad_()
+    (matrix @ vector).sum().backward()
+    assert torch.allclose(vector.grad, torch.tensor(a.toarray()).sum(dim=0), atol=1e-5)
+
+
+def test_a_transpose_shares_plans_and_has_gradients(matrix: Any, small: Any) -> None:
+    x, y, b = drawn(7, 3), drawn(5, 3), drawn(5, 3)
+    turned = matrix.T
+    matrix.spmm(b).sum().backward()
+    planned = set(matrix._operators.made)
+    assert torch.allclose(turned @ x, torch.tensor(small.toarray()).T @ x)
+    assert set(matrix._operators.made) == planned, "the gradient of a product is one with the transpose"
+    (turned @ x).sum().backward()
+    assert set(matrix._operators.made) == planned
+    assert torch.allclose(turned.T @ b, matrix @ b)
+    values = turned.values.requires_grad_()
+    assert torch.equal(values, torch.tensor(sparse.csr_array(small.T).data))
+    assert torch.autograd.gradcheck(turned.spmm, (x, values), check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(turned.spmm, (x, values))
+    assert torch.autograd.gradcheck(turned.sddmm, (y, x, values))
+    assert (turned.shape, turned.T.digest) == ((5, 7), matrix.digest)
+    mean = turned.aggregate(x, "mean")
+    assert torch.allclose(
+        mean, torch.tensor(small.T @ x.detach().numpy() / np.maximum((small != 0).sum(axis=0), 1)[:, None])
+    )
+
+
+def test_a_transpose_goes_with_the_matrix(small: Any) -> None:
+    matrix = SparseMatrix(small, **HOW)
+    assert matrix.T is matrix.T
+    handle = matrix.T.handle
+    del matrix
+    with pytest.raises(OperandError, match="expected the handle of a living SparseMatrix"):
+        torch.ops.spmark.spmm(None, drawn(7, 3), handle, False)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_compiled_function_with_a_transpose_has_one_graph(matrix: Any) -> None:
+    x = drawn(7, 3)
+    expected = 2 * matrix.T.spmm(x)
+    assert torch.allclose(
+        torch.compile(lambda x: matrix.T.spmm(x) * 2, fullgraph=True, backend="aot_eager")(x), expected
+    )
+
+
+def test_a_graph_of_pyg(small: Any) -> None:
+    edges = torch.tensor([[0, 1, 1], [2, 2, 0]])
+    matrix, x = SparseMatrix((edges, 3), **HOW), drawn(3, 2, dtype=torch.float32)
+    assert torch.equal(matrix @ x, torch.stack([x[1], torch.zeros(2), x[0] + x[1]]))

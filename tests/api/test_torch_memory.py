@@ -12,7 +12,7 @@ from scipy import sparse
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from spmark.impls.operator.arrays import TorchTensors  # noqa: E402 (needs PyTorch)
-from spmark.torch import SparseMatrix  # noqa: E402 (needs PyTorch)
+from spmark.torch import SparseLinear, SparseMatrix  # noqa: E402 (needs PyTorch)
 
 NODES, WIDTH = 3000, 32
 
@@ -84,6 +84,22 @@ def test_what_requires_a_gradient_is_not_copied(monkeypatch: pytest.MonkeyPatch)
     matrix.spmm(b, values).backward(torch.randn(40, 4))
     matrix.sddmm(x, b).backward(torch.randn(matrix.nnz))
     assert all(one.grad is not None for one in (b, x, values))
+
+
+def test_layers_in_a_row_copy_at_the_ends_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A layer's result is the transpose of a product's, so that the next product takes it as it is."""
+    copied: list[tuple[int, ...]] = []
+    copy = TorchTensors.copied
+    monkeypatch.setattr(TorchTensors, "copied", lambda self, one: copied.append(tuple(one.shape)) or copy(self, one))
+    layers = [SparseLinear(square(40, 0.1), use="scipy_cpu") for _ in range(3)]
+    net = torch.nn.Sequential(layers[0], torch.nn.ReLU(), layers[1], torch.nn.GELU(), layers[2])
+    for shape in ((8, 40), (2, 4, 40)):
+        x = torch.randn(*shape, requires_grad=True)
+        y = net(x)
+        assert copied == [(40, 8)]
+        y.square().sum().backward()
+        assert copied == 2 * [(40, 8)], "the input once more, for the gradient of values"
+        copied.clear()
 
 
 @pytest.mark.gpu
