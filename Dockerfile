@@ -7,23 +7,14 @@
 #   docker run --rm --gpus all --volume "$PWD/data:/data" --user "$(id -u):$(id -g)" spmark:gpu reproduce liteform
 #
 # Targets: cpu (the default), gpu (driver 580 or newer on the host) and test (cpu with the test suite, runs pytest).
-# BASE_IMAGE is any Debian or Ubuntu with Python 3.11 or newer as python3; without a Docker engine, see
+# BASE_IMAGE is any Debian or Ubuntu with Python 3.11 as python3, the one that DGL has; without a Docker engine, see
 # scripts/build_container.sh. Everything that the image keeps between runs lies under /data: caches, results, pages.
 
 ARG BASE_IMAGE=""
 
 # g++ stays in the images: kernels on the host (device host-simt) are compiled with it, and nvcc needs it. Debian's
 # packages follow the base, whatever release that is; what can change a number is pinned in requirements/.
-FROM ${BASE_IMAGE:-debian:bookworm-slim} AS base-cpu
-# hadolint ignore=DL3008
-RUN apt-get update \
- && apt-get install --yes --no-install-recommends g++ python3 python3-venv \
- && rm -rf /var/lib/apt/lists/* \
- && useradd --no-log-init --uid 10001 --home-dir /data --create-home spmark \
- && chmod 1777 /data
-
-# CUDA's libraries and compilers also come as wheels, pinned by hash; the toolkit of the base is for profilers and nvcc.
-FROM ${BASE_IMAGE:-nvidia/cuda:13.0.1-devel-ubuntu24.04} AS base-gpu
+FROM ${BASE_IMAGE:-debian:bookworm-slim} AS base
 # hadolint ignore=DL3008
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends g++ python3 python3-venv \
@@ -32,7 +23,7 @@ RUN apt-get update \
  && chmod 1777 /data
 
 # The wheel is built without the network and without anything of the checkout but the sources.
-FROM base-cpu AS wheel
+FROM base AS wheel
 WORKDIR /build
 COPY requirements/build.txt ./
 RUN python3 -m venv /opt/build \
@@ -48,21 +39,23 @@ COPY suite/ suite/
 COPY report/ report/
 RUN /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-index --no-build-isolation --wheel-dir /wheels .
 
-FROM base-cpu AS build-cpu
+FROM base AS build-cpu
 COPY requirements/cpu.txt /build/
 RUN python3 -m venv /opt/spmark \
  && /opt/spmark/bin/pip install --no-cache-dir --require-hashes --only-binary :all: --requirement /build/cpu.txt
 COPY --from=wheel /wheels/ /wheels/
 RUN /opt/spmark/bin/pip install --no-cache-dir --no-deps --no-index --find-links /wheels spmark
 
-FROM base-gpu AS build-gpu
+# CUDA's libraries and compilers come as wheels, pinned by hash; the driver comes from the host. PyTorch, DGL and OGB are
+# in this image alone: with them an image takes gigabytes.
+FROM base AS build-gpu
 COPY requirements/gpu.txt /build/
 RUN python3 -m venv /opt/spmark \
  && /opt/spmark/bin/pip install --no-cache-dir --require-hashes --only-binary :all: --requirement /build/gpu.txt
 COPY --from=wheel /wheels/ /wheels/
 RUN /opt/spmark/bin/pip install --no-cache-dir --no-deps --no-index --find-links /wheels spmark
 
-FROM base-gpu AS gpu
+FROM base AS gpu
 ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
 COPY --from=build-gpu /opt/spmark /opt/spmark
 ENV HOME=/data PATH=/opt/spmark/bin:$PATH PYTHONUNBUFFERED=1
@@ -77,7 +70,7 @@ WORKDIR /data
 ENTRYPOINT ["spmark"]
 CMD ["--help"]
 
-FROM base-cpu AS cpu
+FROM base AS cpu
 COPY --from=build-cpu /opt/spmark /opt/spmark
 ENV HOME=/data PATH=/opt/spmark/bin:$PATH PYTHONUNBUFFERED=1
 ARG COMMIT=""

@@ -24,5 +24,5 @@ pin() {
 pin build.txt "$@" requirements/build.in
 pin cpu.txt "$@" pyproject.toml
 # A package of two images has one version: cpu.txt constrains the other files.
-pin gpu.txt "$@" --extra gpu --constraint requirements/cpu.txt pyproject.toml
+pin gpu.txt "$@" --extra gpu --extra dash --extra dgl --extra nvcc --extra ogb --extra triton --constraint requirements/cpu.txt pyproject.toml
 pin test.txt "$@" --extra test --constraint requirements/cpu.txt --constraint requirements/build.txt pyproject.toml

@@ -36,7 +36,7 @@ def tool(name: str) -> Path:
             return Path(found)
     raise DeviceError(
         f"expected {name} on the path, under CUDA_PATH or in the nvidia-cuda-nvcc wheel, found it nowhere: "
-        f"install a CUDA toolkit, or {how_to_install('dev')}"
+        f"install a CUDA toolkit, or {how_to_install('nvcc')}"
     )
 
 
