@@ -13,7 +13,6 @@ from spmark.impls.core.interfaces import Config, Implementation, Plan, Search
 from spmark.impls.core.problem import Problem
 from spmark.impls.table import create, module_of
 from spmark.impls.tuning.cache import Kept, PlanCache, held_results, searched
-from spmark.impls.tuning.race import Race
 
 
 @dataclass(frozen=True)
@@ -122,6 +121,7 @@ def fastest(problem: Problem, device: DeviceSpec, choices: Sequence[Choice], bud
         return made_of.plan
 
     def search() -> tuple[Config, Search]:
+        from spmark.impls.tuning.race import Race
         from spmark.impls.tuning.timer import PlanTimer
 
         race = Race(made, PlanTimer(problem, device), budget_s=math.inf if budget_s is None else budget_s)

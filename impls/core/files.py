@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, stamps that show changed files, and cache entries that show their damage."""
+"""Files that appear whole or not at all, their names, stamps that show changes, and cache entries that show damage."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import hashlib
 import logging
 import os
 import pwd
+import re
 import shutil
 import stat
 import tempfile
@@ -20,6 +21,10 @@ from typing import NamedTuple
 from platformdirs import user_cache_path
 
 _log = logging.getLogger(__name__)
+_LONGEST_NAME = 80
+_DIGITS = 8
+_COMPONENT = re.compile(rf"[A-Za-z0-9_](?:[A-Za-z0-9._@+-]{{0,{_LONGEST_NAME - 2}}}[A-Za-z0-9_@+-])?")
+_UNSAFE = re.compile(r"[^A-Za-z0-9._@+-]+")
 
 
 class Stamp(NamedTuple):
@@ -31,6 +36,28 @@ class Stamp(NamedTuple):
     modified_ns: int
     size: int
     inode: int
+
+
+def path_component(name: str) -> str:
+    """Give the name of one file or folder for any name.
+
+    Parameters
+    ----------
+    name : str
+        Any text, such as the device of a record.
+
+    Returns
+    -------
+    str
+        ``name`` itself where it is a safe component: at most 80 ASCII letters, digits and ``._@+-`` that begin with a
+        letter, a digit or ``_`` and do not end with a dot. Else its safe letters and eight digits of its SHA-256, which
+        keep names apart whose safe letters are the same.
+    """
+    if _COMPONENT.fullmatch(name):
+        return name
+    readable = _UNSAFE.sub("-", name).strip("-.@+")[:_LONGEST_NAME].rstrip("-.")
+    digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:_DIGITS]
+    return f"{readable}-{digest}" if readable else f"name-{digest}"
 
 
 def at_home(path: str) -> Path:
@@ -67,6 +94,11 @@ def cache_root() -> Path:
     """Give the folder of all caches: ``SPMARK_CACHE`` or the user's, as far as `private` takes it."""
     root = os.environ.get("SPMARK_CACHE")
     return private(Path(root) if root else user_cache_path("spmark"))
+
+
+def cache_folder() -> Path:
+    """Give the folder of compiled kernels in `cache_root`."""
+    return cache_root() / "kernels"
 
 
 def private(folder: Path) -> Path:

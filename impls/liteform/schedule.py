@@ -18,7 +18,7 @@ from typing import Any, Literal
 from pydantic import Field, PositiveInt
 
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.names import path_component
+from spmark.impls.core.files import path_component
 from spmark.impls.core.problem import DType
 from spmark.impls.core.untrusted import Frozen, parse_model, reading
 from spmark.impls.kernels.ell_buckets import LANES, NEVER

@@ -16,8 +16,7 @@ from spmark.impls.operator.api import compile as compile_operator
 from spmark.impls.operator.arrays import refuse_nested
 from spmark.impls.operator.choose import loaded, one_of, widths_of
 from spmark.impls.operator.compiled import CompiledOperator
-from spmark.impls.operator.elements import ElementType
-from spmark.impls.operator.matrices import OwnedMatrix, loses_gradient
+from spmark.impls.operator.matrices import ElementType, OwnedMatrix, loses_gradient
 from spmark.impls.operator.native import NativeCalls
 from spmark.impls.operator.torchops import register, sddmm, sddmm_out, spmm, spmm_out
 from spmark.impls.table import create

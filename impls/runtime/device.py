@@ -15,10 +15,8 @@ import psutil
 from spmark.impls.core.devicespec import BUSY, DeviceKind, DeviceSpec
 from spmark.impls.core.enums import DeviceName
 from spmark.impls.core.errors import DeviceError, how_to_install, none_of
-from spmark.impls.core.files import cache_root
-from spmark.impls.core.machine import allowed_cores
-from spmark.impls.core.names import path_component
-from spmark.impls.runtime.load import LoadMeter
+from spmark.impls.core.files import cache_root, path_component
+from spmark.impls.core.machine import LoadMeter, allowed_cores
 
 NAMES = get_args(DeviceName)
 LEAST_CAPABILITY = 80

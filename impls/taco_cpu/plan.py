@@ -22,7 +22,7 @@ from spmark.impls.core.operands import HostStaging
 from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.core.stores import Held, StoreKind
 from spmark.impls.runtime.clibrary import load_c
-from spmark.impls.runtime.gcc import gcc_missing
+from spmark.impls.runtime.toolchain import gcc_missing
 from spmark.impls.taco_cpu.generate import SIZES, arrays_of, generate
 from spmark.impls.taco_cpu.space import CSR, Nest, nest_of, space_of, why_illegal
 from spmark.impls.taco_cpu.storage import store

@@ -20,14 +20,12 @@ from pydantic import TypeAdapter
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.files import keep_latest, mark_used, read_sealed, write_sealed
+from spmark.impls.core.files import cache_folder, keep_latest, mark_used, read_sealed, write_sealed
 from spmark.impls.core.interfaces import Config, Search
 from spmark.impls.core.machine import positive_number
 from spmark.impls.core.problem import Problem
 from spmark.impls.core.untrusted import parse_json
-from spmark.impls.runtime.compile import cache_folder
 from spmark.impls.runtime.device import versions
-from spmark.impls.tuning.space import key_of
 
 T = TypeVar("T")
 VARIABLE = "SPMARK_MAX_PLANS_MIB"
@@ -176,7 +174,7 @@ def searched(
     kept = cache.read()
     if kept is not None and not legal(kept.config):
         raise BuildError(
-            f"expected a config that a search of {cache.path.parent.name} may give, found {key_of(kept.config)[:200]}: "
+            f"expected a config that a search of {cache.path.parent.name} may give, found {str(kept.config)[:200]}: "
             f"the file of the operator was changed, or {cache.path} was; compile the operator anew"
         )
     if kept is None:
