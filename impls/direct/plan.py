@@ -13,7 +13,7 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import check_choices
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import Op, Problem
-from spmark.impls.kernels.direct_spmm import DIRECT_SPMM, ROWS, SPMM_DIRECT, DirectPlan, is_offered, usual_schedule
+from spmark.impls.kernels.direct_spmm import ROWS, SPMM_DIRECT, DirectPlan, is_offered, usual_schedule
 from spmark.impls.runtime.target import MAX_GRID, open_target
 from spmark.impls.runtime.template import KernelTemplate
 
@@ -25,7 +25,7 @@ class Direct:
     name: ClassVar[str] = "direct"
     ops: ClassVar[frozenset[Op]] = frozenset({Op.SPMM})
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
-    kernels: ClassVar[tuple[KernelTemplate, ...]] = DIRECT_SPMM.templates
+    kernels: ClassVar[tuple[KernelTemplate, ...]] = (SPMM_DIRECT,)
 
     lanes: int = 0
     """Threads of a group (4, 8, 16, 32); 0 takes up to 512 bytes of a row of B, and less where rows are short or

@@ -8,7 +8,8 @@ from typing import Any
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.interfaces import Config, Plan
 from spmark.impls.core.problem import Problem
-from spmark.impls.kernels.direct_spmm import DIRECT_SPMM, direct_deep, direct_starts, usual_schedule
+from spmark.impls.kernels.direct_space import DIRECT_SPMM, direct_deep, direct_starts
+from spmark.impls.kernels.direct_spmm import usual_schedule
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.strategies import both_ways, exhaustive
 from spmark.impls.tuning.tune import space_of, tune
