@@ -16,7 +16,6 @@ from spmark.impls.core.devicespec import BUSY, DeviceKind, DeviceSpec
 from spmark.impls.core.enums import DeviceName
 from spmark.impls.core.errors import DeviceError, how_to_install, none_of
 from spmark.impls.core.files import cache_root, path_component
-from spmark.impls.core.machine import LoadMeter, allowed_cores
 
 NAMES = get_args(DeviceName)
 LEAST_CAPABILITY = 80
@@ -115,6 +114,8 @@ def calibrated(spec: DeviceSpec) -> DeviceSpec:
     kept = calibration_file(spec)
     if kept is not None:
         return DeviceSpec.load(kept).model_copy(update={"memory_bytes": spec.memory_bytes})
+    from spmark.impls.core.machine import LoadMeter
+
     meter = LoadMeter()
     fresh = calibrate(spec)
     if (load := meter.read()).busy:
@@ -223,6 +224,8 @@ def _cuda() -> DeviceSpec:
 
 
 def _cpu() -> DeviceSpec:
+    from spmark.impls.core.machine import allowed_cores
+
     return DeviceSpec(
         name=slug(cpu_model()),
         kind=DeviceKind.CPU,
