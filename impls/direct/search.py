@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from spmark.impls.core.devicespec import DeviceSpec
@@ -17,10 +18,7 @@ from spmark.impls.tuning.tune import space_of, tune
 
 def fastest_direct(problem: Problem, device: DeviceSpec, pinned: Config) -> Plan:
     """Give the plan that won the race of `search_direct`, or one by the rules where nothing can be measured."""
-
-    def search(race: Race[Any]) -> None:
-        search_direct(problem, race, pinned)
-
+    search = partial(search_direct, problem, pinned=pinned)
     return tune(problem, device, [DIRECT_SPMM], search, owner="direct", pinned=pinned)
 
 
