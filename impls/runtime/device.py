@@ -8,7 +8,7 @@ import re
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import psutil
 
@@ -22,6 +22,7 @@ LEAST_CAPABILITY = 80
 """Kernels copy asynchronously and multiply tiles by instructions of this architecture."""
 _log = logging.getLogger(__name__)
 _CPU_CACHE = Path("/sys/devices/system/cpu/cpu0/cache")
+_UNMEASURED: dict[str, Any] = dict.fromkeys(("copy_bytes_per_s", "read_bytes_per_s", "fma_flops_per_s"), 0)
 _SUFFIXES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -82,9 +83,7 @@ def host_simt() -> DeviceSpec:
         shared_bytes_per_block=227 << 10,
         l2_bytes=50 << 20,
         memory_bytes=psutil.virtual_memory().total,
-        copy_bytes_per_s=0,
-        read_bytes_per_s=0,
-        fma_flops_per_s=0,
+        **_UNMEASURED,
     )
 
 
@@ -217,9 +216,7 @@ def _cuda() -> DeviceSpec:
         memory_bytes=facts["totalGlobalMem"],
         clock_mhz=attributes["ClockRate"] / 1e3,
         memory_clock_mhz=attributes["MemoryClockRate"] / 1e3,
-        copy_bytes_per_s=0,
-        read_bytes_per_s=0,
-        fma_flops_per_s=0,
+        **_UNMEASURED,
     )
 
 
@@ -234,9 +231,7 @@ def _cpu() -> DeviceSpec:
         warp_size=1,
         l2_bytes=_last_level_cache_bytes(),
         memory_bytes=psutil.virtual_memory().total,
-        copy_bytes_per_s=0,
-        read_bytes_per_s=0,
-        fma_flops_per_s=0,
+        **_UNMEASURED,
     )
 
 
