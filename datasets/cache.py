@@ -21,8 +21,7 @@ from filelock import FileLock
 from spmark.datasets.readers.npz import read_npz, write_npz
 from spmark.datasets.source import Args, RawMatrix
 from spmark.impls.core.errors import DatasetError, SpmarkError
-from spmark.impls.core.files import whole
-from spmark.impls.core.names import path_component
+from spmark.impls.core.files import path_component, whole
 
 _LAYOUT = 2
 """Counts up when parsed matrices of older versions must no longer be read."""

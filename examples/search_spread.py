@@ -22,9 +22,9 @@ from spmark.datasets.load import load_matrix
 from spmark.datasets.sweep.model import MatrixSpec
 from spmark.datasets.sweep.reading import parse_matrix
 from spmark.impls.core.digest import implementation_version
+from spmark.impls.core.files import cache_folder
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import DType, Op, Problem
-from spmark.impls.runtime.compile import cache_folder
 from spmark.impls.runtime.device import find
 from spmark.impls.table import create, module_of
 from spmark.impls.tuning.timer import PlanTimer

@@ -24,8 +24,7 @@ import pandas as pd
 from pydantic import ConfigDict, Field, model_validator
 
 from spmark.impls.core.errors import DatasetError, RecordError
-from spmark.impls.core.files import is_file
-from spmark.impls.core.names import path_component
+from spmark.impls.core.files import is_file, path_component
 from spmark.impls.core.untrusted import Frozen, parse_model, reading
 from spmark.records.plausible import read_candidates
 from spmark.records.rowfile import row_files

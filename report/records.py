@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.names import path_component
+from spmark.impls.core.files import path_component
 from spmark.records.plausible import read_measurements
 from spmark.records.rowfile import SUFFIXES, read_rows, row_files
 from spmark.records.schema import CaseSpec, Environment, EnvironmentRow, Flush, Measurement

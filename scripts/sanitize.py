@@ -35,8 +35,8 @@ from scipy import sparse
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import UnsupportedError
-from spmark.impls.core.problem import DType, Op, Problem
-from spmark.impls.kernels.plain import HostPlainPlan, PlainPlan, rounded, widened
+from spmark.impls.core.problem import DType, Op, Problem, rounded, widened
+from spmark.impls.kernels.plain import HostPlainPlan, PlainPlan
 from spmark.impls.operator.choose import PLAIN
 from spmark.impls.operator.matrices import OwnedMatrix
 from spmark.impls.runtime.device import find

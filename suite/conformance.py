@@ -411,7 +411,7 @@ def _check_refused(plan: Plan, operands: Sequence[Any], out: Any, what: str, wor
         expected, found, cause = f"an OperandError that speaks of {word!r} for {what}", str(error), error
     except Exception as error:
         found, cause = f"{type(error).__name__}: {error}", error
-    remedy = "call check_operands (spmark.impls.core.operands), or derive from DevicePlan, or use HostStaging"
+    remedy = "call check_operands (spmark.impls.core.operands), or derive from DevicePlan or HostPlan"
     raise NonconformingError(expected, found, remedy) from cause
 
 

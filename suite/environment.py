@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -14,7 +15,6 @@ import psutil
 from spmark.impls import core
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.machine import allowed_cores
-from spmark.impls.core.names import is_commit
 from spmark.records.schema import Environment
 
 PACKAGES = (
@@ -105,3 +105,8 @@ def _changes(root: Path) -> str:
 def _git(root: Path, *arguments: str) -> str:
     command = ["git", "-C", str(root), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
+
+
+def is_commit(text: str) -> bool:
+    """Tell whether text can be the hash of a commit: 7 to 64 hexadecimal digits in lower case."""
+    return re.fullmatch(r"[0-9a-f]{7,64}", text) is not None

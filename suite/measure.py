@@ -21,6 +21,7 @@ from spmark.datasets.load import LoadedMatrix, load_matrix
 from spmark.impls.core.devicespec import BUSY, DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError, KernelFault, SpmarkError, UnsupportedError
 from spmark.impls.core.interfaces import Implementation, KeepsPlans, Plan
+from spmark.impls.core.machine import LoadMeter
 from spmark.impls.core.operators import (
     RandomOperand,
     Reference,
@@ -34,7 +35,6 @@ from spmark.impls.core.operators import (
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.core.tolerance import why_wrong
 from spmark.impls.runtime.lab import Lab, canary, open_lab
-from spmark.impls.runtime.load import LoadMeter
 from spmark.impls.runtime.timing import Run, Stopping, Stopwatch, take_samples
 from spmark.impls.table import create
 from spmark.impls.tuning.cache import empty_cache

@@ -18,7 +18,7 @@ from hypothesis import settings
 
 from spmark.impls.core.problem import Csr
 from spmark.impls.runtime.device import cuda_missing
-from spmark.impls.runtime.gcc import gcc_missing
+from spmark.impls.runtime.toolchain import gcc_missing
 
 SECONDS = Path(__file__).parent / "seconds.tsv"
 SLOW_S = 0.5

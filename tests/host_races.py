@@ -20,14 +20,13 @@ import numpy as np
 from filelock import FileLock
 from numpy.typing import NDArray
 
-from spmark.impls.core.files import whole
-from spmark.impls.runtime.compile import cache_folder
-from spmark.impls.runtime.gcc import find_gcc
-from spmark.impls.runtime.host import compile as host_compile
-from spmark.impls.runtime.host.launch import Argument, HostKernel, launch_host
+from spmark.impls.core.files import cache_folder, whole
+from spmark.impls.runtime.host import ring
+from spmark.impls.runtime.host.ring import Argument, HostKernel, launch_host
+from spmark.impls.runtime.toolchain import find_gcc
 
 FOLDER = Path(__file__).parent / "runtime/host/detector"
-RING = Path(host_compile.__file__).parent
+RING = Path(ring.__file__).parent
 HOOKED = (
     "--param=asan-instrumentation-with-call-threshold=0",
     *(f"-Wl,--wrap=__asan_{kind}{size}" for kind in ("load", "store") for size in ("2", "4", "8", "16", "N")),
@@ -131,7 +130,7 @@ def launch(
 @contextmanager
 def watched() -> Iterator[None]:
     """Watch the launches of all kernels that are compiled inside."""
-    with patch.object(host_compile, "MORE_OPTIONS", (*HOOKED, *objects())), patch.object(HostKernel, "launch", launch):
+    with patch.object(ring, "MORE_OPTIONS", (*HOOKED, *objects())), patch.object(HostKernel, "launch", launch):
         yield
 
 

@@ -25,7 +25,7 @@ from spmark.datasets.sweep.model import Sweep, expand
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import RecordError, SpmarkError
 from spmark.impls.core.problem import Problem
-from spmark.impls.kernels.direct_spmm import is_direct
+from spmark.impls.kernels.direct_space import is_direct
 from spmark.impls.table import create
 from spmark.records.rowfile import read_rows, row_files
 from spmark.records.schema import CandidateRow, CaseSpec, EnvironmentRow, Measurement, Status

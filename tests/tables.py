@@ -12,7 +12,7 @@ from problems import random_csr
 from sampling import covering
 
 from spmark.impls.runtime.device import find
-from spmark.impls.runtime.host.launch import HostKernel, HostTarget
+from spmark.impls.runtime.host.ring import HostKernel, HostTarget
 from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate
 
 DTYPES = {name: dtype for dtype, name in C_TYPES.items()}

@@ -13,7 +13,7 @@ import numpy as np
 
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Op, Problem
-from spmark.impls.runtime.gcc import find_gcc, run_gcc
+from spmark.impls.runtime.toolchain import find_gcc, run_gcc
 from spmark.impls.taco_cpu.generate import SIZES, arrays_of, generate
 from spmark.impls.taco_cpu.space import Nest
 from spmark.impls.taco_cpu.storage import store

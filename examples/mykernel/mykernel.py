@@ -8,16 +8,16 @@ Check it, then measure it beside a baseline; this folder may stand anywhere::
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.interfaces import Built, Plan
-from spmark.impls.core.operands import HostStaging
+from spmark.impls.core.interfaces import Plan
+from spmark.impls.core.operands import HostPlan
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import Target, open_target
@@ -65,7 +65,7 @@ class MyKernel:
         return ElementPlan(problem, open_target(device), self.threads)
 
 
-class RowLoopPlan(Built):
+class RowLoopPlan(HostPlan):
     """C = A B on the CPU, one row after the other."""
 
     def __init__(self, problem: Problem) -> None:
@@ -73,15 +73,12 @@ class RowLoopPlan(Built):
         self._indptr, self._indices = problem.matrix.indptr, problem.matrix.indices
         with self.phase("convert"):
             self._values = problem.values.astype(np.float32)
-            self._staging = HostStaging(problem)
-        self.device_bytes = self._values.nbytes + self._staging.nbytes
+            self.hold(problem, self._values)
 
-    def run(self, operands: Sequence[Any], out: Any) -> None:
+    def compute(self, dense: NDArray[np.float32], result: NDArray[np.float32]) -> None:
         """Write every row of C, also those that A leaves empty."""
-        dense, result = self._staging.enter(operands, out)
         for row, (start, stop) in enumerate(zip(self._indptr[:-1], self._indptr[1:], strict=True)):
             np.matmul(self._values[start:stop], dense[self._indices[start:stop]], out=result[row])
-        self._staging.leave(out)
 
 
 class ElementPlan(OneLaunchPlan):

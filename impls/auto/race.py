@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import BuildError, SpmarkError, UnsupportedError
+from spmark.impls.core.files import held_results
 from spmark.impls.core.interfaces import Config, Implementation, Plan, Search
 from spmark.impls.core.problem import Problem
 from spmark.impls.table import create, module_of
-from spmark.impls.tuning.cache import Kept, PlanCache, held_results, searched
-from spmark.impls.tuning.race import Race
+
+if TYPE_CHECKING:
+    from spmark.impls.tuning.cache import Kept
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,8 @@ def fastest(problem: Problem, device: DeviceSpec, choices: Sequence[Choice], bud
     """
     if device.kind is DeviceKind.HOST_SIMT or len(choices) == 1:
         return first(problem, device, choices)
+    from spmark.impls.tuning.cache import Kept, PlanCache, searched
+
     rivals = {str(told(choice)): choice for choice in choices}
     held: dict[str, Mapping[str, bytes]] = {}
     won: list[Plan] = []
@@ -122,6 +127,7 @@ def fastest(problem: Problem, device: DeviceSpec, choices: Sequence[Choice], bud
         return made_of.plan
 
     def search() -> tuple[Config, Search]:
+        from spmark.impls.tuning.race import Race
         from spmark.impls.tuning.timer import PlanTimer
 
         race = Race(made, PlanTimer(problem, device), budget_s=math.inf if budget_s is None else budget_s)

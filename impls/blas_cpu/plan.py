@@ -6,15 +6,15 @@ SpMM multiplies A as a dense matrix; SDDMM computes all of X Y^T and keeps the e
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.interfaces import Built, Config, Plan
-from spmark.impls.core.operands import HostStaging
+from spmark.impls.core.interfaces import Config, Plan
+from spmark.impls.core.operands import HostPlan
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.core.stores import Held, StoreKind
 
@@ -49,25 +49,22 @@ class BlasCpu:
         return (_Spmm if problem.op is Op.SPMM else _Sddmm)(problem, {"max_dense_bytes": self.max_dense_bytes})
 
 
-class _Spmm(Built):
+class _Spmm(HostPlan):
     def __init__(self, problem: Problem, config: dict[str, Any]) -> None:
         matrix = problem.matrix
         super().__init__(config)
         with self.phase("convert"):
             self._dense = np.zeros(matrix.shape, np.float32)
             self._dense[matrix.rows_of_entries(), matrix.indices] = problem.values
-            self._staging = HostStaging(problem)
+            self.hold(problem, self._dense)
         self.stored = self._dense.size
-        self.device_bytes = self._dense.nbytes + self._staging.nbytes
 
-    def run(self, operands: Sequence[Any], out: Any) -> None:
+    def compute(self, dense: NDArray[np.float32], result: NDArray[np.float32]) -> None:
         """Compute C = A B."""
-        dense, result = self._staging.enter(operands, out)
         np.matmul(self._dense, dense, out=result)
-        self._staging.leave(out)
 
 
-class _Sddmm(Built):
+class _Sddmm(HostPlan):
     def __init__(self, problem: Problem, config: dict[str, Any]) -> None:
         matrix = problem.matrix
         super().__init__(config)
@@ -75,17 +72,13 @@ class _Sddmm(Built):
             self._product = np.empty(matrix.shape, np.float32)
             self._positions = matrix.rows_of_entries() * np.int64(matrix.num_cols) + matrix.indices
             self._factors = problem.factors.astype(np.float32, copy=False)
-            self._staging = HostStaging(problem)
+            self.hold(problem, self._product, self._positions, self._factors)
         self.stored = self._product.size
-        arrays = (self._product, self._positions, self._factors)
-        self.device_bytes = sum(array.nbytes for array in arrays) + self._staging.nbytes
 
-    def run(self, operands: Sequence[Any], out: Any) -> None:
+    def compute(self, x: NDArray[np.float32], y: NDArray[np.float32], result: NDArray[np.float32]) -> None:
         """Compute all of X Y^T, then keep A's entries."""
-        x, y, result = self._staging.enter(operands, out)
         np.matmul(x, y.T, out=self._product)
         # Positions are in range; mode="raise" would make take buffer its result.
         np.take(self._product.reshape(-1), self._positions, out=result, mode="clip")
         if self._factors.size:
             result *= self._factors
-        self._staging.leave(out)

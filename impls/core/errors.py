@@ -165,3 +165,27 @@ def how_to_install(*extras: str) -> str:
     No package registry has spmark: a command that named the package would install what a stranger published.
     """
     return " or ".join(f"pip install -e '.[{extra}]'" for extra in extras) + " in a checkout"
+
+
+def printable(text: str, kept: str = "") -> str:
+    r"""Give text that a terminal shows and does not obey.
+
+    Parameters
+    ----------
+    text : str
+        Any text.
+    kept : str
+        Control characters that stay, such as ``"\n"`` for text of several lines.
+
+    Returns
+    -------
+    str
+        ``text`` with its control characters, escapes, marks of writing direction and halves of surrogate pairs spelled
+        as Python spells them: ``\x1b``, ``\u202e``.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() or letter in kept else letter.encode("unicode_escape").decode()
+        for letter in text
+    )

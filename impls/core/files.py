@@ -1,4 +1,7 @@
-"""Files that appear whole or not at all, stamps that show changed files, and cache entries that show their damage."""
+"""Files that appear whole or not at all, their names, stamps that show changes, and cache entries that show damage.
+
+Results of searches may be held in memory, too, for one context: a saved operator brings those of its own.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,29 @@ import hashlib
 import logging
 import os
 import pwd
+import re
 import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from platformdirs import user_cache_path
 
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
+HELD: ContextVar[dict[str, bytes] | None] = ContextVar("held", default=None)
+"""What `held_results` holds here."""
+ON_DISK: ContextVar[bool] = ContextVar("on_disk", default=True)
+"""Whether searches may read and write files here (`without_files`)."""
+_LONGEST_NAME = 80
+_DIGITS = 8
+_COMPONENT = re.compile(rf"[A-Za-z0-9_](?:[A-Za-z0-9._@+-]{{0,{_LONGEST_NAME - 2}}}[A-Za-z0-9_@+-])?")
+_UNSAFE = re.compile(r"[^A-Za-z0-9._@+-]+")
 
 
 class Stamp(NamedTuple):
@@ -31,6 +46,28 @@ class Stamp(NamedTuple):
     modified_ns: int
     size: int
     inode: int
+
+
+def path_component(name: str) -> str:
+    """Give the name of one file or folder for any name.
+
+    Parameters
+    ----------
+    name : str
+        Any text, such as the device of a record.
+
+    Returns
+    -------
+    str
+        ``name`` itself where it is a safe component: at most 80 ASCII letters, digits and ``._@+-`` that begin with a
+        letter, a digit or ``_`` and do not end with a dot. Else its safe letters and eight digits of its SHA-256, which
+        keep names apart whose safe letters are the same.
+    """
+    if _COMPONENT.fullmatch(name):
+        return name
+    readable = _UNSAFE.sub("-", name).strip("-.@+")[:_LONGEST_NAME].rstrip("-.")
+    digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:_DIGITS]
+    return f"{readable}-{digest}" if readable else f"name-{digest}"
 
 
 def at_home(path: str) -> Path:
@@ -67,6 +104,11 @@ def cache_root() -> Path:
     """Give the folder of all caches: ``SPMARK_CACHE`` or the user's, as far as `private` takes it."""
     root = os.environ.get("SPMARK_CACHE")
     return private(Path(root) if root else user_cache_path("spmark"))
+
+
+def cache_folder() -> Path:
+    """Give the folder of compiled kernels in `cache_root`."""
+    return cache_root() / "kernels"
 
 
 def private(folder: Path) -> Path:
@@ -151,6 +193,32 @@ def mark_used(path: Path) -> None:
     """Let a cache entry count as used now, by the time of its last change; a read-only cache stays as it is."""
     with contextlib.suppress(OSError):
         os.utime(path)
+
+
+@contextmanager
+def _within(variable: ContextVar[T], value: T) -> Iterator[None]:
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
+def held_results(results: dict[str, bytes]) -> AbstractContextManager[None]:
+    """Hold the results of the searches inside, so that the same plans can be built elsewhere without a search.
+
+    Parameters
+    ----------
+    results : dict
+        Contents of entries of the cache by name. They answer before the files do; what is read or found inside is
+        added.
+    """
+    return _within(HELD, results)
+
+
+def without_files() -> AbstractContextManager[None]:
+    """Let the searches inside read and write no file; what `held_results` holds answers as before."""
+    return _within(ON_DISK, False)
 
 
 def keep_latest(folder: Path, limit_bytes: int) -> None:

@@ -6,6 +6,7 @@ The check sees facts of arrays (`ArrayFacts`), not arrays, so one set of message
 from __future__ import annotations
 
 import sys
+from abc import abstractmethod
 from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.errors import OperandError
+from spmark.impls.core.interfaces import Built
 from spmark.impls.core.problem import DType, Op, Problem
 
 _ROLES = {
@@ -206,3 +208,23 @@ class HostStaging:
         """Round the result into ``out`` where it was computed in a workspace."""
         if self._work:
             np.copyto(out, self._work[-1], casting="same_kind")
+
+
+class HostPlan(Built):
+    """A plan on the host's cores that computes in float32; subclasses call `hold` in ``__init__``."""
+
+    _staging: HostStaging
+
+    def hold(self, problem: Problem, *arrays: NDArray[Any]) -> None:
+        """Make the workspaces of a problem, and count their bytes with those of arrays that the plan holds."""
+        self._staging = HostStaging(problem)
+        self.device_bytes = sum(array.nbytes for array in arrays) + self._staging.nbytes
+
+    def run(self, operands: Sequence[Any], out: Any) -> None:
+        """Check the arrays and compute, in float32."""
+        self.compute(*self._staging.enter(operands, out))
+        self._staging.leave(out)
+
+    @abstractmethod
+    def compute(self, *arrays: Any, **nothing: Any) -> None:
+        """Compute the last of the arrays from the others, all float32."""

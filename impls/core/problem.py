@@ -323,6 +323,49 @@ class Problem:
         return (self.matrix.num_rows, self.width) if self.op is Op.SPMM else (self.matrix.nnz,)
 
 
+class PlainProblem(Problem):
+    """A problem whose values have a type that is no `DType`: float64, or bfloat16, an array of uint16 with its bits.
+
+    Records and sweeps have none. What a person computes may have such a type.
+
+    Parameters
+    ----------
+    op : Op
+    pattern : Csr
+        Its values count for nothing.
+    values : (nnz,) float64, or uint16 with the bits of bfloat16
+        Values of A in CSR order.
+    width : int
+        J.
+    scaled : bool
+        SDDMM only: multiply by A[i, k].
+    """
+
+    dtype: Any
+    """The NumPy dtype of operands, result and values."""
+
+    def __init__(self, op: Op, pattern: Csr, values: NDArray[Any], width: int, scaled: bool = False) -> None:
+        super().__init__(op, pattern, width, scaled=scaled)
+        self.__dict__.update(values=values, dtype=values.dtype)
+
+    @property
+    def factors(self) -> NDArray[Any]:
+        """The values that a kernel reads: an empty array where SDDMM is not scaled."""
+        return self.values if self.op is Op.SPMM else super().factors
+
+
+def widened(bits: NDArray[np.uint16]) -> NDArray[np.float32]:
+    """Give the numbers behind the bits of bfloat16, which float32 holds exactly; same shape."""
+    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+def rounded(numbers: NDArray[np.float32]) -> NDArray[np.uint16]:
+    """Round float32 to the nearest bfloat16, ties to even; give the bits, same shape. NaN stays NaN."""
+    bits = numbers.view(np.uint32)
+    nearest = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+    return np.where(np.isnan(numbers), np.uint32(0x7FFF), nearest).astype(np.uint16)
+
+
 def checked_width(given: Any) -> int:
     """Check a dense width J.
 

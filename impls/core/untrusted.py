@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import from_json
 
-from spmark.impls.core.errors import DatasetError, SpmarkError
-from spmark.impls.core.names import printable
+from spmark.impls.core.errors import DatasetError, SpmarkError, printable
 
 _LONGEST_DETAIL = 500
 """Letters that are kept of a parser's message, which may quote the whole file."""

@@ -6,21 +6,16 @@ Learning", SC 2020; RA-SpMM's direct kernel. The README says which of their idea
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import check_choices
-from spmark.impls.core.interfaces import Config, Plan
+from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import Op, Problem
-from spmark.impls.kernels import direct_spmm
-from spmark.impls.kernels.direct_spmm import DIRECT_SPMM, ROWS, SPMM_DIRECT, DirectPlan, is_offered, usual_schedule
+from spmark.impls.kernels.direct_spmm import ROWS, SPMM_DIRECT, DirectPlan, is_offered, usual_schedule
 from spmark.impls.runtime.target import MAX_GRID, open_target
 from spmark.impls.runtime.template import KernelTemplate
-from spmark.impls.tuning.race import Race
-from spmark.impls.tuning.strategies import both_ways, exhaustive
-from spmark.impls.tuning.tune import space_of, tune
 
 
 @dataclass(frozen=True)
@@ -30,7 +25,7 @@ class Direct:
     name: ClassVar[str] = "direct"
     ops: ClassVar[frozenset[Op]] = frozenset({Op.SPMM})
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
-    kernels: ClassVar[tuple[KernelTemplate, ...]] = DIRECT_SPMM.templates
+    kernels: ClassVar[tuple[KernelTemplate, ...]] = (SPMM_DIRECT,)
 
     lanes: int = 0
     """Threads of a group (4, 8, 16, 32); 0 takes up to 512 bytes of a row of B, and less where rows are short or
@@ -84,43 +79,6 @@ class Direct:
         """Search where that is asked for and there are non-zeros and a GPU; list the long rows and upload."""
         if not self.search:
             return DirectPlan(problem, open_target(device), {}, **self.schedule(problem))
-        pinned = self._pinned
+        from spmark.impls.direct.search import fastest_direct
 
-        def search(race: Race[Any]) -> None:
-            search_direct(problem, race, pinned)
-
-        return tune(problem, device, [DIRECT_SPMM], search, owner=self.name, pinned=pinned)
-
-
-def search_direct(problem: Problem, race: Race[Any], pinned: Config) -> None:
-    """Time some twenty schedules of `DirectPlan`: tiles, rows, unrolling, tiles again, depth, and then all other axes.
-
-    With two lengths of long rows the walk came within 0.5 % of the fastest of the whole product in the geometric mean,
-    and within 8 % at worst (72 problems of 12 matrices, development runs on an H200).
-
-    Parameters
-    ----------
-    problem : Problem
-    race : Race
-        Of configs of `DIRECT_SPMM`, perhaps beside others.
-    pinned : dict
-        Tunables of all configs.
-    """
-    space, axes = space_of(DIRECT_SPMM, problem, pinned), DIRECT_SPMM.axes(problem, pinned)
-    starts = direct_spmm.direct_starts(problem)
-    tiles = [{name: start[name] for name in ("vector", "vectors", "lanes")} for start in starts]
-
-    def varied(config: Config, changes: Iterable[Config]) -> list[Config]:
-        return [one for change in changes if (one := {**config, **change, **pinned}) in space]
-
-    def walked(config: Config, name: str) -> Config:
-        values = () if name in pinned else axes[name]
-        return both_ways(race, config, name, [value for value in values if {**config, name: value} in space])
-
-    best = exhaustive(race, varied({}, starts) or [usual_schedule(problem, pinned) | pinned]).config
-    best = walked(walked(best, "rows"), "unroll")
-    best = exhaustive(race, [best, *varied(best, tiles)]).config
-    best = exhaustive(race, [best, *varied(best, direct_spmm.direct_deep(problem))]).config
-    for name in axes:
-        if name not in {"tile", "rows", "unroll", "parts"}:
-            best = walked(best, name)
+        return fastest_direct(problem, device, self._pinned)

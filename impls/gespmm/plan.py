@@ -14,10 +14,9 @@ from spmark.impls.core.errors import check_choices
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.kernels.csr_spmm import SPMM_CSR, CsrSpmmPlan, coarsen_for, vector_and_lanes
-from spmark.impls.kernels.family import widest_load
 from spmark.impls.kernels.sddmm import SDDMM_CSR, SddmmPlan
 from spmark.impls.runtime.target import MAX_GRID, ceil_div, open_target
-from spmark.impls.runtime.template import KernelTemplate
+from spmark.impls.runtime.template import KernelTemplate, widest_load
 
 BATCH = 4
 _SDDMM_VECTOR = {DType.FLOAT32: 2, DType.FLOAT16: 8}

@@ -11,10 +11,9 @@ from pathlib import Path
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.problem import DType, Problem
-from spmark.impls.kernels.family import widest_load
 from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import C_TYPES, KernelTemplate
+from spmark.impls.runtime.template import C_TYPES, KernelTemplate, widest_load
 
 THREADS = 128
 _COARSEN_WAVES = 64

@@ -1,4 +1,4 @@
-"""The launcher of SpMM straight from CSR: the rows that whole blocks take, and the schedules worth trying.
+"""The launcher of SpMM straight from CSR: the rows that whole blocks take, and the schedule by rule.
 
 Huang, Dai, Wang and Yang, "GE-SpMM", SC 2020, section 4, and Gale, Zaharia, Young and Elsen, "Sparse GPU Kernels for
 Deep Learning", SC 2020, section 5, are the kernel's family.
@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Csr, DType, Problem
-from spmark.impls.kernels.family import Axes, KernelFamily, OneFormat, tiles_of, widest_load
 from spmark.impls.runtime.plan import Arrays, OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, TemplateValue
+from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, TemplateValue, widest_load
 
 LANES = (4, 8, 16, 32)
 """Threads of a group."""
@@ -28,16 +27,12 @@ ROWS = (1, 2, 4)
 """Rows of a group."""
 UNSPLIT = 2**31 - 1
 """Longer than any row."""
-DIRECT: Mapping[str, str] = {"format": "direct"}
-"""What a config of `DirectPlan` says beside its schedule where a search compares formats."""
-_WARP = 32
+WARP = 32
 _LOAD_BYTES = 16
 _AT_ONCE = 1 << 17
 """Threads of a launch that a large GPU still has room for."""
-_UNROLL, _DEEP = 4, 8
+UNROLL, DEEP = 4, 8
 """Rows of B that a lane has on their way: usually, and where few rows are on their way otherwise."""
-_MOST_TILES, _DEEP_TILES = 6, 2
-"""Tiles of `direct_starts`, and tiles of `direct_deep`."""
 _UNEVEN, _USUAL, _USUAL_SMALL = (1.5, 2, 3, 4, 6, 8), 4, 2
 """Multiples of the mean length beyond which a row may be long, and the multiples taken without a search: the best of
 1.5, 2, 4 and 8 on the tuning half, the second where blocks are idle. The mean leaves empty rows out: with them, most
@@ -62,21 +57,16 @@ SPMM_DIRECT = KernelTemplate(
         "vectors": (1, 2),
         "lanes": LANES,
         "parts": PARTS,
-        "unroll": (_UNROLL, 2, _DEEP),
+        "unroll": (UNROLL, 2, DEEP),
         "several": (False, True),
         "threads": (128, 64, 256),
     },
     max_registers=80,
     max_spill_bytes=8,  # as `SPMM_ELL_BUCKETS`
 )
-_TUNABLES = {n: tuple(map(int, values)) for n, values in SPMM_DIRECT.space.items() if n not in {"T", "several"}}
+TUNABLES = {n: tuple(map(int, values)) for n, values in SPMM_DIRECT.space.items() if n not in {"T", "several"}}
 """What a search may choose of the template; the first value of each is taken without a reason for another."""
-_PLAIN = {**{name: values[0] for name, values in _TUNABLES.items()}, "rows": 1, "longest": UNSPLIT}
-
-
-def is_direct(config: Mapping[str, Any]) -> bool:
-    """Tell whether a config of a search among formats belongs to `DirectPlan`."""
-    return config.get("format") == DIRECT["format"]
+PLAIN = {**{name: values[0] for name, values in TUNABLES.items()}, "rows": 1, "longest": UNSPLIT}
 
 
 def is_offered(dtype: DType, schedule: Mapping[str, Any]) -> bool:
@@ -85,8 +75,8 @@ def is_offered(dtype: DType, schedule: Mapping[str, Any]) -> bool:
 
 
 def _values(dtype: DType, schedule: Mapping[str, Any]) -> dict[str, TemplateValue]:
-    whole = {**_PLAIN, **schedule}
-    tunables = {name: whole[name] for name in _TUNABLES}
+    whole = {**PLAIN, **schedule}
+    tunables = {name: whole[name] for name in TUNABLES}
     return {"T": C_TYPES[dtype], **tunables, "several": whole["rows"] > 1}
 
 
@@ -123,7 +113,7 @@ class DirectPlan(OneLaunchPlan):
     def __init__(
         self, problem: Problem, target: Target, config: Config, *, arrays: Arrays = (), **schedule: int
     ) -> None:
-        schedule = {**_PLAIN, **schedule}
+        schedule = {**PLAIN, **schedule}
         super().__init__(problem, target, {**config, **schedule}, schedule["vector"] * problem.dtype.itemsize)
         matrix, rows, longest, threads = problem.matrix, schedule["rows"], schedule["longest"], schedule["threads"]
         self.stored = matrix.nnz
@@ -205,16 +195,6 @@ def loads_whole(width: int, dtype: DType) -> bool:
     return load_of(width, dtype) * dtype.itemsize == _LOAD_BYTES
 
 
-def direct_tiles(width: int, dtype: DType) -> list[dict[str, int]]:
-    """List tiles of `DirectPlan` that J fills, widest first; of equally wide tiles the one with more lanes comes first.
-
-    Two loads stand side by side only where a load has 16 bytes.
-    """
-    vectors = (1, 2) if loads_whole(width, dtype) else (1,)
-    tiles = tiles_of(width, (load_of(width, dtype),), LANES, vectors)
-    return sorted(tiles, key=lambda tile: (-tile["lanes"] * tile["vectors"], tile["vectors"]))
-
-
 def usual_schedule(problem: Problem, pinned: Mapping[str, int] | None = None) -> dict[str, int]:
     """Give a schedule of `DirectPlan` without a search; what is pinned, and not 0, is kept.
 
@@ -239,73 +219,24 @@ def usual_schedule(problem: Problem, pinned: Mapping[str, int] | None = None) ->
         return kept.get("lanes") or next(n for n in LANES if n == most or n * vector >= columns)
 
     free = whole and not kept.keys() & {"vectors", "parts", "unroll", "rows"}
-    small = free and mean >= _UNROLL and 2 * lanes(width, _WARP) * num_rows <= _AT_ONCE
+    small = free and mean >= UNROLL and 2 * lanes(width, WARP) * num_rows <= _AT_ONCE
     if small:
-        threads = lanes(ceil_div(width, 2), _WARP // 2)
-        kept["parts"] = max(n for n in PARTS if n == 1 or n <= min(_WARP // threads, mean / 2))
-        kept["unroll"] = _DEEP if kept["parts"] == 1 and min(mean, threads) >= _DEEP else _UNROLL
+        threads = lanes(ceil_div(width, 2), WARP // 2)
+        kept["parts"] = max(n for n in PARTS if n == 1 or n <= min(WARP // threads, mean / 2))
+        kept["unroll"] = DEEP if kept["parts"] == 1 and min(mean, threads) >= DEEP else UNROLL
         kept |= {"lanes": threads, "rows": 1, "vectors": 1}
     parts, short = kept.get("parts", 1), mean < SHORT
-    deep = parts > 1 or kept.get("unroll") == _DEEP
+    deep = parts > 1 or kept.get("unroll") == DEEP
     pairs = whole and not deep and width >= 2 * vector * LANES[0 if short else -2]
     vectors = kept.get("vectors", 2 if pairs else 1)
     tile = _SHORT_TILE if short and whole else _TILE
     return {
-        **_PLAIN,
+        **PLAIN,
         "vector": vector,
         "vectors": vectors,
-        "lanes": lanes(ceil_div(width, vectors), min(tile // _LOAD_BYTES // vectors, _WARP // parts)),
+        "lanes": lanes(ceil_div(width, vectors), min(tile // _LOAD_BYTES // vectors, WARP // parts)),
         "parts": parts,
-        "rows": max(n for n in ROWS if n == 1 or (n * mean <= _UNROLL and not deep)),
+        "rows": max(n for n in ROWS if n == 1 or (n * mean <= UNROLL and not deep)),
         "longest": usual_length(problem.matrix, _USUAL_SMALL if small else _USUAL),
         **kept,
     }
-
-
-def direct_starts(problem: Problem) -> list[dict[str, int]]:
-    """List the schedules of `DirectPlan` with which a search begins: the widest tiles, one row a group."""
-    tiles = direct_tiles(problem.width, problem.dtype)[:_MOST_TILES]
-    return [{**_PLAIN, "longest": usual_length(problem.matrix), **tile} for tile in tiles]
-
-
-def direct_deep(problem: Problem) -> list[dict[str, int]]:
-    """List what makes a schedule of `DirectPlan` deep: many rows of B on their way for one row of A, for each tile.
-
-    A small problem has more threads than rows, and waits for memory once for each ``parts * unroll`` elements of a row.
-    The list is empty where loads are narrow or rows are shorter than the usual depth.
-    """
-    if not loads_whole(problem.width, problem.dtype) or mean_length(problem.matrix) < _UNROLL:
-        return []
-    tiles = tiles_of(problem.width, (load_of(problem.width, problem.dtype),), LANES)
-    return [
-        {"vectors": 1, "lanes": lanes, "rows": 1, "parts": parts, "unroll": unroll}
-        for lanes in [tile["lanes"] for tile in tiles[-_DEEP_TILES:]]
-        for parts, unroll in ((1, _DEEP), (_WARP // lanes, _UNROLL), (_WARP // 2 // lanes, _UNROLL))
-        if (lanes >= _DEEP if unroll == _DEEP else parts > 1)
-    ]
-
-
-def _axes(problem: Problem, pinned: Config) -> Axes:
-    """Give the tiles that J fills, several rows a group where rows are short, and the template's other values."""
-    matrix = problem.matrix
-    tiles = direct_tiles(problem.width, problem.dtype)
-    return {
-        "tile": [{name: pinned.get(name, value) for name, value in tile.items()} for tile in tiles],
-        "rows": ROWS if mean_length(matrix) < SHORT else ROWS[:1],
-        **{name: values for name, values in _TUNABLES.items() if name not in tiles[0]},
-        "longest": tuple(dict.fromkeys((usual_length(matrix), *lengths_to_split(matrix)))),
-    }
-
-
-DIRECT_SPMM = KernelFamily(
-    mark="longest",
-    templates=(SPMM_DIRECT,),
-    axes=_axes,
-    opened=lambda problem, target: OneFormat(
-        tuple(DIRECT),
-        lambda _: None,
-        lambda _, facts, schedule, arrays: DirectPlan(problem, target, facts, arrays=arrays, **schedule),
-    ),
-    default=usual_schedule,
-    kernel=direct_instance,
-)

@@ -11,7 +11,7 @@ from spmark.impls.core.interfaces import Built, Config, DeviceArray
 from spmark.impls.core.problem import Problem
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target
-from spmark.impls.runtime.template import Instance, KernelTemplate, loads_of
+from spmark.impls.runtime.template import Instance, KernelTemplate
 
 F = TypeVar("F")
 Axes = Mapping[str, Sequence[Any]]
@@ -123,8 +123,3 @@ def tiles_of(
         if vector * count * n <= width
     ]
     return found or [{"vector": min(loads), "vectors": 1, "lanes": min(lanes)}]
-
-
-def widest_load(width: int, most: int, lanes: int) -> int:
-    """Give the most elements of a load, up to ``most``, that divide J and leave work for so many lanes."""
-    return next(vector for vector in loads_of(width, most) if vector == 1 or lanes * vector <= width)

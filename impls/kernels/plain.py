@@ -1,22 +1,19 @@
 """Plans of both operators over CSR as it comes, for types that no search takes: float64 and bfloat16.
 
-A `Problem` has float32 or float16, which records and sweeps name. What a person computes may have another type: one
-kernel without a schedule to choose then serves each operator. bfloat16 is an array of uint16 with its bits.
+A `PlainProblem` has no schedule to choose: one kernel serves each operator.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spmark.impls.core.errors import UnsupportedError
 from spmark.impls.core.interfaces import Built, DeviceArray
 from spmark.impls.core.operands import check_operands
-from spmark.impls.core.problem import Csr, Op, Problem
+from spmark.impls.core.problem import Op, PlainProblem, rounded, widened
 from spmark.impls.formats.threads import equal_shares, run_all
 from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div
@@ -27,35 +24,6 @@ THREADS = 128
 _SPACE: dict[str, tuple[str | int, ...]] = {"T": ("double", "bfloat16"), "lanes": LANES, "threads": (THREADS,)}
 SPMM_PLAIN = KernelTemplate(Path(__file__).parent / "plain.cu", "spmm_plain", _SPACE, max_registers=40)
 SDDMM_PLAIN = KernelTemplate(Path(__file__).parent / "plain.cu", "sddmm_plain", _SPACE, max_registers=40)
-
-
-class PlainProblem(Problem):
-    """A problem whose values have a type that is no `DType`.
-
-    Parameters
-    ----------
-    op : Op
-    pattern : Csr
-        Its values count for nothing.
-    values : (nnz,) float64, or uint16 with the bits of bfloat16
-        Values of A in CSR order.
-    width : int
-        J.
-    scaled : bool
-        SDDMM only: multiply by A[i, k].
-    """
-
-    dtype: Any
-    """The NumPy dtype of operands, result and values."""
-
-    def __init__(self, op: Op, pattern: Csr, values: NDArray[Any], width: int, scaled: bool = False) -> None:
-        super().__init__(op, pattern, width, scaled=scaled)
-        self.__dict__.update(values=values, dtype=values.dtype)
-
-    @property
-    def factors(self) -> NDArray[Any]:
-        """The values that a kernel reads: an empty array where SDDMM is not scaled."""
-        return self.values if self.op is Op.SPMM else super().factors
 
 
 class PlainPlan(OneLaunchPlan):
@@ -114,15 +82,3 @@ class HostPlainPlan(Built):
         run_all(self._loop, ((start, stop, *self._pattern, *arrays, result) for start, stop in tasks))
         if result is not out:
             np.copyto(out, rounded(result))
-
-
-def widened(bits: NDArray[np.uint16]) -> NDArray[np.float32]:
-    """Give the numbers behind the bits of bfloat16, which float32 holds exactly; same shape."""
-    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
-
-
-def rounded(numbers: NDArray[np.float32]) -> NDArray[np.uint16]:
-    """Round float32 to the nearest bfloat16, ties to even; give the bits, same shape. NaN stays NaN."""
-    bits = numbers.view(np.uint32)
-    nearest = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
-    return np.where(np.isnan(numbers), np.uint32(0x7FFF), nearest).astype(np.uint16)

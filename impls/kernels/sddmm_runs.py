@@ -13,7 +13,7 @@ from spmark.impls.core.problem import DType, Problem
 from spmark.impls.kernels.family import KernelFamily
 from spmark.impls.kernels.sddmm import SddmmPlan, csr_tiles, sddmm_instance
 from spmark.impls.runtime.target import Target
-from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, TemplateValue, loads_of
+from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, TemplateValue, widest_aligned
 
 _LOAD_BYTES = 16
 """Bytes of the widest load."""
@@ -52,7 +52,7 @@ def run_tiles(width: int, dtype: DType) -> list[dict[str, Any]]:
     Loads are the widest that divide J. Tiles that would leave half of their lanes idle are left out. The list is empty
     where a row of X needs more than 32 elements a lane.
     """
-    vector = loads_of(width, _LOAD_BYTES // dtype.itemsize)[0]
+    vector = widest_aligned(width, dtype)
     offered = []
     for lanes in LANES:
         if lanes == LANES[0] or vector * lanes < 2 * width:

@@ -16,7 +16,7 @@ from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import DType
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Kernel, ceil_div
-from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, loads_of
+from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, widest_aligned
 
 _THREADS = 64
 _MAX_BLOCKS = 4096
@@ -30,7 +30,7 @@ ZERO_ROWS = KernelTemplate(
 
 def zeroing_instance(width: int, dtype: DType) -> Instance:
     """Give the kernel that clears rows of J elements."""
-    vector = loads_of(width, 16 // dtype.itemsize)[0]
+    vector = widest_aligned(width, dtype)
     return ZERO_ROWS.instance(T=C_TYPES[dtype], vector=vector, threads=_THREADS)
 
 

@@ -18,12 +18,12 @@ from typing import Any, Literal
 from pydantic import Field, PositiveInt
 
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.names import path_component
+from spmark.impls.core.files import path_component
 from spmark.impls.core.problem import DType
 from spmark.impls.core.untrusted import Frozen, parse_model, reading
 from spmark.impls.kernels.ell_buckets import LANES, NEVER
 from spmark.impls.liteform.weights import Weights
-from spmark.impls.runtime.template import loads_of
+from spmark.impls.runtime.template import widest_aligned
 
 _LEAST_WORK = 32
 _LEAST_US, _BYTES_PER_US, _SLOTS_PER_US = 5.0, 6e6, 12.0
@@ -122,11 +122,6 @@ class ScheduleTable(Frozen):
         return self.gathering.weights if gathered and self.gathering else self.weights
 
 
-def widest_vector(width: int, dtype: DType) -> int:
-    """Give the elements of the widest load that every row of B is aligned for."""
-    return loads_of(width, 16 // dtype.itemsize)[0]
-
-
 def schedule_for(
     device: str, width: int, dtype: DType, *, nnz: int, max_width: int, gathered: bool = False
 ) -> CellSchedule:
@@ -185,7 +180,7 @@ def nearest(entries: Sequence[ScheduleEntry], wanted: ScheduleEntry) -> Schedule
 
 def rule(width: int, dtype: DType, max_width: int) -> CellSchedule:
     """Give a schedule without a table: widest loads, as many lanes as J needs, blocks of the widest bucket."""
-    vector = widest_vector(width, dtype)
+    vector = widest_aligned(width, dtype)
     lanes = next((n for n in sorted(LANES, reverse=True) if n * vector <= width), min(LANES))
     return CellSchedule(vector, lanes, max(_LEAST_WORK, max_width))
 

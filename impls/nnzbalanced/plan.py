@@ -24,7 +24,7 @@ from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS, SharedRows, shar
 from spmark.impls.kernels.zeroing import ZERO_ROWS
 from spmark.impls.runtime.plan import DevicePlan, OneLaunchPlan
 from spmark.impls.runtime.target import MAX_GRID, Grid, Target, ceil_div, open_target
-from spmark.impls.runtime.template import C_TYPES, KernelTemplate, TemplateValue, loads_of
+from spmark.impls.runtime.template import C_TYPES, KernelTemplate, TemplateValue, widest_aligned
 
 _FOLDER = Path(__file__).parent / "kernels"
 _LOAD_BYTES = 16
@@ -68,11 +68,6 @@ SPANS_PARALLEL = KernelTemplate(
     {**_TYPES, "threads": (THREADS,)},
     max_registers=80,
 )
-
-
-def vector_of(width: int, dtype: DType) -> int:
-    """Choose elements of a load: the most, up to 16 bytes, that divide J, so that loads of every row are aligned."""
-    return loads_of(width, _LOAD_BYTES // dtype.itemsize)[0]
 
 
 class RowBalancedPlan(OneLaunchPlan):
@@ -180,7 +175,7 @@ class NnzBalanced:
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse widths beyond the grid."""
-        vector = vector_of(problem.width, problem.dtype)
+        vector = widest_aligned(problem.width, problem.dtype)
         most = MAX_GRID[1] * vector * (1 if self.choose(problem)[0] else _lanes(problem.width, vector))
         return f"expected J of at most {most}, found {problem.width}" if problem.width > most else None
 
@@ -198,7 +193,7 @@ class NnzBalanced:
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """Choose a kernel, mark the non-zeros if they are balanced, upload."""
-        target, vector = open_target(device), vector_of(problem.width, problem.dtype)
+        target, vector = open_target(device), widest_aligned(problem.width, problem.dtype)
         parallel, by_nnz = self.choose(problem)
         lanes, terms = _lanes(problem.width, vector), problem.matrix.nnz * problem.width
         if not by_nnz:

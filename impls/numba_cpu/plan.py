@@ -5,9 +5,8 @@ Rows are given to threads in contiguous ranges of equal cost; the layout is the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numba
 import numpy as np
@@ -15,8 +14,8 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.interfaces import Built, Plan
-from spmark.impls.core.operands import HostStaging
+from spmark.impls.core.interfaces import Plan
+from spmark.impls.core.operands import HostPlan
 from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.numba_cpu import kernels
 
@@ -59,7 +58,7 @@ class NumbaCpu:
         return _Plan(problem, self.threads)
 
 
-class _Plan(Built):
+class _Plan(HostPlan):
     def __init__(self, problem: Problem, threads: int) -> None:
         matrix = problem.matrix
         super().__init__(config={"threads": threads}, stored=matrix.nnz)
@@ -68,10 +67,9 @@ class _Plan(Built):
             values = problem.values.astype(np.float32, copy=False)
             arrays = equal_tasks(matrix, threads), matrix.indptr, matrix.indices, values
             self.values = values
-            self._staging = HostStaging(problem)
+            self.hold(problem, *arrays)
         self._sparse = arrays if problem.op is Op.SPMM else (*arrays, problem.scaled)
         self._kernel = kernels.spmm if problem.op is Op.SPMM else kernels.sddmm
-        self.device_bytes = sum(array.nbytes for array in arrays) + self._staging.nbytes
         # Exactly the types that a run passes: a conversion of types would cost more than a small product.
         matrix_type, vector_type = numba.float32[:, ::1], numba.float32[::1]
         result_type = matrix_type if problem.op is Op.SPMM else vector_type
@@ -82,12 +80,10 @@ class _Plan(Built):
             except numba.core.errors.NumbaError as error:
                 raise BuildError(f"{kernels.__file__}: {problem.op} does not compile\n{error}") from error
 
-    def run(self, operands: Sequence[Any], out: Any) -> None:
+    def compute(self, *arrays: NDArray[np.float32]) -> None:
         """Compute C = A B, or D. The first run on read-only operands compiles once more."""
-        arrays = self._staging.enter(operands, out)
         numba.set_num_threads(self._threads)
         self._kernel(*self._sparse, *arrays)
-        self._staging.leave(out)
 
 
 def equal_tasks(matrix: Csr, tasks: int) -> NDArray[np.int64]:

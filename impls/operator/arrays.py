@@ -14,8 +14,7 @@ import numpy as np
 
 from spmark.impls.core.errors import OperandError
 from spmark.impls.core.problem import dtype_name
-from spmark.impls.operator.elements import ElementType
-from spmark.impls.operator.matrices import has_tangent, refuse_gradient
+from spmark.impls.operator.matrices import ElementType, has_tangent, refuse_gradient
 
 ALIGNMENT = 16
 """Bytes of the widest load of a kernel: what is aligned to them can be passed to every plan."""

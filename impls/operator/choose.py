@@ -13,13 +13,12 @@ from pydantic import ConfigDict, Field, PositiveInt
 from spmark.impls.auto.race import Choice, Chosen, built, fastest, first
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError, ProblemError, SweepError, none_of
-from spmark.impls.core.problem import Op, Problem
-from spmark.impls.kernels.plain import HostPlainPlan, PlainPlan, PlainProblem
+from spmark.impls.core.files import without_files
+from spmark.impls.core.problem import Op, PlainProblem, Problem
 from spmark.impls.operator.matrices import OwnedMatrix
 from spmark.impls.runtime.device import calibrated, find
 from spmark.impls.runtime.target import open_target
 from spmark.impls.table import create, implementation_names, name_of
-from spmark.impls.tuning.cache import without_files
 
 AUTO = "auto"
 """The implementation that chooses among the others."""
@@ -217,6 +216,8 @@ def build(problem: Problem, device: DeviceSpec, choice: Choice, held: Mapping[st
         The plan could not be built.
     """
     if isinstance(problem, PlainProblem):
+        from spmark.impls.kernels.plain import HostPlainPlan, PlainPlan
+
         on_host = device.kind is DeviceKind.CPU
         return Chosen(choice, HostPlainPlan(problem) if on_host else PlainPlan(problem, open_target(device)))
     return built(problem, device, choice, held)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,11 +18,16 @@ from spmark.impls.core.problem import Csr, Op, checked_width
 from spmark.impls.operator.arrays import Library, check_dtype, check_shape, library_of
 from spmark.impls.operator.choose import Asked, plan_width, runs_of, seconds_of
 from spmark.impls.operator.matrices import OwnedMatrix
-from spmark.impls.operator.turns import Turns
-from spmark.impls.operator.values import ChangingValues
 from spmark.impls.runtime.target import open_target
 
+if TYPE_CHECKING:
+    from spmark.impls.operator.gpu import CudaStreams
+    from spmark.impls.operator.values import ChangingValues
+
 ROLES = {Op.SPMM: ("operand B (K, J)",), Op.SDDMM: ("operand X (I, J)", "operand Y (K, J)")}
+
+_PER_THREAD = 2
+"""CUDA's handle of the default stream of each thread: one handle, many streams."""
 
 
 class _Ready(NamedTuple):
@@ -33,6 +38,50 @@ class _Ready(NamedTuple):
     out_shape: tuple[int, ...]
     as_they_are: bool
     """Whether plans take the library's arrays as they are."""
+
+
+class Turns:
+    """Lets calls of one operator take turns: a plan owns counters and workspaces that two calls may not share.
+
+    On the host a lock makes calls of several threads take turns. On a GPU a call that arrives on another stream than
+    the call before waits there for the end of that call, which an event marks; the host never waits.
+
+    While a stream captures a graph, nothing waits and nothing is marked: the order of a graph's replays and of other
+    calls is the caller's.
+
+    Parameters
+    ----------
+    streams : CudaStreams, optional
+        Of a GPU; None on the host.
+    """
+
+    def __init__(self, streams: CudaStreams | None = None) -> None:
+        self._lock, self._streams = threading.Lock(), streams
+        self._last: tuple[int, int] | None = None
+
+    def take(self, work: Callable[..., None], arrays: Sequence[Any], *given: Any) -> None:
+        """Do or enqueue ``work(*given)`` after earlier turns; ``arrays`` tell on which stream it is enqueued."""
+        if self._streams is None:
+            with self._lock:
+                work(*given)
+            return
+        stream = self._streams.current(arrays)
+        with self._lock:
+            if self._streams.capturing(stream):
+                work(*given)
+                return
+            here = (stream.ptr, threading.get_ident() if stream.ptr == _PER_THREAD else 0)
+            if self._last not in (None, here):
+                self._streams.wait(stream)
+            self._last = here
+            try:
+                work(*given)
+            finally:
+                self._streams.mark(stream)
+
+    def capturing(self, arrays: Sequence[Any]) -> bool:
+        """Tell whether a call with these arrays would be captured into a graph."""
+        return self._streams is not None and self._streams.capturing(self._streams.current(arrays))
 
 
 class CompiledOperator:
@@ -56,10 +105,20 @@ class CompiledOperator:
         self._cuda = asked.device.kind is DeviceKind.CUDA
         self._turns = Turns(_streams() if self._cuda else None)
         self._planning = threading.RLock()
-        self._values = ChangingValues(matrix, asked, self._turns, planned)
+        self._changing: ChangingValues | None = None
         self._libraries: dict[type, Library] = {}
         self._ready: dict[Hashable, _Ready] = {}
         self._known_values: set[Hashable] = set()
+
+    @property
+    def _values(self) -> ChangingValues:
+        """A's values, which most operators never change."""
+        with self._planning:
+            if self._changing is None:
+                from spmark.impls.operator.values import ChangingValues
+
+                self._changing = ChangingValues(self._matrix, self._asked, self._turns, self._planned)
+            return self._changing
 
     @property
     def widths(self) -> tuple[int, ...]:

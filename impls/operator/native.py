@@ -25,9 +25,9 @@ from torch import Tensor  # pyright: ignore[reportMissingImports]
 from spmark.impls.core.errors import CompileError, DeviceError
 from spmark.impls.core.files import cache_root, read_sealed, write_sealed
 from spmark.impls.operator.compiled import CompiledOperator
-from spmark.impls.runtime.gcc import find_gcc, run_gcc
 from spmark.impls.runtime.noting import Noted, noted
 from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.runtime.toolchain import find_gcc, run_gcc
 
 _SOURCE = Path(__file__).with_name("native.cpp")
 _NAME = "spmark_native"

@@ -14,8 +14,7 @@ from spmark.impls.core.problem import Op
 from spmark.impls.operator.arrays import refuse_nested
 from spmark.impls.operator.choose import one_of, widths_of
 from spmark.impls.operator.compiled import CompiledOperator
-from spmark.impls.operator.elements import ElementType
-from spmark.impls.operator.matrices import OwnedMatrix, loses_gradient
+from spmark.impls.operator.matrices import ElementType, OwnedMatrix, loses_gradient
 from spmark.impls.operator.native import NativeCalls
 from spmark.impls.operator.sparse import Kind, Operators, Signs
 from spmark.impls.operator.torchops import register, sddmm, sddmm_out, spmm, spmm_out

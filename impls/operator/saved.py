@@ -25,8 +25,7 @@ from spmark.impls.core.problem import MAX_NNZ
 from spmark.impls.core.untrusted import Frozen, parse_model, reading
 from spmark.impls.operator.choose import AUTO, IMPORT_FIRST, PLAIN, Asked, build, device_of, names_of
 from spmark.impls.operator.compiled import CompiledOperator
-from spmark.impls.operator.elements import ElementType
-from spmark.impls.operator.matrices import OwnedMatrix
+from spmark.impls.operator.matrices import ElementType, OwnedMatrix
 from spmark.impls.runtime.device import versions
 from spmark.impls.table import implementation_names, module_of
 
@@ -43,7 +42,7 @@ class SavedPlan(Frozen):
     version: str
     """Digest of the code that built the plan."""
     held: dict[str, bytes] = {}
-    """Results of its searches (`spmark.impls.tuning.cache.held_results`)."""
+    """Results of its searches (`spmark.impls.core.files.held_results`)."""
 
 
 class SavedOperator(Frozen):

@@ -16,8 +16,8 @@ from spmark.impls.core.errors import SpmarkError
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.operator.choose import Asked, build
+from spmark.impls.operator.compiled import Turns
 from spmark.impls.operator.matrices import OwnedMatrix
-from spmark.impls.operator.turns import Turns
 from spmark.impls.runtime.target import open_target
 
 _DIGITS = {DType.FLOAT32: (1 << 24) - 1, DType.FLOAT16: (1 << 11) - 1}

@@ -9,9 +9,8 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from spmark.impls.core.files import read_sealed, write_sealed
-from spmark.impls.runtime.compile import cache_folder
-from spmark.impls.runtime.gcc import find_gcc, run_gcc
+from spmark.impls.core.files import cache_folder, read_sealed, write_sealed
+from spmark.impls.runtime.toolchain import find_gcc, run_gcc
 
 OPTIONS = (
     *("-x", "c", "-std=gnu11", "-O3", "-march=native", "-fopenmp", "-fPIC", "-shared"),

@@ -16,13 +16,12 @@ from types import ModuleType
 from typing import cast
 
 from spmark.impls.core.errors import BuildError, CompileError, DeviceError, how_to_install
-from spmark.impls.core.files import Stamp, cache_root, read_sealed, stamp, whole, write_sealed
+from spmark.impls.core.files import cache_folder, read_sealed, whole, write_sealed
 from spmark.impls.core.untrusted import parse_json
-from spmark.impls.runtime.toolchain import INCLUDE, cuda_include
+from spmark.impls.runtime.toolchain import INCLUDE, content, cuda_include
 
 OPTIONS = ("-std=c++17", "-lineinfo")
 """Given to every compiler: IEEE arithmetic (no fast math, denormals kept), lines for profilers."""
-_INCLUDED = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 _COUNTS = (r"Used (\d+) registers", r"(\d+) bytes spill stores", r"(\d+) bytes smem")
 """Where the log tells registers, spilled bytes and shared bytes."""
 
@@ -40,16 +39,6 @@ class Binary:
     """Bytes stored to local memory because registers ran out."""
     shared_bytes: int
     """Static shared memory of a block."""
-
-
-_UNITS: dict[Path, tuple[tuple[Path, ...], tuple[Stamp | None, ...], bytes]] = {}
-"""By source: this and each path at which a header was searched (a missing one may appear later), the stamp of each, and
-the names and bytes of source and headers. A process reads a few dozen sources."""
-
-
-def cache_folder() -> Path:
-    """Give the folder of compiled kernels: ``SPMARK_CACHE`` or the user's cache."""
-    return cache_root() / "kernels"
 
 
 def compile_kernel(source: Path, expression: str, arch: str) -> Binary:
@@ -135,28 +124,6 @@ def kept_source(text: str, name: str) -> Path:
     return path
 
 
-def included_headers(source: Path) -> tuple[list[Path], tuple[Path, ...]]:
-    """Give our own headers that ``source`` includes, directly or through others, sorted, and all paths searched.
-
-    The toolkit's headers are left out: its version stands for them. Files at searched paths may be missing.
-    """
-    headers: set[Path] = set()
-    looked: dict[Path, None] = {}
-    pending = [source]
-    while pending:
-        current = pending.pop()
-        for name in _INCLUDED.findall(current.read_text()):
-            for folder in (current.parent, INCLUDE):
-                path = (folder / name).resolve()
-                looked[path] = None
-                if path.is_file():
-                    if path not in headers:
-                        headers.add(path)
-                        pending.append(path)
-                    break
-    return sorted(headers), tuple(looked)
-
-
 def nvrtc_version() -> str:
     """Give the name and the version of the compiler; the first call of a process loads the compiler."""
     return "nvrtc {}.{}".format(*_nvrtc().getVersion())
@@ -197,20 +164,3 @@ def _kernel_key(source: Path, expression: str, arch: str) -> str:
     digest = hashlib.sha256("\0".join((*OPTIONS, nvrtc_version(), arch, expression)).encode())
     digest.update(content(source))
     return digest.hexdigest()
-
-
-def content(source: Path) -> bytes:
-    """Give the names and bytes of a source and of its headers; files are searched again only where one has changed.
-
-    A search costs a millisecond, as much as the other steps of loading a kernel from the cache together.
-    """
-    if source in _UNITS:
-        files, stamps, text = _UNITS[source]
-        if stamps == tuple(map(stamp, files)):
-            return text
-    headers, looked_at = included_headers(source)
-    files = (source, *looked_at)
-    stamps = tuple(map(stamp, files))  # taken before the files are read: a change in between is noticed
-    text = b"".join(b"\0" + path.name.encode() + b"\0" + path.read_bytes() for path in (source, *headers))
-    _UNITS[source] = files, stamps, text
-    return text

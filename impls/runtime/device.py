@@ -8,23 +8,21 @@ import re
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import psutil
 
 from spmark.impls.core.devicespec import BUSY, DeviceKind, DeviceSpec
 from spmark.impls.core.enums import DeviceName
 from spmark.impls.core.errors import DeviceError, how_to_install, none_of
-from spmark.impls.core.files import cache_root
-from spmark.impls.core.machine import allowed_cores
-from spmark.impls.core.names import path_component
-from spmark.impls.runtime.load import LoadMeter
+from spmark.impls.core.files import cache_root, path_component
 
 NAMES = get_args(DeviceName)
 LEAST_CAPABILITY = 80
 """Kernels copy asynchronously and multiply tiles by instructions of this architecture."""
 _log = logging.getLogger(__name__)
 _CPU_CACHE = Path("/sys/devices/system/cpu/cpu0/cache")
+_UNMEASURED: dict[str, Any] = dict.fromkeys(("copy_bytes_per_s", "read_bytes_per_s", "fma_flops_per_s"), 0)
 _SUFFIXES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -85,9 +83,7 @@ def host_simt() -> DeviceSpec:
         shared_bytes_per_block=227 << 10,
         l2_bytes=50 << 20,
         memory_bytes=psutil.virtual_memory().total,
-        copy_bytes_per_s=0,
-        read_bytes_per_s=0,
-        fma_flops_per_s=0,
+        **_UNMEASURED,
     )
 
 
@@ -117,6 +113,8 @@ def calibrated(spec: DeviceSpec) -> DeviceSpec:
     kept = calibration_file(spec)
     if kept is not None:
         return DeviceSpec.load(kept).model_copy(update={"memory_bytes": spec.memory_bytes})
+    from spmark.impls.core.machine import LoadMeter
+
     meter = LoadMeter()
     fresh = calibrate(spec)
     if (load := meter.read()).busy:
@@ -218,13 +216,13 @@ def _cuda() -> DeviceSpec:
         memory_bytes=facts["totalGlobalMem"],
         clock_mhz=attributes["ClockRate"] / 1e3,
         memory_clock_mhz=attributes["MemoryClockRate"] / 1e3,
-        copy_bytes_per_s=0,
-        read_bytes_per_s=0,
-        fma_flops_per_s=0,
+        **_UNMEASURED,
     )
 
 
 def _cpu() -> DeviceSpec:
+    from spmark.impls.core.machine import allowed_cores
+
     return DeviceSpec(
         name=slug(cpu_model()),
         kind=DeviceKind.CPU,
@@ -233,9 +231,7 @@ def _cpu() -> DeviceSpec:
         warp_size=1,
         l2_bytes=_last_level_cache_bytes(),
         memory_bytes=psutil.virtual_memory().total,
-        copy_bytes_per_s=0,
-        read_bytes_per_s=0,
-        fma_flops_per_s=0,
+        **_UNMEASURED,
     )
 
 

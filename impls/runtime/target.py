@@ -97,7 +97,7 @@ def open_target(spec: DeviceSpec) -> Target:
 
         return CudaTarget(spec)
     if spec.kind is DeviceKind.HOST_SIMT:
-        from spmark.impls.runtime.host.launch import HostTarget
+        from spmark.impls.runtime.host.ring import HostTarget
 
         return HostTarget(spec)
     raise DeviceError(f"expected a device that runs kernels (cuda, host-simt), found {spec.kind}")

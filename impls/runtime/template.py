@@ -31,6 +31,16 @@ def loads_of(width: int, most: int) -> list[int]:
     return [vector for vector in (8, 4, 2, 1) if vector <= most and width % vector == 0]
 
 
+def widest_aligned(width: int, dtype: DType) -> int:
+    """Give the most elements of a load, up to 16 bytes, that divide J, so that loads of every row are aligned."""
+    return loads_of(width, 16 // dtype.itemsize)[0]
+
+
+def widest_load(width: int, most: int, lanes: int) -> int:
+    """Give the most elements of a load, up to ``most``, that divide J and leave work for so many lanes."""
+    return next(vector for vector in loads_of(width, most) if vector == 1 or lanes * vector <= width)
+
+
 _BYTES = {"float": 4, "half": 2, "int": 4, "short": 2}
 _ASSERT = re.compile(r'static_assert\((.*?),\s*(?:"[^"]*"\s*)+\);', re.DOTALL)
 _SHARED_NAMES = {"sizeof": _BYTES.__getitem__, "kWarpSize": 32}

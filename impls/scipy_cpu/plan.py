@@ -5,16 +5,16 @@ SpMM is SciPy's CSR product; SDDMM, which SciPy does not have, gathers rows in c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import _sparsetools
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.interfaces import Built, Plan
-from spmark.impls.core.operands import HostStaging
+from spmark.impls.core.interfaces import Plan
+from spmark.impls.core.operands import HostPlan
 from spmark.impls.core.problem import Op, Problem
 
 
@@ -49,27 +49,23 @@ class ScipyCpu:
         return _Spmm(problem) if problem.op is Op.SPMM else _Sddmm(problem, self.chunk_bytes)
 
 
-class _Spmm(Built):
+class _Spmm(HostPlan):
     def __init__(self, problem: Problem) -> None:
         super().__init__(stored=problem.matrix.nnz)
         self._matrix = problem.matrix
         with self.phase("convert"):
             self.values = self._values = problem.values.astype(np.float32, copy=False)
-            self._staging = HostStaging(problem)
-        arrays = (self._matrix.indptr, self._matrix.indices, self._values, self._staging)
-        self.device_bytes = sum(array.nbytes for array in arrays)
+            self.hold(problem, self._matrix.indptr, self._matrix.indices, self._values)
 
-    def run(self, operands: Sequence[Any], out: Any) -> None:
+    def compute(self, dense: NDArray[np.float32], result: NDArray[np.float32]) -> None:
         """Compute C = A B."""
-        dense, result = self._staging.enter(operands, out)
         result.fill(0)
         # csr_array.__matmul__ calls this function, too, but allocates an array for the result.
         matrix, ends = self._matrix, (dense.reshape(-1), result.reshape(-1))
         _sparsetools.csr_matvecs(*matrix.shape, dense.shape[1], matrix.indptr, matrix.indices, self._values, *ends)
-        self._staging.leave(out)
 
 
-class _Sddmm(Built):
+class _Sddmm(HostPlan):
     def __init__(self, problem: Problem, chunk_bytes: int) -> None:
         matrix = problem.matrix
         super().__init__(config={"chunk_bytes": chunk_bytes}, stored=matrix.nnz)
@@ -79,13 +75,10 @@ class _Sddmm(Built):
             self._rows = matrix.rows_of_entries()
             self.values = self._factors = problem.factors.astype(np.float32, copy=False)
             self._left, self._right = (np.empty((self._entries, problem.width), np.float32) for _ in range(2))
-            self._staging = HostStaging(problem)
-        arrays = (self._rows, self._cols, self._left, self._right, self._factors, self._staging)
-        self.device_bytes = sum(array.nbytes for array in arrays)
+            self.hold(problem, self._rows, self._cols, self._left, self._right, self._factors)
 
-    def run(self, operands: Sequence[Any], out: Any) -> None:
+    def compute(self, x: NDArray[np.float32], y: NDArray[np.float32], result: NDArray[np.float32]) -> None:
         """Compute D, chunk by chunk."""
-        x, y, result = self._staging.enter(operands, out)
         for start in range(0, result.size, self._entries):
             part = slice(start, start + self._entries)
             rows, cols = self._rows[part], self._cols[part]
@@ -95,4 +88,3 @@ class _Sddmm(Built):
             np.einsum("pj,pj->p", left, right, out=result[part])
             if self._factors.size:
                 result[part] *= self._factors[part]
-        self._staging.leave(out)

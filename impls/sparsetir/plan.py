@@ -16,7 +16,7 @@ from spmark.impls.core.interfaces import Config, Plan
 from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.core.stores import Forecast
 from spmark.impls.formats.hyb import HybLayout, cell_layout
-from spmark.impls.kernels.direct_spmm import is_direct
+from spmark.impls.kernels.direct_space import is_direct
 from spmark.impls.kernels.ell_buckets import ell_tiles
 from spmark.impls.kernels.family import KernelFamily
 from spmark.impls.kernels.hyb_spmm import HYB_SPMM, MOST_K, rule_width

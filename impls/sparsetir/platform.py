@@ -14,7 +14,7 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Op, Problem
-from spmark.impls.kernels import direct_spmm, sddmm_runs
+from spmark.impls.kernels import direct_space, direct_spmm, sddmm_runs
 from spmark.impls.kernels.ell_buckets import NEVER
 from spmark.impls.kernels.hyb_spmm import HYB_SPMM, rule_width
 from spmark.impls.kernels.sddmm import CSR_SDDMM
@@ -38,7 +38,7 @@ _PARTITIONS = (1, 2, 4, 8, 16)
 _WORK = (8, 16, 32, 64, 128)
 _RUNS = (2, 4, 8, 16, 32)
 _ROWS = (1, 2, 4)
-_FAMILIES = {Op.SPMM: (HYB_SPMM, direct_spmm.DIRECT_SPMM), Op.SDDMM: (RUNS_SDDMM, CSR_SDDMM)}
+_FAMILIES = {Op.SPMM: (HYB_SPMM, direct_space.DIRECT_SPMM), Op.SDDMM: (RUNS_SDDMM, CSR_SDDMM)}
 _NEVER = 0
 """The value of an own parameter that a config's template does not have."""
 _DEEP = ((1, 2), (1, 4), (1, 8), (2, 4), (4, 4), (8, 4))
@@ -177,8 +177,8 @@ def _spmm(problem: Problem) -> tuple[Space, Space]:
         "fixed": (_FIXED,),
     }
     direct = {
-        "fixed": ({**direct_spmm.DIRECT, "threads": _THREADS},),
-        "tile": direct_spmm.direct_tiles(problem.width, problem.dtype),
+        "fixed": ({**direct_space.DIRECT, "threads": _THREADS},),
+        "tile": direct_space.direct_tiles(problem.width, problem.dtype),
         "depth": [{"parts": parts, "unroll": unroll} for parts, unroll in _DEEP],
         "rows": _ROWS,
         "longest": dict.fromkeys((direct_spmm.usual_length(problem.matrix), direct_spmm.UNSPLIT)),

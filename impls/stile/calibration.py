@@ -26,7 +26,7 @@ from pathlib import Path
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import DeviceError
-from spmark.impls.core.names import path_component
+from spmark.impls.core.files import path_component
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.stile.net import Net
 

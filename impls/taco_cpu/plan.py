@@ -7,7 +7,7 @@ make a C function (`generate`), which is compiled once. A is stored in the forma
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.interfaces import Built, Config, Plan, Search
+from spmark.impls.core.interfaces import Config, Plan, Search
 from spmark.impls.core.machine import allowed_cores
-from spmark.impls.core.operands import HostStaging
+from spmark.impls.core.operands import HostPlan
 from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.core.stores import Held, StoreKind
 from spmark.impls.runtime.clibrary import load_c
-from spmark.impls.runtime.gcc import gcc_missing
+from spmark.impls.runtime.toolchain import gcc_missing
 from spmark.impls.taco_cpu.generate import SIZES, arrays_of, generate
 from spmark.impls.taco_cpu.space import CSR, Nest, nest_of, space_of, why_illegal
 from spmark.impls.taco_cpu.storage import store
@@ -124,7 +124,7 @@ class TacoCpu:
         return plan
 
 
-class TacoPlan(Built):
+class TacoPlan(HostPlan):
     """One loop nest for one problem.
 
     Parameters
@@ -142,7 +142,6 @@ class TacoPlan(Built):
         with self.phase("convert"):
             matrix = replace(problem.matrix, values=problem.values.astype(np.float32, copy=False))
             arrays: dict[str, Any] = dict(_stored(nest, matrix, config, most_bytes))
-            self._staging = HostStaging(problem)
         with self.phase("compile"):
             self._function = getattr(load_c(generate(nest), nest.name), nest.name)
         self.stored = arrays["values"].size
@@ -153,13 +152,11 @@ class TacoPlan(Built):
         self._held = [array for array in passed if array is not None]
         addresses = [ctypes.c_void_p(None if array is None else array.ctypes.data) for array in passed]
         self._arguments = [*(ctypes.c_int64(sizes[name]) for name in SIZES), *addresses]
-        self.device_bytes = sum(array.nbytes for array in self._held) + self._staging.nbytes
+        self.hold(problem, *self._held)
 
-    def run(self, operands: Sequence[Any], out: Any) -> None:
+    def compute(self, *arrays: NDArray[np.float32]) -> None:
         """Compute C = A B, or D."""
-        arrays = self._staging.enter(operands, out)
         self._function(*self._arguments, *(ctypes.c_void_p(array.ctypes.data) for array in arrays))
-        self._staging.leave(out)
 
 
 def _stored(nest: Nest, matrix: Csr, config: Mapping[str, Any], most_bytes: int) -> dict[str, NDArray[Any]]:

@@ -10,7 +10,7 @@ from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.machine import allowed_cores
 from spmark.impls.core.problem import Op, Problem
-from spmark.impls.runtime.gcc import gcc_missing
+from spmark.impls.runtime.toolchain import gcc_missing
 from spmark.impls.taco_cpu.plan import TacoCpu, TacoPlan
 from spmark.impls.taco_cpu.space import CSR, digest_of, space_of
 from spmark.impls.tuning.platform import CommonLoops, ConfigSamples, raced

@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.errors import CompileError
+from spmark.impls.core.files import cache_folder
 from spmark.impls.core.interfaces import Config, DeviceArray
 from spmark.impls.core.problem import Op, Problem, numbered, openings
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.kernels.family import Build, OneFormat
-from spmark.impls.runtime.compile import Binary, cache_folder
+from spmark.impls.runtime.compile import Binary
 from spmark.impls.runtime.cuda import CudaKernel, load_function
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Grid, Target, ceil_div

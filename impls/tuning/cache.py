@@ -8,34 +8,28 @@ import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
-from contextvars import ContextVar
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import TypeAdapter
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.files import keep_latest, mark_used, read_sealed, write_sealed
+from spmark.impls.core.files import HELD, ON_DISK, cache_folder, keep_latest, mark_used, read_sealed, write_sealed
 from spmark.impls.core.interfaces import Config, Search
 from spmark.impls.core.machine import positive_number
 from spmark.impls.core.problem import Problem
 from spmark.impls.core.untrusted import parse_json
-from spmark.impls.runtime.compile import cache_folder
 from spmark.impls.runtime.device import versions
-from spmark.impls.tuning.space import key_of
 
-T = TypeVar("T")
 VARIABLE = "SPMARK_MAX_PLANS_MIB"
 DEFAULT_MIB = 256.0
 """Most that the results of all searches take on disk; those that were used least recently make room."""
 _EMPTYING = threading.RLock()
-_HELD: ContextVar[dict[str, bytes] | None] = ContextVar("held", default=None)
-_ON_DISK: ContextVar[bool] = ContextVar("on_disk", default=True)
 
 
 @dataclass(frozen=True)
@@ -88,7 +82,7 @@ class PlanCache:
 
     def read(self) -> Kept | None:
         """Give the kept result; None where the file is missing or damaged."""
-        held = _HELD.get()
+        held = HELD.get()
         content = (held or {}).get(self._name) or self._read_file()
         kept = _kept(content)
         if kept is not None and held is not None:
@@ -102,15 +96,15 @@ class PlanCache:
     def write(self, kept: Kept) -> None:
         """Keep a result; a cache that cannot be written costs only time."""
         content = json.dumps(asdict(kept), default=str).encode()
-        if _ON_DISK.get():
+        if ON_DISK.get():
             write_sealed(self.path, content)
             keep_latest(self.path.parents[1], self._most_bytes)
-        held = _HELD.get()
+        held = HELD.get()
         if held is not None:
             held[self._name] = content
 
     def _read_file(self) -> bytes:
-        if not _ON_DISK.get():
+        if not ON_DISK.get():
             return b""
         mark_used(self.path)
         return read_sealed(self.path) or b""
@@ -120,32 +114,6 @@ def _kept(content: bytes) -> Kept | None:
     with suppress(ValueError, RecursionError):  # pydantic's errors are ValueErrors
         return _KEPT.validate_python(parse_json(content))
     return None
-
-
-@contextmanager
-def _within(variable: ContextVar[T], value: T) -> Iterator[None]:
-    token = variable.set(value)
-    try:
-        yield
-    finally:
-        variable.reset(token)
-
-
-def held_results(results: dict[str, bytes]) -> AbstractContextManager[None]:
-    """Hold the results of the searches inside, so that the same plans can be built elsewhere without a search.
-
-    Parameters
-    ----------
-    results : dict
-        Contents of entries of the cache by name. They answer before the files do; what is read or found inside is
-        added.
-    """
-    return _within(_HELD, results)
-
-
-def without_files() -> AbstractContextManager[None]:
-    """Let the searches inside read and write no file; what `held_results` holds answers as before."""
-    return _within(_ON_DISK, False)
 
 
 def searched(
@@ -176,7 +144,7 @@ def searched(
     kept = cache.read()
     if kept is not None and not legal(kept.config):
         raise BuildError(
-            f"expected a config that a search of {cache.path.parent.name} may give, found {key_of(kept.config)[:200]}: "
+            f"expected a config that a search of {cache.path.parent.name} may give, found {str(kept.config)[:200]}: "
             f"the file of the operator was changed, or {cache.path} was; compile the operator anew"
         )
     if kept is None:

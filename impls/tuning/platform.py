@@ -60,27 +60,21 @@ class Platform(Protocol):
 
     def space(self, problem: Problem) -> Space:
         """Give the configs of a problem."""
-        ...
 
     def default(self, problem: Problem) -> Config:
         """Give the config that a speed-up is over."""
-        ...
 
     def digest(self, op: Op) -> str:
         """Give sixteen hex digits that tell versions of the spaces of an operator's problems apart."""
-        ...
 
     def common(self, config: Config) -> CommonLoops:
         """Give what a config shares with those of other platforms."""
-        ...
 
     def own_axes(self, op: Op) -> tuple[Axis, ...]:
         """Give the platform's own parameters with all their values, the same for all problems."""
-        ...
 
     def own(self, config: Config) -> Config:
         """Give the own parameters of a config, each a value of its axis."""
-        ...
 
     def measure(self, problem: Problem, configs: Sequence[Config], device: DeviceSpec | None) -> list[ConfigSamples]:
         """Take samples of configs, in their order.
@@ -98,7 +92,6 @@ class Platform(Protocol):
         SpmarkError
             The problem cannot be measured at all. A config that cannot be built has a reason in place of samples.
         """
-        ...
 
 
 class PlanningPlatform(Platform, Protocol):
@@ -106,11 +99,9 @@ class PlanningPlatform(Platform, Protocol):
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Say why no config of the problem can be built on the device, or None."""
-        ...
 
     def open_race(self, problem: Problem, device: DeviceSpec, **options: Any) -> Race[Any]:
         """Open a race of configs on a device of the platform's ``kind``; ``options`` are those of `Race`."""
-        ...
 
     def plan(self, problem: Problem, device: DeviceSpec, config: Config) -> Built:
         """Build a config's plan on a device of the platform's ``kind``, or on the host ring.
@@ -120,7 +111,6 @@ class PlanningPlatform(Platform, Protocol):
         BuildError
             The config cannot be built.
         """
-        ...
 
 
 def raced(race: Race[Any], configs: Sequence[Config]) -> list[ConfigSamples]:

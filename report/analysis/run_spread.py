@@ -29,7 +29,7 @@ from scipy import optimize, stats
 
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.names import path_component
+from spmark.impls.core.files import path_component
 from spmark.impls.core.untrusted import Frozen, parse_model, reading
 from spmark.report.analysis.compare_inputs import PHASE, SPEEDUP, TIME, observe
 from spmark.report.records import load_every_run

@@ -14,7 +14,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.names import path_component
+from spmark.impls.core.files import path_component
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.untrusted import parse_model, reading
 

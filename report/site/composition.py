@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from spmark.impls.core.names import path_component
+from spmark.impls.core.files import path_component
 from spmark.impls.core.problem import Csr
 from spmark.impls.core.stores import StoreKind, Stores
 from spmark.report.figures.composition import composition, degree_histogram, spy, spy_counts, store_counts

@@ -20,7 +20,7 @@ import markupsafe
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from spmark.impls.core.names import path_component
+from spmark.impls.core.files import path_component
 from spmark.report.analysis.cases import panels_of
 from spmark.report.figures.plot import Drawing
 from spmark.report.figures.style import looks

@@ -27,8 +27,8 @@ from pydantic import ValidationError
 
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import RecordError, SpmarkError
+from spmark.impls.core.files import path_component
 from spmark.impls.core.machine import allowed_cores
-from spmark.impls.core.names import path_component
 from spmark.impls.core.untrusted import Frozen, NoJsonError, parse_model, reading
 from spmark.records.rowfile import row_files
 from spmark.report.analysis.cases import baseline_names, choose_baseline, derive, each_problem_once

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from spmark.impls.core.devicespec import DeviceKind
-from spmark.impls.core.names import path_component
+from spmark.impls.core.files import path_component
 from spmark.records.schema import Status
 from spmark.report.analysis.cases import choose_baseline, derive, each_problem_once
 from spmark.report.candidates import OF_CASE, load_candidates, measured

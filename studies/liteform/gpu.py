@@ -24,11 +24,11 @@ from spmark.impls.liteform.compose import StoredAs
 from spmark.impls.liteform.cost import count
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.plan import LiteForm, scheduled
-from spmark.impls.liteform.schedule import CellSchedule, ScheduleTable, schedule_for, table_for, widest_vector
+from spmark.impls.liteform.schedule import CellSchedule, ScheduleTable, schedule_for, table_for
 from spmark.impls.liteform.search import search, table_of
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import open_target
-from spmark.impls.runtime.template import C_TYPES
+from spmark.impls.runtime.template import C_TYPES, widest_aligned
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.timer import PlanTimer
 from spmark.studies.liteform.labels import WIDTHS
@@ -60,7 +60,7 @@ def tiles(width: int, dtype: DType, small: bool = False) -> list[tuple[int, int,
     small : bool
         Add loads half as wide, which give small problems more threads.
     """
-    widest = widest_vector(width, dtype)
+    widest = widest_aligned(width, dtype)
     fitting = [tuple(tile.values()) for tile in tiles_of(width, (widest,), LANES, (1, 2))]
     shapes = [(v, count, n) for v, count, n in fitting if min(width, _TILE) <= 2 * v * count * n]
     if small and widest > 1:

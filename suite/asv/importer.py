@@ -18,7 +18,7 @@ from asv.runner import BenchmarkResult
 from asv.util import write_json
 
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.names import is_commit, path_component
+from spmark.impls.core.files import path_component
 from spmark.impls.core.untrusted import reading
 from spmark.records.plausible import read_candidates, read_measurements
 from spmark.records.rowfile import row_files
@@ -29,6 +29,7 @@ from spmark.suite.asv.machine import machine_keys
 from spmark.suite.asv.series import MATRICES, WIDTHS, Benchmark, swept, write_list
 from spmark.suite.asv.track import of_outcome
 from spmark.suite.benchmarks import tracked
+from spmark.suite.environment import is_commit
 
 _MACHINE_LAYOUT = 1
 _log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ import typer
 
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.names import path_component
+from spmark.impls.core.files import path_component
 from spmark.impls.core.untrusted import parse_json
 from spmark.impls.runtime.device import find
 from spmark.records.schema import Environment

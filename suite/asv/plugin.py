@@ -19,8 +19,8 @@ from asv.config import Config
 from asv.console import log
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.machine import LoadMeter
 from spmark.impls.runtime.device import find
-from spmark.impls.runtime.load import LoadMeter
 from spmark.impls.table import reach_of
 from spmark.suite.asv.environment import WheelEnvironment
 from spmark.suite.asv.series import live, questions_of, swept, write_list

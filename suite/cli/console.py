@@ -19,7 +19,7 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from spmark.impls.core.names import printable
+from spmark.impls.core.errors import printable
 
 if TYPE_CHECKING:
     from spmark.studies.contracts import Outcome

@@ -393,7 +393,7 @@ def refuse_while_busy(replaced: Path) -> None:
     DeviceError
         The machine is busy.
     """
-    from spmark.impls.runtime.load import LoadMeter
+    from spmark.impls.core.machine import LoadMeter
 
     load = LoadMeter().read(BUSY_S)
     if load.busy:

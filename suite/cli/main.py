@@ -143,7 +143,7 @@ class Printable(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Write a message in letters that a terminal shows."""
-        from spmark.impls.core.names import printable
+        from spmark.impls.core.errors import printable
 
         return printable(super().format(record), "\n\t")
 

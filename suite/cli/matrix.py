@@ -15,8 +15,16 @@ from rich.markup import escape
 
 from spmark.impls.core.baseline import BASELINES
 from spmark.impls.core.enums import DeviceKind, DeviceName, DType, Status, SweepOp
-from spmark.impls.core.errors import BuildError, DatasetError, DeviceError, RecordError, SpmarkError, SweepError
-from spmark.impls.core.names import path_component, printable
+from spmark.impls.core.errors import (
+    BuildError,
+    DatasetError,
+    DeviceError,
+    RecordError,
+    SpmarkError,
+    SweepError,
+    printable,
+)
+from spmark.impls.core.files import path_component
 from spmark.impls.table import forecasters, implementation_names, name_of
 from spmark.suite.cli.console import answer, console, finite, say, table, working
 from spmark.suite.cli.options import ExitCode, JsonOption, implementations, matrices

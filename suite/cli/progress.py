@@ -10,9 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-from spmark.impls.core.machine import Load
-from spmark.impls.core.names import printable
-from spmark.impls.runtime.load import LoadMeter
+from spmark.impls.core.errors import printable
+from spmark.impls.core.machine import Load, LoadMeter
 from spmark.records.schema import FINAL, CaseSpec, Measurement
 from spmark.suite.cli.console import say
 from spmark.suite.plan.plan import Plan

@@ -17,7 +17,7 @@ from rich.text import Text
 from spmark.datasets.sweep.model import expand
 from spmark.datasets.sweep.reading import packaged_sweeps, read_sweep
 from spmark.impls.core.devicespec import DeviceKind
-from spmark.impls.core.names import printable
+from spmark.impls.core.errors import printable
 from spmark.suite.cli.console import answer, console, say, working
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from rich.markup import escape
 
 from spmark.datasets.sweep.model import Sweep
 from spmark.impls.core.devicespec import DeviceKind
-from spmark.impls.core.machine import Load
-from spmark.impls.runtime.load import LoadMeter
+from spmark.impls.core.machine import Load, LoadMeter
 from spmark.records.rowfile import RECORDS
 from spmark.records.schema import FINAL, RUNS_ON, Status
 from spmark.suite.cli.console import answer, console, say, table

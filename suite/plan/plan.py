@@ -15,8 +15,7 @@ from spmark.datasets.sweep.model import ImplementationSpec, Sweep, expand
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import SweepError, none_of
-from spmark.impls.core.files import in_place_of_file, is_file
-from spmark.impls.core.names import path_component
+from spmark.impls.core.files import in_place_of_file, is_file, path_component
 from spmark.impls.core.outside import is_file_class
 from spmark.impls.core.problem import Op
 from spmark.impls.table import file_of, module_of, name_of

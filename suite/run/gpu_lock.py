@@ -10,8 +10,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.files import cache_root
-from spmark.impls.core.names import path_component
+from spmark.impls.core.files import cache_root, path_component
 from spmark.impls.runtime.lab import Lab
 
 _POLL_S = 0.002

@@ -23,13 +23,14 @@ from pydantic import ConfigDict, Field
 
 from spmark.datasets.sweep.model import Sweep
 from spmark.impls.core.digest import implementation_version
-from spmark.impls.core.errors import RecordError
-from spmark.impls.core.names import is_commit, path_component, printable
+from spmark.impls.core.errors import RecordError, printable
+from spmark.impls.core.files import path_component
 from spmark.impls.core.untrusted import Frozen
 from spmark.impls.table import IMPLEMENTATIONS, module_of
 from spmark.records.plausible import read_measurements
 from spmark.records.rowfile import RUNS, read_rows, row_files
 from spmark.records.schema import PROTOCOL_VERSION, Environment, Measurement, Time
+from spmark.suite.environment import is_commit
 
 _OF_THIS_MACHINE: Any = {key: {"__all__": {"folder"}} for key in ("matrices", "implementations")}
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9][A-Za-z0-9.!+_-]*")

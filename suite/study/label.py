@@ -24,7 +24,7 @@ from spmark.datasets.sweep.model import MatrixSpec
 from spmark.datasets.sweep.reading import packaged_lists, read_list
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import DatasetError, DeviceError, SpmarkError, SweepError
-from spmark.impls.core.names import path_component
+from spmark.impls.core.files import path_component
 from spmark.impls.core.problem import DType
 from spmark.studies.contracts import LabelJob, Outcome
 from spmark.studies.table import find_contract

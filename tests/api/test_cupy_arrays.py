@@ -9,7 +9,7 @@ import pytest
 
 from spmark.impls.core.errors import OperandError
 from spmark.impls.operator.arrays import check_dtype, check_shape, library_of
-from spmark.impls.operator.elements import ElementType
+from spmark.impls.operator.matrices import ElementType
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from spmark.impls.core.errors import ProblemError
-from spmark.impls.operator.elements import ElementType
+from spmark.impls.operator.matrices import ElementType
 
 SMALL = {"bool", "int8", "uint8"}
 HOLDS = {

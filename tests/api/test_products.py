@@ -282,3 +282,16 @@ def test_importing_the_package_is_cheap_and_names_complete() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_product_without_a_search_imports_no_search() -> None:
+    program = (
+        "import sys, numpy as np, scipy.sparse as sp, spmark\n"
+        "a = sp.random(20, 30, 0.2, format='csr', dtype=np.float32, random_state=1)\n"
+        "spmark.compile(a, width=8, use='direct', device='host-simt')(np.ones((30, 8), np.float32))\n"
+        "print(*(name.removeprefix('spmark.impls.') for name in sys.modules if name.startswith('spmark.impls.')))\n"
+    )
+    child = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    for_others = ("tuning", "formats", "kernels.plain", "kernels.family", "runtime.compile", "operator.values")
+    found = [name for name in child.stdout.split() if name.startswith(for_others)]
+    assert not found, f"what searches, other formats and other calls need was imported: {found}"

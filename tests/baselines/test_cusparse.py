@@ -17,7 +17,7 @@ from spmark.impls.cusparse.library import CusparseLibrary
 from spmark.impls.cusparse.plan import GATHER, CuSparse, CuSparseBell, CuSparseBsr
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.runtime.device import find
-from spmark.impls.runtime.host.launch import HostTarget
+from spmark.impls.runtime.host.ring import HostTarget
 from spmark.impls.runtime.template import C_TYPES
 
 HOST: DeviceSpec = find("host-simt")

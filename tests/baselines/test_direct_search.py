@@ -10,8 +10,10 @@ from races import made_up_race
 
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Op, Problem
-from spmark.impls.direct.plan import Direct, search_direct
-from spmark.impls.kernels.direct_spmm import DIRECT_SPMM, UNSPLIT, direct_deep, direct_starts
+from spmark.impls.direct.plan import Direct
+from spmark.impls.direct.search import search_direct
+from spmark.impls.kernels.direct_space import DIRECT_SPMM, direct_deep, direct_starts
+from spmark.impls.kernels.direct_spmm import UNSPLIT
 from spmark.impls.runtime.device import find
 from spmark.impls.tuning.tune import space_of
 

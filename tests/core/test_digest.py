@@ -18,8 +18,8 @@ import pytest
 
 from spmark.impls.core.digest import SOURCES, Sources
 from spmark.impls.core.enums import DeviceKind, DType
-from spmark.impls.runtime.compile import included_headers
 from spmark.impls.runtime.device import find
+from spmark.impls.runtime.toolchain import included_headers
 from spmark.impls.table import IMPLEMENTATIONS, module_of, reach_of
 from spmark.suite.conformance import dense_operands, problems
 

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spmark.impls.core.names import is_commit, path_component, printable
+from spmark.impls.core.errors import printable
+from spmark.impls.core.files import path_component
+from spmark.suite.environment import is_commit
 
 HOSTILE = (
     "",

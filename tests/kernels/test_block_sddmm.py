@@ -10,7 +10,7 @@ from tables import TableTarget, every_instance, table_target
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.kernels.block_sddmm import BLOCK_SDDMM, BlockSddmmPlan
-from spmark.impls.runtime.host.launch import HostTarget
+from spmark.impls.runtime.host.ring import HostTarget
 from spmark.impls.runtime.template import Instance
 
 PARTIAL = random_csr(75, 131, ([0] * 33 + [1, 131, 7, 40, 16, 2]) + [3, 0, 90, 17, 5, 64] * 6)

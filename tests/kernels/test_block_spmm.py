@@ -15,7 +15,7 @@ from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.core.tolerance import tolerance
 from spmark.impls.formats.bsr import BsrFormat, DbsrFormat, SrBcrsFormat
 from spmark.impls.kernels.block_spmm import SPMM_BLOCKS, BlockSpmmPlan
-from spmark.impls.runtime.host.launch import HostTarget
+from spmark.impls.runtime.host.ring import HostTarget
 from spmark.impls.runtime.template import Instance
 
 RANDOM = np.random.default_rng(5)

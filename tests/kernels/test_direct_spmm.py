@@ -11,15 +11,8 @@ from tables import AWKWARD, DTYPES, TableTarget, every_instance, table_target
 
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.kernels import direct_spmm
-from spmark.impls.kernels.direct_spmm import (
-    DIRECT_SPMM,
-    SPMM_DIRECT,
-    UNSPLIT,
-    DirectPlan,
-    direct_deep,
-    direct_instance,
-    direct_starts,
-)
+from spmark.impls.kernels.direct_space import DIRECT_SPMM, direct_deep, direct_starts
+from spmark.impls.kernels.direct_spmm import SPMM_DIRECT, UNSPLIT, DirectPlan, direct_instance
 from spmark.impls.runtime.template import Instance
 from spmark.impls.tuning.tune import space_of
 

@@ -13,16 +13,8 @@ from problems import matrices, random_csr
 from tables import TableTarget, every_instance, table_target
 
 from spmark.impls.core.errors import OperandError, UnsupportedError
-from spmark.impls.core.problem import Csr, Op
-from spmark.impls.kernels.plain import (
-    SDDMM_PLAIN,
-    SPMM_PLAIN,
-    HostPlainPlan,
-    PlainPlan,
-    PlainProblem,
-    rounded,
-    widened,
-)
+from spmark.impls.core.problem import Csr, Op, PlainProblem, rounded, widened
+from spmark.impls.kernels.plain import SDDMM_PLAIN, SPMM_PLAIN, HostPlainPlan, PlainPlan
 from spmark.impls.runtime.template import Instance
 
 HALF_ULP = 2.0**-8

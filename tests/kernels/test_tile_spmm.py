@@ -17,7 +17,7 @@ from spmark.impls.core.tolerance import tolerance
 from spmark.impls.formats.tiles import BLOCK, ELL, RUN, Selection, TileFormat
 from spmark.impls.kernels.tile_spmm import AHEAD, HEIGHTS, SPMM_TILES, TileSpmmPlan
 from spmark.impls.kernels.tile_tasks import ALONE, MOST, Panels
-from spmark.impls.runtime.host.launch import HostKernel
+from spmark.impls.runtime.host.ring import HostKernel
 from spmark.impls.runtime.template import Instance
 
 target = table_target(SPMM_TILES)

@@ -11,12 +11,12 @@ from compilers import needs_compilers
 from problems import random_csr
 
 from spmark.impls.core.errors import CompileError
+from spmark.impls.core.files import cache_folder
 from spmark.impls.lo_spmm import assemble as module
 from spmark.impls.lo_spmm.assemble import assemble
 from spmark.impls.lo_spmm.constraints import estimate_registers, register_cap
 from spmark.impls.lo_spmm.kernel import TileSchedule, UnrolledKernel, make_tiles
 from spmark.impls.lo_spmm.reorder import deal_rows
-from spmark.impls.runtime.compile import cache_folder
 
 pytestmark = needs_compilers
 SIZES = [

@@ -18,7 +18,7 @@ from spmark.impls.lo_spmm.kernel import NAME, TileSchedule, UnrolledKernel, make
 from spmark.impls.lo_spmm.plan import LoSpmm
 from spmark.impls.lo_spmm.reorder import deal_rows
 from spmark.impls.runtime.device import find
-from spmark.impls.runtime.host.launch import HostKernel
+from spmark.impls.runtime.host.ring import HostKernel
 
 LOAD = re.compile(r"ld\.global\.nc(?:\.v\d)?\.f32 \{?([^}\]]*?)\}?, \[%rd1\+(\d+)\];")
 FMA = re.compile(r"fma\.rn\.f32 (%s\d+), (%v\d+), 0f([0-9A-F]{8}), (%s\d+);")

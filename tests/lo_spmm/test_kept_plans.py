@@ -11,13 +11,14 @@ from problems import random_csr
 from rank_fakes import stump
 
 from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.files import cache_folder
 from spmark.impls.core.interfaces import Candidate, Search
 from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.lo_spmm import plan
 from spmark.impls.lo_spmm.plan import LoSpmm, _cache_of, _read
 from spmark.impls.lo_spmm.rank import find
 from spmark.impls.lo_spmm.space import TileSize
-from spmark.impls.runtime.compile import Binary, cache_folder, cached
+from spmark.impls.runtime.compile import Binary, cached
 from spmark.impls.runtime.device import shipped_calibration
 from spmark.impls.tuning.cache import Kept, PlanCache
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spmark.impls.runtime.host.compile import compile_host
-from spmark.impls.runtime.host.launch import launch_host
+from spmark.impls.runtime.host.ring import compile_host, launch_host
 
 SOURCE = Path(__file__).parents[2] / "impls" / "runtime" / "kernels" / "calibrate.cu"
 GATHERS = [f"gather_rows<{vectors}, 2, 32>" for vectors in (4, 32, 128)]

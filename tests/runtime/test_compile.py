@@ -13,15 +13,10 @@ import pytest
 from compilers import needs_compilers
 
 from spmark.impls.core.errors import BuildError, CompileError, DeviceError
+from spmark.impls.core.files import cache_folder
 from spmark.impls.runtime import compile as compiler
 from spmark.impls.runtime import compile_pool
-from spmark.impls.runtime.compile import (
-    OPTIONS,
-    cache_folder,
-    compile_kernel,
-    kept_binary,
-    kept_source,
-)
+from spmark.impls.runtime.compile import OPTIONS, compile_kernel, kept_binary, kept_source
 from spmark.impls.runtime.compile_pool import compile_many
 from spmark.impls.runtime.toolchain import INCLUDE, cuda_include, tool
 
@@ -90,7 +85,7 @@ def test_architecture_options_instance_and_version_are_in_the_key(
 
 def test_a_damaged_cache_entry_is_made_again(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = compile_kernel(source, "scale<64>", "sm_90")
-    (entry,) = (p for p in compiler.cache_folder().rglob("*") if p.is_file())
+    (entry,) = (p for p in cache_folder().rglob("*") if p.is_file())
     entry.write_bytes(entry.read_bytes()[:-7])
     calls = count_compiles(monkeypatch)
     assert compile_kernel(source, "scale<64>", "sm_90") == first

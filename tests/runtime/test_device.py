@@ -44,7 +44,7 @@ def test_the_first_calibration_tells_of_a_busy_machine(
 ) -> None:
     monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
     monkeypatch.setattr(device, "calibrate", lambda spec: spec.model_copy(update={"copy_bytes_per_s": 7.0}))
-    monkeypatch.setattr(device.LoadMeter, "read", lambda _: Load(2, 2 - taken))
+    monkeypatch.setattr("spmark.impls.core.machine.LoadMeter.read", lambda _: Load(2, 2 - taken))
     spec = device.find("cpu").model_copy(update={"name": "nobody's cpu"})
     assert device.calibrated(spec).copy_bytes_per_s == 7.0
     told = "was calibrated while other processes take 1.5 of 2 cores"

@@ -12,8 +12,7 @@ from compilers import needs_compilers
 from spmark.impls.core.errors import CompileError
 from spmark.impls.runtime.compile_pool import compile_many
 from spmark.impls.runtime.device import find
-from spmark.impls.runtime.host.compile import compile_host
-from spmark.impls.runtime.host.launch import launch_host
+from spmark.impls.runtime.host.ring import compile_host, launch_host
 
 SOURCE = Path(__file__).parents[2] / "impls" / "runtime" / "kernels" / "gate.cu"
 LIMIT_NS = 300_000_000

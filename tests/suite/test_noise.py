@@ -8,9 +8,9 @@ from functools import partial
 
 import pytest
 
+from spmark.impls.core import machine as load_meter
 from spmark.impls.core.machine import Load
 from spmark.impls.runtime import device
-from spmark.impls.runtime import load as load_meter
 from spmark.impls.stile.calibration import published_a100
 from spmark.suite.cli import run as run_command
 

@@ -11,13 +11,13 @@ import pytest
 from problems import dense_operands, matrices, problems, run_checked
 
 from spmark.impls.core.errors import BuildError
+from spmark.impls.core.files import held_results
 from spmark.impls.core.machine import allowed_cores
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime.device import find
-from spmark.impls.runtime.gcc import find_gcc
+from spmark.impls.runtime.toolchain import find_gcc
 from spmark.impls.taco_cpu.plan import TacoCpu
 from spmark.impls.taco_cpu.space import CSR, space_of
-from spmark.impls.tuning.cache import held_results
 
 
 @pytest.mark.one_in(3)

@@ -18,10 +18,11 @@ from problems import random_csr
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError
+from spmark.impls.core.files import held_results, without_files
 from spmark.impls.core.interfaces import Candidate, Search
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime.device import find
-from spmark.impls.tuning.cache import Kept, PlanCache, empty_cache, held_results, searched, without_files
+from spmark.impls.tuning.cache import Kept, PlanCache, empty_cache, searched
 from spmark.impls.tuning.space import Axis, Space
 
 PROBLEM = Problem(Op.SPMM, random_csr(64, 64, [5] * 64), 64)

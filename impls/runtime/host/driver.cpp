@@ -1,5 +1,5 @@
 // The main program of a host executable: reads one launch from standard input, runs it, and writes back the arrays
-// that the kernel may write. launch.py holds the other end and the layout of the bytes.
+// that the kernel may write. ring.py holds the other end and the layout of the bytes.
 #include "memory.hpp"
 #include "scheduler.hpp"
 #include "simt.hpp"

@@ -6,7 +6,7 @@
 // blocks run one after the other: a kernel that spins until another thread or block writes a flag does not end here.
 // A race that shows only in another order is found where somebody watches (watcher.hpp).
 //
-// Kept light on purpose: it is compiled again with every kernel. rewrite.py turns what no macro can express into C++:
+// Kept light on purpose: it is compiled again with every kernel. ring.py turns what no macro can express into C++:
 // `__shared__` declarations, to the classes at the end of this file, and `__noinline__`, a word of GCC's headers too.
 #pragma once
 

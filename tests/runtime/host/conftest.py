@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from host_races import watched
 
-from spmark.impls.runtime.host.compile import compile_host, ring_objects
-from spmark.impls.runtime.host.launch import Argument, launch_host
+from spmark.impls.runtime.host.ring import Argument, compile_host, launch_host, ring_objects
 from spmark.impls.runtime.toolchain import INCLUDE, cuda_include
 
 KERNELS = Path(__file__).parents[1] / "kernels"

@@ -13,10 +13,9 @@ import pytest
 from filelock import FileLock
 
 from spmark.impls.core.errors import CompileError, DeviceError
-from spmark.impls.runtime.gcc import find_gcc, gcc_missing
-from spmark.impls.runtime.host import compile as host_compile
-from spmark.impls.runtime.host.compile import compile_host
-from spmark.impls.runtime.host.launch import launch_host
+from spmark.impls.runtime.host import ring
+from spmark.impls.runtime.host.ring import compile_host, launch_host
+from spmark.impls.runtime.toolchain import find_gcc, gcc_missing
 
 SOURCE = (
     '#include "factor.cuh"\ntemplate <int n> __global__ void fill(float* out) { out[threadIdx.x] = n * kFactor; }\n'
@@ -26,7 +25,7 @@ SOURCE = (
 @pytest.fixture(autouse=True)
 def _unwatched(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compile what users run."""
-    monkeypatch.setattr(host_compile, "MORE_OPTIONS", ())
+    monkeypatch.setattr(ring, "MORE_OPTIONS", ())
 
 
 @pytest.fixture
@@ -78,7 +77,7 @@ def test_who_asks_for_some_of_an_executables_instances_gets_it(source, cache):
 @pytest.mark.full
 def test_threads_and_processes_that_want_the_same_compile_it_once(source, cache, monkeypatch):
     compiled = []
-    run = host_compile.run_gcc
+    run = ring.run_gcc
 
     def counted(command, *args):
         if "-E" not in command:
@@ -86,7 +85,7 @@ def test_threads_and_processes_that_want_the_same_compile_it_once(source, cache,
             time.sleep(0.2)
         return run(command, *args)
 
-    monkeypatch.setattr(host_compile, "run_gcc", counted)
+    monkeypatch.setattr(ring, "run_gcc", counted)
     with ThreadPoolExecutor(3) as pool:
         asked = [["fill<21>"], ["fill<21>"], ["fill<21>"]]
         made = list(pool.map(lambda names: compile_host(source, names), asked))
@@ -94,7 +93,7 @@ def test_threads_and_processes_that_want_the_same_compile_it_once(source, cache,
     assert len(compiled) == 1
     holder = FileLock(next(cache.glob(f".{made[0].name.rsplit('-', 1)[0]}.lock")))
     script = (
-        "from pathlib import Path\nfrom spmark.impls.runtime.host.compile import compile_host\n"
+        "from pathlib import Path\nfrom spmark.impls.runtime.host.ring import compile_host\n"
         f"print(compile_host(Path({str(source)!r}), ['fill<21>']))"
     )
     with holder:  # as another process that compiles
@@ -128,13 +127,13 @@ def test_what_does_not_compile_carries_the_log(tmp_path, cache, text, instance, 
 
 
 def test_without_a_compiler_the_reason_is_said(source, cache, monkeypatch):
-    for found in (host_compile._options, find_gcc):
+    for found in (ring._options, find_gcc):
         found.cache_clear()
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(DeviceError, match=r"expected g\+\+ .* found none"):
         compile_host(source, ["fill<3>"])
     monkeypatch.undo()
-    host_compile._options.cache_clear()
+    ring._options.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from spmark.impls.core.errors import KernelFault
-from spmark.impls.runtime.host import launch as host_launch
-from spmark.impls.runtime.host.compile import _options
+from spmark.impls.runtime.host import ring
+from spmark.impls.runtime.host.ring import _options
 
 FLOATS = np.linspace(1, 2, 32, dtype=np.float32)
 MORE = np.linspace(1, 2, 128, dtype=np.float32)
@@ -175,7 +175,7 @@ def test_a_shuffle_from_a_lane_outside_the_mask_gives_nan(faults):
 
 
 def test_a_kernel_that_does_not_end_is_stopped(faults, monkeypatch):
-    monkeypatch.setattr(host_launch, "_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(ring, "_TIMEOUT_S", 0.5)
     began = time.monotonic()
     with pytest.raises(KernelFault, match=r"did not finish within 0\.5 s") as caught:
         faults("never_ends", [np.zeros(1, np.int32), out()])

@@ -9,7 +9,7 @@ import pytest
 from host_races import watched_launch
 
 from spmark.impls.core.errors import KernelFault
-from spmark.impls.runtime.host.launch import launch_host
+from spmark.impls.runtime.host.ring import launch_host
 
 ORDERS = ("0", "2", "5")
 VALUES = np.linspace(1, 2, 256, dtype=np.float32)

@@ -7,9 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from spmark.impls.core.machine import Load
-from spmark.impls.runtime import load as load_module
-from spmark.impls.runtime.load import LoadMeter
+from spmark.impls.core import machine as load_module
+from spmark.impls.core.machine import Load, LoadMeter
 
 
 class Machine:
