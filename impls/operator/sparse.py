@@ -16,8 +16,7 @@ from spmark.impls.core.problem import Op, dtype_name
 from spmark.impls.operator.api import compile as compile_operator
 from spmark.impls.operator.choose import loaded, one_of, widths_of
 from spmark.impls.operator.compiled import CompiledOperator
-from spmark.impls.operator.elements import ElementType
-from spmark.impls.operator.matrices import OwnedMatrix
+from spmark.impls.operator.matrices import ElementType, OwnedMatrix
 from spmark.impls.table import create
 
 
