@@ -71,7 +71,7 @@ def run_sweep(
         refuse_unreadable(chosen.cases, read=not dry_run)
     say(screen, f"[bold]{escape(asked.title or asked.name)}[/bold] on {escape(spec.name)}")
     if dry_run:
-        environment = collect(spec)
+        environment = collect(spec, options.sparse_library)
         plan = make_plan(chosen, environment, record_folder(out, asked.name, environment.device.name), options)
         _show_plan(plan, screen, as_json)
         return Ended()
