@@ -65,6 +65,7 @@ IMPLEMENTATIONS: Mapping[str, str] = {
     "lo_spmm": "spmark.impls.lo_spmm.plan:LoSpmm",
     "triton_blocksparse": "spmark.impls.triton_blocksparse.plan:TritonBlockSparse",
     "dgl": "spmark.impls.dgl.plan:Dgl",
+    "torch_sparse": "spmark.impls.torch_sparse.plan:TorchSparse",
     "scipy_cpu": "spmark.impls.scipy_cpu.plan:ScipyCpu",
     "numba_cpu": "spmark.impls.numba_cpu.plan:NumbaCpu",
     "blas_cpu": "spmark.impls.blas_cpu.plan:BlasCpu",
