@@ -29,6 +29,8 @@ PACKAGES = (
     SPARSE_PACKAGE,
     "nvidia-cublas",
     "torch",
+    "torch-geometric",
+    "nvmath-python",
     "dgl",
     "triton",
 )
