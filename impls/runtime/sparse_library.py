@@ -55,16 +55,18 @@ def find_sparse_library(asked: str = "") -> SparseLibrary | None:
         What is asked for is not there or does not load; says what was found and what to do.
     """
     if not asked:
-        return _told("")
+        found = _told()
+        return None if isinstance(found, str) else found
     if not _VERSION.fullmatch(asked):
         return _at(asked)
-    found = [one for file in _installed() if (one := _told(file)) is not None]
-    if fitting := [one for one in found if f"{one.version}.".startswith(f"{asked}.")]:
+    here = [one for file in _installed() if not isinstance(one := _told(file), str)]
+    if fitting := [one for one in here if f"{one.version}.".startswith(f"{asked}.")]:
         return max(fitting, key=lambda one: [*map(int, one.version.split("."))])
-    here = ", ".join(f"{one.version} ({one.file})" for one in found) or "none"
     raise DeviceError(
-        f"expected a cuSPARSE of version {asked}, found {here}: install it beside them, pip install --no-deps --target "
-        f"{cache_root() / 'cusparse' / asked} 'nvidia-cusparse=={asked}.*', or name the library's file or folder"
+        f"expected a cuSPARSE of version {asked}, found "
+        f"{', '.join(f'{one.version} ({one.file})' for one in here) or 'none'}: install it beside them, pip install "
+        f"--no-deps --target {cache_root() / 'cusparse' / asked} 'nvidia-cusparse=={asked}.*', or name the library's "
+        "file or folder"
     )
 
 
@@ -74,24 +76,18 @@ def _at(asked: str) -> SparseLibrary:
     if len(files) != 1:
         found = " and ".join(map(str, files)) or "none"
         raise DeviceError(f"expected a version, or one {_NAME} at {asked}, found {found}: name the library's file")
-    try:
-        return _asked_of(files[0])
-    except (OSError, ValueError) as error:
-        raise DeviceError(f"{files[0]}: expected a cuSPARSE that loads, found: {error}; name another file") from error
+    told = _told(files[0])
+    if isinstance(told, str):
+        raise DeviceError(f"{files[0]}: expected a cuSPARSE that loads, found: {told}; name another file")
+    return told
 
 
-def _told(file: Path | str) -> SparseLibrary | None:
-    with suppress(OSError, ValueError):
-        return _asked_of(file)
-    return None
-
-
-def _asked_of(file: Path | str) -> SparseLibrary:
-    """Ask a process of its own, which loads the file, or without one what it finds; ValueError where it cannot."""
+def _told(file: Path | str = "") -> SparseLibrary | str:
+    """Ask a process of its own, which loads a file, or without one what it finds; why it does not load otherwise."""
     command = [sys.executable, "-P", __file__, str(file)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise ValueError((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1])
+        return (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
     path, version = done.stdout.splitlines()
     return SparseLibrary(Path(path), _longest(Path(path), version))
 
