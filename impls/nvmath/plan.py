@@ -44,7 +44,7 @@ class NvMathPlan(DevicePlan):
     """A planned `nvmath.sparse.Matmul`, into which every run puts its operand and its result."""
 
     def __init__(self, problem: Problem, target: Target) -> None:
-        from nvmath.sparse import Matmul
+        from nvmath.sparse import Matmul  # pyright: ignore[reportMissingImports]
 
         super().__init__(problem, target, {})
         self.stored, self.deterministic = problem.matrix.nnz, False

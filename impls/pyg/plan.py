@@ -62,7 +62,7 @@ class _Plan(TorchPlan):
             self._weights = self.upload(problem.values).unsqueeze(-1)
 
     def compute(self, operands: Sequence[Tensor], out: Tensor) -> None:
-        from torch_geometric.utils import scatter, segment
+        from torch_geometric.utils import scatter, segment  # pyright: ignore[reportMissingImports]
 
         messages = operands[0][self._sources] * self._weights
         if self.config["reduce"] == "segment":

@@ -87,6 +87,6 @@ def _current_stream(arrays: Sequence[Any]) -> AbstractContextManager[Any]:
 
 def load_torch() -> Any:
     """Give the module torch."""
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     return torch
