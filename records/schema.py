@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
@@ -351,6 +352,16 @@ def _arguments(spec: dict[str, Any], matrices: Matrices) -> dict[str, Any]:
     return {}
 
 
+SPARSE_PACKAGE = "nvidia-cusparse"
+"""The package whose version tells one cuSPARSE from another, whichever way the library came onto the machine."""
+
+
+def _without_folders(file: str) -> str:
+    """Give the path of a file below its package, or below the home folder."""
+    _, inside, rest = file.rpartition("/nvidia/")
+    return f"nvidia/{rest}" if inside else file.replace(f"{Path.home()}/", "~/", 1)
+
+
 class Environment(Frozen):
     """The machine and the software of a run, written once per sweep."""
 
@@ -359,6 +370,9 @@ class Environment(Frozen):
     cuda: str = ""
     """CUDA of the libraries in use."""
     packages: dict[str, str]
+    sparse_library: Annotated[str, PlainSerializer(_without_folders)] = ""
+    """The file of the cuSPARSE that measuring processes have loaded, whose version stands among the packages. Records
+    leave folders of this machine out. Empty where there is none, and in earlier records."""
     cpu: str
     cores: Whole
     memory_bytes: Whole

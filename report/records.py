@@ -11,18 +11,19 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from math import nan
+from math import inf, nan
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.files import path_component
 from spmark.records.plausible import read_measurements
 from spmark.records.rowfile import SUFFIXES, read_rows, row_files
-from spmark.records.schema import CaseSpec, Environment, EnvironmentRow, Flush, Measurement
+from spmark.records.schema import SPARSE_PACKAGE, CaseSpec, Environment, EnvironmentRow, Flush, Measurement
 from spmark.records.unpack import beginning
 
 _log = logging.getLogger(__name__)
@@ -45,19 +46,21 @@ _COPIED = [name for name in Measurement.model_fields if name not in ("schema_ver
 _OF_SPEC = [name for name in CaseSpec.model_fields if name not in ("scaled", "baseline", "time_limit_s", "config")]
 COLUMNS = (
     "sweep", *_OF_SPEC, "requested", *_COPIED, "baseline_implementation", "baseline_config", "baseline_refused",
-    "baseline_samples_us", *_FACTS, "facts", "copy_bytes_per_s", "flops_per_s", "other_ids", "pattern",
+    "baseline_samples_us", "beside_us", *_FACTS, "facts", "library", "copy_bytes_per_s", "flops_per_s", "other_ids",
+    "pattern",
 )  # fmt: skip
 """Columns of a loaded frame: the fields of a record and of its case, and what is derived from other fields.
 
 ``matrix`` is the id (``source/name``, with the orientation and, where two patterns share an id, the start of the
 pattern's hash); ``op`` is ``sddmm-scaled`` for scaled SDDMM; samples are (n,) float64 arrays in the order taken;
-``baseline_refused`` is a tuple of `RefusedConfig`; ``facts`` is the `Environment`, or None where its row is missing,
-and the two rates are then NaN; ``other_ids`` is a tuple of ids of the same case under other names of its matrix;
-``pattern`` is ``matrix_hash``, or, where that is empty, the pattern that another run of
-the case has seen.
+``baseline_refused`` is a tuple of `RefusedConfig`; ``beside_us`` is the median of the baseline's samples; ``facts`` is
+the `Environment`, or None where its row is missing, and the two rates are then NaN; ``library`` is the version of a
+GPU's sparse library, empty where it is not known; ``other_ids`` is a tuple of ids of the same case under other names of
+its matrix; ``pattern`` is ``matrix_hash``, or, where that is empty, the pattern that another run of the case has seen.
 """
 _CASE = ["device", "case_id", "pattern"]
 """Columns that tell cases apart: files of one name may hold several patterns."""
+_PROBLEM = ["device", "op", "dtype", "matrix", "width", "seed"]
 
 
 @contextmanager
@@ -88,16 +91,16 @@ def load_records(paths: Paths, *, by_sweep: bool = False, run: Run = in_turn) ->
     Returns
     -------
     DataFrame
-        One row per device, case, pattern, flush and version of the implementation: the newest, so that a failure gives
-        way to a later success. Ordered by first appearance of the device, then by time. Empty, with the same columns,
-        without records.
+        One row per device, case, pattern, flush, and version of the implementation and of the sparse library: the
+        newest, so that a failure gives way to a later success. Ordered by first appearance of the device, then by time.
+        Empty, with the same columns, without records.
 
     Raises
     ------
     RecordError
         A path is missing, a file or folder cannot be read, or a complete line is not a record.
     """
-    keys = [*_CASE, "implementation_version", "flush", *(["sweep"] if by_sweep else [])]
+    keys = [*_CASE, "implementation_version", "library", "flush", *(["sweep"] if by_sweep else [])]
     return _named_apart(load_every_run(paths, run).drop_duplicates(keys, keep="last", ignore_index=True))
 
 
@@ -112,17 +115,27 @@ def load_every_run(paths: Paths, run: Run = in_turn) -> pd.DataFrame:
 def current(frame: pd.DataFrame, *, by_sweep: bool = False) -> pd.DataFrame:
     """Keep what a report compares: each device's newest protocol, one flush, and the newest version of each case.
 
-    Where a device has records of several flushes, those of the default are kept. ``by_sweep`` keeps a row for each
+    Where a device has records of several flushes, those of the default are kept; where a problem has records of several
+    versions of the sparse library, those of the version whose baseline was faster. ``by_sweep`` keeps a row for each
     sweep that has recorded this version of a case.
     """
     newest = frame.groupby("device")["protocol_version"].transform("max")
     kept = frame[frame["protocol_version"] == newest].sort_values("started_at", kind="stable")
     default = kept["flush"] == Flush.WRITE.value
     kept = kept[default | ~default.groupby(kept["device"]).transform("any")]
+    if kept["library"].nunique() > 1:
+        kept = _of_faster_library(kept)
     if by_sweep:
         version = kept.groupby(_CASE)["implementation_version"].transform("last")
         kept = kept[kept["implementation_version"] == version]
     return kept.drop_duplicates([*_CASE, "sweep"] if by_sweep else _CASE, keep="last", ignore_index=True)
+
+
+def _of_faster_library(rows: pd.DataFrame) -> pd.DataFrame:
+    keys, known = [*_PROBLEM, "library"], rows["library"] != ""
+    times = rows[known].groupby(keys, sort=False)["beside_us"].median().fillna(inf)
+    faster = set(times.groupby(level=_PROBLEM, sort=False).idxmin())
+    return rows[~known | np.array([key in faster for key in rows[keys].itertuples(index=False, name=None)])]
 
 
 def record_files(paths: Paths) -> list[Path]:
@@ -240,6 +253,7 @@ def _row(measurement: Measurement, known: dict[str, Environment], file: Path) ->
     row |= {name: getattr(measurement, name) for name in _COPIED}
     row.update((name, np.array(getattr(measurement, name), np.float64)) for name in _SAMPLES)
     row.update((name, float(getattr(problem, name)) if problem else nan) for name in _FACTS)
+    packages = environment.packages if environment and measurement.device_kind is DeviceKind.CUDA else {}
     return row | {
         "sweep": sweep_name(file, measurement.device),
         "device_kind": measurement.device_kind.value,
@@ -254,7 +268,9 @@ def _row(measurement: Measurement, known: dict[str, Environment], file: Path) ->
         "baseline_config": baseline.config if baseline else {},
         "baseline_refused": tuple(baseline.refused) if baseline else (),
         "baseline_samples_us": np.array(baseline.samples_us if baseline else [], np.float64),
+        "beside_us": float(np.median(baseline.samples_us)) if baseline and baseline.samples_us else nan,
         "facts": environment,
+        "library": packages.get(SPARSE_PACKAGE, ""),
         "other_ids": spec.other_ids,
         "copy_bytes_per_s": device.copy_bytes_per_s if device else nan,
         "flops_per_s": device.flops_per_s(spec.dtype) if device else nan,

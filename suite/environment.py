@@ -13,9 +13,10 @@ from pathlib import Path
 import psutil
 
 from spmark.impls import core
-from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.machine import allowed_cores
-from spmark.records.schema import Environment
+from spmark.records.schema import SPARSE_PACKAGE, Environment
 
 PACKAGES = (
     "spmark",
@@ -25,25 +26,50 @@ PACKAGES = (
     "cupy-cuda13x",
     "cupy-cuda12x",
     "nvidia-cuda-nvrtc",
-    "nvidia-cusparse",
+    SPARSE_PACKAGE,
     "nvidia-cublas",
     "torch",
+    "torch-geometric",
+    "nvmath-python",
     "dgl",
     "triton",
 )
 """Distributions whose version can change a number."""
 
 
-def collect(device: DeviceSpec) -> Environment:
-    """Describe this machine and its software, with ``device`` as the target."""
-    from spmark.impls.runtime.device import cpu_model, versions
+def collect(device: DeviceSpec, sparse_library: str = "") -> Environment:
+    """Describe this machine and its software, with ``device`` as the target.
 
+    Parameters
+    ----------
+    device : DeviceSpec
+    sparse_library : str
+        The version or the path of the cuSPARSE that measuring processes are to load, as
+        `spmark.impls.runtime.sparse_library.find_sparse_library` takes it.
+
+    Raises
+    ------
+    DeviceError
+        The cuSPARSE that is asked for is not there, or the device is no GPU.
+    """
+    from spmark.impls.runtime.device import cpu_model, versions
+    from spmark.impls.runtime.sparse_library import find_sparse_library
+
+    on_gpu = device.kind is DeviceKind.CUDA
+    if sparse_library and not on_gpu:
+        raise DeviceError(
+            f"expected a GPU, on which alone cuSPARSE {sparse_library} runs, found {device.name}: leave it out"
+        )
+    loaded = find_sparse_library(sparse_library) if on_gpu else None
     driver, cuda = versions(device)
     return Environment(
         device=device,
         driver=driver,
         cuda=cuda,
-        packages={"python": platform.python_version()} | _installed(),
+        packages={"python": platform.python_version()}
+        | _installed()
+        | ({SPARSE_PACKAGE: loaded.version} if loaded else {}),
+        sparse_library=str(loaded.file) if loaded else "",
         cpu=cpu_model(),
         cores=len(allowed_cores()),
         memory_bytes=psutil.virtual_memory().total,

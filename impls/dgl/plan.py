@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
-from typing import Any, ClassVar, cast
-
-import numpy as np
+from typing import Any, ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError, how_to_install
-from spmark.impls.core.interfaces import Built, Plan
-from spmark.impls.core.operands import check_operands
+from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.runtime.withtorch import Tensor, TorchPlan, load_torch, torch_missing
 
 _SRC, _DST = 0, 2
 
@@ -60,42 +57,32 @@ class Dgl:
             raise BuildError(f"dgl: {error}") from error
 
 
-class _Plan(Built):
+class _Plan(TorchPlan):
     def __init__(self, problem: Problem, kind: DeviceKind) -> None:
-        torch, matrix = _torch(), problem.matrix
-        super().__init__(stored=matrix.nnz)
-        self._op, self._dtype = problem.op, problem.dtype
-        self._shapes = problem.operand_shapes, problem.out_shape
-        self._place = "cpu" if kind is DeviceKind.CPU else f"cuda:{torch.cuda.current_device()}"
+        super().__init__(problem, kind)
+        self._op = problem.op
         with self.phase("convert"):
-            self._graph, self.device_bytes = _graph(problem, self._place)
+            self._graph, self.device_bytes = _graph(problem, self.place)
             if problem.op is Op.SPMM:
-                self._values = torch.tensor(problem.values, device=self._place).unsqueeze(-1)
-                self.device_bytes += self._values.nbytes
+                self._values = self.upload(problem.values).unsqueeze(-1)
 
-    def run(self, operands: Sequence[Any], out: Any) -> None:
-        """Call DGL's kernel on the caller's arrays.
-
-        ``dgl.ops.u_mul_e_sum`` and ``u_dot_v`` do the same, but allocate the result.
-        """
-        check_operands(*self._shapes, self._dtype, operands, out, device=self._place)
+    def compute(self, operands: Sequence[Tensor], out: Tensor) -> None:
+        """Call DGL's kernel; ``dgl.ops.u_mul_e_sum`` and ``u_dot_v`` do the same, but allocate the result."""
         ops = _sparse_ops()
         read, written = ops.to_dgl_nd, ops.to_dgl_nd_for_write
-        with _current_stream((*operands, out)):
-            *tensors, result = map(_tensor, (*operands, out))
-            if self._op is Op.SPMM:
-                result.zero_()
-            if self.stored and self._op is Op.SPMM:
-                ends = written(result), written(None), written(None)
-                ops._CAPI_DGLKernelSpMM(self._graph, "mul", "sum", read(tensors[0]), read(self._values), *ends)
-            elif self.stored:
-                given = read(tensors[1]), read(tensors[0]), written(result.unsqueeze(-1))
-                ops._CAPI_DGLKernelSDDMM(self._graph, "dot", *given, _SRC, _DST)
+        if self._op is Op.SPMM:
+            out.zero_()
+        if self.stored and self._op is Op.SPMM:
+            ends = written(out), written(None), written(None)
+            ops._CAPI_DGLKernelSpMM(self._graph, "mul", "sum", read(operands[0]), read(self._values), *ends)
+        elif self.stored:
+            given = read(operands[1]), read(operands[0]), written(out.unsqueeze(-1))
+            ops._CAPI_DGLKernelSDDMM(self._graph, "dot", *given, _SRC, _DST)
 
 
 def _graph(problem: Problem, place: str) -> tuple[Any, int]:
     """Give DGL's graph index in the one layout that its kernel reads, and its bytes; edge ids are CSR positions."""
-    torch, matrix = _torch(), problem.matrix
+    torch, matrix = load_torch(), problem.matrix
     layout, indices = ("csc" if problem.op is Op.SPMM else "coo"), torch.tensor(matrix.indices)
     if problem.op is Op.SPMM:
         # The CPU kernel refuses implicit edge ids; on a GPU explicit ids would cost a gather of the values in each run.
@@ -108,24 +95,6 @@ def _graph(problem: Problem, place: str) -> tuple[Any, int]:
     return graph._graph, sum(part.nbytes for part in parts)
 
 
-def _tensor(array: Any) -> Any:
-    torch = _torch()
-    if isinstance(array, torch.Tensor):
-        return array.detach()
-    return torch.from_numpy(array) if isinstance(array, np.ndarray) else torch.as_tensor(array, device="cuda")
-
-
-def _current_stream(arrays: Sequence[Any]) -> AbstractContextManager[Any]:
-    """Give the caller's stream: PyTorch's for tensors, CuPy's for arrays that are neither tensors nor on the host."""
-    torch = _torch()
-    if all(isinstance(array, (torch.Tensor, np.ndarray)) for array in arrays):
-        return nullcontext()
-    import cupy
-
-    stream = torch.cuda.ExternalStream(cupy.cuda.get_current_stream().ptr)
-    return cast(AbstractContextManager[Any], torch.cuda.stream(stream))
-
-
 @cache
 def _missing(kind: DeviceKind) -> str | None:
     """Say which part of DGL is missing, or None."""
@@ -133,24 +102,18 @@ def _missing(kind: DeviceKind) -> str | None:
         if find_spec(package) is None:
             return f"{package} is not installed: {how_to_install('dgl')}, with Python 3.11"
     try:
-        torch, dgl = _torch(), _dgl()
+        dgl = _dgl()
         _sparse_ops()
     except Exception as error:  # DGL fails in many ways: missing packages, a library that was built for another torch
         return f"dgl does not import: {type(error).__name__}: {str(error).strip().splitlines()[0]}"
+    if reason := torch_missing(kind):
+        return reason
     if kind is DeviceKind.CUDA:
-        if not torch.cuda.is_available():
-            return "this PyTorch has no CUDA, or finds no GPU"
         try:
             dgl.graph(([0], [0]), device="cuda")
         except dgl.DGLError:
             return f"dgl {dgl.__version__} is a CPU build"
     return None
-
-
-def _torch() -> Any:
-    import torch  # pyright: ignore[reportMissingImports]
-
-    return torch
 
 
 def _dgl() -> Any:

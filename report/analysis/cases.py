@@ -18,7 +18,7 @@ from spmark.impls.core.baseline import chosen_baseline
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.interfaces import CHOOSING_PHASES
 from spmark.impls.core.machine import Load
-from spmark.records.schema import Environment, Status
+from spmark.records.schema import SPARSE_PACKAGE, Environment, Status
 from spmark.report.analysis.statistics import Interval, break_even, median_interval, median_of, ratio_intervals
 
 WIDE = 0.02
@@ -68,7 +68,7 @@ def derive(frame: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
           ``samples``. ``common``: another baseline was interleaved with the case and with the baseline's record, whose
           samples are scaled by its two medians, so that the drift between the two moments cancels; the interval leaves
           out the spread of these two medians. ``record``: the baseline's record is of a like machine, with the same
-          driver and CUDA, and of a CPU with as many cores; a record of another machine counts as none.
+          driver, CUDA and sparse library, and of a CPU with as many cores; a record of another machine counts as none.
         - ``gflops_per_s``; ``bytes_share`` and ``flops_share`` (floor over median).
         - ``wide``, whether the speed-up's interval reaches more than `WIDE_SPEEDUP` to either side; ``taken_cores``,
           the host's cores that other processes took; ``flags``.
@@ -118,13 +118,13 @@ def _own_record(
     """Give what each row's problem has in the baseline's record, and how that record's machine compares.
 
     The second is how much slower the machine was in the row: the median of the baseline that was interleaved with the
-    row over that with the record; NaN where the two are not of one implementation. The third tells whether the record
-    is of a machine like the row's.
+    row over that with the record; NaN where the two are not of one implementation and one sparse library. The third
+    tells whether the record is of a machine like the row's.
     """
-    columns = ("samples_us", "phases_s", "baseline_implementation", "baseline_samples_us", "machine")
+    columns = ("samples_us", "phases_s", "baseline_implementation", "baseline_samples_us", "library", "machine")
     frame = frame.assign(machine=list(map(_machine, frame["facts"], frame["environment"])))
     own = beside(frame, frame[of_baseline], *columns)
-    alike = own["baseline_implementation"] == frame["baseline_implementation"]
+    alike = (own[["baseline_implementation", "library"]] == frame[["baseline_implementation", "library"]]).all(axis=1)
     here, there = (medians(rows.loc[alike, "baseline_samples_us"]) for rows in (frame, own))
     return own, (here / there).reindex(frame.index), own["machine"] == frame["machine"]
 
@@ -134,8 +134,9 @@ def _machine(facts: Environment | None, environment: str) -> str:
     if facts is None:
         return environment
     # The host's cores change no time of a kernel on a GPU, whose samples wait until the host has enqueued them.
-    cores = "" if facts.device.kind is DeviceKind.CUDA else f", {facts.cores} cores"
-    return f"driver {facts.driver}, CUDA {facts.cuda}{cores}"
+    on_gpu = facts.device.kind is DeviceKind.CUDA
+    cores, library = "" if on_gpu else f", {facts.cores} cores", facts.packages.get(SPARSE_PACKAGE) if on_gpu else ""
+    return f"driver {facts.driver}, CUDA {facts.cuda}{cores}{library}"
 
 
 def beside(rows: pd.DataFrame, other: pd.DataFrame, *columns: str) -> pd.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pandas as pd
@@ -25,7 +25,7 @@ from spmark.report.site.model import Coverage, ListedSweep, Report, Section, Swe
 from spmark.report.site.run_metadata import MEASURED, facts_of, notices_of, versions_of
 from spmark.report.tables import results as tables
 from spmark.report.tables.extrapolated import extrapolated_table
-from spmark.report.tables.table import Chapter, Table
+from spmark.report.tables.table import Chapter, Table, of_libraries
 from spmark.report.tables.winners import best_other_table
 
 _SAMPLES = ["samples_us", "warm_samples_us", "graph_samples_us", "baseline_samples_us"]
@@ -47,6 +47,8 @@ class SweepCases:
     """Rows that are left out, being of older code, of another protocol or of another flush."""
     unseen: str = ""
     """What is said of candidates that are published apart."""
+    of_libraries: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    """The own cases by version of the sparse library; empty where there is one version."""
 
     @property
     def device(self) -> str:
@@ -123,12 +125,15 @@ def cases_of(
         for name, part in rows.groupby("sweep"):
             now = current(part)
             prefix = "-".join(map(path_component, (str(device), *([] if alone else [str(name)]))))
-            baseline, older = choose_baseline(now, wanted), len(part) - len(now)
+            libraries = {str(version): current(of) for version, of in part.groupby("library") if version}
+            each = libraries if len(libraries) > 1 else {}
+            baseline = choose_baseline(now, wanted)
+            older = len(part) - (sum(map(len, each.values())) or len(now))
             lent = _lent(rows, now, packaged[str(name)])
             if len(lent):
                 now = pd.concat([now, lent]).sort_values("started_at", kind="stable", ignore_index=True)
                 baseline = baseline or choose_baseline(lent, wanted)  # where all own cases were refused
-            found.append(SweepCases(str(name), now, baseline, prefix, older))
+            found.append(SweepCases(str(name), now, baseline, prefix, older, of_libraries=each))
     return found
 
 
@@ -176,12 +181,17 @@ def render_sweep(task: SweepTask) -> SweepDone:
     OSError
         A file cannot be written.
     """
-    derived = [replace(of, cases=derive(of.cases, of.baseline).drop(columns=_SAMPLES)) for of in task.of_devices]
+    derived = list(map(_derived, task.of_devices))
     files: list[str] = []
     if not task.unchanged:
         sections = [_section(of, task) for of in derived]
         files = write_pages(Report(task.title, [], sections, (task.page,)), task.page, task.landing, task.out)
     return SweepDone(task.page.name, [replace(of, cases=of.own) for of in derived], files)
+
+
+def _derived(of: SweepCases) -> SweepCases:
+    own, *each = (derive(rows, of.baseline).drop(columns=_SAMPLES) for rows in (of.cases, *of.of_libraries.values()))
+    return replace(of, cases=own, of_libraries=dict(zip(of.of_libraries, each, strict=True)))
 
 
 def _section(of: SweepCases, task: SweepTask) -> Section:
@@ -191,6 +201,9 @@ def _section(of: SweepCases, task: SweepTask) -> Section:
     once = each_problem_once(of.cases)
     blocks: _Blocks = [render(draw, task.also) for draw in plots(once, of.baseline, every=task.every)]
     blocks += _of_searches(once, of.cases, task)
+    if of.of_libraries and of.baseline:
+        notices.append(of_libraries(pd.concat(of.of_libraries.values())))
+        blocks.append(tables.library_table(of.cases, of.of_libraries, of.baseline))
     blocks += [tables.times_table(of.cases), *_tables(of.cases, once, of.baseline)]
     return Section(
         of.device,

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from spmark.impls.core.interfaces import CHOOSING_PHASES, PHASES
-from spmark.records.schema import Status
+from spmark.records.schema import SPARSE_PACKAGE, Status
 from spmark.report.analysis.means import by_group, mean_speedups, mean_speedups_by_kind
 from spmark.report.analysis.statistics import geometric_mean
 from spmark.report.tables.table import TWIN, Chapter, Table, config_text, first_line
@@ -51,6 +51,19 @@ def mean_tables(derived: pd.DataFrame, baseline: str) -> list[Table]:
         shown = known.drop(columns=["implementation", "wide_share", "problems"]).rename(columns=own)
         made.append(Table(name, title, note, shown))
     return made
+
+
+def library_table(cases: pd.DataFrame, of_each: Mapping[str, pd.DataFrame], baseline: str) -> Table:
+    """Give the means over the faster version of the sparse library, case by case, and over each version beside it."""
+    parts = {"the faster of each case": cases, **of_each}
+    means = pd.concat([mean_speedups(part).assign(library=name) for name, part in parts.items()])
+    columns = ["op", "dtype", "label", "library", "speedup", "speedup_low", "speedup_high", "cases"]
+    shown = means.loc[means["cases"] > 0, columns].sort_values(columns[:3], kind="stable")
+    note = (
+        f"Geometric means of speed-ups over {baseline} by the version of {SPARSE_PACKAGE} that it ran on, each over "
+        "the cases that it has. Everything else here is over the faster version of each case."
+    )
+    return Table("libraries", "Speed-up by version of the sparse library", note, shown, heads={"library": "version"})
 
 
 def case_table(derived: pd.DataFrame) -> Table:

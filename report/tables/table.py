@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from spmark.records.schema import Status
+from spmark.records.schema import SPARSE_PACKAGE, Status
 from spmark.report.analysis.cases import WIDE_MARK, WIDE_SPEEDUP, choose_baseline, derive
 from spmark.report.analysis.means import MOSTLY, mean_speedups
 from spmark.report.records import current
@@ -248,6 +248,18 @@ def short_table(frame: pd.DataFrame, baseline: str | None = None) -> list[dict[s
                 row["left_out"] = "" if isnan(mean["speedup"]) else mean["left_out"]
             rows.append(row)
     return rows
+
+
+def of_libraries(frame: pd.DataFrame) -> str:
+    """Say which versions of the sparse library loaded records are of; empty for one version."""
+    counts = frame.loc[frame["library"] != "", "library"].value_counts().sort_index()
+    if len(counts) < 2:
+        return ""
+    each = " and ".join(f"{version} ({count:,})" for version, count in counts.items())
+    return (
+        f"Records are of {SPARSE_PACKAGE} {each}: of a problem that several versions have, those of the version count "
+        "whose baseline was faster."
+    )
 
 
 def _qualified(mean: pd.Series[Any]) -> str:

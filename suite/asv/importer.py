@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import subprocess
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import product
@@ -17,12 +17,13 @@ from asv.results import Results, get_filename
 from asv.runner import BenchmarkResult
 from asv.util import write_json
 
+from spmark.impls.core.enums import DeviceKind
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.files import path_component
 from spmark.impls.core.untrusted import reading
 from spmark.records.plausible import read_candidates, read_measurements
 from spmark.records.rowfile import row_files
-from spmark.records.schema import CandidateRow, Environment, Flush, Measurement
+from spmark.records.schema import SPARSE_PACKAGE, CandidateRow, Environment, Flush, Measurement
 from spmark.report.candidates import absence, absent_candidates
 from spmark.report.records import environments_beside, record_files
 from spmark.suite.asv.machine import machine_keys
@@ -48,7 +49,8 @@ class Imported:
     left_out: int
     """Records of matrices, widths, implementations or configs that no benchmark follows."""
     other_protocol: int
-    """Cases whose records are of another protocol or flush alone: benchmarks would show them as not measured."""
+    """Cases whose records are of another protocol, flush or sparse library alone: benchmarks would show them as not
+    measured."""
 
 
 @dataclass
@@ -58,8 +60,14 @@ class _Group:
     environment: Environment
     rows: dict[str, Measurement] = field(default_factory=dict)
     others: dict[str, str] = field(default_factory=dict)
-    """The protocol, or the flush, of cases that were measured by another than the benchmarks'."""
+    """The protocol, the flush, or the sparse library, of cases that were measured by another than is followed."""
     candidates: dict[tuple[str, str], list[CandidateRow]] = field(default_factory=dict)
+
+    @property
+    def library(self) -> str:
+        """The version of a GPU's sparse library."""
+        on_gpu = self.environment.device.kind is DeviceKind.CUDA
+        return self.environment.packages.get(SPARSE_PACKAGE, "") if on_gpu else ""
 
 
 def import_records(paths: Sequence[Path], results: Path, repository: Path, commit: str | None = None) -> list[Imported]:
@@ -129,9 +137,21 @@ def _groups(paths: Sequence[Path]) -> list[_Group]:
             if seen.environment in groups:
                 key = (seen.case_id, seen.implementation_version)
                 groups[seen.environment].candidates.setdefault(key, []).append(seen)
+    _follow_one_library(groups.values())
     for group in groups.values():
         group.others = {case: other for case, other in group.others.items() if case not in group.rows}
     return list(groups.values())
+
+
+def _follow_one_library(groups: Iterable[_Group]) -> None:
+    """Keep each machine's records of one version of the sparse library, the one that most of its records are of."""
+    counts: dict[str, Counter[str]] = {}
+    for group in groups:
+        counts.setdefault(machine_keys(group.environment)["machine"], Counter())[group.library] += len(group.rows)
+    for group in groups:
+        if group.library != counts[machine_keys(group.environment)["machine"]].most_common(1)[0][0]:
+            group.others |= dict.fromkeys(group.rows, f"{SPARSE_PACKAGE} {group.library}")
+            group.rows = {}
 
 
 def _commit_recorded(repository: Path, environment: Environment) -> tuple[str, int]:

@@ -68,6 +68,6 @@ def asv_import(
         say(
             screen,
             f"{sum(one.cases for one in done)} cases imported; {others} cases not, since their records are of another "
-            f"protocol than {PROTOCOL}, or of another flush, than the benchmarks of this checkout compare: measure "
+            f"protocol than {PROTOCOL}, or of another flush or sparse library, than is followed here: measure "
             "those again",
         )

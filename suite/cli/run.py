@@ -70,7 +70,7 @@ def run_sweep(
         refuse_unreadable(chosen.cases, read=not dry_run)
     say(screen, f"[bold]{escape(asked.title or asked.name)}[/bold] on {escape(spec.name)}")
     if dry_run:
-        environment = collect(spec)
+        environment = collect(spec, options.sparse_library)
         plan = make_plan(chosen, environment, record_folder(out, asked.name, environment.device.name), options)
         _show_plan(plan, screen, as_json)
         return Ended()
@@ -148,13 +148,16 @@ def _show_results(summary: Summary, screen: Console) -> None:
     if not summary.interrupted and (any(row.samples_us for row in summary.rows) or summary.skipped):
         from spmark.report.analysis.cases import WIDE_MARK
         from spmark.report.records import load_records
-        from spmark.report.tables.table import WIDE_LEGEND, short_table
+        from spmark.report.tables.table import WIDE_LEGEND, of_libraries, short_table
 
-        rows = short_table(load_records([summary.folder]))
+        frame = load_records([summary.folder])
+        rows = short_table(frame)
         kept = [{name: row[name] for name in _SHOWN} for row in rows if row["ok"]]
         screen.print(table("Speed-up over the baseline, all records of this folder", kept, plain=True))
         if any(WIDE_MARK in row["speedup"] for row in kept):
             say(screen, WIDE_LEGEND)
+        if told := of_libraries(frame):
+            say(screen, told)
     without = [row for row in summary.rows if row.status is not Status.OK]
     elsewhere = {row.case_id: row for row in without if row.reason.startswith(RUNS_ON) and row.device_kind in ELSEWHERE}
     reasons = Counter(

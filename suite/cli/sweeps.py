@@ -141,6 +141,14 @@ def run(
         list[Status] | None, typer.Option(help="Run recorded cases with this ending once more. Repeatable.")
     ] = None,
     warm: Annotated[bool, typer.Option("--warm", help="Time from a warm cache as well.")] = False,
+    cusparse: Annotated[
+        str,
+        typer.Option(
+            metavar="PATH|VERSION",
+            help="The cuSPARSE to measure with, by its file, its folder, or a version such as 12.9; cases that have "
+            "records of another version alone are measured again. By default the installed one, and all records count.",
+        ),
+    ] = "",
     flush: Annotated[
         Flush,
         typer.Option(
@@ -173,7 +181,8 @@ def run(
         from spmark.suite.plan.onematrix import one_matrix
 
         one = one_matrix(sweep, matrix, widths or (), ops or (), dtypes or (), implementations or ())
-    asked = Options(only=tuple(only or ()), retry=tuple(retry or ()), limit=limit, warm=warm, flush=flush)
+    kept, again = tuple(only or ()), tuple(retry or ())
+    asked = Options(only=kept, retry=again, limit=limit, warm=warm, sparse_library=cusparse, flush=flush)
     ended = run_sweep(
         one or str(sweep), device, asked, out, overrides=overrides or (), dry_run=dry_run, as_json=as_json
     )

@@ -21,5 +21,7 @@ class Options(Frozen):
     """Most cases to run."""
     warm: bool = False
     """Also take samples without flushing caches."""
+    sparse_library: str = ""
+    """Version or path of the cuSPARSE that measuring processes load; records of another version then do not count."""
     flush: Flush = Flush.WRITE
     """How caches are emptied before each sample of a plan and its baseline."""

@@ -119,7 +119,7 @@ def make_plan(chosen: Chosen, environment: Environment, folder: Path, options: O
     items, running = [], 0
     for spec in completed(chosen.cases, options.flush):
         reason, other = chosen.refused.get(spec.case_id), ""
-        tried = history.earlier(spec, environment)
+        tried = history.earlier(spec, environment, of_this_library=bool(options.sparse_library))
         skipped = why_skipped(tried, environment.packages, options.retry, warm)
         if skipped is not None and tried is not None and tried.baseline and spec.baseline not in (None, tried.baseline):
             other = tried.baseline

@@ -15,6 +15,7 @@ from pathlib import Path
 from spmark.records.rowfile import ENVIRONMENTS, RECORDS, read_rows
 from spmark.records.schema import (
     FINAL,
+    SPARSE_PACKAGE,
     CaseSpec,
     Environment,
     EnvironmentRow,
@@ -76,19 +77,24 @@ class History:
                     _log.warning("%s: passed over a record of an unknown environment: %s", folder, record.case_id)
         return history
 
-    def earlier(self, spec: CaseSpec, environment: Environment) -> Earlier | None:
-        """Give what records say of a case, under whichever of its ids they know it."""
-        return next((self.tried[key] for key in spec.keys(environment) if key in self.tried), None)
+    def earlier(self, spec: CaseSpec, environment: Environment, *, of_this_library: bool = False) -> Earlier | None:
+        """Give what records say of a case, under whichever of its ids they know it; of any cuSPARSE unless asked."""
+        end = (environment.packages.get(SPARSE_PACKAGE),) if of_this_library else ()
+        return next((self.tried[(*key, *end)] for key in spec.keys(environment) if (*key, *end) in self.tried), None)
 
     def _add(self, record: Measurement, environment: Environment) -> None:
         key = record.spec.key(environment)
+        for known_by in (key, (*key, environment.packages.get(SPARSE_PACKAGE))):
+            self._count(known_by, record, environment)
+        if record.problem is not None:
+            self.problems[record.spec.matrix.id] = record.problem
+
+    def _count(self, key: Key, record: Measurement, environment: Environment) -> None:
         before = self.tried.get(key)
         earlier = before.failures if before else 0
         failures = 0 if record.status in FINAL else earlier + (not record.killed_from_outside)
         baseline = record.baseline.implementation if record.baseline else None
         self.tried[key] = Earlier(record.status, environment.packages, bool(record.warm_samples_us), baseline, failures)
-        if record.problem is not None:
-            self.problems[record.spec.matrix.id] = record.problem
 
 
 def why_skipped(

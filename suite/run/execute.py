@@ -98,14 +98,15 @@ def execute(
     SweepError
         An implementation, its config or the baseline is unknown, or a matrix's file is missing; nothing has run.
     DeviceError
-        The device does not compute or no child can be started; what was measured is on disk.
+        The device does not compute, no child can be started, or the cuSPARSE that is asked for is missing; what was
+        measured is on disk.
     RecordError
         The folder is locked, unreadable, or full.
     """
     options = options or Options()
     spec = find(device) if isinstance(device, str) else device
     chosen = choose(sweep, spec.kind, options.only)  # a wrong name is told before a calibration starts
-    environment = collect(calibrated(spec))
+    environment = collect(calibrated(spec), options.sparse_library)
     folder = record_folder(Path(out), sweep.name, environment.device.name)
     return run_chosen(chosen, environment, folder, options, watcher=watcher or Watcher(), until=until)
 
@@ -128,7 +129,8 @@ def run_chosen(
         if environment.digest not in plan.history.environments:
             with RecordFile(folder / ENVIRONMENTS) as file:
                 file.append(EnvironmentRow(digest=environment.digest, environment=environment))
-        setup = Setup(device=environment.device, options=options, files=files_of(chosen.cases))
+        files, sparse_library = files_of(chosen.cases), environment.sparse_library
+        setup = Setup(device=environment.device, options=options, files=files, sparse_library=sparse_library)
         worker = stack.enter_context(Worker(setup, stop))
         watcher.begun(plan)
         if todo:

@@ -41,6 +41,8 @@ class Setup(_Asked):
     options: Options = Options()
     files: tuple[str, ...] = ()
     """Files (``/folder/mine.py:MyKernel``, ``/folder/mine.cu``) that the cases name, to be loaded first."""
+    sparse_library: str = ""
+    """The file of cuSPARSE that is loaded before these, so that it serves all; empty for none."""
 
 
 class Request(_Asked):

@@ -74,8 +74,9 @@ def command_words(argv: Sequence[str] | None = None) -> tuple[str, ...]:
 
 
 def _without_folder(word: str) -> str:
-    path, colon, label = word.partition(":")
-    return f"{Path(path).name}{colon}{label}" if os.sep in path and Path(path).exists() else word
+    option, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
+    path, colon, label = value.partition(":")
+    return f"{option}{equals}{Path(path).name}{colon}{label}" if os.sep in path and Path(path).exists() else word
 
 
 @dataclass

@@ -66,6 +66,7 @@ def main(fd: int) -> int:
     from multiprocessing.connection import Connection
 
     from spmark.datasets.cache import Cache
+    from spmark.impls.runtime.sparse_library import load_sparse_library
     from spmark.impls.table import name_of
     from spmark.records.schema import FINAL
     from spmark.suite.measure import Bench
@@ -78,6 +79,8 @@ def main(fd: int) -> int:
     requests = _read_in_background(connection)
     what = "cannot be measured on"
     try:
+        if setup.sparse_library:
+            load_sparse_library(Path(setup.sparse_library))
         for file in setup.files:
             name_of(file)
         bench = Bench(
@@ -96,29 +99,38 @@ def main(fd: int) -> int:
         case = requests.get()
         if case is None:
             return 0
-        outcome, seen = _measure(bench, case)
+        outcome, seen = _measure(bench, case, setup.sparse_library)
         send(connection, Reply(kind="result", outcome=outcome, seen=seen))
-        if outcome.status not in FINAL and not _computes(bench):
-            # A sticky error breaks every later call of this process, its own clean-up included.
+        if outcome.status not in FINAL and not _computes(bench, setup.sparse_library):
+            # A sticky error breaks every later call of this process, its own clean-up included, and a second cuSPARSE
+            # stays.
             sys.stderr.flush()
             os._exit(POISONED_EXIT)
 
 
-def _measure(bench: Bench, case: CaseSpec) -> Result:
+def _measure(bench: Bench, case: CaseSpec, sparse_library: str) -> Result:
+    from spmark.impls.runtime.sparse_library import check_sparse_library
     from spmark.records.schema import Outcome, Status
     from spmark.suite.run.messages import Result
 
     try:
-        return bench.measure(case)
+        result = bench.measure(case)
+        if sparse_library:
+            check_sparse_library(Path(sparse_library))
+        return result
     except MemoryError as error:
         return Result(Outcome(status=Status.OUT_OF_MEMORY, reason=_message(error)))
     except Exception as error:
         return Result(Outcome(status=Status.RUN_ERROR, reason=_message(error)))
 
 
-def _computes(bench: Bench) -> bool:
+def _computes(bench: Bench, sparse_library: str) -> bool:
+    from spmark.impls.runtime.sparse_library import check_sparse_library
+
     try:
         bench.canary()
+        if sparse_library:
+            check_sparse_library(Path(sparse_library))
     except Exception as error:
         sys.stderr.write(f"the device does not compute any more: {_message(error)}\n")
         return False

@@ -11,6 +11,7 @@ from spmark.impls.core.errors import BuildError
 from spmark.impls.dgl import plan as module
 from spmark.impls.dgl.plan import Dgl
 from spmark.impls.runtime.device import find
+from spmark.impls.runtime.withtorch import load_torch
 
 UNSCALED = problems()["spmm-hub-J32-float32"]
 
@@ -54,7 +55,7 @@ def test_what_dgl_cannot_do_is_said_without_importing_it(monkeypatch: pytest.Mon
 
 @pytest.mark.skipif(find_spec("dgl") is None, reason="dgl is not installed")
 def test_gives_what_the_public_operators_give() -> None:
-    dgl, torch = module._dgl(), module._torch()
+    dgl, torch = module._dgl(), load_torch()
     for name in ("spmm-hub-J32-float32", "sddmm-hub-J32-float32"):
         problem = problems()[name]
         matrix = problem.matrix

@@ -30,6 +30,7 @@ MASKED = {
     "environment", "facts", "samples_us", "warm_samples_us", "graph_samples_us", "baseline_samples_us", "clocks_mhz",
     "throttled", "phases_s", "search", "max_rel_error", "load_average", "free_cores", "peak_device_bytes",
     "copy_bytes_per_s", "flops_per_s", "started_at", "implementation_version", "device", "config", "baseline_config",
+    "beside_us", "library",
 }  # fmt: skip
 """Columns that differ from run to run or from machine to machine."""
 

@@ -291,6 +291,9 @@ class FakeBench:
         sys.stdout.write("{}\n" * 20000)
         sys.stdout.flush()
 
+    def _other_cusparse(self):
+        ctypes.CDLL(os.environ["FAKE_CUSPARSE"])
+
     def _orphan(self):
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"], close_fds=False)
         Path(os.environ["FAKE_LOG"] + ".orphan").write_text(str(child.pid))

@@ -214,6 +214,19 @@ def test_of_mixed_protocols_what_can_be_compared_is_imported(tmp_path, repositor
     assert "1 cases imported; 10 cases not" in ended.stdout
 
 
+@pytest.mark.parametrize(("kind", "counts"), [(DeviceKind.CUDA, [(0, 1), (2, 0)]), (DeviceKind.CPU, [(1, 0), (2, 0)])])
+def test_a_history_follows_one_version_of_the_sparse_library(tmp_path, repository, commit, kind, counts):
+    device = GPU.model_copy(update={"kind": kind})
+    new, old = (
+        environment(commit).model_copy(update={"packages": {"nvidia-cusparse": version}, "device": device})
+        for version in ("12.9.4.2", "12.6.3.3")
+    )
+    write(tmp_path / "in" / "new", new, [record(new), record(new, width=32)])
+    write(tmp_path / "in" / "old", old, [record(old, matrix="citeseer")])
+    done = import_records([tmp_path / "in"], tmp_path / "results", repository)
+    assert sorted((one.cases, one.other_protocol) for one in done) == counts
+
+
 def test_machines_are_named_by_model_and_cuda_and_registered_beside_others(tmp_path):
     keys = machine.machine_keys(environment("", "12.8"))
     assert keys == {"machine": "test-gpu-cuda12", "gpu": "test-gpu", "cuda": "12"}

@@ -59,6 +59,10 @@ def test_a_run_leaves_its_command_without_paths_and_its_whole_sweep(sweep, tmp_p
     [
         (["/x/bin/spmark", "run", "quickstart", "--out=there"], ("spmark", "run", "quickstart")),
         (["/x/spmark/__main__.py", "run", "planetoid/cora"], ("spmark", "run", "planetoid/cora")),
+        (
+            ["spmark", "run", "tiny", f"--cusparse={__file__}"],
+            ("spmark", "run", "tiny", "--cusparse=test_provenance.py"),
+        ),
         (["python", "script.py"], ()),
     ],
 )

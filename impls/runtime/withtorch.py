@@ -1,0 +1,92 @@
+"""Plans that call PyTorch: the caller's arrays as tensors, on the caller's stream; PyTorch is imported on use."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from importlib.util import find_spec
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.errors import how_to_install
+from spmark.impls.core.interfaces import Plan
+from spmark.impls.core.operands import check_operands
+from spmark.impls.core.problem import Problem
+
+Tensor = Any
+"""A `torch.Tensor`; the type has no name before PyTorch is imported."""
+
+
+def torch_missing(kind: DeviceKind) -> str | None:
+    """Say why PyTorch computes nothing on a kind of device here, or None."""
+    if find_spec("torch") is None:
+        return f"torch is not installed: {how_to_install('torch')}"
+    if kind is DeviceKind.CUDA and not load_torch().cuda.is_available():
+        return "this PyTorch has no CUDA, or finds no GPU"
+    return None
+
+
+class TorchPlan(Plan):
+    """A plan whose run is a call of PyTorch; subclasses upload in ``__init__`` and write `compute`."""
+
+    def __init__(self, problem: Problem, kind: DeviceKind) -> None:
+        super().__init__(stored=problem.matrix.nnz)
+        self._shapes, self._dtype = (problem.operand_shapes, problem.out_shape), problem.dtype
+        self.place = "cpu" if kind is DeviceKind.CPU else f"cuda:{load_torch().cuda.current_device()}"
+        """PyTorch's name of the device."""
+
+    def upload(self, array: NDArray[Any]) -> Tensor:
+        """Copy to the plan's device; counted in `device_bytes`."""
+        self.device_bytes += array.nbytes
+        return load_torch().tensor(array, device=self.place)
+
+    def run(self, operands: Sequence[Any], out: Any) -> None:
+        """Call PyTorch on the caller's arrays, which are not copied; PyTorch may take memory from its own pool.
+
+        Raises
+        ------
+        OperandError
+            An operand does not fit.
+        MemoryError
+            PyTorch ran out of memory.
+        """
+        check_operands(*self._shapes, self._dtype, operands, out, device=self.place)
+        with _current_stream((*operands, out)):
+            *tensors, result = map(_tensor, (*operands, out))
+            try:
+                self.compute(tensors, result)
+            except load_torch().OutOfMemoryError as error:
+                raise MemoryError(str(error)) from error
+
+    @abstractmethod
+    def compute(self, operands: Sequence[Tensor], out: Tensor) -> None:
+        """Enqueue on PyTorch's current stream; operands have been checked."""
+
+
+def _tensor(array: Any) -> Tensor:
+    torch = load_torch()
+    if isinstance(array, torch.Tensor):
+        return array.detach()
+    return torch.from_numpy(array) if isinstance(array, np.ndarray) else torch.as_tensor(array, device="cuda")
+
+
+def _current_stream(arrays: Sequence[Any]) -> AbstractContextManager[Any]:
+    """Give the caller's stream: PyTorch's for tensors, CuPy's for arrays that are neither tensors nor on the host."""
+    torch = load_torch()
+    if all(isinstance(array, (torch.Tensor, np.ndarray)) for array in arrays):
+        return nullcontext()
+    from spmark.impls.runtime.withcupy import cupy
+
+    stream = torch.cuda.ExternalStream(cupy.cuda.get_current_stream().ptr)
+    return cast(AbstractContextManager[Any], torch.cuda.stream(stream))
+
+
+def load_torch() -> Any:
+    """Give the module torch."""
+    import torch  # pyright: ignore[reportMissingImports]
+
+    return torch
