@@ -11,6 +11,10 @@ constexpr int kLanes = 8;  // threads of a subwarp, which takes a segment of a b
 constexpr int kChunk = 4;  // columns, or values, in 16 bytes
 constexpr int kTile = 32;  // non-zeros of a block part that are staged at once
 
+// Threads of a multiprocessor that leave each the registers for the loads that it has on their way. Without this bound
+// the compiler saves registers in large thread blocks, and waits for one load before it begins the next.
+constexpr int kResident = 512;
+
 // A piece of a block part: at most as many non-zeros as a subwarp shall have, a multiple of kTile.
 struct Segment {
   int row;

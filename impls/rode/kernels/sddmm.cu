@@ -12,7 +12,7 @@
 using namespace spmark;
 
 // Give each lane of a subwarp X[row, :] . Y[column, :] for the column that it brings. All kLanes rows of Y are on their
-// way together; only the first `count` of them are read unless `all`.
+// way together, two loads of each; only the first `count` of them are read unless `all`.
 template <int vector, bool all>
 __device__ __forceinline__ float dots(const float* __restrict__ x, const float* __restrict__ y, int row, int column,
                                       int count, int width) {
@@ -24,6 +24,7 @@ __device__ __forceinline__ float dots(const float* __restrict__ x, const float* 
   for (int b = 0; b < kLanes; ++b)
     right[b] = row_of(y, __shfl_sync(members, column, b, kLanes), width * unsigned(sizeof(float)));
   float sum[kLanes] = {};
+#pragma unroll 2
   for (int j = lane * vector; j < width; j += kLanes * vector) {
     const Vec<float, vector> of_row = load_read_only<vector>(left + j);
     Vec<float, vector> part[kLanes];
@@ -47,7 +48,7 @@ __device__ __forceinline__ float dots(const float* __restrict__ x, const float* 
 //   y         num_cols x width, likewise
 //   out       nnz results
 template <int vector, int threads>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads, kResident / threads)
     sddmm_rode_residues(int num_rows, int width, int scaled, const int* __restrict__ indptr,
                         const int* __restrict__ indices, const float* __restrict__ values, const float* __restrict__ x,
                         const float* __restrict__ y, float* __restrict__ out) {
@@ -70,7 +71,7 @@ __global__ void __launch_bounds__(threads)
 // A subwarp owns a segment, kLanes non-zeros at a time; the next columns are fetched while these are computed.
 //   segments  num_segments x 4: row, first non-zero, non-zeros, 0
 template <int vector, int threads>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads, kResident / threads)
     sddmm_rode_blocks(int num_segments, int width, int scaled, const int* __restrict__ segments,
                       const int* __restrict__ indices, const float* __restrict__ values, const float* __restrict__ x,
                       const float* __restrict__ y, float* __restrict__ out) {

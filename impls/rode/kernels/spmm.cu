@@ -50,7 +50,7 @@ struct Columns {
 //   dense     B, num_cols x width, row-major; aligned to vector elements, and so is width
 //   out       C, num_rows x width, row-major; written whole
 template <int vector, int vectors, int threads>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads, kResident / threads)
     spmm_rode_residues(int num_rows, int width, const int* __restrict__ indptr, const int* __restrict__ indices,
                        const float* __restrict__ values, const float* __restrict__ dense, float* __restrict__ out) {
   static_assert(threads % 32 == 0, "subwarps fill whole warps");
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(threads)
 // C[i, j] += sum_k A[i, k] B[k, j] over the block part of row i, after the grid of the residues.
 //
 // A subwarp owns a segment and a tile of columns. Columns and values of A are staged kTile at a time, the next while
-// this one is multiplied; rows of B are loaded kFlight at a time into registers, the next while these are multiplied.
+// these are multiplied; rows of B are loaded kFlight at a time into registers, the next while these are multiplied.
 //   segments  num_segments x 4: row, first non-zero, non-zeros, 0
 //   indices, values, dense, out   as above; arrays of A aligned to 16 bytes
 template <int vector, int vectors, int threads>
@@ -128,38 +128,38 @@ __global__ void __launch_bounds__(threads)
     wait_async<0>();
     __syncwarp(members);  // the whole subwarp reads what each lane copied
   };
-  Vec<float, vector> part[2][kFlight][vectors];
-  const auto load_rows = [&](Vec<float, vector>(&to)[kFlight][vectors], int turn, int p) {
+  Vec<float, vector> rows[2][kFlight][vectors];
+  const auto load_rows = [&](int into, bool wanted, int turn, int p) {
     const Vec<int, kFlight> k = load<kFlight>(stage(turn) + p);
 #pragma unroll
     for (int f = 0; f < kFlight; ++f)
 #pragma unroll
       for (int v = 0; v < vectors; ++v)
-        to[f][v] = load_read_only<vector>(row_of(dense + columns.at[v], k[f], width * unsigned(sizeof(float))));
+        rows[into][f][v] =
+            load_read_only_where<vector>(wanted, row_of(dense + columns.at[v], k[f], width * unsigned(sizeof(float))));
   };
 
   Vec<float, vector> sum[vectors] = {};
   fetch(0, 0);
   arrive();
-  load_rows(part[0], 0, 0);
+  load_rows(0, true, 0, 0);
   for (int done = 0, turn = 0; done < segment.count; done += kTile, turn ^= 1) {
     const bool goes_on = done + kTile < segment.count;
     if (goes_on) fetch(turn ^ 1, done + kTile);
-    const float* factors = reinterpret_cast<const float*>(stage(turn) + kTile);
 #pragma unroll
     for (int p = 0; p < kTile; p += kFlight) {
       const int held = p / kFlight % 2;
       if (p + kFlight < kTile) {
-        load_rows(part[held ^ 1], turn, p + kFlight);
-      } else if (goes_on) {
+        load_rows(held ^ 1, true, turn, p + kFlight);
+      } else {  // without a branch, behind which the compiler would move the loads before it
         arrive();
-        load_rows(part[held ^ 1], turn ^ 1, 0);
+        load_rows(held ^ 1, goes_on, goes_on ? turn ^ 1 : turn, 0);
       }
-      const Vec<float, kFlight> factor = load<kFlight>(factors + p);
+      const Vec<float, kFlight> factor = load<kFlight>(reinterpret_cast<const float*>(stage(turn) + kTile + p));
 #pragma unroll
       for (int f = 0; f < kFlight; ++f)
 #pragma unroll
-        for (int v = 0; v < vectors; ++v) axpy(sum[v], factor[f], part[held][f][v]);
+        for (int v = 0; v < vectors; ++v) axpy(sum[v], factor[f], rows[held][f][v]);
     }
     __syncwarp(members);  // all lanes have read this stage before the copies after the next land in it
   }
