@@ -23,7 +23,7 @@ from spmark.impls.rode.plan import (
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.template import Instance
 
-# Block parts of none to several tiles that begin at every offset from a boundary of 16 bytes, with every part missing.
+# Block parts of none to several segments that begin at every offset from a boundary of 16 bytes, and rows that lack one.
 MATRIX = random_csr(22, 300, [32, 0, 1, 31, 33, 35, 64, 2, 67, 97, 0, 130, 3, 36, 300, 34, 161, 4, 99, 1, 256, 0])
 HOST = find("host-simt")
 spmm_target = table_target(SPMM_RESIDUES, SPMM_BLOCKS)
@@ -36,8 +36,8 @@ def test_every_spmm_instance(instance: Instance, spmm_target: TableTarget) -> No
     vector, vectors, threads = (int(instance.values[name]) for name in ("vector", "vectors", "threads"))
     # All columns of one tile and a part of the next one's; an odd number of vectors, so that no wider load divides J.
     problem = Problem(Op.SPMM, MATRIX, vector * (LANES * vectors + 3))
-    plan = RoDePlan(problem, spmm_target, segment=64, vectors=vectors, threads=threads)
-    assert plan.config == {"segment": 64, **instance.values}
+    plan = RoDePlan(problem, spmm_target, segment=128, vectors=vectors, threads=threads)
+    assert plan.config == {"segment": 128, **instance.values}
     run_checked(plan, problem)
 
 
@@ -46,8 +46,8 @@ def test_every_sddmm_instance(instance: Instance, sddmm_target: TableTarget) -> 
     vector, threads = int(instance.values["vector"]), int(instance.values["threads"])
     for scaled in (False, True):
         problem = Problem(Op.SDDMM, MATRIX, vector * (2 * LANES + 3), scaled=scaled)
-        plan = RoDePlan(problem, sddmm_target, segment=64, vectors=1, threads=threads)
-        assert plan.config == {"segment": 64, **instance.values}
+        plan = RoDePlan(problem, sddmm_target, segment=128, vectors=1, threads=threads)
+        assert plan.config == {"segment": 128, **instance.values}
         assert plan.deterministic
         run_checked(plan, problem)
 
