@@ -52,6 +52,7 @@ IMPLEMENTATIONS: Mapping[str, str] = {
     "gespmm": "spmark.impls.gespmm.plan:GeSpmm",
     "rowsplit": "spmark.impls.rowsplit.plan:RowSplit",
     "nnzbalanced": "spmark.impls.nnzbalanced.plan:NnzBalanced",
+    "rode": "spmark.impls.rode.plan:RoDe",
     "dgsparse": "spmark.impls.dgsparse.plan:DgSparse",
     "featgraph": "spmark.impls.featgraph.plan:FeatGraph",
     "direct": "spmark.impls.direct.plan:Direct",

@@ -28,7 +28,7 @@ IMPLEMENTATIONS = (
 """Followed from the first day, live and in imported sweeps."""
 LATER = (
     "rowsplit", "nnzbalanced", "cusparse_bsr", "sparsetir_nohyb", "liteform", "stile", "lo_spmm",
-    "dgsparse", "direct", "taco_cpu", "featgraph", "cublaslt_best",
+    "dgsparse", "direct", "taco_cpu", "featgraph", "cublaslt_best", "rode",
 )  # fmt: skip
 """Followed live beside these. A new implementation is appended here, or to `HALF_LATER`, or explained in `REFUSED`."""
 HALF_LATER = (
@@ -37,6 +37,7 @@ HALF_LATER = (
 """Followed live, of float16 alone: their builds have benchmarks of their own, since those of others are of float32."""
 SDDMM_LATER = (
     "rowsplit", "cusparse_bsr", "stile", "triton_blocksparse", "sparsetir_bsr", "dgsparse", "taco_cpu", "featgraph",
+    "rode",
 )  # fmt: skip
 """Those of the later ones that have SDDMM."""
 REFUSED: Mapping[str, str] = {

@@ -39,6 +39,7 @@ def with_values(a: Any, values: np.ndarray) -> Any:
         ("rowsplit", "host-simt", "float16"),
         ("gespmm", "host-simt", "float32"),
         ("nnzbalanced", "host-simt", "float32"),
+        ("rode", "host-simt", "float32"),
         ("sparsetir_nohyb", "host-simt", "float16"),
         ("sparsetir_dbsr", "host-simt", "float16"),
         ("sparsetir_srbcrs", "host-simt", "float16"),

@@ -1,0 +1,141 @@
+"""Row decomposition in the manner of RoDe: SpMM and SDDMM over CSR in float32.
+
+Pang, Fei, Qu, Zhang and Li, "A Row Decomposition-based Approach for Sparse Matrix Multiplication on GPUs", PPoPP 2024.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.errors import check_choices
+from spmark.impls.core.interfaces import DeviceArray, Plan
+from spmark.impls.core.problem import Csr, DType, Op, Problem, numbered, openings
+from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div, open_target
+from spmark.impls.runtime.template import KernelTemplate, TemplateValue, loads_of
+
+_FOLDER = Path(__file__).parent / "kernels"
+LANES = 8
+"""Threads of a subwarp."""
+TILE, CHUNK = 32, 4
+"""A block part is a multiple of TILE non-zeros, the first of them a multiple of CHUNK: 16 bytes of columns."""
+_SEGMENT = 512
+
+_TILES: dict[str, tuple[TemplateValue, ...]] = {"vector": (1, 2, 4), "vectors": (1, 2), "threads": (32, 64, 128)}
+_DOTS = {name: _TILES[name] for name in ("vector", "threads")}
+SPMM_RESIDUES = KernelTemplate(_FOLDER / "spmm.cu", "spmm_rode_residues", _TILES, max_registers=104)
+SPMM_BLOCKS = KernelTemplate(
+    _FOLDER / "spmm.cu",
+    "spmm_rode_blocks",
+    _TILES,
+    max_registers=80,
+    max_spill_bytes=8,  # for sm_80, ptxas stops at 56 registers with two loads of two floats side by side
+)
+SDDMM_RESIDUES = KernelTemplate(_FOLDER / "sddmm.cu", "sddmm_rode_residues", _DOTS, max_registers=128)
+SDDMM_BLOCKS = KernelTemplate(_FOLDER / "sddmm.cu", "sddmm_rode_blocks", _DOTS, max_registers=128)
+
+
+class RoDePlan(DevicePlan):
+    """SpMM or SDDMM by two grids: residues of rows, then segments of their block parts, which may begin early.
+
+    Parameters
+    ----------
+    segment : int
+        Most non-zeros of a subwarp in the block parts, a multiple of `TILE`.
+    vectors : int
+        SpMM: loads of a row of B in a lane, 1 or 2.
+    threads : int
+        Threads of a block, which has ``threads / 8`` subwarps.
+    """
+
+    def __init__(self, problem: Problem, target: Target, *, segment: int, vectors: int, threads: int) -> None:
+        matrix, width, spmm = problem.matrix, problem.width, problem.op is Op.SPMM
+        (vector, *_) = loads_of(width, CHUNK)
+        tile = {"vector": vector, **({"vectors": vectors} if spmm else {}), "threads": threads}
+        super().__init__(problem, target, {"segment": segment, **tile}, alignment=vector * problem.dtype.itemsize)
+        self.stored = matrix.nnz
+        with self.phase("convert"):
+            segments = segments_of(matrix, segment)
+        with self.phase("compile"):
+            templates = (SPMM_RESIDUES, SPMM_BLOCKS) if spmm else (SDDMM_RESIDUES, SDDMM_BLOCKS)
+            self._residues, self._blocks = target.load([template.instance(**tile) for template in templates])
+        with self.phase("upload"):
+            self.values = self.upload(problem.values if spmm else problem.factors)
+            self._arrays = self.upload(matrix.indices), self.values
+            self._indptr, self._segments = self.upload(matrix.indptr), self.upload(segments)
+        self.deterministic = not spmm or bool(openings(segments[:, 0]).all())
+        self._sizes = np.int32(width), *(() if spmm else (np.int32(problem.scaled),))
+        self._counts = np.int32(matrix.num_rows), np.int32(segments.shape[0])
+        tiles = ceil_div(width, LANES * vector * vectors) if spmm else 1
+        self._grids = [(ceil_div(int(count), threads // LANES), tiles, 1) for count in self._counts]
+
+    def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
+        """Compute the residues, and beside them the block parts."""
+        (rows, segments), rest = self._counts, (*self._arrays, *operands, out)
+        self._residues.launch(self._grids[0], (rows, *self._sizes, self._indptr, *rest))
+        self._blocks.launch(self._grids[1], (segments, *self._sizes, self._segments, *rest), overlap=True)
+
+
+def segments_of(matrix: Csr, segment: int) -> NDArray[np.int32]:
+    """Cut the block parts of the rows into segments of at most ``segment`` non-zeros.
+
+    Returns
+    -------
+    (segments, 4) int32
+        Row, first non-zero, non-zeros, 0; in the order of A's rows. O(I + nnz / `TILE`).
+    """
+    first = -(-matrix.indptr[:-1].astype(np.int64) // CHUNK) * CHUNK
+    block = np.maximum(matrix.indptr[1:] - first, 0) // TILE * TILE
+    rows, ordinal = numbered(-(-block // segment))
+    made = np.zeros((rows.size, 4), np.int32)
+    made[:, 0] = rows
+    made[:, 1] = first[rows] + ordinal * segment
+    made[:, 2] = np.minimum(segment, block[rows] - ordinal * segment)
+    return made
+
+
+@dataclass(frozen=True)
+class RoDe:
+    """Rows cut into a regular block part and a residue."""
+
+    name: ClassVar[str] = "rode"
+    ops: ClassVar[frozenset[Op]] = frozenset(Op)
+    devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
+    kernels: ClassVar[tuple[KernelTemplate, ...]] = (SPMM_RESIDUES, SPMM_BLOCKS, SDDMM_RESIDUES, SDDMM_BLOCKS)
+
+    segment: int = _SEGMENT
+    """Most non-zeros of a subwarp in the block parts, a multiple of 32."""
+    vectors: int = 0
+    """SpMM: loads of a row of B in a lane (1 or 2: 32 or 64 columns of a subwarp with loads of 16 bytes); 0 takes 2
+    where J has more columns than one load of all lanes."""
+    threads: int = 32
+    """Threads of a block (32, 64, 128), an eighth as many subwarps."""
+
+    def __post_init__(self) -> None:
+        check_choices(self, vectors=(0, 1, 2), threads=_TILES["threads"])
+        if self.segment < TILE or self.segment % TILE:
+            raise ValueError(f"expected a segment that is a multiple of {TILE}, found {self.segment}")
+
+    def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
+        """Refuse float16, which RoDe's kernels do not compute, and widths beyond the grid."""
+        if problem.dtype is not DType.FLOAT32:
+            return f"expected float32, which RoDe computes in, found {problem.dtype}"
+        most = MAX_GRID[1] * LANES * loads_of(problem.width, CHUNK)[0] * self._vectors(problem)
+        if problem.op is Op.SPMM and problem.width > most:
+            return f"expected J of at most {most}, found {problem.width}"
+        return None
+
+    def _vectors(self, problem: Problem) -> int:
+        return self.vectors or (2 if problem.width > LANES * loads_of(problem.width, CHUNK)[0] else 1)
+
+    def build(self, problem: Problem, device: DeviceSpec) -> Plan:
+        """List the segments of the block parts and upload."""
+        vectors = self._vectors(problem)
+        return RoDePlan(problem, open_target(device), segment=self.segment, vectors=vectors, threads=self.threads)
