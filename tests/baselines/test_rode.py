@@ -23,7 +23,7 @@ from spmark.impls.rode.plan import (
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.template import Instance
 
-# Block parts of none to several segments that begin at every offset from a boundary of 16 bytes, and rows that lack one.
+# Block parts of none to several segments that begin at every offset from a 16-byte boundary, and rows that lack one.
 MATRIX = random_csr(22, 300, [32, 0, 1, 31, 33, 35, 64, 2, 67, 97, 0, 130, 3, 36, 300, 34, 161, 4, 99, 1, 256, 0])
 HOST = find("host-simt")
 spmm_target = table_target(SPMM_RESIDUES, SPMM_BLOCKS)
