@@ -59,6 +59,8 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("many" if os.environ.get("CI") else "few")
     # A test that asks for an empty cache of its own need not compile every loop again.
     os.environ.setdefault("NUMBA_CACHE_DIR", os.environ["SPMARK_CACHE"])
+    # Threads of OpenMP that wait for each other would take the cores of the tests beside them.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 @pytest.hookimpl(wrapper=True)
