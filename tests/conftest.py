@@ -59,6 +59,8 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("many" if os.environ.get("CI") else "few")
     # A test that asks for an empty cache of its own need not compile every loop again.
     os.environ.setdefault("NUMBA_CACHE_DIR", os.environ["SPMARK_CACHE"])
+    # Threads of OpenMP that wait for each other would take the cores of the tests beside them.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -85,7 +87,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         listed = part == "fast" and function_of(item.nodeid) in slow
         wanted = part == "all" or (full == (part == "rest") and not listed)
         (kept if wanted else left_out).append(item)
-    items[:] = kept
+    # What has a limit of its own takes minutes: begun last, it would leave the other processes without work.
+    items[:] = sorted(kept, key=lambda item: item.get_closest_marker("timeout") is None) if part == "rest" else kept
     if left_out:
         config.hook.pytest_deselected(items=left_out)
     if part in ("fast", "usual"):

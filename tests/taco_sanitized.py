@@ -19,7 +19,7 @@ from spmark.impls.taco_cpu.space import Nest
 from spmark.impls.taco_cpu.storage import store
 
 OPTIONS = (
-    *("-x", "c", "-std=gnu11", "-O1", "-g1", "-fopenmp", "-Wall", "-Werror"),
+    *("-x", "c", "-std=gnu11", "-O0", "-g1", "-fopenmp", "-Wall", "-Werror"),
     *("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-pie", "-no-pie"),
 )
 DRIVER = """

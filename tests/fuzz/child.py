@@ -157,7 +157,7 @@ def limit_memory() -> None:
 
 
 def main(plan: dict[str, Any], reports: int) -> None:
-    """Read inputs from ``first`` on, until ``inputs`` are done or ``seconds`` are over."""
+    """Read inputs from ``first`` on, until ``inputs`` are done or ``seconds`` are over and all good inputs are read."""
 
     def report(line: str) -> None:
         os.write(reports, line.encode() + b"\n")
@@ -170,7 +170,9 @@ def main(plan: dict[str, Any], reports: int) -> None:
     runner = Runner(target, Path(plan["root"]))
     limit_memory()
     number, end = plan["first"], None if plan["seconds"] is None else time.monotonic() + plan["seconds"]
-    while (plan["inputs"] is None or number < plan["inputs"]) and (end is None or time.monotonic() < end):
+    while (plan["inputs"] is None or number < plan["inputs"]) and (
+        number < len(seeds) or end is None or time.monotonic() < end
+    ):
         data = input_of(target, seeds, plan["seed"], number)
         report(f"input {number}")
         accepted, fault = runner.run(data)

@@ -122,7 +122,10 @@ def input_of(target: Target, seeds: Sequence[bytes], seed: int, number: int) -> 
 
 
 def fuzz(name: str, *, inputs: int | None = None, seconds: float | None = None, seed: int = 0) -> Tally:
-    """Run a target until ``inputs`` are done or ``seconds`` are over, in as many children as it takes."""
+    """Run a target until ``inputs`` are done or ``seconds`` are over, in as many children as it takes.
+
+    All good inputs are read, however few seconds there are.
+    """
     tally, began = Tally(name), time.monotonic()
     number: int | None = 0
     while number is not None and len(tally.faults) < MOST_FAULTS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -59,16 +60,24 @@ def steady(race: Race[Any], configs: Sequence[Config]) -> list[ConfigSamples]:
     ]
 
 
-@pytest.fixture
-def samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="module")
+def collected(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Collect a source on the CPU, a target and a held-out set on the accelerator."""
-    monkeypatch.setattr("spmark.impls.taco_cpu.platform.raced", steady)
-    for name, platform, configs in (("source", "cpu", 3), ("target", "spade_sim", 8), ("held", "spade_sim", 8)):
-        sweep = tmp_path / f"{name}.yaml"
-        sweep.write_text(SWEEP.format(name=name, seed=len(name)))
-        options = ("--platform", platform, "--sweep", sweep, "--configs", configs, "--out", tmp_path / name)
-        run(monkeypatch, "study", "collect", *options)
-    return tmp_path
+    folder = tmp_path_factory.mktemp("collected")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("spmark.impls.taco_cpu.platform.raced", steady)
+        for name, platform, configs in (("source", "cpu", 3), ("target", "spade_sim", 8), ("held", "spade_sim", 8)):
+            sweep = folder / f"{name}.yaml"
+            sweep.write_text(SWEEP.format(name=name, seed=len(name)))
+            options = ("--platform", platform, "--sweep", sweep, "--configs", configs, "--out", folder / name)
+            run(patch, "study", "collect", *options)
+    return folder
+
+
+@pytest.fixture
+def samples(collected: Path, tmp_path: Path) -> Path:
+    """Give a test its own copy of what was collected."""
+    return shutil.copytree(collected, tmp_path / "samples")
 
 
 def request(samples: Path, **changes: object) -> TransferRequest:
