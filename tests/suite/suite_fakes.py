@@ -34,7 +34,7 @@ from spmark.suite.plan import plan
 from spmark.suite.plan.options import Options
 from spmark.suite.plan.refusals import refusals
 from spmark.suite.run import worker_main
-from spmark.suite.run.execute import Watcher, run_chosen
+from spmark.suite.run.execute import Here, Watcher, run_chosen
 from spmark.suite.run.messages import WAITING, Result
 
 MAIN = str(Path(__file__).with_name("fake_main.py"))
@@ -168,7 +168,7 @@ def chosen(cases, kind=DeviceKind.CPU):
 
 def run_cases(cases, folder, facts, watcher=None, until=float("inf"), **fields):
     """Run cases; ``fields`` are of `Options`."""
-    return run_chosen(chosen(cases), facts, folder, Options(**fields), watcher=watcher or Watcher(), until=until)
+    return run_chosen(chosen(cases), Here(facts), folder, Options(**fields), watcher=watcher or Watcher(), until=until)
 
 
 class DyingBench:
