@@ -36,7 +36,7 @@ PACKAGES = (
 
 def collect(device: DeviceSpec) -> Environment:
     """Describe this machine and its software, with ``device`` as the target."""
-    from spmark.impls.runtime.device import cpu_model, versions
+    from spmark.impls.runtime.device import cpu_model, gpu_uuid, versions
 
     driver, cuda = versions(device)
     return Environment(
@@ -49,6 +49,7 @@ def collect(device: DeviceSpec) -> Environment:
         memory_bytes=psutil.virtual_memory().total,
         system=platform.platform(),
         commit=commit(),
+        gpu=gpu_uuid(device),
     )
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 import platform
 import re
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import get_args
+from uuid import UUID
 
 import psutil
 
@@ -104,6 +106,31 @@ def versions(spec: DeviceSpec) -> tuple[str, str]:
     file = Path("/proc/driver/nvidia/version")
     release = re.search(r"\b(\d+\.\d+(?:\.\d+)?)\b", file.read_text()) if file.exists() else None
     return release[1] if release else f"cuda-{driver}", runtime
+
+
+def gpu_uuid(spec: DeviceSpec) -> str:
+    """Give the UUID of the GPU that this process uses, as ``nvidia-smi -L`` shows it; empty for another device."""
+    if spec.kind is not DeviceKind.CUDA or cuda_missing() is not None:
+        return ""
+    import cupy
+
+    return f"GPU-{UUID(bytes=cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)['uuid'])}"
+
+
+def visible_gpus() -> list[str]:
+    """List the GPUs that this process may use, as ``CUDA_VISIBLE_DEVICES`` names them.
+
+    Raises
+    ------
+    DeviceError
+        There is none; the message says why.
+    """
+    if (reason := cuda_missing()) is not None:
+        raise DeviceError(f"expected a usable NVIDIA GPU, found none: {reason}")
+    import cupy
+
+    count, named = cupy.cuda.runtime.getDeviceCount(), os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    return (named.split(",") if named else [str(number) for number in range(count)])[:count]
 
 
 def calibrated(spec: DeviceSpec) -> DeviceSpec:

@@ -75,7 +75,7 @@ class Place(Protocol):
 
 @dataclass(frozen=True)
 class Here:
-    """This machine: a child of this process measures one case after the other."""
+    """On this machine, where a child of this process measures one case after the other."""
 
     environment: Environment
 

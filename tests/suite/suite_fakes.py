@@ -121,6 +121,20 @@ def register():
     sys.modules.update(modules())
 
 
+def install(monkeypatch, log, *folders):
+    """Put the fakes into this process for a test, and where its children find them; benches write to ``log``."""
+    for name, entry in TABLE.items():
+        monkeypatch.setitem(IMPLEMENTATIONS, name, entry)
+    for name, module in modules().items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(plan, "implementation_version", version)
+    monkeypatch.setattr("spmark.suite.run.provenance.implementation_version", version)
+    monkeypatch.setattr(worker_main, "__file__", MAIN)
+    paths = [str(Path(__file__).parent), *map(str, folders), *filter(None, [os.environ.get("PYTHONPATH")])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    monkeypatch.setenv("FAKE_LOG", str(log))
+
+
 def case(name="m", do="ok", implementation="fake", *, time_limit_s=30.0, width=32, mark="", op=Op.SPMM):
     config = {} if do == "ok" or implementation != "fake" else {"do": do} | ({"mark": mark} if mark else {})
     return CaseSpec(

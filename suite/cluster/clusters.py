@@ -1,0 +1,101 @@
+"""Clusters to run on: workers on this machine's GPUs, a scheduler that a person started, jobs of Slurm, hosts by SSH.
+
+Every connection is encrypted, and each side shows a certificate of the cluster: whoever can reach a worker could else
+run code there, on one machine all its users.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from spmark.impls.core.errors import DeviceError, SweepError, how_to_install
+from spmark.impls.runtime.device import visible_gpus
+from spmark.suite.run.share import SHARE
+
+PRELOADS = ("spmark.suite.cluster.work",)
+"""What each worker of our own imports first; it takes its share of the cores then."""
+_QUIET = {"DASK_LOGGING__DISTRIBUTED": "error"}
+_NO_PAGES: dict[str, list[str]] = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
+"""Dask's pages of a cluster ask nobody for a certificate."""
+
+
+def chosen_gpus(gpus: str, device: str) -> list[str]:
+    """Give the GPUs that ``--gpus`` asks for, as ``CUDA_VISIBLE_DEVICES`` names them.
+
+    Parameters
+    ----------
+    gpus : str
+        ``all``, or numbers with commas between them, counted as ``nvidia-smi`` counts, or within
+        ``CUDA_VISIBLE_DEVICES`` where it is set. On a CPU there is a worker for each number.
+    device : str
+
+    Raises
+    ------
+    SweepError
+        The text is something else, or names a GPU twice.
+    DeviceError
+        A GPU is not there.
+    """
+    numbers = gpus.split(",")
+    if gpus != "all" and (not all(map(str.isdecimal, numbers)) or len(set(numbers)) < len(numbers)):
+        raise SweepError(f"--gpus: expected all, or numbers of GPUs such as 0,2, found {gpus!r}")
+    if device in ("cpu", "host-simt") and gpus != "all":
+        return numbers
+    there = visible_gpus()
+    if gpus == "all":
+        return there
+    if absent := [number for number in numbers if int(number) >= len(there)]:
+        raise DeviceError(f"--gpus: expected GPUs out of 0 to {len(there) - 1}, found {', '.join(absent)}")
+    return [there[int(number)] for number in numbers]
+
+
+@contextmanager
+def on_this_machine(gpus: Sequence[str]) -> Iterator[Any]:
+    """Give a client of one worker for each GPU, with certificates that are made now and kept in memory."""
+    dask, distributed = _libraries()
+    security, loopback = distributed.Security.temporary(), {"protocol": "tls", "host": "127.0.0.1"}
+    with tempfile.TemporaryDirectory(prefix="spmark-") as folder, dask.config.set(_NO_PAGES):
+        common = loopback | {
+            "security": security,
+            "nthreads": 1,
+            "silence_logs": logging.ERROR,
+            "memory_limit": 0,  # the children take the memory, of which each knows its share
+            "preload": list(PRELOADS),
+            "local_directory": folder,
+        }
+        workers = {
+            number: {
+                "cls": distributed.Nanny,
+                "options": common | {"env": _environment_of(gpu, number, len(gpus))},
+            }
+            for number, gpu in enumerate(gpus)
+        }
+        scheduler = {
+            "cls": distributed.Scheduler,
+            "options": loopback | {"security": security, "port": 0, "dashboard": False},
+        }
+        with (
+            distributed.SpecCluster(workers, scheduler, security=security, silence_logs=logging.ERROR) as cluster,
+            distributed.Client(cluster, security=security, set_as_default=False) as client,
+        ):
+            yield client
+
+
+def _environment_of(gpu: str, number: int, parts: int) -> dict[str, str]:
+    return _QUIET | {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": gpu, SHARE: f"{number}/{parts}"}
+
+
+def _libraries() -> tuple[Any, Any]:
+    try:
+        import cryptography  # noqa: F401
+        import dask
+        import distributed
+    except ImportError as error:
+        raise DeviceError(
+            f"expected Dask for more than one GPU, found none ({error}): {how_to_install('cluster')}"
+        ) from error
+    return dask, distributed

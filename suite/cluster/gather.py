@@ -1,0 +1,174 @@
+"""A cluster as the place where a run's cases are measured: submits groups of cases, and takes in what workers tell.
+
+Dask hands the groups out, again where a worker dies, so that a case may be measured twice: the first outcome counts.
+Files are written by the process that runs this alone, and times in records are those of its clock.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import contextmanager, suppress
+from typing import Any
+from uuid import uuid4
+
+from spmark.impls.core.errors import DeviceError
+from spmark.records.schema import Environment
+from spmark.suite.cluster.schedule import grouped
+from spmark.suite.cluster.work import OVER, Group, News, described, end_child, measure_group
+from spmark.suite.plan.options import Options
+from spmark.suite.plan.plan import Item, files_of
+from spmark.suite.run.execute import Answer, Watcher, refusal
+from spmark.suite.run.messages import Result
+from spmark.suite.run.signals import StopSignals
+
+_POLL_S = 0.05
+_LOOK_S = 2.0
+_LONE_S = 60.0
+"""Seconds without a worker after which a run ends: a worker whose process dies comes back sooner."""
+_RETRIES = 2
+_log = logging.getLogger(__name__)
+
+
+class Cluster:
+    """The workers of a cluster.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Connected; a worker is there.
+    device : str
+        What each worker measures on, as `spmark.impls.runtime.device.find` takes it.
+
+    Raises
+    ------
+    DeviceError
+        The first worker has no such device, or the scheduler is gone.
+    """
+
+    def __init__(self, client: Any, device: str) -> None:
+        self._client, self._device = client, device
+        with _explained():
+            first = next(iter(client.nthreads()))
+            asked = client.submit(described, device, workers=[first], pure=False)
+            self.environment = Environment.model_validate_json(asked.result())
+
+    def measure(
+        self, items: Sequence[Item], options: Options, *, stop: StopSignals, watcher: Watcher, until: float
+    ) -> Generator[Answer, None, None]:
+        """Give the outcomes in the order in which they come.
+
+        Raises
+        ------
+        DeviceError
+            No worker is left, the scheduler is gone, or a group of cases has failed on several workers.
+        """
+        for item in items:
+            if (refused := refusal(item)) is not None:
+                yield Answer(item, refused, self.environment)
+        todo = [item for item in items if item.refused is None]
+        if not todo:
+            return
+        name, files = f"spmark-{uuid4().hex}", files_of(item.spec for item in todo)
+        with _explained():
+            groups = grouped(todo, len(self._client.nthreads()))
+            texts = [
+                Group(
+                    run=name,
+                    number=number,
+                    cases=tuple(item.spec for item in group),
+                    device=self._device,
+                    like=self.environment,
+                    options=options,
+                    files=files,
+                ).model_dump_json()
+                for number, group in enumerate(groups)
+            ]
+            run = _Run(self._client, name, texts)
+            try:
+                yield from run.answers({item.spec.case_id: item for item in todo}, stop, watcher, until)
+            finally:
+                run.close()
+
+
+class _Run:
+    """Groups that were submitted, the heaviest first."""
+
+    def __init__(self, client: Any, name: str, groups: Sequence[str]) -> None:
+        from distributed import Queue
+
+        self._client, self._name = client, name
+        self._queue = Queue(name, client=client)
+        # Tasks of one name that are more than the workers wait at the scheduler, which hands them out by priority.
+        self._futures = [
+            client.submit(measure_group, text, key=(name, number), priority=-number, retries=_RETRIES, pure=False)
+            for number, text in enumerate(groups)
+        ]
+        self._busy: dict[str, str] = {}
+        self._reason, self._looked, self._seen = "", 0.0, time.monotonic()
+
+    def answers(self, waiting: dict[str, Item], stop: StopSignals, watcher: Watcher, until: float) -> Iterator[Answer]:
+        over = False
+        while True:
+            # Asked before the news are taken in: what has ended has told everything.
+            ended = all(future.done() for future in self._futures)
+            for text in self._queue.get(batch=True):
+                news = News.model_validate_json(text)
+                if news.kind == "lost":
+                    self._reason = f"{news.worker}: {news.reason}"
+                    _log.warning("a worker leaves: %s", self._reason)
+                elif (item := waiting.get(news.case_id)) is not None:
+                    self._busy[news.worker] = news.case_id
+                    if news.outcome is not None and news.environment is not None:
+                        del waiting[news.case_id], self._busy[news.worker]
+                        yield Answer(item, Result(news.outcome, news.seen), news.environment)
+                    else:
+                        watcher.entered(item.spec, f"on {news.worker}, {len(self._busy)} workers measure")
+            if ended or stop.asked:
+                break
+            if not over and time.monotonic() >= until:
+                over = True
+                self._client.set_metadata([self._name, OVER], True)
+            self._look_for_workers()
+            time.sleep(_POLL_S)
+        if waiting and not (over or stop.asked):
+            raise DeviceError(f"expected an outcome of each case, found none of {len(waiting)}: {self._failure()}")
+
+    def close(self) -> None:
+        """Give up what still runs, and leave nothing behind at the scheduler and on the GPUs."""
+        with suppress(OSError):  # the scheduler may be gone
+            self._client.cancel(self._futures, force=True)
+            self._client.set_metadata([self._name], {})
+            self._queue.close()
+            self._client.run(end_child, on_error="ignore")
+
+    def _look_for_workers(self) -> None:
+        now = time.monotonic()
+        if now < self._looked + _LOOK_S:
+            return
+        self._looked, there = now, self._client.nthreads()
+        self._busy = {worker: case for worker, case in self._busy.items() if worker in there}
+        if there:
+            self._seen = now
+        elif self._reason or now > self._seen + _LONE_S:
+            raise DeviceError(f"expected workers, found none left: {self._reason or 'they have ended'}")
+
+    def _failure(self) -> str:
+        errors = [future.exception() for future in self._futures if future.status == "error"]
+        if errors:
+            return f"{type(errors[0]).__name__}: {errors[0]}"
+        return "the scheduler has forgotten them; the same command goes on"
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Make an error of spmark out of what Dask raises where its scheduler is gone."""
+    try:
+        yield
+    except (OSError, CancelledError, TimeoutError) as error:
+        raise DeviceError(
+            f"the scheduler does not answer any more ({error or type(error).__name__}); records are on disk, and the "
+            "same command goes on"
+        ) from error

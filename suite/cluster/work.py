@@ -1,0 +1,186 @@
+"""What a worker of a cluster does: it drives one measuring child, as a run on one machine does, and tells what comes.
+
+A worker is a process of Dask with one thread and one GPU. Its tasks take and give JSON. A case's outcome is told when
+the case ends and not with its group, so that a worker that dies loses no more than the case that it was measuring.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache, partial
+from typing import Any, Literal
+
+from pydantic import ConfigDict
+
+from spmark.impls.core.errors import DeviceError
+from spmark.impls.core.untrusted import Frozen
+from spmark.impls.runtime.device import calibrated, find
+from spmark.records.schema import CaseSpec, Environment, Outcome, SeenConfig
+from spmark.suite.environment import collect
+from spmark.suite.plan.options import Options
+from spmark.suite.plan.plan import completed
+from spmark.suite.run.messages import Result, Setup
+from spmark.suite.run.share import SHARE, share_of_cores
+from spmark.suite.run.worker import Interrupted, Worker
+
+OVER = "over"
+"""Key of a run's metadata: no further case begins."""
+_log = logging.getLogger(__name__)
+
+
+class Group(Frozen):
+    """Cases of one problem, and what a worker needs to measure them: the whole argument of a task."""
+
+    model_config = ConfigDict(ser_json_inf_nan="constants")  # a config or a limit may be infinite
+
+    run: str
+    """Name of the queue of this run."""
+    number: int
+    cases: tuple[CaseSpec, ...]
+    device: str
+    """As `spmark.impls.runtime.device.find` takes it."""
+    like: Environment
+    """The machine that the run was planned for."""
+    options: Options
+    files: tuple[str, ...] = ()
+    """As in `Setup`."""
+
+
+class News(Frozen):
+    """What a worker tells the process that owns the records."""
+
+    kind: Literal["begun", "measured", "lost"]
+    """``lost``: the worker leaves, because its machine cannot measure cases of this run."""
+    worker: str
+    case_id: str = ""
+    environment: Environment | None = None
+    outcome: Outcome | None = None
+    seen: list[SeenConfig] = []
+    reason: str = ""
+
+
+class _Child:
+    """The measuring child of this process. It is kept from task to task, since it holds the matrix of the last case."""
+
+    def __init__(self) -> None:
+        self._setup: Setup | None = None
+        self._worker: Worker | None = None
+        self._stop: Callable[[], bool] = lambda: False
+
+    def measure(self, case: CaseSpec, setup: Setup, stop: Callable[[], bool]) -> Result:
+        self._stop = stop
+        if self._worker is None or setup != self._setup:
+            self.close()
+            self._setup, self._worker = setup, Worker(setup, self._asked)
+        return self._worker.measure(case)
+
+    def _asked(self) -> bool:
+        return self._stop()  # of the task of now
+
+    def close(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.close()
+
+
+_child = _Child()
+
+
+def dask_setup(worker: object) -> None:
+    """Take this process's share of the cores, before Dask starts the thread of its tasks; called by Dask."""
+    if SHARE in os.environ:
+        os.sched_setaffinity(0, share_of_cores())
+        with suppress(PermissionError):
+            os.setpgrp()  # Ctrl-C in a terminal is for the process that owns the records
+
+
+def end_child() -> None:
+    """End the measuring child, so that the GPU's memory is free while no run needs it."""
+    _child.close()
+
+
+@cache
+def environment(device: str) -> Environment:
+    """Describe the worker's machine and its GPU, calibrated."""
+    return collect(calibrated(find(device)))
+
+
+def described(device: str) -> str:
+    """Give `environment` in JSON: a task."""
+    return environment(device).model_dump_json()
+
+
+def why_unlike(environment: Environment, like: Environment) -> str:
+    """Say what of a machine would make its times another case's; empty for a machine like the one of the plan."""
+    for what, found, expected in (
+        ("device", environment.device.name, like.device.name),
+        ("driver", environment.driver, like.driver),
+        ("CUDA", environment.cuda, like.cuda),
+        ("packages", environment.packages, like.packages),
+    ):
+        if found != expected:
+            return f"expected the {what} {expected} of the first worker, found {found}"
+    return ""
+
+
+def measure_group(text: str) -> None:
+    """Measure the cases of a `Group` that no earlier try of this task has told the outcome of: a task."""
+    from distributed import Queue, get_client, get_worker
+
+    group = Group.model_validate_json(text)
+    worker, client = get_worker(), get_client()
+    stop = partial(_cancelled, worker, worker.get_current_task())
+    queue = Queue(group.run, client=client)
+
+    def tell(**fields: Any) -> None:
+        queue.put(News(worker=worker.address, **fields).model_dump_json())
+
+    try:
+        here = _checked(group)
+        setup = Setup(device=here.device, options=group.options, files=group.files)
+        told = client.get_metadata([group.run, str(group.number)], 0)
+        for number, case in enumerate(group.cases[told:], told + 1):
+            if client.get_metadata([group.run, OVER], False):
+                return
+            tell(kind="begun", case_id=case.case_id)
+            outcome, seen = _child.measure(case, setup, stop)
+            tell(kind="measured", case_id=case.case_id, environment=here, outcome=outcome, seen=seen)
+            client.set_metadata([group.run, str(group.number)], number)
+    except Interrupted:
+        return
+    except DeviceError as error:
+        tell(kind="lost", reason=str(error))
+        _leave(worker, str(error))
+
+
+def _checked(group: Group) -> Environment:
+    """Give this machine; raise `DeviceError` where it is not like the one that the cases were planned for."""
+    here = environment(group.device)
+    if why := why_unlike(here, group.like):
+        raise DeviceError(why)
+    for case, own in zip(group.cases, completed(group.cases, group.options.flush), strict=True):
+        if own.implementation_version != case.implementation_version:
+            raise DeviceError(
+                f"expected the code {case.implementation_version} of {case.implementation}, found "
+                f"{own.implementation_version}: this worker has another checkout"
+            )
+        if own.matrix.file_sha256 != case.matrix.file_sha256:
+            raise DeviceError(f"expected the file of {case.matrix.id} as the run has it, found none or another")
+    return here
+
+
+def _cancelled(worker: Any, key: object) -> bool:
+    """Tell whether nobody waits for a task any more: Dask cannot stop a thread, so its task asks."""
+    task = worker.state.tasks.get(key)
+    return task is None or task.state == "cancelled"
+
+
+def _leave(worker: Any, reason: str) -> None:
+    """Close the worker for good; Dask gives its task to another one."""
+    from distributed import Reschedule
+
+    worker.loop.add_callback(partial(worker.close, executor_wait=False, nanny=True, reason=reason))
+    raise Reschedule
