@@ -10,10 +10,12 @@ import logging
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from spmark.impls.core.errors import DeviceError, SweepError, how_to_install
 from spmark.impls.runtime.device import visible_gpus
+from spmark.suite.cluster.gather import Cluster
 from spmark.suite.run.share import SHARE
 
 PRELOADS = ("spmark.suite.cluster.work",)
@@ -21,6 +23,43 @@ PRELOADS = ("spmark.suite.cluster.work",)
 _QUIET = {"DASK_LOGGING__DISTRIBUTED": "error"}
 _NO_PAGES: dict[str, list[str]] = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
 """Dask's pages of a cluster ask nobody for a certificate."""
+
+
+@contextmanager
+def opened(
+    device: str, *, gpus: str | None = None, scheduler: str | None = None, file: Path | None = None
+) -> Iterator[Cluster | None]:
+    """Give the cluster that the command line asks for, once a worker is there; None where it asks for none.
+
+    Parameters
+    ----------
+    device : str
+        What each worker measures on.
+    gpus : str, optional
+        As `chosen_gpus` takes it.
+    scheduler : str, optional
+        Address of a scheduler; its certificates stand in Dask's own configuration.
+    file : Path, optional
+        Describes jobs of Slurm, or hosts.
+
+    Raises
+    ------
+    SweepError
+        More than one is asked for, or one of them is wrong.
+    DeviceError
+        Dask is not installed, or no worker can be had.
+    """
+    asked = {"--gpus": gpus, "--scheduler": scheduler, "--cluster": file}
+    if len(given := [name for name, value in asked.items() if value is not None]) > 1:
+        raise SweepError(f"expected one of {', '.join(asked)}, found {' and '.join(given)}")
+    if gpus is not None:
+        clients = on_this_machine(chosen_gpus(gpus, device))
+    else:
+        yield None
+        return
+    with clients as client:
+        client.wait_for_workers(1)
+        yield Cluster(client, device)
 
 
 def chosen_gpus(gpus: str, device: str) -> list[str]:

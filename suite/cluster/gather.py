@@ -55,6 +55,10 @@ class Cluster:
             asked = client.submit(described, device, workers=[first], pure=False)
             self.environment = Environment.model_validate_json(asked.result())
 
+    def __str__(self) -> str:
+        count = len(self._client.nthreads())
+        return f"{self.environment.device.name}, {count} {'workers' if count > 1 else 'worker'}"
+
     def measure(
         self, items: Sequence[Item], options: Options, *, stop: StopSignals, watcher: Watcher, until: float
     ) -> Generator[Answer, None, None]:
