@@ -15,11 +15,13 @@ from typing import Any
 
 from spmark.impls.core.errors import DeviceError, SweepError, how_to_install
 from spmark.impls.runtime.device import visible_gpus
+from spmark.suite.cluster.description import Slurm, Ssh, read_description
 from spmark.suite.cluster.gather import Cluster
 from spmark.suite.run.share import SHARE
 
 PRELOADS = ("spmark.suite.cluster.work",)
 """What each worker of our own imports first; it takes its share of the cores then."""
+_ROLES = ("scheduler", "worker", "client")
 _QUIET = {"DASK_LOGGING__DISTRIBUTED": "error"}
 _NO_PAGES: dict[str, list[str]] = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
 """Dask's pages of a cluster ask nobody for a certificate."""
@@ -54,6 +56,10 @@ def opened(
         raise SweepError(f"expected one of {', '.join(asked)}, found {' and '.join(given)}")
     if gpus is not None:
         clients = on_this_machine(chosen_gpus(gpus, device))
+    elif scheduler is not None:
+        clients = at_scheduler(scheduler)
+    elif file is not None:
+        clients = described(read_description(file))
     else:
         yield None
         return
@@ -109,7 +115,7 @@ def on_this_machine(gpus: Sequence[str]) -> Iterator[Any]:
         workers = {
             number: {
                 "cls": distributed.Nanny,
-                "options": common | {"env": _environment_of(gpu, number, len(gpus))},
+                "options": common | {"env": _QUIET | _environment_of(gpu, number, len(gpus))},
             }
             for number, gpu in enumerate(gpus)
         }
@@ -119,13 +125,117 @@ def on_this_machine(gpus: Sequence[str]) -> Iterator[Any]:
         }
         with (
             distributed.SpecCluster(workers, scheduler, security=security, silence_logs=logging.ERROR) as cluster,
-            distributed.Client(cluster, security=security, set_as_default=False) as client,
+            _connected(cluster, security) as client,
         ):
             yield client
 
 
+@contextmanager
+def at_scheduler(address: str) -> Iterator[Any]:
+    """Give a client of a scheduler that a person started, with the certificates of Dask's own configuration.
+
+    Raises
+    ------
+    SweepError
+        The address or the configuration is not of TLS.
+    DeviceError
+        The scheduler does not answer.
+    """
+    _, distributed = _libraries()
+    security = distributed.Security()
+    if not address.startswith("tls://") or security.get_connection_args("client")["ssl_context"] is None:
+        raise SweepError(
+            f"--scheduler: expected tls://HOST:PORT, and certificates in distributed.comm.tls of Dask's configuration, "
+            f"found {address} {'without' if address.startswith('tls://') else 'and so no encryption'}"
+        )
+    with _connected(address, security) as client:
+        yield client
+
+
+@contextmanager
+def described(cluster: Slurm | Ssh) -> Iterator[Any]:
+    """Give a client of the workers that a file describes; the scheduler runs in this process, and ends with it."""
+    dask, distributed = _libraries()
+    files = cluster.certificates
+    tls = {f"{role}.{what}": getattr(files, what) for role in _ROLES for what in ("cert", "key")}
+    tls["ca-file"] = files.ca
+    # Dask hands its configuration on to what it starts on other machines.
+    encrypted = {f"distributed.comm.tls.{key}": path for key, path in tls.items()}
+    encrypted |= {"distributed.comm.require-encryption": True}
+    with dask.config.set(_NO_PAGES | encrypted):
+        security = distributed.Security()
+        workers = _slurm(cluster, security) if isinstance(cluster, Slurm) else _ssh(cluster, security)
+        with workers, _connected(workers, security) as client:
+            yield client
+
+
+def _slurm(cluster: Slurm, security: Any) -> Any:
+    from dask_jobqueue import SLURMCluster
+
+    jobs = SLURMCluster(
+        cores=cluster.cores,
+        memory=cluster.memory,
+        walltime=cluster.walltime,
+        queue=cluster.queue,
+        account=cluster.account,
+        interface=cluster.interface,
+        python=cluster.python,
+        log_directory=cluster.logs,
+        job_extra_directives=list(cluster.directives),
+        processes=1,
+        security=security,
+        worker_extra_args=["--nthreads", "1", "--memory-limit", "0", *(f"--preload={name}" for name in PRELOADS)],
+        scheduler_options={"dashboard": False, "dashboard_address": None},
+    )
+    jobs.scale(jobs=cluster.gpus)
+    return jobs
+
+
+def _ssh(cluster: Ssh, security: Any) -> Any:
+    from distributed import Scheduler, SpecCluster
+    from distributed.deploy.ssh import Worker
+
+    login: dict[str, Any] = {"port": cluster.port} | ({"username": cluster.user} if cluster.user else {})
+    network: dict[str, Any] = {"protocol": "tls"} | ({"interface": cluster.interface} if cluster.interface else {})
+    common = network | {"nthreads": 1, "memory_limit": 0, "preload": list(PRELOADS)}
+    workers = {
+        f"{one.host}-{gpu}": {
+            "cls": Worker,
+            "options": {
+                "address": one.host,
+                "connect_options": login,
+                "remote_python": cluster.python,
+                "kwargs": common | {"env": _environment_of(str(gpu), number, len(one.gpus))},
+            },
+        }
+        for one in cluster.hosts
+        for number, gpu in enumerate(one.gpus)
+    }
+    scheduler = {"cls": Scheduler, "options": network | {"security": security, "port": 0, "dashboard": False}}
+    return SpecCluster(workers, scheduler, security=security, silence_logs=logging.ERROR)
+
+
+@contextmanager
+def _connected(scheduler: Any, security: Any) -> Iterator[Any]:
+    """Give a client of a scheduler's address, or of a cluster of Dask.
+
+    Raises
+    ------
+    DeviceError
+        The scheduler does not answer, or does not accept the certificate.
+    """
+    from distributed import Client
+
+    try:
+        client = Client(scheduler, security=security, set_as_default=False)
+    except (OSError, TimeoutError) as error:
+        raise DeviceError(f"expected a scheduler of Dask at {scheduler}, found none: {error}") from error
+    with client:
+        yield client
+
+
 def _environment_of(gpu: str, number: int, parts: int) -> dict[str, str]:
-    return _QUIET | {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": gpu, SHARE: f"{number}/{parts}"}
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": gpu, SHARE: f"{number}/{parts}"}
 
 
 def _libraries() -> tuple[Any, Any]:
