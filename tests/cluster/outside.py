@@ -6,6 +6,8 @@ import os
 import socket
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -68,3 +70,10 @@ def fake_slurm(folder: Path) -> None:
         program = folder / name
         program.write_text(text.replace("{folder}", str(folder)))
         program.chmod(0o755)
+
+
+def wait_for(done: Callable[[], bool], seconds: float = 40.0) -> None:
+    ends = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < ends, "it did not come to pass"
+        time.sleep(0.05)

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import dask
 import pytest
 import yaml
-from outside import fake_slurm, free_port, make_certificates, settings, start_scheduler, start_worker
+from outside import fake_slurm, free_port, make_certificates, settings, start_scheduler, start_worker, wait_for
 
 from spmark.impls.core.errors import DeviceError, SweepError
 from spmark.records.rowfile import read_rows
@@ -40,9 +42,10 @@ class KillScheduler(Watcher):
 
 
 def as_configured(files):
-    return dask.config.set(settings(files))
+    return dask.config.set(settings(files) | {"distributed.comm.timeouts.connect": "2s"})
 
 
+@pytest.mark.full
 def test_a_scheduler_that_is_started_anew_goes_on_with_what_is_left(fakes, files, tmp_path):
     port, folder = free_port(), tmp_path / "r"
     address, cases = f"tls://127.0.0.1:{port}", [fakes.case(f"m{at}", "slow") for at in range(8)]
@@ -75,7 +78,6 @@ def test_a_scheduler_without_encryption_is_refused(files):
         with pytest.raises(SweepError, match="tls://HOST:PORT"), clusters.opened("cpu", scheduler="127.0.0.1:1"):
             pass
         with (
-            dask.config.set({"distributed.comm.timeouts.connect": "1s"}),
             pytest.raises(DeviceError, match="expected a scheduler of Dask at"),
             clusters.opened("cpu", scheduler="tls://127.0.0.1:1"),
         ):
@@ -100,6 +102,24 @@ def test_jobs_of_slurm_measure(fakes, slurm, monkeypatch, tmp_path):
     with clusters.opened("cpu", file=path) as place:
         assert run_on(place, fakes, cases, tmp_path / "r").statuses == {Status.OK: 4}
     assert len((tmp_path / "cancelled").read_text().splitlines()) == 2
+
+
+@pytest.mark.full
+def test_hosts_by_ssh_measure(fakes, files, monkeypatch, tmp_path):
+    port, home = free_port(), tmp_path / "home"
+    server = subprocess.Popen([sys.executable, str(Path(__file__).with_name("sshd.py")), str(port), str(home)])
+    try:
+        wait_for((home / "ready").exists)
+        monkeypatch.setenv("HOME", str(home))
+        path = tmp_path / "ssh.yaml"
+        told = {"kind": "ssh", "port": port, "hosts": [{"host": "127.0.0.1", "gpus": [0, 1]}], "interface": "lo"}
+        path.write_text(yaml.safe_dump(told | {"certificates": files}))
+        cases = [fakes.case(f"m{at}", "slow") for at in range(4)]
+        with clusters.opened("cpu", file=path) as place:
+            assert run_on(place, fakes, cases, tmp_path / "r").statuses == {Status.OK: 4}
+    finally:
+        server.kill()
+        server.wait()
 
 
 WRONG = [

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
 import os
+import resource
+import signal
+import subprocess
+import sys
 import time
 from collections import Counter
 from datetime import UTC, datetime
@@ -9,8 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 from distributed import Client, Security
+from outside import wait_for
 
-from spmark.impls.core.errors import DeviceError
+from spmark.impls.core.errors import DeviceError, RecordError
 from spmark.records.rowfile import RUNS, read_rows
 from spmark.records.schema import CandidateRow, EnvironmentRow, Measurement, Status
 from spmark.suite.cluster import gather
@@ -89,15 +94,6 @@ def test_a_worker_that_is_killed_loses_nothing_and_repeats_no_recorded_case(run,
     assert sum(count - 1 for count in measured().values()) <= 2
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("client", [("leaves", "stays")], indirect=True)
-def test_a_node_that_leaves_hands_its_cases_on(run, fakes, client, tmp_path):
-    cases = [fakes.case(f"m{at}", "slow") for at in range(8)]
-    summary = run(cases, After(2, lambda: client.cluster.scale(1)))
-    assert (summary.statuses, summary.left) == ({Status.OK: 8}, 0)
-    assert each_once(tmp_path / "r", cases)
-
-
 def test_a_case_that_two_workers_measure_is_recorded_once(run, fakes, monkeypatch, tmp_path):
     monkeypatch.setattr(gather, "grouped", lambda items, workers: [[item] for item in items] * 2)
     cases = [fakes.case(f"m{at}") for at in range(4)]
@@ -106,12 +102,79 @@ def test_a_case_that_two_workers_measure_is_recorded_once(run, fakes, monkeypatc
     assert max(measured().values()) == 2
 
 
+def test_a_full_disk_is_an_error_and_loses_nothing(run, fakes, tmp_path):
+    path, cases = tmp_path / "r" / "records.jsonl", [fakes.case(f"m{at}") for at in range(6)]
+    run(cases[:1])
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size * 7 // 2, hard))  # two more and a half
+        with pytest.raises(RecordError, match="make room and run again"):
+            run(cases)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert len(records(tmp_path / "r")) == 3
+    assert run(cases).skipped == 3
+    assert each_once(tmp_path / "r", cases)
+
+
+@pytest.mark.full
+def test_ctrl_c_ends_all_processes_and_the_next_run_goes_on(run, fakes, tmp_path):
+    command = [sys.executable, str(Path(__file__).with_name("drive.py")), str(tmp_path / "r"), "40"]
+    process = subprocess.Popen(command, start_new_session=True)
+    path = tmp_path / "r" / "records.jsonl"
+    wait_for(lambda: path.exists() and path.read_bytes().count(b"\n") >= 4)
+    below = psutil.Process(process.pid).children(recursive=True)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    assert process.wait(30) == 130
+    psutil.wait_procs(below, 5)
+    assert not [child for child in below if child.is_running()]
+    done = len(records(tmp_path / "r"))
+    assert 4 <= done < 40
+    cases = [fakes.case(f"m{at}", "slow") for at in range(40)]
+    assert run(cases).skipped == done
+    assert each_once(tmp_path / "r", cases)
+    assert sum(count - 1 for count in measured().values()) <= 2, "the cases that were given up"
+
+
 def test_time_that_is_up_ends_a_run_after_the_cases_that_have_begun(run, fakes, tmp_path):
     cases = [fakes.case(f"m{at}", "slow") for at in range(60)]
     summary = run(cases, until=time.monotonic() + 2.5)
     assert 0 < len(summary.rows) < 60
     assert (summary.left, summary.interrupted) == (60 - len(summary.rows), False)
     assert sum(measured().values()) == len(summary.rows)
+
+
+def test_nobody_without_the_certificate_is_let_in(client):
+    worker, scheduler = next(iter(client.nthreads())), client.scheduler.address
+    assert worker.startswith("tls://")
+    for address in (worker, scheduler):
+        plain = address.replace("tls://", "tcp://")
+        for url, security in ((plain, None), (address, Security.temporary())):
+            with pytest.raises((OSError, TimeoutError)), Client(url, security=security, timeout=1):
+                pass
+    assert client.submit(sum, (1, 2)).result() == 3
+
+
+def test_parts_of_a_machine_cover_its_cores(monkeypatch):
+    cores = os.sched_getaffinity(0)
+    covered = []
+    for number in range(len(cores)):
+        monkeypatch.setenv(SHARE, f"{number}/{len(cores)}")
+        covered += share_of_cores()
+    assert sorted(covered) == sorted(cores)
+    monkeypatch.setenv(SHARE, f"{len(cores)}/{2 * len(cores)}")
+    assert len(share_of_cores()) == 1, "more parts than cores"
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("client", [("leaves", "stays")], indirect=True)
+def test_a_node_that_leaves_hands_its_cases_on(run, fakes, client, tmp_path):
+    cases = [fakes.case(f"m{at}", "slow") for at in range(8)]
+    summary = run(cases, After(2, lambda: client.cluster.scale(1)))
+    assert (summary.statuses, summary.left) == ({Status.OK: 8}, 0)
+    assert each_once(tmp_path / "r", cases)
 
 
 @pytest.mark.parametrize("client", [("", "other"), pytest.param(("", "dead"), marks=pytest.mark.full)], indirect=True)
@@ -142,25 +205,3 @@ def test_times_in_records_are_of_the_clock_of_the_process_that_writes(run, fakes
     runs = list(read_rows(tmp_path / "r" / RUNS, RunRow))
     assert min(run.started_at for run in runs) <= min(row.started_at for row in records(tmp_path / "r"))
     assert each_once(tmp_path / "r", cases)
-
-
-def test_nobody_without_the_certificate_is_let_in(client):
-    worker, scheduler = next(iter(client.nthreads())), client.scheduler.address
-    assert worker.startswith("tls://")
-    for address in (worker, scheduler):
-        plain = address.replace("tls://", "tcp://")
-        for url, security in ((plain, None), (address, Security.temporary())):
-            with pytest.raises((OSError, TimeoutError)), Client(url, security=security, timeout=1):
-                pass
-    assert client.submit(sum, (1, 2)).result() == 3
-
-
-def test_parts_of_a_machine_cover_its_cores(monkeypatch):
-    cores = os.sched_getaffinity(0)
-    covered = []
-    for number in range(len(cores)):
-        monkeypatch.setenv(SHARE, f"{number}/{len(cores)}")
-        covered += share_of_cores()
-    assert sorted(covered) == sorted(cores)
-    monkeypatch.setenv(SHARE, f"{len(cores)}/{2 * len(cores)}")
-    assert len(share_of_cores()) == 1, "more parts than cores"
