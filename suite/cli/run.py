@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,13 +24,11 @@ from spmark.suite.environment import collect
 from spmark.suite.plan.options import Options
 from spmark.suite.plan.plan import Plan, choose, make_plan, record_folder
 from spmark.suite.plan.refusals import ELSEWHERE
-from spmark.suite.run.execute import Place, Summary, execute
+from spmark.suite.run.execute import NO_CLUSTER, Place, Summary, execute
 
 if TYPE_CHECKING:
     from spmark.suite.plan.onematrix import OneMatrix
 
-NO_CLUSTER: AbstractContextManager[Place | None] = nullcontext()
-"""This process measures, on the device that it is told."""
 _SHOWN = ("op", "dtype", "implementation", "speedup", "ok", "failed")
 
 

@@ -224,13 +224,16 @@ def reproduce(
     """Reproduce a paper: calibrate, run its sweeps, most important cases first, and draw its page.
 
     No case begins after the budget. The same command goes on where it stopped: records are those of [bold]run[/bold]. A
-    paper that cannot run is named with what it lacks, and the exit code is 3; of [bold]all[/bold], the others run.
+    paper that cannot run is named with what it lacks, and the exit code is 3; of [bold]all[/bold], the others run. On
+    several GPUs the sweeps run, and not the studies of models.
 
     Example: [bold]spmark reproduce liteform --budget 30m[/bold]
     """
     from spmark.suite.cli.reproduce import reproduce_papers
+    from spmark.suite.cluster.clusters import opened
 
-    ended = reproduce_papers(paper, budget, device, out, dry_run=dry_run, as_json=as_json)
+    place = opened(device, gpus=gpus, scheduler=scheduler, file=cluster)
+    ended = reproduce_papers(paper, budget, device, out, dry_run=dry_run, as_json=as_json, cluster=place)
     if ended.interrupted:
         raise typer.Exit(ExitCode.INTERRUPTED)
     raise typer.Exit(ExitCode.DEVICE if ended.missing else ExitCode.OK)

@@ -11,7 +11,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Generator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -71,6 +71,10 @@ class Place(Protocol):
         DeviceError
             Nothing computes any more.
         """
+
+
+NO_CLUSTER: AbstractContextManager[Place | None] = nullcontext()
+"""In place of a cluster that a command enters: this process measures, on the device that it is told."""
 
 
 @dataclass(frozen=True)
