@@ -79,6 +79,7 @@ class Fake:
     ops: ClassVar[frozenset[Op]] = frozenset({Op.SPMM})
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CPU})
     do: str = "ok"
+    seconds: float = 0.0
     mark: str = ""
     """A file: whatever `do` says is done only until it is there."""
 
@@ -223,6 +224,7 @@ class FakeBench:
         if not mark or not Path(mark).exists():
             if mark:
                 Path(mark).touch()
+            self._seconds = case.config.get("seconds", 0.0)
             self._misbehave(case.config.get("do", "ok"))
         self._on_phase("timing")
         facts = ProblemFacts(num_rows=4, num_cols=4, nnz=8, longest_row=3, flops=512, compulsory_bytes=100)
@@ -251,6 +253,9 @@ class FakeBench:
         self._on_phase(WAITING)
         self._on_phase("placing")
         time.sleep(1000)
+
+    def _sleep(self):
+        time.sleep(self._seconds)
 
     def _slow(self):
         time.sleep(0.1)
