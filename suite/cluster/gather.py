@@ -17,7 +17,7 @@ from uuid import uuid4
 from spmark.impls.core.errors import DeviceError
 from spmark.records.schema import Environment
 from spmark.suite.cluster.schedule import grouped
-from spmark.suite.cluster.work import OVER, Group, News, described, end_child, measure_group
+from spmark.suite.cluster.work import Group, News, described, end_child, measure_group
 from spmark.suite.plan.options import Options
 from spmark.suite.plan.plan import Item, files_of
 from spmark.suite.run.execute import Answer, Watcher, refusal
@@ -110,6 +110,7 @@ class _Run:
             client.submit(measure_group, text, key=(name, number), priority=-number, retries=_RETRIES, pure=False)
             for number, text in enumerate(groups)
         ]
+        self._failed: list[Any] = []
         self._busy: dict[str, str] = {}
         self._reason, self._looked, self._seen = "", 0.0, time.monotonic()
 
@@ -117,28 +118,36 @@ class _Run:
         over = False
         while True:
             # Asked before the news are taken in: what has ended has told everything.
-            ended = all(future.done() for future in self._futures)
+            ended = not self._running() if not over else not any(self._busy.values())
             for text in self._queue.get(batch=True):
                 news = News.model_validate_json(text)
                 if news.kind == "lost":
                     self._reason = f"{news.worker}: {news.reason}"
                     _log.warning("a worker leaves: %s", self._reason)
-                elif (item := waiting.get(news.case_id)) is not None:
-                    self._busy[news.worker] = news.case_id
-                    if news.outcome is not None and news.environment is not None:
-                        del waiting[news.case_id], self._busy[news.worker]
-                        yield Answer(item, Result(news.outcome, news.seen), news.environment)
-                    else:
-                        watcher.entered(item.spec, f"on {news.worker}, {len(self._busy)} workers measure")
+                    continue
+                self._busy[news.worker] = news.next_id
+                if news.next_id in waiting:
+                    count = sum(map(bool, self._busy.values()))
+                    watcher.entered(waiting[news.next_id].spec, f"on {news.worker}, {count} workers measure")
+                # A case that a second worker has measured meanwhile is no longer waited for.
+                item = waiting.pop(news.case_id, None)
+                if item is not None and news.outcome is not None and news.environment is not None:
+                    yield Answer(item, Result(news.outcome, news.seen), news.environment)
             if ended or stop.asked:
                 break
             if not over and time.monotonic() >= until:
                 over = True
-                self._client.set_metadata([self._name, OVER], True)
+                self._client.cancel(self._futures)  # what has begun a case finishes it
             self._look_for_workers()
             time.sleep(_POLL_S)
         if waiting and not (over or stop.asked):
             raise DeviceError(f"expected an outcome of each case, found none of {len(waiting)}: {self._failure()}")
+
+    def _running(self) -> bool:
+        """Tell whether a group still runs or waits; what has ended is let go, or Dask would run it again elsewhere."""
+        self._failed += [future for future in self._futures if future.done() and future.status != "finished"]
+        self._futures = [future for future in self._futures if not future.done()]
+        return bool(self._futures)
 
     def close(self) -> None:
         """Give up what still runs, and leave nothing behind at the scheduler and on the GPUs."""
@@ -160,7 +169,7 @@ class _Run:
             raise DeviceError(f"expected workers, found none left: {self._reason or 'they have ended'}")
 
     def _failure(self) -> str:
-        errors = [future.exception() for future in self._futures if future.status == "error"]
+        errors = [future.exception() for future in self._failed if future.status == "error"]
         if errors:
             return f"{type(errors[0]).__name__}: {errors[0]}"
         return "the scheduler has forgotten them; the same command goes on"

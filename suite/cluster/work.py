@@ -6,11 +6,11 @@ the case ends and not with its group, so that a worker that dies loses no more t
 
 from __future__ import annotations
 
-import logging
+import asyncio
 import os
-from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, partial
+from threading import Lock
 from typing import Any, Literal
 
 from pydantic import ConfigDict
@@ -25,10 +25,6 @@ from spmark.suite.plan.plan import completed
 from spmark.suite.run.messages import Result, Setup
 from spmark.suite.run.share import SHARE, share_of_cores
 from spmark.suite.run.worker import Interrupted, Worker
-
-OVER = "over"
-"""Key of a run's metadata: no further case begins."""
-_log = logging.getLogger(__name__)
 
 
 class Group(Frozen):
@@ -56,6 +52,8 @@ class News(Frozen):
     """``lost``: the worker leaves, because its machine cannot measure cases of this run."""
     worker: str
     case_id: str = ""
+    next_id: str = ""
+    """The case that begins now; empty where the group ends here."""
     environment: Environment | None = None
     outcome: Outcome | None = None
     seen: list[SeenConfig] = []
@@ -68,19 +66,21 @@ class _Child:
     def __init__(self) -> None:
         self._setup: Setup | None = None
         self._worker: Worker | None = None
-        self._stop: Callable[[], bool] = lambda: False
+        self._lock, self._given_up = Lock(), False
 
-    def measure(self, case: CaseSpec, setup: Setup, stop: Callable[[], bool]) -> Result:
-        self._stop = stop
-        if self._worker is None or setup != self._setup:
-            self.close()
-            self._setup, self._worker = setup, Worker(setup, self._asked)
-        return self._worker.measure(case)
+    def measure(self, case: CaseSpec, setup: Setup) -> Result:
+        with self._lock:
+            if self._worker is None or setup != self._setup:
+                self._close()
+                self._setup, self._worker, self._given_up = setup, Worker(setup, lambda: self._given_up), False
+            return self._worker.measure(case)
 
-    def _asked(self) -> bool:
-        return self._stop()  # of the task of now
+    def end(self) -> None:
+        self._given_up = True
+        with self._lock:
+            self._close()
 
-    def close(self) -> None:
+    def _close(self) -> None:
         worker, self._worker = self._worker, None
         if worker is not None:
             worker.close()
@@ -97,9 +97,9 @@ def dask_setup(worker: object) -> None:
             os.setpgrp()  # Ctrl-C in a terminal is for the process that owns the records
 
 
-def end_child() -> None:
-    """End the measuring child, so that the GPU's memory is free while no run needs it."""
-    _child.close()
+async def end_child() -> None:
+    """End the measuring child and give up its case, so that the GPU is free while no run needs it."""
+    await asyncio.to_thread(_child.end)
 
 
 @cache
@@ -132,8 +132,7 @@ def measure_group(text: str) -> None:
 
     group = Group.model_validate_json(text)
     worker, client = get_worker(), get_client()
-    stop = partial(_cancelled, worker, worker.get_current_task())
-    queue = Queue(group.run, client=client)
+    task, queue = worker.get_current_task(), Queue(group.run, client=client)
 
     def tell(**fields: Any) -> None:
         queue.put(News(worker=worker.address, **fields).model_dump_json())
@@ -142,13 +141,18 @@ def measure_group(text: str) -> None:
         here = _checked(group)
         setup = Setup(device=here.device, options=group.options, files=group.files)
         told = client.get_metadata([group.run, str(group.number)], 0)
-        for number, case in enumerate(group.cases[told:], told + 1):
-            if client.get_metadata([group.run, OVER], False):
+        todo = group.cases[told:]
+        if not todo or _cancelled(worker, task):
+            return
+        tell(kind="begun", next_id=todo[0].case_id)
+        for number, case in enumerate(todo, 1):
+            outcome, seen = _child.measure(case, setup)
+            following = "" if number == len(todo) or _cancelled(worker, task) else todo[number].case_id
+            fields = {"case_id": case.case_id, "next_id": following, "environment": here}
+            tell(kind="measured", outcome=outcome, seen=seen, **fields)
+            client.set_metadata([group.run, str(group.number)], told + number)
+            if not following:
                 return
-            tell(kind="begun", case_id=case.case_id)
-            outcome, seen = _child.measure(case, setup, stop)
-            tell(kind="measured", case_id=case.case_id, environment=here, outcome=outcome, seen=seen)
-            client.set_metadata([group.run, str(group.number)], number)
     except Interrupted:
         return
     except DeviceError as error:
@@ -173,7 +177,7 @@ def _checked(group: Group) -> Environment:
 
 
 def _cancelled(worker: Any, key: object) -> bool:
-    """Tell whether nobody waits for a task any more: Dask cannot stop a thread, so its task asks."""
+    """Tell whether nobody waits for the rest of a task: Dask cannot stop a thread, so its task asks."""
     task = worker.state.tasks.get(key)
     return task is None or task.state == "cancelled"
 

@@ -48,7 +48,14 @@ def free_port() -> int:
 
 def start_scheduler(port: int, files: dict[str, str]) -> subprocess.Popen[bytes]:
     options = ["--protocol", "tls", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard"]
-    return _start("distributed.cli.dask_scheduler", options, files)
+    process = _start("distributed.cli.dask_scheduler", options, files)
+    wait_for(lambda: _listens(port))
+    return process
+
+
+def _listens(port: int) -> bool:
+    with closing(socket.socket()) as one:
+        return one.connect_ex(("127.0.0.1", port)) == 0
 
 
 def start_worker(port: int, files: dict[str, str]) -> subprocess.Popen[bytes]:
