@@ -23,6 +23,7 @@ PRELOADS = ("spmark.suite.cluster.work",)
 """What each worker of our own imports first; it takes its share of the cores then."""
 _ROLES = ("scheduler", "worker", "client")
 _QUIET = {"DASK_LOGGING__DISTRIBUTED": "error"}
+_NO_DASHBOARD = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
 _NO_PAGES: dict[str, list[str]] = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
 """Dask's pages of a cluster ask nobody for a certificate."""
 
@@ -121,7 +122,7 @@ def on_this_machine(gpus: Sequence[str]) -> Iterator[Any]:
         }
         scheduler = {
             "cls": distributed.Scheduler,
-            "options": loopback | {"security": security, "port": 0, "dashboard": False},
+            "options": loopback | _NO_DASHBOARD | {"security": security, "port": 0},
         }
         with (
             distributed.SpecCluster(workers, scheduler, security=security, silence_logs=logging.ERROR) as cluster,
@@ -185,7 +186,7 @@ def _slurm(cluster: Slurm, security: Any) -> Any:
         processes=1,
         security=security,
         worker_extra_args=["--nthreads", "1", "--memory-limit", "0", *(f"--preload={name}" for name in PRELOADS)],
-        scheduler_options={"dashboard": False, "dashboard_address": None},
+        scheduler_options=_NO_DASHBOARD,
     )
     jobs.scale(jobs=cluster.gpus)
     return jobs
@@ -211,7 +212,7 @@ def _ssh(cluster: Ssh, security: Any) -> Any:
         for one in cluster.hosts
         for number, gpu in enumerate(one.gpus)
     }
-    scheduler = {"cls": Scheduler, "options": network | {"security": security, "port": 0, "dashboard": False}}
+    scheduler = {"cls": Scheduler, "options": network | _NO_DASHBOARD | {"security": security, "port": 0}}
     return SpecCluster(workers, scheduler, security=security, silence_logs=logging.ERROR)
 
 

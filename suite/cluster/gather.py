@@ -11,12 +11,14 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
+from statistics import median
 from typing import Any
 from uuid import uuid4
 
 from spmark.impls.core.errors import DeviceError
 from spmark.records.schema import Environment
 from spmark.suite.cluster.schedule import grouped
+from spmark.suite.cluster.siblings import probe_case, slower
 from spmark.suite.cluster.work import Group, News, described, end_child, measure_group
 from spmark.suite.plan.options import Options
 from spmark.suite.plan.plan import Item, files_of
@@ -49,14 +51,14 @@ class Cluster:
     """
 
     def __init__(self, client: Any, device: str) -> None:
-        self._client, self._device = client, device
+        self.client, self._device = client, device
         with _explained():
             first = next(iter(client.nthreads()))
             asked = client.submit(described, device, workers=[first], pure=False)
             self.environment = Environment.model_validate_json(asked.result())
 
     def __str__(self) -> str:
-        count = len(self._client.nthreads())
+        count = len(self.client.nthreads())
         return f"{self.environment.device.name}, {count} {'workers' if count > 1 else 'worker'}"
 
     def measure(
@@ -72,29 +74,39 @@ class Cluster:
         for item in items:
             if (refused := refusal(item)) is not None:
                 yield Answer(item, refused, self.environment)
-        todo = [item for item in items if item.refused is None]
-        if not todo:
-            return
-        name, files = f"spmark-{uuid4().hex}", files_of(item.spec for item in todo)
+        waiting = {item.spec.case_id: item for item in items if item.refused is None}
         with _explained():
-            groups = grouped(todo, len(self._client.nthreads()))
-            texts = [
-                Group(
-                    run=name,
-                    number=number,
-                    cases=tuple(item.spec for item in group),
-                    device=self._device,
-                    like=self.environment,
-                    options=options,
-                    files=files,
-                ).model_dump_json()
-                for number, group in enumerate(groups)
-            ]
-            run = _Run(self._client, name, texts)
-            try:
-                yield from run.answers({item.spec.case_id: item for item in todo}, stop, watcher, until)
-            finally:
-                run.close()
+            while waiting:
+                before, run = len(waiting), self._submitted(list(waiting.values()), options)
+                try:
+                    yield from run.answers(waiting, stop, watcher, until)
+                finally:
+                    run.close()
+                if stop.asked or time.monotonic() >= until:
+                    return
+                # Groups that the scheduler has forgotten, after a broken connection for one, are handed in again.
+                if len(waiting) == before or run.error:
+                    raise DeviceError(
+                        f"expected an outcome of each case, found none of {len(waiting)}: "
+                        f"{run.error or 'the scheduler has forgotten them'}; the same command goes on"
+                    )
+
+    def _submitted(self, items: Sequence[Item], options: Options) -> _Run:
+        name, files = f"spmark-{uuid4().hex}", files_of(item.spec for item in items)
+        groups = [
+            Group(
+                run=name,
+                number=number,
+                cases=tuple(item.spec for item in group),
+                device=self._device,
+                like=self.environment,
+                options=options,
+                files=files,
+                probe=probe_case(items),
+            ).model_dump_json()
+            for number, group in enumerate(grouped(items, len(self.client.nthreads())))
+        ]
+        return _Run(self.client, name, groups)
 
 
 class _Run:
@@ -110,7 +122,9 @@ class _Run:
             client.submit(measure_group, text, key=(name, number), priority=-number, retries=_RETRIES, pure=False)
             for number, text in enumerate(groups)
         ]
-        self._failed: list[Any] = []
+        self._probes: dict[str, float] = {}
+        self._told: set[str] = set()
+        self.error = ""
         self._busy: dict[str, str] = {}
         self._reason, self._looked, self._seen = "", 0.0, time.monotonic()
 
@@ -119,11 +133,16 @@ class _Run:
         while True:
             # Asked before the news are taken in: what has ended has told everything.
             ended = not self._running() if not over else not any(self._busy.values())
-            for text in self._queue.get(batch=True):
+            for text in self._news():
                 news = News.model_validate_json(text)
                 if news.kind == "lost":
                     self._reason = f"{news.worker}: {news.reason}"
                     _log.warning("a worker leaves: %s", self._reason)
+                if news.kind == "probed" and news.outcome and news.environment and news.outcome.samples_us:
+                    name = f"{news.environment.gpu or 'worker'} at {news.worker}"
+                    self._probes[name] = median(news.outcome.samples_us)
+                    self._tell_of_slow_ones(news.environment)
+                if news.kind in ("lost", "probed"):
                     continue
                 self._busy[news.worker] = news.next_id
                 if news.next_id in waiting:
@@ -140,12 +159,27 @@ class _Run:
                 self._client.cancel(self._futures)  # what has begun a case finishes it
             self._look_for_workers()
             time.sleep(_POLL_S)
-        if waiting and not (over or stop.asked):
-            raise DeviceError(f"expected an outcome of each case, found none of {len(waiting)}: {self._failure()}")
+
+    def _news(self) -> Sequence[str]:
+        try:
+            return tuple(self._queue.get(batch=True))
+        except KeyError:  # a scheduler that was started anew has no such queue
+            return ()
+
+    def _tell_of_slow_ones(self, environment: Environment) -> None:
+        for name, excess in slower(self._probes, environment.device).items():
+            if name not in self._told:
+                self._told.add(name)
+                _log.warning(
+                    "%s is %.1f %% slower than the median of %d GPUs on the same case, which is more than runs of one "
+                    "code differ by: its times are not those of its siblings",
+                    name, 100 * excess, len(self._probes),
+                )  # fmt: skip
 
     def _running(self) -> bool:
         """Tell whether a group still runs or waits; what has ended is let go, or Dask would run it again elsewhere."""
-        self._failed += [future for future in self._futures if future.done() and future.status != "finished"]
+        errors = [future.exception() for future in self._futures if future.status == "error"]
+        self.error = self.error or next((f"{type(error).__name__}: {error}" for error in errors), "")
         self._futures = [future for future in self._futures if not future.done()]
         return bool(self._futures)
 
@@ -167,12 +201,6 @@ class _Run:
             self._seen = now
         elif self._reason or now > self._seen + _LONE_S:
             raise DeviceError(f"expected workers, found none left: {self._reason or 'they have ended'}")
-
-    def _failure(self) -> str:
-        errors = [future.exception() for future in self._failed if future.status == "error"]
-        if errors:
-            return f"{type(errors[0]).__name__}: {errors[0]}"
-        return "the scheduler has forgotten them; the same command goes on"
 
 
 @contextmanager

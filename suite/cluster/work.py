@@ -43,12 +43,14 @@ class Group(Frozen):
     options: Options
     files: tuple[str, ...] = ()
     """As in `Setup`."""
+    probe: CaseSpec
+    """What each worker measures before its first case (`spmark.suite.cluster.siblings`)."""
 
 
 class News(Frozen):
     """What a worker tells the process that owns the records."""
 
-    kind: Literal["begun", "measured", "lost"]
+    kind: Literal["probed", "begun", "measured", "lost"]
     """``lost``: the worker leaves, because its machine cannot measure cases of this run."""
     worker: str
     case_id: str = ""
@@ -87,6 +89,8 @@ class _Child:
 
 
 _child = _Child()
+_probed: set[str] = set()
+"""Runs in which this worker has measured the probe."""
 
 
 def dask_setup(worker: object) -> None:
@@ -142,12 +146,15 @@ def measure_group(text: str) -> None:
         setup = Setup(device=here.device, options=group.options, files=group.files)
         told = client.get_metadata([group.run, str(group.number)], 0)
         todo = group.cases[told:]
-        if not todo or _cancelled(worker, task):
+        if not todo or cancelled(worker, task):
             return
+        if group.run not in _probed:
+            _probed.add(group.run)
+            tell(kind="probed", environment=here, outcome=_child.measure(group.probe, setup).outcome)
         tell(kind="begun", next_id=todo[0].case_id)
         for number, case in enumerate(todo, 1):
             outcome, seen = _child.measure(case, setup)
-            following = "" if number == len(todo) or _cancelled(worker, task) else todo[number].case_id
+            following = "" if number == len(todo) or cancelled(worker, task) else todo[number].case_id
             fields = {"case_id": case.case_id, "next_id": following, "environment": here}
             tell(kind="measured", outcome=outcome, seen=seen, **fields)
             client.set_metadata([group.run, str(group.number)], told + number)
@@ -176,7 +183,7 @@ def _checked(group: Group) -> Environment:
     return here
 
 
-def _cancelled(worker: Any, key: object) -> bool:
+def cancelled(worker: Any, key: object) -> bool:
     """Tell whether nobody waits for the rest of a task: Dask cannot stop a thread, so its task asks."""
     task = worker.state.tasks.get(key)
     return task is None or task.state == "cancelled"

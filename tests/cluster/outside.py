@@ -14,8 +14,9 @@ from pathlib import Path
 from distributed import Security
 
 SBATCH = """#!/bin/sh
-# Runs a job's script at once, in a session that scancel can end.
-setsid sh "$1" >"{folder}/job.log" 2>&1 &
+# Runs a copy of a job's script at once, in a session that scancel can end.
+cp "$1" "{folder}/job-$$.sh"
+setsid sh "{folder}/job-$$.sh" >"{folder}/job.log" 2>&1 &
 echo "Submitted batch job $!"
 """
 SCANCEL = """#!/bin/sh

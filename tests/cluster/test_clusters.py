@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -8,12 +9,15 @@ from pathlib import Path
 
 import dask
 import pytest
+import suite_fakes
 import yaml
 from outside import fake_slurm, free_port, make_certificates, settings, start_scheduler, start_worker, wait_for
 
 from spmark.impls.core.errors import DeviceError, SweepError
 from spmark.records.rowfile import read_rows
 from spmark.records.schema import Measurement, Status
+from spmark.studies.collected import CollectedRow
+from spmark.suite.cli import main as cli
 from spmark.suite.cluster import clusters
 from spmark.suite.cluster.description import Slurm, read_description
 from spmark.suite.plan.options import Options
@@ -156,3 +160,47 @@ def test_what_gpus_may_be(monkeypatch):
         clusters.chosen_gpus("1,3", "cuda")
     with pytest.raises(SweepError, match="expected one of"), clusters.opened("cpu", gpus="0", file=Path("x")):
         pass
+
+
+SWEEP = """
+schema: 1
+name: tiny
+ops: [spmm, sddmm]
+matrices:
+  - {source: rmat, name: small, args: {scale: 6, edge_factor: 4}}
+  - {source: patterns, name: logsparse_64}
+widths: [8]
+implementations: [scipy_cpu]
+"""
+
+
+def spmark(monkeypatch, *words):
+    monkeypatch.setattr(sys, "argv", ["spmark", *map(str, words)])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return ended.value.code or 0
+
+
+@pytest.mark.full
+def test_shards_of_a_collection_run_on_all_workers(monkeypatch, capsys, tmp_path):
+    sweep, out = tmp_path / "tiny.yaml", tmp_path / "samples"
+    sweep.write_text(SWEEP)
+    words = ["study", "collect", "--platform", "spade_sim", "--sweep", sweep, "--configs", 3, "--out", out]
+    assert spmark(monkeypatch, *words, "--gpus", "0,1", "--json") == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert [shard["made"] for shard in answer["shards"]] == [2, 2]
+    rows = [row for file in (out / "spade_sim").glob("*.jsonl") for row in read_rows(file, CollectedRow)]
+    assert len({(row.matrix, row.op) for row in rows}) == len(rows) == 4
+    assert spmark(monkeypatch, *words, "--json") == 0, "one shard in place of two goes on, too"
+    assert json.loads(capsys.readouterr().out)["made"] == 0
+    assert spmark(monkeypatch, *words, "--gpus", "0", "--shard", "1/2") == 2
+
+
+def test_the_command_line_runs_a_sweep_on_workers(fakes, monkeypatch, capsys, tmp_path):
+    sweep, out = tmp_path / "tiny.yaml", tmp_path / "r"
+    sweep.write_text(suite_fakes.SWEEP)
+    words = ["run", sweep, "--device", "cpu", "--gpus", "0,1", "--out", out, "--json"]
+    assert spmark(monkeypatch, *words) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["statuses"] == {"ok": 2, "run_error": 2, "unsupported": 2}
+    assert len(list(read_rows(out / "tiny" / "fake-cpu" / "records.jsonl", Measurement))) == 6

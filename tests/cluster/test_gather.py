@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -19,6 +20,7 @@ from spmark.impls.core.errors import DeviceError, RecordError
 from spmark.records.rowfile import RUNS, read_rows
 from spmark.records.schema import CandidateRow, EnvironmentRow, Measurement, Status
 from spmark.suite.cluster import gather
+from spmark.suite.cluster.siblings import slower
 from spmark.suite.run.execute import Watcher
 from spmark.suite.run.provenance import RunRow
 from spmark.suite.run.share import SHARE, share_of_cores
@@ -30,7 +32,13 @@ def records(folder: Path) -> list[Measurement]:
 
 def measured() -> Counter[str]:
     """Count how often each case was given to a bench."""
-    return Counter(line.split()[0] for line in Path(os.environ["FAKE_LOG"]).read_text().splitlines())
+    return Counter(case for case, _ in benched())
+
+
+def benched() -> list[list[str]]:
+    """List what benches were given, and the children's ids; each worker's probe is left out."""
+    lines = [line.split() for line in Path(os.environ["FAKE_LOG"]).read_text().splitlines()]
+    return [line for line in lines if "/rmat/probe/" not in line[0]]
 
 
 def each_once(folder: Path, cases) -> bool:
@@ -70,7 +78,7 @@ def test_every_case_has_one_record_and_the_next_run_goes_on(run, fakes, tmp_path
 def test_cases_of_one_problem_share_a_child_and_every_worker_has_one(run, fakes):
     cases = [fakes.case(f"m{at}", do, time_limit_s=limit) for at in range(4) for do, limit in [("slow", 30), ("ok", 9)]]
     run(cases)
-    lines = [line.split() for line in Path(os.environ["FAKE_LOG"]).read_text().splitlines()]
+    lines = benched()
     by_matrix = {}
     for case, child in lines:
         by_matrix.setdefault(case.split("/")[2], set()).add(child)
@@ -92,6 +100,14 @@ def test_a_worker_that_is_killed_loses_nothing_and_repeats_no_recorded_case(run,
     assert (summary.statuses, summary.left) == ({Status.OK: 12}, 0)
     assert each_once(tmp_path / "r", cases)
     assert sum(count - 1 for count in measured().values()) <= 2
+
+
+def test_a_connection_that_breaks_is_made_again(run, fakes, client, tmp_path):
+    cases = [fakes.case(f"m{at}", "slow") for at in range(12)]
+    cut = After(3, lambda: client.loop.add_callback(client.scheduler_comm.comm.abort))
+    summary = run(cases, cut)
+    assert (summary.statuses, summary.left) == ({Status.OK: 12}, 0)
+    assert each_once(tmp_path / "r", cases)
 
 
 def test_a_case_that_two_workers_measure_is_recorded_once(run, fakes, monkeypatch, tmp_path):
@@ -138,11 +154,14 @@ def test_ctrl_c_ends_all_processes_and_the_next_run_goes_on(run, fakes, tmp_path
     assert sum(count - 1 for count in measured().values()) <= 2, "the cases that were given up"
 
 
-def test_time_that_is_up_ends_a_run_after_the_cases_that_have_begun(run, fakes, tmp_path):
-    cases = [fakes.case(f"m{at}", "slow") for at in range(60)]
-    summary = run(cases, until=time.monotonic() + 2.5)
-    assert 0 < len(summary.rows) < 60
-    assert (summary.left, summary.interrupted) == (60 - len(summary.rows), False)
+def test_time_that_is_up_ends_a_run_after_the_cases_that_have_begun(run, fakes, monkeypatch, tmp_path):
+    ahead = [0.0]
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead[0], sleep=time.sleep)
+    monkeypatch.setattr(gather, "time", clock)
+    cases = [fakes.case(f"m{at}", "slow") for at in range(40)]
+    summary = run(cases, After(4, lambda: ahead.__setitem__(0, 2e6)), until=time.monotonic() + 1e6)
+    assert 4 <= len(summary.rows) < 40
+    assert (summary.left, summary.interrupted) == (40 - len(summary.rows), False)
     assert sum(measured().values()) == len(summary.rows)
 
 
@@ -205,3 +224,18 @@ def test_times_in_records_are_of_the_clock_of_the_process_that_writes(run, fakes
     runs = list(read_rows(tmp_path / "r" / RUNS, RunRow))
     assert min(run.started_at for run in runs) <= min(row.started_at for row in records(tmp_path / "r"))
     assert each_once(tmp_path / "r", cases)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("client", [("", "", "slow")], indirect=True)
+def test_a_gpu_that_is_slower_than_its_siblings_is_told_of(run, fakes, caplog):
+    run([fakes.case(f"m{at}", "slow") for at in range(12)])
+    (told,) = [one.getMessage() for one in caplog.records if one.name == gather.__name__]
+    assert "is 900.0 % slower than the median of 3 GPUs" in told
+
+
+def test_what_runs_of_one_code_differ_by_is_no_slower_gpu(fakes):
+    usual = {f"gpu{number}": 100.0 + number for number in range(8)}
+    assert slower(usual, fakes.CPU) == {}
+    assert slower(usual | {"hot": 150.0}, fakes.CPU) == {"hot": pytest.approx(150 / 104 - 1)}
+    assert slower({"a": 100.0, "b": 300.0}, fakes.CPU) == {}, "of two, none is the usual one"

@@ -228,12 +228,13 @@ class FakeBench:
             self._misbehave(case.config.get("do", "ok"))
         self._on_phase("timing")
         facts = ProblemFacts(num_rows=4, num_cols=4, nnz=8, longest_row=3, flops=512, compulsory_bytes=100)
+        factor = float(os.environ.get("FAKE_FACTOR", "1"))
         warm = [9.0] if self._options.warm else []
         outcome = Outcome(
             status=Status.OK,
             matrix_kind=MatrixKind.PATTERN,
             problem=facts,
-            samples_us=[10.0, 11.0],
+            samples_us=[10.0 * factor, 11.0 * factor],
             warm_samples_us=warm,
         )
         return Result(outcome, [SeenConfig(config={"tile": 8})])
