@@ -2,7 +2,8 @@
 
 ``--fit`` writes ``suite/cluster/seconds.tsv``, by which runs put long groups first. ``--simulate 8 64 512`` gives each
 sweep's recorded cases to so many GPUs. ``--workers 1 2 4`` starts workers of Dask on this machine, whose bench sleeps a
-fixed time for each case. All of it needs no GPU, and answers in JSON.
+fixed time for each case. ``--writing .`` times the process that writes records. All of it needs no GPU, and answers in
+JSON.
 """
 
 from __future__ import annotations
@@ -149,6 +150,51 @@ def true_workers(count: int, cases: int, sleep_s: float) -> dict[str, Any]:
     }
 
 
+class _Instant:
+    """A place whose cases take no time, so that writing alone is timed."""
+
+    def __init__(self, environment: Any, text: str) -> None:
+        self.environment, self._text = environment, text
+
+    def measure(self, items: Sequence[Any], options: Any, **_: Any) -> Iterator[Any]:
+        from spmark.suite.cluster.work import News
+        from spmark.suite.run.execute import Answer
+        from spmark.suite.run.messages import Result
+
+        for item in items:
+            news = News.model_validate_json(self._text)
+            assert news.outcome is not None
+            yield Answer(item, Result(news.outcome, news.seen), self.environment)
+
+
+def writing(count: int, folder: Path) -> dict[str, Any]:
+    """Time the process that owns the files: taking in an outcome of usual size, and writing its record to disk."""
+    import suite_fakes
+
+    from spmark.records.schema import Baseline, Outcome, SeenConfig, Status
+    from spmark.suite.cluster.work import News
+    from spmark.suite.plan.options import Options
+    from spmark.suite.run.execute import Watcher, run_chosen
+
+    samples = [10.0 + number / 8 for number in range(60)]
+    beside = Baseline(implementation="fake", config={}, samples_us=samples)
+    outcome = Outcome(status=Status.OK, samples_us=samples, baseline=beside)
+    seen = [SeenConfig(config={"tile": number}, samples_us=samples[:10]) for number in range(20)]
+    environment = suite_fakes.environment()
+    news = News(kind="measured", worker="tls://", environment=environment, outcome=outcome, seen=seen)
+    chosen = suite_fakes.chosen([suite_fakes.case(f"m{number}") for number in range(count)])
+    started, computed = time.monotonic(), time.process_time()
+    with tempfile.TemporaryDirectory(dir=folder) as out:
+        place = _Instant(environment, news.model_dump_json())
+        run_chosen(chosen, place, Path(out) / "r", Options(), watcher=Watcher(), until=math.inf)
+    seconds, own = time.monotonic() - started, time.process_time() - computed
+    return {
+        "records": count,
+        "ms_a_record": round(seconds / count * 1e3, 2),
+        "of_it_computing": round(own / count * 1e3, 2),
+    }
+
+
 def main() -> None:
     """Answer in JSON what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -156,6 +202,7 @@ def main() -> None:
     parser.add_argument("--simulate", type=int, nargs="*", default=[], metavar="GPUS")
     parser.add_argument("--repeats", type=int, default=1, help="of all recorded cases, in a simulation")
     parser.add_argument("--workers", type=int, nargs="*", default=[], metavar="COUNT")
+    parser.add_argument("--writing", type=Path, metavar="FOLDER", help="of the disk that records are written to")
     parser.add_argument("--cases", type=int, default=2000)
     parser.add_argument("--sleep", type=float, default=0.5, metavar="SECONDS", help="of a fake case")
     args = parser.parse_args()
@@ -164,7 +211,7 @@ def main() -> None:
     if args.fit:
         answer["fit"] = fit(rows)
     answer["simulated"] = [simulate(rows, gpus, args.repeats) for gpus in args.simulate]
-    if args.workers:
+    if args.workers or args.writing:
         folders = [str(ROOT / "tests" / name) for name in ("cluster", "suite")]
         os.environ["PYTHONPATH"] = os.pathsep.join([*folders, os.environ.get("PYTHONPATH", "")])
         os.environ["FAKE_LOG"] = os.devnull
@@ -176,6 +223,7 @@ def main() -> None:
         suite_fakes.register()
         clusters.PRELOADS = (*clusters.PRELOADS, "cluster_fakes")
         answer["measured"] = [true_workers(count, args.cases, args.sleep) for count in args.workers]
+        answer["writing"] = writing(1000, args.writing) if args.writing else {}
         answer["cores"] = len(os.sched_getaffinity(0))
     print(json.dumps(answer, indent=2))  # noqa: T201
 

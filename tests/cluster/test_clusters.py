@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -204,3 +205,13 @@ def test_the_command_line_runs_a_sweep_on_workers(fakes, monkeypatch, capsys, tm
     answer = json.loads(capsys.readouterr().out)
     assert answer["statuses"] == {"ok": 2, "run_error": 2, "unsupported": 2}
     assert len(list(read_rows(out / "tiny" / "fake-cpu" / "records.jsonl", Measurement))) == 6
+
+
+def test_the_files_of_the_documents_are_descriptions(tmp_path):
+    page = (Path(__file__).parents[2] / "docs/cluster.md").read_text()
+    blocks = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    kinds = []
+    for block in blocks:
+        (tmp_path / "cluster.yaml").write_text(block)
+        kinds.append(read_description(tmp_path / "cluster.yaml").kind)
+    assert kinds == ["slurm", "ssh"]
