@@ -10,7 +10,6 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import get_args
-from uuid import UUID
 
 import psutil
 
@@ -109,12 +108,19 @@ def versions(spec: DeviceSpec) -> tuple[str, str]:
 
 
 def gpu_uuid(spec: DeviceSpec) -> str:
-    """Give the UUID of the GPU that this process uses, as ``nvidia-smi -L`` shows it; empty for another device."""
+    """Give the UUID of the GPU that this process uses, as ``nvidia-smi -L`` shows it.
+
+    Empty for another device, and where NVML is not installed.
+    """
     if spec.kind is not DeviceKind.CUDA or cuda_missing() is not None:
         return ""
-    import cupy
+    from spmark.impls.runtime.cudatiming import nvml_handle
 
-    return f"GPU-{UUID(bytes=cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)['uuid'])}"
+    nvml, handle = nvml_handle()
+    if nvml is None:
+        return ""
+    uuid = nvml.nvmlDeviceGetUUID(handle)
+    return uuid.decode() if isinstance(uuid, bytes) else str(uuid)
 
 
 def visible_gpus() -> list[str]:

@@ -102,7 +102,7 @@ class Cluster:
                 like=self.environment,
                 options=options,
                 files=files,
-                probe=probe_case(items),
+                probe=probe_case(items, self.environment.device.kind),
             ).model_dump_json()
             for number, group in enumerate(grouped(items, len(self.client.nthreads())))
         ]

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.problem import DType, Op
 from spmark.records.schema import CaseSpec, MatrixRef
 from spmark.report.analysis.compare_inputs import TIME
@@ -22,8 +22,13 @@ _SPREADS = 3.0
 _LIMIT_S = 120.0
 
 
-def probe_case(items: Sequence[Item]) -> CaseSpec:
-    """Give the case that each GPU measures first: a run's baseline on a graph of 2^15 rows, which is no case of it."""
+def probe_case(items: Sequence[Item], kind: DeviceKind) -> CaseSpec | None:
+    """Give the case that each GPU measures first: a run's baseline on a graph of 2^15 rows, which is no case of it.
+
+    None where times mean nothing.
+    """
+    if kind is DeviceKind.HOST_SIMT:
+        return None
     case = items[0].spec
     return CaseSpec(
         op=Op.SPMM,

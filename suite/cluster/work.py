@@ -43,8 +43,8 @@ class Group(Frozen):
     options: Options
     files: tuple[str, ...] = ()
     """As in `Setup`."""
-    probe: CaseSpec
-    """What each worker measures before its first case (`spmark.suite.cluster.siblings`)."""
+    probe: CaseSpec | None
+    """What each worker measures before its first case, if anything (`spmark.suite.cluster.siblings`)."""
 
 
 class News(Frozen):
@@ -148,7 +148,7 @@ def measure_group(text: str) -> None:
         todo = group.cases[told:]
         if not todo or cancelled(worker, task):
             return
-        if group.run not in _probed:
+        if group.probe is not None and group.run not in _probed:
             _probed.add(group.run)
             tell(kind="probed", environment=here, outcome=_child.measure(group.probe, setup).outcome)
         tell(kind="begun", next_id=todo[0].case_id)
