@@ -12,11 +12,13 @@ import os
 import re
 import socket
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
 import platformdirs
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from spmark.datasets.readers.npz import read_npz, write_npz
 from spmark.datasets.source import Args, RawMatrix
@@ -119,6 +121,28 @@ class Cache:
         except SpmarkError as error:
             _log.warning("making %s/%s again, since its cached form is unusable: %s", source, name, error)
             return None
+
+    @contextmanager
+    def turn(self, source: str, name: str, args: Args) -> Iterator[bool]:
+        """Let one process after the other make a matrix; gives whether another one had its turn meanwhile.
+
+        Where the cache gives no locks, all go at once.
+        """
+        path = self._parsed_path(source, name, args)
+        lock, waited = FileLock(path.with_name(path.name + ".lock")), False
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                lock.acquire(timeout=0)
+            except Timeout:
+                waited = True
+                lock.acquire()
+        except OSError as error:
+            _log.warning("%s: no lock (%s): several processes may make %s/%s", path, error.strerror, source, name)
+        try:
+            yield waited
+        finally:
+            lock.release()
 
     def keep(self, source: str, name: str, args: Args, matrix: RawMatrix) -> None:
         """Store a parsed matrix; two processes may do so at once, and a full disk raises no error."""

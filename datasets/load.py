@@ -60,18 +60,30 @@ def load_matrix(spec: MatrixSource, cache: Cache, seed: int) -> LoadedMatrix:
         return _ready(source, spec, source.load(spec.name, {**spec.args, "path": str(file)}, cache), seed, cache=cache)
     if source.network and (mirrored := find_in_mirror(cache.mirror, source, spec.name)) is not None:
         return _ready(source, spec, mirrored, seed, cache=cache, where=f"in the mirror {cache.mirror}")
-    stored = spec.values == "stored"
-    kept = cache.parsed(source.name, spec.name, spec.args) if source.cached else None
-    if kept is not None and not (stored and kept.values is None):
-        try:
-            return _ready(source, spec, kept, seed, cache=cache, where=f"in the cache {cache.root}")
-        except (DatasetError, MatrixError) as error:
-            _log.warning("making %s again, since its cached form is unusable: %s", spec.id, error)
-    raw = source.load(spec.name, spec.args, cache)
-    loaded = _ready(source, spec, raw, seed, cache=cache, where="in what the source gives")
-    if source.cached:
+    if not source.cached:
+        raw = source.load(spec.name, spec.args, cache)
+        return _ready(source, spec, raw, seed, cache=cache, where="in what the source gives")
+    if (kept := _kept(source, spec, cache, seed)) is not None:
+        return kept
+    with cache.turn(source.name, spec.name, spec.args) as waited:  # one of the processes that want it makes it
+        if waited and (kept := _kept(source, spec, cache, seed)) is not None:
+            return kept
+        raw = source.load(spec.name, spec.args, cache)
+        loaded = _ready(source, spec, raw, seed, cache=cache, where="in what the source gives")
         cache.keep(source.name, spec.name, spec.args, raw)
-    return loaded
+        return loaded
+
+
+def _kept(source: Source, spec: MatrixSource, cache: Cache, seed: int) -> LoadedMatrix | None:
+    """Give a matrix from the cache, or None where it is not there or cannot be used."""
+    kept = cache.parsed(source.name, spec.name, spec.args)
+    if kept is None or (spec.values == "stored" and kept.values is None):
+        return None
+    try:
+        return _ready(source, spec, kept, seed, cache=cache, where=f"in the cache {cache.root}")
+    except (DatasetError, MatrixError) as error:
+        _log.warning("making %s again, since its cached form is unusable: %s", spec.id, error)
+        return None
 
 
 def _ready(

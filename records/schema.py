@@ -379,11 +379,15 @@ class Environment(Frozen):
     system: str
     commit: str = ""
     """Commit of the checkout, with ``+`` where it was changed."""
+    gpu: str = ""
+    """UUID of the GPU, which tells it from others of its name; empty on a CPU."""
 
     @property
     def digest(self) -> str:
         """Sixteen hex digits that measurements refer to."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:16]
+        # Environments of CPUs keep the digests that they had before there was this field.
+        told = self.model_dump_json(exclude=None if self.gpu else {"gpu"})
+        return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 
 class EnvironmentRow(Frozen):

@@ -52,7 +52,7 @@ def collect(device: DeviceSpec, sparse_library: str = "") -> Environment:
     DeviceError
         The cuSPARSE that is asked for is not there, or the device is no GPU.
     """
-    from spmark.impls.runtime.device import cpu_model, versions
+    from spmark.impls.runtime.device import cpu_model, gpu_uuid, versions
     from spmark.impls.runtime.sparse_library import find_sparse_library
 
     on_gpu = device.kind is DeviceKind.CUDA
@@ -75,6 +75,7 @@ def collect(device: DeviceSpec, sparse_library: str = "") -> Environment:
         memory_bytes=psutil.virtual_memory().total,
         system=platform.platform(),
         commit=commit(),
+        gpu=gpu_uuid(device),
     )
 
 

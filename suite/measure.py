@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import psutil
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import LoadedMatrix, load_matrix
@@ -52,6 +51,7 @@ from spmark.records.sixdigits import six_digits
 from spmark.suite.plan.options import Options
 from spmark.suite.run.gpu_lock import turn, turn_file
 from spmark.suite.run.messages import WAITING, Result
+from spmark.suite.run.share import free_memory_bytes
 
 _log = logging.getLogger(__name__)
 _STOPPING = {
@@ -223,7 +223,7 @@ class Bench:
             sources = random_operands(problem, case.seed)
             rows = sampled_rows(problem, case.seed)
             checked = rows.size * problem.width if problem.op is Op.SPMM else problem.matrix.nnz
-            needed, free = 8 * _CHECK_ARRAYS * checked, psutil.virtual_memory().available
+            needed, free = 8 * _CHECK_ARRAYS * checked, free_memory_bytes()
             if needed > _MEMORY_SHARE * free:
                 raise MemoryError(f"checking the result takes {needed:,} bytes of the host, {free:,} are free")
             expected = reference(problem, sources, rows)

@@ -79,7 +79,7 @@ class CudaStopwatch(Stopwatch):
     def __init__(self, spec: DeviceSpec, flush: Flush = Flush.WRITE) -> None:
         self._flush = cupy.zeros(max(2 * spec.l2_bytes, MIN_FLUSH_BYTES), cupy.uint8)
         self._read = _reading(spec) if flush is Flush.READ else None
-        self._gate, self._nvml, self._handle = Gate(spec.arch), *_nvml_handle()
+        self._gate, self._nvml, self._handle = Gate(spec.arch), *nvml_handle()
         # A library may have set lines of the L2 aside: give the whole cache back.
         with suppress(Exception):
             cupy.cuda.runtime.deviceSetLimit(_LIMIT_PERSISTING_L2, 0)
@@ -122,7 +122,7 @@ def _reading(spec: DeviceSpec) -> Run:
     return lambda: kernel(grid, (512, 1, 1), args)
 
 
-def _nvml_handle() -> tuple[Any, Any]:
+def nvml_handle() -> tuple[Any, Any]:
     """Give NVML and its handle of the current device, or None twice."""
     with suppress(Exception):
         import pynvml

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import platform
 import re
 from functools import cache
@@ -100,6 +101,38 @@ def versions(spec: DeviceSpec) -> tuple[str, str]:
     file = Path("/proc/driver/nvidia/version")
     release = re.search(r"\b(\d+\.\d+(?:\.\d+)?)\b", file.read_text()) if file.exists() else None
     return release[1] if release else f"cuda-{driver}", runtime
+
+
+def gpu_uuid(spec: DeviceSpec) -> str:
+    """Give the UUID of the GPU that this process uses, as ``nvidia-smi -L`` shows it.
+
+    Empty for another device, and where NVML is not installed.
+    """
+    if spec.kind is not DeviceKind.CUDA or cuda_missing() is not None:
+        return ""
+    from spmark.impls.runtime.cudatiming import nvml_handle
+
+    nvml, handle = nvml_handle()
+    if nvml is None:
+        return ""
+    uuid = nvml.nvmlDeviceGetUUID(handle)
+    return uuid.decode() if isinstance(uuid, bytes) else str(uuid)
+
+
+def visible_gpus() -> list[str]:
+    """List the GPUs that this process may use, as ``CUDA_VISIBLE_DEVICES`` names them.
+
+    Raises
+    ------
+    DeviceError
+        There is none; the message says why.
+    """
+    if (reason := cuda_missing()) is not None:
+        raise DeviceError(f"expected a usable NVIDIA GPU, found none: {reason}")
+    import cupy
+
+    count, named = cupy.cuda.runtime.getDeviceCount(), os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    return (named.split(",") if named else [str(number) for number in range(count)])[:count]
 
 
 def calibrated(spec: DeviceSpec) -> DeviceSpec:

@@ -95,6 +95,20 @@ def _files(incomplete: str, endings: tuple[str, ...]) -> Iterator[str]:
 DeviceOption = Annotated[
     DeviceName, typer.Option(help="auto: GPU 0 if a driver and CuPy are there, else the CPU. host-simt: results only.")
 ]
+GpusOption = Annotated[
+    str | None,
+    typer.Option(metavar="all|0,2", help="Measure on several GPUs of this machine at a time, a process for each."),
+]
+SchedulerOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS", help="Measure on the workers of a Dask scheduler, tls://HOST:PORT, that you have started."
+    ),
+]
+ClusterOption = Annotated[
+    Path | None,
+    typer.Option(metavar="YAML", help="Measure on jobs of Slurm, or on hosts by SSH, that a file describes."),
+]
 OnlyOption = Annotated[
     list[str] | None,
     typer.Option(

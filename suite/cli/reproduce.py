@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from spmark.suite.environment import collect
 from spmark.suite.plan.options import Options
 from spmark.suite.plan.papers import Paper, StepCases, counts, in_turns, missing, read_papers, seconds
 from spmark.suite.plan.plan import record_folder
-from spmark.suite.run.execute import execute
+from spmark.suite.run.execute import NO_CLUSTER, Place, execute
 
 if TYPE_CHECKING:
     from spmark.suite.study.transfer import StudyState
@@ -34,18 +35,37 @@ class Reproduced:
     interrupted: bool = False
 
 
-def reproduce_papers(name: str, budget: str, device: str, out: Path, *, dry_run: bool, as_json: bool) -> Reproduced:
+def reproduce_papers(
+    name: str,
+    budget: str,
+    device: str,
+    out: Path,
+    *,
+    dry_run: bool,
+    as_json: bool,
+    cluster: AbstractContextManager[Place | None] = NO_CLUSTER,
+) -> Reproduced:
     """Run the papers' cases, most important first, until all are done or the time is up; draw a page for each.
+
+    On a cluster, no study is run.
 
     Raises
     ------
     SpmarkError
-        The paper or the budget is invalid, or the device or the folder of records cannot be used.
+        The paper or the budget is invalid, or the device, the cluster or the folder of records cannot be used.
     """
+    ends = time.monotonic() + seconds(budget)
+    papers = read_papers(name)
+    with cluster as place:
+        return _reproduce(papers, place, device, out, ends=ends, dry_run=dry_run, as_json=as_json)
+
+
+def _reproduce(
+    papers: Sequence[Paper], place: Place | None, device: str, out: Path, *, ends: float, dry_run: bool, as_json: bool
+) -> Reproduced:
     from spmark.impls.runtime.device import calibrated, find
 
-    ends = time.monotonic() + seconds(budget)
-    screen, papers, spec = console(as_json), read_papers(name), find(device)
+    screen, spec = console(as_json), find(device) if place is None else place.environment.device
     absent = {paper.name: reasons for paper in papers if (reasons := missing(paper, spec.kind))}
     for paper_name, reasons in absent.items():
         complain(f"spmark: {paper_name} cannot run here: {'; '.join(reasons)}: spmark doctor says what is missing")
@@ -62,9 +82,9 @@ def reproduce_papers(name: str, budget: str, device: str, out: Path, *, dry_run:
         if paper.left_out:
             say(screen, f"compared without what does not exist yet: {', '.join(paper.left_out)}")
     todo = in_turns(able, spec.kind)
-    environment = collect(spec if dry_run else calibrated(spec))
-    studies = {} if dry_run else _studies(able, spec, out, screen, ends=ends, as_json=as_json)
-    interrupted = False if dry_run else _run(todo, spec, out, screen, ends=ends)
+    environment = place.environment if place else collect(spec if dry_run else calibrated(spec))
+    studies = {} if dry_run or place else _studies(able, spec, out, screen, ends=ends, as_json=as_json)
+    interrupted = False if dry_run else _run(todo, spec, place, out, screen, ends=ends)
     folders = [record_folder(out, step.chosen.sweep.name, environment.device.name) for step in todo]
     rows = [counts(step, folder, environment) for step, folder in zip(todo, folders, strict=True)]
     pages = {} if dry_run else _pages(able, todo, folders, out, studies)
@@ -112,7 +132,9 @@ def _studies(
     return studies
 
 
-def _run(todo: Sequence[StepCases], spec: DeviceSpec, out: Path, screen: Console, *, ends: float) -> bool:
+def _run(
+    todo: Sequence[StepCases], spec: DeviceSpec, place: Place | None, out: Path, screen: Console, *, ends: float
+) -> bool:
     """Run step after step; tells whether the user interrupted."""
     for step in todo:
         if time.monotonic() >= ends:
@@ -120,7 +142,8 @@ def _run(todo: Sequence[StepCases], spec: DeviceSpec, out: Path, screen: Console
         sweep = step.chosen.sweep
         say(screen, f"{step.paper.name}: {escape(step.step.shows)} ({sweep.name})")
         with Bar(screen) as bar:
-            summary = execute(sweep, spec, Options(only=step.step.only), out=out, watcher=bar, until=ends)
+            options = Options(only=step.step.only)
+            summary = execute(sweep, spec, options, out=out, watcher=bar, until=ends, place=place)
         if summary.interrupted:
             return True
     return False

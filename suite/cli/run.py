@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from spmark.suite.environment import collect
 from spmark.suite.plan.options import Options
 from spmark.suite.plan.plan import Plan, choose, make_plan, record_folder
 from spmark.suite.plan.refusals import ELSEWHERE
-from spmark.suite.run.execute import Summary, execute
+from spmark.suite.run.execute import NO_CLUSTER, Place, Summary, execute
 
 if TYPE_CHECKING:
     from spmark.suite.plan.onematrix import OneMatrix
@@ -47,39 +48,39 @@ def run_sweep(
     overrides: Sequence[str] = (),
     dry_run: bool = False,
     as_json: bool = False,
+    cluster: AbstractContextManager[Place | None] = NO_CLUSTER,
 ) -> Ended:
-    """Run a sweep's file or a matrix in its place, or show what would be run.
+    """Run a sweep's file or a matrix in its place, or show what would be run; ``cluster`` is entered for that.
 
     Raises
     ------
     SpmarkError
-        The sweep is invalid, or the device or the folder of records cannot be used.
+        The sweep is invalid, or the device, the cluster or the folder of records cannot be used.
     """
     from spmark.impls.runtime.device import calibration_file, find
 
     screen, meter = console(as_json), LoadMeter()
-    if isinstance(sweep, str):
-        asked, spec = Sweep.load(sweep, overrides), find(device)
+    loaded = Sweep.load(sweep, overrides) if isinstance(sweep, str) else sweep
+    with cluster as place:
+        spec = find(device) if place is None else place.environment.device
+        asked = loaded if isinstance(loaded, Sweep) else loaded.sweep(spec.kind, overrides)
         chosen = choose(asked, spec.kind, options.only)
-    else:
-        from spmark.suite.plan.onematrix import refuse_unreadable
+        if asked is not loaded:
+            from spmark.suite.plan.onematrix import refuse_unreadable
 
-        spec = find(device)
-        asked = sweep.sweep(spec.kind, overrides)
-        chosen = choose(asked, spec.kind, options.only)
-        refuse_unreadable(chosen.cases, read=not dry_run)
-    say(screen, f"[bold]{escape(asked.title or asked.name)}[/bold] on {escape(spec.name)}")
-    if dry_run:
-        environment = collect(spec, options.sparse_library)
-        plan = make_plan(chosen, environment, record_folder(out, asked.name, environment.device.name), options)
-        _show_plan(plan, screen, as_json)
-        return Ended()
-    if spec.kind is not DeviceKind.HOST_SIMT:
-        warn_of_load(screen, meter)
-        if calibration_file(spec) is None:
-            say(screen, "measuring the device's bandwidth and rates first (once)")
-    with Bar(screen) as bar:
-        summary = execute(asked, spec, options, out=out, watcher=bar)
+            refuse_unreadable(chosen.cases, read=not dry_run)
+        say(screen, f"[bold]{escape(asked.title or asked.name)}[/bold] on {escape(str(place or spec.name))}")
+        if dry_run:
+            environment = collect(spec, options.sparse_library) if place is None else place.environment
+            plan = make_plan(chosen, environment, record_folder(out, asked.name, environment.device.name), options)
+            _show_plan(plan, screen, as_json)
+            return Ended()
+        if place is None and spec.kind is not DeviceKind.HOST_SIMT:
+            warn_of_load(screen, meter)
+            if calibration_file(spec) is None:
+                say(screen, "measuring the device's bandwidth and rates first (once)")
+        with Bar(screen) as bar:
+            summary = execute(asked, spec, options, out=out, watcher=bar, place=place)
     _show_summary(summary, screen, as_json)
     failures = sum(count for status, count in summary.statuses.items() if status not in FINAL)
     return Ended(failures, summary.interrupted)

@@ -6,15 +6,25 @@ measures the constants of cost models, and ``spread`` says how far runs of the s
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from spmark.impls.table import PLATFORMS
+from spmark.impls.table import PLATFORMS, find_platform
 from spmark.studies.table import CONTRACTS
 from spmark.suite.cli.machine import ForceOption
-from spmark.suite.cli.options import DeviceOption, ExitCode, JsonOption, OnlyOption, SetOption
+from spmark.suite.cli.options import (
+    ClusterOption,
+    DeviceOption,
+    ExitCode,
+    GpusOption,
+    JsonOption,
+    OnlyOption,
+    SchedulerOption,
+    SetOption,
+)
 
 app = typer.Typer(help="Studies of predictors: labels, training, and how good they are.", no_args_is_help=True)
 MethodArgument = Annotated[
@@ -47,6 +57,9 @@ def label(
         bool, typer.Option("--proxies", help="Compare proxies with the kernels that they stand for instead.")
     ] = False,
     device: DeviceOption = "auto",
+    gpus: GpusOption = None,
+    scheduler: SchedulerOption = None,
+    cluster: ClusterOption = None,
     out: Annotated[Path, typer.Option(help="Folder of labels.")] = Path("results/labels"),
     as_json: JsonOption = False,
 ) -> None:
@@ -54,12 +67,14 @@ def label(
 
     Exits with 1 while matrices are left. What cannot be measured is kept with the reason and not tried again.
 
-    Where a method measures one dtype alone, --dtype changes nothing.
+    Where a method measures one dtype alone, --dtype changes nothing. On several GPUs, each measures a shard.
 
     Example: [bold]spmark study label METHOD --shard 1/4 --budget 7m[/bold]
     """
     from spmark.suite.study.label import LabelRequest, measure_labels
 
+    if gpus or scheduler or cluster:
+        raise typer.Exit(_on_cluster(device, gpus, scheduler, cluster, shard=shard, out=out, as_json=as_json))
     request = LabelRequest(
         method=method,
         patterns=tuple(matrices or ()),
@@ -84,22 +99,48 @@ def collect(
     budget: Annotated[str, typer.Option(metavar="TIME", help="No problem begins after this time: 90s, 7m.")] = "7m",
     shard: Annotated[str, typer.Option(metavar="N/M", help="Every M-th matrix, beginning with the N-th.")] = "1/1",
     overrides: SetOption = None,
+    gpus: GpusOption = None,
+    scheduler: SchedulerOption = None,
+    cluster: ClusterOption = None,
     out: Annotated[Path, typer.Option(help="Folder of samples.")] = Path("results/samples"),
     as_json: JsonOption = False,
 ) -> None:
     """Measure configs of a platform that are drawn uniformly, problem by problem; the same command goes on.
 
     Exits with 1 while problems are left. What cannot be measured is kept with the reason and not tried again. Half of
-    the samples are kept apart, so that what one half chooses is valued by the other.
+    the samples are kept apart, so that what one half chooses is valued by the other. On several GPUs, each measures a
+    shard.
 
     Example: [bold]spmark study collect --platform spade_sim --sweep dash_target --shard 1/2[/bold]
     """
     from spmark.suite.study.collect import collect_samples
 
+    if gpus or scheduler or cluster:
+        device = find_platform(platform).kind or "cpu"
+        raise typer.Exit(_on_cluster(device, gpus, scheduler, cluster, shard=shard, out=out, as_json=as_json))
     left = collect_samples(
         platform, sweep, overrides or (), configs=configs, budget=budget, shard=shard, out=out, as_json=as_json
     )
     raise typer.Exit(ExitCode.FAILURES if left else ExitCode.OK)
+
+
+def _on_cluster(
+    device: str, gpus: str | None, scheduler: str | None, file: Path | None, *, shard: str, out: Path, as_json: bool
+) -> ExitCode:
+    """Run this process's command on a cluster, a shard a worker."""
+    from spmark.studies.contracts import Outcome
+    from spmark.suite.cli.console import tell
+    from spmark.suite.cluster.clusters import opened
+    from spmark.suite.cluster.shards import run_shards
+
+    if shard != "1/1":
+        raise typer.BadParameter(f"expected none where each worker measures one, found {shard}", param_hint="--shard")
+    with opened(device, gpus=gpus, scheduler=scheduler, file=file) as place:
+        assert place is not None
+        answers = run_shards(place, sys.argv[1:], out)
+    left = sum(int(one.get("left", 0)) for one in answers)
+    tell(Outcome({"shards": answers, "left": left}, f"{out}: {len(answers)} shards, {left} left", left=left), as_json)
+    return ExitCode.FAILURES if left else ExitCode.OK
 
 
 @app.command("train")

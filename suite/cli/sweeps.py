@@ -12,7 +12,16 @@ import typer
 
 from spmark.impls.core.enums import DType, Flush, Status, SweepOp
 from spmark.suite.cli import options
-from spmark.suite.cli.options import DeviceOption, ExitCode, JsonOption, OnlyOption, SetOption
+from spmark.suite.cli.options import (
+    ClusterOption,
+    DeviceOption,
+    ExitCode,
+    GpusOption,
+    JsonOption,
+    OnlyOption,
+    SchedulerOption,
+    SetOption,
+)
 
 CANDIDATES, MODELS = "candidates", "models"
 """What ``fetch`` takes in place of a sweep."""
@@ -133,6 +142,9 @@ def run(
         ),
     ] = None,
     device: DeviceOption = "auto",
+    gpus: GpusOption = None,
+    scheduler: SchedulerOption = None,
+    cluster: ClusterOption = None,
     only: OnlyOption = None,
     limit: Annotated[int | None, typer.Option(min=0, help="Run at most this many cases.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be run or skipped, and why.")] = False,
@@ -172,8 +184,11 @@ def run(
     [bold]spmark run my.yaml --set widths=[32,64] --retry timeout --out /data/results[/bold]
 
     [bold]spmark run --matrix mine.mtx --width 64 --implementation ./mine.py:MyKernel[/bold]
+
+    [bold]spmark run graphs_spmm --gpus all[/bold]
     """
     from spmark.suite.cli.run import run_sweep
+    from spmark.suite.cluster.clusters import opened
     from spmark.suite.plan.options import Options
 
     one = None
@@ -184,7 +199,14 @@ def run(
     kept, again = tuple(only or ()), tuple(retry or ())
     asked = Options(only=kept, retry=again, limit=limit, warm=warm, sparse_library=cusparse, flush=flush)
     ended = run_sweep(
-        one or str(sweep), device, asked, out, overrides=overrides or (), dry_run=dry_run, as_json=as_json
+        one or str(sweep),
+        device,
+        asked,
+        out,
+        overrides=overrides or (),
+        dry_run=dry_run,
+        as_json=as_json,
+        cluster=opened(device, gpus=gpus, scheduler=scheduler, file=cluster, sparse_library=cusparse),
     )
     if ended.interrupted:
         raise typer.Exit(ExitCode.INTERRUPTED)
@@ -201,6 +223,9 @@ def reproduce(
     *,
     budget: Annotated[str, typer.Option(metavar="TIME", help="When to stop: 90s, 30m, 2h, 1h30m.")] = "30m",
     device: DeviceOption = "auto",
+    gpus: GpusOption = None,
+    scheduler: SchedulerOption = None,
+    cluster: ClusterOption = None,
     out: Annotated[Path, typer.Option(help="Folder of results; pages go to OUT/reproduce/PAPER.")] = Path("results"),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show matrices, steps and how far these are.")] = False,
     as_json: JsonOption = False,
@@ -208,13 +233,16 @@ def reproduce(
     """Reproduce a paper: calibrate, run its sweeps, most important cases first, and draw its page.
 
     No case begins after the budget. The same command goes on where it stopped: records are those of [bold]run[/bold]. A
-    paper that cannot run is named with what it lacks, and the exit code is 3; of [bold]all[/bold], the others run.
+    paper that cannot run is named with what it lacks, and the exit code is 3; of [bold]all[/bold], the others run. On
+    several GPUs the sweeps run, and not the studies of models.
 
     Example: [bold]spmark reproduce liteform --budget 30m[/bold]
     """
     from spmark.suite.cli.reproduce import reproduce_papers
+    from spmark.suite.cluster.clusters import opened
 
-    ended = reproduce_papers(paper, budget, device, out, dry_run=dry_run, as_json=as_json)
+    place = opened(device, gpus=gpus, scheduler=scheduler, file=cluster)
+    ended = reproduce_papers(paper, budget, device, out, dry_run=dry_run, as_json=as_json, cluster=place)
     if ended.interrupted:
         raise typer.Exit(ExitCode.INTERRUPTED)
     raise typer.Exit(ExitCode.DEVICE if ended.missing else ExitCode.OK)

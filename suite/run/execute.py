@@ -10,9 +10,12 @@ import logging
 import math
 import time
 from collections import Counter
-from contextlib import ExitStack
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple, Protocol
 
 from spmark.datasets.sweep.model import Sweep
 from spmark.impls.core.devicespec import DeviceSpec
@@ -41,6 +44,69 @@ class Watcher:
 
     def recorded(self, row: Measurement) -> None:
         """Tell that a record is on disk."""
+
+
+class Answer(NamedTuple):
+    """A case that is done with, and the machine that it was measured on."""
+
+    item: Item
+    result: Result
+    environment: Environment
+
+
+class Place(Protocol):
+    """Where cases are measured."""
+
+    @property
+    def environment(self) -> Environment:
+        """The machine that a run is planned for."""
+
+    def measure(
+        self, items: Sequence[Item], options: Options, *, stop: StopSignals, watcher: Watcher, until: float
+    ) -> Generator[Answer, None, None]:
+        """Give each item once, in whatever order; fewer where the user stops or the time is up.
+
+        Raises
+        ------
+        DeviceError
+            Nothing computes any more.
+        """
+
+
+NO_CLUSTER: AbstractContextManager[Place | None] = nullcontext()
+"""In place of a cluster that a command enters: this process measures, on the device that it is told."""
+
+
+@dataclass(frozen=True)
+class Here:
+    """On this machine, where a child of this process measures one case after the other."""
+
+    environment: Environment
+
+    def measure(
+        self, items: Sequence[Item], options: Options, *, stop: StopSignals, watcher: Watcher, until: float
+    ) -> Generator[Answer, None, None]:
+        """Measure the items in their order."""
+        here, files = self.environment, files_of(item.spec for item in items)
+        setup = Setup(device=here.device, options=options, files=files, sparse_library=here.sparse_library)
+        with Worker(setup, stop) as worker:
+            for item in items:
+                if stop.asked or time.monotonic() >= until:
+                    return
+                if item.refused is None:
+                    watcher.entered(item.spec, "starting")
+                try:
+                    result = refusal(item) or worker.measure(item.spec, partial(watcher.entered, item.spec))
+                except Interrupted:
+                    return
+                yield Answer(item, result, self.environment)
+
+
+def refusal(item: Item) -> Result | None:
+    """Give what comes of a case that cannot run on its device; None for a case that is to be measured."""
+    if item.refused is None:
+        return None
+    return Result(Outcome(status=Status.UNSUPPORTED, reason=item.refused))
 
 
 @dataclass(frozen=True)
@@ -74,6 +140,7 @@ def execute(
     out: str | Path = "results",
     watcher: Watcher | None = None,
     until: float = math.inf,
+    place: Place | None = None,
 ) -> Summary:
     """Run a sweep: every case that has no record yet, each in a child, each record on disk before the next case starts.
 
@@ -92,6 +159,8 @@ def execute(
     until : float
         Time of `time.monotonic` after which no case begins. A case that has begun is finished, so that no case fails
         for lack of time.
+    place : Place, optional
+        Where cases are measured, such as `spmark.suite.cluster.gather.Cluster`, in place of ``device``.
 
     Raises
     ------
@@ -104,18 +173,21 @@ def execute(
         The folder is locked, unreadable, or full.
     """
     options = options or Options()
-    spec = find(device) if isinstance(device, str) else device
-    chosen = choose(sweep, spec.kind, options.only)  # a wrong name is told before a calibration starts
-    environment = collect(calibrated(spec), options.sparse_library)
-    folder = record_folder(Path(out), sweep.name, environment.device.name)
-    return run_chosen(chosen, environment, folder, options, watcher=watcher or Watcher(), until=until)
+    if place is None:
+        spec = find(device) if isinstance(device, str) else device
+        chosen = choose(sweep, spec.kind, options.only)  # a wrong name is told before a calibration starts
+        place = Here(collect(calibrated(spec), options.sparse_library))
+    else:
+        chosen = choose(sweep, place.environment.device.kind, options.only)
+    folder = record_folder(Path(out), sweep.name, place.environment.device.name)
+    return run_chosen(chosen, place, folder, options, watcher=watcher or Watcher(), until=until)
 
 
 def run_chosen(
-    chosen: Chosen, environment: Environment, folder: Path, options: Options, *, watcher: Watcher, until: float
+    chosen: Chosen, place: Place, folder: Path, options: Options, *, watcher: Watcher, until: float
 ) -> Summary:
-    """Run the chosen cases of a sweep in a known environment into a folder: the second half of `execute`."""
-    started = time.monotonic()
+    """Run the chosen cases of a sweep in a place into a folder: the second half of `execute`."""
+    started, environment = time.monotonic(), place.environment
     with ExitStack() as stack:
         stack.enter_context(lock_folder(folder))
         plan = make_plan(chosen, environment, folder, options)
@@ -126,24 +198,25 @@ def run_chosen(
         stop = stack.enter_context(StopSignals())
         records = stack.enter_context(RecordFile(folder / RECORDS))
         candidates = stack.enter_context(RecordFile(folder / CANDIDATES))
-        if environment.digest not in plan.history.environments:
-            with RecordFile(folder / ENVIRONMENTS) as file:
-                file.append(EnvironmentRow(digest=environment.digest, environment=environment))
-        files, sparse_library = files_of(chosen.cases), environment.sparse_library
-        setup = Setup(device=environment.device, options=options, files=files, sparse_library=sparse_library)
-        worker = stack.enter_context(Worker(setup, stop))
+        told: set[str] = set()
+
+        def tell_of(machine: Environment) -> None:
+            if machine.digest in told:
+                return
+            told.add(machine.digest)
+            if machine.digest not in plan.history.environments:
+                with RecordFile(folder / ENVIRONMENTS) as file:
+                    file.append(EnvironmentRow(digest=machine.digest, environment=machine))
+            if todo:
+                with RecordFile(folder / RUNS) as file:
+                    file.append(RunRow.of(chosen.sweep, machine.digest, len(todo), changes))
+
+        tell_of(environment)
         watcher.begun(plan)
-        if todo:
-            with RecordFile(folder / RUNS) as file:
-                file.append(RunRow.of(chosen.sweep, environment.digest, len(todo), changes))
-        for item in todo:
-            if stop.asked or time.monotonic() >= until:
-                break
-            try:
-                outcome, seen = _measured(item, worker, watcher)
-            except Interrupted:
-                break
-            row = Measurement.of(item.spec, outcome, environment)
+        answers = place.measure(todo, options, stop=stop, watcher=watcher, until=until)
+        for item, (outcome, seen), machine in stack.enter_context(closing(answers)):
+            tell_of(machine)
+            row = Measurement.of(item.spec, outcome, machine)
             # The candidates first: a record says that its case is done with.
             candidates.append_all(CandidateRow.of(row, one) for one in seen)
             records.append(row)
@@ -151,14 +224,6 @@ def run_chosen(
             watcher.recorded(row)
     seconds, left = time.monotonic() - started, len(todo) - len(rows)
     return Summary(folder, tuple(rows), plan.count("skip"), left, stop.asked, seconds, environment.cores)
-
-
-def _measured(item: Item, worker: Worker, watcher: Watcher) -> Result:
-    case = item.spec
-    if item.refused is not None:
-        return Result(Outcome(status=Status.UNSUPPORTED, reason=item.refused))
-    watcher.entered(case, "starting")
-    return worker.measure(case, lambda phase: watcher.entered(case, phase))
 
 
 def _tell_of_other_baselines(plan: Plan) -> None:

@@ -66,7 +66,9 @@ def collect_samples(
         raise SweepError(f"expected a matrix of shard {shard} in {asked.name}, found {len(by_matrix)} in all")
     collector = Collector(platform, _device(platform), configs)
     path = out / name / f"{asked.name}-{number:02d}-of-{parts:02d}.jsonl"
-    done = collector.done(path)
+    # Other shards may have been cut otherwise.
+    files = {path, *path.parent.glob(f"{asked.name}-*-of-*.jsonl")}
+    done = set().union(*map(collector.done, sorted(files)))
     todo = [case for case in mine if done.isdisjoint(_keys(case))]
     made = append_rows(path, ((case, case) for case in todo), collector.row, ends)
     answer = {"file": path, "rows": len(done) + made, "made": made, "left": len(todo) - made, "note": platform.note}

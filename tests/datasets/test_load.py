@@ -10,6 +10,7 @@ import sys
 import tarfile
 import time
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix, seeded_values
 from spmark.datasets.readers.matrix_market import read_mtx
 from spmark.datasets.source import csr_from_edges
+from spmark.datasets.sources.rmat import Rmat
 from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.errors import DatasetError, MatrixError
 from spmark.impls.core.operators import random_values
@@ -352,3 +354,31 @@ def test_arxiv_loads_fast(mirror, tmp_path):
         assert load_matrix(spec, cache, 0).csr.nnz == 1_166_243
         times.append(time.process_time() - start)
     assert min(times) < 0.3
+
+
+def test_a_matrix_that_several_want_at_once_is_made_once(cache, monkeypatch):
+    made, draw = [], Rmat.load
+
+    def load(self, name, args, cache):
+        made.append(name)
+        time.sleep(0.3)
+        return draw(self, name, args, cache)
+
+    monkeypatch.setattr(Rmat, "load", load)
+    monkeypatch.setattr(Rmat, "cached", True)
+    spec = MatrixSpec(source="rmat", name="wanted", args={"scale": 6})
+    with ThreadPoolExecutor(4) as pool:
+        loaded = list(pool.map(lambda _: load_matrix(spec, cache, 0), range(4)))
+    assert made == ["wanted"]
+    assert len({one.csr.hash for one in loaded}) == 1
+
+
+def test_a_cache_without_locks_is_used_all_the_same(cache, monkeypatch, caplog):
+    def acquire(self, timeout=None):
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr("spmark.datasets.cache.FileLock.acquire", acquire)
+    monkeypatch.setattr(Rmat, "cached", True)
+    assert load_matrix(MatrixSpec(source="rmat", name="alone", args={"scale": 6}), cache, 0).csr.nnz
+    assert "no lock (No locks available)" in caplog.text
+    assert cache.has("rmat", "alone", {"scale": 6})

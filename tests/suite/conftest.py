@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,16 +20,7 @@ from spmark.suite.run import execute
 @pytest.fixture
 def fakes(monkeypatch, tmp_path):
     """Register the fake implementation here and make its bench importable by children."""
-    for name, entry in suite_fakes.TABLE.items():
-        monkeypatch.setitem(suite_fakes.IMPLEMENTATIONS, name, entry)
-    for name, module in suite_fakes.modules().items():
-        monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.setattr(suite_fakes.plan, "implementation_version", suite_fakes.version)
-    monkeypatch.setattr("spmark.suite.run.provenance.implementation_version", suite_fakes.version)
-    monkeypatch.setattr(suite_fakes.worker_main, "__file__", suite_fakes.MAIN)
-    paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
-    monkeypatch.setenv("FAKE_LOG", str(tmp_path / "measured.log"))
+    suite_fakes.install(monkeypatch, tmp_path / "measured.log")
     return suite_fakes
 
 

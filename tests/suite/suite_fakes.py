@@ -34,7 +34,7 @@ from spmark.suite.plan import plan
 from spmark.suite.plan.options import Options
 from spmark.suite.plan.refusals import refusals
 from spmark.suite.run import worker_main
-from spmark.suite.run.execute import Watcher, run_chosen
+from spmark.suite.run.execute import Here, Watcher, run_chosen
 from spmark.suite.run.messages import WAITING, Result
 
 MAIN = str(Path(__file__).with_name("fake_main.py"))
@@ -79,6 +79,7 @@ class Fake:
     ops: ClassVar[frozenset[Op]] = frozenset({Op.SPMM})
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CPU})
     do: str = "ok"
+    seconds: float = 0.0
     mark: str = ""
     """A file: whatever `do` says is done only until it is there."""
 
@@ -119,6 +120,20 @@ def register():
     worker_main.__file__ = MAIN
     IMPLEMENTATIONS.update(TABLE)
     sys.modules.update(modules())
+
+
+def install(monkeypatch, log, *folders):
+    """Put the fakes into this process for a test, and where its children find them; benches write to ``log``."""
+    for name, entry in TABLE.items():
+        monkeypatch.setitem(IMPLEMENTATIONS, name, entry)
+    for name, module in modules().items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(plan, "implementation_version", version)
+    monkeypatch.setattr("spmark.suite.run.provenance.implementation_version", version)
+    monkeypatch.setattr(worker_main, "__file__", MAIN)
+    paths = [str(Path(__file__).parent), *map(str, folders), *filter(None, [os.environ.get("PYTHONPATH")])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    monkeypatch.setenv("FAKE_LOG", str(log))
 
 
 def case(name="m", do="ok", implementation="fake", *, time_limit_s=30.0, width=32, mark="", op=Op.SPMM):
@@ -168,7 +183,7 @@ def chosen(cases, kind=DeviceKind.CPU):
 
 def run_cases(cases, folder, facts, watcher=None, until=float("inf"), **fields):
     """Run cases; ``fields`` are of `Options`."""
-    return run_chosen(chosen(cases), facts, folder, Options(**fields), watcher=watcher or Watcher(), until=until)
+    return run_chosen(chosen(cases), Here(facts), folder, Options(**fields), watcher=watcher or Watcher(), until=until)
 
 
 class DyingBench:
@@ -209,15 +224,17 @@ class FakeBench:
         if not mark or not Path(mark).exists():
             if mark:
                 Path(mark).touch()
+            self._seconds = case.config.get("seconds", 0.0)
             self._misbehave(case.config.get("do", "ok"))
         self._on_phase("timing")
         facts = ProblemFacts(num_rows=4, num_cols=4, nnz=8, longest_row=3, flops=512, compulsory_bytes=100)
+        factor = float(os.environ.get("FAKE_FACTOR", "1"))
         warm = [9.0] if self._options.warm else []
         outcome = Outcome(
             status=Status.OK,
             matrix_kind=MatrixKind.PATTERN,
             problem=facts,
-            samples_us=[10.0, 11.0],
+            samples_us=[10.0 * factor, 11.0 * factor],
             warm_samples_us=warm,
         )
         return Result(outcome, [SeenConfig(config={"tile": 8})])
@@ -237,6 +254,9 @@ class FakeBench:
         self._on_phase(WAITING)
         self._on_phase("placing")
         time.sleep(1000)
+
+    def _sleep(self):
+        time.sleep(self._seconds)
 
     def _slow(self):
         time.sleep(0.1)

@@ -29,6 +29,7 @@ from spmark.records.schema import Flush, MatrixKind, MatrixRef, Outcome, Refused
 from spmark.suite import measure
 from spmark.suite.measure import Bench, floor_s
 from spmark.suite.plan.options import Options
+from spmark.suite.run import share
 
 DEVICE = find("cpu")
 QUICK = {kind: replace(how, max_seconds=0.02) for kind, how in measure._STOPPING.items()}
@@ -324,7 +325,7 @@ def test_operands_beyond_the_memory_are_a_row(bench: Bench, monkeypatch: pytest.
 
 
 def test_a_check_beyond_the_host_s_memory_is_a_row(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure.psutil, "virtual_memory", lambda: SimpleNamespace(available=1000))
+    monkeypatch.setattr(share.psutil, "virtual_memory", lambda: SimpleNamespace(available=1000))
     row = ask(bench)
     assert row.status is Status.OUT_OF_MEMORY
     assert row.reason.startswith("checking the result takes ")
