@@ -66,10 +66,10 @@ def relational_problems(*widths: tuple[int, int]) -> dict[str, RelationalProblem
     }
 
 
-def operand_arrays(problem: RelationalProblem) -> tuple[NDArray[Any], NDArray[Any]]:
+def operand_arrays(problem: RelationalProblem, seed: int = SEED) -> tuple[NDArray[Any], NDArray[Any]]:
     """Give X and W as arrays."""
     x, w = (np.empty(shape, problem.dtype.numpy) for shape in problem.operand_shapes)
-    for source, array in zip(relational_operands(problem, SEED), (x, w), strict=True):
+    for source, array in zip(relational_operands(problem, seed), (x, w), strict=True):
         source.fill(array)
     return x, w
 

@@ -15,13 +15,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy import sparse
 
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import MatrixError, ProblemError, none_of
+from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.operators import DenseRows, RandomOperand, Reference
 from spmark.impls.core.problem import (
     MAX_NNZ,
@@ -237,6 +239,21 @@ class RelationalProblem:
     def out_shape(self) -> tuple[int, int]:
         """Shape of Y, (I, width_out) row-major."""
         return self.matrix.num_rows, self.width_out
+
+
+class RelationalImplementation(Protocol):
+    """One way to compute an operator on a matrix of several relations: an `Implementation` for these problems."""
+
+    name: ClassVar[str]
+    ops: ClassVar[frozenset[RelationalOp]]
+    devices: ClassVar[frozenset[DeviceKind]]
+    kernels: ClassVar[tuple[Any, ...]]
+
+    def unsupported(self, problem: RelationalProblem, device: DeviceSpec) -> str | None:
+        """Say why the problem cannot be built on the device, or None."""
+
+    def build(self, problem: RelationalProblem, device: DeviceSpec) -> Plan:
+        """Build a plan, whose runs take X and W."""
 
 
 def relational_operands(problem: RelationalProblem, seed: int) -> tuple[RandomOperand, RandomOperand]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Config, DeviceArray
 from spmark.impls.core.problem import DType
 from spmark.impls.core.relational import RelationalProblem
@@ -16,7 +17,7 @@ from spmark.impls.kernels.ordered_rows import OrderedRows, ordered_instances
 from spmark.impls.kernels.shared_rows import SharedRows, shared_instances
 from spmark.impls.kernels.tile_tasks import NO_ROW
 from spmark.impls.runtime.plan import Arrays, DevicePlan
-from spmark.impls.runtime.target import Target, ceil_div
+from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div
 from spmark.impls.runtime.template import Instance, KernelTemplate, loads_of
 
 _THREADS = 128
@@ -130,6 +131,16 @@ class RelationalHybPlan(DevicePlan):
             args = (first, *self._sizes, *self._arrays, *operands, out, self._around.sums)
             self._kernel.launch(grid, args, self._shared_bytes, overlap=self._clears and number == 0)
         self._around.after(out)
+
+
+def unfit(problem: RelationalProblem, slots: int, schedule: Config) -> str | None:
+    """Say why there is no plan with these slots and this schedule (see `RelationalHybPlan`); None where there is."""
+    try:
+        tile = int(relational_instance(problem, slots, **schedule).values.get("tile", _FLOAT_TILE))
+    except BuildError as error:
+        return str(error).split(": ", 2)[2]  # without the file and the kernel
+    most = MAX_GRID[1] * tile
+    return f"expected width_out of at most {most}, found {problem.width_out}" if problem.width_out > most else None
 
 
 def relational_instance(problem: RelationalProblem, slots: int, **schedule: int) -> Instance:
