@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from spmark.impls.core.errors import DeviceError, UnsupportedError
 from spmark.impls.core.interfaces import Built, Config, DeviceArray, Plan
 from spmark.impls.core.problem import DType, Problem
-from spmark.impls.cublas.library import COMPUTE_32F, TYPES, WORKSPACE_BYTES, library
+from spmark.impls.runtime.cublas import COMPUTE_32F, TYPES, WORKSPACE_BYTES, library
 from spmark.impls.cublas.light import ALIGNMENT, Product
 from spmark.impls.cublas.plan import SAMPLE, THREADS
 from spmark.impls.runtime.plan import DevicePlan
