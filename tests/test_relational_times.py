@@ -32,7 +32,7 @@ def test_every_config_is_right_where_times_mean_nothing(dtype: DType) -> None:
     found = lines("host-simt", dtype, every=True)
     refused = [line for line in found if "reason" in line]
     assert all("static_asserts" in line["reason"] for line in refused)
-    assert len(found) - len(refused) == 2 + 3 * (4 if dtype is DType.FLOAT32 else 20)
+    assert len(found) - len(refused) == 3 + 3 * (4 if dtype is DType.FLOAT32 else 20)
     assert not any("median_us" in line for line in found)
     assert all(line["stored"] > 0 for line in found if "reason" not in line)
 

@@ -17,16 +17,19 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Built, Plan
 from spmark.impls.core.operands import HostStaging
 from spmark.impls.core.relational import RelationalOp, RelationalProblem
+from spmark.impls.gather_gemm_scatter.device import GATHER_ROWS, SCATTER_ROWS, GatherGemmScatterPlan
+from spmark.impls.runtime.target import open_target
+from spmark.impls.runtime.template import KernelTemplate
 
 
 @dataclass(frozen=True)
 class GatherGemmScatter:
-    """Rows gathered for all edges, a GEMM for each relation, products added up by a sparse product, on one core."""
+    """Rows gathered for all edges, a GEMM for each relation, products added up: cuBLAS on a GPU, NumPy on a CPU."""
 
     name: ClassVar[str] = "gather_gemm_scatter"
     ops: ClassVar[frozenset[RelationalOp]] = frozenset(RelationalOp)
-    devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CPU})
-    kernels: ClassVar[tuple[()]] = ()
+    devices: ClassVar[frozenset[DeviceKind]] = frozenset(DeviceKind)
+    kernels: ClassVar[tuple[KernelTemplate, ...]] = (GATHER_ROWS, SCATTER_ROWS)
 
     def unsupported(self, problem: RelationalProblem, device: DeviceSpec) -> str | None:
         """Refuse nothing."""
@@ -34,7 +37,9 @@ class GatherGemmScatter:
 
     def build(self, problem: RelationalProblem, device: DeviceSpec) -> Plan:
         """Sort edges by relation."""
-        return _OnHost(problem)
+        return (
+            _OnHost(problem) if device.kind is DeviceKind.CPU else GatherGemmScatterPlan(problem, open_target(device))
+        )
 
 
 class _OnHost(Built):
