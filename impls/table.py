@@ -75,6 +75,7 @@ IMPLEMENTATIONS: Mapping[str, str] = {
 }
 RELATIONAL: Mapping[str, str] = {
     "rgms_hyb": "spmark.impls.rgms_hyb.plan:RgmsHyb",
+    "rgms_rows": "spmark.impls.rgms_rows.plan:RgmsRows",
     "rgms_naive": "spmark.impls.rgms_naive.plan:RgmsNaive",
     "gather_gemm_scatter": "spmark.impls.gather_gemm_scatter.plan:GatherGemmScatter",
 }

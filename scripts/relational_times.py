@@ -33,24 +33,28 @@ from spmark.impls.core.relational import (
     relational_tolerance,
 )
 from spmark.impls.kernels.relational_hyb import RGMS_HYB, RGMS_HYB_FLOAT
+from spmark.impls.kernels.relational_rows import RGMS_ROWS
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.lab import Lab, open_lab
 from spmark.impls.runtime.timing import Stopping, half_width, take_samples
 from spmark.impls.table import RELATIONAL, create_relational
 
 _CHECKED_ROWS = 512
+_NOT_TUNABLES = {"vector", "valued", "threads"}
+"""Template arguments that the problem decides."""
 _ROUNDOFF = "largest error over the sum of the terms' magnitudes"
 
 
 def candidates(every: bool, dtype: DType) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Give implementations with their configs: the defaults, or all of rgms_hyb."""
+    """Give implementations with their configs: the defaults, or all of the fused kernels as well."""
     for name in RELATIONAL:
         yield name, {}
-    if every:
-        template = RGMS_HYB_FLOAT if dtype is DType.FLOAT32 else RGMS_HYB
-        axes = {axis: values for axis, values in template.space.items() if axis not in {"vector", "threads"}}
-        for widest, *values in product((1, 4, 16), *axes.values()):
-            yield "rgms_hyb", {"widest": widest, **dict(zip(axes, values, strict=True))}
+    if not every:
+        return
+    hyb = RGMS_HYB_FLOAT if dtype is DType.FLOAT32 else RGMS_HYB
+    for name, template, more in (("rgms_hyb", hyb, {"widest": (1, 4, 16)}), ("rgms_rows", RGMS_ROWS, {})):
+        axes = {axis: values for axis, values in template.space.items() if axis not in _NOT_TUNABLES} | more
+        yield from ((name, dict(zip(axes, values, strict=True))) for values in product(*axes.values()))
 
 
 def checked_rows(problem: RelationalProblem) -> np.ndarray[Any, Any]:
@@ -111,16 +115,23 @@ def main() -> None:
     parser.add_argument("--widths", type=int, nargs="+", default=[32], help="columns of X and of Y")
     parser.add_argument("--dtype", type=DType, choices=list(DType), default=DType.FLOAT16)
     parser.add_argument("--device", default="auto", help="cuda, cpu or host-simt (no times)")
-    parser.add_argument("--every", action="store_true", help="all configs of rgms_hyb, not the default alone")
+    parser.add_argument("--every", action="store_true", help="all configs, not the defaults alone")
+    parser.add_argument("--stored", action="store_true", help="A's own values (of a map: ones), not random ones")
     args = parser.parse_args()
     device = find(args.device)
     lab = open_lab(device)
     for name in args.matrices:
-        spec = MatrixSpec.model_validate(parse_matrix(name))
+        spec = MatrixSpec.model_validate(parse_matrix(name) | ({"values": "stored"} if args.stored else {}))
         matrix = load_relational(spec, Cache.default(), 0)
         for width in args.widths:
             problem = RelationalProblem(matrix, width, width, args.dtype)
-            about = {"matrix": spec.id, "width": width, "dtype": args.dtype, "device": device.name}
+            about = {
+                "matrix": spec.id,
+                "values": spec.values,
+                "width": width,
+                "dtype": args.dtype,
+                "device": device.name,
+            }
             about |= {"flops": relational_flops(problem), "compulsory_bytes": relational_compulsory_bytes(problem)}
             for line in times(problem, lab, device, args.every):
                 sys.stdout.write(json.dumps({**about, **line}) + "\n")

@@ -26,7 +26,9 @@ PAIRS = [
     for name in RELATIONAL
     for kind in sorted(create_relational(name).devices)
 ]
-ONE = PROBLEMS["empty_relations-5-3-float16"]
+ONE = PROBLEMS["kernel_map-5-3-float16"]
+SOME_ALONE = {"rgms_rows"}
+"""Implementations that take some problems alone; `ONE` is among them."""
 
 
 @pytest.fixture
@@ -40,7 +42,9 @@ def place(kind: DeviceKind) -> Place:
 def build(name: str, problem: RelationalProblem, place: Place, **config: Any) -> Plan:
     how = create_relational(name, config)
     reason = how.unsupported(problem, place.spec)
-    assert reason is None, reason
+    if reason is not None:
+        assert name in SOME_ALONE, reason
+        pytest.skip(reason)
     return how.build(problem, place.spec)
 
 
@@ -122,6 +126,15 @@ def test_run_can_be_captured(name: str, place: Place) -> None:
         graph.launch(stream)
         stream.synchronize()
     check(ONE, operand_arrays(ONE), place.download(out))
+
+
+def test_rgms_rows_says_what_it_refuses() -> None:
+    how, host = create_relational("rgms_rows"), find("host-simt")
+    assert how.unsupported(PROBLEMS["kernel_map-16-32-float32"], host) == "expected float16, found float32"
+    assert how.unsupported(PROBLEMS["many_relations-16-32-float16"], host) == (
+        "expected at most 32 relations, found 300"
+    )
+    assert str(how.unsupported(PROBLEMS["hub-16-32-float16"], host)).startswith("expected an edge of each relation")
 
 
 @pytest.mark.parametrize("dtype", list(DType))

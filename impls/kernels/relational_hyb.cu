@@ -4,14 +4,12 @@
 // Ye, Lai, Shao, Chen and Ceze, "SparseTIR", ASPLOS 2023, section 4.4. As there, a thread block stages its relation's
 // weights, gathers rows of X, multiplies them on the matrix unit, and only then sums the products of an ELL row.
 
-#include <spmark/async.cuh>
 #include <spmark/half.cuh>
-#include <spmark/ldmatrix.cuh>
-#include <spmark/mma.cuh>
 #include <spmark/overlap.cuh>
 #include <spmark/vec.cuh>
 #include <spmark/warp.cuh>
 
+#include "relational_tile.cuh"
 #include "row_target.cuh"
 
 using namespace spmark;
@@ -37,14 +35,6 @@ __device__ __forceinline__ void write_row(const RowTarget<T>& to, int target, in
     to.write(target, column, sum);
 }
 
-// One step of `depth` columns of X and rows of W_r in shared memory: rows are 16 bytes longer than their data, so that
-// eight rows lie in different banks.
-template <int tile, int slots, int depth>
-struct Stage {
-  static constexpr int kStrideX = depth + 8, kStrideW = tile + 8;
-  static constexpr int kHalves = slots * kStrideX + depth * kStrideW;
-};
-
 // float16 with float32 sums. Warps own edges: each multiplies slots / warps gathered rows by `tile` columns of W_r.
 //   first                of the groups that this launch takes: blockIdx.x counts from there; blockIdx.y counts tiles
 //   width_in, width_out  multiples of `vector`
@@ -61,10 +51,7 @@ __global__ void __launch_bounds__(threads)
              const half* __restrict__ w, half* __restrict__ out, float* __restrict__ sums) {
   static_assert(slots * 2 >= threads, "every warp has sixteen edges or more");
   static_assert(slots * tile <= 96 * threads, "the sums of a thread stay in registers");
-  using Shared = Stage<tile, slots, depth>;
-  constexpr int kEdges = slots * kWarpSize / threads;  // of a warp
-  constexpr int kEdgeTiles = kEdges / 16, kColumnTiles = tile / 8;
-  constexpr int kPiecesX = depth / vector, kPiecesW = tile / vector;
+  using Tile = RelationalTile<tile, slots, depth, vector, threads>;
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   half* const stages = reinterpret_cast<half*>(shared_bytes);
 
@@ -72,73 +59,30 @@ __global__ void __launch_bounds__(threads)
   const Group group = group_at(groups, at);
   const int64_t element = static_cast<int64_t>(at) * slots;
   const half* const weights = w + static_cast<int64_t>(group.relation) * width_in * width_out;
-  const int thread = threadIdx.x, lane = thread % kWarpSize, g = lane / 4, t = lane % 4;
-  const int edge = thread / kWarpSize * kEdges;  // first of this warp
+  const int lane = threadIdx.x % kWarpSize, g = lane / 4, t = lane % 4;
+  const int edge = threadIdx.x / kWarpSize * Tile::kRows;  // first of this warp
+  const int used = (group.used + 15) / 16 * 16;
+  const unsigned live = (1u << max(0, min(Tile::kRowTiles, (used - edge) / 16))) - 1;
 
-  const auto copy = [&](half* to, const half* from, bool valid) {
-    if constexpr (vector == 8)
-      copy_async<16>(to, from, valid);
-    else
-      *to = valid ? *from : from_float<half>(0.0f);
-  };
-  // Past the last column of X, row and column of W_r and in padding there are zeros.
-  const auto fetch = [&](int from, half* stage) {
-    const int rows = (group.used + 15) / 16 * 16;
-    for (int p = thread; p < rows * kPiecesX; p += threads) {
-      const int row = p / kPiecesX, column = p % kPiecesX * vector, source = indices[element + row];
-      copy(stage + row * Shared::kStrideX + column, x + static_cast<int64_t>(source) * width_in + from + column,
-           source >= 0 && from + column < width_in);
-    }
-    half* const to = stage + slots * Shared::kStrideX;
-    for (int p = thread; p < depth * kPiecesW; p += threads) {
-      const int row = p / kPiecesW, column = p % kPiecesW * vector;
-      copy(to + row * Shared::kStrideW + column,
-           weights + static_cast<int64_t>(from + row) * width_out + first_column + column,
-           from + row < width_in && first_column + column < width_out);
-    }
-  };
-
-  float products[kEdgeTiles][kColumnTiles][4] = {};
-  const auto multiply = [&](const half* stage, int k) {
-    const half* const from_w = stage + slots * Shared::kStrideX + (k + lane % 16) * Shared::kStrideW + lane / 16 * 8;
-    unsigned b[kColumnTiles][2];
-#pragma unroll
-    for (int n = 0; n < kColumnTiles; n += 2) {
-      unsigned two[4];
-      load_matrices(two, from_w + n * 8);
-      b[n][0] = two[0], b[n][1] = two[1], b[n + 1][0] = two[2], b[n + 1][1] = two[3];
-    }
-#pragma unroll
-    for (int m = 0; m < kEdgeTiles; ++m) {
-      if (edge + m * 16 >= group.used) break;  // for the whole warp
-      const half* const row = stage + (edge + m * 16 + g) * Shared::kStrideX + k + 2 * t;
-      const auto word = [&](int offset) { return load<1>(reinterpret_cast<const unsigned*>(row + offset))[0]; };
-      const unsigned a[4] = {word(0), word(8 * Shared::kStrideX), word(8), word(8 * Shared::kStrideX + 8)};
-#pragma unroll
-      for (int n = 0; n < kColumnTiles; ++n) mma_m16n8k16(products[m][n], a, b[n]);
-    }
-  };
-
-  fetch(0, stages);
+  const Tile relational{width_in, width_out, first_column, x};
+  typename Tile::Products products = {};
+  relational.fetch(stages, indices + element, used, weights, 0);
   commit_async();
   int turn = 0;
   for (int from = 0; from < width_in; from += depth, turn ^= 1) {
     wait_async<0>();
     __syncthreads();  // this step is there for all threads, and all have read the one that is overwritten next
     if (from + depth < width_in) {
-      fetch(from + depth, stages + (turn ^ 1) * Shared::kHalves);
+      relational.fetch(stages + (turn ^ 1) * Tile::kStage, indices + element, used, weights, from + depth);
       commit_async();
     }
-    const half* const stage = stages + turn * Shared::kHalves;
-#pragma unroll
-    for (int k = 0; k < depth; k += 16)
-      if (from + k < width_in) multiply(stage, k);
+    relational.multiply(products, stages + turn * Tile::kStage, from, live);
   }
 
   wait_for_previous_grid();  // which clears the rows that are added into
   const RowTarget<half> to{out, sums, width_out};
 #pragma unroll
-  for (int m = 0; m < kEdgeTiles; ++m) {
+  for (int m = 0; m < Tile::kRowTiles; ++m) {
     const int tile_edge = edge + m * 16;
     if (tile_edge >= group.used) break;
     // This lane holds products of the edges g and g + 8 of sixteen.
@@ -148,7 +92,7 @@ __global__ void __launch_bounds__(threads)
     const int target[2] = {writes ? targets[row] : kNoRow,
                            writes && group.width < 16 ? targets[row + 8 / group.width] : kNoRow};
 #pragma unroll
-    for (int n = 0; n < kColumnTiles; ++n) {
+    for (int n = 0; n < Tile::kColumnTiles; ++n) {
       float (&four)[4] = products[m][n];
 #pragma unroll
       for (int i = 0; i < 4; ++i) four[i] *= scale[i / 2];
