@@ -33,10 +33,13 @@ def test_every_config_is_right_where_times_mean_nothing(dtype: DType) -> None:
     hyb = [line for line in found if line["implementation"] != "rgms_rows"]
     refused = [line for line in hyb if "reason" in line]
     assert all("static_asserts" in line["reason"] for line in refused)
-    assert len(hyb) - len(refused) == 3 + 3 * (4 if dtype is DType.FLOAT32 else 20)
+    assert len(hyb) - len(refused) == 3 + 3 * (4 if dtype is DType.FLOAT32 else 24)
     rows = [line["reason"] for line in found if line["implementation"] == "rgms_rows"]
-    assert len(rows) == 9
-    assert all(reason.startswith(("expected float16", "expected an edge of each relation")) for reason in rows)
+    assert len(rows) == 13
+    assert all(
+        reason.startswith(("expected float16", "expected an edge of each relation", "expected arguments"))
+        for reason in rows
+    )
     assert not any("median_us" in line for line in found)
     assert all(line["stored"] > 0 for line in found if "reason" not in line)
 

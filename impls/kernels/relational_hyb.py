@@ -28,14 +28,14 @@ RGMS_HYB = KernelTemplate(
     _SOURCE,
     "rgms_hyb",
     {
-        "tile": (32, 64),
+        "tile": (32, 64, 128),
         "slots": (64, 128, 256),
         "depth": (32, 64),
         "vector": (1, 8),
         "ordered": (False, True),
         "threads": (_THREADS,),
     },
-    max_registers=128,
+    max_registers=152,
     max_spill_bytes=8,  # a compiler that fits a round number of registers puts a pointer aside
 )
 RGMS_HYB_FLOAT = KernelTemplate(
@@ -64,7 +64,7 @@ class RelationalHybPlan(DevicePlan):
         Launch the groups of each relation by themselves, one relation after the other.
     **schedule : int
         - ``ordered``: add up shared rows in order;
-        - ``tile``: columns of Y of a thread block (32, 64), of float16 alone;
+        - ``tile``: columns of Y of a thread block (32, 64, 128), of float16 alone;
         - ``depth``: columns of X between two barriers (32, 64), of float16 alone.
 
     Raises

@@ -11,14 +11,14 @@ from spmark.impls.core.relational import RelationalProblem
 from spmark.impls.formats.relational_rows import RelationalRows
 from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import KernelTemplate
+from spmark.impls.runtime.template import Instance, KernelTemplate
 
 _THREADS = 128
 RGMS_ROWS = KernelTemplate(
     Path(__file__).parent / "relational_rows.cu",
     "rgms_rows",
     {
-        "tile": (32, 64),
+        "tile": (32, 64, 128),
         "rows": (64, 128),
         "depth": (32, 64),
         "vector": (1, 8),
@@ -42,19 +42,22 @@ class RelationalRowsPlan(OneLaunchPlan):
     config : mapping
         Facts for `DevicePlan.config`, to which the schedule below is added.
     **schedule : int
-        - ``tile``: columns of Y of a thread block (32, 64);
+        - ``tile``: columns of Y of a thread block (32, 64, 128);
         - ``depth``: columns of X between two barriers (32, 64).
+
+    Raises
+    ------
+    BuildError
+        There is no kernel for the schedule.
     """
 
     def __init__(
         self, problem: RelationalProblem, target: Target, held: RelationalRows, config: Config, **schedule: int
     ) -> None:
-        widths = problem.width_in, problem.width_out
-        vector = 8 if all(width % 8 == 0 for width in widths) else 1
-        valued = bool((problem.values != 1).any())
-        super().__init__(problem, target, {**config, **schedule}, alignment=2 * vector)
+        instance = rows_instance(problem, held.tile, **schedule)
+        valued = bool(instance.values["valued"])
+        super().__init__(problem, target, {**config, **schedule}, alignment=2 * int(instance.values["vector"]))
         self.stored = held.stored
-        instance = RGMS_ROWS.instance(rows=held.tile, vector=vector, valued=valued, **schedule, threads=_THREADS)
         self._load(instance)
         tile, depth = schedule["tile"], schedule["depth"]
         self._shared_bytes = 4 * (held.tile * (depth + 8) + depth * (tile + 8))
@@ -65,4 +68,21 @@ class RelationalRowsPlan(OneLaunchPlan):
                 real = held.positions >= 0
                 values[real] = problem.values[held.positions[real]]
         grid = (held.places.size // held.tile, ceil_div(problem.width_out, tile), 1)
-        self._arrange(grid, (held.places.size, *widths), (held.places, held.sets, held.neighbours, values))
+        self._arrange(
+            grid,
+            (held.places.size, problem.width_in, problem.width_out),
+            (held.places, held.sets, held.neighbours, values),
+        )
+
+
+def rows_instance(problem: RelationalProblem, rows: int, **schedule: int) -> Instance:
+    """Give the kernel for thread blocks of so many rows of Y and a schedule (see `RelationalRowsPlan`).
+
+    Raises
+    ------
+    BuildError
+        There is none.
+    """
+    vector = 8 if problem.width_in % 8 == 0 and problem.width_out % 8 == 0 else 1
+    valued = bool((problem.values != 1).any())
+    return RGMS_ROWS.instance(rows=rows, vector=vector, valued=valued, **schedule, threads=_THREADS)

@@ -39,7 +39,7 @@ class RgmsHyb:
     widest: int = WIDEST
     """Width of the widest bucket (1, 2, 4, 8, 16); 1 for maps of sparse convolutions."""
     tile: int = 0
-    """Columns of Y of a thread block in float16 (32, 64); 0 takes the paper's 32."""
+    """Columns of Y of a thread block in float16 (32, 64 up to 128 slots, 128 with 64 slots); 0 takes the paper's 32."""
     depth: int = 0
     """Columns of X between two barriers in float16 (32, 64); 0 takes 64 where X has more than 32."""
     ordered: bool = False
