@@ -93,8 +93,8 @@ def tiny_relations() -> list[RelationalCsr]:
     relation, rows, cols = (random.integers(0, end, 300) for end in (5, 48, 70))
     rows[:90] = 7
     graph = RelationalCsr.of_edges((48, 70), 5, (relation, rows, cols), random.uniform(0.5, 1, 300))
-    reached = np.nonzero(random.random((27, 90)) < 0.1)
-    return [graph, RelationalCsr.of_edges((90, 70), 27, (*reached, random.integers(0, 70, reached[0].size)))]
+    offset, rows = np.nonzero(random.random((27, 90)) < 0.1)
+    return [graph, RelationalCsr.of_edges((90, 70), 27, (offset, rows, random.integers(0, 70, rows.size)))]
 
 
 def tiny_problems(name: str) -> list[Any]:
@@ -103,8 +103,8 @@ def tiny_problems(name: str) -> list[Any]:
         kinds = product(tiny_matrices(), _WIDTHS, ("float64", "bfloat16"), _OPERATORS)
         return [OwnedMatrix.of(matrix, dtype).problem(op, J, scaled) for matrix, J, dtype, (op, scaled) in kinds]
     if name in RELATIONAL:
-        kinds = product(tiny_relations(), _WIDTHS, DType)
-        return [RelationalProblem(matrix, width, width + 4, dtype) for matrix, width, dtype in kinds]
+        relational = product(tiny_relations(), _WIDTHS, DType)
+        return [RelationalProblem(matrix, width, width + 4, dtype) for matrix, width, dtype in relational]
     every = product(tiny_matrices(), _WIDTHS, DType, _OPERATORS)
     return [Problem(op, matrix, width, dtype, scaled) for matrix, width, dtype, (op, scaled) in every]
 
