@@ -106,7 +106,7 @@ def test_wrong_array_is_refused(name: str, fault: str, place: Place) -> None:
     good = [*map(place.upload, operand_arrays(ONE)), place.xp.full(ONE.out_shape, 7, np.float16)]
     for position, array in enumerate(good):
         arrays = [*good[:position], WRONG_ARRAYS[fault](place, array), *good[position + 1 :]]
-        with pytest.raises(OperandError, match=r"rgms .*expected"):
+        with pytest.raises(OperandError, match="expected"):
             plan.run(arrays[:-1], arrays[-1])
         assert (place.download(good[-1]) == 7).all()
 

@@ -84,8 +84,9 @@ class RelationalHybPlan(DevicePlan):
     ) -> None:
         instance, width = relational_instance(problem, held.slots, **schedule), problem.width_out
         half = problem.dtype is DType.FLOAT16
-        vector = int(instance.values["vector"]) if half else 1
-        super().__init__(problem, target, {**config, **schedule}, alignment=vector * problem.dtype.itemsize)
+        # What clears and finishes rows of Y moves as much at once as the width allows.
+        widest = max(int(instance.values.get("vector", 1)), loads_of(width, 16 // problem.dtype.itemsize)[0])
+        super().__init__(problem, target, {**config, **schedule}, alignment=widest * problem.dtype.itemsize)
         self.stored = held.stored
         with self.phase("convert"):
             real = held.rows >= 0

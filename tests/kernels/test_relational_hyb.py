@@ -9,7 +9,7 @@ import pytest
 from relational import drawn, operand_arrays, relational_matrices, run_relational
 from tables import TableTarget, every_instance, table_target
 
-from spmark.impls.core.errors import BuildError
+from spmark.impls.core.errors import BuildError, OperandError
 from spmark.impls.core.problem import DType
 from spmark.impls.core.relational import RelationalProblem
 from spmark.impls.formats.relational_hyb import RelationalHyb
@@ -91,3 +91,16 @@ def test_operands_are_left_as_they_are(target: TableTarget) -> None:
     plan.run(operands, np.empty(problem.out_shape, np.float16))
     for array, other in zip(operands, before, strict=True):
         np.testing.assert_array_equal(array, other)
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("dtype", list(DType))
+def test_a_result_is_as_aligned_as_what_finishes_it_needs(dtype: DType, ordered: bool, target: TableTarget) -> None:
+    """Rows of X are copied element by element, rows of Y are cleared and finished by vectors."""
+    problem = RelationalProblem(MATRIX, 5, 16, dtype)
+    schedule: dict[str, Any] = HALF if dtype is DType.FLOAT16 else {"slots": 32}
+    plan, operands = plan_of(problem, target, ordered=ordered, **schedule), operand_arrays(problem)
+    held = np.empty(problem.out_shape[0] * 16 + 1, dtype.numpy)
+    with pytest.raises(OperandError, match="expected an address that is a multiple of 16 bytes"):
+        plan.run(operands, held[1:].reshape(problem.out_shape))
+    run_relational(plan, problem)
