@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from spmark.impls.core.devicespec import DeviceSpec
     from spmark.impls.core.digest import OutsideSources
     from spmark.impls.core.interfaces import CostModel, Implementation
+    from spmark.impls.core.relational import RelationalImplementation
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _PRIVATE = "spmark_outside_"
@@ -77,6 +78,13 @@ IMPLEMENTATIONS: Mapping[str, str] = {
     "dash": "spmark.impls.dash.plan:Dash",
     "auto": "spmark.impls.auto.plan:Auto",
 }
+RELATIONAL: Mapping[str, str] = {
+    "rgms_hyb": "spmark.impls.rgms_hyb.plan:RgmsHyb",
+    "rgms_rows": "spmark.impls.rgms_rows.plan:RgmsRows",
+    "rgms_naive": "spmark.impls.rgms_naive.plan:RgmsNaive",
+    "gather_gemm_scatter": "spmark.impls.gather_gemm_scatter.plan:GatherGemmScatter",
+}
+"""Implementations of RGMS, which take a `spmark.impls.core.relational.RelationalProblem`."""
 
 
 class Reach(NamedTuple):
@@ -213,7 +221,25 @@ def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation
     UnsupportedError
         A retired tunable has another value.
     """
-    kind, who = _class_of(name), f"implementation {name}"
+    return cast("Implementation", _made(name, _class_of(name), config))
+
+
+def create_relational(name: str, config: Mapping[str, Any] | None = None) -> RelationalImplementation:
+    """Make the implementation ``name`` of `RELATIONAL` with its tunables pinned to ``config``.
+
+    Raises
+    ------
+    SweepError
+        The name or a tunable is unknown, or a value is illegal or of another type than its field.
+    """
+    if name not in RELATIONAL:
+        raise SweepError(none_of("an implementation of rgms", name, RELATIONAL))
+    return cast("RelationalImplementation", _made(name, _imported(RELATIONAL[name]), config))
+
+
+def _made(name: str, kind: Any, config: Mapping[str, Any] | None) -> Any:
+    """Make an implementation of a class, with checked tunables."""
+    who = f"implementation {name}"
     if config is not None and not isinstance(config, Mapping):
         raise SweepError(f"{who}: expected tunables as a mapping, found {config!r}")
     known, retired = {field.name: field for field in fields(kind)}, getattr(kind, "retired", {})
@@ -238,7 +264,7 @@ def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation
     try:
         for key, value in tunables.items():
             check_type(known[key], value)
-        return cast("Implementation", kind(**tunables))
+        return kind(**tunables)
     except TypeError as error:
         defaults = {key: known[key].default for key in tunables if known[key].default is not MISSING}
         raise SweepError(f"{who}: expected values like {defaults}, found {tunables!r} ({error})") from error

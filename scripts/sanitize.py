@@ -36,13 +36,20 @@ from scipy import sparse
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import UnsupportedError
 from spmark.impls.core.problem import DType, Op, Problem, rounded, widened
+from spmark.impls.core.relational import (
+    RelationalCsr,
+    RelationalProblem,
+    relational_operands,
+    relational_reference,
+    relational_tolerance,
+)
 from spmark.impls.kernels.plain import HostPlainPlan, PlainPlan
 from spmark.impls.operator.choose import PLAIN
 from spmark.impls.operator.matrices import OwnedMatrix
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.target import open_target
 from spmark.impls.runtime.timing import Run, Stopwatch
-from spmark.impls.table import IMPLEMENTATIONS, create
+from spmark.impls.table import IMPLEMENTATIONS, RELATIONAL, create, create_relational
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 _STATUSES = ("no plan", "clean", "not run", "failed", "findings")
@@ -80,11 +87,24 @@ def tiny_matrices() -> list[Any]:
     return [sparse.csr_array(pattern * random.uniform(0.5, 1, pattern.shape)) for pattern in (uneven, blocked)]
 
 
+def tiny_relations() -> list[RelationalCsr]:
+    """Draw a graph of five relations with a hub, and a map, in which a relation reaches a row once."""
+    random = np.random.default_rng(_SEED)
+    relation, rows, cols = (random.integers(0, end, 300) for end in (5, 48, 70))
+    rows[:90] = 7
+    graph = RelationalCsr.of_edges((48, 70), 5, (relation, rows, cols), random.uniform(0.5, 1, 300))
+    offset, rows = np.nonzero(random.random((27, 90)) < 0.1)
+    return [graph, RelationalCsr.of_edges((90, 70), 27, (offset, rows, random.integers(0, 70, rows.size)))]
+
+
 def tiny_problems(name: str) -> list[Any]:
     """Make problems of every operator and type of an implementation, with J that tiles divide and do not divide."""
     if name == PLAIN:
         kinds = product(tiny_matrices(), _WIDTHS, ("float64", "bfloat16"), _OPERATORS)
         return [OwnedMatrix.of(matrix, dtype).problem(op, J, scaled) for matrix, J, dtype, (op, scaled) in kinds]
+    if name in RELATIONAL:
+        relational = product(tiny_relations(), _WIDTHS, DType)
+        return [RelationalProblem(matrix, width, width + 4, dtype) for matrix, width, dtype in relational]
     every = product(tiny_matrices(), _WIDTHS, DType, _OPERATORS)
     return [Problem(op, matrix, width, dtype, scaled) for matrix, width, dtype, (op, scaled) in every]
 
@@ -118,12 +138,38 @@ def run_inside(name: str, part: int, parts: int) -> int:
     device, plans, problems = find("cuda"), 0, tiny_problems(name)[part::parts]
     if name == PLAIN:
         return check_plain(device, problems)
+    if name in RELATIONAL:
+        return check_relational(name, device, problems)
     for problem in problems:
         implementation = create(name)
         with suppress(UnsupportedError):
             if problem.op in implementation.ops and implementation.unsupported(problem, device) is None:
                 PlanTimer(problem, device, _SEED).check(implementation.build(problem, device))
                 plans += 1
+    return plans
+
+
+def check_relational(name: str, device: DeviceSpec, problems: Sequence[RelationalProblem]) -> int:
+    """Run plans of RGMS and hold them against float64; give their number.
+
+    Raises
+    ------
+    AssertionError
+        A result differs by more than rounding explains.
+    """
+    target, implementation, plans = open_target(device), create_relational(name), 0
+    for problem in problems:
+        if implementation.unsupported(problem, device) is not None:
+            continue
+        x, w = relational_operands(problem, _SEED)
+        drawn = [one[np.arange(one.shape[0]), :] for one in (x, w)]
+        operands = [one.reshape(shape) for one, shape in zip(drawn, problem.operand_shapes, strict=True)]
+        out = target.upload(np.full(problem.out_shape, np.nan, problem.dtype.numpy))
+        implementation.build(problem, device).run([target.upload(one) for one in operands], out)
+        target.synchronize()
+        error = relational_reference(problem, (x, w)).max_error(target.download(out))
+        assert error <= relational_tolerance(problem), f"expected a right result, found an error of {error:.3g}"
+        plans += 1
     return plans
 
 
@@ -188,8 +234,10 @@ def joined(outcomes: Sequence[Outcome]) -> Outcome:
 
 
 def names_for_gpus() -> list[str]:
-    """List the implementations for GPUs, and the plain kernels."""
-    return [*(name for name in IMPLEMENTATIONS if DeviceKind.CUDA in create(name).devices), PLAIN]
+    """List the implementations for GPUs, those of RGMS, and the plain kernels."""
+    made: dict[str, Any] = {name: create(name) for name in IMPLEMENTATIONS}
+    made |= {name: create_relational(name) for name in RELATIONAL}
+    return [*(name for name, one in made.items() if DeviceKind.CUDA in one.devices), PLAIN]
 
 
 def main() -> None:

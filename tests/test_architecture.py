@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from spmark.datasets.sources.table import SOURCES
-from spmark.impls.table import IMPLEMENTATIONS, PLATFORMS
+from spmark.impls.table import IMPLEMENTATIONS, PLATFORMS, RELATIONAL
 from spmark.studies.table import CONTRACTS
 
 ROOT = Path(__file__).parents[1]
@@ -85,7 +85,8 @@ def test_an_implementation_is_described_and_listed(name: str) -> None:
     )
     if not (folder / "plan.py").is_file():
         return  # a search that has no kernels yet: nothing in it can be asked to run
-    listed = [entry for entry in IMPLEMENTATIONS.values() if entry.startswith(f"spmark.impls.{name}.")]
+    entries = (*IMPLEMENTATIONS.values(), *RELATIONAL.values())
+    listed = [entry for entry in entries if entry.startswith(f"spmark.impls.{name}.")]
     assert listed, f"impls/table.py has a line for impls/{name}"
 
 
@@ -93,6 +94,7 @@ def test_an_implementation_is_described_and_listed(name: str) -> None:
     "entry",
     [
         *IMPLEMENTATIONS.values(),
+        *RELATIONAL.values(),
         *SOURCES.values(),
         *PLATFORMS.values(),
         *(one for by in CONTRACTS.values() for one in by.values()),

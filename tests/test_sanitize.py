@@ -44,3 +44,13 @@ def test_the_plain_kernels_are_checked(script: ModuleType, monkeypatch: pytest.M
     monkeypatch.setattr(PlainPlan, "run", wrong)
     with pytest.raises(AssertionError, match="Not equal to tolerance"):
         script.check_plain(find("host-simt"), problems[:1])
+
+
+@pytest.mark.parametrize(("name", "plans"), [("rgms_hyb", 2), ("rgms_rows", 1)])
+def test_plans_of_rgms_are_checked(name: str, plans: int, script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert name in script.names_for_gpus()
+    problems = [one for one in script.tiny_problems(name) if one.width_in == 32 and one.dtype is DType.FLOAT16]
+    assert script.check_relational(name, find("host-simt"), problems) == plans
+    monkeypatch.setattr(script, "relational_tolerance", lambda _: -1.0)
+    with pytest.raises(AssertionError, match="expected a right result"):
+        script.check_relational(name, find("host-simt"), problems)

@@ -9,19 +9,25 @@ import sys
 from abc import abstractmethod
 from collections.abc import Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.errors import OperandError
 from spmark.impls.core.interfaces import Built
-from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.core.problem import DType
 
 _ROLES = {
-    Op.SPMM: ("spmm operand B (K, J)", "spmm result out (I, J)"),
-    Op.SDDMM: ("sddmm operand X (I, J)", "sddmm operand Y (K, J)", "sddmm result out (nnz,)"),
+    (2,): ("spmm operand B (K, J)", "spmm result out (I, J)"),
+    (2, 2): ("sddmm operand X (I, J)", "sddmm operand Y (K, J)", "sddmm result out (nnz,)"),
+    (2, 3): (
+        "rgms operand X (K, width_in)",
+        "rgms operand W (R, width_in, width_out)",
+        "rgms result out (I, width_out)",
+    ),
 }
+"""What messages call the arrays of an operator, by the dimensions of its operands, which tell it from the others."""
 _DLPACK_CUDA = 2
 
 
@@ -99,8 +105,8 @@ def check_operands(
     Parameters
     ----------
     operand_shapes, out_shape, dtype
-        Of the problem: one operand is SpMM's B, two are SDDMM's X and Y. NumPy's dtype stands for a type that a `DType`
-        does not name.
+        Of the problem: one operand is SpMM's B, two are SDDMM's X and Y, or RGMS's X and W where the second has three
+        dimensions. NumPy's dtype stands for a type that a `DType` does not name.
     operands, out
         What the caller passed.
     device : str, optional
@@ -118,10 +124,10 @@ def check_operands(
     OperandError
         Names the operator, the array, what was expected, what was found and what to do.
     """
-    op = Op.SPMM if len(operand_shapes) == 1 else Op.SDDMM
-    roles = _ROLES[op]
+    roles = _ROLES[tuple(map(len, operand_shapes))]
     if not isinstance(operands, (tuple, list)) or len(operands) != len(operand_shapes):
         passed = len(operands) if isinstance(operands, (tuple, list)) else f"a {type(operands).__name__}"
+        op = roles[0].partition(" ")[0]
         raise OperandError(f"{op}: expected {len(operand_shapes)} operands in a tuple, found {passed}")
     facts = tuple([_facts(role, array, device) for role, array in zip(roles, (*operands, out), strict=True)])
     result = facts[-1]
@@ -167,6 +173,22 @@ def _check_place(role: str, facts: ArrayFacts, shape: tuple[int, ...], device: s
         )
 
 
+class Shaped(Protocol):
+    """What a plan keeps of its problem: shapes and dtype of operands and result."""
+
+    @property
+    def operand_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Shapes of the dense operands."""
+
+    @property
+    def out_shape(self) -> tuple[int, ...]:
+        """Shape of the result."""
+
+    @property
+    def dtype(self) -> DType | np.dtype[Any]:
+        """Type of operands and result."""
+
+
 class HostStaging:
     """Staging of a host plan's arrays in float32: operands are checked, float16 is widened and rounded once.
 
@@ -175,11 +197,11 @@ class HostStaging:
 
     Parameters
     ----------
-    problem : Problem
+    problem : Shaped
         No reference to its matrix is kept.
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Shaped) -> None:
         self._wanted = problem.operand_shapes, problem.out_shape, problem.dtype
         widened = (*problem.operand_shapes, problem.out_shape) if problem.dtype is DType.FLOAT16 else ()
         self._work = [np.empty(shape, np.float32) for shape in widened]
@@ -215,7 +237,7 @@ class HostPlan(Built):
 
     _staging: HostStaging
 
-    def hold(self, problem: Problem, *arrays: NDArray[Any]) -> None:
+    def hold(self, problem: Shaped, *arrays: NDArray[Any]) -> None:
         """Make the workspaces of a problem, and count their bytes with those of arrays that the plan holds."""
         self._staging = HostStaging(problem)
         self.device_bytes = sum(array.nbytes for array in arrays) + self._staging.nbytes

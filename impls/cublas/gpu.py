@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from ctypes import c_void_p
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,10 @@ from numpy.typing import NDArray
 from spmark.impls.core.errors import DeviceError, UnsupportedError
 from spmark.impls.core.interfaces import Built, Config, DeviceArray, Plan
 from spmark.impls.core.problem import DType, Problem
-from spmark.impls.cublas.library import COMPUTE_32F, TYPES, WORKSPACE_BYTES, library
 from spmark.impls.cublas.light import ALIGNMENT, Product
 from spmark.impls.cublas.plan import SAMPLE, THREADS
+from spmark.impls.runtime.cublas import WORKSPACE_BYTES
+from spmark.impls.runtime.gemm import Gemm
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import C_TYPES
@@ -22,34 +22,6 @@ from spmark.impls.runtime.withcupy import cupy
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.strategies import exhaustive
 from spmark.impls.tuning.timer import PlanTimer
-
-_NO_TRANSPOSE, _TRANSPOSE = 0, 1
-_DEFAULT_ALGORITHM = -1
-
-
-class _Gemm:
-    """A row-major product out (m x n) = left (m x k) right (k x n), or right given as n x k and transposed."""
-
-    def __init__(
-        self, plan: DevicePlan, m: int, n: int, k: int, *, types: tuple[DType, DType], right_transposed: bool
-    ) -> None:
-        self._library = library()
-        self._workspace = plan.workspace((WORKSPACE_BYTES,), np.uint8)
-        self._type, self._out_type = (TYPES[dtype] for dtype in types)
-        # cuBLAS is column-major: it computes the transposed product, with the operands swapped.
-        self._shape = (_TRANSPOSE if right_transposed else _NO_TRANSPOSE, _NO_TRANSPOSE, n, m, k)
-        self._leading = (k if right_transposed else n, k, n)
-
-    def __call__(self, left: DeviceArray, right: DeviceArray, out: DeviceArray) -> None:
-        lib, (ld_right, ld_left, ld_out) = self._library, self._leading
-        lib("cublasSetStream_v2", lib.handle, c_void_p(cupy.cuda.get_current_stream().ptr))
-        # The library drops its workspace when a stream is set, so the workspace is set after it.
-        lib("cublasSetWorkspace_v2", lib.handle, c_void_p(self._workspace.data.ptr), self._workspace.nbytes)
-        lib(
-            *("cublasGemmEx", lib.handle, *self._shape, lib.one),
-            *(c_void_p(right.data.ptr), self._type, ld_right, c_void_p(left.data.ptr), self._type, ld_left),
-            *(lib.zero, c_void_p(out.data.ptr), self._out_type, ld_out, COMPUTE_32F, _DEFAULT_ALGORITHM),
-        )
 
 
 class DenseSpmm(DevicePlan):
@@ -63,11 +35,11 @@ class DenseSpmm(DevicePlan):
         with self.phase("upload"):
             self._matrix = self.upload(dense)
         self.stored, types = dense.size, (problem.dtype, problem.dtype)
-        self._gemm = _Gemm(self, matrix.num_rows, problem.width, matrix.num_cols, types=types, right_transposed=False)
+        self._gemm = Gemm(self, problem.width, matrix.num_cols, types)
 
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
         """Enqueue one GEMM."""
-        self._gemm(self._matrix, operands[0], out)
+        self._gemm([(self._matrix, operands[0], out)])
 
 
 class LightSpmm(DevicePlan):
@@ -152,9 +124,9 @@ class DenseSddmm(DevicePlan):
         self._sizes = np.int32(matrix.nnz), np.int32(matrix.num_cols)
         self._grid = (ceil_div(matrix.nnz, THREADS), 1, 1)
         types = problem.dtype, DType.FLOAT32
-        self._gemm = _Gemm(self, matrix.num_rows, matrix.num_cols, problem.width, types=types, right_transposed=True)
+        self._gemm = Gemm(self, matrix.num_cols, problem.width, types, right_transposed=True)
 
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
         """Enqueue a GEMM and a gather."""
-        self._gemm(operands[0], operands[1], self._product)
+        self._gemm([(operands[0], operands[1], self._product)])
         self._sample.launch(self._grid, (*self._sizes, *self._arrays, self._product, out))

@@ -5,36 +5,19 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.interfaces import Built, DeviceArray
-from spmark.impls.core.operands import check_operands
-from spmark.impls.core.problem import DType
+from spmark.impls.core.operands import Shaped, check_operands
 from spmark.impls.runtime.target import Grid, Kernel, Target
 from spmark.impls.runtime.template import Instance
 
 Arrays = Sequence[DeviceArray]
 """Arrays on a target."""
-
-
-class Shaped(Protocol):
-    """What a plan keeps of its problem: shapes and dtype of operands and result."""
-
-    @property
-    def operand_shapes(self) -> tuple[tuple[int, int], ...]:
-        """Shapes of the dense operands."""
-
-    @property
-    def out_shape(self) -> tuple[int, ...]:
-        """Shape of the result."""
-
-    @property
-    def dtype(self) -> DType | np.dtype[Any]:
-        """Type of operands and result."""
 
 
 class DevicePlan(Built):

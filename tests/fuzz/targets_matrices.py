@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import cast
+from unittest.mock import patch
 
 import numpy as np
 from archives import tarred, zipped
@@ -29,8 +30,10 @@ from spmark.datasets.cache import Cache
 from spmark.datasets.collection import matching, read_index
 from spmark.datasets.load import load_matrix
 from spmark.datasets.mirror import read_manifest
+from spmark.datasets.relational import load_relational
 from spmark.datasets.source import RawMatrix
 from spmark.datasets.sources.downloaded import DownloadedSource
+from spmark.datasets.sources.relational import Listed
 from spmark.datasets.sources.table import find_source
 from spmark.datasets.statistics import statistics
 from spmark.datasets.sweep.model import MatrixSpec, Sweep, expand
@@ -199,6 +202,21 @@ def edges_npz() -> bytes:
     return zipped({"edges.npy": npy([[0, 1], [2, 1]]), "node_labels.npy": npy([0, 0, 1])}, zipfile.ZIP_STORED)
 
 
+def relations(source: str, data: bytes, folder: Path) -> object:
+    """Read a file of the mirror that holds edges of several relations."""
+    (folder / source).mkdir(exist_ok=True)
+    name, counts = "small", Listed(4, 3, 5, "")
+    (folder / source / f"{name}.npz").write_bytes(data)
+    with patch.object(type(find_source(source)), "listed", {name: counts}):
+        return load_relational(MatrixSpec(source=source, name=name), Cache(folder / "cache", folder), 0)
+
+
+def relations_npz(*arrays: str) -> bytes:
+    held = {"rel": [0, 0, 2, 2, 2], "dst": [1, 1, 3, 3, 0], "src": [0, 2, 1, 3, 3]}
+    held |= {"knnz": [1, 4, 0], "out_map": [2, 0, 1, 2, 3], "in_map": [1, 0, 1, 2, 3]}
+    return zipped({f"{name}.npy": npy(np.array(held[name], np.int32)) for name in arrays}, zipfile.ZIP_STORED)
+
+
 def sweep(data: bytes, folder: Path) -> object:
     (folder / "sweep.yaml").write_bytes(data)
     (folder / "list.yaml").write_text("- {source: twin, name: reddit_twin}\n")
@@ -295,6 +313,13 @@ TARGETS = (
     ),
     Target("index", index, lambda: [INDEX]),
     Target("heterophilous", partial(archive, "e.npz", "heterophilous/actor"), lambda: [edges_npz()], claims=True),
+    Target("hetero", partial(relations, "hetero"), lambda: [relations_npz("rel", "dst", "src")], claims=True),
+    Target(
+        "kernel_map",
+        partial(relations, "pointcloud"),
+        lambda: [relations_npz("knnz", "out_map", "in_map")],
+        claims=True,
+    ),
     Target("fasp", partial(archive, "c.dat", "github/a/b/c.dat"), lambda: [FASP]),
     Target("matpower", partial(archive, "c.m", "matpower/case"), lambda: [CASE]),
     Target("lp", partial(archive, "lp.npz", "netlib_lp/QAP15"), lp_seeds, claims=True),

@@ -9,12 +9,12 @@ from spmark.impls.kernels.hyb_convert import FILL_ELL_BUCKETS
 from spmark.impls.kernels.plain import SDDMM_PLAIN, SPMM_PLAIN
 from spmark.impls.kernels.zeroing import ZERO_ROWS
 from spmark.impls.runtime.template import KernelTemplate
-from spmark.impls.table import IMPLEMENTATIONS
+from spmark.impls.table import IMPLEMENTATIONS, RELATIONAL
 
 
 def templates() -> list[KernelTemplate]:
     found = dict.fromkeys((ZERO_ROWS, FILL_ELL_BUCKETS, SPMM_PLAIN, SDDMM_PLAIN))  # listed by no implementation
-    for entry in IMPLEMENTATIONS.values():
+    for entry in (*IMPLEMENTATIONS.values(), *RELATIONAL.values()):
         module, _, label = entry.partition(":")
         found |= dict.fromkeys(getattr(import_module(module), label).kernels)
     return list(found)

@@ -1,4 +1,4 @@
-"""The two calls of cuBLAS that the plans make; CuPy refuses its own bindings while a stream is captured."""
+"""The calls of cuBLAS that plans make; CuPy refuses its own bindings while a stream is captured."""
 
 from __future__ import annotations
 

@@ -1,0 +1,158 @@
+"""The launcher of RGMS over the 3-D hyb: float16 on the matrix unit, float32 on ordinary cores."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from spmark.impls.core.errors import BuildError
+from spmark.impls.core.interfaces import Config, DeviceArray
+from spmark.impls.core.problem import DType
+from spmark.impls.core.relational import RelationalProblem
+from spmark.impls.formats.relational_hyb import RelationalHyb
+from spmark.impls.formats.row_use import row_use
+from spmark.impls.kernels.ordered_rows import OrderedRows, ordered_instances
+from spmark.impls.kernels.shared_rows import SharedRows, shared_instances
+from spmark.impls.kernels.tile_tasks import NO_ROW
+from spmark.impls.runtime.plan import Arrays, DevicePlan
+from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div
+from spmark.impls.runtime.template import Instance, KernelTemplate, loads_of
+
+_THREADS = 128
+_SOURCE = Path(__file__).parent / "relational_hyb.cu"
+_FLOAT_TILE = 32
+"""Columns of Y of a thread block in float32: the lanes of a warp."""
+RGMS_HYB = KernelTemplate(
+    _SOURCE,
+    "rgms_hyb",
+    {
+        "tile": (32, 64, 128),
+        "slots": (64, 128, 256),
+        "depth": (32, 64),
+        "vector": (1, 8),
+        "ordered": (False, True),
+        "threads": (_THREADS,),
+    },
+    max_registers=152,
+    max_spill_bytes=8,  # a compiler that fits a round number of registers puts a pointer aside
+)
+RGMS_HYB_FLOAT = KernelTemplate(
+    _SOURCE,
+    "rgms_hyb_float",
+    {"slots": (32, 64), "ordered": (False, True), "threads": (_THREADS,)},
+    max_registers=64,
+    max_spill_bytes=8,
+)
+
+
+class RelationalHybPlan(DevicePlan):
+    """Y by `RGMS_HYB` or `RGMS_HYB_FLOAT`.
+
+    A row of Y that one ELL row has alone is written whole. For the others there are two ways: they are cleared and
+    added into atomically (`SharedRows`), or a second launch adds them up in order (`OrderedRows`).
+
+    Parameters
+    ----------
+    problem : RelationalProblem
+    target : Target
+    held : RelationalHyb
+    config : mapping
+        Facts for `DevicePlan.config`, to which the schedule below is added.
+    apart : bool
+        Launch the groups of each relation by themselves, one relation after the other.
+    **schedule : int
+        - ``ordered``: add up shared rows in order;
+        - ``tile``: columns of Y of a thread block (32, 64, 128), of float16 alone;
+        - ``depth``: columns of X between two barriers (32, 64), of float16 alone.
+
+    Raises
+    ------
+    BuildError
+        There is no kernel for the schedule, or for so many slots.
+    """
+
+    def __init__(
+        self,
+        problem: RelationalProblem,
+        target: Target,
+        held: RelationalHyb,
+        config: Config,
+        apart: bool = False,
+        **schedule: int,
+    ) -> None:
+        instance, width = relational_instance(problem, held.slots, **schedule), problem.width_out
+        half = problem.dtype is DType.FLOAT16
+        # What clears and finishes rows of Y moves as much at once as the width allows.
+        widest = max(int(instance.values.get("vector", 1)), loads_of(width, 16 // problem.dtype.itemsize)[0])
+        super().__init__(problem, target, {**config, **schedule}, alignment=widest * problem.dtype.itemsize)
+        self.stored = held.stored
+        with self.phase("convert"):
+            real = held.rows >= 0
+            rows = held.rows[real]
+            use = row_use(problem.matrix.num_rows, [rows])
+            values = np.zeros(held.positions.shape, problem.dtype.numpy)
+            values[held.positions >= 0] = problem.values[held.positions[held.positions >= 0]]
+        ordered = bool(schedule["ordered"])
+        self.deterministic = ordered or use.shared.size == 0
+        self._clears = use.empty.size > 0 or not self.deterministic
+        with self.phase("compile"):
+            shared = shared_instances(use.shared.size > 0, width, problem.dtype, loads_of(width, 8)[0])
+            beside = ordered_instances(width, problem.dtype) if ordered else shared
+            self._kernel, *around = target.load([instance, *beside])
+        with self.phase("upload"):
+            self._around: OrderedRows | SharedRows
+            if ordered:
+                self._around = OrderedRows(self, use, rows, width, around)
+                to = self._around.targets
+            else:
+                self._around = SharedRows(self, use, width, problem.dtype, around)
+                to = use.targets(rows, self._around.numbered)
+            targets = np.full(held.rows.size, NO_ROW, np.int32)
+            targets[real] = to
+            self._arrays = [self.upload(array) for array in (held.groups, held.indices, values, targets)]
+        tile = int(instance.values["tile"]) if half else _FLOAT_TILE
+        self._shared_bytes = 0
+        if half:
+            depth = int(instance.values["depth"])
+            self._shared_bytes = 4 * (held.slots * (depth + 8) + depth * (tile + 8))
+            self._kernel.allow_shared(self._shared_bytes)
+        ends = [0, held.groups.shape[0]]
+        if apart:
+            ends = np.searchsorted(held.groups[:, 0], np.arange(held.relations + 1)).tolist()
+        tiles = ceil_div(width, tile)
+        self._grids = [(np.int32(first), (end - first, tiles, 1)) for first, end in pairwise(ends) if end > first]
+        self._sizes = np.int32(problem.width_in), np.int32(width)
+
+    def enqueue(self, operands: Arrays, out: DeviceArray) -> None:
+        """Clear what is added into or has no edges, compute, and finish the rows that several ELL rows share."""
+        self._around.before(out)
+        for number, (first, grid) in enumerate(self._grids):
+            args = (first, *self._sizes, *self._arrays, *operands, out, self._around.sums)
+            self._kernel.launch(grid, args, self._shared_bytes, overlap=self._clears and number == 0)
+        self._around.after(out)
+
+
+def unfit(problem: RelationalProblem, slots: int, schedule: Config) -> str | None:
+    """Say why there is no plan with these slots and this schedule (see `RelationalHybPlan`); None where there is."""
+    try:
+        tile = int(relational_instance(problem, slots, **schedule).values.get("tile", _FLOAT_TILE))
+    except BuildError as error:
+        return str(error).split(": ", 2)[2]  # without the file and the kernel
+    most = MAX_GRID[1] * tile
+    return f"expected width_out of at most {most}, found {problem.width_out}" if problem.width_out > most else None
+
+
+def relational_instance(problem: RelationalProblem, slots: int, **schedule: int) -> Instance:
+    """Give the kernel of a schedule (see `RelationalHybPlan`).
+
+    Raises
+    ------
+    BuildError
+        There is none.
+    """
+    if problem.dtype is DType.FLOAT32:
+        return RGMS_HYB_FLOAT.instance(slots=slots, **schedule, threads=_THREADS)
+    vector = 8 if problem.width_in % 8 == 0 and problem.width_out % 8 == 0 else 1
+    return RGMS_HYB.instance(slots=slots, vector=vector, **schedule, threads=_THREADS)

@@ -1,0 +1,81 @@
+"""RGMS one relation after the other: the rows of a relation are summed, multiplied by its weights and added to Y."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy import sparse
+
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.interfaces import Built, Plan
+from spmark.impls.core.operands import HostStaging
+from spmark.impls.core.problem import DType
+from spmark.impls.core.relational import RelationalOp, RelationalProblem
+from spmark.impls.formats.relational_hyb import RelationalHyb
+from spmark.impls.kernels.relational_hyb import RGMS_HYB, RGMS_HYB_FLOAT, RelationalHybPlan, unfit
+from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS
+from spmark.impls.runtime.target import open_target
+from spmark.impls.runtime.template import KernelTemplate
+
+_SLOTS = {DType.FLOAT32: 32, DType.FLOAT16: 64}
+
+
+@dataclass(frozen=True)
+class RgmsNaive:
+    """A product for each relation: launches of the fused kernel on a GPU, SciPy and a matrix product on a CPU."""
+
+    name: ClassVar[str] = "rgms_naive"
+    ops: ClassVar[frozenset[RelationalOp]] = frozenset(RelationalOp)
+    devices: ClassVar[frozenset[DeviceKind]] = frozenset(DeviceKind)
+    kernels: ClassVar[tuple[KernelTemplate, ...]] = (RGMS_HYB, RGMS_HYB_FLOAT, ROUND_SHARED_ROWS)
+
+    def unsupported(self, problem: RelationalProblem, device: DeviceSpec) -> str | None:
+        """Refuse widths beyond the grid."""
+        if device.kind is DeviceKind.CPU:
+            return None
+        return unfit(problem, _SLOTS[problem.dtype], _schedule(problem))
+
+    def build(self, problem: RelationalProblem, device: DeviceSpec) -> Plan:
+        """Sort edges by relation."""
+        if device.kind is DeviceKind.CPU:
+            return _OnHost(problem)
+        own = Built()
+        with own.phase("convert"):
+            held = RelationalHyb.of(problem.matrix, _SLOTS[problem.dtype])
+        plan = RelationalHybPlan(problem, open_target(device), held, {}, apart=True, **_schedule(problem))
+        plan.charge(own.phases_s)
+        return plan
+
+
+def _schedule(problem: RelationalProblem) -> dict[str, Any]:
+    return {"ordered": False} | ({"tile": 64, "depth": 32} if problem.dtype is DType.FLOAT16 else {})
+
+
+class _OnHost(Built):
+    def __init__(self, problem: RelationalProblem) -> None:
+        super().__init__(stored=problem.matrix.nnz)
+        matrix = problem.matrix
+        with self.phase("convert"):
+            order, bounds = matrix.by_relation
+            _, rows, cols = (each[order] for each in matrix.edges)
+            values = problem.values[order].astype(np.float32)
+            self._relations = []
+            for r in np.flatnonzero(np.diff(bounds)):
+                part = slice(bounds[r], bounds[r + 1])
+                touched, at = np.unique(rows[part], return_inverse=True)
+                shape = touched.size, matrix.num_cols
+                self._relations.append((int(r), touched, sparse.csr_array((values[part], (at, cols[part])), shape)))
+            self._staging = HostStaging(problem)
+        held = (array.nbytes for _, rows, a in self._relations for array in (rows, a.data, a.indices, a.indptr))
+        self.device_bytes = self._staging.nbytes + sum(held)
+
+    def run(self, operands: Sequence[Any], out: Any) -> None:
+        """Compute Y; SciPy allocates the rows of one relation at a time."""
+        x, w, result = self._staging.enter(operands, out)
+        result.fill(0)
+        for relation, rows, matrix in self._relations:
+            result[rows] += (matrix @ x) @ w[relation]
+        self._staging.leave(out)

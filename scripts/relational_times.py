@@ -1,0 +1,142 @@
+"""Times RGMS by every implementation that runs on a device, by turns and from cold caches, and prints JSON lines.
+
+    python scripts/relational_times.py hetero/aifb pointcloud/semantickitti_minkunet_kmap_68866 --widths 32 128
+
+Sweeps and records do not know RGMS yet. Each plan is built, held against float64 on some rows, and timed beside all
+others of its problem by the suite's protocol; a plan that is wrong or cannot be built has a reason instead of a time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from spmark.datasets.cache import Cache
+from spmark.datasets.relational import load_relational
+from spmark.datasets.sweep.model import MatrixSpec
+from spmark.datasets.sweep.reading import parse_matrix
+from spmark.impls.core.errors import SpmarkError
+from spmark.impls.core.interfaces import Plan
+from spmark.impls.core.problem import DType
+from spmark.impls.core.relational import (
+    RelationalProblem,
+    relational_compulsory_bytes,
+    relational_flops,
+    relational_operands,
+    relational_reference,
+    relational_tolerance,
+)
+from spmark.impls.kernels.relational_hyb import RGMS_HYB, RGMS_HYB_FLOAT
+from spmark.impls.kernels.relational_rows import RGMS_ROWS
+from spmark.impls.runtime.device import find
+from spmark.impls.runtime.lab import Lab, open_lab
+from spmark.impls.runtime.timing import Stopping, half_width, take_samples
+from spmark.impls.table import RELATIONAL, create_relational
+
+_CHECKED_ROWS = 512
+_NOT_TUNABLES = {"vector", "valued", "threads"}
+"""Template arguments that the problem decides."""
+_ROUNDOFF = "largest error over the sum of the terms' magnitudes"
+
+
+def candidates(every: bool, dtype: DType) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Give implementations with their configs: the defaults, or all of the fused kernels as well."""
+    for name in RELATIONAL:
+        yield name, {}
+    if not every:
+        return
+    hyb = RGMS_HYB_FLOAT if dtype is DType.FLOAT32 else RGMS_HYB
+    for name, template, more in (("rgms_hyb", hyb, {"widest": (1, 4, 16)}), ("rgms_rows", RGMS_ROWS, {})):
+        axes = {axis: values for axis, values in template.space.items() if axis not in _NOT_TUNABLES} | more
+        yield from ((name, dict(zip(axes, values, strict=True))) for values in product(*axes.values()))
+
+
+def checked_rows(problem: RelationalProblem) -> np.ndarray[Any, Any]:
+    """Draw the rows that are checked: the longest, and up to `_CHECKED_ROWS` others."""
+    lengths = problem.matrix.wide.row_lengths
+    some = np.random.default_rng(0).choice(lengths.size, min(_CHECKED_ROWS, lengths.size), replace=False)
+    return np.union1d(some, [np.argmax(lengths)]).astype(np.int64)
+
+
+def times(problem: RelationalProblem, lab: Lab, device: Any, every: bool) -> Iterator[dict[str, Any]]:
+    """Give a line for each candidate."""
+    sources = relational_operands(problem, 0)
+    operands = [lab.empty(shape, problem.dtype.numpy) for shape in problem.operand_shapes]
+    for source, operand in zip(sources, operands, strict=True):
+        source.fill(operand, lab.xp)
+    out, rows = lab.empty(problem.out_shape, problem.dtype.numpy), checked_rows(problem)
+    expected = relational_reference(problem, sources, rows)
+    lines: list[dict[str, Any]] = []
+    plans: list[tuple[dict[str, Any], Plan]] = []
+    for name, config in candidates(every, problem.dtype):
+        line: dict[str, Any] = {"implementation": name, "config": config}
+        how = create_relational(name, config)
+        if device.kind not in how.devices:
+            continue
+        lines.append(line)
+        if (reason := how.unsupported(problem, device)) is not None:
+            line["reason"] = reason
+            continue
+        try:
+            with lab.peak() as peak:
+                plan = how.build(problem, device)
+                out.fill(np.nan)
+                plan.run(operands, out)
+                error = expected.max_error(lab.to_host(out[rows]))
+        except (SpmarkError, MemoryError) as fault:
+            line["reason"] = f"{type(fault).__name__}: {fault}"
+            continue
+        facts = {"stored": plan.stored, "device_bytes": plan.device_bytes, "peak_device_bytes": peak.bytes}
+        line |= {**facts, "phases_s": plan.phases_s, "deterministic": plan.deterministic, "max_rel_error": error}
+        if not error <= relational_tolerance(problem):
+            line["reason"] = f"expected an error of at most {relational_tolerance(problem):.3g}, the {_ROUNDOFF}"
+        else:
+            plans.append((line, plan))
+    runs = [lambda plan=plan: plan.run(operands, out) for _, plan in plans]
+    if runs and lab.stopwatch is not None:
+        found = take_samples(lab.stopwatch, runs, Stopping(max_seconds=0.3 * len(runs)))
+        for (line, _), run, samples in zip(plans, runs, found.times_us, strict=True):
+            line |= {"median_us": float(np.median(samples)), "half_width": half_width(samples), "samples": len(samples)}
+            if graph := lab.graph_times_us(run, 15):
+                line["graph_us"] = float(np.median(graph))
+    yield from lines
+
+
+def main() -> None:
+    """Print a line for each matrix, width and candidate."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("matrices", nargs="+", help="source/name of hetero, pointcloud or relational_twin")
+    parser.add_argument("--widths", type=int, nargs="+", default=[32], help="columns of X and of Y")
+    parser.add_argument("--dtype", type=DType, choices=list(DType), default=DType.FLOAT16)
+    parser.add_argument("--device", default="auto", help="cuda, cpu or host-simt (no times)")
+    parser.add_argument("--every", action="store_true", help="all configs, not the defaults alone")
+    parser.add_argument("--stored", action="store_true", help="A's own values (of a map: ones), not random ones")
+    args = parser.parse_args()
+    device = find(args.device)
+    lab = open_lab(device)
+    for name in args.matrices:
+        spec = MatrixSpec.model_validate(parse_matrix(name) | ({"values": "stored"} if args.stored else {}))
+        matrix = load_relational(spec, Cache.default(), 0)
+        for width in args.widths:
+            problem = RelationalProblem(matrix, width, width, args.dtype)
+            about = {
+                "matrix": spec.id,
+                "values": spec.values,
+                "width": width,
+                "dtype": args.dtype,
+                "device": device.name,
+            }
+            about |= {"flops": relational_flops(problem), "compulsory_bytes": relational_compulsory_bytes(problem)}
+            for line in times(problem, lab, device, args.every):
+                sys.stdout.write(json.dumps({**about, **line}) + "\n")
+                sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

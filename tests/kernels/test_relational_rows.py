@@ -1,0 +1,43 @@
+"""RGMS for maps, output-stationary: every instance on the host."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from relational import kernel_map, relational_matrices, run_relational
+from tables import TableTarget, every_instance, table_target
+
+from spmark.impls.core.problem import DType
+from spmark.impls.core.relational import RelationalCsr, RelationalProblem
+from spmark.impls.formats.relational_rows import RelationalRows
+from spmark.impls.kernels.relational_rows import RGMS_ROWS, RelationalRowsPlan
+from spmark.impls.runtime.template import Instance
+
+MAP = kernel_map(200)
+VALUES = np.random.default_rng(6).uniform(0.5, 1, MAP.nnz).astype(np.float32)
+VALUED = RelationalCsr(replace(MAP.wide, values=VALUES), MAP.relations)
+target = table_target(RGMS_ROWS)
+
+
+@pytest.mark.one_in(3)
+@every_instance(RGMS_ROWS)
+def test_every_instance(instance: Instance, target: TableTarget) -> None:
+    values = instance.values
+    # Neither of the widths fills its tile or its steps.
+    widths = (72, 40) if values["vector"] == 8 else (37, 67)
+    problem = RelationalProblem(VALUED if values["valued"] else MAP, *widths, DType.FLOAT16)
+    held = RelationalRows.of(problem.matrix, int(values["rows"]))
+    plan = RelationalRowsPlan(problem, target, held, {}, tile=int(values["tile"]), depth=int(values["depth"]))
+    assert plan.deterministic
+    assert plan.stored == held.stored
+    run_relational(plan, problem)
+
+
+@pytest.mark.parametrize("name", ["one_edge", "no_edges"])
+def test_rows_without_edges_are_written(name: str, target: TableTarget) -> None:
+    problem = RelationalProblem(relational_matrices()[name], 16, 32, DType.FLOAT16)
+    held = RelationalRows.of(problem.matrix, 64)
+    out = run_relational(RelationalRowsPlan(problem, target, held, {}, tile=32, depth=32), problem)
+    assert np.count_nonzero(out.any(axis=1)) == problem.matrix.nnz

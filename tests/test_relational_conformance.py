@@ -1,0 +1,179 @@
+"""Every implementation of RGMS on every tiny problem and every kind of device that is here."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from relational import SEED, operand_arrays, relational_problems
+
+from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.errors import BuildError, DeviceError, OperandError, SweepError
+from spmark.impls.core.interfaces import PHASES, Plan
+from spmark.impls.core.problem import DType
+from spmark.impls.core.relational import RelationalProblem, relational_reference, relational_tolerance
+from spmark.impls.runtime.device import find
+from spmark.impls.table import RELATIONAL, create, create_relational
+from spmark.suite.conformance import GUARD, HOST_ORDERS, WRONG_ARRAYS, Place
+
+PROBLEMS = relational_problems((16, 32), (5, 3))
+WIDER = {name: one for name, one in relational_problems((72, 130), (1, 1)).items() if name.startswith(("hub", "empty"))}
+PAIRS = [
+    pytest.param(name, kind, id=f"{name}-{kind}", marks=[pytest.mark.gpu] if kind is DeviceKind.CUDA else [])
+    for name in RELATIONAL
+    for kind in sorted(create_relational(name).devices)
+]
+ONE = PROBLEMS["kernel_map-5-3-float16"]
+SOME_ALONE = {"rgms_rows"}
+"""Implementations that take some problems alone; `ONE` is among them."""
+
+
+@pytest.fixture
+def place(kind: DeviceKind) -> Place:
+    try:
+        return Place(find(kind.value))
+    except DeviceError as error:
+        pytest.skip(f"{kind}: {error}")
+
+
+def build(name: str, problem: RelationalProblem, place: Place, **config: Any) -> Plan:
+    how = create_relational(name, config)
+    reason = how.unsupported(problem, place.spec)
+    if reason is not None:
+        assert name in SOME_ALONE, reason
+        pytest.skip(reason)
+    return how.build(problem, place.spec)
+
+
+def check(problem: RelationalProblem, operands: Any, out: np.ndarray) -> None:
+    assert relational_reference(problem, operands).max_error(out) <= relational_tolerance(problem)
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("case", {**PROBLEMS, **WIDER})
+@pytest.mark.parametrize(("name", "kind"), PAIRS)
+def test_result(name: str, case: str, place: Place) -> None:
+    """Complete, right, nothing beside it, operands as before, the same bits again, and of new operands."""
+    problem = {**PROBLEMS, **WIDER}[case]
+    plan = build(name, problem, place)
+    originals = operand_arrays(problem)
+    others = operand_arrays(problem, SEED + 1)
+    results = []
+    operands = [place.upload(array) for array in originals]
+    for given in (operands, operands, [place.upload(array) for array in others]):
+        size = problem.out_shape[0] * problem.out_shape[1]
+        buffer = place.xp.full(size + 2 * GUARD, np.nan, problem.dtype.numpy)
+        out = buffer[GUARD : GUARD + size].reshape(problem.out_shape)
+        plan.run(given, out)
+        around = place.download(buffer)
+        assert np.isnan(around[:GUARD]).all()
+        assert np.isnan(around[-GUARD:]).all()
+        results.append(place.download(out).copy())
+    check(problem, originals, results[0])
+    check(problem, others, results[2])
+    for operand, original in zip(operands, originals, strict=True):
+        np.testing.assert_array_equal(place.download(operand), original)
+    if plan.deterministic:
+        np.testing.assert_array_equal(results[0], results[1])
+
+
+@pytest.mark.parametrize(("name", "kind"), [pair for pair in PAIRS if pair.values[1] is DeviceKind.HOST_SIMT])
+def test_every_order_gives_the_result(name: str, place: Place) -> None:
+    plan, operands = build(name, ONE, place), operand_arrays(ONE)
+    with patch.dict(os.environ):
+        for order in HOST_ORDERS:
+            os.environ["SPMARK_HOST_ORDER"] = order
+            out = np.full(ONE.out_shape, np.nan, np.float16)
+            plan.run(operands, out)
+            check(ONE, operands, out)
+
+
+@pytest.mark.parametrize(("name", "kind"), PAIRS)
+def test_accounts(name: str, place: Place) -> None:
+    plan = build(name, ONE, place)
+    assert set(plan.phases_s) <= set(PHASES)
+    assert plan.stored >= ONE.matrix.nnz
+    assert plan.device_bytes >= ONE.matrix.nnz * 6
+
+
+@pytest.mark.parametrize("fault", WRONG_ARRAYS)
+@pytest.mark.parametrize(("name", "kind"), PAIRS)
+def test_wrong_array_is_refused(name: str, fault: str, place: Place) -> None:
+    plan = build(name, ONE, place)
+    good = [*map(place.upload, operand_arrays(ONE)), place.xp.full(ONE.out_shape, 7, np.float16)]
+    for position, array in enumerate(good):
+        arrays = [*good[:position], WRONG_ARRAYS[fault](place, array), *good[position + 1 :]]
+        with pytest.raises(OperandError, match="expected"):
+            plan.run(arrays[:-1], arrays[-1])
+        assert (place.download(good[-1]) == 7).all()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("name", "kind"), [pair for pair in PAIRS if pair.values[1] is DeviceKind.CUDA])
+def test_run_can_be_captured(name: str, place: Place) -> None:
+    plan, operands = build(name, ONE, place), [place.upload(array) for array in operand_arrays(ONE)]
+    out = place.xp.full(ONE.out_shape, np.nan, np.float16)
+    with place.xp.cuda.Stream(non_blocking=True) as stream:
+        plan.run(operands, out)
+        stream.synchronize()
+        stream.begin_capture()
+        plan.run(operands, out)
+        graph = stream.end_capture()
+        out.fill(np.nan)
+        graph.launch(stream)
+        stream.synchronize()
+    check(ONE, operand_arrays(ONE), place.download(out))
+
+
+def test_rgms_rows_says_what_it_refuses() -> None:
+    how, host = create_relational("rgms_rows"), find("host-simt")
+    assert how.unsupported(PROBLEMS["kernel_map-16-32-float32"], host) == "expected float16, found float32"
+    assert how.unsupported(PROBLEMS["many_relations-16-32-float16"], host) == (
+        "expected at most 32 relations, found 300"
+    )
+    large = create_relational("rgms_rows", {"rows": 128, "tile": 128})
+    assert large.unsupported(PROBLEMS["kernel_map-16-32-float16"], host) is None  # whose values are 1
+    assert "static_asserts" in str(large.unsupported(PROBLEMS["empty_relations-16-32-float16"], host))
+    assert str(how.unsupported(PROBLEMS["hub-16-32-float16"], host)).startswith("expected an edge of each relation")
+
+
+@pytest.mark.parametrize("dtype", list(DType))
+@pytest.mark.parametrize(
+    "config", [{"ordered": True}, {"slots": 64}, {"slots": 64, "widest": 1, "ordered": True}], ids=str
+)
+def test_pinned_tunables_of_rgms_hyb(config: dict[str, Any], dtype: DType) -> None:
+    problem = PROBLEMS[f"hub-16-32-{dtype}"]
+    plan = build("rgms_hyb", problem, Place(find("host-simt")), **config)
+    assert plan.config.items() >= config.items()
+    assert plan.deterministic == config.get("ordered", False)
+    out = np.full(problem.out_shape, np.nan, dtype.numpy)
+    plan.run(operand_arrays(problem), out)
+    check(problem, operand_arrays(problem), out)
+
+
+def test_slots_and_tiles_without_a_kernel_are_refused() -> None:
+    host, problem = find("host-simt"), PROBLEMS["hub-16-32-float16"]
+    assert create_relational("rgms_hyb", {"slots": 32}).unsupported(problem, host) == (
+        "expected slots out of (64, 128, 256), found 32"
+    )
+    reason = create_relational("rgms_hyb", {"slots": 256, "tile": 64}).unsupported(problem, host)
+    assert reason is not None
+    assert reason.startswith("expected arguments that the kernel's static_asserts allow")
+    wide = RelationalProblem(problem.matrix, 1, 1 << 22)
+    for name in ("rgms_hyb", "rgms_naive"):
+        told = create_relational(name).unsupported(wide, host)
+        assert told == "expected width_out of at most 2097120, found 4194304"
+    with pytest.raises(BuildError, match="static_asserts"):
+        create_relational("rgms_hyb", {"slots": 256, "tile": 64}).build(problem, host)
+
+
+def test_names_and_tunables_are_checked() -> None:
+    with pytest.raises(SweepError, match=r"expected an implementation of rgms out of rgms_hyb, .*, found 'direct'"):
+        create_relational("direct")
+    with pytest.raises(SweepError, match="expected an implementation"):
+        create("rgms_hyb")
+    with pytest.raises(SweepError, match="widest"):
+        create_relational("rgms_hyb", {"widest": 3})

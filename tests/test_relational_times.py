@@ -1,0 +1,51 @@
+"""The script that times RGMS gives a line for each implementation and config, with times or with a reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from relational import relational_matrices
+from scripts_by_name import load_script
+
+from spmark.impls.core.problem import DType
+from spmark.impls.core.relational import RelationalProblem
+from spmark.impls.runtime.device import find
+from spmark.impls.runtime.lab import open_lab
+
+SCRIPT: Any = load_script("relational_times")
+
+
+def lines(device: str, dtype: DType, every: bool = False) -> list[dict[str, Any]]:
+    problem, spec = RelationalProblem(relational_matrices()["hub"], 16, 16, dtype), find(device)
+    return list(SCRIPT.times(problem, open_lab(spec), spec, every))
+
+
+def test_times_on_the_host() -> None:
+    found = lines("cpu", DType.FLOAT32)
+    assert [line["implementation"] for line in found] == ["rgms_naive", "gather_gemm_scatter"]
+    assert all(line["median_us"] > 0 and line["max_rel_error"] < 1e-5 and "reason" not in line for line in found)
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT32, pytest.param(DType.FLOAT16, marks=pytest.mark.full)])
+def test_every_config_is_right_where_times_mean_nothing(dtype: DType) -> None:
+    found = lines("host-simt", dtype, every=True)
+    hyb = [line for line in found if line["implementation"] != "rgms_rows"]
+    refused = [line for line in hyb if "reason" in line]
+    assert all("static_asserts" in line["reason"] for line in refused)
+    assert len(hyb) - len(refused) == 3 + 3 * (4 if dtype is DType.FLOAT32 else 24)
+    rows = [line["reason"] for line in found if line["implementation"] == "rgms_rows"]
+    assert len(rows) == 13
+    assert all(
+        reason.startswith(("expected float16", "expected an edge of each relation", "expected arguments"))
+        for reason in rows
+    )
+    assert not any("median_us" in line for line in found)
+    assert all(line["stored"] > 0 for line in found if "reason" not in line)
+
+
+def test_a_wrong_result_has_a_reason_and_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SCRIPT, "relational_tolerance", lambda _: 0.0)
+    (first, _) = lines("cpu", DType.FLOAT32)
+    assert first["reason"].startswith("expected an error of at most 0, ")
+    assert "median_us" not in first
