@@ -157,21 +157,24 @@ def true_workers(count: int, cases: int, sleep_s: float) -> dict[str, Any]:
 class _Instant:
     """A place whose cases take no time, so that writing alone is timed."""
 
-    def __init__(self, environment: Any, text: str) -> None:
-        self.environment, self._text = environment, text
+    def __init__(self, environment: Any, text: str, together: int) -> None:
+        self.environment, self._text, self._together = environment, text, together
 
     def measure(self, items: Sequence[Any], options: Any, **_: Any) -> Iterator[Any]:
         from spmark.suite.cluster.work import News
         from spmark.suite.run.execute import Answer
         from spmark.suite.run.messages import Result
 
-        for item in items:
-            news = News.model_validate_json(self._text)
-            assert news.outcome is not None
-            yield Answer(item, Result(news.outcome, news.seen), self.environment)
+        for start in range(0, len(items), self._together):
+            taken_in = [(item, News.model_validate_json(self._text)) for item in items[start : start + self._together]]
+            yield [
+                Answer(item, Result(news.outcome, news.seen), self.environment)
+                for item, news in taken_in
+                if news.outcome
+            ]
 
 
-def writing(count: int, folder: Path) -> dict[str, Any]:
+def writing(count: int, folder: Path, together: int) -> dict[str, Any]:
     """Time the process that owns the files: taking in an outcome of usual size, and writing its record to disk."""
     import suite_fakes
 
@@ -189,11 +192,12 @@ def writing(count: int, folder: Path) -> dict[str, Any]:
     chosen = suite_fakes.chosen([suite_fakes.case(f"m{number}") for number in range(count)])
     started, computed = time.monotonic(), time.process_time()
     with tempfile.TemporaryDirectory(dir=folder) as out:
-        place = _Instant(environment, news.model_dump_json())
+        place = _Instant(environment, news.model_dump_json(), together)
         run_chosen(chosen, place, Path(out) / "r", Options(), watcher=Watcher(), until=math.inf)
     seconds, own = time.monotonic() - started, time.process_time() - computed
     return {
         "records": count,
+        "together": together,
         "ms_a_record": round(seconds / count * 1e3, 2),
         "of_it_computing": round(own / count * 1e3, 2),
     }
@@ -227,7 +231,7 @@ def main() -> None:
         suite_fakes.register()
         clusters.PRELOADS = (*clusters.PRELOADS, "cluster_fakes")
         answer["measured"] = [true_workers(count, args.cases, args.sleep) for count in args.workers]
-        answer["writing"] = writing(1000, args.writing) if args.writing else {}
+        answer["writing"] = [writing(1000, args.writing, together) for together in (1, 8, 64) if args.writing]
         answer["cores"] = len(os.sched_getaffinity(0))
     print(json.dumps(answer, indent=2))  # noqa: T201
 

@@ -43,6 +43,9 @@ SDDMM_LATER = (
 REFUSED: Mapping[str, str] = {
     "auto": "it chooses among implementations that are followed themselves",
     "dash": "its choices are those of a model's file, which is no part of a commit",
+    **dict.fromkeys(
+        ("torch_sparse", "cupyx", "pyg", "nvmath"), "it is another project's code, which no commit changes"
+    ),
 }
 """Implementations for CUDA that are not followed, and why, in words."""
 DTYPES = ("float32", "float16")

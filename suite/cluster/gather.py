@@ -65,7 +65,7 @@ class Cluster:
 
     def measure(
         self, items: Sequence[Item], options: Options, *, stop: StopSignals, watcher: Watcher, until: float
-    ) -> Generator[Answer, None, None]:
+    ) -> Generator[Sequence[Answer], None, None]:
         """Give the outcomes in the order in which they come.
 
         Raises
@@ -73,9 +73,8 @@ class Cluster:
         DeviceError
             No worker is left, the scheduler is gone, or a group of cases has failed on several workers.
         """
-        for item in items:
-            if (refused := refusal(item)) is not None:
-                yield Answer(item, refused, self.environment)
+        refused = [(item, refusal(item)) for item in items]
+        yield [Answer(item, result, self.environment) for item, result in refused if result is not None]
         waiting = {item.spec.case_id: item for item in items if item.refused is None}
         with _explained():
             while waiting:
@@ -130,30 +129,15 @@ class _Run:
         self._busy: dict[str, str] = {}
         self._reason, self._looked, self._seen = "", 0.0, time.monotonic()
 
-    def answers(self, waiting: dict[str, Item], stop: StopSignals, watcher: Watcher, until: float) -> Iterator[Answer]:
+    def answers(
+        self, waiting: dict[str, Item], stop: StopSignals, watcher: Watcher, until: float
+    ) -> Iterator[list[Answer]]:
         over = False
         while True:
             # Asked before the news are taken in: what has ended has told everything.
             ended = not self._running() if not over else not any(self._busy.values())
-            for text in self._news():
-                news = News.model_validate_json(text)
-                if news.kind == "lost":
-                    self._reason = f"{news.worker}: {news.reason}"
-                    _log.warning("a worker leaves: %s", self._reason)
-                if news.kind == "probed" and news.outcome and news.environment and news.outcome.samples_us:
-                    name = f"{news.environment.gpu or 'worker'} at {news.worker}"
-                    self._probes[name] = median(news.outcome.samples_us)
-                    self._tell_of_slow_ones(news.environment)
-                if news.kind in ("lost", "probed"):
-                    continue
-                self._busy[news.worker] = news.next_id
-                if news.next_id in waiting:
-                    count = sum(map(bool, self._busy.values()))
-                    watcher.entered(waiting[news.next_id].spec, f"on {news.worker}, {count} workers measure")
-                # A case that a second worker has measured meanwhile is no longer waited for.
-                item = waiting.pop(news.case_id, None)
-                if item is not None and news.outcome is not None and news.environment is not None:
-                    yield Answer(item, Result(news.outcome, news.seen), news.environment)
+            if answers := list(self._taken_in(waiting, watcher)):
+                yield answers
             if ended or stop.asked:
                 break
             if not over and time.monotonic() >= until:
@@ -162,20 +146,44 @@ class _Run:
             self._look_for_workers()
             time.sleep(_POLL_S)
 
+    def _taken_in(self, waiting: dict[str, Item], watcher: Watcher) -> Iterator[Answer]:
+        """Give the outcomes that have come since the last time."""
+        for text in self._news():
+            news = News.model_validate_json(text)
+            if news.kind == "lost":
+                self._reason = f"{news.worker}: {news.reason}"
+                _log.warning("a worker leaves: %s", self._reason)
+            elif news.kind == "probed":
+                self._compare(news)
+            else:
+                self._busy[news.worker] = news.next_id
+                if news.next_id in waiting:
+                    count = sum(map(bool, self._busy.values()))
+                    watcher.entered(waiting[news.next_id].spec, f"on {news.worker}, {count} workers measure")
+                # A case that a second worker has measured meanwhile is no longer waited for.
+                item = waiting.pop(news.case_id, None)
+                if item is not None and news.outcome is not None and news.environment is not None:
+                    yield Answer(item, Result(news.outcome, news.seen), news.environment)
+
     def _news(self) -> Sequence[str]:
         try:
             return tuple(self._queue.get(batch=True))
         except KeyError:  # a scheduler that was started anew has no such queue
             return ()
 
-    def _tell_of_slow_ones(self, environment: Environment) -> None:
-        for name, excess in slower(self._probes, environment.device).items():
-            if name not in self._told:
-                self._told.add(name)
+    def _compare(self, probed: News) -> None:
+        """Tell of GPUs that are slower than their siblings, each once."""
+        if probed.outcome is None or probed.environment is None or not probed.outcome.samples_us:
+            return
+        name = f"{probed.environment.gpu or 'worker'} at {probed.worker}"
+        self._probes[name] = median(probed.outcome.samples_us)
+        for slow, excess in slower(self._probes, probed.environment.device).items():
+            if slow not in self._told:
+                self._told.add(slow)
                 _log.warning(
                     "%s is %.1f %% slower than the median of %d GPUs on the same case, which is more than runs of one "
                     "code differ by: its times are not those of its siblings",
-                    name, 100 * excess, len(self._probes),
+                    slow, 100 * excess, len(self._probes),
                 )  # fmt: skip
 
     def _running(self) -> bool:

@@ -63,8 +63,10 @@ class Place(Protocol):
 
     def measure(
         self, items: Sequence[Item], options: Options, *, stop: StopSignals, watcher: Watcher, until: float
-    ) -> Generator[Answer, None, None]:
-        """Give each item once, in whatever order; fewer where the user stops or the time is up.
+    ) -> Generator[Sequence[Answer], None, None]:
+        """Give each item once, in whatever order, those together that are written together.
+
+        Fewer are given where the user stops or the time is up.
 
         Raises
         ------
@@ -85,7 +87,7 @@ class Here:
 
     def measure(
         self, items: Sequence[Item], options: Options, *, stop: StopSignals, watcher: Watcher, until: float
-    ) -> Generator[Answer, None, None]:
+    ) -> Generator[Sequence[Answer], None, None]:
         """Measure the items in their order."""
         here, files = self.environment, files_of(item.spec for item in items)
         setup = Setup(device=here.device, options=options, files=files, sparse_library=here.sparse_library)
@@ -99,7 +101,7 @@ class Here:
                     result = refusal(item) or worker.measure(item.spec, partial(watcher.entered, item.spec))
                 except Interrupted:
                     return
-                yield Answer(item, result, self.environment)
+                yield [Answer(item, result, self.environment)]
 
 
 def refusal(item: Item) -> Result | None:
@@ -213,15 +215,21 @@ def run_chosen(
 
         tell_of(environment)
         watcher.begun(plan)
-        answers = place.measure(todo, options, stop=stop, watcher=watcher, until=until)
-        for item, (outcome, seen), machine in stack.enter_context(closing(answers)):
-            tell_of(machine)
-            row = Measurement.of(item.spec, outcome, machine)
+        measured = place.measure(todo, options, stop=stop, watcher=watcher, until=until)
+        for answers in stack.enter_context(closing(measured)):
+            for answer in answers:
+                tell_of(answer.environment)
+            new = [Measurement.of(answer.item.spec, answer.result.outcome, answer.environment) for answer in answers]
             # The candidates first: a record says that its case is done with.
-            candidates.append_all(CandidateRow.of(row, one) for one in seen)
-            records.append(row)
-            rows.append(row)
-            watcher.recorded(row)
+            candidates.append_all(
+                CandidateRow.of(row, one)
+                for row, answer in zip(new, answers, strict=True)
+                for one in answer.result.seen
+            )
+            records.append_all(new)
+            rows += new
+            for row in new:
+                watcher.recorded(row)
     seconds, left = time.monotonic() - started, len(todo) - len(rows)
     return Summary(folder, tuple(rows), plan.count("skip"), left, stop.asked, seconds, environment.cores)
 

@@ -14,6 +14,7 @@ import suite_fakes
 import yaml
 from outside import fake_slurm, free_port, make_certificates, settings, start_scheduler, start_worker, wait_for
 
+import spmark.report.site.site  # before the fakes: pydantic looks through all modules, and one of them raises
 from spmark.impls.core.errors import DeviceError, SweepError
 from spmark.records.rowfile import read_rows
 from spmark.records.schema import Measurement, Status
@@ -46,8 +47,8 @@ class KillScheduler(Watcher):
             self._process.kill()
 
 
-def as_configured(files):
-    return dask.config.set(settings(files) | {"distributed.comm.timeouts.connect": "2s"})
+def as_configured(files, timeout="1s"):
+    return dask.config.set(settings(files) | {"distributed.comm.timeouts.connect": timeout})
 
 
 @pytest.mark.full
@@ -56,7 +57,7 @@ def test_a_scheduler_that_is_started_anew_goes_on_with_what_is_left(fakes, files
     address, cases = f"tls://127.0.0.1:{port}", [fakes.case(f"m{at}", "slow") for at in range(8)]
     started = [start_scheduler(port, files), start_worker(port, files)]
     try:
-        with as_configured(files):
+        with as_configured(files, "5s"):
             with (
                 pytest.raises(DeviceError, match="the same command goes on"),
                 clusters.opened("cpu", scheduler=address) as place,
@@ -215,3 +216,24 @@ def test_the_files_of_the_documents_are_descriptions(tmp_path):
         (tmp_path / "cluster.yaml").write_text(block)
         kinds.append(read_description(tmp_path / "cluster.yaml").kind)
     assert kinds == ["slurm", "ssh"]
+
+
+@pytest.mark.full
+def test_a_paper_is_reproduced_on_workers(fakes, monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tiny.yaml").write_text(suite_fakes.SWEEP)
+    paper = {
+        "schema": 1,
+        "name": "toy",
+        "title": "A paper",
+        "citation": "Someone",
+        "needs": ["fake"],
+        "beside": ["fake_gpu"],
+    }
+    paper |= {"steps": [{"sweep": str(tmp_path / "tiny.yaml"), "shows": "all of it"}]}
+    (tmp_path / "toy.yaml").write_text(yaml.safe_dump(paper))
+    words = ["reproduce", "toy.yaml", "--budget", "90s", "--device", "cpu", "--gpus", "0,1", "--out", "r", "--json"]
+    assert spmark(monkeypatch, *words) == 0
+    (step,) = json.loads(capsys.readouterr().out)["steps"]
+    assert step["left"] == 0
+    assert len(list(read_rows(tmp_path / "r" / "tiny" / "fake-cpu" / "records.jsonl", Measurement))) == 4

@@ -130,8 +130,9 @@ def test_a_full_disk_is_an_error_and_loses_nothing(run, fakes, tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, ignored)
-    assert len(records(tmp_path / "r")) == 3
-    assert run(cases).skipped == 3
+    kept = len(records(tmp_path / "r"))
+    assert 1 <= kept <= 3, "outcomes that come together are written together, or not at all"
+    assert run(cases).skipped == kept
     assert each_once(tmp_path / "r", cases)
 
 
