@@ -18,6 +18,7 @@ from pydantic import ConfigDict
 from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.untrusted import Frozen
 from spmark.impls.runtime.device import calibrated, find
+from spmark.impls.table import name_of
 from spmark.records.schema import CaseSpec, Environment, Outcome, SeenConfig
 from spmark.suite.environment import collect
 from spmark.suite.plan.options import Options
@@ -169,6 +170,8 @@ def measure_group(text: str) -> None:
 
 def _checked(group: Group) -> Environment:
     """Give this machine; raise `DeviceError` where it is not like the one that the cases were planned for."""
+    for file in group.files:
+        name_of(file)
     here = environment(group.device, group.options.sparse_library)
     if why := why_unlike(here, group.like):
         raise DeviceError(why)

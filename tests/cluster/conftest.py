@@ -31,8 +31,8 @@ def fakes(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def client(request, fakes):
-    """Start workers: two, or what a test's parameter says of each of them; tests with one parameter share them."""
-    told = getattr(request, "param", ("", ""))
+    """Start workers: four, or what a test's parameter says of each of them; tests with one parameter share them."""
+    told = getattr(request, "param", ("", "", "", ""))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FAKE_WORKERS", json.dumps(dict(enumerate(told))))
         with clusters.on_this_machine([str(number) for number in range(len(told))]) as client:

@@ -76,14 +76,15 @@ def test_every_case_has_one_record_and_the_next_run_goes_on(run, fakes, tmp_path
 
 
 def test_cases_of_one_problem_share_a_child_and_every_worker_has_one(run, fakes):
-    cases = [fakes.case(f"m{at}", do, time_limit_s=limit) for at in range(4) for do, limit in [("slow", 30), ("ok", 9)]]
+    told = [{"do": "sleep", "seconds": seconds} for seconds in (0.2, 0.1)]
+    cases = [fakes.but(fakes.case(f"m{at}"), config=config) for at in range(8) for config in told]
     run(cases)
     lines = benched()
     by_matrix = {}
     for case, child in lines:
         by_matrix.setdefault(case.split("/")[2], set()).add(child)
     assert all(len(children) == 1 for children in by_matrix.values())
-    assert len({child for _, child in lines}) == 2
+    assert len({child for _, child in lines}) == 4
 
 
 def test_a_worker_that_is_killed_loses_nothing_and_repeats_no_recorded_case(run, fakes, client, tmp_path):
