@@ -21,6 +21,7 @@ from spmark.suite.run.share import SHARE
 
 PRELOADS = ("spmark.suite.cluster.work",)
 """What each worker of our own imports first; it takes its share of the cores then."""
+_log = logging.getLogger(__name__)
 _ROLES = ("scheduler", "worker", "client")
 _QUIET = {"DASK_LOGGING__DISTRIBUTED": "error"}
 _NO_DASHBOARD = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
@@ -72,6 +73,8 @@ def opened(
         yield None
         return
     with clients as client:
+        if not client.nthreads():
+            _log.warning("no worker is there yet: waiting for the first")
         client.wait_for_workers(1)
         yield Cluster(client, device, sparse_library)
 
