@@ -95,10 +95,11 @@ def test_a_worker_that_is_killed_loses_nothing_and_repeats_no_recorded_case(run,
         killed[address] = process
         psutil.Process(process).kill()
 
-    cases = [fakes.case(f"m{at // 4}", "slow", width=32 + at % 4, time_limit_s=30 + at) for at in range(12)]
-    summary = run(cases, After(3, kill))
+    told = [{"do": "sleep", "seconds": 0.1 + 0.01 * number} for number in range(6)]
+    cases = [fakes.but(fakes.case(f"m{at}"), config=config) for at in range(4) for config in told]
+    summary = run(cases, After(12, kill))
     assert killed
-    assert (summary.statuses, summary.left) == ({Status.OK: 12}, 0)
+    assert (summary.statuses, summary.left) == ({Status.OK: 24}, 0)
     assert each_once(tmp_path / "r", cases)
     assert sum(count - 1 for count in measured().values()) <= 2
 
