@@ -27,7 +27,7 @@ _ROLES = {
         "rgms result out (I, width_out)",
     ),
 }
-"""What messages call the arrays of an operator, by the dimensions of its operands, which tell it from the others."""
+"""What messages call the arrays of an operator, by the dimensions of its operands; of a convolution as of SpMM."""
 _DLPACK_CUDA = 2
 
 
@@ -124,7 +124,7 @@ def check_operands(
     OperandError
         Names the operator, the array, what was expected, what was found and what to do.
     """
-    roles = _ROLES[tuple(map(len, operand_shapes))]
+    roles = _ROLES.get(tuple(map(len, operand_shapes)), _ROLES[(2,)])
     if not isinstance(operands, (tuple, list)) or len(operands) != len(operand_shapes):
         passed = len(operands) if isinstance(operands, (tuple, list)) else f"a {type(operands).__name__}"
         op = roles[0].partition(" ")[0]

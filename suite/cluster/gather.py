@@ -7,6 +7,7 @@ Files are written by the process that runs this alone, and times in records are 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import CancelledError
@@ -19,7 +20,7 @@ from spmark.impls.core.errors import DeviceError
 from spmark.records.schema import Environment
 from spmark.suite.cluster.schedule import grouped
 from spmark.suite.cluster.siblings import probe_case, slower
-from spmark.suite.cluster.work import Group, News, described, end_child, measure_group
+from spmark.suite.cluster.work import Group, News, described, end_child, measure_group, measures
 from spmark.suite.plan.options import Options
 from spmark.suite.plan.plan import Item, files_of
 from spmark.suite.run.execute import Answer, Watcher, refusal
@@ -28,6 +29,8 @@ from spmark.suite.run.signals import StopSignals
 
 _POLL_S = 0.05
 _LOOK_S = 2.0
+_HEARD_S = 0.5
+"""Seconds after which workers know that tasks are cancelled."""
 _LONE_S = 60.0
 """Seconds without a worker after which a run ends: a worker whose process dies comes back sooner."""
 _RETRIES = 2
@@ -132,16 +135,16 @@ class _Run:
     def answers(
         self, waiting: dict[str, Item], stop: StopSignals, watcher: Watcher, until: float
     ) -> Iterator[list[Answer]]:
-        over = False
+        over_at = math.inf
         while True:
             # Asked before the news are taken in: what has ended has told everything.
-            ended = not self._running() if not over else not any(self._busy.values())
+            ended = not self._running() if over_at == math.inf else self._idle_since(over_at)
             if answers := list(self._taken_in(waiting, watcher)):
                 yield answers
             if ended or stop.asked:
                 break
-            if not over and time.monotonic() >= until:
-                over = True
+            if over_at == math.inf and time.monotonic() >= until:
+                over_at = time.monotonic()
                 self._client.cancel(self._futures)  # what has begun a case finishes it
             self._look_for_workers()
             time.sleep(_POLL_S)
@@ -185,6 +188,12 @@ class _Run:
                     "code differ by: its times are not those of its siblings",
                     slow, 100 * excess, len(self._probes),
                 )  # fmt: skip
+
+    def _idle_since(self, over_at: float) -> bool:
+        """Tell whether no worker measures any more, once all have heard that the run is over."""
+        if any(self._busy.values()) or time.monotonic() < over_at + _HEARD_S:
+            return False
+        return not any(self._client.run(measures, on_error="ignore").values())
 
     def _running(self) -> bool:
         """Tell whether a group still runs or waits; what has ended is let go, or Dask would run it again elsewhere."""

@@ -192,6 +192,11 @@ def cancelled(worker: Any, key: object) -> bool:
     return task is None or task.state == "cancelled"
 
 
+def measures(dask_worker: Any) -> bool:
+    """Tell whether a task still runs on a worker, also one that was cancelled; called by Dask."""
+    return bool(dask_worker.active_threads)
+
+
 def _leave(worker: Any, reason: str) -> None:
     """Close the worker for good; Dask gives its task to another one."""
     from distributed import Reschedule
