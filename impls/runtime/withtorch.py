@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceKind
-from spmark.impls.core.errors import how_to_install
+from spmark.impls.core.errors import UnsupportedError, how_to_install
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.operands import check_operands
 from spmark.impls.core.problem import Problem
@@ -35,6 +35,8 @@ class TorchPlan(Plan):
 
     def __init__(self, problem: Problem, kind: DeviceKind) -> None:
         super().__init__(stored=problem.matrix.nnz)
+        if why := torch_missing(kind):
+            raise UnsupportedError(why)
         self._shapes, self._dtype = (problem.operand_shapes, problem.out_shape), problem.dtype
         self.place = "cpu" if kind is DeviceKind.CPU else f"cuda:{load_torch().cuda.current_device()}"
         """PyTorch's name of the device."""
