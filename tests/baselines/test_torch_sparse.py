@@ -52,6 +52,7 @@ def test_a_missing_pytorch_or_gpu_is_a_reason(monkeypatch: pytest.MonkeyPatch) -
 
 def test_on_a_gpu_the_vendors_rounding_is_declared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module.TorchPlan, "upload", lambda self, array: torch.tensor(array))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     for case, half_sums, deterministic in (
         ("spmm-hub-J32-float16", True, False),

@@ -49,7 +49,7 @@ for name in IMPLEMENTATIONS:
 
 @pytest.mark.full
 def test_every_implementation_of_the_gpu_fails_with_an_error_of_ours(tmp_path):
-    others = {"dgl", "triton_blocksparse"}  # these lack another package first
+    others = {"dgl", "triton_blocksparse", "torch_sparse", "pyg", "nvmath"}  # these lack another package first
     if find_spec("torch") is None:
         others.add("dash")
     else:
