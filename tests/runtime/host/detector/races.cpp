@@ -295,9 +295,11 @@ void hear(FILE* told) {
     for (const bool written : {false, true}) {
       for (uint64_t count = number(told); count > 0; --count) {
         const uint64_t start = number(told);
+        const uint64_t bytes = number(told);
+        if (!written && !argument.written) continue;  // both grids read it
         if (!argument.watched) watch(argument.start, argument.bytes, false);
         argument.watched = true;
-        note_grid_before(argument.start + start, number(told), written);
+        note_grid_before(argument.start + start, bytes, written);
       }
     }
   }
