@@ -14,7 +14,7 @@ from spmark.impls.core.problem import DType
 from spmark.impls.core.relational import RelationalProblem
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import C_TYPES, KernelTemplate, loads_of
+from spmark.impls.runtime.template import C_TYPES, KernelTemplate, loads_of, widest_aligned
 
 _THREADS = 256
 _SOURCE = Path(__file__).parent / "kernels" / "rows.cu"
@@ -42,7 +42,7 @@ class GatherGemmScatterPlan(DevicePlan):
 
     def __init__(self, problem: RelationalProblem, target: Target) -> None:
         matrix, widths, dtype = problem.matrix, (problem.width_in, problem.width_out), problem.dtype
-        loads = loads_of(widths[0], 16 // dtype.itemsize)[0], loads_of(widths[1], 4)[0]
+        loads = widest_aligned(widths[0], dtype), loads_of(widths[1], 4)[0]
         super().__init__(problem, target, {}, alignment=max(loads) * dtype.itemsize)
         self.stored = matrix.nnz
         with self.phase("compile"):

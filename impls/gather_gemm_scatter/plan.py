@@ -6,7 +6,6 @@ Point Cloud Inference Engine", MLSys 2022, section 2.2, for sparse convolution.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,8 +13,8 @@ import numpy as np
 from scipy.sparse import _sparsetools
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.interfaces import Built, Plan
-from spmark.impls.core.operands import HostStaging
+from spmark.impls.core.interfaces import Plan
+from spmark.impls.core.operands import HostPlan
 from spmark.impls.core.relational import RelationalOp, RelationalProblem
 from spmark.impls.gather_gemm_scatter.device import GATHER_ROWS, SCATTER_ROWS, GatherGemmScatterPlan
 from spmark.impls.runtime.target import open_target
@@ -42,7 +41,7 @@ class GatherGemmScatter:
         )
 
 
-class _OnHost(Built):
+class _OnHost(HostPlan):
     def __init__(self, problem: RelationalProblem) -> None:
         super().__init__(stored=problem.matrix.nnz)
         matrix, nnz = problem.matrix, problem.matrix.nnz
@@ -56,13 +55,11 @@ class _OnHost(Built):
             self._values = problem.values.astype(np.float32, copy=False)
             self._gathered = np.empty((nnz, problem.width_in), np.float32)
             self._products = np.empty((nnz, problem.width_out), np.float32)
-            self._staging = HostStaging(problem)
-        held = (self._sources, self._indptr, self._slots, self._values, self._gathered, self._products, self._staging)
-        self.device_bytes = sum(array.nbytes for array in held)
+            held = self._sources, self._indptr, self._slots, self._values, self._gathered, self._products
+            self.hold(problem, *held)
 
-    def run(self, operands: Sequence[Any], out: Any) -> None:
+    def compute(self, x: Any, w: Any, result: Any) -> None:
         """Compute Y."""
-        x, w, result = self._staging.enter(operands, out)
         # Indices are in range; mode="raise" would make take buffer its result.
         np.take(x, self._sources, axis=0, out=self._gathered, mode="clip")
         for relation, edges in self._ranges:
@@ -70,4 +67,3 @@ class _OnHost(Built):
         result.fill(0)
         shape, ends = (result.shape[0], self._slots.size), (self._products.reshape(-1), result.reshape(-1))
         _sparsetools.csr_matvecs(*shape, result.shape[1], self._indptr, self._slots, self._values, *ends)
-        self._staging.leave(out)

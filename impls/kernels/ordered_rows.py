@@ -18,7 +18,7 @@ from spmark.impls.formats.row_use import RowUse
 from spmark.impls.kernels.zeroing import RowZeroing, zeroing_instance
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Kernel
-from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, loads_of
+from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, widest_aligned
 
 _THREADS = 64
 _MAX_BLOCKS = 65_536
@@ -32,7 +32,7 @@ SUM_PIECES = KernelTemplate(
 
 def ordered_instances(width: int, dtype: DType) -> list[Instance]:
     """Give the kernels of `OrderedRows`, which a plan loads with its own."""
-    vector = loads_of(width, 16 // dtype.itemsize)[0]
+    vector = widest_aligned(width, dtype)
     adding = SUM_PIECES.instance(T=C_TYPES[dtype], vector=vector, threads=_THREADS)
     return [zeroing_instance(width, dtype), adding]
 

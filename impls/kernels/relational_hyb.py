@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Config, DeviceArray
 from spmark.impls.core.problem import DType
 from spmark.impls.core.relational import RelationalProblem
@@ -18,7 +17,7 @@ from spmark.impls.kernels.shared_rows import SharedRows, shared_instances
 from spmark.impls.kernels.tile_tasks import NO_ROW
 from spmark.impls.runtime.plan import Arrays, DevicePlan
 from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div
-from spmark.impls.runtime.template import Instance, KernelTemplate, loads_of
+from spmark.impls.runtime.template import KernelTemplate, TemplateValue, loads_of, widest_aligned
 
 _THREADS = 128
 _SOURCE = Path(__file__).parent / "relational_hyb.cu"
@@ -82,10 +81,11 @@ class RelationalHybPlan(DevicePlan):
         apart: bool = False,
         **schedule: int,
     ) -> None:
-        instance, width = relational_instance(problem, held.slots, **schedule), problem.width_out
+        template, arguments = _template(problem, held.slots, schedule)
+        instance, width = template.instance(**arguments), problem.width_out
         half = problem.dtype is DType.FLOAT16
         # What clears and finishes rows of Y moves as much at once as the width allows.
-        widest = max(int(instance.values.get("vector", 1)), loads_of(width, 16 // problem.dtype.itemsize)[0])
+        widest = max(int(instance.values.get("vector", 1)), widest_aligned(width, problem.dtype))
         super().__init__(problem, target, {**config, **schedule}, alignment=widest * problem.dtype.itemsize)
         self.stored = held.stored
         with self.phase("convert"):
@@ -136,23 +136,19 @@ class RelationalHybPlan(DevicePlan):
 
 def unfit(problem: RelationalProblem, slots: int, schedule: Config) -> str | None:
     """Say why there is no plan with these slots and this schedule (see `RelationalHybPlan`); None where there is."""
-    try:
-        tile = int(relational_instance(problem, slots, **schedule).values.get("tile", _FLOAT_TILE))
-    except BuildError as error:
-        return str(error).split(": ", 2)[2]  # without the file and the kernel
-    most = MAX_GRID[1] * tile
+    template, arguments = _template(problem, slots, schedule)
+    if why := template.why_not(**arguments):
+        return why
+    most = MAX_GRID[1] * int(arguments.get("tile", _FLOAT_TILE))
     return f"expected width_out of at most {most}, found {problem.width_out}" if problem.width_out > most else None
 
 
-def relational_instance(problem: RelationalProblem, slots: int, **schedule: int) -> Instance:
-    """Give the kernel of a schedule (see `RelationalHybPlan`).
-
-    Raises
-    ------
-    BuildError
-        There is none.
-    """
+def _template(
+    problem: RelationalProblem, slots: int, schedule: Config
+) -> tuple[KernelTemplate, dict[str, TemplateValue]]:
+    """Give the kernel of a schedule (see `RelationalHybPlan`), and its arguments, which it may not have."""
+    common = {"slots": slots, **schedule, "threads": _THREADS}
     if problem.dtype is DType.FLOAT32:
-        return RGMS_HYB_FLOAT.instance(slots=slots, **schedule, threads=_THREADS)
+        return RGMS_HYB_FLOAT, common
     vector = 8 if problem.width_in % 8 == 0 and problem.width_out % 8 == 0 else 1
-    return RGMS_HYB.instance(slots=slots, vector=vector, **schedule, threads=_THREADS)
+    return RGMS_HYB, {**common, "vector": vector}

@@ -11,7 +11,7 @@ from spmark.impls.core.relational import RelationalProblem
 from spmark.impls.formats.relational_rows import RelationalRows
 from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import Instance, KernelTemplate
+from spmark.impls.runtime.template import KernelTemplate, TemplateValue
 
 _THREADS = 128
 RGMS_ROWS = KernelTemplate(
@@ -54,7 +54,7 @@ class RelationalRowsPlan(OneLaunchPlan):
     def __init__(
         self, problem: RelationalProblem, target: Target, held: RelationalRows, config: Config, **schedule: int
     ) -> None:
-        instance = rows_instance(problem, held.tile, **schedule)
+        instance = RGMS_ROWS.instance(**rows_arguments(problem, held.tile, **schedule))
         valued = bool(instance.values["valued"])
         super().__init__(problem, target, {**config, **schedule}, alignment=2 * int(instance.values["vector"]))
         self.stored = held.stored
@@ -75,14 +75,8 @@ class RelationalRowsPlan(OneLaunchPlan):
         )
 
 
-def rows_instance(problem: RelationalProblem, rows: int, **schedule: int) -> Instance:
-    """Give the kernel for thread blocks of so many rows of Y and a schedule (see `RelationalRowsPlan`).
-
-    Raises
-    ------
-    BuildError
-        There is none.
-    """
+def rows_arguments(problem: RelationalProblem, rows: int, **schedule: int) -> dict[str, TemplateValue]:
+    """Give the arguments of `RGMS_ROWS` for thread blocks of so many rows of Y and a schedule."""
     vector = 8 if problem.width_in % 8 == 0 and problem.width_out % 8 == 0 else 1
     valued = bool((problem.values != 1).any())
-    return RGMS_ROWS.instance(rows=rows, vector=vector, valued=valued, **schedule, threads=_THREADS)
+    return {"rows": rows, "vector": vector, "valued": valued, **schedule, "threads": _THREADS}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,7 +10,7 @@ from scipy import sparse
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Built, Plan
-from spmark.impls.core.operands import HostStaging
+from spmark.impls.core.operands import HostPlan
 from spmark.impls.core.problem import DType
 from spmark.impls.core.relational import RelationalOp, RelationalProblem
 from spmark.impls.formats.relational_hyb import RelationalHyb
@@ -54,7 +53,7 @@ def _schedule(problem: RelationalProblem) -> dict[str, Any]:
     return {"ordered": False} | ({"tile": 64, "depth": 32} if problem.dtype is DType.FLOAT16 else {})
 
 
-class _OnHost(Built):
+class _OnHost(HostPlan):
     def __init__(self, problem: RelationalProblem) -> None:
         super().__init__(stored=problem.matrix.nnz)
         matrix = problem.matrix
@@ -68,14 +67,10 @@ class _OnHost(Built):
                 touched, at = np.unique(rows[part], return_inverse=True)
                 shape = touched.size, matrix.num_cols
                 self._relations.append((int(r), touched, sparse.csr_array((values[part], (at, cols[part])), shape)))
-            self._staging = HostStaging(problem)
-        held = (array.nbytes for _, rows, a in self._relations for array in (rows, a.data, a.indices, a.indptr))
-        self.device_bytes = self._staging.nbytes + sum(held)
+            self.hold(problem, *(one for _, rows, a in self._relations for one in (rows, a.data, a.indices, a.indptr)))
 
-    def run(self, operands: Sequence[Any], out: Any) -> None:
+    def compute(self, x: Any, w: Any, result: Any) -> None:
         """Compute Y; SciPy allocates the rows of one relation at a time."""
-        x, w, result = self._staging.enter(operands, out)
         result.fill(0)
         for relation, rows, matrix in self._relations:
             result[rows] += (matrix @ x) @ w[relation]
-        self._staging.leave(out)

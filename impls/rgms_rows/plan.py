@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import BuildError, check_choices
+from spmark.impls.core.errors import check_choices
 from spmark.impls.core.interfaces import Built, Plan
 from spmark.impls.core.problem import DType
 from spmark.impls.core.relational import RelationalOp, RelationalProblem
 from spmark.impls.formats.relational_rows import RelationalRows, why_not_rows
-from spmark.impls.kernels.relational_rows import RGMS_ROWS, RelationalRowsPlan, rows_instance
+from spmark.impls.kernels.relational_rows import RGMS_ROWS, RelationalRowsPlan, rows_arguments
 from spmark.impls.runtime.target import MAX_GRID, open_target
 from spmark.impls.runtime.template import KernelTemplate
 
@@ -42,11 +42,8 @@ class RgmsRows:
         most = MAX_GRID[1] * self.tile
         if problem.width_out > most:
             return f"expected width_out of at most {most}, found {problem.width_out}"
-        try:
-            rows_instance(problem, self.rows, **self._schedule)
-        except BuildError as error:
-            return str(error).split(": ", 2)[2]  # without the file and the kernel
-        return why_not_rows(problem.matrix)
+        why = RGMS_ROWS.why_not(**rows_arguments(problem, self.rows, **self._schedule))
+        return why or why_not_rows(problem.matrix)
 
     def build(self, problem: RelationalProblem, device: DeviceSpec) -> Plan:
         """Sort rows by their relations and upload the neighbours."""

@@ -88,6 +88,17 @@ class KernelTemplate:
         names = {**_SHARED_NAMES, **values}
         return all(eval(code, {}, names) for code in self._restrictions)
 
+    def why_not(self, **values: TemplateValue) -> str | None:
+        """Say why there is no instance with these template arguments; None where there is."""
+        if values.keys() != self.space.keys():
+            return f"expected template arguments {', '.join(self.space)}, found {', '.join(values)}"
+        for name, value in values.items():
+            if value not in self.space[name]:
+                return f"expected {name} out of {self.space[name]}, found {value!r}"
+        return (
+            None if self.has(values) else f"expected arguments that the kernel's static_asserts allow, found {values}"
+        )
+
     def instance(self, **values: TemplateValue) -> Instance:
         """Give the instance with these template arguments.
 
@@ -96,14 +107,8 @@ class KernelTemplate:
         BuildError
             An argument is missing, unknown or outside of the table.
         """
-        where = f"{self.source}: {self.name}"
-        if values.keys() != self.space.keys():
-            raise BuildError(f"{where}: expected template arguments {', '.join(self.space)}, found {', '.join(values)}")
-        for name, value in values.items():
-            if value not in self.space[name]:
-                raise BuildError(f"{where}: expected {name} out of {self.space[name]}, found {value!r}")
-        if not self.has(values):
-            raise BuildError(f"{where}: expected arguments that the kernel's static_asserts allow, found {values}")
+        if why := self.why_not(**values):
+            raise BuildError(f"{self.source}: {self.name}: {why}")
         return Instance(self, tuple(values[name] for name in self.space))
 
     def instances(self) -> Iterator[Instance]:
