@@ -19,7 +19,7 @@ from uuid import uuid4
 from spmark.impls.core.errors import DeviceError
 from spmark.records.schema import Environment
 from spmark.suite.cluster.schedule import grouped
-from spmark.suite.cluster.siblings import probe_case, slower
+from spmark.suite.cluster.slow_gpus import probe_case, slower
 from spmark.suite.cluster.work import Group, News, described, end_child, measure_group, measures
 from spmark.suite.plan.options import Options
 from spmark.suite.plan.plan import Item, files_of

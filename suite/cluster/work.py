@@ -45,7 +45,7 @@ class Group(Frozen):
     files: tuple[str, ...] = ()
     """As in `Setup`."""
     probe: CaseSpec | None
-    """What each worker measures before its first case, if anything (`spmark.suite.cluster.siblings`)."""
+    """What each worker measures before its first case, if anything (`spmark.suite.cluster.slow_gpus`)."""
 
 
 class News(Frozen):

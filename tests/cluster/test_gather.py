@@ -20,7 +20,7 @@ from spmark.impls.core.errors import DeviceError, RecordError
 from spmark.records.rowfile import RUNS, read_rows
 from spmark.records.schema import CandidateRow, EnvironmentRow, Measurement, Status
 from spmark.suite.cluster import gather
-from spmark.suite.cluster.siblings import slower
+from spmark.suite.cluster.slow_gpus import slower
 from spmark.suite.run.execute import Watcher
 from spmark.suite.run.provenance import RunRow
 from spmark.suite.run.share import SHARE, share_of_cores

@@ -1,4 +1,4 @@
-"""GPUs of one run beside each other: each measures one small case first, and a slower one than its siblings is told of.
+"""Finds slow GPUs of a run: each GPU measures one small case first, and one that is slower than the others is told of.
 
 A speed-up is a ratio of one process and so of one GPU. What compares times does not know how much slower a GPU is that
 is hot, throttled or damaged.
