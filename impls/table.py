@@ -22,7 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from spmark.impls.core.enums import DeviceKind, Op
+from spmark.impls.core.enums import AnyOp, DeviceKind, Op, RelationalOp
 from spmark.impls.core.errors import SweepError, UnsupportedError, check_type, how_to_install, none_of
 from spmark.impls.core.files import is_file
 from spmark.impls.core.outside import (
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from spmark.impls.core.devicespec import DeviceSpec
     from spmark.impls.core.digest import OutsideSources
     from spmark.impls.core.interfaces import CostModel, Implementation
-    from spmark.impls.core.relational import RelationalImplementation
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _PRIVATE = "spmark_outside_"
@@ -84,13 +83,14 @@ RELATIONAL: Mapping[str, str] = {
     "rgms_naive": "spmark.impls.rgms_naive.plan:RgmsNaive",
     "gather_gemm_scatter": "spmark.impls.gather_gemm_scatter.plan:GatherGemmScatter",
 }
-"""Implementations of RGMS, which take a `spmark.impls.core.relational.RelationalProblem`."""
+"""Implementations of RGMS, which take a `spmark.impls.core.relational.RelationalProblem`: what searches among all
+implementations of SpMM or SDDMM does not ask them."""
 
 
 class Reach(NamedTuple):
     """What the class of an implementation of spmark says about itself; known without an import of it (`reach_of`)."""
 
-    ops: frozenset[Op]
+    ops: frozenset[AnyOp]
     devices: frozenset[DeviceKind]
     needs: tuple[str, ...]
     """Modules that it needs and that plain spmark does not bring."""
@@ -140,13 +140,13 @@ PLATFORMS: Mapping[str, str] = {
 
 
 def implementation_names() -> list[str]:
-    """List the names of all implementations, those of installed distributions and of loaded files last."""
+    """List the implementations of SpMM and SDDMM, those of installed distributions and of loaded files last."""
     return list(dict.fromkeys((*IMPLEMENTATIONS, *offers(IMPLEMENTATION_GROUP), *LOADED)))
 
 
 def reach_of(name: str) -> Reach:
     """Read what the class of an implementation of spmark declares; imports of all classes take a second."""
-    module, _, label = IMPLEMENTATIONS[name].partition(":")
+    module, _, label = _entry(name).partition(":")
     file = Path(__file__).parents[1].joinpath(*module.split(".")[1:]).with_suffix(".py")
     tree = ast.parse(file.read_text(encoding="utf-8"))
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
@@ -160,7 +160,7 @@ def reach_of(name: str) -> Reach:
         if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and line.value is not None
     }
     return Reach(
-        ops=_members(said["ops"], Op),
+        ops=_members(said["ops"], RelationalOp if name in RELATIONAL else Op),
         devices=_members(said["devices"], DeviceKind),
         needs=ast.literal_eval(said["needs"]) if "needs" in said else (),
         extra=ast.literal_eval(said["extra"]) if "extra" in said else "",
@@ -224,19 +224,6 @@ def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation
     return cast("Implementation", _made(name, _class_of(name), config))
 
 
-def create_relational(name: str, config: Mapping[str, Any] | None = None) -> RelationalImplementation:
-    """Make the implementation ``name`` of `RELATIONAL` with its tunables pinned to ``config``.
-
-    Raises
-    ------
-    SweepError
-        The name or a tunable is unknown, or a value is illegal or of another type than its field.
-    """
-    if name not in RELATIONAL:
-        raise SweepError(none_of("an implementation of rgms", name, RELATIONAL))
-    return cast("RelationalImplementation", _made(name, _imported(RELATIONAL[name]), config))
-
-
 def _made(name: str, kind: Any, config: Mapping[str, Any] | None) -> Any:
     """Make an implementation of a class, with checked tunables."""
     who = f"implementation {name}"
@@ -273,7 +260,7 @@ def _made(name: str, kind: Any, config: Mapping[str, Any] | None) -> Any:
 
 
 def _outside(name: str) -> Outside | None:
-    """Give an implementation from outside of spmark; None for one of `IMPLEMENTATIONS`.
+    """Give an implementation from outside of spmark; None for one of its own.
 
     Raises
     ------
@@ -285,16 +272,20 @@ def _outside(name: str) -> Outside | None:
             return LOADED[name]
         if offer := find_offer(IMPLEMENTATION_GROUP, name, IMPLEMENTATIONS, SweepError):
             return _load_offer(offer)
-        if name in IMPLEMENTATIONS:
+        if name in IMPLEMENTATIONS or name in RELATIONAL:
             return None
-    message = none_of("an implementation", name, implementation_names())
+    message = none_of("an implementation", name, (*implementation_names(), *RELATIONAL))
     raise SweepError(f"{message}; a file is named by its path, ./mine.cu or ./mine.py:MyKernel")
 
 
 def _class_of(name: str) -> Any:
     """Import the class of the implementation ``name``."""
     outside = _outside(name)
-    return outside.kind if outside else _imported(IMPLEMENTATIONS[name])
+    return outside.kind if outside else _imported(_entry(name))
+
+
+def _entry(name: str) -> str:
+    return IMPLEMENTATIONS[name] if name in IMPLEMENTATIONS else RELATIONAL[name]
 
 
 def module_of(name: str) -> str:
@@ -306,7 +297,7 @@ def module_of(name: str) -> str:
         The name is unknown; lists the known names. Or a class from outside of spmark cannot be used.
     """
     outside = _outside(name)
-    return outside.kind.__module__ if outside else IMPLEMENTATIONS[name].partition(":")[0]
+    return outside.kind.__module__ if outside else _entry(name).partition(":")[0]
 
 
 def _imported(entry: str) -> Any:
@@ -474,7 +465,7 @@ def _kept(found: Outside, sources: OutsideSources | None) -> Outside:
         raise SweepError(f"{found.entry}: expected an implementation: {'; '.join(wrong)}")
     name = found.kind.name
     owners = [offer.owner for offer in offers(IMPLEMENTATION_GROUP).get(name, ()) if offer.entry != found.entry]
-    if name in IMPLEMENTATIONS or (Path(__file__).parent / name).is_dir():
+    if name in IMPLEMENTATIONS or name in RELATIONAL or (Path(__file__).parent / name).is_dir():
         owners.append("spmark")
     if name in LOADED:
         owners.append(LOADED[name].owner)

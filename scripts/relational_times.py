@@ -23,21 +23,18 @@ from spmark.datasets.sweep.model import MatrixSpec
 from spmark.datasets.sweep.reading import parse_matrix
 from spmark.impls.core.errors import SpmarkError
 from spmark.impls.core.interfaces import Plan
+from spmark.impls.core.operators import compulsory_bytes, flops, random_operands, reference
 from spmark.impls.core.problem import DType
 from spmark.impls.core.relational import (
     RelationalProblem,
-    relational_compulsory_bytes,
-    relational_flops,
-    relational_operands,
-    relational_reference,
-    relational_tolerance,
 )
+from spmark.impls.core.tolerance import tolerance
 from spmark.impls.kernels.relational_hyb import RGMS_HYB, RGMS_HYB_FLOAT
 from spmark.impls.kernels.relational_rows import RGMS_ROWS
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.lab import Lab, open_lab
 from spmark.impls.runtime.timing import Stopping, half_width, take_samples
-from spmark.impls.table import RELATIONAL, create_relational
+from spmark.impls.table import RELATIONAL, create
 
 _CHECKED_ROWS = 512
 _NOT_TUNABLES = {"vector", "valued", "threads"}
@@ -66,17 +63,17 @@ def checked_rows(problem: RelationalProblem) -> np.ndarray[Any, Any]:
 
 def times(problem: RelationalProblem, lab: Lab, device: Any, every: bool) -> Iterator[dict[str, Any]]:
     """Give a line for each candidate."""
-    sources = relational_operands(problem, 0)
+    sources = random_operands(problem, 0)
     operands = [lab.empty(shape, problem.dtype.numpy) for shape in problem.operand_shapes]
     for source, operand in zip(sources, operands, strict=True):
         source.fill(operand, lab.xp)
     out, rows = lab.empty(problem.out_shape, problem.dtype.numpy), checked_rows(problem)
-    expected = relational_reference(problem, sources, rows)
+    expected = reference(problem, sources, rows)
     lines: list[dict[str, Any]] = []
     plans: list[tuple[dict[str, Any], Plan]] = []
     for name, config in candidates(every, problem.dtype):
         line: dict[str, Any] = {"implementation": name, "config": config}
-        how = create_relational(name, config)
+        how = create(name, config)
         if device.kind not in how.devices:
             continue
         lines.append(line)
@@ -94,8 +91,8 @@ def times(problem: RelationalProblem, lab: Lab, device: Any, every: bool) -> Ite
             continue
         facts = {"stored": plan.stored, "device_bytes": plan.device_bytes, "peak_device_bytes": peak.bytes}
         line |= {**facts, "phases_s": plan.phases_s, "deterministic": plan.deterministic, "max_rel_error": error}
-        if not error <= relational_tolerance(problem):
-            line["reason"] = f"expected an error of at most {relational_tolerance(problem):.3g}, the {_ROUNDOFF}"
+        if not error <= tolerance(problem):
+            line["reason"] = f"expected an error of at most {tolerance(problem):.3g}, the {_ROUNDOFF}"
         else:
             plans.append((line, plan))
     runs = [lambda plan=plan: plan.run(operands, out) for _, plan in plans]
@@ -132,7 +129,7 @@ def main() -> None:
                 "dtype": args.dtype,
                 "device": device.name,
             }
-            about |= {"flops": relational_flops(problem), "compulsory_bytes": relational_compulsory_bytes(problem)}
+            about |= {"flops": flops(problem), "compulsory_bytes": compulsory_bytes(problem)}
             for line in times(problem, lab, device, args.every):
                 sys.stdout.write(json.dumps({**about, **line}) + "\n")
                 sys.stdout.flush()

@@ -36,20 +36,14 @@ from scipy import sparse
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import UnsupportedError
 from spmark.impls.core.problem import DType, Op, Problem, rounded, widened
-from spmark.impls.core.relational import (
-    RelationalCsr,
-    RelationalProblem,
-    relational_operands,
-    relational_reference,
-    relational_tolerance,
-)
+from spmark.impls.core.relational import RelationalCsr, RelationalProblem
 from spmark.impls.kernels.plain import HostPlainPlan, PlainPlan
 from spmark.impls.operator.choose import PLAIN
 from spmark.impls.operator.matrices import OwnedMatrix
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.target import open_target
 from spmark.impls.runtime.timing import Run, Stopwatch
-from spmark.impls.table import IMPLEMENTATIONS, RELATIONAL, create, create_relational
+from spmark.impls.table import IMPLEMENTATIONS, RELATIONAL, create
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 _STATUSES = ("no plan", "clean", "not run", "failed", "findings")
@@ -138,38 +132,12 @@ def run_inside(name: str, part: int, parts: int) -> int:
     device, plans, problems = find("cuda"), 0, tiny_problems(name)[part::parts]
     if name == PLAIN:
         return check_plain(device, problems)
-    if name in RELATIONAL:
-        return check_relational(name, device, problems)
     for problem in problems:
         implementation = create(name)
         with suppress(UnsupportedError):
             if problem.op in implementation.ops and implementation.unsupported(problem, device) is None:
                 PlanTimer(problem, device, _SEED).check(implementation.build(problem, device))
                 plans += 1
-    return plans
-
-
-def check_relational(name: str, device: DeviceSpec, problems: Sequence[RelationalProblem]) -> int:
-    """Run plans of RGMS and hold them against float64; give their number.
-
-    Raises
-    ------
-    AssertionError
-        A result differs by more than rounding explains.
-    """
-    target, implementation, plans = open_target(device), create_relational(name), 0
-    for problem in problems:
-        if implementation.unsupported(problem, device) is not None:
-            continue
-        x, w = relational_operands(problem, _SEED)
-        drawn = [one[np.arange(one.shape[0]), :] for one in (x, w)]
-        operands = [one.reshape(shape) for one, shape in zip(drawn, problem.operand_shapes, strict=True)]
-        out = target.upload(np.full(problem.out_shape, np.nan, problem.dtype.numpy))
-        implementation.build(problem, device).run([target.upload(one) for one in operands], out)
-        target.synchronize()
-        error = relational_reference(problem, (x, w)).max_error(target.download(out))
-        assert error <= relational_tolerance(problem), f"expected a right result, found an error of {error:.3g}"
-        plans += 1
     return plans
 
 
@@ -235,8 +203,7 @@ def joined(outcomes: Sequence[Outcome]) -> Outcome:
 
 def names_for_gpus() -> list[str]:
     """List the implementations for GPUs, those of RGMS, and the plain kernels."""
-    made: dict[str, Any] = {name: create(name) for name in IMPLEMENTATIONS}
-    made |= {name: create_relational(name) for name in RELATIONAL}
+    made: dict[str, Any] = {name: create(name) for name in (*IMPLEMENTATIONS, *RELATIONAL)}
     return [*(name for name, one in made.items() if DeviceKind.CUDA in one.devices), PLAIN]
 
 

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spmark.impls.core.operators import random_operands, reference
 from spmark.impls.core.problem import DType
 from spmark.impls.core.relational import (
     RelationalCsr,
     RelationalProblem,
-    relational_operands,
-    relational_reference,
-    relational_tolerance,
 )
+from spmark.impls.core.tolerance import tolerance
 
 SEED = 3
 
@@ -69,7 +68,7 @@ def relational_problems(*widths: tuple[int, int]) -> dict[str, RelationalProblem
 def operand_arrays(problem: RelationalProblem, seed: int = SEED) -> tuple[NDArray[Any], NDArray[Any]]:
     """Give X and W as arrays."""
     x, w = (np.empty(shape, problem.dtype.numpy) for shape in problem.operand_shapes)
-    for source, array in zip(relational_operands(problem, seed), (x, w), strict=True):
+    for source, array in zip(random_operands(problem, seed), (x, w), strict=True):
         source.fill(array)
     return x, w
 
@@ -77,7 +76,7 @@ def operand_arrays(problem: RelationalProblem, seed: int = SEED) -> tuple[NDArra
 def run_relational(plan: Any, problem: RelationalProblem) -> NDArray[Any]:
     """Run a plan on the host twice over NaN, hold its results against float64, and give the second."""
     operands = operand_arrays(problem)
-    expected, allowed = relational_reference(problem, operands), relational_tolerance(problem)
+    expected, allowed = reference(problem, operands), tolerance(problem)
     out = np.empty(problem.out_shape, problem.dtype.numpy)
     for _ in range(2):
         out.fill(np.nan)

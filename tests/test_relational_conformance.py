@@ -13,10 +13,12 @@ from relational import SEED, operand_arrays, relational_problems
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import BuildError, DeviceError, OperandError, SweepError
 from spmark.impls.core.interfaces import PHASES, Plan
+from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import DType
-from spmark.impls.core.relational import RelationalProblem, relational_reference, relational_tolerance
+from spmark.impls.core.relational import RelationalProblem
+from spmark.impls.core.tolerance import tolerance
 from spmark.impls.runtime.device import find
-from spmark.impls.table import RELATIONAL, create, create_relational
+from spmark.impls.table import RELATIONAL, create
 from spmark.suite.conformance import GUARD, HOST_ORDERS, WRONG_ARRAYS, Place
 
 PROBLEMS = relational_problems((16, 32), (5, 3))
@@ -24,7 +26,7 @@ WIDER = {name: one for name, one in relational_problems((72, 130), (1, 1)).items
 PAIRS = [
     pytest.param(name, kind, id=f"{name}-{kind}", marks=[pytest.mark.gpu] if kind is DeviceKind.CUDA else [])
     for name in RELATIONAL
-    for kind in sorted(create_relational(name).devices)
+    for kind in sorted(create(name).devices)
 ]
 ONE = PROBLEMS["kernel_map-5-3-float16"]
 SOME_ALONE = {"rgms_rows"}
@@ -40,7 +42,7 @@ def place(kind: DeviceKind) -> Place:
 
 
 def build(name: str, problem: RelationalProblem, place: Place, **config: Any) -> Plan:
-    how = create_relational(name, config)
+    how = create(name, config)
     reason = how.unsupported(problem, place.spec)
     if reason is not None:
         assert name in SOME_ALONE, reason
@@ -49,7 +51,7 @@ def build(name: str, problem: RelationalProblem, place: Place, **config: Any) ->
 
 
 def check(problem: RelationalProblem, operands: Any, out: np.ndarray) -> None:
-    assert relational_reference(problem, operands).max_error(out) <= relational_tolerance(problem)
+    assert reference(problem, operands).max_error(out) <= tolerance(problem)
 
 
 @pytest.mark.one_in(3)
@@ -129,12 +131,12 @@ def test_run_can_be_captured(name: str, place: Place) -> None:
 
 
 def test_rgms_rows_says_what_it_refuses() -> None:
-    how, host = create_relational("rgms_rows"), find("host-simt")
+    how, host = create("rgms_rows"), find("host-simt")
     assert how.unsupported(PROBLEMS["kernel_map-16-32-float32"], host) == "expected float16, found float32"
     assert how.unsupported(PROBLEMS["many_relations-16-32-float16"], host) == (
         "expected at most 32 relations, found 300"
     )
-    large = create_relational("rgms_rows", {"rows": 128, "tile": 128})
+    large = create("rgms_rows", {"rows": 128, "tile": 128})
     assert large.unsupported(PROBLEMS["kernel_map-16-32-float16"], host) is None  # whose values are 1
     assert "static_asserts" in str(large.unsupported(PROBLEMS["empty_relations-16-32-float16"], host))
     assert str(how.unsupported(PROBLEMS["hub-16-32-float16"], host)).startswith("expected an edge of each relation")
@@ -156,24 +158,22 @@ def test_pinned_tunables_of_rgms_hyb(config: dict[str, Any], dtype: DType) -> No
 
 def test_slots_and_tiles_without_a_kernel_are_refused() -> None:
     host, problem = find("host-simt"), PROBLEMS["hub-16-32-float16"]
-    assert create_relational("rgms_hyb", {"slots": 32}).unsupported(problem, host) == (
+    assert create("rgms_hyb", {"slots": 32}).unsupported(problem, host) == (
         "expected slots out of (64, 128, 256), found 32"
     )
-    reason = create_relational("rgms_hyb", {"slots": 256, "tile": 64}).unsupported(problem, host)
+    reason = create("rgms_hyb", {"slots": 256, "tile": 64}).unsupported(problem, host)
     assert reason is not None
     assert reason.startswith("expected arguments that the kernel's static_asserts allow")
     wide = RelationalProblem(problem.matrix, 1, 1 << 22)
     for name in ("rgms_hyb", "rgms_naive"):
-        told = create_relational(name).unsupported(wide, host)
+        told = create(name).unsupported(wide, host)
         assert told == "expected width_out of at most 2097120, found 4194304"
     with pytest.raises(BuildError, match="static_asserts"):
-        create_relational("rgms_hyb", {"slots": 256, "tile": 64}).build(problem, host)
+        create("rgms_hyb", {"slots": 256, "tile": 64}).build(problem, host)
 
 
 def test_names_and_tunables_are_checked() -> None:
-    with pytest.raises(SweepError, match=r"expected an implementation of rgms out of rgms_hyb, .*, found 'direct'"):
-        create_relational("direct")
-    with pytest.raises(SweepError, match="expected an implementation"):
-        create("rgms_hyb")
+    with pytest.raises(SweepError, match=r"expected an implementation out of .*, rgms_hyb, .*, found 'rgms'"):
+        create("rgms")
     with pytest.raises(SweepError, match="widest"):
-        create_relational("rgms_hyb", {"widest": 3})
+        create("rgms_hyb", {"widest": 3})

@@ -9,6 +9,7 @@ import pytest
 from scripts_by_name import load_script
 
 from spmark.impls.core.problem import DType, Op
+from spmark.impls.core.relational import RelationalOp
 from spmark.impls.kernels.plain import PlainPlan
 from spmark.impls.runtime.device import find
 
@@ -46,11 +47,6 @@ def test_the_plain_kernels_are_checked(script: ModuleType, monkeypatch: pytest.M
         script.check_plain(find("host-simt"), problems[:1])
 
 
-@pytest.mark.parametrize(("name", "plans"), [("rgms_hyb", 2), ("rgms_rows", 1)])
-def test_plans_of_rgms_are_checked(name: str, plans: int, script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert name in script.names_for_gpus()
-    problems = [one for one in script.tiny_problems(name) if one.width_in == 32 and one.dtype is DType.FLOAT16]
-    assert script.check_relational(name, find("host-simt"), problems) == plans
-    monkeypatch.setattr(script, "relational_tolerance", lambda _: -1.0)
-    with pytest.raises(AssertionError, match="expected a right result"):
-        script.check_relational(name, find("host-simt"), problems)
+def test_rgms_is_seen(script: ModuleType) -> None:
+    assert "rgms_hyb" in script.names_for_gpus()
+    assert {(one.op, one.dtype) for one in script.tiny_problems("rgms_hyb")} == {(RelationalOp.RGMS, d) for d in DType}

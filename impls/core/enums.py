@@ -10,11 +10,20 @@ if TYPE_CHECKING:
 
 
 class Op(StrEnum):
-    """The two operators."""
+    """The two operators on one matrix."""
 
     SPMM = "spmm"
     SDDMM = "sddmm"
 
+
+class RelationalOp(StrEnum):
+    """The operators on a matrix of several relations."""
+
+    RGMS = "rgms"
+
+
+AnyOp = Op | RelationalOp
+"""An operator of a case."""
 
 SweepOp = Literal["spmm", "sddmm", "sddmm_scaled"]
 """An operator as sweeps and the command line spell it: ``sddmm_scaled`` is SDDMM whose result is multiplied by A."""

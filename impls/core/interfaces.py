@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.problem import Csr, Op, Problem
+from spmark.impls.core.problem import Csr, Problem
 
 Config = dict[str, Any]
 """Values of an implementation's tunables by name: strings, numbers and booleans."""
@@ -159,7 +159,9 @@ class Implementation(Protocol):
 
     name: ClassVar[str]
     """Key in sweeps, records and legends."""
-    ops: ClassVar[frozenset[Op]]
+    ops: ClassVar[frozenset[Any]]
+    """Members of `spmark.impls.core.enums.Op`, whose problems are `Problem`s; or of `RelationalOp`, whose problems are
+    `spmark.impls.core.relational.RelationalProblem`s."""
     devices: ClassVar[frozenset[DeviceKind]]
     kernels: ClassVar[tuple[Any, ...]]
     """Templates (`spmark.impls.runtime.template.KernelTemplate`) that plans launch: the tests compile and run each."""
@@ -174,10 +176,10 @@ class Implementation(Protocol):
     #   forecast(problem, device, budget_s)      a `spmark.impls.core.stores.Forecast` for a device that may be absent,
     #                                            from a search that is cut short after budget_s where it can be
 
-    def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
+    def unsupported(self, problem: Any, device: DeviceSpec) -> str | None:
         """Say why the problem cannot be built on the device, or None."""
 
-    def build(self, problem: Problem, device: DeviceSpec) -> Plan:
+    def build(self, problem: Any, device: DeviceSpec) -> Plan:
         """Build a plan.
 
         Raises

@@ -1,4 +1,7 @@
-"""The truth about both operators on the host: operands, the float64 reference, flops and bytes.
+"""The truth about the operators on the host: operands, the float64 reference, flops and bytes.
+
+Functions whose problem may be Any take each kind of problem. What is said here is of a `Problem`, of SpMM or SDDMM;
+`spmark.impls.core.relational` registers the same functions for its problems.
 
 Operands are a function of (seed, stream, index) alone, evaluated by the same integer arithmetic on the host and on a
 GPU: the device holds the whole operand while the reference makes only the rows that it needs.
@@ -8,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -15,7 +19,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.core.problem import Csr, DType, Op, Problem
 
 SAMPLED_ROWS = 4096
 _ALL_ROWS_WORK, _MOST_WORK = 1 << 27, 1 << 31
@@ -116,12 +120,13 @@ DenseRows = NDArray[Any] | RandomOperand
 """A dense row-major operand (rows, J) that is read by rows and a range of columns."""
 
 
-def random_operands(problem: Problem, seed: int) -> tuple[RandomOperand, ...]:
+@singledispatch
+def random_operands(problem: Any, seed: int) -> tuple[RandomOperand, ...]:
     """Give the problem's dense operands: B, or X and Y."""
     return tuple(RandomOperand(s, problem.dtype, seed, stream) for stream, s in enumerate(problem.operand_shapes, 1))
 
 
-def sampled_rows(problem: Problem, seed: int = 0) -> NDArray[np.int64]:
+def sampled_rows(problem: Any, seed: int = 0) -> NDArray[np.int64]:
     """Choose the rows that are checked: all of them, or some including the longest where checking all takes long.
 
     Returns
@@ -154,7 +159,7 @@ class Reference:
     magnitude: NDArray[np.float64]
     """Same shape: the sum of |a| |b| over the terms, the scale of the rounding error."""
 
-    def select(self, problem: Problem, out: Any, order: NDArray[np.int32] | None = None) -> Any:
+    def select(self, problem: Any, out: Any, order: NDArray[np.int32] | None = None) -> Any:
         """Give the part of ``out`` (NumPy or CuPy) that the reference covers.
 
         Parameters
@@ -207,7 +212,8 @@ def _csr_places(problem: Problem, order: NDArray[np.int32]) -> NDArray[np.int64]
     return places
 
 
-def reference(problem: Problem, operands: Sequence[DenseRows], rows: NDArray[np.int64] | None = None) -> Reference:
+@singledispatch
+def reference(problem: Any, operands: Sequence[DenseRows], rows: NDArray[np.int64] | None = None) -> Reference:
     """Compute the result in float64 on ``rows`` (default: all of them).
 
     Parameters
@@ -261,25 +267,30 @@ def _sddmm(problem: Problem, x: DenseRows, y: DenseRows, rows: Places, entries: 
     return result, magnitude
 
 
-def flops(problem: Problem) -> int:
+@singledispatch
+def flops(problem: Any) -> int:
     """Give 2 nnz J, the useful floating-point operations of both operators."""
-    return 2 * problem.matrix.nnz * problem.width
+    return 2 * int(problem.matrix.nnz * problem.width)
 
 
-def operand_bytes(problem: Problem) -> int:
+@singledispatch
+def operand_bytes(problem: Any) -> int:
     """Give the fewest bytes that any implementation must read.
 
     These are the values of A that take part and the used rows of operands. The pattern is left out, since
     a format or generated code may hold it in other ways.
     """
-    matrix, size = problem.matrix, problem.dtype.itemsize
+    matrix: Csr = problem.matrix
+    size: int = problem.dtype.itemsize
     used_rows = int(np.count_nonzero(matrix.row_lengths)) if problem.op is Op.SDDMM else 0
     takes_values = problem.op is Op.SPMM or problem.scaled
-    return size * ((matrix.used_cols + used_rows) * problem.width + takes_values * matrix.nnz)
+    return size * int((matrix.used_cols + used_rows) * problem.width + takes_values * matrix.nnz)
 
 
-def compulsory_bytes(problem: Problem) -> int:
+@singledispatch
+def compulsory_bytes(problem: Any) -> int:
     """Give the bytes of touching everything once: A in CSR, the used rows of operands, the whole result."""
-    matrix, size = problem.matrix, problem.dtype.itemsize
+    matrix: Csr = problem.matrix
+    size: int = problem.dtype.itemsize
     out = size * int(np.prod(problem.out_shape, dtype=np.int64))
     return operand_bytes(problem) + matrix.indptr.nbytes + matrix.indices.nbytes + out

@@ -310,6 +310,12 @@ class Problem:
         return self.values if self.scaled else self.values[:0]
 
     @property
+    def terms(self) -> int:
+        """Terms of the longest sum, at least 1, and one more for the rounding by A's value where it is scaled."""
+        longest = self.width if self.op is Op.SDDMM else int(self.matrix.row_lengths.max())
+        return max(longest, 1) + self.scaled
+
+    @property
     def operand_shapes(self) -> tuple[tuple[int, int], ...]:
         """Shapes of the dense operands: B (K, J) for SpMM; X (I, J) and Y (K, J) for SDDMM. Row-major."""
         num_rows, num_cols = self.matrix.shape

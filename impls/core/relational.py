@@ -4,8 +4,8 @@ One layer of a relational graph network, or one sparse convolution, whose relati
 Lai, Shao, Chen and Ceze, "SparseTIR", ASPLOS 2023, section 4.4 (relational gather-matmul-scatter).
 
 A problem of RGMS is no `Problem`: it has a number of relations and two widths, an operand of three dimensions, and no
-implementation takes both kinds. `Op` therefore keeps its two members, over which searches, digests of spaces and the
-ids of cases run.
+implementation takes both kinds. `Op` therefore keeps its two members, over which searches and digests of spaces run.
+What checks and times a plan takes `AnyProblem`: the functions of `spmark.impls.core.operators` know both kinds.
 """
 
 from __future__ import annotations
@@ -13,22 +13,30 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy import sparse
 
-from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.enums import RelationalOp as RelationalOp  # noqa: PLC0414 - is part of this module, too
 from spmark.impls.core.errors import MatrixError, ProblemError, none_of
-from spmark.impls.core.interfaces import Plan
-from spmark.impls.core.operators import DenseRows, RandomOperand, Reference
+from spmark.impls.core.operators import (
+    DenseRows,
+    RandomOperand,
+    Reference,
+    compulsory_bytes,
+    flops,
+    operand_bytes,
+    random_operands,
+    reference,
+)
 from spmark.impls.core.problem import (
     MAX_NNZ,
     Csr,
     DType,
+    Problem,
     canonical_rows,
     check_finite,
     checked_width,
@@ -38,13 +46,6 @@ from spmark.impls.core.problem import (
 )
 
 MAX_RELATIONS = 1 << 15
-_UNIT_ROUNDOFF = 2.0**-24
-
-
-class RelationalOp(StrEnum):
-    """The operators on a matrix of several relations."""
-
-    RGMS = "rgms"
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +150,11 @@ class RelationalCsr:
         """Edges of all relations."""
         return self.wide.nnz
 
+    @property
+    def row_lengths(self) -> NDArray[np.int32]:
+        """(I,) int32: edges of each row, of all relations."""
+        return self.wide.row_lengths
+
     @cached_property
     def hash(self) -> str:
         """SHA-256 over relations and pattern. O(nnz)."""
@@ -231,6 +237,19 @@ class RelationalProblem:
         self.__dict__.update(op=RelationalOp.RGMS, values=values)
 
     @property
+    def width(self) -> int:
+        """Columns of the result, which are J of SpMM."""
+        return self.width_out
+
+    scaled: ClassVar[bool] = False
+    """Only SDDMM may be scaled."""
+
+    @property
+    def terms(self) -> int:
+        """Terms of the longest sum, and one more for the rounding by A's value."""
+        return int(self.matrix.row_lengths.max()) * self.width_in + 1
+
+    @property
     def operand_shapes(self) -> tuple[tuple[int, ...], ...]:
         """Shapes of X (K, width_in) and W (R, width_in, width_out), row-major."""
         return (self.matrix.num_cols, self.width_in), (self.matrix.relations, self.width_in, self.width_out)
@@ -241,29 +260,20 @@ class RelationalProblem:
         return self.matrix.num_rows, self.width_out
 
 
-class RelationalImplementation(Protocol):
-    """One way to compute an operator on a matrix of several relations: an `Implementation` for these problems."""
-
-    name: ClassVar[str]
-    ops: ClassVar[frozenset[RelationalOp]]
-    devices: ClassVar[frozenset[DeviceKind]]
-    kernels: ClassVar[tuple[Any, ...]]
-
-    def unsupported(self, problem: RelationalProblem, device: DeviceSpec) -> str | None:
-        """Say why the problem cannot be built on the device, or None."""
-
-    def build(self, problem: RelationalProblem, device: DeviceSpec) -> Plan:
-        """Build a plan, whose runs take X and W."""
+AnyProblem = Problem | RelationalProblem
+"""What plans are built, checked and timed for."""
 
 
-def relational_operands(problem: RelationalProblem, seed: int) -> tuple[RandomOperand, RandomOperand]:
+@random_operands.register
+def _relational_operands(problem: RelationalProblem, seed: int) -> tuple[RandomOperand, RandomOperand]:
     """Give the random X, and W as a matrix of R width_in rows, whose values fill an array of three dimensions too."""
     (num_cols, width_in), (relations, _, width_out) = problem.operand_shapes
     x = RandomOperand((num_cols, width_in), problem.dtype, seed, 1)
     return x, RandomOperand((relations * width_in, width_out), problem.dtype, seed, 2)
 
 
-def relational_reference(
+@reference.register
+def _relational_reference(
     problem: RelationalProblem, operands: Sequence[DenseRows], rows: NDArray[np.int64] | None = None
 ) -> Reference:
     """Compute Y in float64 on ``rows`` (default: all of them).
@@ -273,7 +283,7 @@ def relational_reference(
     problem : RelationalProblem
         The values of A count as the dtype rounds them.
     operands : sequence of DenseRows
-        X (K, width_in) and W (R, width_in, width_out) as arrays, or both of `relational_operands`.
+        X (K, width_in) and W (R, width_in, width_out) as arrays, or both of `random_operands`.
     rows : (n,) int64, optional
         Rows of A, increasing.
 
@@ -312,7 +322,8 @@ def _distinct(relation: NDArray[np.int32], places: NDArray[np.int32], length: in
     return int(np.count_nonzero(openings(keys))) if keys.size else 0
 
 
-def relational_flops(problem: RelationalProblem) -> int:
+@flops.register
+def _relational_flops(problem: RelationalProblem) -> int:
     """Give the fewest useful floating-point operations: multiply by W_r before the edges are summed, or after.
 
     Before, each used pair of relation and row of X is multiplied once and edges take 2 width_out; after, each used pair
@@ -325,7 +336,8 @@ def relational_flops(problem: RelationalProblem) -> int:
     return 2 * min(before, after)
 
 
-def relational_operand_bytes(problem: RelationalProblem) -> int:
+@operand_bytes.register
+def _relational_operand_bytes(problem: RelationalProblem) -> int:
     """Give the fewest bytes that must be read: A's values, the used rows of X, the weights of relations with edges."""
     relation, _, cols = problem.matrix.edges
     used_rows = np.count_nonzero(np.bincount(cols, minlength=1))
@@ -334,17 +346,8 @@ def relational_operand_bytes(problem: RelationalProblem) -> int:
     return problem.dtype.itemsize * int(problem.matrix.nnz + dense)
 
 
-def relational_compulsory_bytes(problem: RelationalProblem) -> int:
+@compulsory_bytes.register
+def _relational_compulsory_bytes(problem: RelationalProblem) -> int:
     """Give the bytes of touching everything once: operands as above, A's ``indptr`` and ``indices``, all of Y."""
     wide, out = problem.matrix.wide, problem.dtype.itemsize * problem.matrix.num_rows * problem.width_out
-    return relational_operand_bytes(problem) + wide.indptr.nbytes + wide.indices.nbytes + out
-
-
-def relational_tolerance(problem: RelationalProblem) -> float:
-    """Give the largest `Reference.max_error` that float32 accumulation explains.
-
-    The rule is that of `spmark.impls.core.tolerance.tolerance`; the terms of an element of Y are the edges of its row
-    times ``width_in``, and each has one rounding more, by A's value.
-    """
-    terms = int(problem.matrix.wide.row_lengths.max()) * problem.width_in
-    return 8 * min(float(np.sqrt(terms + 1)), 8.0) * _UNIT_ROUNDOFF
+    return operand_bytes(problem) + wide.indptr.nbytes + wide.indices.nbytes + out

@@ -5,18 +5,20 @@ from __future__ import annotations
 import numpy as np
 
 from spmark.impls.core.operators import HALF_ROUNDOFF
-from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.core.problem import DType
+from spmark.impls.core.relational import AnyProblem
 
 _UNIT_ROUNDOFF = 2.0**-24
 
 
-def tolerance(problem: Problem, half_sums: bool = False) -> float:
+def tolerance(problem: AnyProblem, half_sums: bool = False) -> float:
     """Give the largest `Reference.max_error` that float32 accumulation explains.
 
     Parameters
     ----------
-    problem : Problem
-        Its longest reduction counts: n is the longest row for SpMM and J for SDDMM.
+    problem : Problem or RelationalProblem
+        Its longest reduction counts: n is the longest row for SpMM, J for SDDMM, and for RGMS the longest row of all
+        relations times ``width_in``.
     half_sums : bool
         The plan declares that it rounds partial sums to float16 (`Plan.half_sums`): one such rounding is allowed for
         every 32 terms, growing like its square root.
@@ -28,19 +30,18 @@ def tolerance(problem: Problem, half_sums: bool = False) -> float:
     Allowed is 8 sqrt(n) u up to n = 64 and 64 u beyond: a term left out of 10,000, or inputs rounded to TF32, are far
     outside.
     """
-    terms = problem.width if problem.op is Op.SDDMM else int(problem.matrix.row_lengths.max())
-    allowed = 8 * min(float(np.sqrt(max(terms, 1) + problem.scaled)), 8.0) * _UNIT_ROUNDOFF
+    allowed = 8 * min(float(np.sqrt(problem.terms)), 8.0) * _UNIT_ROUNDOFF
     if half_sums and problem.dtype is DType.FLOAT16:
-        allowed += 2 * HALF_ROUNDOFF * float(np.sqrt(1 + terms / 32))
+        allowed += 2 * HALF_ROUNDOFF * float(np.sqrt(1 + (problem.terms - problem.scaled) / 32))
     return allowed
 
 
-def why_wrong(problem: Problem, error: float, unwritten: int, half_sums: bool = False) -> str | None:
+def why_wrong(problem: AnyProblem, error: float, unwritten: int, half_sums: bool = False) -> str | None:
     """Say why a result is wrong, or None where it is right.
 
     Parameters
     ----------
-    problem : Problem
+    problem : Problem or RelationalProblem
     error : float
         From `Reference.max_error`; NaN counts as wrong.
     unwritten : int

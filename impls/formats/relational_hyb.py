@@ -23,6 +23,14 @@ WIDEST = 16
 WIDTHS = (1, 2, 4, 8, WIDEST)
 
 
+def widths_of(matrix: RelationalCsr) -> tuple[int, ...]:
+    """Give the bucket widths up to that of the most edges of a row and relation: of a map 1 alone. O(nnz)."""
+    relation, rows, _ = matrix.edges
+    first = np.flatnonzero(openings(rows) | openings(relation))
+    longest = int(np.diff(first, append=matrix.nnz).max(initial=1))
+    return tuple(width for width in WIDTHS if width < 2 * longest)
+
+
 @dataclass(frozen=True, eq=False)
 class RelationalHyb:
     """ELL rows of all relations in groups of ``slots`` elements; a padded slot has column and position -1."""

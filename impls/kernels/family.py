@@ -8,7 +8,6 @@ from typing import Any, Generic, TypeVar
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Built, Config, DeviceArray
-from spmark.impls.core.problem import Problem
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target
 from spmark.impls.runtime.template import Instance, KernelTemplate
@@ -25,24 +24,24 @@ class KernelFamily:
     """A kernel, with or without a choice of formats, as `spmark.impls.tuning.tune` takes it.
 
     What a tunable is allowed to be stands in two places: the kernel's source, whose ``static_assert``s are the
-    restrictions, and the family's axes.
+    restrictions, and the family's axes. Its problems are all `Problem`s, or all `RelationalProblem`s.
     """
 
     mark: str
     """A tunable that configs of this family have, and configs of families behind it in a race have not."""
     templates: tuple[KernelTemplate, ...]
     """Everything that a plan launches."""
-    axes: Callable[[Problem, Config], Axes]
+    axes: Callable[[Any, Config], Axes]
     """Gives the space for a problem and pinned tunables. Pins that are axes of their own need not be respected."""
-    opened: Callable[[Problem, Target], Build]
+    opened: Callable[[Any, Target], Build]
     """Gives what builds plans of one problem; these plans share what they can."""
-    default: Callable[[Problem, Config], Config] | None = None
+    default: Callable[[Any, Config], Config] | None = None
     """Gives the config that is built where nothing can be measured, for a problem and pinned tunables; None takes the
     first of the space."""
-    kernel: Callable[[Problem, Config], Instance] | None = None
+    kernel: Callable[[Any, Config], Instance] | None = None
     """Gives a config's kernel, or raises BuildError; None where `Target.load` does not compile it."""
 
-    def has(self, problem: Problem, config: Config) -> bool:
+    def has(self, problem: Any, config: Config) -> bool:
         """Tell whether there is a kernel for a config."""
         try:
             return self.kernel is None or self.kernel(problem, config) is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
@@ -10,24 +10,29 @@ import numpy as np
 from spmark.impls.core.interfaces import Config, DeviceArray
 from spmark.impls.core.problem import DType
 from spmark.impls.core.relational import RelationalProblem
-from spmark.impls.formats.relational_hyb import RelationalHyb
+from spmark.impls.formats.relational_hyb import RelationalHyb, widths_of
 from spmark.impls.formats.row_use import row_use
-from spmark.impls.kernels.ordered_rows import OrderedRows, ordered_instances
-from spmark.impls.kernels.shared_rows import SharedRows, shared_instances
+from spmark.impls.kernels.family import Axes, KernelFamily, OneFormat, taken_apart
+from spmark.impls.kernels.ordered_rows import SUM_PIECES, OrderedRows, ordered_instances
+from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS, SharedRows, shared_instances
 from spmark.impls.kernels.tile_tasks import NO_ROW
 from spmark.impls.runtime.plan import Arrays, DevicePlan
 from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div
-from spmark.impls.runtime.template import KernelTemplate, TemplateValue, loads_of, widest_aligned
+from spmark.impls.runtime.template import Instance, KernelTemplate, TemplateValue, loads_of, widest_aligned
 
 _THREADS = 128
 _SOURCE = Path(__file__).parent / "relational_hyb.cu"
+TILES = (32, 64, 128)
+"""Columns of Y of a thread block in float16."""
+_FORM = ("slots", "widest")
+"""Tunables of the format."""
 _FLOAT_TILE = 32
 """Columns of Y of a thread block in float32: the lanes of a warp."""
 RGMS_HYB = KernelTemplate(
     _SOURCE,
     "rgms_hyb",
     {
-        "tile": (32, 64, 128),
+        "tile": TILES,
         "slots": (64, 128, 256),
         "depth": (32, 64),
         "vector": (1, 8),
@@ -141,6 +146,59 @@ def unfit(problem: RelationalProblem, slots: int, schedule: Config) -> str | Non
         return why
     most = MAX_GRID[1] * int(arguments.get("tile", _FLOAT_TILE))
     return f"expected width_out of at most {most}, found {problem.width_out}" if problem.width_out > most else None
+
+
+def tiles_within(width_out: int) -> tuple[int, ...]:
+    """Give the tiles of which none but the last may be wider than Y."""
+    return tuple(tile for tile in TILES if tile < 2 * width_out) or TILES[:1]
+
+
+def _axes(problem: RelationalProblem, pinned: Config) -> Axes:
+    """Give slots, widths and schedules, those of the paper's kernels first; tiles and steps no wider than operands.
+
+    The paper has groups of 256 elements on the matrix unit, 128 for sparse convolution, and 32 on ordinary cores.
+    """
+    widths = widths_of(problem.matrix)[::-1]
+    if problem.dtype is DType.FLOAT32:
+        return {"slots": RGMS_HYB_FLOAT.space["slots"], "widest": widths, "ordered": (False, True)}
+    slots = (256, 128, 64) if widths[0] > 1 else (128, 64, 256)
+    return {
+        "slots": slots,
+        "tile": tiles_within(problem.width_out),
+        "widest": widths,
+        "depth": (32,) if problem.width_in <= 32 else (64, 32),
+        "ordered": (False, True),
+    }
+
+
+def usual_hyb(problem: RelationalProblem, pinned: Config) -> Config:
+    """Give the paper's config, or the nearest to it that agrees with pinned tunables and for which there is a kernel.
+
+    Where there is none for what is pinned, building the config says why.
+    """
+    axes = {**_axes(problem, pinned), **{name: (value,) for name, value in pinned.items()}}
+    configs = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+    return next((config for config in configs if RELATIONAL_HYB.has(problem, config)), configs[0])
+
+
+def _instance(problem: RelationalProblem, config: Config) -> Instance:
+    form, schedule = taken_apart(config, _FORM)
+    template, arguments = _template(problem, form["slots"], schedule)
+    return template.instance(**arguments)
+
+
+RELATIONAL_HYB = KernelFamily(
+    mark="slots",
+    templates=(RGMS_HYB, RGMS_HYB_FLOAT, ROUND_SHARED_ROWS, SUM_PIECES),
+    axes=_axes,
+    opened=lambda problem, target: OneFormat(
+        _FORM,
+        lambda form: RelationalHyb.of(problem.matrix, **form),
+        lambda held, form, schedule, _: RelationalHybPlan(problem, target, held, form, **schedule),
+    ),
+    default=usual_hyb,
+    kernel=_instance,
+)
 
 
 def _template(

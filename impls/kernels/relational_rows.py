@@ -9,6 +9,8 @@ import numpy as np
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.relational import RelationalProblem
 from spmark.impls.formats.relational_rows import RelationalRows
+from spmark.impls.kernels.family import Axes, KernelFamily, OneFormat
+from spmark.impls.kernels.relational_hyb import TILES, tiles_within
 from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import KernelTemplate, TemplateValue
@@ -18,7 +20,7 @@ RGMS_ROWS = KernelTemplate(
     Path(__file__).parent / "relational_rows.cu",
     "rgms_rows",
     {
-        "tile": (32, 64, 128),
+        "tile": TILES,
         "rows": (64, 128),
         "depth": (32, 64),
         "vector": (1, 8),
@@ -80,3 +82,26 @@ def rows_arguments(problem: RelationalProblem, rows: int, **schedule: int) -> di
     vector = 8 if problem.width_in % 8 == 0 and problem.width_out % 8 == 0 else 1
     valued = bool((problem.values != 1).any())
     return {"rows": rows, "vector": vector, "valued": valued, **schedule, "threads": _THREADS}
+
+
+def _axes(problem: RelationalProblem, pinned: Config) -> Axes:
+    """Give every schedule whose tile and step are no wider than operands, the smallest first."""
+    return {
+        "rows": RGMS_ROWS.space["rows"],
+        "tile": tiles_within(problem.width_out),
+        "depth": (32,) if problem.width_in <= 32 else (32, 64),
+    }
+
+
+RELATIONAL_ROWS = KernelFamily(
+    mark="rows",
+    templates=(RGMS_ROWS,),
+    axes=_axes,
+    opened=lambda problem, target: OneFormat(
+        ("rows",),
+        lambda form: RelationalRows.of(problem.matrix, form["rows"]),
+        lambda held, form, schedule, _: RelationalRowsPlan(problem, target, held, form, **schedule),
+    ),
+    kernel=lambda problem, config: RGMS_ROWS.instance(**rows_arguments(problem, **config)),
+)
+"""For problems in float16 whose matrix has the form (`spmark.impls.formats.relational_rows.why_not_rows`)."""

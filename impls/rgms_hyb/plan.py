@@ -6,69 +6,82 @@ section 4.4.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import check_choices
-from spmark.impls.core.interfaces import Built, Plan
+from spmark.impls.core.interfaces import Config, Plan
 from spmark.impls.core.problem import DType
 from spmark.impls.core.relational import RelationalOp, RelationalProblem
-from spmark.impls.formats.relational_hyb import WIDEST, WIDTHS, RelationalHyb
-from spmark.impls.kernels.ordered_rows import SUM_PIECES
-from spmark.impls.kernels.relational_hyb import RGMS_HYB, RGMS_HYB_FLOAT, RelationalHybPlan, unfit
-from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS
-from spmark.impls.runtime.target import open_target
+from spmark.impls.formats.relational_hyb import WIDTHS
+from spmark.impls.formats.relational_rows import why_not_rows
+from spmark.impls.kernels.relational_hyb import RELATIONAL_HYB, RGMS_HYB, RGMS_HYB_FLOAT, unfit, usual_hyb
+from spmark.impls.kernels.relational_rows import RELATIONAL_ROWS
 from spmark.impls.runtime.template import KernelTemplate
-
-PUBLISHED_SLOTS = {DType.FLOAT32: 32, DType.FLOAT16: 256}
-"""Elements of a group in the paper's kernels: on ordinary cores, and on the matrix unit."""
+from spmark.impls.tuning.race import Race
+from spmark.impls.tuning.strategies import exhaustive
+from spmark.impls.tuning.tune import space_of, tune
 
 
 @dataclass(frozen=True)
 class RgmsHyb:
-    """RGMS as SparseTIR has it: rows of each relation in ELL buckets, a group of one relation for a thread block."""
+    """RGMS as SparseTIR has it, rows of each relation in ELL buckets, with a searched schedule or as published."""
 
     name: ClassVar[str] = "rgms_hyb"
     ops: ClassVar[frozenset[RelationalOp]] = frozenset(RelationalOp)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
-    kernels: ClassVar[tuple[KernelTemplate, ...]] = (RGMS_HYB, RGMS_HYB_FLOAT, ROUND_SHARED_ROWS, SUM_PIECES)
+    kernels: ClassVar[tuple[KernelTemplate, ...]] = (*RELATIONAL_HYB.templates, *RELATIONAL_ROWS.templates)
 
     slots: int = 0
-    """Elements of a group (float32: 32, 64; float16: 64, 128, 256); 0 takes the paper's 32 and 256."""
-    widest: int = WIDEST
-    """Width of the widest bucket (1, 2, 4, 8, 16); 1 for maps of sparse convolutions."""
+    """Elements of a group (float32: 32, 64; float16: 64, 128, 256); 0 searches."""
+    widest: int = 0
+    """Width of the widest bucket (1, 2, 4, 8, 16); 0 searches."""
     tile: int = 0
-    """Columns of Y of a thread block in float16 (32, 64 up to 128 slots, 128 with 64 slots); 0 takes the paper's 32."""
+    """Columns of Y of a thread block in float16 (32, 64 up to 128 slots, 128 with 64 slots); 0 searches."""
     depth: int = 0
-    """Columns of X between two barriers in float16 (32, 64); 0 takes 64 where X has more than 32."""
+    """Columns of X between two barriers in float16 (32, 64); 0 searches."""
     ordered: bool = False
-    """Add up the rows that several ELL rows share in a fixed order, in a second launch, instead of atomically."""
+    """Add up the rows that several ELL rows share in a fixed order, in a second launch; False leaves it to the search
+    whether they are added up so or atomically."""
+    tuned: bool = True
+    """Measure schedules on the device; otherwise take those of the published kernels."""
 
     def __post_init__(self) -> None:
         slots = (0, *RGMS_HYB_FLOAT.space["slots"], *RGMS_HYB.space["slots"])
-        depths = (0, *RGMS_HYB.space["depth"])
-        check_choices(self, slots=slots, widest=WIDTHS, tile=(0, *RGMS_HYB.space["tile"]), depth=depths)
+        tiles, depths = ((0, *RGMS_HYB.space[name]) for name in ("tile", "depth"))
+        check_choices(self, slots=slots, widest=(0, *WIDTHS), tile=tiles, depth=depths)
 
     def unsupported(self, problem: RelationalProblem, device: DeviceSpec) -> str | None:
         """Refuse slots and tiles for which there is no kernel, and widths beyond the grid."""
-        return unfit(problem, self._slots(problem), self._schedule(problem))
+        config = usual_hyb(problem, self._pinned(problem))
+        schedule = {name: value for name, value in config.items() if name not in ("slots", "widest")}
+        return unfit(problem, config["slots"], schedule)
 
     def build(self, problem: RelationalProblem, device: DeviceSpec) -> Plan:
-        """Lay the matrix out and upload it."""
-        own, slots = Built(), self._slots(problem)
-        with own.phase("convert"):
-            held = RelationalHyb.of(problem.matrix, slots, self.widest)
-        config = {"slots": slots, "widest": self.widest}
-        plan = RelationalHybPlan(problem, open_target(device), held, config, **self._schedule(problem))
-        plan.charge(own.phases_s)
-        return plan
+        """Search where edges and a device to measure on exist; otherwise take the published schedule."""
+        pinned, families = self._pinned(problem), [RELATIONAL_HYB]
+        if not pinned and problem.dtype is DType.FLOAT16 and why_not_rows(problem.matrix) is None:
+            families.append(RELATIONAL_ROWS)
+        strategy = partial(_search, problem, pinned, len(families) > 1)
+        return tune(problem, device, families, strategy, owner=self.name, pinned=pinned, measured=self.tuned)
 
-    def _slots(self, problem: RelationalProblem) -> int:
-        return self.slots or PUBLISHED_SLOTS[problem.dtype]
+    def _pinned(self, problem: RelationalProblem) -> Config:
+        axes = RELATIONAL_HYB.axes(problem, {})
+        return {name: value for name, value in asdict(self).items() if name in axes and value}
 
-    def _schedule(self, problem: RelationalProblem) -> dict[str, Any]:
-        if problem.dtype is DType.FLOAT32:
-            return {"ordered": self.ordered}
-        depth = self.depth or (32 if problem.width_in <= 32 else 64)
-        return {"ordered": self.ordered, "tile": self.tile or 32, "depth": depth}
+
+def _search(problem: RelationalProblem, pinned: Config, with_rows: bool, race: Race[Any]) -> None:
+    """Time groups with tiles, then one other tunable after the other; and every schedule that owns rows of Y.
+
+    With wide buckets edges of a row are merged before they leave the thread block, with a width of 1 products are added
+    edge by edge. With `RELATIONAL_ROWS`, nothing is added up outside of a thread block.
+    """
+    configs = list(space_of(RELATIONAL_HYB, problem, pinned).configs())
+    best = configs[0]
+    for walked in (("slots", "tile"), *((name,) for name in best if name not in ("slots", "tile"))):
+        kept = {name: value for name, value in best.items() if name not in walked}
+        best = exhaustive(race, [config for config in configs if kept.items() <= config.items()]).config
+    if with_rows:
+        exhaustive(race, space_of(RELATIONAL_ROWS, problem).configs())

@@ -22,7 +22,7 @@ from spmark.impls.core.errors import BuildError
 from spmark.impls.core.files import HELD, ON_DISK, cache_folder, keep_latest, mark_used, read_sealed, write_sealed
 from spmark.impls.core.interfaces import Config, Search
 from spmark.impls.core.machine import positive_number
-from spmark.impls.core.problem import Problem
+from spmark.impls.core.relational import AnyProblem
 from spmark.impls.core.untrusted import parse_json
 from spmark.impls.runtime.device import versions
 
@@ -55,7 +55,7 @@ class PlanCache:
     ----------
     implementation : str
         Its folder under ``impls``.
-    problem : Problem
+    problem : Problem or RelationalProblem
     device : DeviceSpec
     pinned : mapping
         The tunables that were pinned before the search, and everything else that its result depends on.
@@ -69,9 +69,14 @@ class PlanCache:
     """
 
     def __init__(
-        self, implementation: str, problem: Problem, device: DeviceSpec, pinned: Mapping[str, Any], values: bool = False
+        self,
+        implementation: str,
+        problem: AnyProblem,
+        device: DeviceSpec,
+        pinned: Mapping[str, Any],
+        values: bool = False,
     ) -> None:
-        words = [problem.matrix.hash, str(problem.op), problem.width, str(problem.dtype), problem.scaled]
+        words = [problem.matrix.hash, str(problem.op), problem.operand_shapes, str(problem.dtype), problem.scaled]
         words += [device.name, device.arch, versions(device), dict(pinned), implementation_version(implementation)]
         digest = hashlib.sha256(json.dumps(words, sort_keys=True, default=str).encode())
         if values:

@@ -14,7 +14,7 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.operators import Reference, random_operands, reference, sampled_rows
-from spmark.impls.core.problem import Problem
+from spmark.impls.core.relational import AnyProblem
 from spmark.impls.core.tolerance import why_wrong
 from spmark.impls.runtime.timing import HostStopwatch, Run, Stopping, Stopwatch, take_samples
 
@@ -34,14 +34,14 @@ class PlanTimer(Stopwatch):
 
     Parameters
     ----------
-    problem : Problem
+    problem : Problem or RelationalProblem
     device : DeviceSpec
         The GPU of this machine; all others stand for the host's cores.
     seed : int
         Seed of the operands, and of the order in which plans take turns.
     """
 
-    def __init__(self, problem: Problem, device: DeviceSpec, seed: int = 0) -> None:
+    def __init__(self, problem: AnyProblem, device: DeviceSpec, seed: int = 0) -> None:
         self._problem, self._on_gpu = problem, device.kind is DeviceKind.CUDA
         self._random = np.random.default_rng(seed)
         ours: Any = np, np.asarray, nullcontext, HostStopwatch(device.l2_bytes)
@@ -54,7 +54,7 @@ class PlanTimer(Stopwatch):
         xp, self._to_host, self._faults, stopwatch = ours
         self._stopwatch: Stopwatch = stopwatch
         self._sources = random_operands(problem, seed)
-        self._operands = [xp.empty(source.shape, problem.dtype.numpy) for source in self._sources]
+        self._operands = [xp.empty(shape, problem.dtype.numpy) for shape in problem.operand_shapes]
         for source, operand in zip(self._sources, self._operands, strict=True):
             source.fill(operand, xp)
         self._out = xp.empty(problem.out_shape, problem.dtype.numpy)

@@ -7,7 +7,7 @@ from typing import Any
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Config, Search
-from spmark.impls.core.problem import Problem
+from spmark.impls.core.relational import AnyProblem
 from spmark.impls.kernels.family import Build, KernelFamily
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, open_target
@@ -20,7 +20,7 @@ Strategy = Callable[[Race[DevicePlan]], object]
 
 
 def tune(
-    problem: Problem,
+    problem: AnyProblem,
     device: DeviceSpec,
     families: Sequence[KernelFamily],
     strategy: Strategy,
@@ -37,7 +37,7 @@ def tune(
 
     Parameters
     ----------
-    problem : Problem
+    problem : Problem or RelationalProblem
     device : DeviceSpec
     families : sequence of KernelFamily
         Where nothing can be measured, the first one's default is built.
@@ -82,7 +82,7 @@ def tune(
     return plan
 
 
-def space_of(family: KernelFamily, problem: Problem, pinned: Mapping[str, Any] | None = None) -> Space:
+def space_of(family: KernelFamily, problem: AnyProblem, pinned: Mapping[str, Any] | None = None) -> Space:
     """Give a family's configs for a problem that agree with pinned tunables."""
     pinned = dict(pinned or {})
     axes = family.axes(problem, pinned)
@@ -91,7 +91,7 @@ def space_of(family: KernelFamily, problem: Problem, pinned: Mapping[str, Any] |
     return Space.of({**axes, **fixed}, lambda config: family.has(problem, config))
 
 
-def builder(problem: Problem, target: Target, families: Sequence[KernelFamily]) -> Build:
+def builder(problem: AnyProblem, target: Target, families: Sequence[KernelFamily]) -> Build:
     """Give what builds configs of some families; plans of one family share what they can."""
     opened: dict[str, Build] = {}
 
@@ -110,7 +110,7 @@ def family_of(families: Sequence[KernelFamily], config: Mapping[str, Any]) -> Ke
 
 
 def open_race(
-    problem: Problem, device: DeviceSpec, families: Sequence[KernelFamily], **options: Any
+    problem: AnyProblem, device: DeviceSpec, families: Sequence[KernelFamily], **options: Any
 ) -> Race[DevicePlan]:
     """Open a race among configs of some families on the present GPU; ``options`` are those of `Race`."""
     from spmark.impls.tuning.timer import PlanTimer

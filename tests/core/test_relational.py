@@ -11,19 +11,15 @@ from scipy import sparse
 
 from spmark.impls.core.errors import MatrixError, OperandError, ProblemError
 from spmark.impls.core.operands import HostStaging
+from spmark.impls.core.operators import compulsory_bytes, flops, operand_bytes, random_operands, reference
 from spmark.impls.core.problem import DType
 from spmark.impls.core.relational import (
     MAX_RELATIONS,
     RelationalCsr,
     RelationalOp,
     RelationalProblem,
-    relational_compulsory_bytes,
-    relational_flops,
-    relational_operand_bytes,
-    relational_operands,
-    relational_reference,
-    relational_tolerance,
 )
+from spmark.impls.core.tolerance import tolerance
 
 PROBLEMS = relational_problems((5, 3), (16, 32))
 
@@ -40,7 +36,7 @@ def obvious(problem: RelationalProblem, x: np.ndarray, w: np.ndarray) -> np.ndar
 def test_reference_is_the_sum_over_edges(name: str) -> None:
     problem = PROBLEMS[name]
     x, w = operand_arrays(problem)
-    found = relational_reference(problem, (x, w))
+    found = reference(problem, (x, w))
     np.testing.assert_allclose(found.result, obvious(problem, x, w), rtol=1e-12, atol=1e-12)
     assert found.result.shape == problem.out_shape
     wide = problem.matrix.wide
@@ -52,17 +48,17 @@ def test_reference_is_the_sum_over_edges(name: str) -> None:
 def test_reference_of_some_rows_and_of_operands_that_are_drawn_where_they_are_read() -> None:
     problem = PROBLEMS["hub-16-32-float32"]
     rows = np.array([0, 1, 7, 49])
-    whole = relational_reference(problem, operand_arrays(problem))
-    part = relational_reference(problem, relational_operands(problem, 3), rows)
+    whole = reference(problem, operand_arrays(problem))
+    part = reference(problem, random_operands(problem, 3), rows)
     np.testing.assert_allclose(part.result, whole.result[rows], rtol=1e-12)
     out = whole.result.astype(np.float32)
-    assert part.max_error(out[rows]) <= relational_tolerance(problem)
-    assert relational_tolerance(problem) == 64 * 2.0**-24  # 300 edges of 16 terms
+    assert part.max_error(out[rows]) <= tolerance(problem)
+    assert tolerance(problem) == 64 * 2.0**-24  # 300 edges of 16 terms
 
 
 def test_tolerance_of_one_edge_counts_its_terms_and_the_product_with_its_value() -> None:
     problem = PROBLEMS["one_edge-5-3-float32"]
-    assert relational_tolerance(problem) == pytest.approx(8 * 6**0.5 * 2.0**-24)
+    assert tolerance(problem) == pytest.approx(8 * 6**0.5 * 2.0**-24)
 
 
 def test_any_order_of_edges_gives_the_same_matrix() -> None:
@@ -161,15 +157,15 @@ def test_flops_and_bytes_of_edges_that_share_a_source_or_a_row() -> None:
     matrix = RelationalCsr.of_edges((4, 5), 3, ([0, 0, 0, 2], [0, 1, 2, 2], [3, 3, 3, 4]))
     problem = RelationalProblem(matrix, 6, 7, DType.FLOAT16)
     # Two pairs of relation and source, four pairs of relation and row.
-    assert relational_flops(problem) == 2 * (2 * 6 * 7 + 4 * 7)
-    assert relational_flops(RelationalProblem(matrix, 7, 6)) == 2 * (2 * 6 * 7 + 4 * 6)
+    assert flops(problem) == 2 * (2 * 6 * 7 + 4 * 7)
+    assert flops(RelationalProblem(matrix, 7, 6)) == 2 * (2 * 6 * 7 + 4 * 6)
     turned = RelationalCsr.of_edges((5, 4), 3, ([0, 0, 0, 2], [3, 3, 3, 4], [0, 1, 2, 2]))
-    assert relational_flops(RelationalProblem(turned, 6, 7)) == 2 * (2 * 6 * 7 + 4 * 6)
-    assert relational_operand_bytes(problem) == 2 * (4 + 2 * 6 + 2 * 6 * 7)
-    assert relational_compulsory_bytes(problem) == 2 * (4 + 2 * 6 + 2 * 6 * 7) + 4 * (5 + 4) + 2 * 4 * 7
+    assert flops(RelationalProblem(turned, 6, 7)) == 2 * (2 * 6 * 7 + 4 * 6)
+    assert operand_bytes(problem) == 2 * (4 + 2 * 6 + 2 * 6 * 7)
+    assert compulsory_bytes(problem) == 2 * (4 + 2 * 6 + 2 * 6 * 7) + 4 * (5 + 4) + 2 * 4 * 7
 
 
 def test_nothing_to_do_takes_no_flops() -> None:
     for width_in, width_out in product((1, 8), repeat=2):
         problem = RelationalProblem(relational_matrices()["no_edges"], width_in, width_out)
-        assert relational_flops(problem) == relational_operand_bytes(problem) == 0
+        assert flops(problem) == operand_bytes(problem) == 0

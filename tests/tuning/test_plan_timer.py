@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from problems import dense_operands, random_csr
+from relational import relational_problems
 
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import BuildError
@@ -17,6 +18,7 @@ from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime import cudatiming, withcupy
 from spmark.impls.runtime.device import find
 from spmark.impls.scipy_cpu.plan import ScipyCpu
+from spmark.impls.table import create
 from spmark.impls.tuning.timer import PlanTimer
 
 MATRIX = random_csr(40, 2500, [3] * 20 + [2000] + [0] + [5] * 18)
@@ -118,3 +120,19 @@ def test_a_race_on_the_host_checks_and_times_plans(monkeypatch: pytest.MonkeyPat
     assert all(time > 0 for each in times for time in each)
     with pytest.raises(BuildError, match="wrong result: "):
         timer.check(Product(PROBLEM, "leaves an empty row"))
+
+
+@pytest.mark.parametrize("name", ["rgms_hyb", "gather_gemm_scatter"])
+def test_plans_of_rgms_are_checked(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, host = relational_problems((16, 8))["hub-16-8-float32"], find("host-simt")
+    timer, plan = PlanTimer(problem, host), create(name).build(problem, host)
+    timer.check(plan)
+    right = plan.run
+
+    def without_the_hub(operands: Any, out: Any) -> None:
+        right(operands, out)
+        out[1] = 0
+
+    monkeypatch.setattr(plan, "run", without_the_hub)
+    with pytest.raises(BuildError, match="wrong result"):
+        timer.check(plan)
