@@ -13,8 +13,7 @@ from spmark.impls.core.interfaces import Built, Config, DeviceArray, Plan
 from spmark.impls.core.problem import DType, Problem
 from spmark.impls.cublas.light import ALIGNMENT, Product
 from spmark.impls.cublas.plan import SAMPLE, THREADS
-from spmark.impls.runtime.cublas import WORKSPACE_BYTES
-from spmark.impls.runtime.gemm import Gemm
+from spmark.impls.runtime.gemm import WORKSPACE_BYTES, Gemm
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import C_TYPES

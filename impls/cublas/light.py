@@ -12,7 +12,7 @@ from typing import Any
 
 from spmark.impls.core.errors import UnsupportedError
 from spmark.impls.core.problem import DType
-from spmark.impls.runtime.cublas import COMPUTE_32F, NOT_SUPPORTED, OUT_OF_MEMORY, TYPES, WORKSPACE_BYTES
+from spmark.impls.runtime.gemm import COMPUTE_32F, NOT_SUPPORTED, OUT_OF_MEMORY, TYPES, WORKSPACE_BYTES
 from spmark.impls.runtime.vendor import VendorLibrary
 
 ALIGNMENT = 16

@@ -26,9 +26,8 @@ from spmark.impls.formats.nearness import RowOrder, distinct_share, near_order
 from spmark.impls.kernels.block_spmm import SPMM_BLOCKS, BlockSpmmPlan, vector_of
 from spmark.impls.kernels.csr_spmm import SPMM_CSR, CsrSpmmPlan, coarsen_for, vector_and_lanes
 from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS, EllBucketsPlan
-from spmark.impls.kernels.hyb_convert import FILL_ELL_BUCKETS, HybConverter
-from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS
-from spmark.impls.kernels.zeroing import ZERO_ROWS
+from spmark.impls.kernels.hyb_spmm import FILL_ELL_BUCKETS, HybConverter
+from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS, ZERO_ROWS
 from spmark.impls.liteform.compose import (
     BLOCK,
     BucketOrder,

@@ -18,7 +18,7 @@ from spmark.impls.core.errors import UnsupportedError, check_choices, how_to_ins
 from spmark.impls.core.interfaces import Config, DeviceArray, Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.core.stores import Forecast, Held, StoreKind
-from spmark.impls.kernels.zeroing import ZERO_ROWS, RowZeroing, zeroing_instance
+from spmark.impls.kernels.shared_rows import ZERO_ROWS, RowZeroing, zeroing_instance
 from spmark.impls.lo_spmm.constraints import MOST_REGISTERS, cov_row
 from spmark.impls.lo_spmm.estimate import CYCLES_PER_S
 from spmark.impls.lo_spmm.kernel import NAME, TileSchedule

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,7 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import DeviceArray, Plan
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.formats.row_use import RowUse
-from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS, SharedRows, shared_instances
-from spmark.impls.kernels.zeroing import ZERO_ROWS
+from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS, ZERO_ROWS, SharedRows, shared_instances
 from spmark.impls.runtime.plan import DevicePlan, OneLaunchPlan
 from spmark.impls.runtime.target import MAX_GRID, Grid, Target, ceil_div, open_target
 from spmark.impls.runtime.template import C_TYPES, KernelTemplate, TemplateValue, widest_aligned
@@ -159,7 +158,6 @@ class NnzBalanced:
         *(ROWS_SEQUENTIAL, ROWS_PARALLEL, SPANS_SEQUENTIAL, SPANS_PARALLEL),
         *(ZERO_ROWS, ROUND_SHARED_ROWS),
     )
-
     retired: ClassVar[Mapping[str, Any]] = {"reduction": "auto", "balance": "auto", "span": 0}
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:

@@ -148,8 +148,10 @@ class RowSplit:
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (SPMM, SDDMM)
-
-    retired: ClassVar[Mapping[str, Any]] = {"vector": 0, "lanes": 0, "tiles": 0, "depth": 128, "index": "auto", "strip": 8}
+    retired: ClassVar[Mapping[str, Any]] = {
+        **dict.fromkeys(("vector", "lanes", "tiles"), 0),
+        **{"depth": _DEPTH, "index": "auto", "strip": _STRIP},
+    }
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse widths beyond the grid."""

@@ -20,17 +20,20 @@ from spmark.impls.core.interfaces import Config, DeviceArray, Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.bsr import BsrFormat, DbsrFormat, DenseBlocks, SrBcrsFormat
 from spmark.impls.kernels.block_sddmm import BLOCK_SDDMM, SDDMM_BLOCKS, SDDMM_OVER_BLOCKS
-from spmark.impls.kernels.block_spmm import SPMM_BLOCKS, BlockSpmmPlan, block_instance, vector_of
-from spmark.impls.kernels.family import Build, KernelFamily, OneFormat
-from spmark.impls.kernels.warp_blocks import (
+from spmark.impls.kernels.block_spmm import (
+    SPMM_BLOCKS,
     SPMM_PANELS,
     SPMM_STRIPS,
     STRIPS,
+    BlockSpmmPlan,
     PanelSpmmPlan,
     StripSpmmPlan,
+    block_instance,
+    vector_of,
     warp_kernel,
 )
-from spmark.impls.kernels.zeroing import ZERO_ROWS
+from spmark.impls.kernels.family import Build, KernelFamily, OneFormat
+from spmark.impls.kernels.shared_rows import ZERO_ROWS
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div
 from spmark.impls.runtime.template import Instance, KernelTemplate

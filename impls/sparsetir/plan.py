@@ -20,8 +20,7 @@ from spmark.impls.kernels.direct_space import is_direct
 from spmark.impls.kernels.ell_buckets import ell_tiles
 from spmark.impls.kernels.family import KernelFamily
 from spmark.impls.kernels.hyb_spmm import HYB_SPMM, MOST_K, rule_width
-from spmark.impls.kernels.sddmm import CSR_SDDMM
-from spmark.impls.kernels.sddmm_runs import RUNS_SDDMM
+from spmark.impls.kernels.sddmm import CSR_SDDMM, RUNS_SDDMM
 from spmark.impls.runtime.target import MAX_GRID, ceil_div
 from spmark.impls.runtime.template import KernelTemplate
 from spmark.impls.sparsetir.search import LANES, PAPERS_HYB, PAPERS_SDDMM, SpaceOwner, search_hyb, search_sddmm

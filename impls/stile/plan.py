@@ -18,12 +18,10 @@ from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.core.stores import Forecast
 from spmark.impls.formats.tiles import TileFormat
 from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS
-from spmark.impls.kernels.sddmm import SDDMM_CSR
-from spmark.impls.kernels.sddmm_runs import SDDMM_RUNS
-from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS
+from spmark.impls.kernels.sddmm import SDDMM_CSR, SDDMM_RUNS
+from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS, ZERO_ROWS
 from spmark.impls.kernels.tile_sddmm import SDDMM_TILES
 from spmark.impls.kernels.tile_spmm import SPMM_TILES, SPMM_TILES_FLOAT
-from spmark.impls.kernels.zeroing import ZERO_ROWS
 from spmark.impls.runtime.target import MAX_GRID, open_target
 from spmark.impls.runtime.template import KernelTemplate
 from spmark.impls.stile.calibration import Calibration, calibration_for

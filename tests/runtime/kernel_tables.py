@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from importlib import import_module
 
-from spmark.impls.kernels.hyb_convert import FILL_ELL_BUCKETS
+from spmark.impls.kernels.hyb_spmm import FILL_ELL_BUCKETS
 from spmark.impls.kernels.plain import SDDMM_PLAIN, SPMM_PLAIN
-from spmark.impls.kernels.zeroing import ZERO_ROWS
+from spmark.impls.kernels.shared_rows import ZERO_ROWS
 from spmark.impls.runtime.template import KernelTemplate
 from spmark.impls.table import IMPLEMENTATIONS, RELATIONAL
 

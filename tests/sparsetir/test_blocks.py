@@ -13,9 +13,8 @@ from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats import limits
 from spmark.impls.formats.bsr import BsrFormat
-from spmark.impls.kernels.block_spmm import block_instance
+from spmark.impls.kernels.block_spmm import block_instance, warp_kernel
 from spmark.impls.kernels.family import taken_apart
-from spmark.impls.kernels.warp_blocks import warp_kernel
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.target import open_target
 from spmark.impls.sparsetir.blocks import (
