@@ -11,8 +11,8 @@ from problems import random_csr
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import DeviceError, UnsupportedError
 from spmark.impls.core.problem import DType, Op, Problem
-from spmark.impls.cublas import light
-from spmark.impls.cublas.light import WORKSPACE_BYTES, Product
+from spmark.impls.cublas import gpu
+from spmark.impls.cublas.gpu import WORKSPACE_BYTES, Product
 from spmark.impls.cublas.plan import CuBlasLtBest
 from spmark.impls.runtime.device import find
 
@@ -42,7 +42,7 @@ class FakeLibrary:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeLibrary:
     made = FakeLibrary((0, 15, 0))
-    monkeypatch.setattr(light, "library", lambda: made)
+    monkeypatch.setattr(gpu, "library", lambda: made)
     return made
 
 
@@ -68,9 +68,9 @@ def test_a_run_hands_over_the_swapped_operands(fake: FakeLibrary) -> None:
     assert (right, left, read, out, rest) == (20, 10, 30, 30, [40, WORKSPACE_BYTES, 50])
     assert of_read is of_out
     assert algorithm._obj.algorithm[0] == 102
-    assert len(given) == len(light._SIGNATURES["cublasLtMatmul"])
+    assert len(given) == len(gpu._SIGNATURES["cublasLtMatmul"])
     (asked,) = fake.of("cublasLtMatmulAlgoGetHeuristic")
-    assert len(asked) == len(light._SIGNATURES["cublasLtMatmulAlgoGetHeuristic"])
+    assert len(asked) == len(gpu._SIGNATURES["cublasLtMatmulAlgoGetHeuristic"])
 
 
 def test_what_was_made_is_destroyed(fake: FakeLibrary) -> None:
@@ -92,11 +92,11 @@ def test_a_missing_library_is_no_support(monkeypatch: pytest.MonkeyPatch) -> Non
     def missing() -> None:
         raise DeviceError("expected cublasLt, found none that fits (no file)")
 
-    monkeypatch.setattr(light, "library", missing)
-    gpu = find("host-simt").model_copy(update={"kind": DeviceKind.CUDA})
-    monkeypatch.setattr("spmark.impls.cublas.plan.open_target", lambda device: None)
+    monkeypatch.setattr(gpu, "library", missing)
+    device = find("host-simt").model_copy(update={"kind": DeviceKind.CUDA})
+    monkeypatch.setattr("spmark.impls.cublas.plan.open_target", lambda _: None)
     with pytest.raises(UnsupportedError, match="expected cublasLt, found none that fits"):
-        CuBlasLtBest().build(Problem(Op.SPMM, random_csr(3, 4, [1, 0, 2]), 5), gpu)
+        CuBlasLtBest().build(Problem(Op.SPMM, random_csr(3, 4, [1, 0, 2]), 5), device)
 
 
 def test_a_dense_form_beyond_the_limit_is_refused() -> None:
