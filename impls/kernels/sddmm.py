@@ -15,6 +15,7 @@ from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, TemplateValue, loads_of, widest_aligned
 
+_SOURCE = Path(__file__).parent / "sddmm.cu"
 _LOAD_BYTES = 16
 """Bytes of the widest load."""
 _THREADS = 128
@@ -23,7 +24,7 @@ GROUPS = (1, 2, 4, 8)
 
 
 SDDMM_CSR = KernelTemplate(
-    Path(__file__).parent / "sddmm.cu",
+    _SOURCE,
     "sddmm_csr",
     {
         "T": ("float", "half"),
@@ -86,7 +87,7 @@ CSR_SDDMM = KernelFamily(
 
 
 SDDMM_RUNS = KernelTemplate(
-    Path(__file__).parent / "sddmm_runs.cu",
+    _SOURCE,
     "sddmm_runs",
     {
         "T": ("float", "half"),

@@ -47,7 +47,7 @@ def _template(
 # A spill around the loops of the narrowest block tiles keeps one more thread block resident.
 SPMM_TILES = _template(DType.FLOAT16, (1, 2, 4), (4, 8), (1, 2), max_registers=128, max_spill_bytes=56)
 SPMM_TILES_FLOAT = _template(DType.FLOAT32, (1,), (VECTOR,), (1,), max_registers=168)
-"""In float32 each product is three of tf32 (see tile_rows_float.cuh)."""
+"""In float32 each product is three of tf32 (see tile_rows.cuh)."""
 
 
 def tile_spmm_instance(problem: Problem, schedule: Mapping[str, Any], mixed: bool) -> Instance:

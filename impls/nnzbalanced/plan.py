@@ -24,7 +24,7 @@ from spmark.impls.runtime.plan import DevicePlan, OneLaunchPlan
 from spmark.impls.runtime.target import MAX_GRID, Grid, Target, ceil_div, open_target
 from spmark.impls.runtime.template import C_TYPES, KernelTemplate, TemplateValue, widest_aligned
 
-_FOLDER = Path(__file__).parent / "kernels"
+_SOURCE = Path(__file__).parent / "kernels" / "spmm.cu"
 _LOAD_BYTES = 16
 THREADS = 128
 WARP = 32
@@ -42,26 +42,26 @@ SPAN, LONG_SPAN = 32, 128
 _TYPES: Mapping[str, tuple[TemplateValue, ...]] = {"T": ("float", "half"), "vector": (1, 2, 4, 8)}
 _LANES = (4, 8, 16, 32)
 ROWS_SEQUENTIAL = KernelTemplate(
-    _FOLDER / "row_balanced.cu",
+    _SOURCE,
     "spmm_rows_sequential",
     {**_TYPES, "lanes": _LANES, "threads": (THREADS,)},
     max_registers=80,
 )
 ROWS_PARALLEL = KernelTemplate(
-    _FOLDER / "row_balanced.cu",
+    _SOURCE,
     "spmm_rows_parallel",
     {**_TYPES, "lanes": (16, 32), "threads": (THREADS,)},
     max_registers=80,
 )
 SPANS_SEQUENTIAL = KernelTemplate(
-    _FOLDER / "nnz_balanced.cu",
+    _SOURCE,
     "spmm_spans_sequential",
     {**_TYPES, "lanes": _LANES, "flight": (4, 8), "threads": (THREADS,)},
     max_registers=96,
     max_spill_bytes=8,  # for sm_100, ptxas stops at 72 registers with eight loads of four floats on their way
 )
 SPANS_PARALLEL = KernelTemplate(
-    _FOLDER / "nnz_balanced.cu",
+    _SOURCE,
     "spmm_spans_parallel",
     {**_TYPES, "threads": (THREADS,)},
     max_registers=80,

@@ -15,7 +15,7 @@ from spmark.impls.runtime.device import find
 from spmark.impls.runtime.host.ring import compile_host, launch_host
 from spmark.records.schema import Flush
 
-SOURCE = Path(__file__).parents[2] / "impls" / "runtime" / "kernels" / "flush.cu"
+SOURCE = Path(__file__).parents[2] / "impls" / "runtime" / "kernels" / "timing.cu"
 
 
 @needs_compilers

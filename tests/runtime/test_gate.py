@@ -14,7 +14,7 @@ from spmark.impls.runtime.compile_pool import compile_many
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.host.ring import compile_host, launch_host
 
-SOURCE = Path(__file__).parents[2] / "impls" / "runtime" / "kernels" / "gate.cu"
+SOURCE = Path(__file__).parents[2] / "impls" / "runtime" / "kernels" / "timing.cu"
 LIMIT_NS = 300_000_000
 
 
