@@ -88,7 +88,7 @@ def times(problem: RelationalProblem, lab: Lab, device: Any, every: bool) -> Ite
                 plan = how.build(problem, device)
                 out.fill(np.nan)
                 plan.run(operands, out)
-                error = expected.max_error(lab.to_host(out[rows]))
+                error = expected.max_error(lab.download(out[rows]))
         except (SpmarkError, MemoryError) as fault:
             line["reason"] = f"{type(fault).__name__}: {fault}"
             continue

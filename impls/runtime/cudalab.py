@@ -141,8 +141,6 @@ _REPLAYED = 20
 class CudaLab(CudaTarget, Lab):
     """CuPy's current device."""
 
-    to_host = CudaTarget.download
-
     def __init__(self, spec: DeviceSpec, flush: Flush = Flush.WRITE) -> None:
         super().__init__(spec)
         self.stopwatch = CudaStopwatch(spec, flush)
