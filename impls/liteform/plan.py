@@ -70,10 +70,7 @@ class LiteForm:
         SPMM_ELL_BUCKETS, FILL_ELL_BUCKETS, ROUND_SHARED_ROWS, ZERO_ROWS, SPMM_CSR, SPMM_BLOCKS,
     )  # fmt: skip
     retired: ClassVar[Mapping[str, Any]] = {"dense": "never", "alone": 0, "bound": False, "block": 0}
-    cost_models: ClassVar[Mapping[str, str]] = {
-        "cost": "spmark.impls.liteform.cost_models:BucketCost",
-        "forests": "spmark.impls.liteform.cost_models:ClassVotes",
-    }
+    cost_models: ClassVar[Mapping[str, str]] = {"cost": "spmark.impls.liteform.cost_models:BucketCost"}
 
     format: str = StoredAs.AUTO
     """``cell``, ``csr`` (GE-SpMM's kernel) or ``bsr``; ``auto`` asks the models."""

@@ -74,10 +74,6 @@ class Predictor:
         """Say whether CELL is expected to be faster than the fixed formats."""
         return bool(self.selection.predict(self._selection(features, width)))
 
-    def share_of_cell(self, features: Features, width: int) -> float:
-        """Give the share of the votes that expect CELL to be faster."""
-        return float(self.selection.shares(self._selection(features, width))[1])
-
     def _selection(self, features: Features, width: int) -> NDArray[np.float64]:
         return features.selection(width if self.by_width else None)
 

@@ -41,10 +41,7 @@ class SparseTir:
         *CSR_SDDMM.templates,
         *RUNS_SDDMM.templates,
     )
-    cost_models: ClassVar[Mapping[str, str]] = {
-        "rule": "spmark.impls.sparsetir.cost_models:WidthRule",
-        "dash": "spmark.impls.dash.cost_models:TransferredScores",
-    }
+    cost_models: ClassVar[Mapping[str, str]] = {"dash": "spmark.impls.dash.cost_models:TransferredScores"}
 
     c: int = 0
     """Column partitions (SpMM); 0 searches."""
