@@ -10,6 +10,7 @@ from typing import Final, Literal
 import numpy as np
 
 from spmark.impls.core.errors import BuildError
+from spmark.impls.core.files import digest_of_arrays
 from spmark.impls.core.problem import Op
 from spmark.impls.core.untrusted import Frozen, parse_model, reading
 from spmark.impls.dash import tensorfile
@@ -66,7 +67,7 @@ class ModelCard(Frozen):
         """Give the card with the digest that it has with these weights."""
         unsaid = set() if self.featuriser else {"featuriser"}
         rest = self.model_copy(update={"digest": ""}).model_dump_json(exclude=unsaid)
-        digest = hashlib.sha256(f"{tensorfile.digest_of(tensors)}\n{rest}".encode()).hexdigest()
+        digest = hashlib.sha256(f"{digest_of_arrays(tensors)}\n{rest}".encode()).hexdigest()
         return self.model_copy(update={"digest": digest})
 
 

@@ -23,7 +23,7 @@ from spmark.impls.formats.row_use import RowUse
 from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS, SharedRows, shared_instances
 from spmark.impls.kernels.zeroing import ZERO_ROWS
 from spmark.impls.runtime.plan import DevicePlan, OneLaunchPlan
-from spmark.impls.runtime.target import MAX_GRID, Grid, Target, ceil_div, open_target
+from spmark.impls.runtime.target import Grid, Target, ceil_div, open_target, too_wide
 from spmark.impls.runtime.template import C_TYPES, KernelTemplate, TemplateValue, widest_aligned
 
 _FOLDER = Path(__file__).parent / "kernels"
@@ -176,8 +176,7 @@ class NnzBalanced:
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse widths beyond the grid."""
         vector = widest_aligned(problem.width, problem.dtype)
-        most = MAX_GRID[1] * vector * (1 if self.choose(problem)[0] else _lanes(problem.width, vector))
-        return f"expected J of at most {most}, found {problem.width}" if problem.width > most else None
+        return too_wide(problem.width, vector * (1 if self.choose(problem)[0] else _lanes(problem.width, vector)))
 
     def choose(self, problem: Problem) -> tuple[bool, bool]:
         """Say whether sums are reduced in parallel and whether non-zeros are balanced: the rule of the README."""

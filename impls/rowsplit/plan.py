@@ -17,7 +17,7 @@ from spmark.impls.core.errors import check_choices
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import Csr, DType, Op, Problem, numbered
 from spmark.impls.runtime.plan import OneLaunchPlan
-from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div, open_target
+from spmark.impls.runtime.target import Target, ceil_div, open_target, too_wide
 from spmark.impls.runtime.template import C_TYPES, KernelTemplate, loads_of
 
 _FOLDER = Path(__file__).parent / "kernels"
@@ -186,8 +186,7 @@ class RowSplit:
         if chosen["index"] == "int16" and not _shortens(problem, vector):
             given = f"{dtype}, K = {problem.matrix.num_cols}, vector {vector}"
             return f"expected float16, K up to {_MAX_SHORT_COLS:,} and a vector of 4 or 8 for int16, found {given}"
-        most = MAX_GRID[1] * chosen["lanes"] * vector * chosen["tiles"]
-        return f"expected J of at most {most}, found {width}" if width > most else None
+        return too_wide(width, chosen["lanes"] * vector * chosen["tiles"])
 
     def _vector(self, problem: Problem) -> int:
         return self.vector or vector_of(problem.width, problem.dtype)

@@ -65,7 +65,7 @@ class FormatLabels:
         def skip(key: Key, reason: str) -> None:
             skipped.add(key)
             with RecordFile(path) as rows:
-                rows.append(Skipped(matrix=key[0], dtype=key[1], reason=reason, **about))
+                rows.append(Skipped.model_validate({"matrix": key[0], "dtype": key[1], "reason": reason, **about}))
 
         file = job.folder / f"shard-{job.part}.jsonl"
         made = append_rows(file, things(), make, job.ends, skip)

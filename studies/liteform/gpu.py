@@ -117,9 +117,9 @@ class GpuTimer:
         self._timed_now, samples_us = 0, dict[int, list[float]]()
         for way, widths in self._ways.items():
             form = _Form(partitions, max_width, way)._asdict()
-            sizes = {"nnz": self._matrix.nnz, "max_width": max_width, "gathered": way}
+            sizes = {"nnz": self._matrix.nnz, "max_width": max_width}
             for width in widths:
-                schedule = schedule_for(self._device.name, width, self._problems[width].dtype, **sizes)
+                schedule = schedule_for(self._device.name, width, self._problems[width].dtype, **sizes, gathered=way)
                 samples_us[width] = _samples_us(self._races[width], form | schedule.arguments())
                 self._timed_now += 1
         return samples_us
