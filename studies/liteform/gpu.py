@@ -20,10 +20,9 @@ from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS, EllBucketsPlan
 from spmark.impls.kernels.family import taken_apart
 from spmark.impls.kernels.hyb_convert import HybConverter
 from spmark.impls.liteform.compose import StoredAs
-from spmark.impls.liteform.cost import count
 from spmark.impls.liteform.plan import LiteForm, scheduled
 from spmark.impls.liteform.schedule import CellSchedule, rule, schedule_for, table_for
-from spmark.impls.liteform.search import search, table_of
+from spmark.impls.liteform.search import search
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import open_target
 from spmark.impls.runtime.template import C_TYPES
@@ -170,10 +169,8 @@ def _samples_us(race: Race[Any], config: Config) -> list[float]:
 
 def start_width(matrix: Csr, device: DeviceSpec) -> int:
     """Give the widest bucket of least cost in one partition at the middle J: where a climb over configs may begin."""
-    table = table_for(device.name)
-    weights = table.weights if table else None
-    counts = count(matrix, 1, columns=weights is None, thirds=LiteForm().thirds_of(table))
-    costs = table_of(counts, WIDTHS[len(WIDTHS) // 2], weights=weights)
+    problem = Problem(Op.SPMM, matrix, WIDTHS[len(WIDTHS) // 2])
+    counts, costs = LiteForm().costs_of(problem, table_for(device.name), None, 1)
     return 1 << int(search(costs, counts.widest).powers[0])
 
 
