@@ -90,10 +90,8 @@ class LoSpmm:
 
     def __post_init__(self) -> None:
         TileSchedule(self.cpt or 1, self.prefetch or 1, self.cpl)
-        check_choices(self, order=Reordering, emitter=Emitter, mode=("", *Chooser, *_FORMER))
+        check_choices(self, split=(0, *SPLITS), order=Reordering, emitter=Emitter, mode=("", *Chooser, *_FORMER))
         threads = self.threads or VALUES["threads"][0]
-        if self.split and self.split not in SPLITS:
-            raise ValueError(f"expected split out of {', '.join(map(str, SPLITS))}, or 0 to search, found {self.split}")
         if not 0 <= self.tile_rows <= MOST_REGISTERS:
             raise ValueError(f"expected tile_rows in [1, 255], or 0 to search, found {self.tile_rows}")
         if threads % 32 or not 0 < threads <= MOST_THREADS:

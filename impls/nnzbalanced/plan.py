@@ -21,7 +21,7 @@ from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.formats.row_use import RowUse
 from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS, ZERO_ROWS, SharedRows, shared_instances
 from spmark.impls.runtime.plan import DevicePlan, OneLaunchPlan
-from spmark.impls.runtime.target import MAX_GRID, Grid, Target, ceil_div, open_target
+from spmark.impls.runtime.target import Grid, Target, ceil_div, open_target, too_wide
 from spmark.impls.runtime.template import C_TYPES, KernelTemplate, TemplateValue, widest_aligned
 
 _SOURCE = Path(__file__).parent / "kernels" / "spmm.cu"
@@ -163,8 +163,7 @@ class NnzBalanced:
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse widths beyond the grid."""
         vector = widest_aligned(problem.width, problem.dtype)
-        most = MAX_GRID[1] * vector * _lanes(problem.width, vector)
-        return f"expected J of at most {most}, found {problem.width}" if problem.width > most else None
+        return too_wide(problem.width, vector * _lanes(problem.width, vector))
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """Choose a kernel, mark the non-zeros if they are balanced, upload."""

@@ -17,7 +17,7 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import Csr, DType, Op, Problem, numbered
 from spmark.impls.runtime.plan import OneLaunchPlan
-from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div, open_target
+from spmark.impls.runtime.target import Target, ceil_div, open_target, too_wide
 from spmark.impls.runtime.template import C_TYPES, KernelTemplate, loads_of
 
 _FOLDER = Path(__file__).parent / "kernels"
@@ -155,10 +155,10 @@ class RowSplit:
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse widths beyond the grid."""
+        if problem.op is Op.SDDMM:
+            return None
         chosen = _schedule(problem)
-        most = MAX_GRID[1] * chosen["lanes"] * chosen["vector"] * chosen["tiles"]
-        wide = problem.op is Op.SPMM and problem.width > most
-        return f"expected J of at most {most}, found {problem.width}" if wide else None
+        return too_wide(problem.width, chosen["lanes"] * chosen["vector"] * chosen["tiles"])
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """Sort rows (SpMM) or strips of rows (SDDMM) by length and upload."""

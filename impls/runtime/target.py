@@ -103,6 +103,12 @@ def open_target(spec: DeviceSpec) -> Target:
     return Target(spec)
 
 
+def too_wide(width: int, tile: int) -> str | None:
+    """Say that a grid has no room for J = ``width`` in tiles of so many columns; None where it has."""
+    most = MAX_GRID[1] * tile
+    return f"expected J of at most {most:,}, found {width:,}" if width > most else None
+
+
 def ceil_div(amount: int, size: int) -> int:
     """Give the number of pieces of ``size`` that cover ``amount``."""
     return -(-amount // size)
