@@ -8,7 +8,7 @@ buckets may have and from where on the gathered order of rows pays. It holds the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.resources import files
 from math import log2
@@ -53,10 +53,17 @@ class CellSchedule:
     """Width from which all groups of a warp take an ELL row."""
     together: int = NEVER
     """Width from which a block takes ELL rows as a whole."""
+    by_row: bool = False
+    """Start blocks in the order of A's rows."""
 
     def arguments(self) -> dict[str, Any]:
         """Give the fields by name."""
         return asdict(self)
+
+    def canonical(self, max_width: int) -> CellSchedule:
+        """Drop ``by_row`` and what buckets up to ``max_width`` never use: schedules that run alike become equal."""
+        spread, together = (least if least <= max_width else NEVER for least in (self.spread, self.together))
+        return replace(self, spread=spread, together=together, by_row=False)
 
 
 class ScheduleEntry(Frozen):
@@ -202,5 +209,8 @@ def read_table(path: Path, device: str = "") -> ScheduleTable:
     with reading(path, "a table of schedules that can be read", BuildError):
         table = parse_model(ScheduleTable, path.read_bytes())
     if device and table.device != device:
-        raise BuildError(f"{path}: expected the schedules of {device}, found those of {table.device}: remove the file")
+        raise BuildError(
+            f"{path}: expected the schedules of {device}, found those of {table.device}; "
+            "measure them there: spmark study label liteform --schedules"
+        )
     return table

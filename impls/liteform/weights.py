@@ -21,7 +21,10 @@ CHAIN = 64
 
 @dataclass(frozen=True)
 class Weights:
-    """How much each part of the cost counts on a GPU, in loads and stores of one element, as times of it say."""
+    """How much each part of the cost counts on a GPU, in loads and stores of one element.
+
+    `spmark.studies.liteform.schedules` fits the numbers to measured times.
+    """
 
     atomic: float
     """A store that adds to C, over a plain store."""

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import DType
-from spmark.impls.liteform.schedule import (
-    CellSchedule,
-    ScheduleEntry,
-    ScheduleTable,
-    nearest,
-    read_table,
-    schedule_for,
-    table_for,
-)
+from spmark.impls.liteform.schedule import CellSchedule, ScheduleEntry, ScheduleTable, nearest, schedule_for
 
 ALONE = CellSchedule(4, 8, 16)
 SHARED = CellSchedule(4, 8, 16, together=64)
@@ -52,20 +42,3 @@ def test_groups_share_wide_rows_where_one_would_end_after_all_others(
     table = ScheduleTable(device="gpu", entries=(entry(nnz, max_width), entry(nnz * 4, max_width, SHARED)))
     monkeypatch.setattr("spmark.impls.liteform.schedule.table_for", lambda _: table)
     assert schedule_for("gpu", 64, DType.FLOAT32, nnz=nnz, max_width=max_width) == expected
-
-
-def test_a_table_of_another_schema_or_device_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "schedules" / "my-gpu.json"
-    path.parent.mkdir()
-    table = ScheduleTable(device="nvidia-h200", entries=(entry(1000, 64),))
-    path.write_text(table.model_dump_json())
-    assert read_table(path) == table
-    monkeypatch.setattr("spmark.impls.liteform.schedule.files", lambda _: tmp_path)
-    table_for.cache_clear()
-    with pytest.raises(BuildError, match="expected the schedules of my-gpu, found those of nvidia-h200"):
-        table_for("my-gpu")
-    assert table_for("a-gpu-without-one") is None
-    table_for.cache_clear()
-    path.write_text(table.model_dump_json().replace('"schema_version":3', '"schema_version":2'))
-    with pytest.raises(BuildError, match="expected a table of schedules"):
-        read_table(path)

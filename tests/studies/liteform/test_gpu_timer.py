@@ -1,8 +1,9 @@
-"""A timer with a GPU that only says how long a plan would take: what is built, checked and told."""
+"""Timers with a GPU that only says how long a plan would take: what is built, checked and told."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,9 +13,11 @@ import pytest
 from problems import random_csr
 
 from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.core.errors import UnsupportedError
+from spmark.impls.core.errors import BuildError, UnsupportedError
 from spmark.impls.core.problem import DType, Problem
 from spmark.impls.liteform.compose import StoredAs
+from spmark.impls.liteform.cost import count
+from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.schedule import ScheduleTable
 from spmark.impls.runtime.device import shipped_calibration
 
@@ -51,7 +54,7 @@ def fake(instances: Sequence[Any]) -> list[Any]:
 
 
 class FakePlanTimer:
-    """A plan takes as long as it stores."""
+    """A plan takes as long as it stores, and longer the more its groups take."""
 
     checked: list[Any]
 
@@ -62,7 +65,8 @@ class FakePlanTimer:
         type(self).checked.append((self._width, plan.stored))
 
     def times_us(self, plans: Sequence[Any], rounds: int) -> list[list[float]]:
-        return [[plan.stored * self._width * 1e-3] * rounds for plan in plans]
+        work = [1 + plan.config.get("work", 0) / 100 for plan in plans]
+        return [[plan.stored * self._width * 1e-3 * more] * rounds for plan, more in zip(plans, work, strict=True)]
 
 
 @pytest.fixture(autouse=True)
@@ -89,3 +93,34 @@ def test_a_config_is_timed_at_every_j_and_checked_at_one(monkeypatch: pytest.Mon
     assert timer.fixed(StoredAs.CSR, 32)
     with pytest.raises(UnsupportedError, match="float16"):
         timer.fixed(StoredAs.BSR, 32)
+
+
+def test_schedules_are_timed_with_what_a_table_is_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_table(monkeypatch, None)
+    row = gpu.ScheduleTimer(MATRIX, DEVICE, DType.FLOAT32, 64).row("made/up")
+    assert (row.matrix, row.nnz, row.width) == ("made/up", MATRIX.nnz, 64)
+    assert row.counts(thirds=False).rows.sum() == np.count_nonzero(MATRIX.row_lengths)
+    assert len(row.by_width(gathered=False, tail_in_last=False)) > 3
+    assert row.trials()
+    best = min(row.timed, key=lambda timed: timed.time_us)
+    assert best.schedule.work == min(timed.schedule.work for timed in row.timed)
+    assert {timed.tail_in_last for timed in row.timed} == {False, True}
+    assert {timed.thirds for timed in row.timed if timed.max_width > 16} == {False, True}
+    assert not any(timed.thirds for timed in row.timed if timed.max_width <= 16)
+    thirds = count(MATRIX, 1, thirds=True)
+    np.testing.assert_array_equal(row.counts(thirds=True).slots, thirds.slots)
+    np.testing.assert_array_equal(row.counts(thirds=True).split_slots, thirds.split_slots)
+    assert row.features == asdict(Features.of(MATRIX))
+
+
+def test_a_schedule_with_a_wrong_result_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_table(monkeypatch, None)
+
+    def check(timer: FakePlanTimer, plan: Any) -> None:
+        if plan.config["lanes"] == 8:
+            raise BuildError("wrong result")
+
+    monkeypatch.setattr(FakePlanTimer, "check", check)
+    row = gpu.ScheduleTimer(MATRIX, DEVICE, DType.FLOAT32, 64).row("made/up")
+    assert row.timed
+    assert 8 not in {timed.schedule.lanes for timed in row.timed}

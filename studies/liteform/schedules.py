@@ -1,0 +1,298 @@
+"""From times of many schedules to the table of a GPU: schedules by size, weights of the cost, when to gather rows.
+
+Measured times are kept row by row (`spmark.studies.liteform.gpu`): making a table again needs no GPU. Hardly two
+matrices were tried with the same schedules. The loss of a schedule against the best is therefore averaged over matrices
+of about the same size and widest bucket, and near matrices count more (Nadaraya, "On estimating regression", 1964).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import model_validator
+
+from spmark.impls.core.problem import DType
+from spmark.impls.core.untrusted import Frozen
+from spmark.impls.formats.hyb import THIRDS
+from spmark.impls.liteform.cost import POWERS, BucketCounts
+from spmark.impls.liteform.schedule import CellSchedule, Gathering, ScheduleEntry, ScheduleTable, nearest
+from spmark.impls.liteform.weights import Weights, weighed
+from spmark.studies.rows import Row, one_device
+
+COUNTED = ("rows", "folded", "longer", "split", "split_slots")
+"""Fields of `spmark.impls.liteform.cost.BucketCounts` that a row keeps."""
+COUNTED_THIRDS = ("slots", "split_slots")
+"""Fields that differ where buckets have widths between the powers of two; a row keeps these counts, too."""
+_SPACE = {
+    "atomic": (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0),
+    "slot": (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0),
+    "chain": (0.0, 1e3, 3e3, 1e4, 2e4, 4e4),
+    "beyond": (3e2, 1e3, 3e3, 1e4, 3e4, 1e5),
+    "launch": (0.0, 2.5e5, 5e5, 1e6, 2e6, 4e6),
+}
+_STARTS = tuple(
+    Weights(atomic, slot, *rest)
+    for atomic, slot, rest in product((2.0, 4.0), (0.2, 0.5), ((1e4, 3e3, 1e6), (0.0, 3e2, 0.0)))
+)
+_SHARES = (0.97, 0.95, 0.9, 0.85, 0.8, 0.7)
+_WIDTHS = (1, 64, 128, 256)
+_LOADS = (0, 2_000_000, 4_000_000, 8_000_000, 16_000_000, 32_000_000, 64_000_000)
+_CREDIBLE, _WORTH = 0.1, 0.01
+"""Greatest share of the time that gathering is believed to gain or lose, since a median may be off by more; and the
+share that gathering must gain, since finding an order takes time."""
+MANY: Final = 6
+"""Least number of schedules of one format that are compared."""
+_NNZ = tuple(1 << power for power in range(12, 25, 2))
+_MAX_WIDTHS = (8, 16, 32, 64, 128, 512)
+_REACH_NNZ, _REACH_WIDTH = 1.0, 0.5
+"""Standard deviations of the weights, in powers of two."""
+_ANYWHERE = 0.001
+"""Weight of matrices of quite another size: they decide where nothing near was measured."""
+_UNTRIED, _DOUBT = 0.15, 1.0
+"""Loss that every schedule is given before any measurement, and as how many matrices this loss counts."""
+
+
+@dataclass(frozen=True)
+class Trials:
+    """Times of many schedules of one format of one matrix."""
+
+    dtype: DType
+    width: int
+    """J."""
+    nnz: int
+    max_width: int
+    gathered: bool
+    times_us: Mapping[CellSchedule, float]
+
+
+class TimedSchedule(Frozen):
+    """One way of running CELL in one partition, with its time."""
+
+    max_width: int
+    gathered: bool
+    schedule: CellSchedule
+    time_us: float
+    tail_in_last: bool = False
+    thirds: bool = False
+    """Whether the format has bucket widths between the powers of two; up to 16 wide there are none."""
+
+
+class ScheduleRow(Row):
+    """Measurements of one matrix at one J in one dtype."""
+
+    matrix: str
+    device: str
+    dtype: DType
+    width: int
+    num_cols: int
+    nnz: int
+    features: dict[str, float] = {}
+    """`spmark.impls.liteform.features.Features` by name; rows of before have none."""
+    counted: dict[str, tuple[int, ...]]
+    """Counts of one partition by power of two, under the names of `COUNTED`."""
+    counted_thirds: dict[str, tuple[int, ...]] = {}
+    """Counts with widths between the powers of two, under the names of `COUNTED_THIRDS`; empty where not counted."""
+    given_share: float
+    """Share of rows of B that a block reads for the first time (`spmark.impls.formats.nearness.distinct_share`)."""
+    gathered_share: float
+    timed: tuple[TimedSchedule, ...]
+    direct: tuple[Any, ...] = ()
+    """Times of another kernel, in rows of before; nothing reads them."""
+
+    @property
+    def key(self) -> tuple[str, DType, int]:
+        """Matrix, dtype and J."""
+        return self.matrix, self.dtype, self.width
+
+    @model_validator(mode="after")
+    def _has_every_count(self) -> Self:
+        for names, counted in ((COUNTED, self.counted), (COUNTED_THIRDS, self.counted_thirds or None)):
+            if counted is not None and {name: len(one) for name, one in counted.items()} != dict.fromkeys(
+                names, POWERS
+            ):
+                raise ValueError(f"expected {', '.join(names)} of {POWERS} powers each, found others")
+        return self
+
+    def counts(self, thirds: bool) -> BucketCounts:
+        """Give the counts that weights price."""
+        told = {name: np.array([self.counted[name]], np.int64) for name in COUNTED}
+        told["slots"] = told["rows"] << np.arange(POWERS)
+        told["slots"][:, -1] -= told["longer"][:, -1] << POWERS - 1
+        if thirds:
+            told |= {name: np.array([counts], np.int64) for name, counts in self.counted_thirds.items()}
+        return BucketCounts(**told)
+
+    def by_width(self, gathered: bool, tail_in_last: bool, thirds: bool = False) -> dict[int, float]:
+        """Give the least time of every widest bucket that was tried in one order of rows.
+
+        Up to 16 wide buckets have no widths between the powers of two: these times count with thirds and without.
+        """
+        least_us: dict[int, float] = {}
+        for timed in self.timed:
+            alike = timed.thirds is thirds or timed.max_width <= THIRDS[0]
+            if timed.gathered is gathered and timed.tail_in_last is tail_in_last and alike:
+                least_us[timed.max_width] = min(timed.time_us, least_us.get(timed.max_width, np.inf))
+        return least_us
+
+    def trials(self) -> list[Trials]:
+        """Give the formats for which many schedules were tried, with the times of all."""
+        kinds: dict[tuple[int, bool, bool, bool], dict[CellSchedule, float]] = {}
+        for timed in self.timed:
+            times = kinds.setdefault((timed.max_width, timed.gathered, timed.tail_in_last, timed.thirds), {})
+            key = timed.schedule.canonical(timed.max_width)
+            times[key] = min(timed.time_us, times.get(key, np.inf))
+        return [
+            Trials(self.dtype, self.width, self.nnz, max_width, gathered, times)
+            for (max_width, gathered, *_), times in kinds.items()
+            if len(times) >= MANY
+        ]
+
+
+def make_table(rows: Sequence[ScheduleRow], made_with: str = "") -> ScheduleTable:
+    """Choose the entries, weights and bounds of a GPU that take least time over the measured rows.
+
+    Parameters
+    ----------
+    rows : sequence of ScheduleRow
+        Rows of one device.
+    made_with : str
+        The command.
+
+    Raises
+    ------
+    DatasetError
+        There are no rows, or rows of several devices.
+    """
+    device = one_device((row.device for row in rows), "expected schedules")
+    entries = fitted_entries([trials for row in rows for trials in row.trials()])
+    gathering, thirds = fitted_gathering(rows), fitted_thirds(rows)
+    return ScheduleTable(
+        device=device,
+        entries=tuple(entries),
+        weights=fitted_weights(rows, gathered=False, thirds=thirds),
+        gathering=gathering and replace(gathering, weights=fitted_weights(rows, gathered=True, thirds=thirds)),
+        thirds=thirds,
+        made_with=made_with,
+    )
+
+
+def fitted_entries(trials: Sequence[Trials]) -> list[ScheduleEntry]:
+    """Choose schedules over a grid of sizes and widest buckets; leave out entries that the nearest entry repeats.
+
+    Parameters
+    ----------
+    trials : sequence of Trials
+        Trials of one device.
+    """
+    kinds: dict[tuple[DType, int, bool], list[Trials]] = {}
+    for one in trials:
+        kinds.setdefault((one.dtype, one.width, one.gathered), []).append(one)
+    return [entry for alike in kinds.values() for entry in _thinned(list(_grid(alike)))]
+
+
+def _grid(trials: Sequence[Trials]) -> Iterator[ScheduleEntry]:
+    """Give the best schedule at every point of the grid, for trials of one dtype, J and order of rows."""
+    schedules = sorted({schedule for one in trials for schedule in one.times_us}, key=repr)
+    times = np.array([[one.times_us.get(schedule, np.nan) for schedule in schedules] for one in trials])
+    losses = np.log(times / np.nanmin(times, axis=1, keepdims=True))
+    tried, losses = ~np.isnan(losses), np.nan_to_num(losses)
+    sizes = np.log2([max(one.nnz, 1) for one in trials])
+    widths = np.log2([one.max_width for one in trials])
+    for max_width in _MAX_WIDTHS:
+        legal = [number for number, one in enumerate(schedules) if one.canonical(max_width) == one]
+        for nnz in _NNZ:
+            away = ((sizes - np.log2(nnz)) / _REACH_NNZ) ** 2 + ((widths - np.log2(max_width)) / _REACH_WIDTH) ** 2
+            near = np.exp(-away / 2) + _ANYWHERE
+            expected = (near @ losses + _UNTRIED * _DOUBT) / (near @ tried + _DOUBT)
+            if legal:
+                chosen = schedules[min(legal, key=lambda number: expected[number])]
+                about = {name: getattr(trials[0], name) for name in ("dtype", "width", "gathered")}
+                yield ScheduleEntry(**about, nnz=nnz, max_width=max_width, schedule=chosen)
+
+
+def _thinned(entries: list[ScheduleEntry]) -> list[ScheduleEntry]:
+    kept = list(entries)
+    for entry in entries:
+        rest = [other for other in kept if other is not entry]
+        same = [e for e in entries if nearest(kept, e).schedule != nearest(rest, e).schedule] if rest else entries
+        if not same:
+            kept = rest
+    return kept
+
+
+def fitted_thirds(rows: Sequence[ScheduleRow]) -> bool:
+    """Tell whether widths between the powers of two take less time, over formats that were timed in both ways."""
+    gains = []
+    for row in rows:
+        thirds, whole = (
+            {(t.max_width, t.gathered, t.tail_in_last, t.schedule): t.time_us for t in row.timed if t.thirds is way}
+            for way in (True, False)
+        )
+        if both := thirds.keys() & whole.keys():
+            gains.append(float(np.mean([np.log(thirds[key] / whole[key]) for key in both])))
+    return bool(gains) and float(np.mean(gains)) < 0
+
+
+def fitted_weights(rows: Sequence[ScheduleRow], gathered: bool, thirds: bool = False) -> Weights:
+    """Find the weights under which the cheapest widths take least time, one weight after the other over a grid."""
+    curves = [
+        (row, tail, times)
+        for row, tail in product(rows, (False, True))
+        if len(times := row.by_width(gathered, tail, thirds)) > 1
+    ]
+    counts = [row.counts(thirds) for row, _, _ in curves]
+
+    def regret(weights: Weights) -> float:
+        regrets = [
+            _width_regret(weighed(counted, row.width, weights, tail)[0], times)
+            for counted, (row, tail, times) in zip(counts, curves, strict=True)
+        ]
+        return float(np.mean(regrets)) if regrets else 0.0
+
+    return min((_descend(start, regret) for start in _STARTS), key=regret)
+
+
+def _descend(weights: Weights, regret: Callable[[Weights], float]) -> Weights:
+    best = regret(weights)
+    while True:
+        before = best
+        for name, values in _SPACE.items():
+            for value in values:
+                candidate = replace(weights, **{name: value})
+                if (loss := regret(candidate)) < best - 1e-9:
+                    weights, best = candidate, loss
+        if best >= before - 1e-6:
+            return weights
+
+
+def _width_regret(prices: NDArray[np.float64], times: dict[int, float]) -> float:
+    widest = int(np.flatnonzero(np.isfinite(prices))[-1])
+    taken = min(times, key=lambda max_width: prices[min(max_width.bit_length() - 1, widest)])
+    return float(np.log(times[taken] / min(times.values())))
+
+
+def fitted_gathering(rows: Sequence[ScheduleRow]) -> Gathering | None:
+    """Find the bounds from which on gathering rows takes least time; None where it never pays or was never tried."""
+    pairs = []
+    for row in rows:
+        times = [[t.time_us for t in row.timed if t.gathered is way] for way in (False, True)]
+        if all(len(way_us) >= MANY for way_us in times):
+            gain = float(np.clip(np.log(min(times[1]) / min(times[0])), -_CREDIBLE, _CREDIBLE))
+            width = row.width * row.dtype.itemsize // DType.FLOAT32.itemsize  # as `Gathering.asks` counts
+            pairs.append((width, row.nnz * width, row.gathered_share / row.given_share, gain))
+    if not pairs:
+        return None
+    widths, loads, shares, gains = (np.array(column) for column in zip(*pairs, strict=True))
+
+    def total(rule: Gathering) -> float:
+        taken = (widths >= rule.least_width) & (loads >= rule.least_loads) & (shares <= rule.most_share)
+        return float((gains[taken] + _WORTH).sum())
+
+    rules = [Gathering(*bounds, weights=_STARTS[0]) for bounds in product(_WIDTHS, _LOADS, _SHARES)]
+    best = min(rules, key=total)
+    return best if total(best) < 0 else None
