@@ -56,7 +56,8 @@ __global__ void __launch_bounds__(threads)
 //   piece   elements of a piece, at most
 //   indptr  num_rows + 1 offsets
 //   counts  0 before the grid. Then: entries behind `middle`; entries before it; rows of several pieces
-//   pieces  entries of (row, place of the piece in the row, pieces of the row, number of the row among those of several)
+//   pieces  entries of (row, place of the piece in the row, pieces of the row, number of the row among those of
+//   several)
 template <int threads>
 __global__ void __launch_bounds__(threads)
     csr_pieces(int num_rows, int rows, int longest, int piece, int middle, const int* __restrict__ indptr, int* counts,

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spmark.impls.core.interfaces import Config, DeviceArray
-from spmark.impls.core.problem import Csr, DType, Problem
+from spmark.impls.core.problem import Csr, DType, Problem, numbered
 from spmark.impls.runtime.plan import Arrays, OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, TemplateValue, widest_load
@@ -178,11 +179,18 @@ def pieces_of_blocks(matrix: Csr, rows: int, longest: int) -> Pieces:
     block_rows = (first[:, None] + np.arange(rows)).ravel()
     block_rows = block_rows[block_rows < matrix.num_rows]
     block_rows = block_rows[np.argsort(-matrix.row_lengths[block_rows], kind="stable")]
-    counts = np.maximum(1, ceil_div(matrix.row_lengths[block_rows], piece_length(longest)))
-    at = np.repeat(np.arange(block_rows.size), counts)
-    places = np.arange(at.size) - np.repeat(np.cumsum(counts) - counts, counts)
-    entries = np.stack([block_rows[at], places, counts[at], at], axis=1).astype(np.int32)
+    return in_pieces(block_rows, matrix.row_lengths[block_rows], piece_length(longest))
+
+
+def in_pieces(rows: NDArray[Any], lengths: NDArray[Any], piece: int) -> Pieces:
+    """List the pieces of rows, (n,) with their lengths, that are cut after every ``piece`` elements. O(pieces).
+
+    Rows stand in the order given, longest first, and a row without elements has one piece, too.
+    """
+    counts = np.maximum(1, -(-lengths // piece))
+    at, places = numbered(counts)
     several = counts[counts > 1]
+    entries = np.stack([rows[at], places, counts[at], at], axis=1).astype(np.int32)
     return Pieces(entries, int(several.sum()), several.size)
 
 
