@@ -54,6 +54,7 @@ IMPLEMENTATIONS: Mapping[str, str] = {
     "rowsplit": "spmark.impls.rowsplit.plan:RowSplit",
     "nnzbalanced": "spmark.impls.nnzbalanced.plan:NnzBalanced",
     "rode": "spmark.impls.rode.plan:RoDe",
+    "flashsparse": "spmark.impls.flashsparse.plan:FlashSparse",
     "dgsparse": "spmark.impls.dgsparse.plan:DgSparse",
     "featgraph": "spmark.impls.featgraph.plan:FeatGraph",
     "direct": "spmark.impls.direct.plan:Direct",

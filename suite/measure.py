@@ -381,7 +381,7 @@ def _problem_facts(problem: Problem) -> ProblemFacts:
         num_rows=matrix.num_rows,
         num_cols=matrix.num_cols,
         nnz=matrix.nnz,
-        longest_row=int(matrix.row_lengths.max()),
+        longest_row=matrix.longest_row,
         flops=flops(problem),
         compulsory_bytes=compulsory_bytes(problem),
     )

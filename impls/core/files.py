@@ -111,6 +111,11 @@ def cache_root() -> Path:
     return private(Path(root) if root else user_cache_path("spmark"))
 
 
+def constants_file(method: str, device: str) -> Path:
+    """Give the path of the constants that this machine measured of a device for an implementation; it may not exist."""
+    return cache_root() / "devices" / method / f"{path_component(device)}.json"
+
+
 def cache_folder() -> Path:
     """Give the folder of compiled kernels in `cache_root`."""
     return cache_root() / "kernels"

@@ -148,6 +148,16 @@ class Csr:
         return np.diff(self.indptr)
 
     @cached_property
+    def longest_row(self) -> int:
+        """Non-zeros of the longest row."""
+        return int(self.row_lengths.max(initial=0))
+
+    @cached_property
+    def filled_rows(self) -> int:
+        """Rows with non-zeros."""
+        return int(np.count_nonzero(self.row_lengths))
+
+    @cached_property
     def used_cols(self) -> int:
         """Columns with at least one non-zero: the rows of B (or Y) that must be read. O(nnz)."""
         seen = np.zeros(self.num_cols, np.bool_)

@@ -28,7 +28,7 @@ def tolerance(problem: Problem, half_sums: bool = False) -> float:
     Allowed is 8 sqrt(n) u up to n = 64 and 64 u beyond: a term left out of 10,000, or inputs rounded to TF32, are far
     outside.
     """
-    terms = problem.width if problem.op is Op.SDDMM else int(problem.matrix.row_lengths.max())
+    terms = problem.width if problem.op is Op.SDDMM else problem.matrix.longest_row
     allowed = 8 * min(float(np.sqrt(max(terms, 1) + problem.scaled)), 8.0) * _UNIT_ROUNDOFF
     if half_sums and problem.dtype is DType.FLOAT16:
         allowed += 2 * HALF_ROUNDOFF * float(np.sqrt(1 + terms / 32))

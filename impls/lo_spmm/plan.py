@@ -138,7 +138,7 @@ class LoSpmm:
 
     def _refusals(self, problem: Problem, device: DeviceSpec) -> Iterator[str]:
         matrix, most = problem.matrix, _MOST_NNZ[device.kind]
-        longest = int(matrix.row_lengths.max())
+        longest = matrix.longest_row
         if problem.dtype is not DType.FLOAT32:
             yield f"expected float32, found {problem.dtype}"
         if self.cpt and problem.width % self.cpt:

@@ -114,7 +114,7 @@ class TileSpace:
     @cached_property
     def full_rows(self) -> int:
         """Rows of A with entries."""
-        return int(np.count_nonzero(self.problem.matrix.row_lengths))
+        return self.problem.matrix.filled_rows
 
     def dealt(self, tile_rows: int, split: int = 1) -> Dealt:
         """Give the row tiles of an M1, cut into parts."""

@@ -313,19 +313,17 @@ def replay(
 
 @app.command("calibrate")
 def calibrate(
-    method: Annotated[
-        str, typer.Argument(help=f"Whose cost model needs constants: {' or '.join(CONTRACTS['calibration'])}.")
-    ],
+    method: Annotated[str, typer.Argument(help=f"Whose constants: {' or '.join(CONTRACTS['calibration'])}.")],
     device: DeviceOption = "auto",
     out: Annotated[Path | None, typer.Option(help="JSON file to write; METHOD-DEVICE.json by default.")] = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure the constants of an implementation's cost model on a GPU; they stand beside the device's rates.
+    """Measure what an implementation needs of a GPU beside the device's rates.
 
     [bold]spmark study calibrate METHOD --out mine.json[/bold], for sweeps that pin [bold]calibration: mine.json[/bold]
     """
-    from spmark.suite.study.label import measure_constants
+    from spmark.suite.study.constants import measure_constants
 
     measure_constants(method, device, out, as_json, force=force)
 

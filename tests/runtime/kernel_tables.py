@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from importlib import import_module
 
+from spmark.impls.kernels.device_csr import CSR_FACTS, CSR_PIECES
 from spmark.impls.kernels.hyb_spmm import FILL_ELL_BUCKETS
 from spmark.impls.kernels.plain import SDDMM_PLAIN, SPMM_PLAIN
 from spmark.impls.kernels.shared_rows import ZERO_ROWS
@@ -13,7 +14,8 @@ from spmark.impls.table import IMPLEMENTATIONS, RELATIONAL
 
 
 def templates() -> list[KernelTemplate]:
-    found = dict.fromkeys((ZERO_ROWS, FILL_ELL_BUCKETS, SPMM_PLAIN, SDDMM_PLAIN))  # listed by no implementation
+    unlisted = (ZERO_ROWS, FILL_ELL_BUCKETS, SPMM_PLAIN, SDDMM_PLAIN, CSR_FACTS, CSR_PIECES)
+    found = dict.fromkeys(unlisted)  # listed by no implementation
     for entry in (*IMPLEMENTATIONS.values(), *RELATIONAL.values()):
         module, _, label = entry.partition(":")
         found |= dict.fromkeys(getattr(import_module(module), label).kernels)
