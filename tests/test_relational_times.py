@@ -8,6 +8,7 @@ import pytest
 from relational import relational_matrices
 from scripts_by_name import load_script
 
+from spmark.datasets.sources.minkunet import LAYERS
 from spmark.impls.core.problem import DType
 from spmark.impls.core.relational import RelationalProblem
 from spmark.impls.runtime.device import find
@@ -42,6 +43,15 @@ def test_every_config_is_right_where_times_mean_nothing(dtype: DType) -> None:
     )
     assert not any("median_us" in line for line in found)
     assert all(line["stored"] > 0 for line in found if "reason" not in line)
+
+
+def test_a_scan_stands_for_all_layers_of_the_network() -> None:
+    found = list(SCRIPT.problems("minkunet/drawn", [7], DType.FLOAT16, "stored"))
+    widths = {(name, problem.width_in, problem.width_out) for name, problem in found}
+    assert widths == {(f"minkunet/drawn/{layer.map}", layer.width_in, layer.width_out) for layer in LAYERS}
+    assert len(found) == len(LAYERS)
+    (one,) = SCRIPT.problems("minkunet/drawn/down4", [7], DType.FLOAT16, "stored")
+    assert (one[1].width_in, one[1].matrix.relations) == (7, 8)
 
 
 def test_a_wrong_result_has_a_reason_and_no_time(monkeypatch: pytest.MonkeyPatch) -> None:

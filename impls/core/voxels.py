@@ -51,7 +51,8 @@ def voxels_of_points(points: Any, size: float) -> Any:
         )
     if not size > 0:
         raise MatrixError(f"expected the edge of a voxel above 0, found {size}")
-    found = np.floor(points / np.float32(size))
+    with np.errstate(over="ignore"):
+        found = np.floor(points / np.float32(size))
     near = abs(found) < LIMIT  # False of NaN
     if not near.all():
         at = int((~near).any(axis=1).argmax())
