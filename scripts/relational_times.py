@@ -55,7 +55,10 @@ def candidates(every: bool, dtype: DType) -> Iterator[tuple[str, dict[str, Any]]
     if not every:
         return
     hyb = RGMS_HYB_FLOAT if dtype is DType.FLOAT32 else RGMS_HYB
-    for name, template, more in (("rgms_hyb", hyb, {"widest": (1, 4, 16)}), ("rgms_rows", RGMS_ROWS, {})):
+    for name, template, more in (
+        ("rgms_hyb", hyb, {"widest": (1, 4, 16)}),
+        ("rgms_rows", RGMS_ROWS, {"splits": (1, 2, 3)}),
+    ):
         axes = {axis: values for axis, values in template.space.items() if axis not in _NOT_TUNABLES} | more
         yield from ((name, dict(zip(axes, values, strict=True))) for values in product(*axes.values()))
 
