@@ -52,34 +52,34 @@ __global__ void __launch_bounds__(threads)
   __syncthreads();  // all of the tile's steps are known to all threads
 
   const Tile relational{width_in, width_out, static_cast<int>(blockIdx.y) * tile, x};
-  int asked = 0, asked_from = 0, free_stage = 0;  // what is asked for next, and where it goes
-  const auto fetch_next = [&] {
+  int asked = 0, asked_from = 0;  // what is asked for next
+  const auto fetch_next = [&](int into) {
     if (asked < count) {
-      relational.fetch(stages + free_stage * Tile::kStage, sources + asked * rows, rows,
+      relational.fetch(stages + into * Tile::kStage, sources + asked * rows, rows,
                        w + static_cast<int64_t>(todo[2 * asked]) * width_in * width_out, asked_from);
       asked_from += depth;
       if (asked_from >= width_in) asked_from = 0, ++asked;
-      free_stage = free_stage + 1 == kStages ? 0 : free_stage + 1;
     }
     commit_async();  // also of nothing, so that groups can be counted
   };
+  values += begin * rows + Tile::row() + threadIdx.x % kWarpSize / 4;  // of this lane's first row
   typename Tile::Products sum = {}, products = {};
-  for (int i = 0; i < kStages - 1; ++i) fetch_next();
+  for (int i = 0; i < kStages - 1; ++i) fetch_next(i);
   int stage = 0;
   for (int step = 0; step < count; ++step) {
     const unsigned live = static_cast<unsigned>(todo[2 * step + 1]) >> Tile::row() / 16;
     for (int from = 0; from < width_in; from += depth) {
       wait_async<kStages - 2>();
       __syncthreads();  // this stage is there for all threads, and all have read the one that is overwritten next
-      fetch_next();
+      fetch_next(stage == 0 ? kStages - 1 : stage - 1);
       relational.multiply(valued ? products : sum, stages + stage * Tile::kStage, from, live);
       stage = stage + 1 == kStages ? 0 : stage + 1;
     }
     if constexpr (valued) {
-      const half* const of_rows = values + (begin + step) * rows + Tile::row() + threadIdx.x % kWarpSize / 4;
+      const half* const of_rows = values + step * rows;
 #pragma unroll
       for (int m = 0; m < Tile::kRowTiles; ++m) {
-        if (!(live >> m & 1)) continue;
+        if (!(live >> m & 1)) continue;  // for the whole warp
         const float scale[2] = {to_float(of_rows[m * 16]), to_float(of_rows[m * 16 + 8])};
 #pragma unroll
         for (int n = 0; n < Tile::kColumnTiles; ++n)
