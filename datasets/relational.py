@@ -18,7 +18,7 @@ def load_relational(spec: MatrixSource, cache: Cache, seed: int) -> RelationalCs
     Parameters
     ----------
     spec : MatrixSource
-        Of a source of such matrices, ``hetero``, ``pointcloud`` or ``relational_twin``, or with its ``relations``.
+        Of a source of such matrices, as ``hetero``, ``minkunet`` or ``relational_twin``, or with its ``relations``.
     cache : Cache
     seed : int
         Of the values, unless the spec asks for stored ones.
@@ -26,8 +26,9 @@ def load_relational(spec: MatrixSource, cache: Cache, seed: int) -> RelationalCs
     Raises
     ------
     DatasetError
-        The matrix cannot be loaded (`load_matrix`), or is none of several relations (`of_relations`).
+        The matrix cannot be loaded (`load_matrix`), or is none of several relations (`relations_of`).
     """
+    relations_of(spec)  # before a large matrix is loaded
     return of_relations(spec, load_matrix(spec, cache, seed).csr)
 
 
@@ -37,15 +38,29 @@ def of_relations(spec: MatrixSource, csr: Csr) -> RelationalCsr:
     Raises
     ------
     DatasetError
-        The number of relations is not known, or the transpose is asked for.
+        It is none of several relations (`relations_of`).
     MatrixError
         The number does not divide the columns, or is too large.
     """
-    if not spec.relations and not isinstance(find_source(spec.source), RelationalSource):
+    return RelationalCsr.checked(csr, relations_of(spec), spec.id)
+
+
+def relations_of(spec: MatrixSource) -> int:
+    """Give the number of relations.
+
+    Raises
+    ------
+    DatasetError
+        The number is not known, or the transpose is asked for.
+    """
+    relations, source = spec.relations, find_source(spec.source)
+    if not relations and isinstance(source, RelationalSource):
+        relations = source.relations(spec.name)
+    if not relations:
         raise DatasetError(
             f"{spec.id}: expected the number of its relations, found none: say relations: 12, for example, or take a "
-            "matrix of hetero, pointcloud or relational_twin"
+            "matrix of hetero, minkunet, pointcloud or relational_twin"
         )
     if spec.orientation is not Orientation.A:
         raise DatasetError(f"{spec.id}: expected a matrix of several relations as it is stored, found its transpose")
-    return RelationalCsr.checked(csr, spec.relations or csr.num_cols // csr.num_rows, spec.id)
+    return relations

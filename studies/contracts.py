@@ -22,10 +22,10 @@ is an `Outcome`. The classes have, by contract:
     many random splits of each kind, and gives ``scores`` and ``ratios`` with the keys that the file of a study has.
     ``tables`` are names of published tables, given as `spmark.datasets.published.PublishedText` by name; ``shown`` is
     the model that a summary shows; ``slow`` asks for the models that take an hour, too.
-``calibration`` (``spmark study calibrate``)
-    ``calibrate(device)`` measures the constants of a cost model on a GPU with measured rates, and gives the device with
-    them among its tables, and how well the constants predict what was not fitted: one row for each operator and dtype.
-    A terminal shows no value that is a list. ``what`` says what is measured, for messages.
+``calibration`` (``spmark calibrate``, ``spmark study calibrate``)
+    ``calibrate(job: CalibrationJob)`` measures the constants that an implementation needs of a GPU, and gives
+    `Constants`. ``what`` says what is measured, for messages. ``patterns`` are the matrices that it is measured on, as
+    above. ``shipped(device)`` is the path of the constants that ship for a device of this name, which may not exist.
 
 They raise `DatasetError` for labels or samples that are broken, too few, or of a matrix that is held out,
 `UnsupportedError` where the library that trains is not installed, `BuildError` where a model cannot be written, and
@@ -111,6 +111,30 @@ class TrainingJob:
     """Published labels (`spmark.datasets.published.PublishedText`), in place of measured ones."""
     as_published: bool = False
     """Whether features and questions of the model are the paper's, where ours differ."""
+
+
+@dataclass(frozen=True)
+class CalibrationJob:
+    """What ``spmark calibrate`` asks for."""
+
+    device: DeviceSpec
+    """A GPU, with measured rates."""
+    seconds: float
+    """Time after which no measurement of a further matrix begins."""
+    names: Sequence[str] = ()
+    """``source/name`` of the matrices."""
+    load: Callable[[Sequence[str]], Iterator[Named]] = lambda _: iter(())
+    """Gives the matrices of these names in their order."""
+
+
+@dataclass(frozen=True)
+class Constants:
+    """What an implementation needs of a GPU."""
+
+    files: Mapping[str, bytes]
+    """Contents of files of one name, by their ending; that of ``.json`` is what plans read."""
+    told: Sequence[Mapping[str, Any]]
+    """Rows of numbers about them. A terminal shows no value that is a list."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,10 @@ CONTRACTS: Mapping[str, Mapping[str, str]] = {
     },
     "transfer": {"dash": "spmark.studies.dash.commands:TransferTraining"},
     "published labels": {"liteform": "spmark.studies.liteform.commands:PublishedLabels"},
-    "calibration": {"stile": "spmark.studies.stile.fitting:TileCalibration"},
+    "calibration": {
+        "stile": "spmark.studies.stile.fitting:TileCalibration",
+        "liteform": "spmark.studies.liteform.commands:ScheduleCalibration",
+    },
 }
 """What implementations offer beside plans, by the contracts of `spmark.studies.contracts`; imported on use."""
 

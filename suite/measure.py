@@ -265,7 +265,7 @@ class Bench:
         plan.run(setting.operands, setting.out)
         self._lab.synchronize()
         selected = setting.reference.select(problem, setting.out, plan.order)
-        error = setting.reference.max_error(self._lab.to_host(selected))
+        error = setting.reference.max_error(self._lab.download(selected))
         unwritten = int(xp.count_nonzero(xp.isnan(setting.out)))
         reason = why_wrong(problem, error, unwritten, plan.half_sums)
         if reason is not None:
@@ -396,7 +396,7 @@ def _problem_facts(problem: AnyProblem) -> ProblemFacts:
         num_rows=matrix.num_rows,
         num_cols=matrix.num_cols,
         nnz=matrix.nnz,
-        longest_row=int(matrix.row_lengths.max()),
+        longest_row=matrix.longest_row,
         relations=matrix.relations if isinstance(matrix, RelationalCsr) else 0,
         flops=flops(problem),
         compulsory_bytes=compulsory_bytes(problem),

@@ -99,9 +99,13 @@ class DeviceSpec(Frozen):
         """Give the highest rate at which products of ``dtype`` can be accumulated in float32."""
         return max(self.fma_flops_per_s, self.tensor_flops_per_s.get(dtype, 0.0))
 
+    def text(self) -> str:
+        """Give the spec as JSON, which `load` reads."""
+        return self.model_dump_json(indent=2) + "\n"
+
     def save(self, path: Path) -> None:
         """Write the spec as JSON."""
-        path.write_text(self.model_dump_json(indent=2) + "\n")
+        path.write_text(self.text())
 
     @classmethod
     def load(cls, path: Path) -> DeviceSpec:

@@ -282,7 +282,7 @@ def operand_bytes(problem: Any) -> int:
     """
     matrix: Csr = problem.matrix
     size: int = problem.dtype.itemsize
-    used_rows = int(np.count_nonzero(matrix.row_lengths)) if problem.op is Op.SDDMM else 0
+    used_rows = matrix.filled_rows if problem.op is Op.SDDMM else 0
     takes_values = problem.op is Op.SPMM or problem.scaled
     return size * int((matrix.used_cols + used_rows) * problem.width + takes_values * matrix.nnz)
 

@@ -148,6 +148,16 @@ class Csr:
         return np.diff(self.indptr)
 
     @cached_property
+    def longest_row(self) -> int:
+        """Non-zeros of the longest row."""
+        return int(self.row_lengths.max(initial=0))
+
+    @cached_property
+    def filled_rows(self) -> int:
+        """Rows with non-zeros."""
+        return int(np.count_nonzero(self.row_lengths))
+
+    @cached_property
     def used_cols(self) -> int:
         """Columns with at least one non-zero: the rows of B (or Y) that must be read. O(nnz)."""
         seen = np.zeros(self.num_cols, np.bool_)
@@ -312,7 +322,7 @@ class Problem:
     @property
     def terms(self) -> int:
         """Terms of the longest sum, at least 1, and one more for the rounding by A's value where it is scaled."""
-        longest = self.width if self.op is Op.SDDMM else int(self.matrix.row_lengths.max())
+        longest = self.width if self.op is Op.SDDMM else self.matrix.longest_row
         return max(longest, 1) + self.scaled
 
     @property

@@ -135,6 +135,12 @@ class RelationalCsr:
         coo = sparse.coo_array((data, (rows, columns)), shape=(num_rows, relations * num_cols))
         return cls(Csr.of(canonical_rows(coo, where), where), relations)
 
+    def transposed(self) -> RelationalCsr:
+        """Give the matrices A_r^T, K x I; of a strided map that is the map of the transposed convolution."""
+        relation, rows, cols = self.edges
+        shape = (self.num_cols, self.num_rows)
+        return RelationalCsr.of_edges(shape, self.relations, (relation, cols, rows), self.wide.values)
+
     @property
     def num_rows(self) -> int:
         """I, rows of Y."""
@@ -154,6 +160,11 @@ class RelationalCsr:
     def row_lengths(self) -> NDArray[np.int32]:
         """(I,) int32: edges of each row, of all relations."""
         return self.wide.row_lengths
+
+    @property
+    def longest_row(self) -> int:
+        """Edges of the longest row, of all relations."""
+        return self.wide.longest_row
 
     @cached_property
     def hash(self) -> str:
@@ -247,7 +258,7 @@ class RelationalProblem:
     @property
     def terms(self) -> int:
         """Terms of the longest sum, and one more for the rounding by A's value."""
-        return int(self.matrix.row_lengths.max()) * self.width_in + 1
+        return self.matrix.longest_row * self.width_in + 1
 
     @property
     def operand_shapes(self) -> tuple[tuple[int, ...], ...]:

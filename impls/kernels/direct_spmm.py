@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.interfaces import Config
-from spmark.impls.core.problem import Csr, DType, Problem
+from spmark.impls.core.interfaces import Config, DeviceArray
+from spmark.impls.core.problem import Csr, DType, Problem, numbered
 from spmark.impls.runtime.plan import Arrays, OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, TemplateValue, widest_load
@@ -94,6 +94,8 @@ class DirectPlan(OneLaunchPlan):
         What `DevicePlan.config` says beside the schedule below.
     arrays : sequence of device arrays, optional
         `arrays` of another plan of the same problem: the matrix is then not uploaded again.
+    pieces : Pieces, optional
+        What whole blocks take by this schedule; by default it is listed here.
     **schedule : int
         Any of the following; the others are the first of their values in `SPMM_DIRECT`.
 
@@ -111,7 +113,14 @@ class DirectPlan(OneLaunchPlan):
     """
 
     def __init__(
-        self, problem: Problem, target: Target, config: Config, *, arrays: Arrays = (), **schedule: int
+        self,
+        problem: Problem,
+        target: Target,
+        config: Config,
+        *,
+        arrays: Arrays = (),
+        pieces: Pieces | None = None,
+        **schedule: int,
     ) -> None:
         schedule = {**PLAIN, **schedule}
         super().__init__(problem, target, {**config, **schedule}, schedule["vector"] * problem.dtype.itemsize)
@@ -119,24 +128,39 @@ class DirectPlan(OneLaunchPlan):
         self.stored = matrix.nnz
         self._load(direct_instance(problem, schedule))
         with self.phase("convert"):
-            pieces = pieces_of_blocks(matrix, rows, longest)
-        sizes = (matrix.num_rows, problem.width, rows, longest, len(pieces))
+            listed, shared, shared_rows = pieces or pieces_of_blocks(matrix, rows, longest)
+        sizes = (matrix.num_rows, problem.width, rows, longest, len(listed))
         held = self.share(arrays, (matrix.indptr, matrix.indices, problem.values))
         tiles = ceil_div(problem.width, schedule["lanes"] * schedule["vector"] * schedule["vectors"])
-        shared = pieces[pieces[:, 2] > 1]
-        num_shared = int(np.count_nonzero(shared[:, 1] == 0))
         with self.phase("upload"):
-            sums = self.workspace((len(shared), problem.width), np.float32)
-            counters = self.counters(num_shared * tiles)
-            self._args = (*map(np.int32, sizes), *held, self.upload(pieces), sums, counters)
+            sums = self.workspace((shared, problem.width), np.float32)
+            counters = self.counters(shared_rows * tiles)
+            self._args = (*map(np.int32, sizes), *held, self.upload(listed), sums, counters)
         self.values = held[2]
         groups = ceil_div(matrix.num_rows, rows)
-        num_blocks = len(pieces) + ceil_div(groups, threads // (schedule["lanes"] * schedule["parts"]))
+        num_blocks = len(listed) + ceil_div(groups, threads // (schedule["lanes"] * schedule["parts"]))
         self._grid = (num_blocks, tiles, 1)
-        self._shared_bytes = 4 * schedule["vector"] * threads if len(pieces) else 0
+        self._shared_bytes = 4 * schedule["vector"] * threads if len(listed) else 0
 
 
-def pieces_of_blocks(matrix: Csr, rows: int, longest: int) -> NDArray[np.int32]:
+class Pieces(NamedTuple):
+    """What is the work of a block each."""
+
+    entries: DeviceArray
+    """(n, 4) int32, of the host or the target: row, place of the piece in the row, pieces of the row, and the row's
+    number among those of several pieces. These rows stand first, and the pieces of a row side by side."""
+    shared: int
+    """Pieces of rows of several pieces."""
+    shared_rows: int
+    """Rows of several pieces."""
+
+
+def piece_length(longest: int) -> int:
+    """Give the most elements of a piece."""
+    return max(_PIECE, longest)
+
+
+def pieces_of_blocks(matrix: Csr, rows: int, longest: int) -> Pieces:
     """List what is the work of a block each: pieces of all rows of a group that has a row of more than ``longest``.
 
     Parameters
@@ -148,18 +172,26 @@ def pieces_of_blocks(matrix: Csr, rows: int, longest: int) -> NDArray[np.int32]:
 
     Returns
     -------
-    (n, 4) int32
-        Row, place of the piece in the row, pieces of the row, and the row's number in this list. Longest rows come
-        first; rows of equal length stand in A's order. O(I + n log n).
+    Pieces
+        Longest rows come first; rows of equal length stand in A's order. O(I + n log n).
     """
     first = np.unique(np.flatnonzero(matrix.row_lengths > longest) // rows) * rows
     block_rows = (first[:, None] + np.arange(rows)).ravel()
     block_rows = block_rows[block_rows < matrix.num_rows]
     block_rows = block_rows[np.argsort(-matrix.row_lengths[block_rows], kind="stable")]
-    counts = np.maximum(1, ceil_div(matrix.row_lengths[block_rows], max(_PIECE, longest)))
-    at = np.repeat(np.arange(block_rows.size), counts)
-    places = np.arange(at.size) - np.repeat(np.cumsum(counts) - counts, counts)
-    return np.stack([block_rows[at], places, counts[at], at], axis=1).astype(np.int32)
+    return in_pieces(block_rows, matrix.row_lengths[block_rows], piece_length(longest))
+
+
+def in_pieces(rows: NDArray[Any], lengths: NDArray[Any], piece: int) -> Pieces:
+    """List the pieces of rows, (n,) with their lengths, that are cut after every ``piece`` elements. O(pieces).
+
+    Rows stand in the order given, longest first, and a row without elements has one piece, too.
+    """
+    counts = np.maximum(1, -(-lengths // piece))
+    at, places = numbered(counts)
+    several = counts[counts > 1]
+    entries = np.stack([rows[at], places, counts[at], at], axis=1).astype(np.int32)
+    return Pieces(entries, int(several.sum()), several.size)
 
 
 def mean_length(matrix: Csr) -> float:
@@ -169,12 +201,12 @@ def mean_length(matrix: Csr) -> float:
 
 def _mean_filled_length(matrix: Csr) -> float:
     """Give the non-zeros of a mean row among those that have any."""
-    return matrix.nnz / max(1, int(np.count_nonzero(matrix.row_lengths)))
+    return matrix.nnz / max(1, matrix.filled_rows)
 
 
 def lengths_to_split(matrix: Csr) -> tuple[int, ...]:
     """List the values of ``longest`` that are worth trying, rising: multiples of the mean, and last `UNSPLIT`."""
-    most, mean = int(matrix.row_lengths.max(initial=0)), _mean_filled_length(matrix)
+    most, mean = matrix.longest_row, _mean_filled_length(matrix)
     limits = {max(_LEAST_LONG, round(times * mean)) for times in _UNEVEN}
     return (*sorted(limit for limit in limits if limit < most), UNSPLIT)
 
@@ -182,7 +214,7 @@ def lengths_to_split(matrix: Csr) -> tuple[int, ...]:
 def usual_length(matrix: Csr, times: int = _USUAL) -> int:
     """Give the value of ``longest`` by rule: a multiple of the mean row, or `UNSPLIT` where no row is longer."""
     usual = max(_LEAST_LONG, round(times * _mean_filled_length(matrix)))
-    return usual if usual < matrix.row_lengths.max(initial=0) else UNSPLIT
+    return usual if usual < matrix.longest_row else UNSPLIT
 
 
 def load_of(width: int, dtype: DType) -> int:

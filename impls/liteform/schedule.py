@@ -18,7 +18,7 @@ from typing import Any, Literal
 from pydantic import Field, PositiveInt
 
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.files import path_component
+from spmark.impls.core.files import constants_file, path_component
 from spmark.impls.core.problem import DType
 from spmark.impls.core.untrusted import Frozen, parse_model, reading
 from spmark.impls.kernels.ell_buckets import LANES, NEVER
@@ -187,9 +187,20 @@ def rule(width: int, dtype: DType, max_width: int) -> CellSchedule:
 
 @cache
 def table_for(device: str) -> ScheduleTable | None:
-    """Give the table that ships for a device, or None; raises `BuildError` where it cannot be read."""
-    path = Path(str(files("spmark.impls.liteform"))) / "schedules" / f"{path_component(device)}.json"
-    return read_table(path, device) if path.is_file() else None
+    """Give the table that ships for a device, else the one that ``spmark calibrate`` measured here, else None.
+
+    Raises
+    ------
+    BuildError
+        The table cannot be read.
+    """
+    paths = (shipped_table(device), constants_file("liteform", device))
+    return next((read_table(path, device) for path in paths if path.is_file()), None)
+
+
+def shipped_table(device: str) -> Path:
+    """Give the path of the table that ships for a device of this name; it may not exist."""
+    return Path(str(files("spmark.impls.liteform"))) / "schedules" / f"{path_component(device)}.json"
 
 
 def read_table(path: Path, device: str = "") -> ScheduleTable:

@@ -20,6 +20,10 @@ def spmm(a: Any, b: Any, *, out: Any = None) -> Any:
 
     A is planned anew at each call; `compile` plans once for many products.
 
+    A CSR of CuPy or PyTorch that is on b's GPU and has b's type is read where it is. Its plan is kept as long as the
+    matrix object lives and has the same arrays, and follows values that change in place. Columns and row pointers must
+    not change in place: for another pattern make another matrix. Its rows may hold a place several times, in any order.
+
     Parameters
     ----------
     a : sparse matrix (I, K)
@@ -39,7 +43,8 @@ def spmm(a: Any, b: Any, *, out: Any = None) -> Any:
     MatrixError, OperandError, ProblemError
         An argument does not fit; says what was expected, what was found and what to do.
     """
-    return _once(Op.SPMM, a, (b,), out, scaled=False)
+    operator = _borrowed(a, b)
+    return _once(Op.SPMM, a, (b,), out, scaled=False) if operator is None else operator(b, out=out)
 
 
 def sddmm(a: Any, x: Any, y: Any, *, scaled: bool = False, out: Any = None) -> Any:
@@ -148,7 +153,7 @@ def compile(
         choose.one_of(name, flag, (True, False))
     spec = choose.device_of(device)
     names = choose.names_of(choose.loaded(use), kind, spec, values == "constant")
-    runs, budget_s = choose.runs_of(runs), choose.seconds_of(budget_s)
+    budget_s, runs = choose.limits_of(budget_s, runs)
     asked = choose.Asked(kind, spec, names, bool(scaled), values, other_width, budget_s, bool(cache), runs)
     matrix, widths = OwnedMatrix.of(a, dtype), choose.widths_of(width)
     if not widths and other_width == "raise":
@@ -169,6 +174,15 @@ def load(path: Path | str) -> CompiledOperator:
     from spmark.impls.operator.saved import path_of, read
 
     return read(path_of(path))
+
+
+def _borrowed(a: Any, b: Any) -> CompiledOperator | None:
+    """Give the operator that reads a matrix where it is, where matrix and operand are on a GPU."""
+    if any(not getattr(one, "is_cuda", type(one).__module__.startswith("cupy")) for one in (a, b)):
+        return None
+    from spmark.impls.operator.borrowed import operators
+
+    return operators.find(a, b.dtype)
 
 
 def _once(op: Op, a: Any, operands: Sequence[Any], out: Any, scaled: bool) -> Any:

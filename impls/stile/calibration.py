@@ -26,7 +26,7 @@ from pathlib import Path
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import DeviceError
-from spmark.impls.core.files import path_component
+from spmark.impls.core.files import constants_file, path_component
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.stile.net import Net
 
@@ -185,7 +185,8 @@ def calibration_for(device: str, op: Op, dtype: DType, wanted: str = "", net: bo
     dtype : DType
     wanted : str
         Name of a calibrated device, or the path of a file that ``spmark study calibrate stile`` wrote. Empty for the
-        device's own calibration, or for the published A100's where none ships for the device.
+        device's own calibration: the one that ships, else this machine's (``spmark calibrate``), else the published
+        A100's.
     net : bool
         Predict by the calibration's networks.
 
@@ -204,6 +205,7 @@ def calibration_for(device: str, op: Op, dtype: DType, wanted: str = "", net: bo
     if wanted and not path.is_file():
         path = Path(wanted)
     elif not path.is_file():
-        path = shipped(PUBLISHED)
+        own = constants_file("stile", device)
+        path = own if own.is_file() else shipped(PUBLISHED)
     calibration = Calibration.of(DeviceSpec.load(path), op, dtype, net)
     return calibration, calibration.device if calibration.device == device else f"{calibration.device}, not this GPU's"

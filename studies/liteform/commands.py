@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
 
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import RecordError
+from spmark.impls.core.problem import DType
 from spmark.impls.liteform.predictor import ForestCard
-from spmark.impls.liteform.schedule import ScheduleTable, table_for
+from spmark.impls.liteform.schedule import ScheduleTable, shipped_table, table_for
 from spmark.records.rowfile import RecordFile, read_rows
-from spmark.studies.contracts import LabelJob, Outcome, TrainingJob
+from spmark.studies.contracts import CalibrationJob, Constants, LabelJob, Outcome, TrainingJob
 from spmark.studies.liteform import labels as labelled
 from spmark.studies.liteform import published
 from spmark.studies.liteform.forests import FOREST, held_out, train
@@ -136,6 +141,35 @@ class PublishedLabels:
         return {"scores": told_scores, "ratios": list(map(published.rounded, told))}
 
 
+class ScheduleCalibration:
+    """Measures a table of schedules on few matrices (`spmark.studies.contracts`)."""
+
+    what: ClassVar[str] = "schedules"
+    patterns: ClassVar[Sequence[str]] = ("seeded/*",)
+    shipped = staticmethod(shipped_table)
+
+    def calibrate(self, job: CalibrationJob) -> Constants:
+        """Time schedules matrix by matrix, one of each kind after the other, and fit the table to what there is."""
+        from spmark.studies.liteform.gpu import ScheduleTimer, compile_schedules
+
+        compile_schedules(job.device, tuple(DType), _TURNS[0], None)
+        ends = time.monotonic() + job.seconds
+        rows: list[ScheduleRow] = []
+        warm = True
+        for name, matrix in job.load(sorted(job.names, key=lambda name: (name.rpartition("_")[2], name))):
+            for dtype, width in product(DType, _TURNS[0]):
+                timers = [ScheduleTimer(matrix.csr, job.device, dtype, width) for _ in range(1 + warm)]
+                rows.append([timer.row(name) for timer in timers][-1])  # the first of a process is slow
+                warm = False
+            if time.monotonic() >= ends:
+                break
+        kept = gzip.compress("".join(f"{row.model_dump_json()}\n" for row in rows).encode(), mtime=0)
+        counted = f"{len(rows)} rows of {len({row.matrix for row in rows})} matrices"
+        table = make_table(rows, f"spmark calibrate: {counted}, SHA-256 {hashlib.sha256(kept).hexdigest()}")
+        told = [{"rows": len(rows), "entries": len(table.entries), "thirds": table.thirds}]
+        return Constants({".json": _text_of(table).encode(), ".ndjson.gz": kept}, told)
+
+
 _KEY = ("matrix", "dtype", "width")
 _Todo = tuple[Sequence[Sequence[Key]], Callable[[Key, Any], Row], Set[Key]]
 """What a shard measures turn by turn, how, and what has a row in any shard."""
@@ -208,9 +242,13 @@ def _fitted_table(job: TrainingJob) -> Outcome:
     )
 
 
+def _text_of(table: ScheduleTable) -> str:
+    return table.model_dump_json(exclude_defaults=True) + "\n"
+
+
 def _write_table(table: ScheduleTable, path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(table.model_dump_json(exclude_defaults=True) + "\n", encoding="utf-8")
+        path.write_text(_text_of(table), encoding="utf-8")
     except OSError as error:
         raise RecordError(f"{path}: the table cannot be written: {error.strerror}; name another folder") from error

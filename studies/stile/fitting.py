@@ -9,19 +9,18 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.core.errors import DeviceError, UnsupportedError
+from spmark.impls.core.errors import DeviceError, UnsupportedError, needed
 from spmark.impls.core.problem import DType, Op
-from spmark.impls.stile.calibration import SECTOR, Calibration, Line
+from spmark.impls.stile.calibration import SECTOR, Calibration, Line, shipped
 from spmark.impls.stile.net import Net
 from spmark.impls.stile.prices import ONE_DIMENSION, ell_bytes, features, run_bytes
 from spmark.records.sixdigits import six_digits
-from spmark.studies.rows import needed
+from spmark.studies.contracts import CalibrationJob, Constants
 
 HELD_OUT = 3
 """Every third tile is left out of the fit and predicted."""
@@ -262,7 +261,7 @@ def train_net(features: NDArray[np.float64], milliseconds: NDArray[np.float64], 
     UnsupportedError
         scikit-learn is not installed.
     """
-    neural_network = needed("sklearn.neural_network", "scikit-learn")
+    neural_network = needed("sklearn.neural_network", "scikit-learn", "study")
     mean, scale = features.mean(0), _spread(features)
     times = np.log(milliseconds)
     middle, spread = times.mean(), _spread(times)
@@ -291,12 +290,14 @@ class TileCalibration:
     """Measures the tiles of the cost model (`spmark.studies.contracts`)."""
 
     what: ClassVar[str] = "tiles"
+    patterns: ClassVar[Sequence[str]] = ()
+    shipped = staticmethod(shipped)
 
-    def calibrate(self, device: DeviceSpec) -> tuple[DeviceSpec, list[dict[str, Any]]]:
-        """Measure tiles of every operator and dtype; about a minute."""
+    def calibrate(self, job: CalibrationJob) -> Constants:
+        """Measure tiles of every operator and dtype; they stand beside the device's rates."""
         from spmark.studies.stile.gpu import calibrate
 
-        calibrated, fits = calibrate(device)
+        calibrated, fits = calibrate(job.device)
         agreement = [
             {
                 "operator": str(fit.calibration.op),
@@ -309,4 +310,4 @@ class TileCalibration:
             }
             for fit in fits
         ]
-        return calibrated, agreement
+        return Constants({".json": calibrated.text().encode()}, agreement)

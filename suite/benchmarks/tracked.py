@@ -32,7 +32,7 @@ LATER = (
 )  # fmt: skip
 """Followed live beside these. A new implementation is appended here, or to `HALF_LATER`, or explained in `REFUSED`."""
 HALF_LATER = (
-    "cusparse_bell", "triton_blocksparse", "sparsetir_bsr", "sparsetir_dbsr", "sparsetir_srbcrs",
+    "cusparse_bell", "triton_blocksparse", "sparsetir_bsr", "sparsetir_dbsr", "sparsetir_srbcrs", "flashsparse",
 )  # fmt: skip
 """Followed live, of float16 alone: their builds have benchmarks of their own, since those of others are of float32."""
 SDDMM_LATER = (

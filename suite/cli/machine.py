@@ -17,7 +17,7 @@ from rich.markup import escape
 
 from spmark.impls.core.baseline import BASELINES
 from spmark.impls.core.enums import DeviceKind, DeviceName
-from spmark.impls.core.errors import BuildError, DatasetError, DeviceError, RecordError, how_to_install
+from spmark.impls.core.errors import BuildError, DatasetError, DeviceError, RecordError, SweepError, how_to_install
 from spmark.impls.core.outside import IMPLEMENTATION_GROUP, SOURCE_GROUP, offers
 from spmark.impls.table import IMPLEMENTATIONS, reach_of
 from spmark.suite.cli.console import answer, console, say, table
@@ -329,22 +329,31 @@ ForceOption = Annotated[
 
 def calibrate(
     device: DeviceOption = "auto",
-    out: Annotated[Path | None, typer.Option(help="JSON file to write; the user's own by default.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="JSON file to write, of rates alone; the user's own by default.")
+    ] = None,
+    ship: Annotated[
+        bool, typer.Option("--ship", help="Replace what ships for this device, in a checkout that commits it.")
+    ] = False,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Measure a device's bandwidth and rates, which floors and predictions are taken from.
 
+    On a GPU also what implementations need of it, where no file ships for this GPU: a minute.
+
     A calibration is not replaced while other processes take the cores, nor by rates that differ by more than a half.
-    The constants of an implementation's cost model are those of [bold]spmark study calibrate[/bold].
+    [bold]spmark study calibrate[/bold] measures what one implementation needs.
 
     [bold]spmark calibrate --device cuda --out nvidia-h200.json[/bold]
     """
     from spmark.impls.core.devicespec import DeviceSpec
-    from spmark.impls.runtime.device import calibrate, calibration_file, find, user_calibration
+    from spmark.impls.runtime.device import calibrate, calibration_file, find, shipped_calibration, user_calibration
 
+    if out and ship:
+        raise SweepError("expected --out or --ship, which names the files itself, found both")
     screen, uncalibrated = console(as_json), find(device)
-    path = out or user_calibration(uncalibrated.name)
+    path = out or (shipped_calibration if ship else user_calibration)(uncalibrated.name)
     replaced = path if path.is_file() else None if out else calibration_file(uncalibrated)
     if replaced is not None and not force:
         refuse_while_busy(replaced)
@@ -353,12 +362,18 @@ def calibrate(
     if replaced is not None and not force:
         _refuse_other_rates(DeviceSpec.load(replaced), spec, replaced)
     save_calibration(spec, path)
+    constants: dict[str, Path] = {}
+    if not out and spec.kind is DeviceKind.CUDA:
+        from spmark.suite.study.constants import measure_all
+
+        constants = measure_all(spec, ship, lambda line: say(screen, escape(line)))
     if as_json:
-        answer({"path": path, "device": spec.model_dump(mode="json")})
+        answer({"path": path, "device": spec.model_dump(mode="json"), "constants": constants})
         return
     told = {what: _rate(what, rate) for what, rate in _rates(spec).items()} | _latencies(spec)
     screen.print(table("", [{"what": what, "rate": rate} for what, rate in told.items()], plain=True))
-    say(screen, f"written to {escape(str(path))}")
+    for written in (path, *constants.values()):
+        say(screen, f"written to {escape(str(written))}")
 
 
 def _rates(spec: DeviceSpec) -> dict[str, float]:

@@ -53,9 +53,6 @@ def label(
     budget: Annotated[str, typer.Option(metavar="TIME", help="No matrix begins after this time: 90s, 7m.")] = "7m",
     shard: Annotated[str, typer.Option(metavar="N/M", help="Every M-th matrix, beginning with the N-th.")] = "1/1",
     schedules: Annotated[bool, typer.Option("--schedules", help="Measure a table of schedules instead.")] = False,
-    proxies: Annotated[
-        bool, typer.Option("--proxies", help="Compare proxies with the kernels that they stand for instead.")
-    ] = False,
     device: DeviceOption = "auto",
     gpus: GpusOption = None,
     scheduler: SchedulerOption = None,
@@ -82,7 +79,7 @@ def label(
         exhaustive=exhaustive,
         budget=budget,
         shard=shard,
-        instead="schedules" if schedules else "proxies" if proxies else "",
+        instead="schedules" if schedules else "",
         device=device,
         out=out,
         as_json=as_json,
@@ -316,19 +313,17 @@ def replay(
 
 @app.command("calibrate")
 def calibrate(
-    method: Annotated[
-        str, typer.Argument(help=f"Whose cost model needs constants: {' or '.join(CONTRACTS['calibration'])}.")
-    ],
+    method: Annotated[str, typer.Argument(help=f"Whose constants: {' or '.join(CONTRACTS['calibration'])}.")],
     device: DeviceOption = "auto",
     out: Annotated[Path | None, typer.Option(help="JSON file to write; METHOD-DEVICE.json by default.")] = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure the constants of an implementation's cost model on a GPU; they stand beside the device's rates.
+    """Measure what an implementation needs of a GPU beside the device's rates.
 
     [bold]spmark study calibrate METHOD --out mine.json[/bold], for sweeps that pin [bold]calibration: mine.json[/bold]
     """
-    from spmark.suite.study.label import measure_constants
+    from spmark.suite.study.constants import measure_constants
 
     measure_constants(method, device, out, as_json, force=force)
 

@@ -14,8 +14,6 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
-from rich.markup import escape
-
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import LoadedMatrix, load_matrix
 from spmark.datasets.origins import oldest_id
@@ -28,8 +26,7 @@ from spmark.impls.core.files import path_component
 from spmark.impls.core.problem import DType
 from spmark.studies.contracts import LabelJob, Outcome
 from spmark.studies.table import find_contract
-from spmark.suite.cli.console import console, say, tell
-from spmark.suite.cli.machine import refuse_while_busy, save_calibration
+from spmark.suite.cli.console import tell
 from spmark.suite.plan.papers import seconds
 
 _LOADERS = 4
@@ -171,32 +168,6 @@ def parsed_shard(shard: str) -> tuple[int, int]:
     if not 1 <= number <= total:
         raise SweepError(f"--shard: expected N/M with N from 1 to M, such as 1/4, found {shard!r}")
     return number, total
-
-
-def measure_constants(method: str, device: str, out: Path | None, as_json: bool, *, force: bool) -> None:
-    """Measure the constants of a cost model and write them beside the device's rates.
-
-    Raises
-    ------
-    SweepError
-        The method has nothing to calibrate.
-    DeviceError
-        The device is missing or is not a GPU; or a file would be replaced without ``force`` while the machine is busy.
-    RecordError
-        The file cannot be written.
-    """
-    from spmark.impls.runtime.device import calibrated
-
-    calibration = find_contract("calibration", method)
-    spec = gpu_named(device, calibration.what)
-    path = out or Path(f"{method}-{spec.name}.json")
-    if path.is_file() and not force:
-        refuse_while_busy(path)
-    say(console(as_json), f"measuring {calibration.what} on {escape(spec.name)} ...")
-    spec, agreement = calibration.calibrate(calibrated(spec))
-    save_calibration(spec, path)
-    numbers = [{name: value for name, value in row.items() if not isinstance(value, list)} for row in agreement]
-    tell(Outcome({"path": path, "agreement": agreement}, f"written to {path}", rows=numbers), as_json)
 
 
 def gpu_named(name: str, what: str) -> DeviceSpec:

@@ -43,6 +43,7 @@ def with_values(a: Any, values: np.ndarray) -> Any:
         ("sparsetir_nohyb", "host-simt", "float16"),
         ("sparsetir_dbsr", "host-simt", "float16"),
         ("sparsetir_srbcrs", "host-simt", "float16"),
+        ("flashsparse", "host-simt", "float16"),
         ("liteform", "host-simt", "float32"),
         ("stile", "host-simt", "float16"),
         ("sparsetir", "host-simt", "float16"),

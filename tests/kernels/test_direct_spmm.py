@@ -52,13 +52,13 @@ def test_every_instance(instance: Instance, target: TableTarget) -> None:
 def test_the_pieces_of_long_rows() -> None:
     """A group with a long row leaves all of its rows to blocks; a row has as many pieces as have at most `_PIECE`."""
     matrix = random_csr(5, 200, [3, 100, 24, 0, 60])
-    told = direct_spmm.pieces_of_blocks(matrix, 2, 20).tolist()
+    told = direct_spmm.pieces_of_blocks(matrix, 2, 20)
     whole = [[1, place, 5, 0] for place in range(5)] + [[4, place, 3, 1] for place in range(3)]
-    assert told == [*whole, [2, 0, 1, 2], [0, 0, 1, 3], [3, 0, 1, 4]]
-    assert direct_spmm.pieces_of_blocks(matrix, 1, 70).tolist() == [[1, 0, 2, 0], [1, 1, 2, 0]], (
-        "as long as a row may be"
-    )
-    assert direct_spmm.pieces_of_blocks(matrix, 1, UNSPLIT).shape == (0, 4)
+    assert told.entries.tolist() == [*whole, [2, 0, 1, 2], [0, 0, 1, 3], [3, 0, 1, 4]]
+    assert told[1:] == (8, 2)
+    as_long_as_a_row = direct_spmm.pieces_of_blocks(matrix, 1, 70)
+    assert as_long_as_a_row.entries.tolist() == [[1, 0, 2, 0], [1, 1, 2, 0]]
+    assert direct_spmm.pieces_of_blocks(matrix, 1, UNSPLIT).entries.shape == (0, 4)
 
 
 @pytest.mark.one_in(6)

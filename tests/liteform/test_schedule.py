@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from spmark.impls.core.files import constants_file
 from spmark.impls.core.problem import DType
-from spmark.impls.liteform.schedule import CellSchedule, ScheduleEntry, ScheduleTable, nearest, schedule_for
+from spmark.impls.liteform.schedule import (
+    CellSchedule,
+    ScheduleEntry,
+    ScheduleTable,
+    nearest,
+    schedule_for,
+    table_for,
+)
 
 ALONE = CellSchedule(4, 8, 16)
 SHARED = CellSchedule(4, 8, 16, together=64)
@@ -17,6 +26,17 @@ def entry(nnz: int, max_width: int, schedule: CellSchedule = ALONE, **facts: Any
     return ScheduleEntry(
         **{"dtype": "float32", "width": 64, "nnz": nnz, "max_width": max_width, **facts}, schedule=schedule
     )
+
+
+def test_a_gpu_without_a_shipped_table_has_this_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
+    own = constants_file("liteform", "some-gpu")
+    assert table_for.__wrapped__("some-gpu") is None
+    shipped = table_for("nvidia-h200")
+    assert shipped is not None
+    own.parent.mkdir(parents=True)
+    own.write_text(shipped.model_copy(update={"device": "some-gpu"}).model_dump_json(), encoding="utf-8")
+    assert table_for.__wrapped__("some-gpu").entries == shipped.entries
 
 
 def test_j_comes_before_size_and_the_order_of_rows_before_j() -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 from problems import random_csr
 
 from spmark.impls.core.errors import DeviceError
+from spmark.impls.core.files import constants_file
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.runtime.device import host_simt
-from spmark.impls.stile.calibration import Calibration, published_a100
+from spmark.impls.stile.calibration import Calibration, calibration_for, published_a100
 from spmark.impls.stile.levels import make_level
 from spmark.impls.stile.space import SearchMode, shapes_of, widest_bucket
 from spmark.impls.stile.windows import Tiled
@@ -22,6 +24,16 @@ A100 = published_a100()
 def test_what_is_written_is_read_back() -> None:
     spmm = Calibration.of(A100, Op.SPMM, DType.FLOAT16)
     assert Calibration.of(A100.model_copy(update={"tables": spmm.tables()}), Op.SPMM, DType.FLOAT16) == spmm
+
+
+def test_a_gpu_without_a_shipped_calibration_has_this_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
+    asked = ("some-gpu", Op.SPMM, DType.FLOAT16)
+    assert calibration_for(*asked)[1] == f"{A100.name}, not this GPU's"
+    own = constants_file("stile", "some-gpu")
+    own.parent.mkdir(parents=True)
+    A100.model_copy(update={"name": "some-gpu"}).save(own)
+    assert calibration_for(*asked)[1] == "some-gpu"
 
 
 @pytest.mark.parametrize(("nnz", "expected"), [(10_556, 4), (9_228, 4), (88_651, 32), (1_271_274, 32)])

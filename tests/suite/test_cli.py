@@ -13,6 +13,7 @@ from suite_fakes import SWEEP
 from typer.testing import CliRunner
 
 import spmark
+from spmark.impls.core import files
 from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.runtime import device
@@ -20,10 +21,12 @@ from spmark.impls.stile.calibration import calibration_for, published_a100
 from spmark.records.rowfile import lock_folder, read_rows
 from spmark.records.schema import Measurement
 from spmark.report import records as load
+from spmark.studies.contracts import Constants
 from spmark.studies.stile.fitting import Agreement
 from spmark.suite.cli import asv, study
 from spmark.suite.cli import main as cli
 from spmark.suite.cli import run as run_command
+from spmark.suite.study import constants
 
 COMMANDS = [
     *(command.name for command in cli.app.registered_commands),
@@ -304,7 +307,50 @@ def test_calibrate_tiles(invoke, fakes, monkeypatch, tmp_path):
     assert (row["tiles held out"], row["predicted and measured, us"]) == (12, [[1.5, 1.25]])
     code, _, err = invoke("study", "calibrate", "stil")
     assert code == 2
-    assert "expected a method with calibration out of stile, found 'stil' (did you mean stile?)" in err
+    assert "expected a method with calibration out of stile, liteform, found 'stil' (did you mean stile?)" in err
+
+
+class Measures:
+    """A contract of calibration that notes its jobs."""
+
+    what = "tiles"
+    patterns = ("patterns/logsparse_256",)
+
+    def __init__(self, folder):
+        self.folder, self.jobs = folder, []
+
+    def shipped(self, name):
+        return self.folder / f"{name}.json"
+
+    def calibrate(self, job):
+        matrices = dict(job.load(job.names))
+        self.jobs.append((job.seconds, {name: matrix.csr.nnz > 0 for name, matrix in matrices.items()}))
+        return Constants({".json": b"{}", ".ndjson.gz": b"rows"}, [{"rows": 1}])
+
+
+def test_calibrate_keeps_what_does_not_ship_for_a_gpu(invoke, monkeypatch, tmp_path):
+    gpu = published_a100()
+    method = Measures(tmp_path / "shipped")
+    monkeypatch.setenv("SPMARK_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(device, "find", lambda name: gpu)
+    monkeypatch.setattr(device, "calibrate", lambda spec: spec)
+    monkeypatch.setattr(device, "shipped_calibration", lambda name: tmp_path / "rates" / f"{name}.json")
+    monkeypatch.setattr(constants, "CONTRACTS", {"calibration": {"stile": "m:C"}})
+    monkeypatch.setattr(constants, "find_contract", lambda contract, name: method)
+    code, out, err = invoke("calibrate", "--json")
+    assert code == 0, err
+    own = files.constants_file("stile", gpu.name)
+    assert json.loads(out)["constants"] == {"stile": str(own)}
+    assert own.read_bytes() == b"{}"
+    assert method.jobs[-1][1] == {"patterns/logsparse_256": True}
+    code, out, err = invoke("calibrate", "--ship", "--force")
+    assert code == 0, err
+    assert (tmp_path / "rates" / f"{gpu.name}.json").is_file()
+    assert (tmp_path / "shipped" / f"{gpu.name}.ndjson.gz").read_bytes() == b"rows"
+    assert method.jobs[1][0] > method.jobs[0][0]
+    assert invoke("calibrate", "--force")[0] == 0
+    assert len(method.jobs) == 2, "what ships is not measured again"
+    assert invoke("calibrate", "--ship", "--out", tmp_path / "x.json")[0] == 2
 
 
 def test_a_real_sweep_from_the_shell(tmp_path):

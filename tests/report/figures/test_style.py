@@ -15,7 +15,7 @@ from spmark.report.figures.style import DASHES, LEAST_CONTRAST, LOOKS, contrast,
 GPU = (
     "cusparse_best", "cusparse", "cublas", "gespmm", "dgl", "sparsetir_paper", "stile_paper", "liteform_published",
     "lo_spmm_paper", "dash", "rowsplit", "nnzbalanced", "triton_blocksparse", "dgsparse", "torch_sparse", "cupyx",
-    "pyg", "nvmath", "rode",
+    "pyg", "nvmath", "rode", "flashsparse",
 )  # fmt: skip
 CPU = ("scipy_cpu", "numba_cpu", "blas_cpu", "taco_cpu", "dgl", "torch_sparse", "pyg")
 # Machado, Oliveira and Fernandes, IEEE TVCG 2009, severity 1.0, on linear RGB.

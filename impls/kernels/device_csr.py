@@ -1,0 +1,108 @@
+"""A CSR whose arrays are on a target already: what a schedule depends on, and its long rows, are found there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spmark.impls.core.errors import MatrixError
+from spmark.impls.core.problem import Csr, DType, Op, PlainProblem
+from spmark.impls.kernels.direct_spmm import Pieces, piece_length
+from spmark.impls.runtime.target import Target, ceil_div
+from spmark.impls.runtime.template import KernelTemplate
+
+_THREADS = 256
+_SOURCE = Path(__file__).parent / "device_csr.cu"
+CSR_FACTS = KernelTemplate(_SOURCE, "csr_facts", {"threads": (_THREADS,)}, max_registers=40)
+CSR_PIECES = KernelTemplate(_SOURCE, "csr_pieces", {"threads": (_THREADS,)}, max_registers=40)
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceCsr(Csr):
+    """A CSR whose arrays are on a target. A row may name a column several times, and columns in any order.
+
+    Of the facts of a `Csr` it has the sizes, and those below, which a kernel finds in O(I + nnz).
+    """
+
+    target: Target
+
+    @cached_property
+    def _facts(self) -> tuple[int, int]:
+        """The longest row, and the number of rows with elements; errors are those of `check`."""
+        (kernel,) = self.target.load([CSR_FACTS.instance(threads=_THREADS)])
+        facts = self.target.xp.zeros(4, np.int32)
+        blocks = min(ceil_div(max(self.num_rows, self.nnz), _THREADS), 2 * self.target.spec.num_sms)
+        sizes = map(np.int32, (*self.shape, self.nnz))
+        kernel.launch((blocks, 1, 1), (*sizes, self.indptr, self.indices, facts))
+        longest, filled, wrong_row, wrong_place = map(int, self.target.download(facts))
+        if wrong_row:
+            raise MatrixError(
+                f"matrix: expected row pointers that rise from 0 to nnz = {self.nnz}, found others at row "
+                f"{self.num_rows - wrong_row}: scipy.sparse.csr_array(...).check_format() tells more"
+            )
+        if wrong_place:
+            at = self.nnz - wrong_place
+            raise MatrixError(
+                f"matrix: expected columns in [0, {self.num_cols}), found {int(self.indices[at])} at position {at}"
+            )
+        return longest, filled
+
+    def check(self) -> None:
+        """Refuse arrays with which a kernel would read elsewhere.
+
+        Raises
+        ------
+        MatrixError
+            A row's pointers or a column are illegal.
+        """
+        _ = self._facts
+
+    @cached_property
+    def longest_row(self) -> int:
+        """Elements of the longest row."""
+        return self._facts[0]
+
+    @cached_property
+    def filled_rows(self) -> int:
+        """Rows with elements."""
+        return self._facts[1]
+
+    def pieces(self, rows: int, longest: int) -> Pieces:
+        """List the pieces of long rows as `pieces_of_blocks` does, but in no certain order of rows.
+
+        Results do not depend on that order, since the pieces of a row are added up in theirs.
+        """
+        if longest >= self.longest_row:
+            return Pieces(self.target.empty((0, 4), np.int32), 0, 0)
+        piece = piece_length(longest)
+        (kernel,) = self.target.load([CSR_PIECES.instance(threads=_THREADS)])
+        counts = self.target.xp.zeros(3, np.int32)
+        # A row of several pieces has at most twice as many as pieces of full length would fill.
+        most_shared = 2 * self.nnz // piece
+        most_whole = min(self.num_rows, rows * (self.nnz // (longest + 1)))
+        made = self.target.empty((most_shared + most_whole, 4), np.int32)
+        sizes = map(np.int32, (self.num_rows, rows, longest, piece, most_shared))
+        grid = (ceil_div(ceil_div(self.num_rows, rows), _THREADS), 1, 1)
+        kernel.launch(grid, (*sizes, self.indptr, counts, made))
+        whole, shared, shared_rows = map(int, self.target.download(counts))
+        return Pieces(made[most_shared - shared : most_shared + whole], shared, shared_rows)
+
+
+class DeviceProblem(PlainProblem):
+    """SpMM with a `DeviceCsr`, whose values are taken as they are.
+
+    Parameters
+    ----------
+    matrix : DeviceCsr
+    width : int
+        J.
+    dtype : DType or numpy.dtype
+        Of the values: NumPy's where it is no `DType`.
+    """
+
+    def __init__(self, matrix: DeviceCsr, width: int, dtype: DType | np.dtype[Any]) -> None:
+        self.__dict__.update(op=Op.SPMM, matrix=matrix, width=width, dtype=dtype, scaled=False, values=matrix.values)

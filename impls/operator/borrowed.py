@@ -1,0 +1,196 @@
+"""Products with a CSR that is on the GPU already: plans read the caller's arrays, and none comes to the host."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Hashable, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from spmark.impls.auto.race import Choice, Chosen
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.errors import BuildError
+from spmark.impls.core.interfaces import DeviceArray, Plan
+from spmark.impls.core.problem import MAX_NNZ, Op, checked_width, dtype_name
+from spmark.impls.kernels.device_csr import DeviceCsr, DeviceProblem
+from spmark.impls.kernels.direct_spmm import DirectPlan, usual_schedule
+from spmark.impls.kernels.plain import PlainPlan
+from spmark.impls.operator.arrays import TorchTensors
+from spmark.impls.operator.choose import PLAIN, Asked, device_of
+from spmark.impls.operator.compiled import CompiledOperator
+from spmark.impls.operator.gpu import adopted, on_stream_of
+from spmark.impls.operator.matrices import ElementType, OwnedMatrix, refuse_gradient
+from spmark.impls.runtime.cuda import CudaTarget
+from spmark.impls.runtime.target import Kernel, Target
+from spmark.impls.runtime.template import Instance
+from spmark.impls.runtime.withcupy import cupy
+
+_DIRECT = "direct"
+
+
+class Arrays(NamedTuple):
+    """The arrays of a CSR on a GPU, of CuPy or PyTorch."""
+
+    indptr: Any
+    indices: Any
+    values: Any
+    shape: tuple[int, int]
+
+    def signature(self) -> Hashable:
+        """Give what stays the same while a plan may go on reading these arrays."""
+        return (*[(_address(one), one.shape, one.dtype) for one in self[:3]], self.shape)
+
+
+def _address(array: Any) -> int:
+    return int(array.data_ptr() if hasattr(array, "data_ptr") else array.data.ptr)
+
+
+def arrays_of(a: Any) -> Arrays | None:
+    """Give the arrays of a CSR of CuPy or PyTorch, None for any other matrix."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(a, torch.Tensor):
+        if a.layout is not torch.sparse_csr or a.dim() != 2 or a.dense_dim():
+            return None
+        refuse_gradient(a, torch, "matrix")
+        return Arrays(a.crow_indices(), a.col_indices(), a.values(), tuple(a.shape))
+    if getattr(a, "format", None) != "csr" or not hasattr(a, "indptr"):
+        return None
+    return Arrays(a.indptr, a.indices, a.data, a.shape)
+
+
+class BorrowedOperator(CompiledOperator):
+    """SpMM by arrays that their owner keeps: new values in them count from the next call on.
+
+    Parameters
+    ----------
+    matrix : DeviceCsr
+    dtype : ElementType
+        Of the values.
+    """
+
+    def __init__(self, matrix: DeviceCsr, dtype: ElementType) -> None:
+        name = PLAIN if dtype.searched is None else _DIRECT
+        asked = Asked(Op.SPMM, matrix.target.spec, (name,), values="constant")
+        super().__init__(OwnedMatrix(matrix, matrix.values, dtype), asked, {})
+        self._csr, self._choice = matrix, Choice(name)
+
+    @property
+    def pattern(self) -> DeviceCsr:
+        """A, on the device."""
+        return self._csr
+
+    def plan(self, width: int) -> None:
+        """Plan products of one J by rule, without a search."""
+        width = checked_width(width)
+        with self._planning:
+            if width not in self._planned:
+                self._planned[width] = Chosen(self._choice, self._built_for(width))
+
+    def _plan_call(self, width: int, arrays: Sequence[Any]) -> None:
+        if width not in self._planned and self._turns.capturing(arrays):
+            raise BuildError(
+                f"spmm: expected an earlier product with this matrix and J = {width} while a stream captures a graph, "
+                "found none: compute one before the capture"
+            )
+        with on_stream_of(arrays):
+            super()._plan_call(width, arrays)
+
+    def _built_for(self, width: int) -> Plan:
+        matrix, dtype, target = self._csr, self._matrix.dtype, self._csr.target
+        matrix.check()
+        if dtype.searched is None:
+            return PlainPlan(DeviceProblem(matrix, width, dtype.numpy), target)
+        problem = DeviceProblem(matrix, width, dtype.searched)
+        self._choice.check(problem, target.spec)
+        schedule: dict[str, Any] = usual_schedule(problem)
+        pieces = matrix.pieces(schedule["rows"], schedule["longest"])
+        return DirectPlan(problem, target, {}, pieces=pieces, **schedule)
+
+
+class _BorrowingTarget(CudaTarget):
+    """The GPU of a process: takes arrays that are there as they are, and keeps the kernels that it has loaded."""
+
+    def __init__(self, spec: DeviceSpec) -> None:
+        super().__init__(spec)
+        self._kernels: dict[Instance, Kernel] = {}
+
+    def upload(self, array: Any) -> DeviceArray:
+        """Copy what is the host's."""
+        return array if isinstance(array, cupy.ndarray) else super().upload(array)
+
+    def load(self, instances: Sequence[Instance]) -> list[Kernel]:
+        """Load what is not loaded."""
+        for one in instances:
+            if one not in self._kernels:
+                (self._kernels[one],) = super().load([one])
+        return [self._kernels[one] for one in instances]
+
+
+@cache
+def _target_of(_device: int) -> Target:
+    return _BorrowingTarget(device_of("cuda"))
+
+
+def _current_target() -> Target:
+    return _target_of(cupy.cuda.runtime.getDevice())
+
+
+class BorrowedOperators:
+    """Operators of matrices on the GPU: each is kept as long as its matrix lives and has the same arrays.
+
+    PyTorch counts changes in place, but of all three arrays together: asking would make each change of values a new
+    plan. So columns and row pointers must stay as they are.
+
+    Parameters
+    ----------
+    target : callable
+        Gives the target of the calling thread.
+    """
+
+    def __init__(self, target: Callable[[], Target] = _current_target) -> None:
+        self._target = target
+        self._kept: dict[int, tuple[weakref.ref[Any], Hashable, BorrowedOperator]] = {}
+
+    def find(self, a: Any, dtype: Any) -> BorrowedOperator | None:
+        """Give the operator of a matrix, None where plans cannot read its arrays, or have operands of another type.
+
+        Raises
+        ------
+        ProblemError
+            A gradient of the matrix would be lost.
+        """
+        arrays = arrays_of(a)
+        if arrays is None or (arrays.values.dtype != dtype and dtype_name(arrays.values.dtype) != dtype_name(dtype)):
+            return None
+        target, signature, key = self._target(), arrays.signature(), id(a)
+        reference, known, operator = self._kept.get(key, (None, None, None))
+        if operator is not None and reference is not None and reference() is a and known == signature:
+            return operator if operator.pattern.target is target else None
+        made = _operator(arrays, target)
+        if made is not None:
+            self._kept[key] = weakref.ref(a, lambda _: self._kept.pop(key, None)), signature, made
+        return made
+
+
+def _operator(arrays: Arrays, target: Target) -> BorrowedOperator | None:
+    """Make an operator of arrays that are on the target, side by side in memory and not too long for int32."""
+    name = dtype_name(arrays.values.dtype)
+    if name not in tuple(ElementType) or min(arrays.shape) < 1 or max(*arrays.shape, arrays.values.shape[0]) > MAX_NNZ:
+        return None
+    torch = sys.modules.get("torch")
+    with on_stream_of(arrays[:3]):
+        shown = [_as_cupy(one, torch) for one in arrays[:3]]
+        if any(f"cuda:{one.device.id}" != target.location or not one.flags.c_contiguous for one in shown):
+            return None
+        indptr, indices = (one.astype(np.int32, copy=False) for one in shown[:2])
+        return BorrowedOperator(DeviceCsr(arrays.shape, indptr, indices, shown[2], target), ElementType.of(name))
+
+
+def _as_cupy(array: Any, torch: Any) -> Any:
+    return adopted(TorchTensors(torch).shown(array)) if torch is not None and isinstance(array, torch.Tensor) else array
+
+
+operators = BorrowedOperators()

@@ -1,0 +1,76 @@
+"""flashsparse: every instance of its table on the host under sanitizers, split windows, and what it refuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from problems import random_csr, run_checked
+from tables import AWKWARD, TableTarget, every_instance, table_target
+
+from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.flashsparse.plan import (
+    GROUP,
+    SPMM_FLASHSPARSE,
+    WINDOW,
+    FlashSparse,
+    FlashSparsePlan,
+    columns_of_warp,
+)
+from spmark.impls.formats.bsr import SrBcrsFormat
+from spmark.impls.runtime.device import find
+from spmark.impls.runtime.template import Instance
+
+# Windows of no vector, of one, of odd and even numbers of groups, and of many; the last one has three rows.
+MATRIX = random_csr(43, 200, [*[0] * 8, *[0] * 7, 1, *range(3, 11), *[9] * 8, *[40] * 8, 150, 7, 0])
+HOST = find("host-simt")
+target = table_target(SPMM_FLASHSPARSE)
+
+
+@pytest.mark.one_in(2)
+@every_instance(SPMM_FLASHSPARSE)
+def test_every_instance(instance: Instance, target: TableTarget) -> None:
+    """J fills a thread block, a warp of the next and a part of a tile; windows are whole, or split."""
+    vector, threads = (int(instance.values[name]) for name in ("vector", "threads"))
+    width = columns_of_warp(vector) * (threads // 32 + 1) + vector
+    problem = Problem(Op.SPMM, MATRIX, width, DType.FLOAT16)
+    for part in (1000, 3):
+        plan = FlashSparsePlan(problem, target, part=part, **instance.values)
+        assert plan.config == {"part": part, **instance.values}
+        assert plan.deterministic
+        assert plan.counts == (part == 3)
+        first = run_checked(plan, problem)
+        np.testing.assert_array_equal(first, run_checked(plan, problem))  # sums and counters of the first run are left
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("width", [1, 6, 36, 64])
+@pytest.mark.parametrize("name", list(AWKWARD))
+def test_awkward_matrices(name: str, width: int) -> None:
+    problem = Problem(Op.SPMM, AWKWARD[name], width, DType.FLOAT16)
+    plan = FlashSparse().build(problem, HOST)
+    run_checked(plan, problem)
+    assert plan.stored == SrBcrsFormat.from_csr(problem.matrix, WINDOW, GROUP).stored
+
+
+@pytest.mark.parametrize(
+    ("width", "vector", "threads"), [(1, 1, 32), (6, 2, 32), (20, 4, 32), (64, 8, 32), (128, 8, 64), (512, 8, 128)]
+)
+def test_loads_are_as_wide_as_j_allows(width: int, vector: int, threads: int) -> None:
+    config = FlashSparse().build(Problem(Op.SPMM, MATRIX, width, DType.FLOAT16), HOST).config
+    assert (config["vector"], config["threads"]) == (vector, threads)
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    def reason(how: FlashSparse, width: int, dtype: DType = DType.FLOAT16) -> str:
+        return how.unsupported(Problem(Op.SPMM, MATRIX, width, dtype), HOST) or ""
+
+    assert "expected float16" in reason(FlashSparse(), 8, DType.FLOAT32)
+    assert "multiple of vector = 4, found 6" in reason(FlashSparse(vector=4), 6)
+    assert "expected J of at most 1048560" in reason(FlashSparse(vector=1, threads=32), 16 * 65535 + 1)
+    assert not reason(FlashSparse(vector=1, threads=32), 16 * 65535)
+
+
+@pytest.mark.parametrize("tunables", [{"part": 0}, {"vector": 3}, {"threads": 96}])
+def test_an_illegal_tunable_is_refused(tunables: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=next(iter(tunables))):
+        FlashSparse(**tunables)
