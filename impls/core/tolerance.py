@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spmark.impls.core.operators import HALF_ROUNDOFF
-from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.core.problem import Op, Problem
 
 _UNIT_ROUNDOFF = 2.0**-24
 
@@ -18,7 +17,7 @@ def tolerance(problem: Problem, half_sums: bool = False) -> float:
     problem : Problem
         Its longest reduction counts: n is the longest row for SpMM and J for SDDMM.
     half_sums : bool
-        The plan declares that it rounds partial sums to float16 (`Plan.half_sums`): one such rounding is allowed for
+        The plan declares that it rounds partial sums to the dtype (`Plan.half_sums`): one such rounding is allowed for
         every 32 terms, growing like its square root.
 
     Notes
@@ -30,8 +29,8 @@ def tolerance(problem: Problem, half_sums: bool = False) -> float:
     """
     terms = problem.width if problem.op is Op.SDDMM else problem.matrix.longest_row
     allowed = 8 * min(float(np.sqrt(max(terms, 1) + problem.scaled)), 8.0) * _UNIT_ROUNDOFF
-    if half_sums and problem.dtype is DType.FLOAT16:
-        allowed += 2 * HALF_ROUNDOFF * float(np.sqrt(1 + terms / 32))
+    if half_sums and problem.dtype.narrow:
+        allowed += 2 * 2.0**-problem.dtype.digits * float(np.sqrt(1 + terms / 32))
     return allowed
 
 

@@ -21,7 +21,7 @@ from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS
 from spmark.impls.runtime.target import open_target
 from spmark.impls.runtime.template import KernelTemplate
 
-PUBLISHED_SLOTS = {DType.FLOAT32: 32, DType.FLOAT16: 256}
+PUBLISHED_SLOTS = {DType.FLOAT32: 32, DType.FLOAT16: 256, DType.BFLOAT16: 256}
 """Elements of a group in the paper's kernels: on ordinary cores, and on the matrix unit."""
 
 
@@ -35,13 +35,13 @@ class RgmsHyb:
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (RGMS_HYB, RGMS_HYB_FLOAT, ROUND_SHARED_ROWS, SUM_PIECES)
 
     slots: int = 0
-    """Elements of a group (float32: 32, 64; float16: 64, 128, 256); 0 takes the paper's 32 and 256."""
+    """Elements of a group (float32: 32, 64; 16 bits: 64, 128, 256); 0 takes the paper's 32 and 256."""
     widest: int = WIDEST
     """Width of the widest bucket (1, 2, 4, 8, 16); 1 for maps of sparse convolutions."""
     tile: int = 0
-    """Columns of Y of a thread block in float16 (32, 64 up to 128 slots, 128 with 64 slots); 0 takes the paper's 32."""
+    """Columns of Y of a thread block in 16 bits (32, 64 up to 128 slots, 128 with 64 slots); 0 takes the paper's 32."""
     depth: int = 0
-    """Columns of X between two barriers in float16 (32, 64); 0 takes 64 where X has more than 32."""
+    """Columns of X between two barriers in 16 bits (32, 64); 0 takes 64 where X has more than 32."""
     ordered: bool = False
     """Add up the rows that several ELL rows share in a fixed order, in a second launch, instead of atomically."""
 
@@ -68,7 +68,7 @@ class RgmsHyb:
         return self.slots or PUBLISHED_SLOTS[problem.dtype]
 
     def _schedule(self, problem: RelationalProblem) -> dict[str, Any]:
-        if problem.dtype is DType.FLOAT32:
+        if not problem.dtype.narrow:
             return {"ordered": self.ordered}
         depth = self.depth or (32 if problem.width_in <= 32 else 64)
         return {"ordered": self.ordered, "tile": self.tile or 32, "depth": depth}
