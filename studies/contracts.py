@@ -40,6 +40,7 @@ from pathlib import Path
 from typing import Any
 
 from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.enums import MEASURED_TYPES
 from spmark.impls.core.problem import Csr, DType, Op
 
 
@@ -78,7 +79,7 @@ class LabelJob:
     """``source/name`` of the matrices of all parts; empty where the implementation makes its own."""
     load: Callable[[Sequence[str]], Iterator[Named]] = lambda _: iter(())
     """Gives the matrices of these names in their order."""
-    dtypes: Sequence[DType] = tuple(DType)
+    dtypes: Sequence[DType] = MEASURED_TYPES
     exhaustive: int = 0
     """Matrices on which every config is tried."""
     instead: str = ""

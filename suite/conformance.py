@@ -30,7 +30,7 @@ from rich.markup import escape
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import DeviceError, KernelFault, OperandError, SpmarkError, SweepError, UnsupportedError
 from spmark.impls.core.interfaces import PHASES, Implementation, Plan
-from spmark.impls.core.operators import HALF_ROUNDOFF, random_operands, reference
+from spmark.impls.core.operators import random_operands, reference
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.core.tolerance import why_wrong
 from spmark.impls.runtime.kernelfile import DeclaredKernel
@@ -90,7 +90,7 @@ class Place:
     def guarded(self, problem: Problem) -> tuple[Any, Any]:
         """Give a buffer of NaN and the part of it that is the result."""
         size = int(np.prod(problem.out_shape))
-        buffer = self.xp.full(size + 2 * GUARD, np.nan, problem.dtype.numpy)
+        buffer = self.xp.full(size + 2 * GUARD, problem.dtype.nan, problem.dtype.numpy)
         return buffer, buffer[GUARD : GUARD + size].reshape(problem.out_shape)
 
 
@@ -142,10 +142,11 @@ def far_operands(problem: Problem, path: Path) -> list[NDArray[Any]]:
         file.truncate(_FAR_COLUMNS * _FAR_WIDTH * dtype.itemsize)
         for column in np.unique(problem.matrix.indices).tolist():
             file.seek(column * _FAR_WIDTH * dtype.itemsize)
-            file.write(rng.uniform(0.5, 1, _FAR_WIDTH).astype(dtype).tobytes())
+            file.write(problem.dtype.stored(rng.uniform(0.5, 1, _FAR_WIDTH).astype(np.float32)).tobytes())
     operands: list[NDArray[Any]] = [np.memmap(path, dtype, "r", shape=(_FAR_COLUMNS, _FAR_WIDTH))]
     if problem.op is Op.SDDMM:
-        operands.insert(0, rng.uniform(0.5, 1, (len(_FAR_LENGTHS), _FAR_WIDTH)).astype(dtype))
+        left = rng.uniform(0.5, 1, (len(_FAR_LENGTHS), _FAR_WIDTH)).astype(np.float32)
+        operands.insert(0, problem.dtype.stored(left))
     return operands
 
 
@@ -220,7 +221,7 @@ def check_result(plan: Plan, problem: Problem, place: Place) -> None:
         results.append(place.download(out).copy())
         around = place.download(buffer)
         for where, part in (("before", around[:GUARD]), ("past", around[around.size - GUARD :])):
-            if not np.isnan(part).all():
+            if not np.isnan(problem.dtype.numbers(part)).all():
                 raise NonconformingError(
                     "a run to write its result alone",
                     f"that it wrote {where} the result",
@@ -352,7 +353,7 @@ def check_capture(plan: Plan, problem: Problem, place: Place) -> None:
                 f"{type(error).__name__}: {error}",
                 "allocate and synchronise in build, and launch on the current stream",
             ) from error
-        out.fill(np.nan)
+        out.fill(problem.dtype.nan)
         for operand, other in zip(operands, others, strict=True):
             operand.set(other)
         graph.launch(stream)
@@ -362,7 +363,7 @@ def check_capture(plan: Plan, problem: Problem, place: Place) -> None:
 
 def _check_values(plan: Plan, problem: Problem, operands: Sequence[NDArray[Any]], out: NDArray[Any]) -> None:
     """Hold a result on the host, which was NaN before, against float64."""
-    missing = np.argwhere(np.isnan(out))
+    missing = np.argwhere(np.isnan(problem.dtype.numbers(out)))
     if missing.size:
         raise NonconformingError(
             "a complete result",
@@ -372,23 +373,26 @@ def _check_values(plan: Plan, problem: Problem, operands: Sequence[NDArray[Any]]
         )
     expected = reference(problem, operands)
     selected = expected.select(problem, out, plan.order)
-    wrong = why_wrong(problem, expected.max_error(selected), 0, plan.half_sums)
+    worst = expected.max_error(selected)
+    wrong = why_wrong(problem, worst, 0, plan.half_sums)
     if wrong is None:
         return
-    difference = np.abs(selected.astype(np.float64) - expected.result)
+    selected = problem.dtype.numbers(selected)
+    difference = np.abs(selected - expected.result)
     at = np.unravel_index(int(np.argmax(np.where(np.isnan(difference), np.inf, difference))), difference.shape)
     limit, _, error = wrong.removeprefix("expected ").partition(", found ")
     raise NonconformingError(
         limit,
         f"{error}; the worst element is {tuple(map(int, at))}, {expected.result[at]:.6g} in float64, "
         f"{selected[at]:.6g} here",
-        _remedy(expected.max_error(selected), problem),
+        _remedy(worst, problem),
     )
 
 
 def _remedy(error: float, problem: Problem) -> str:
-    """Say what to look at: rounding in half precision explains errors of some times its unit, nothing larger."""
-    if error <= HALF_ROUNDOFF * max(1.0, float(np.sqrt(problem.width + problem.matrix.row_lengths.max(initial=0)))):
+    """Say what to look at: rounding to 16 bits explains errors of some times its unit, and nothing larger."""
+    unit = 2.0 ** -min(DType.FLOAT16.digits, problem.dtype.digits)
+    if error <= unit * max(1.0, float(np.sqrt(problem.width + problem.matrix.row_lengths.max(initial=0)))):
         return "accumulate in float32, and compare this element by hand"
     return "compare this element by hand: rounding does not explain it, a term or a factor that is wrong does"
 

@@ -261,12 +261,12 @@ class Bench:
     def _check(self, plan: Plan, setting: _Setting) -> float:
         """Run once into a poisoned result; give its error, or raise where it is wrong."""
         xp, problem = self._lab.xp, setting.problem
-        setting.out.fill(np.nan)
+        setting.out.fill(problem.dtype.nan)
         plan.run(setting.operands, setting.out)
         self._lab.synchronize()
         selected = setting.reference.select(problem, setting.out, plan.order)
         error = setting.reference.max_error(self._lab.download(selected))
-        unwritten = int(xp.count_nonzero(xp.isnan(setting.out)))
+        unwritten = int(xp.count_nonzero(xp.isnan(problem.dtype.numbers(setting.out))))
         reason = why_wrong(problem, error, unwritten, plan.half_sums)
         if reason is not None:
             raise _WrongResultError(reason)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from spmark.datasets.sweep.model import Sweep, expand
 from spmark.datasets.sweep.reading import packaged_sweeps
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.enums import MEASURED_TYPES
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.records.unpack import ARCHIVES, unpacked
@@ -222,7 +223,7 @@ def prices() -> dict[str, Any]:
     for device, op, dtype, net in (
         (published_a100(), Op.SPMM, DType.FLOAT16, False),
         (published_a100(), Op.SDDMM, DType.FLOAT16, False),
-        *((h200, op, dtype, net) for op in Op for dtype in DType for net in (False, True)),
+        *((h200, op, dtype, net) for op in Op for dtype in MEASURED_TYPES for net in (False, True)),
     ):
         calibration = Calibration.of(device, op, dtype, net)
         price = ell_price(calibration, 64, 128) if op is Op.SPMM else run_price(calibration, 64)

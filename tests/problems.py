@@ -17,7 +17,7 @@ __all__ = ["OPERATORS", "assert_same", "banded", "dense_operands", "matrices", "
 def run_checked(plan: Any, problem: Problem) -> np.ndarray:
     """Run a plan on the host over NaN, hold its result against float64, and give it."""
     operands = dense_operands(problem)
-    out = np.full(problem.out_shape, np.nan, problem.dtype.numpy)
+    out = np.full(problem.out_shape, problem.dtype.nan, problem.dtype.numpy)
     plan.run(operands, out)
     assert reference(problem, operands).max_error(out) <= tolerance(problem)
     return out

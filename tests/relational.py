@@ -56,7 +56,7 @@ def relational_matrices() -> dict[str, RelationalCsr]:
 
 
 def relational_problems(*widths: tuple[int, int]) -> dict[str, RelationalProblem]:
-    """Give every tiny matrix at these widths and both types."""
+    """Give every tiny matrix at these widths and all types."""
     return {
         f"{name}-{width_in}-{width_out}-{dtype}": RelationalProblem(matrix, width_in, width_out, dtype)
         for name, matrix in relational_matrices().items()
@@ -79,7 +79,7 @@ def run_relational(plan: Any, problem: RelationalProblem) -> NDArray[Any]:
     expected, allowed = reference(problem, operands), tolerance(problem)
     out = np.empty(problem.out_shape, problem.dtype.numpy)
     for _ in range(2):
-        out.fill(np.nan)
+        out.fill(problem.dtype.nan)
         plan.run(operands, out)
         error = expected.max_error(out)
         assert error <= allowed, (error, allowed)

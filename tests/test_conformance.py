@@ -50,7 +50,8 @@ PAIRS = [
     for kind in kinds_of(name)
 ]
 ONE_IN = 5
-"""`make test` takes one problem in so many, no divisor of the six pairs of operator and type that follow each other."""
+"""`make test` takes one problem in so many, no divisor of the nine pairs of operator and type that follow each other.
+"""
 PLANS_OF_OTHERS = {"auto": 17, "dash": 17}
 """The same of implementations that choose among plans which are tested under other names: of their
 problems, `make test-rest` takes one in `ONE_IN` alone."""

@@ -72,7 +72,7 @@ class RowLoopPlan(HostPlan):
         super().__init__(stored=problem.matrix.nnz)
         self._indptr, self._indices = problem.matrix.indptr, problem.matrix.indices
         with self.phase("convert"):
-            self._values = problem.values.astype(np.float32)
+            self._values = problem.dtype.numbers(problem.values).astype(np.float32, copy=False)
             self.hold(problem, self._values)
 
     def compute(self, dense: NDArray[np.float32], result: NDArray[np.float32]) -> None:

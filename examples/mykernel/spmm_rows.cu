@@ -6,7 +6,7 @@
 /* spmark
 kernel: spmm_rows
 op: spmm
-dtypes: [float32, float16]
+dtypes: [float32, float16, bfloat16]
 parameters:
   T: dtype
   threads: [128, 64, 256]

@@ -74,7 +74,7 @@ class Features:
             Whether zeros are multiplied, too.
         """
         if dense:
-            return 3.5 + self.num_rows * self.num_cols * width / (2e8 if dtype is DType.FLOAT16 else 2e7)
+            return 3.5 + self.num_rows * self.num_cols * width / (2e8 if dtype.narrow else 2e7)
         operand_bytes = self.nnz * (4 + dtype.itemsize) + (self.num_rows + self.num_cols) * width * dtype.itemsize
         return 3.5 + max(operand_bytes / 4255e3, self.nnz * width * dtype.itemsize / 4 / 8.5e6)
 

@@ -55,7 +55,7 @@ class _Spmm(HostPlan):
         super().__init__(config)
         with self.phase("convert"):
             self._dense = np.zeros(matrix.shape, np.float32)
-            self._dense[matrix.rows_of_entries(), matrix.indices] = problem.values
+            self._dense[matrix.rows_of_entries(), matrix.indices] = problem.dtype.numbers(problem.values)
             self.hold(problem, self._dense)
         self.stored = self._dense.size
 
@@ -71,7 +71,7 @@ class _Sddmm(HostPlan):
         with self.phase("convert"):
             self._product = np.empty(matrix.shape, np.float32)
             self._positions = matrix.rows_of_entries() * np.int64(matrix.num_cols) + matrix.indices
-            self._factors = problem.factors.astype(np.float32, copy=False)
+            self._factors = problem.dtype.numbers(problem.factors).astype(np.float32, copy=False)
             self.hold(problem, self._product, self._positions, self._factors)
         self.stored = self._product.size
 

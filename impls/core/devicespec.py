@@ -13,6 +13,7 @@ from typing import Annotated
 from pydantic import Field, ValidationError
 
 from spmark.impls.core.enums import DeviceKind as DeviceKind  # noqa: PLC0414 - is part of this module, too
+from spmark.impls.core.enums import DType
 from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.untrusted import Frozen, parse_model, reading
 
@@ -97,7 +98,7 @@ class DeviceSpec(Frozen):
 
     def flops_per_s(self, dtype: str) -> float:
         """Give the highest rate at which products of ``dtype`` can be accumulated in float32."""
-        return max(self.fma_flops_per_s, self.tensor_flops_per_s.get(dtype, 0.0))
+        return max(self.fma_flops_per_s, self.tensor_flops_per_s.get(DType(dtype).measured_as, 0.0))
 
     def text(self) -> str:
         """Give the spec as JSON, which `load` reads."""

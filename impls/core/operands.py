@@ -190,9 +190,9 @@ class Shaped(Protocol):
 
 
 class HostStaging:
-    """Staging of a host plan's arrays in float32: operands are checked, float16 is widened and rounded once.
+    """Staging of a host plan's arrays in float32: operands are checked, 16 bits are widened and rounded once.
 
-    float32 arrays pass through untouched. For float16 the plan has float32 workspaces for every operand and for the
+    float32 arrays pass through untouched. For other types the plan has float32 workspaces for every operand and for the
     result. A run fills and empties them, so its time includes the conversions.
 
     Parameters
@@ -203,7 +203,8 @@ class HostStaging:
 
     def __init__(self, problem: Shaped) -> None:
         self._wanted = problem.operand_shapes, problem.out_shape, problem.dtype
-        widened = (*problem.operand_shapes, problem.out_shape) if problem.dtype is DType.FLOAT16 else ()
+        self._dtype = DType(str(problem.dtype))
+        widened = (*problem.operand_shapes, problem.out_shape) if self._dtype.narrow else ()
         self._work = [np.empty(shape, np.float32) for shape in widened]
 
     @property
@@ -223,13 +224,14 @@ class HostStaging:
         if not self._work:
             return (*operands, out)
         for wide, narrow in zip(self._work, operands, strict=False):
-            np.copyto(wide, narrow)
+            np.copyto(wide, self._dtype.numbers(narrow))
         return tuple(self._work)
 
     def leave(self, out: NDArray[Any]) -> None:
         """Round the result into ``out`` where it was computed in a workspace."""
         if self._work:
-            np.copyto(out, self._work[-1], casting="same_kind")
+            result = self._work[-1]
+            np.copyto(out, result if out.dtype.kind == "f" else self._dtype.stored(result), casting="same_kind")
 
 
 class HostPlan(Built):

@@ -28,9 +28,6 @@ _ALL_ROWS_WORK, _MOST_WORK = 1 << 27, 1 << 31
 _CHUNK = 1 << 22
 _HOST_CHUNK, _DEVICE_CHUNK = 1 << 15, 1 << 24
 """Elements drawn at once: as many as a core's cache holds, and as many as fill a GPU."""
-HALF_ROUNDOFF = 2.0**-11
-"""The largest relative error of rounding to float16."""
-_HALF_SUBNORMAL_ROUNDOFF = 2.0**-25
 
 
 def random_values(index: Any, seed: int, stream: int, xp: Any = np) -> Any:
@@ -90,7 +87,7 @@ class RandomOperand:
         step = max(1, _HOST_CHUNK // max(columns.size, 1))
         for first in range(0, rows.size, step):
             part = rows[first : first + step].astype(np.uint64)[:, None] * np.uint64(self.shape[1]) + columns
-            values[first : first + step] = random_values(part, self.seed, self.stream)
+            values[first : first + step] = self.dtype.stored(random_values(part, self.seed, self.stream))
         return values
 
     def fill(self, out: Any, xp: Any = np) -> None:
@@ -110,7 +107,7 @@ class RandomOperand:
         chunk = _HOST_CHUNK if xp is np else _DEVICE_CHUNK
         for start in range(0, flat.size, chunk):
             index = xp.arange(start, min(start + chunk, flat.size), dtype=xp.uint64)
-            values = random_values(index, self.seed, self.stream, xp).astype(flat.dtype)
+            values = self.dtype.stored(random_values(index, self.seed, self.stream, xp))
             yield flat[start : start + chunk], values
 
 
@@ -158,6 +155,7 @@ class Reference:
     """SpMM: (n, J). SDDMM: (m,)."""
     magnitude: NDArray[np.float64]
     """Same shape: the sum of |a| |b| over the terms, the scale of the rounding error."""
+    dtype: DType
 
     def select(self, problem: Any, out: Any, order: NDArray[np.int32] | None = None) -> Any:
         """Give the part of ``out`` (NumPy or CuPy) that the reference covers.
@@ -186,10 +184,10 @@ class Reference:
         if self.result.size == 0:
             return 0.0
         with np.errstate(invalid="ignore", divide="ignore"):
-            difference = np.abs(selected.astype(np.float64) - self.result)
-            if selected.dtype == np.float16:
+            difference = np.abs(self.dtype.numbers(selected) - self.result)
+            if self.dtype.narrow:
                 # Rounding the result once is no error: half a unit in its last place, or of a subnormal.
-                rounding = np.maximum(HALF_ROUNDOFF * np.abs(self.result), _HALF_SUBNORMAL_ROUNDOFF)
+                rounding = np.maximum(2.0**-self.dtype.digits * np.abs(self.result), self.dtype.least / 2)
                 difference = np.maximum(difference - rounding, 0.0, where=~np.isnan(difference), out=difference)
             error = np.where(difference == 0, 0.0, difference / self.magnitude)
         return float(np.max(np.where(np.isnan(error), np.inf, error)))
@@ -233,14 +231,14 @@ def reference(problem: Any, operands: Sequence[DenseRows], rows: NDArray[np.int6
     matrix = problem.matrix
     rows = np.arange(matrix.num_rows, dtype=np.int64) if rows is None else rows
     indptr, entries = matrix.entries_of(rows)
-    values = problem.values[entries].astype(np.float64)
+    values = problem.dtype.numbers(problem.values[entries]).astype(np.float64)
     if problem.op is Op.SPMM:
         result, magnitude = _spmm(problem, operands[0], indptr, entries, values)
     else:
         result, magnitude = _sddmm(problem, operands[0], operands[1], np.repeat(rows, np.diff(indptr)), entries)
         if problem.scaled:
             result, magnitude = result * values, magnitude * np.abs(values)
-    return Reference(rows, entries, result, magnitude)
+    return Reference(rows, entries, result, magnitude, problem.dtype)
 
 
 def _spmm(problem: Problem, dense: DenseRows, indptr: Places, entries: Places, values: Wide) -> tuple[Wide, Wide]:
@@ -250,7 +248,7 @@ def _spmm(problem: Problem, dense: DenseRows, indptr: Places, entries: Places, v
     result, magnitude = np.zeros((2, shape[0], problem.width))
     for start in range(0, problem.width, step):
         piece = slice(start, min(start + step, problem.width))
-        block = dense[used, piece].astype(np.float64)
+        block = problem.dtype.numbers(dense[used, piece]).astype(np.float64)
         result[:, piece], magnitude[:, piece] = signed @ block, absolute @ np.abs(block)
     return result, magnitude
 
@@ -258,10 +256,11 @@ def _spmm(problem: Problem, dense: DenseRows, indptr: Places, entries: Places, v
 def _sddmm(problem: Problem, x: DenseRows, y: DenseRows, rows: Places, entries: Places) -> tuple[Wide, Wide]:
     cols = problem.matrix.indices[entries]
     result, magnitude = np.zeros((2, entries.size))
+    numbers = problem.dtype.numbers
     step = max(1, _CHUNK // problem.width)
     for start in range(0, entries.size, step):
         part = slice(start, start + step)
-        left, right = (m[i[part], :].astype(np.float64) for m, i in ((x, rows), (y, cols)))
+        left, right = (numbers(m[i[part], :]).astype(np.float64) for m, i in ((x, rows), (y, cols)))
         result[part] = np.einsum("pj,pj->p", left, right)
         magnitude[part] = np.einsum("pj,pj->p", np.abs(left), np.abs(right))
     return result, magnitude

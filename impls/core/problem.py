@@ -279,7 +279,7 @@ class Problem:
     ProblemError
         An argument is illegal; says what was expected and what was found.
     MatrixError
-        The matrix is illegal, or has values beyond the range of float16.
+        The matrix is illegal, or has values beyond the range of the dtype.
     """
 
     op: Op
@@ -290,7 +290,7 @@ class Problem:
     scaled: bool
     """SDDMM only: multiply by A[i, k]."""
     values: NDArray[Any] = field(init=False, repr=False)
-    """(nnz,) the values of A as operands have them, in `dtype`."""
+    """(nnz,) the values of A as operands have them, of `DType.numpy`."""
 
     def __init__(
         self,
@@ -308,11 +308,12 @@ class Problem:
             raise ProblemError(none_of("a dtype", dtype, DType))
         if scaled and op != Op.SDDMM:
             raise ProblemError(f"expected scaled only with sddmm, found scaled {op}")
+        kind = DType(name)
         with np.errstate(over="ignore"):
-            values = a.values.astype(name, copy=False)
-        if name == DType.FLOAT16:
-            check_finite(values, a.values, name)
-        self.__dict__.update(op=Op(op), matrix=a, width=width, dtype=DType(name), scaled=bool(scaled), values=values)
+            values = kind.stored(a.values)
+        if kind.narrow:
+            check_finite(kind.numbers(values), a.values, name)
+        self.__dict__.update(op=Op(op), matrix=a, width=width, dtype=kind, scaled=bool(scaled), values=values)
 
     @property
     def factors(self) -> NDArray[Any]:
@@ -340,16 +341,14 @@ class Problem:
 
 
 class PlainProblem(Problem):
-    """A problem whose values have a type that is no `DType`: float64, or bfloat16, an array of uint16 with its bits.
-
-    Records and sweeps have none. What a person computes may have such a type.
+    """A problem of float64, which is no `DType`: records and sweeps have none, and a person's products may.
 
     Parameters
     ----------
     op : Op
     pattern : Csr
         Its values count for nothing.
-    values : (nnz,) float64, or uint16 with the bits of bfloat16
+    values : (nnz,) float64
         Values of A in CSR order.
     width : int
         J.
@@ -368,18 +367,6 @@ class PlainProblem(Problem):
     def factors(self) -> NDArray[Any]:
         """The values that a kernel reads: an empty array where SDDMM is not scaled."""
         return self.values if self.op is Op.SPMM else super().factors
-
-
-def widened(bits: NDArray[np.uint16]) -> NDArray[np.float32]:
-    """Give the numbers behind the bits of bfloat16, which float32 holds exactly; same shape."""
-    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
-
-
-def rounded(numbers: NDArray[np.float32]) -> NDArray[np.uint16]:
-    """Round float32 to the nearest bfloat16, ties to even; give the bits, same shape. NaN stays NaN."""
-    bits = numbers.view(np.uint32)
-    nearest = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
-    return np.where(np.isnan(numbers), np.uint32(0x7FFF), nearest).astype(np.uint16)
 
 
 def checked_width(given: Any) -> int:

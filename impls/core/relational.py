@@ -212,14 +212,14 @@ class RelationalProblem:
     width_in, width_out : int
         Columns of X and of Y, at least 1.
     dtype : DType, str or NumPy dtype
-        With float16 operands and result are float16, and sums float32.
+        Of operands and result; sums are float32.
 
     Raises
     ------
     ProblemError
         An argument is illegal; says what was expected and what was found.
     MatrixError
-        The matrix has values beyond the range of float16.
+        The matrix has values beyond the range of the dtype.
     """
 
     matrix: RelationalCsr
@@ -228,7 +228,7 @@ class RelationalProblem:
     dtype: DType
     op: RelationalOp = field(init=False)
     values: NDArray[Any] = field(init=False, repr=False)
-    """(nnz,) the values of A as operands have them, in `dtype`, in the order of ``matrix.wide``."""
+    """(nnz,) the values of A as operands have them, of `DType.numpy`, in the order of ``matrix.wide``."""
 
     def __init__(
         self, matrix: RelationalCsr, width_in: int, width_out: int, dtype: DType | DTypeLike = DType.FLOAT32
@@ -240,11 +240,12 @@ class RelationalProblem:
         widths, name = (checked_width(width_in), checked_width(width_out)), dtype_name(dtype)
         if name not in tuple(DType):
             raise ProblemError(none_of("a dtype", dtype, DType))
+        kind = DType(name)
         with np.errstate(over="ignore"):
-            values = matrix.wide.values.astype(name, copy=False)
-        if name == DType.FLOAT16:
-            check_finite(values, matrix.wide.values, name)
-        self.__dict__.update(matrix=matrix, width_in=widths[0], width_out=widths[1], dtype=DType(name))
+            values = kind.stored(matrix.wide.values)
+        if kind.narrow:
+            check_finite(kind.numbers(values), matrix.wide.values, name)
+        self.__dict__.update(matrix=matrix, width_in=widths[0], width_out=widths[1], dtype=kind)
         self.__dict__.update(op=RelationalOp.RGMS, values=values)
 
     @property
@@ -313,12 +314,12 @@ def _relational_reference(
         mine = order[bounds[r] : bounds[r + 1]]
         used, cols = np.unique(matrix.edges[2][entries[mine]], return_inverse=True)
         touched, at = np.unique(into[mine], return_inverse=True)
-        values = problem.values[entries[mine]].astype(np.float64)
-        gathered, weights = x[used, :].astype(np.float64), _weights_of(w, int(r), problem.width_in).astype(np.float64)
+        held = problem.values[entries[mine]], x[used, :], _weights_of(w, int(r), problem.width_in)
+        values, gathered, weights = (problem.dtype.numbers(one).astype(np.float64) for one in held)
         for found, scale in ((result, np.asarray), (magnitude, np.abs)):
             summed = sparse.csr_array((scale(values), (at, cols)), (touched.size, used.size)) @ scale(gathered)
             found[touched] += summed @ scale(weights)
-    return Reference(rows, entries, result, magnitude)
+    return Reference(rows, entries, result, magnitude, problem.dtype)
 
 
 def _weights_of(w: DenseRows, relation: int, width_in: int) -> NDArray[Any]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from spmark.impls.core.operators import HALF_ROUNDOFF
-from spmark.impls.core.problem import DType
 from spmark.impls.core.relational import AnyProblem
 
 _UNIT_ROUNDOFF = 2.0**-24
@@ -20,7 +18,7 @@ def tolerance(problem: AnyProblem, half_sums: bool = False) -> float:
         Its longest reduction counts: n is the longest row for SpMM, J for SDDMM, and for RGMS the longest row of all
         relations times ``width_in``.
     half_sums : bool
-        The plan declares that it rounds partial sums to float16 (`Plan.half_sums`): one such rounding is allowed for
+        The plan declares that it rounds partial sums to the dtype (`Plan.half_sums`): one such rounding is allowed for
         every 32 terms, growing like its square root.
 
     Notes
@@ -31,8 +29,8 @@ def tolerance(problem: AnyProblem, half_sums: bool = False) -> float:
     outside.
     """
     allowed = 8 * min(float(np.sqrt(problem.terms)), 8.0) * _UNIT_ROUNDOFF
-    if half_sums and problem.dtype is DType.FLOAT16:
-        allowed += 2 * HALF_ROUNDOFF * float(np.sqrt(1 + (problem.terms - problem.scaled) / 32))
+    if half_sums and problem.dtype.narrow:
+        allowed += 2 * 2.0**-problem.dtype.digits * float(np.sqrt(1 + (problem.terms - problem.scaled) / 32))
     return allowed
 
 

@@ -17,7 +17,7 @@ from spmark.impls.core.errors import DeviceError, UnsupportedError
 from spmark.impls.core.interfaces import Built, Config, DeviceArray, Plan
 from spmark.impls.core.problem import DType, Problem
 from spmark.impls.cublas.plan import SAMPLE, THREADS
-from spmark.impls.runtime.gemm import COMPUTE_32F, NOT_SUPPORTED, OUT_OF_MEMORY, TYPES, WORKSPACE_BYTES, Gemm
+from spmark.impls.runtime.gemm import COMPUTE_32F, NOT_SUPPORTED, OUT_OF_MEMORY, WORKSPACE_BYTES, Gemm
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import C_TYPES
@@ -99,10 +99,10 @@ class Product:
     def __init__(self, m: int, n: int, k: int, dtype: DType) -> None:
         self._made: list[tuple[str, c_void_p]] = []
         self._library = library()
-        self._operation = self._create("MatmulDesc", COMPUTE_32F, TYPES[DType.FLOAT32])
+        self._operation = self._create("MatmulDesc", COMPUTE_32F, DType.FLOAT32.cuda_type)
         # cuBLASLt is column-major: it computes the transposed product, with the operands swapped.
         shapes = ((n, k), (k, m), (n, m))
-        layouts = [self._create("MatrixLayout", TYPES[dtype], rows, cols, rows) for rows, cols in shapes]
+        layouts = [self._create("MatrixLayout", dtype.cuda_type, rows, cols, rows) for rows, cols in shapes]
         self._layouts = (*layouts, layouts[-1])
         self.algorithms = self._proposed()
         if not self.algorithms:

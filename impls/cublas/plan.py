@@ -16,13 +16,13 @@ from spmark.impls.core.interfaces import Config, Plan
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.core.stores import Held, StoreKind
 from spmark.impls.runtime.target import open_target
-from spmark.impls.runtime.template import KernelTemplate
+from spmark.impls.runtime.template import ELEMENTS, KernelTemplate
 
 THREADS = 256
 SAMPLE = KernelTemplate(
     Path(__file__).parent / "kernels" / "sample.cu",
     "sample_dense",
-    {"T": ("float", "half"), "scaled": (False, True), "threads": (THREADS,)},
+    {"T": ELEMENTS, "scaled": (False, True), "threads": (THREADS,)},
     max_registers=40,
 )
 

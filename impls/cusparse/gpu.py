@@ -95,10 +95,10 @@ class CuSparsePlan(_LibraryPlan):
         if column_major:
             self._second = NON_TRANSPOSE
         self.stored = problem.matrix.nnz
-        # All algorithms except alg3 add the sums of thread blocks in any order. For a float16 result they add them in
-        # float16, even where float32 sums are asked for.
+        # All algorithms except alg3 add the sums of thread blocks in any order. Sums of a result of 16 bits they add in
+        # these 16 bits, even where float32 sums are asked for.
         self.deterministic = not spmm or algorithm == "alg3"
-        self.half_sums = not self.deterministic and problem.dtype is DType.FLOAT16
+        self.half_sums = not self.deterministic and problem.dtype.narrow
         matrix, lib = problem.matrix, self._library
         with self.phase("upload"):  # for SDDMM the values only reserve memory, since the result replaces them
             self.arrays = arrays or [self.upload(one) for one in (matrix.indptr, matrix.indices, problem.values)]
@@ -166,14 +166,14 @@ class BlockPlan(_LibraryPlan):
                 columns, values = blocked_ell(bsr)
             self.stored = values.size
             with self.phase("upload"):
-                self._arrays = [self.upload(columns), self.upload(values.astype(dtype.numpy, copy=False))]
+                self._arrays = [self.upload(columns), self.upload(dtype.stored(values))]
             addresses = self._arrays[0].data.ptr, self._arrays[1].data.ptr
             self._sparse = lib.blocked_ell(shape, block, values.shape[1], addresses, dtype)
             return
         with self.phase("upload"):
             self._arrays = [self.upload(bsr.indptr), self.upload(bsr.indices)]
             if problem.op is Op.SPMM:
-                self._arrays.append(self.upload(bsr.blocks.astype(dtype.numpy, copy=False)))
+                self._arrays.append(self.upload(dtype.stored(bsr.blocks)))
             else:
                 self._arrays.append(self.workspace(bsr.blocks.shape, np.float32))
                 self._arrays[2].fill(0)

@@ -14,8 +14,6 @@ NON_TRANSPOSE, TRANSPOSE = 0, 1
 ALGORITHMS = {"default": 0, "alg1": 4, "alg2": 6, "alg3": 12}
 """cusparseSpMMAlg_t for CSR."""
 _INDEX_32I, _BASE_ZERO, _ORDER_COLUMN, _ORDER_ROW = 2, 0, 1, 2
-_CUDA_R_32F = 0
-_TYPES = {DType.FLOAT32: _CUDA_R_32F, DType.FLOAT16: 2}
 _NOT_SUPPORTED = (10,)
 _OUT_OF_MEMORY = (2, 11)
 
@@ -63,7 +61,7 @@ class CusparseLibrary(VendorLibrary):
 
     def csr(self, shape: tuple[int, int], nnz: int, arrays: tuple[int, int, int], dtype: DType) -> Descriptor:
         """Describe a CSR matrix by the device addresses of indptr, indices and values."""
-        return self._made("Csr", *shape, nnz, *arrays, _INDEX_32I, _INDEX_32I, _BASE_ZERO, _TYPES[dtype])
+        return self._made("Csr", *shape, nnz, *arrays, _INDEX_32I, _INDEX_32I, _BASE_ZERO, dtype.cuda_type)
 
     def bsr(
         self, shape: tuple[int, int], nblocks: int, block: int, arrays: tuple[int, int, int], dtype: DType
@@ -87,7 +85,7 @@ class CusparseLibrary(VendorLibrary):
                 "expected cusparseCreateBsr, found a cuSPARSE without it: update to CUDA 12.1 or newer"
             )
         create.argtypes, create.restype = _CREATE_BSR, c_int
-        types = (_INDEX_32I, _INDEX_32I, _BASE_ZERO, _TYPES[dtype], _ORDER_ROW)
+        types = (_INDEX_32I, _INDEX_32I, _BASE_ZERO, dtype.cuda_type, _ORDER_ROW)
         return self._made("Bsr", *shape, nblocks, block, block, *arrays, *types)
 
     def blocked_ell(
@@ -102,7 +100,7 @@ class CusparseLibrary(VendorLibrary):
         row_slots : int
             Columns of the values: slots of a block row times ``block``.
         """
-        types = (_INDEX_32I, _BASE_ZERO, _TYPES[dtype])
+        types = (_INDEX_32I, _BASE_ZERO, dtype.cuda_type)
         return self._made("BlockedEll", *shape, block, row_slots, *arrays, *types)
 
     def dense(self, shape: tuple[int, int], dtype: DType, turned: bool = False) -> Descriptor:
@@ -117,7 +115,7 @@ class CusparseLibrary(VendorLibrary):
         """
         described, order = (shape[::-1], _ORDER_COLUMN) if turned else (shape, _ORDER_ROW)
         # The library wants an address that is not null; the first run sets the real one.
-        return self._made("DnMat", *described, shape[1], c_void_p(256), _TYPES[dtype], order)
+        return self._made("DnMat", *described, shape[1], c_void_p(256), dtype.cuda_type, order)
 
     def _made(self, kind: str, *arguments: Any) -> Descriptor:
         made = c_void_p()

@@ -14,19 +14,19 @@ from typing import ClassVar
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import check_choices
 from spmark.impls.core.interfaces import Config, Plan
-from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.core.problem import Op, Problem
 from spmark.impls.core.stores import Held, StoreKind
 from spmark.impls.cusparse.blocks import blocked_ell
 from spmark.impls.cusparse.library import ALGORITHMS
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.runtime.target import open_target
-from spmark.impls.runtime.template import KernelTemplate
+from spmark.impls.runtime.template import ELEMENTS, KernelTemplate
 
 THREADS = 256
 GATHER = KernelTemplate(
     Path(__file__).parent / "kernels" / "gather.cu",
     "gather_slots",
-    {"T": ("float", "half"), "scaled": (False, True), "threads": (THREADS,)},
+    {"T": ELEMENTS, "scaled": (False, True), "threads": (THREADS,)},
     max_registers=40,
 )
 BLOCKS = (16, 32)
@@ -126,8 +126,8 @@ class CuSparseBell(_Blocks):
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse problems that the interface cannot express, and float32, which the library rounds to TF32."""
-        if problem.dtype is not DType.FLOAT16:
-            return "expected float16: in float32 cuSPARSE's Blocked-ELL rounds operands to TF32"
+        if not problem.dtype.narrow:
+            return "expected 16-bit floats: in float32 cuSPARSE's Blocked-ELL rounds operands to TF32"
         return super().unsupported(problem, device)
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:

@@ -37,6 +37,8 @@ class Dgl:
         """Say which part of the problem DGL refuses, or what is not installed; the first call imports DGL (seconds)."""
         if problem.scaled:
             return "DGL's u_dot_v does not multiply by A"
+        if problem.dtype is DType.BFLOAT16:
+            return f"expected float32 or float16, found {problem.dtype}"
         if problem.dtype is DType.FLOAT16 and device.kind is DeviceKind.CPU:
             return "DGL has no float16 on the CPU"
         return _missing(device.kind)

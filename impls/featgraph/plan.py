@@ -15,7 +15,7 @@ from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div, open_target
-from spmark.impls.runtime.template import C_TYPES, KernelTemplate
+from spmark.impls.runtime.template import C_TYPES, ELEMENTS, KernelTemplate
 
 WARP = 32
 """Threads of a non-zero from this J on; below, one thread takes a non-zero."""
@@ -26,7 +26,7 @@ _THREADS = {1: 1024, WARP: 256}
 EDGE_SDDMM = KernelTemplate(
     Path(__file__).parent / "kernels" / "edge_sddmm.cu",
     "edge_sddmm",
-    {"T": ("float", "half"), "lanes": tuple(_THREADS), "threads": tuple(_THREADS.values())},
+    {"T": ELEMENTS, "lanes": tuple(_THREADS), "threads": tuple(_THREADS.values())},
     max_registers=48,
 )
 

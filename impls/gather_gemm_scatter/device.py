@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +15,20 @@ from spmark.impls.core.problem import DType
 from spmark.impls.core.relational import RelationalProblem
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import C_TYPES, KernelTemplate, loads_of, widest_aligned
+from spmark.impls.runtime.template import C_TYPES, ELEMENTS, KernelTemplate, loads_of, widest_aligned
 
 _THREADS = 256
 _SOURCE = Path(__file__).parent / "kernels" / "rows.cu"
 GATHER_ROWS = KernelTemplate(
     _SOURCE,
     "gather_rows",
-    {"T": ("float", "half"), "vector": (1, 2, 4, 8), "threads": (_THREADS,)},
+    {"T": ELEMENTS, "vector": (1, 2, 4, 8), "threads": (_THREADS,)},
     max_registers=40,
 )
 SCATTER_ROWS = KernelTemplate(
     _SOURCE,
     "scatter_rows",
-    {"T": ("float", "half"), "vector": (1, 2, 4), "threads": (_THREADS,)},
+    {"T": ELEMENTS, "vector": (1, 2, 4), "threads": (_THREADS,)},
     max_registers=64,
 )
 Products = Callable[[Iterable[tuple[DeviceArray, DeviceArray, DeviceArray]]], None]
@@ -70,7 +71,7 @@ class GatherGemmScatterPlan(DevicePlan):
 
     def _multiplier(self, widths: tuple[int, int], dtype: DType) -> Products:
         if self.target.spec.kind is DeviceKind.HOST_SIMT:
-            return _multiply_on_host
+            return partial(_multiply_on_host, dtype)
         from spmark.impls.runtime.gemm import Gemm
 
         return Gemm(self, widths[1], widths[0], (dtype, DType.FLOAT32))
@@ -83,6 +84,6 @@ class GatherGemmScatterPlan(DevicePlan):
         self._scatter.launch(self._grids[1], (*self._sizes[1], *self._edges, self._products, out))
 
 
-def _multiply_on_host(products: Iterable[tuple[Any, Any, Any]]) -> None:
+def _multiply_on_host(dtype: DType, products: Iterable[tuple[Any, Any, Any]]) -> None:
     for left, right, out in products:
-        np.matmul(left.astype(np.float32), right.astype(np.float32), out=out)
+        np.matmul(dtype.numbers(left).astype(np.float32), dtype.numbers(right).astype(np.float32), out=out)

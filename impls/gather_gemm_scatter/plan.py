@@ -52,7 +52,7 @@ class _OnHost(HostPlan):
             # Row i of this matrix adds up row i of Y: its edges are in the order of the wide CSR.
             self._indptr, self._slots = matrix.wide.indptr, np.empty(nnz, np.int32)
             self._slots[order] = np.arange(nnz, dtype=np.int32)
-            self._values = problem.values.astype(np.float32, copy=False)
+            self._values = problem.dtype.numbers(problem.values).astype(np.float32, copy=False)
             self._gathered = np.empty((nnz, problem.width_in), np.float32)
             self._products = np.empty((nnz, problem.width_out), np.float32)
             held = self._sources, self._indptr, self._slots, self._values, self._gathered, self._products

@@ -19,7 +19,7 @@ from spmark.impls.runtime.target import open_target, too_wide
 from spmark.impls.runtime.template import KernelTemplate, widest_load
 
 BATCH = 4
-_SDDMM_VECTOR = {DType.FLOAT32: 2, DType.FLOAT16: 8}
+_SDDMM_VECTOR = {DType.FLOAT32: 2, DType.FLOAT16: 8, DType.BFLOAT16: 8}
 
 
 def sddmm_vector_and_lanes(width: int, dtype: DType) -> tuple[int, int]:

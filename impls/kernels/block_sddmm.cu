@@ -9,7 +9,7 @@
 #include <spmark/half.cuh>
 #include <spmark/vec.cuh>
 
-#include "half_words.cuh"
+#include "narrow_words.cuh"
 
 using namespace spmark;
 
@@ -19,24 +19,26 @@ constexpr int kStep = kDepth * kChunk;
 constexpr int kHead = 8;  // integers of a task
 
 // Round and store the results of eight neighbouring columns of a row, all of them non-zeros of A; 8 divides p.
-__device__ __forceinline__ void store_all(half* __restrict__ out, const half* __restrict__ values, int scaled, int p,
+template <typename T>
+__device__ __forceinline__ void store_all(T* __restrict__ out, const T* __restrict__ values, int scaled, int p,
                                           Vec<float, 8> sums) {
   if (scaled) {
-    const Vec<half, 8> factors = load_read_only<8>(values + p);
+    const Vec<T, 8> factors = load_read_only<8>(values + p);
 #pragma unroll
     for (int i = 0; i < 8; ++i) sums[i] *= to_float(factors[i]);
   }
-  store_streaming(out + p, round_to<half>(sums));
+  store_streaming(out + p, round_to<T>(sums));
 }
 
 // Round and store the results of those of eight columns that are non-zeros of A: the bits of `present`. They stand
 // together from position p on.
-__device__ __forceinline__ void store_some(half* __restrict__ out, const half* __restrict__ values, int scaled, int p,
+template <typename T>
+__device__ __forceinline__ void store_some(T* __restrict__ out, const T* __restrict__ values, int scaled, int p,
                                            unsigned present, const Vec<float, 8>& sums) {
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
     if ((present >> i & 1u) == 0) continue;
-    out[p] = from_float<half>(scaled ? sums[i] * to_float(values[p]) : sums[i]);
+    out[p] = from_float<T>(scaled ? sums[i] * to_float(values[p]) : sums[i]);
     ++p;
   }
 }
@@ -56,12 +58,11 @@ __device__ __forceinline__ void store_some(half* __restrict__ out, const half* _
 //   x         num_rows x width, row-major; aligned to vector elements, and so is width
 //   y         num_cols x width, likewise
 //   out       nnz results
-template <int block, int vector, bool full, int threads>
+template <typename T, int block, int vector, bool full, int threads>
 __global__ void __launch_bounds__(threads, vector == 8 ? 640 / threads : 1)
     block_sddmm(int num_rows, int num_cols, int width, int scaled, int num_tasks, const int* __restrict__ tasks,
                 const int* __restrict__ starts, const unsigned* __restrict__ masks, const int* __restrict__ indices,
-                const half* __restrict__ values, const half* __restrict__ x, const half* __restrict__ y,
-                half* __restrict__ out) {
+                const T* __restrict__ values, const T* __restrict__ x, const T* __restrict__ y, T* __restrict__ out) {
   static_assert(block == 16 || block == 32, "a unit is made of whole blocks");
   static_assert(vector == 8 || (threads == 128 && !full), "narrow loads are not worth a variant");
   constexpr int kPerUnit = kUnitColumns / block;
@@ -80,7 +81,7 @@ __global__ void __launch_bounds__(threads, vector == 8 ? 640 / threads : 1)
 
   Words left[kDepth][2], right[kDepth][4];
   const auto fetch_left = [&](int j) {
-    const half* from = x + static_cast<int64_t>(full ? top : min(top, num_rows - 1)) * width + j + 8 * t;
+    const T* from = x + static_cast<int64_t>(full ? top : min(top, num_rows - 1)) * width + j + 8 * t;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int below = full || top + 8 * h < num_rows ? 8 * h * width : 0;
@@ -92,7 +93,7 @@ __global__ void __launch_bounds__(threads, vector == 8 ? 640 / threads : 1)
   };
   const auto fetch_right = [&](int j) {
     const int row = column * block + load_at % block;
-    const half* from = y + static_cast<int64_t>(full ? row : min(row, num_cols - 1)) * width + j + 8 * t;
+    const T* from = y + static_cast<int64_t>(full ? row : min(row, num_cols - 1)) * width + j + 8 * t;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       // Columns past A's last have no results: the lane reads its first row of Y again in place of rows past the last.
@@ -128,7 +129,7 @@ __global__ void __launch_bounds__(threads, vector == 8 ? 640 / threads : 1)
 
     float sum[4][4] = {};
     for (int j = 0; j < width; j += kStep) {
-      add_products(sum, left, right);
+      add_products<T>(sum, left, right);
       const bool last = j + kStep >= width;
       if (last) {
         const int later = b + 2 * kPerUnit + load_at / block;

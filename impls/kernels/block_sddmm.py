@@ -14,7 +14,7 @@ from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.kernels.family import Axes, KernelFamily, OneFormat
 from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import KernelTemplate
+from spmark.impls.runtime.template import C_TYPES, NARROW, KernelTemplate
 
 STRIP, UNIT_COLUMNS, HEAD = 16, 32, 8
 """Rows of A of a warp, columns of A that it takes at a time, and integers of a task, as in the kernel."""
@@ -24,7 +24,7 @@ SDDMM_BLOCKS = (16, 32)
 BLOCK_SDDMM = KernelTemplate(
     Path(__file__).parent / "block_sddmm.cu",
     "block_sddmm",
-    {"block": SDDMM_BLOCKS, "vector": (1, 2, 8), "full": (False, True), "threads": (128, 256)},
+    {"T": NARROW, "block": SDDMM_BLOCKS, "vector": (1, 2, 8), "full": (False, True), "threads": (128, 256)},
     max_registers=152,
 )
 
@@ -92,7 +92,7 @@ def strip_tasks(bsr: BsrFormat, units: int, together: int) -> NDArray[np.int32]:
 
 
 class BlockSddmmPlan(OneLaunchPlan):
-    """D = (X Y^T at A's non-zeros) in float16 over square blocks, scaled by A where the problem is.
+    """D = (X Y^T at A's non-zeros) in 16 bits over square blocks, scaled by A where the problem is.
 
     The plan keeps only the places of the blocks. A's values are read where the problem is scaled, in CSR order.
 
@@ -116,7 +116,8 @@ class BlockSddmmPlan(OneLaunchPlan):
         full = vector == 8 and matrix.nnz == bsr.stored
         super().__init__(problem, target, {**config, **tile}, alignment=vector * problem.dtype.itemsize)
         self.stored = bsr.stored
-        self._load(BLOCK_SDDMM.instance(block=tile["block"], vector=vector, full=full, threads=threads))
+        size = {"block": tile["block"], "vector": vector, "full": full, "threads": threads}
+        self._load(BLOCK_SDDMM.instance(T=C_TYPES[problem.dtype], **size))
         with self.phase("convert"):
             tasks = strip_tasks(bsr, schedule["units"], threads // 32)
             starts, masks = (matrix.indptr, np.zeros(0, np.uint32)) if full else row_runs(bsr)

@@ -1,4 +1,4 @@
-// SpMM over dense blocks of A on the matrix unit: float16 operands, float32 sums, rounded once. Deterministic.
+// SpMM over dense blocks of A on the matrix unit: operands of 16 bits, float32 sums, rounded once. Deterministic.
 //
 // One kernel for BSR, DBSR and, where the columns of a block are any columns instead of neighbours, SR-BCRS (Ye et al.,
 // ASPLOS 2023, section 4.3.2). A's blocks come in the register layout of mma.sync, so that a lane reads its part of
@@ -23,22 +23,23 @@ constexpr int kFirstColumns = 8;
 constexpr int kHeldColumns = kHead - kFirstColumns;
 
 // Sizes of a thread block's work.
-template <int rows, int tile, int depth, int vector, bool gathered, int threads>
+template <typename T, int rows, int tile, int depth, int vector, bool gathered, int threads>
 struct BlockConfig {
+  using Element = T;
   static constexpr int kRows = rows, kTile = tile, kDepth = depth, kVector = vector, kThreads = threads;
   static constexpr bool kGathered = gathered;
   static constexpr int kRowWarps = rows >= 64 ? 2 : 1;
   // Steps in shared memory: one is used while the others arrive. Large steps are fewer, so that another thread block
   // fits.
   static constexpr int kStages = depth == 64 || (depth == 32 && (rows == 64 || rows == 96)) ? 3 : 4;
-  static constexpr int kRowTiles = rows / kRowWarps / 16;            // mma tiles of a warp, down
-  static constexpr int kColumnTiles = 4;                             // and across
-  static constexpr int kStride = tile + 8;                           // halves from row to row: eight rows, all 32 banks
+  static constexpr int kRowTiles = rows / kRowWarps / 16;  // mma tiles of a warp, down
+  static constexpr int kColumnTiles = 4;                   // and across
+  static constexpr int kStride = tile + 8;                 // elements from row to row: eight rows, all 32 banks
   static constexpr int kPieces = depth * tile / (vector * threads);  // copies of B of one thread and step
   static constexpr int kRowPieces = tile / vector;
   static constexpr int kApart = threads / kRowPieces;  // rows of B between two copies of a thread: same column
   static constexpr int kSizeA = rows * depth;
-  static constexpr int kStage = kSizeA + depth * kStride;  // halves of a step
+  static constexpr int kStage = kSizeA + depth * kStride;  // elements of a step
   static constexpr int kPart = rows * tile;                // floats of a part
   static_assert(rows * kStride <= kStages * kStage, "the result is gathered where the steps were");
 };
@@ -46,8 +47,9 @@ struct BlockConfig {
 // The copies of one thread for every step: pieces of the blocks of A, and of one column of B `vector` wide.
 template <typename Config>
 struct StepCopy {
-  const half* a;  // where this thread's pieces of the first step begin
-  const half* b;  // this thread's column of B
+  using T = typename Config::Element;
+  const T* a;  // where this thread's pieces of the first step begin
+  const T* b;  // this thread's column of B
   const int* __restrict__ head;
   const int* __restrict__ indices;
   int first;  // number of the first block among all blocks
@@ -82,24 +84,24 @@ struct StepCopy {
   }
 
   // Ask for a step; then look up where the rows of B of the next one lie.
-  __device__ __forceinline__ void fetch(int step, half* stage) {
+  __device__ __forceinline__ void fetch(int step, T* stage) {
     const int mine = threadIdx.x * 8;
-    const half* const from_a = a + static_cast<int64_t>(turned(step)) * Config::kSizeA;
+    const T* const from_a = a + static_cast<int64_t>(turned(step)) * Config::kSizeA;
 #pragma unroll
     for (int at = 0; at < Config::kSizeA; at += Config::kThreads * 8)
       if (Config::kSizeA % (Config::kThreads * 8) == 0 || at + mine < Config::kSizeA)
         copy_async<16>(stage + at + mine, from_a + at);
-    half* const to = stage + Config::kSizeA + inside * Config::kStride + column;
+    T* const to = stage + Config::kSizeA + inside * Config::kStride + column;
 #pragma unroll
     for (int p = 0; p < Config::kPieces; ++p) {
       const int row = Config::kGathered ? rows[Config::kGathered ? p : 0] : rows[0] + inside + p * Config::kApart;
       // Past the last row or column of B zeros are multiplied: memory there may hold anything.
       const bool valid = in_width && row < num_cols;
-      const half* const from = b + static_cast<int64_t>(row) * width;
+      const T* const from = b + static_cast<int64_t>(row) * width;
       if constexpr (Config::kVector == 8)
         copy_async<16>(to + p * Config::kApart * Config::kStride, from, valid);
       else
-        to[p * Config::kApart * Config::kStride] = valid ? *from : from_float<half>(0.0f);
+        to[p * Config::kApart * Config::kStride] = valid ? *from : from_float<T>(0.0f);
     }
     if (step + 1 < steps) find(turned(step + 1));
   }
@@ -108,17 +110,18 @@ struct StepCopy {
 // The sums of one warp: `kRowTiles` by four mma tiles of C, as mma holds them.
 template <typename Config>
 struct WarpSums {
+  using T = typename Config::Element;
   int lane;
   int row_tile;  // first mma tile of this warp, down
   int column;    // first column of this warp
   float sums[Config::kRowTiles][Config::kColumnTiles][4];
 
   // Add the product of sixteen columns of A's step, from the k-th on, and as many rows of B.
-  __device__ __forceinline__ void multiply(const half* stage, int k) {
+  __device__ __forceinline__ void multiply(const T* stage, int k) {
     unsigned part[Config::kRowTiles][4];
 #pragma unroll
     for (int m = 0; m < Config::kRowTiles; ++m) {
-      const Vec<half, 8> held = load<8>(stage + (k / 16 * (Config::kRows / 16) + row_tile + m) * 256 + lane * 8);
+      const Vec<T, 8> held = load<8>(stage + (k / 16 * (Config::kRows / 16) + row_tile + m) * 256 + lane * 8);
       memcpy(part[m], &held, sizeof(held));
     }
 #pragma unroll
@@ -129,8 +132,8 @@ struct WarpSums {
       const unsigned right[2] = {two[2], two[3]};
 #pragma unroll
       for (int m = 0; m < Config::kRowTiles; ++m) {
-        mma_m16n8k16(sums[m][n], part[m], left);
-        mma_m16n8k16(sums[m][n + 1], part[m], right);
+        mma_m16n8k16<T>(sums[m][n], part[m], left);
+        mma_m16n8k16<T>(sums[m][n + 1], part[m], right);
       }
     }
   }
@@ -164,8 +167,8 @@ struct WarpSums {
       }
   }
 
-  // Round the sums and lay them into rows of `kStride` halves.
-  __device__ __forceinline__ void lay_rows(half* result) const {
+  // Round the sums and lay them into rows of `kStride` elements.
+  __device__ __forceinline__ void lay_rows(T* result) const {
 #pragma unroll
     for (int m = 0; m < Config::kRowTiles; ++m)
 #pragma unroll
@@ -173,22 +176,23 @@ struct WarpSums {
 #pragma unroll
         for (int side = 0; side < 2; ++side) {
           const int row = (row_tile + m) * 16 + side * 8 + lane / 4;
-          half* const to = result + row * Config::kStride + column + n * 8 + lane % 4 * 2;
-          store(to, round_to<half>(Vec<float, 2>{sums[m][n][side * 2], sums[m][n][side * 2 + 1]}));
+          T* const to = result + row * Config::kStride + column + n * 8 + lane % 4 * 2;
+          store(to, round_to<T>(Vec<float, 2>{sums[m][n][side * 2], sums[m][n][side * 2 + 1]}));
         }
   }
 };
 
 // Walk all steps: sums += A's blocks times their rows of B, with as many steps on their way as there are stages.
 template <typename Config>
-__device__ __forceinline__ void walk(StepCopy<Config>& copy, WarpSums<Config>& warp, half* stages) {
+__device__ __forceinline__ void walk(StepCopy<Config>& copy, WarpSums<Config>& warp, typename Config::Element* stages) {
+  using T = typename Config::Element;
   constexpr int kStages = Config::kStages;
-  const auto next = [&](half* from) {
+  const auto next = [&](T* from) {
     return from == stages + (kStages - 1) * Config::kStage ? stages : from + Config::kStage;
   };
   if (copy.steps > 0) copy.find(copy.start);
-  half* arriving = stages;
-  half* stage = stages;
+  T* arriving = stages;
+  T* stage = stages;
   // The first turns only fetch. One loop fetches and multiplies, since its code comes from a cold cache, too.
 #pragma unroll 1
   for (int step = 1 - kStages; step < copy.steps; ++step) {
@@ -235,17 +239,17 @@ __device__ __forceinline__ bool add_parts(WarpSums<Config>& warp, const int* hea
 //   split     binary logarithm of the steps of a block
 //   heads     the head of each listed block row or part, those with many blocks first: the longest work starts first
 //   indices   block columns (each `depth << split` wide), or where gathered the columns of all blocks one by one
-//   values    blocks in 16 x 16 pieces, each as 32 lanes hold it for mma (8 halves a lane), pieces of 16 columns after
-//             each other, rows fastest
+//   values    blocks in 16 x 16 pieces, each as 32 lanes hold it for mma (8 elements a lane), pieces of 16 columns
+//             after each other, rows fastest
 //   dense     B, num_cols x width, row-major; aligned to vector elements, and so is width
 //   out       C, num_rows x width, row-major: the rows of every listed block row are written, zeros where it is empty
 //   partials  float32 sums of parts, `rows * tile` for each part and tile of columns
 //   arrived   a counter for each part and tile of columns: 0, and 0 again after the grid
-template <int rows, int tile, int depth, int vector, bool gathered, int threads>
+template <typename T, int rows, int tile, int depth, int vector, bool gathered, int threads>
 __global__ void __launch_bounds__(threads)
     spmm_blocks(int num_rows, int num_cols, int width, int split, const int* __restrict__ heads,
-                const int* __restrict__ indices, const half* __restrict__ values, const half* __restrict__ dense,
-                half* __restrict__ out, float* partials, int* arrived) {
+                const int* __restrict__ indices, const T* __restrict__ values, const T* __restrict__ dense,
+                T* __restrict__ out, float* partials, int* arrived) {
   static_assert(rows % 16 == 0 && tile % 32 == 0 && depth % 16 == 0, "a warp's part is whole mma tiles");
   static_assert(threads == tile * (1 + (rows >= 64)), "a warp takes 32 columns, and half the rows of tall blocks");
   static_assert(vector == 8 || (vector == 1 && tile == 64), "other widths have one tile per height");
@@ -253,9 +257,9 @@ __global__ void __launch_bounds__(threads)
   static_assert(vector == 1 || (depth == 16) == (rows == 16 && !gathered), "low blocks take shallow steps");
   static_assert(depth != 64 || rows >= 64 || (gathered && rows >= 32), "tall blocks take deep steps");
   static_assert(!gathered || (rows <= 64 && (rows < 64 || depth != 32)), "taller panels are as full as blocks");
-  using Config = BlockConfig<rows, tile, depth, vector, gathered, threads>;
+  using Config = BlockConfig<T, rows, tile, depth, vector, gathered, threads>;
   extern __shared__ __align__(16) unsigned char shared_bytes[];
-  half* const stages = reinterpret_cast<half*>(shared_bytes);
+  T* const stages = reinterpret_cast<T*>(shared_bytes);
   const int thread = threadIdx.x;
   const int* const head = heads + static_cast<int64_t>(blockIdx.x) * kHead;
   const Vec<int, 4> task = load_read_only<4>(head);

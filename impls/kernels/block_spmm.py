@@ -6,6 +6,7 @@ A warp alone takes a panel of eight rows of SR-BCRS, or a row of 16 x 16 blocks.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from spmark.impls.formats.bsr import BsrFormat, DbsrFormat, DenseBlocks, SrBcrsF
 from spmark.impls.kernels.shared_rows import RowZeroing, zeroing_instance
 from spmark.impls.runtime.plan import Arrays, DevicePlan, OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import Instance, KernelTemplate
+from spmark.impls.runtime.template import C_TYPES, NARROW, Instance, KernelTemplate
 
 HEAD = 16
 """Integers of a head, as in the kernel: eight numbers, then the columns of the first blocks."""
@@ -28,6 +29,7 @@ SPMM_BLOCKS = KernelTemplate(
     Path(__file__).parent / "block_spmm.cu",
     "spmm_blocks",
     {
+        "T": NARROW,
         "rows": (16, 32, 64, 96, 128),
         "tile": (64, 128),
         "depth": (16, 32, 64),
@@ -40,7 +42,7 @@ SPMM_BLOCKS = KernelTemplate(
 
 
 class BlockSpmmPlan(DevicePlan):
-    """C = A B over blocks, float16 with float32 sums.
+    """C = A B over blocks, in 16 bits with float32 sums.
 
     Parameters
     ----------
@@ -72,7 +74,7 @@ class BlockSpmmPlan(DevicePlan):
         tile, depth = schedule["tile"], schedule["depth"]
         gathered = isinstance(form, SrBcrsFormat)
         rows, block_cols = form.block_shape
-        instance = block_instance(problem.width, rows, tile, depth, gathered)
+        instance = block_instance(problem, rows, tile, depth, gathered)
         super().__init__(problem, target, {**config, **schedule}, alignment=int(instance.values["vector"]) * 2)
         self.stored = form.stored
         with self.phase("compile"):
@@ -88,7 +90,7 @@ class BlockSpmmPlan(DevicePlan):
             heads = block_heads(listed, form.indptr, None if gathered else form.indices, steps, schedule["parts"])
             tiles = ceil_div(problem.width, tile)
             shared = int(np.count_nonzero(heads[:, 4] > 1)) * tiles
-            pieces = () if arrays else (form.indices, mma_pieces(form.blocks))
+            pieces = () if arrays else (form.indices, mma_pieces(problem.dtype.stored(form.blocks)))
             cleared = (np.setdiff1d(block_rows, listed)[:, None] * rows + np.arange(rows)).ravel()
             cleared = cleared[cleared < problem.matrix.num_rows].astype(np.int32)
         held = self.share(arrays, pieces)
@@ -109,16 +111,16 @@ class BlockSpmmPlan(DevicePlan):
         self._kernel.launch(self._grid, args, self._shared_bytes, overlap=self._clears)
 
 
-def block_instance(width: int, rows: int, tile: int, depth: int, gathered: bool) -> Instance:
-    """Give the kernel for blocks of ``rows`` rows at a width J.
+def block_instance(problem: Problem, rows: int, tile: int, depth: int, gathered: bool) -> Instance:
+    """Give the kernel for blocks of ``rows`` rows.
 
     Raises
     ------
     BuildError
         There is no such kernel.
     """
-    tunables = {"rows": rows, "tile": tile, "depth": depth, "vector": vector_of(width), "gathered": gathered}
-    return SPMM_BLOCKS.instance(**tunables, threads=tile * (2 if rows >= _TALL else 1))
+    tunables = {"rows": rows, "tile": tile, "depth": depth, "vector": vector_of(problem.width), "gathered": gathered}
+    return SPMM_BLOCKS.instance(T=C_TYPES[problem.dtype], **tunables, threads=tile * (2 if rows >= _TALL else 1))
 
 
 def vector_of(width: int) -> int:
@@ -173,40 +175,40 @@ def block_heads(
     return heads
 
 
-def mma_pieces(values: NDArray[np.float32]) -> NDArray[np.float16]:
+def mma_pieces(values: NDArray[Any]) -> NDArray[Any]:
     """Order blocks as lanes hold them for ``mma_m16n8k16``.
 
     Parameters
     ----------
-    values : (n, R, C) float32
+    values : (n, R, C) array of elements of 16 bits
         R and C multiples of 16.
 
     Returns
     -------
-    (n, C / 16, R / 16, 32, 8) float16
+    (n, C / 16, R / 16, 32, 8) array
         For every 16 x 16 piece the 8 elements of each lane, in the order of the operand's registers.
     """
     n, rows, cols = values.shape
     # Row = 16 m + 8 side + g, column = 16 k + 8 half + 2 t + e; lane = 4 g + t, its registers are (half, side, e).
     parts = values.reshape(n, rows // 16, 2, 8, cols // 16, 2, 4, 2).transpose(0, 4, 1, 3, 6, 5, 2, 7)
-    return parts.astype(np.float16, order="C").reshape(n, cols // 16, rows // 16, 32, 8)
+    return np.ascontiguousarray(parts).reshape(n, cols // 16, rows // 16, 32, 8)
 
 
-def transposed_pieces(values: NDArray[np.float32]) -> NDArray[np.float16]:
+def transposed_pieces(values: NDArray[Any]) -> NDArray[Any]:
     """Order groups as lanes hold them for the second operand of ``mma_m16n8k16``.
 
     Parameters
     ----------
-    values : (n, 8, 16) float32
+    values : (n, 8, 16) array of elements of 16 bits
 
     Returns
     -------
-    (n, 32, 4) float16
+    (n, 32, 4) array
         The 4 elements of each lane, in the order of the operand's registers.
     """
     # Row = g, column = 8 half + 2 t + e; lane = 4 g + t, its registers are (half, e).
     parts = values.reshape(-1, 8, 2, 4, 2).transpose(0, 1, 3, 2, 4)
-    return parts.astype(np.float16, order="C").reshape(-1, 32, 4)
+    return np.ascontiguousarray(parts).reshape(-1, 32, 4)
 
 
 PANEL, GROUP = 8, 16
@@ -216,7 +218,7 @@ _STAGES = 4
 SPMM_PANELS = KernelTemplate(
     Path(__file__).parent / "panel_spmm.cu",
     "spmm_panels",
-    {"tile": (64, 128), "vector": (1, 8), "threads": (_THREADS,)},
+    {"T": NARROW, "tile": (64, 128), "vector": (1, 8), "threads": (_THREADS,)},
     max_registers=96,
 )
 _WARP, _VECTOR = 32, 8
@@ -225,13 +227,13 @@ STRIPS = (1, 2, 4)
 SPMM_STRIPS = KernelTemplate(
     Path(__file__).parent / "strip_spmm.cu",
     "spmm_strips",
-    {"columns": (4, 8), "threads": tuple(_WARP * strips for strips in STRIPS)},
+    {"T": NARROW, "columns": (4, 8), "threads": tuple(_WARP * strips for strips in STRIPS)},
     max_registers=96,
 )
 
 
 class PanelSpmmPlan(OneLaunchPlan):
-    """C = A B over SR-BCRS(8, 16), float16 with float32 sums.
+    """C = A B over SR-BCRS(8, 16), in 16 bits with float32 sums.
 
     Parameters
     ----------
@@ -256,7 +258,7 @@ class PanelSpmmPlan(OneLaunchPlan):
         self, problem: Problem, target: Target, form: SrBcrsFormat, config: Config, arrays: Arrays = (), **schedule: int
     ) -> None:
         tile = schedule["tile"]
-        instance = warp_kernel(problem.width, schedule)
+        instance = warp_kernel(problem, schedule)
         super().__init__(problem, target, {**config, **schedule}, alignment=int(instance.values["vector"]) * 2)
         self.stored = form.stored
         self._load(instance)
@@ -265,24 +267,24 @@ class PanelSpmmPlan(OneLaunchPlan):
         self._kernel.allow_shared(self._shared_bytes)
         with self.phase("convert"):
             heads = panel_heads(form.indptr, schedule["turned"])
-            pieces = () if arrays else (form.indices, transposed_pieces(form.blocks))
+            pieces = () if arrays else (form.indices, transposed_pieces(problem.dtype.stored(form.blocks)))
         grid = (ceil_div(heads.shape[0], warps), ceil_div(problem.width, tile), 1)
         sizes = (problem.matrix.num_rows, heads.shape[0], problem.width)
         self._arrange(grid, sizes, (heads,), self.share(arrays, pieces))
 
 
-def warp_kernel(width: int, schedule: Config) -> Instance:
-    """Give the kernel of a schedule for a width J: of `SPMM_STRIPS` where it has ``strips``, else of `SPMM_PANELS`.
+def warp_kernel(problem: Problem, schedule: Config) -> Instance:
+    """Give the kernel of a schedule: of `SPMM_STRIPS` where it has ``strips``, else of `SPMM_PANELS`.
 
     Raises
     ------
     BuildError
         There is no such kernel.
     """
-    tile = schedule["tile"]
+    kind, tile = C_TYPES[problem.dtype], schedule["tile"]
     if "strips" in schedule:
-        return SPMM_STRIPS.instance(columns=tile // 8, threads=_WARP * schedule["strips"])
-    return SPMM_PANELS.instance(tile=tile, vector=vector_of(width), threads=_THREADS)
+        return SPMM_STRIPS.instance(T=kind, columns=tile // 8, threads=_WARP * schedule["strips"])
+    return SPMM_PANELS.instance(T=kind, tile=tile, vector=vector_of(problem.width), threads=_THREADS)
 
 
 def panel_heads(indptr: NDArray[np.int32], turned: int) -> NDArray[np.int32]:
@@ -295,7 +297,7 @@ def panel_heads(indptr: NDArray[np.int32], turned: int) -> NDArray[np.int32]:
 
 
 class StripSpmmPlan(OneLaunchPlan):
-    """C = A B over BSR(16, 16), float16 with float32 sums; J is a multiple of 8.
+    """C = A B over BSR(16, 16), in 16 bits with float32 sums; J is a multiple of 8.
 
     Parameters
     ----------
@@ -314,9 +316,9 @@ class StripSpmmPlan(OneLaunchPlan):
     ) -> None:
         super().__init__(problem, target, {**config, **schedule}, alignment=_VECTOR * problem.dtype.itemsize)
         self.stored = bsr.stored
-        self._load(warp_kernel(problem.width, schedule))
+        self._load(warp_kernel(problem, schedule))
         with self.phase("convert"):
-            pieces = () if arrays else (bsr.indices, mma_pieces(bsr.blocks))
+            pieces = () if arrays else (bsr.indices, mma_pieces(problem.dtype.stored(bsr.blocks)))
         block_rows = bsr.indptr.size - 1
         grid = (ceil_div(block_rows, schedule["strips"]), ceil_div(problem.width, schedule["tile"]), 1)
         sizes = (*problem.matrix.shape, problem.width, block_rows)

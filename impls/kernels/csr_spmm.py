@@ -13,7 +13,7 @@ from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.problem import DType, Problem
 from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import C_TYPES, KernelTemplate, widest_load
+from spmark.impls.runtime.template import C_TYPES, ELEMENTS, KernelTemplate, widest_load
 
 THREADS = 128
 _COARSEN_WAVES = 64
@@ -24,7 +24,7 @@ SPMM_CSR = KernelTemplate(
     Path(__file__).parent / "csr_spmm.cu",
     "spmm_csr",
     {
-        "T": ("float", "half"),
+        "T": ELEMENTS,
         "vector": (1, 2, 4, 8),
         "lanes": (8, 16, 32),
         "coarsen": (1, 2),

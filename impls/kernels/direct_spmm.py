@@ -17,7 +17,7 @@ from spmark.impls.core.interfaces import Config, DeviceArray
 from spmark.impls.core.problem import Csr, DType, Problem, numbered
 from spmark.impls.runtime.plan import Arrays, OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, TemplateValue, widest_load
+from spmark.impls.runtime.template import C_TYPES, ELEMENTS, Instance, KernelTemplate, TemplateValue, widest_load
 
 LANES = (4, 8, 16, 32)
 """Threads of a group."""
@@ -52,7 +52,7 @@ SPMM_DIRECT = KernelTemplate(
     Path(__file__).parent / "direct_spmm.cu",
     "spmm_direct",
     {
-        "T": ("float", "half"),
+        "T": ELEMENTS,
         "vector": (1, 2, 4, 8),
         "vectors": (1, 2),
         "lanes": LANES,

@@ -205,8 +205,8 @@ __device__ __forceinline__ void walk(const SlotRun<T, lanes>& run, int elements,
 //   values    elements, likewise
 //   dense     B, num_cols x width, row-major; aligned to vector elements, and so is width
 //   out       C, num_rows x width, row-major: rows that are not shared are written whole
-//   sums      float16 only: float32 of `width` columns, indexed by the shared ELL rows' entries of `rows`
-// Shared rows of C (float32) or of sums (float16) are cleared by the grid before, with which this one may overlap.
+//   sums      16 bits only: float32 of `width` columns, indexed by the shared ELL rows' entries of `rows`
+// Shared rows of C (float32) or of sums (16 bits) are cleared by the grid before, with which this one may overlap.
 template <typename T, int vector, int vectors, int lanes, int threads>
 struct EllBuckets {
   static_assert(threads % lanes == 0 && lanes >= kUnit, "groups fill the block and hold a unit");

@@ -19,7 +19,7 @@ from spmark.impls.kernels.family import Axes, tiles_of
 from spmark.impls.kernels.shared_rows import SharedRows, shared_instances
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, loads_of
+from spmark.impls.runtime.template import C_TYPES, ELEMENTS, Instance, KernelTemplate, loads_of
 
 _SOURCE = Path(__file__).parent / "ell_buckets.cu"
 _TOGETHER, _SPREAD = 1 << 24, 1 << 25
@@ -43,7 +43,7 @@ LONG_ROWS = ((NEVER, NEVER), (NEVER, 64), (32, NEVER), (32, 64), (32, 128), (NEV
 SPMM_ELL_BUCKETS = KernelTemplate(
     _SOURCE,
     "spmm_ell_buckets",
-    {"T": ("float", "half"), "vector": (1, 2, 4, 8), "vectors": (1, 2), "lanes": LANES, "threads": (128, 256)},
+    {"T": ELEMENTS, "vector": (1, 2, 4, 8), "vectors": (1, 2), "lanes": LANES, "threads": (128, 256)},
     max_registers=128,
     max_spill_bytes=96,  # a few bytes spilled cost less than fewer threads of a multiprocessor
 )
@@ -128,8 +128,8 @@ class EllBucketsPlan(DevicePlan):
             around = shared_instances(use.shared.size > 0, problem.width, problem.dtype, vector)
             self._kernel, *kernels = target.load([ell_instance(problem, schedule), *around])
         whole = cast("HybFormat", layout)
-        kinds = () if arrays else ((whole.indices, np.int32), (whole.values, problem.values.dtype))
-        held = self.share(arrays, (array.astype(kind, copy=False) for array, kind in kinds))
+        lists = () if arrays else (whole.indices.astype(np.int32, copy=False), problem.dtype.stored(whole.values))
+        held = self.share(arrays, lists)
         self.values, self.values_in_order = held[1], False
         with self.phase("upload"):
             self._ranges, self._rows = self.upload(ranges), self.upload(rows)
@@ -183,7 +183,7 @@ def ell_work(
         ranges = block_ranges(layout, groups, schedule["work"], team=_WARP // schedule["lanes"], **limits)
         if order is not None:
             ranges = ranges[np.argsort(order[layout.rows[ranges[:, 0]]], kind="stable")]
-        rows = numbered_rows(layout, use.shared) if dtype is DType.FLOAT16 else layout.rows
+        rows = numbered_rows(layout, use.shared) if dtype.narrow else layout.rows
     first, step = np.arange(0, use.empty.size, groups * EMPTY_ROWS), groups * EMPTY_ROWS
     nothing = np.zeros_like(first)
     empty = np.stack([rows.size + first, np.minimum(step, use.empty.size - first), nothing, nothing], axis=1)

@@ -24,14 +24,14 @@ from spmark.impls.kernels.family import Axes, Build, KernelFamily, OneFormat
 from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS, ZERO_ROWS
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target
-from spmark.impls.runtime.template import C_TYPES, KernelTemplate
+from spmark.impls.runtime.template import C_TYPES, ELEMENTS, KernelTemplate
 
 _SPAN = 4096
 """Elements that a thread block fills; one block fills a longer ELL row all the same."""
 FILL_ELL_BUCKETS = KernelTemplate(
     Path(__file__).parent / "hyb_convert.cu",
     "fill_ell_buckets",
-    {"T": ("float", "half"), "threads": (256,)},
+    {"T": ELEMENTS, "threads": (256,)},
     max_registers=40,
 )
 

@@ -18,14 +18,14 @@ from spmark.impls.formats.row_use import RowUse
 from spmark.impls.kernels.shared_rows import RowZeroing, zeroing_instance
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Kernel
-from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, widest_aligned
+from spmark.impls.runtime.template import C_TYPES, ELEMENTS, Instance, KernelTemplate, widest_aligned
 
 _THREADS = 64
 _MAX_BLOCKS = 65_536
 SUM_PIECES = KernelTemplate(
     Path(__file__).parent / "ordered_rows.cu",
     "sum_pieces",
-    {"T": ("float", "half"), "vector": (1, 2, 4, 8), "threads": (_THREADS,)},
+    {"T": ELEMENTS, "vector": (1, 2, 4, 8), "threads": (_THREADS,)},
     max_registers=56,
 )
 

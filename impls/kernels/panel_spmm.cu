@@ -1,4 +1,4 @@
-// SpMM over SR-BCRS panels of eight rows on the matrix unit: float16 operands, float32 sums, rounded once.
+// SpMM over SR-BCRS panels of eight rows on the matrix unit: operands of 16 bits, float32 sums, rounded once.
 // Deterministic.
 //
 // After SparseTIR (Ye et al., ASPLOS 2023, section 4.3.2), whose schedule takes m8n32k16. Here the operands change
@@ -23,26 +23,26 @@ constexpr int kResident = 640;  // threads of a multiprocessor for which the com
 // shared memory of the warp's own, several groups ahead, and so do the values, which fill the gaps between the rows.
 //   heads     4 integers a panel: its number, first group, groups, and the group that it starts with
 //   indices   kGroup columns a group
-//   values    kGroup x kPanel a group, as 32 lanes hold it for mma (4 halves a lane)
+//   values    kGroup x kPanel a group, as 32 lanes hold it for mma (4 elements a lane)
 //   dense     B, num_cols x width, row-major; aligned to vector elements, and so is width
 //   out       C, num_rows x width, row-major; written whole, empty panels as zeros
-template <int tile, int vector, int threads>
+template <typename T, int tile, int vector, int threads>
 __global__ void __launch_bounds__(threads, kResident / threads)
     spmm_panels(int num_rows, int num_panels, int width, const int* __restrict__ heads, const int* __restrict__ indices,
-                const half* __restrict__ values, const half* __restrict__ dense, half* __restrict__ out) {
+                const T* __restrict__ values, const T* __restrict__ dense, T* __restrict__ out) {
   static_assert(tile % 64 == 0, "a warp copies whole rows of B at a time, and multiplies 16 columns");
   static_assert(vector == 8 || (vector == 1 && tile == 64), "other widths have one tile");
   constexpr int kStages = 4;                         // groups in shared memory: one is used while three arrive
-  constexpr int kPad = 8;                            // halves after each row: they hold the values of the group
-  constexpr int kStride = tile + kPad;               // halves from row to row: eight rows meet all 32 banks
-  constexpr int kStage = kGroup * kStride;           // halves of a group
+  constexpr int kPad = 8;                            // elements after each row: they hold the values of the group
+  constexpr int kStride = tile + kPad;               // elements from row to row: eight rows meet all 32 banks
+  constexpr int kStage = kGroup * kStride;           // elements of a group
   constexpr int kRowPieces = tile / vector;          // copies of a row of B
   constexpr int kPieces = kGroup * kRowPieces / 32;  // copies of a lane and group
   constexpr int kTiles = tile / 16;                  // mma tiles
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   const int lane = lane_id();
   const int warp = threadIdx.x / 32;
-  half* const stages = reinterpret_cast<half*>(shared_bytes) + warp * kStages * kStage;
+  T* const stages = reinterpret_cast<T*>(shared_bytes) + warp * kStages * kStage;
   const int listed = blockIdx.x * (threads / 32) + warp;
   if (listed >= num_panels) return;  // the warp leaves together; no barrier of the block follows
   const Vec<int, 4> head = load_read_only<4>(heads + static_cast<int64_t>(listed) * 4);
@@ -57,19 +57,19 @@ __global__ void __launch_bounds__(threads, kResident / threads)
                             : 0;                      // lane s holds the s-th column of the group that is fetched next
   constexpr int kUnroll = vector == 8 ? kPieces : 4;  // registers for many single elements would not fit
   const auto fetch = [&](int group) {
-    half* const stage = stages + group % kStages * kStage;
+    T* const stage = stages + group % kStages * kStage;
 #pragma unroll kUnroll
     for (int p = 0; p < kPieces; ++p) {
       const int inside = (p * 32 + lane) / kRowPieces;
       const int column = (p * 32 + lane) % kRowPieces * vector;
       const int row = __shfl_sync(kFullMask, row_of_b, inside);
       const bool valid = first_column + column < width;
-      const half* const from = dense + static_cast<int64_t>(row) * width + first_column + column;
-      half* const to = stage + inside * kStride + column;
+      const T* const from = dense + static_cast<int64_t>(row) * width + first_column + column;
+      T* const to = stage + inside * kStride + column;
       if constexpr (vector == 8)
         copy_async<16>(to, from, valid);
       else
-        *to = valid ? *from : from_float<half>(0.0f);
+        *to = valid ? *from : from_float<T>(0.0f);
     }
     if (lane < kGroup)
       copy_async<16>(stage + lane * kStride + tile, values + (first + turned(group)) * (kGroup * kPanel) + lane * kPad);
@@ -78,15 +78,15 @@ __global__ void __launch_bounds__(threads, kResident / threads)
 
   float sums[kTiles][4] = {};
   const auto multiply = [&](int group) {
-    const half* const stage = stages + group % kStages * kStage;
-    const half* const lane_values = stage + lane / 2 * kStride + tile + lane % 2 * 4;
+    const T* const stage = stages + group % kStages * kStage;
+    const T* const lane_values = stage + lane / 2 * kStride + tile + lane % 2 * 4;
     const auto held = load<2>(reinterpret_cast<const unsigned*>(lane_values));
     const unsigned b[2] = {held[0], held[1]};
 #pragma unroll
     for (int m = 0; m < kTiles; ++m) {
       unsigned a[4];  // 16 columns of B by 16 of its rows, turned
       load_matrices(a, stage + (lane / 16 * 8 + lane % 8) * kStride + m * 16 + lane / 8 % 2 * 8);
-      mma_m16n8k16(sums[m], a, b);
+      mma_m16n8k16<T>(sums[m], a, b);
     }
   };
 
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(threads, kResident / threads)
   for (int m = 0; m < kTiles; ++m)
 #pragma unroll
     for (int e = 0; e < 4; ++e)
-      stages[(lane % 4 * 2 + e % 2) * kStride + m * 16 + e / 2 * 8 + lane / 4] = from_float<half>(sums[m][e]);
+      stages[(lane % 4 * 2 + e % 2) * kStride + m * 16 + e / 2 * 8 + lane / 4] = from_float<T>(sums[m][e]);
   __syncwarp();  // a lane stores results of other lanes
   const int64_t first_row = static_cast<int64_t>(head[0]) * kPanel;
 #pragma unroll

@@ -1,4 +1,4 @@
-"""Plans of both operators over CSR as it comes, for types that no search takes: float64 and bfloat16.
+"""Plans of both operators over CSR as it comes, for float64, which no search takes.
 
 A `PlainProblem` has no schedule to choose: one kernel serves each operator.
 """
@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
 from spmark.impls.core.errors import UnsupportedError
 from spmark.impls.core.interfaces import Built, DeviceArray
 from spmark.impls.core.operands import check_operands
-from spmark.impls.core.problem import Op, PlainProblem, rounded, widened
+from spmark.impls.core.problem import Op, PlainProblem
 from spmark.impls.formats.threads import equal_shares, run_all
 from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div
@@ -21,7 +19,7 @@ from spmark.impls.runtime.template import KernelTemplate
 
 LANES = (4, 8, 16, 32)
 THREADS = 128
-_SPACE: dict[str, tuple[str | int, ...]] = {"T": ("double", "bfloat16"), "lanes": LANES, "threads": (THREADS,)}
+_SPACE = {"lanes": LANES, "threads": (THREADS,)}
 SPMM_PLAIN = KernelTemplate(Path(__file__).parent / "plain.cu", "spmm_plain", _SPACE, max_registers=40)
 SDDMM_PLAIN = KernelTemplate(Path(__file__).parent / "plain.cu", "sddmm_plain", _SPACE, max_registers=40)
 
@@ -42,8 +40,7 @@ class PlainPlan(OneLaunchPlan):
             raise UnsupportedError(f"expected J of at most {MAX_GRID[1] * lanes:,}, found {width:,}")
         super().__init__(problem, target, {"lanes": lanes})
         self.stored = pattern.nnz
-        kind = "double" if problem.dtype == np.float64 else "bfloat16"
-        self._load((SPMM_PLAIN if spmm else SDDMM_PLAIN).instance(T=kind, lanes=lanes, threads=THREADS))
+        self._load((SPMM_PLAIN if spmm else SDDMM_PLAIN).instance(lanes=lanes, threads=THREADS))
         groups = ceil_div(pattern.num_rows if spmm else pattern.nnz, THREADS // lanes)
         sizes = (pattern.num_rows, width) if spmm else (pattern.num_rows, pattern.nnz, width, problem.scaled)
         arrays = (pattern.indptr, pattern.indices, problem.factors)
@@ -52,20 +49,16 @@ class PlainPlan(OneLaunchPlan):
 
 
 class HostPlainPlan(Built):
-    """Either operator by the loops of `plain_loops`, on several cores.
-
-    bfloat16 is widened to float32 on its way in, computed, and rounded once on its way out.
-    """
+    """Either operator by the loops of `plain_loops`, on several cores."""
 
     def __init__(self, problem: PlainProblem) -> None:
         super().__init__(stored=problem.matrix.nnz)
         pattern = problem.matrix
         self._shapes, self._dtype = (problem.operand_shapes, problem.out_shape), problem.dtype
-        self._wide = problem.dtype == np.float64
         with self.phase("compile"):
             from spmark.impls.kernels import plain_loops
 
-            self._loop = getattr(plain_loops, f"{problem.op}_{'float64' if self._wide else 'float32'}")
+            self._loop = plain_loops.spmm if problem.op is Op.SPMM else plain_loops.sddmm
         self._pattern = pattern.indptr, pattern.indices
         self.values = problem.factors
         self._shares = equal_shares(pattern.indptr)
@@ -74,11 +67,5 @@ class HostPlainPlan(Built):
     def run(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
         """Compute the complete result."""
         check_operands(*self._shapes, self._dtype, operands, out, device="cpu")
-        arrays = [self.values, *operands]
-        result = out
-        if not self._wide:
-            arrays, result = [widened(array) for array in arrays], np.empty(out.shape, np.float32)
         tasks = zip(self._shares[:-1], self._shares[1:], strict=True)
-        run_all(self._loop, ((start, stop, *self._pattern, *arrays, result) for start, stop in tasks))
-        if result is not out:
-            np.copyto(out, rounded(result))
+        run_all(self._loop, ((start, stop, *self._pattern, self.values, *operands, out) for start, stop in tasks))

@@ -1,4 +1,4 @@
-"""Loops of SpMM and SDDMM over the rows of CSR, for the host: float64, and float32 for what is widened to it."""
+"""Loops of SpMM and SDDMM over the rows of CSR in float64, for the host."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _spmm(start: Any, stop: Any, indptr: Any, indices: Any, values: Any, dense: 
     start, stop : int
         Rows of A.
     indptr, indices, values
-        A in CSR: (I + 1,) int32, (nnz,) int32, (nnz,) of the loop's type.
+        A in CSR: (I + 1,) int32, (nnz,) int32, (nnz,) float64.
     dense : (K, J)
         B.
     out : (I, J)
@@ -60,14 +60,12 @@ def _sddmm(  # noqa: PLR0917
             out[p] = total * factors[p] if factors.size else total
 
 
-def _signature(kind: Any, *dimensions: int) -> tuple[Any, ...]:
-    """Give the types of a loop: two rows, the pattern, then arrays of ``kind``, of which the last is written."""
-    pattern = types.Array(types.int32, 1, "C", readonly=True)
+def _signature(*dimensions: int) -> tuple[Any, ...]:
+    """Give the types of a loop: two rows, the pattern, then arrays of float64, of which the last is written."""
+    pattern, kind = types.Array(types.int32, 1, "C", readonly=True), types.float64
     arrays = [types.Array(kind, n, "C", readonly=True) for n in dimensions[:-1]]
     return (types.void, types.int64, types.int64, pattern, pattern, *arrays, types.Array(kind, dimensions[-1], "C"))
 
 
-spmm_float32 = compiled(*_signature(types.float32, 1, 2, 2))(_spmm)
-spmm_float64 = compiled(*_signature(types.float64, 1, 2, 2))(_spmm)
-sddmm_float32 = compiled(*_signature(types.float32, 1, 2, 2, 1))(_sddmm)
-sddmm_float64 = compiled(*_signature(types.float64, 1, 2, 2, 1))(_sddmm)
+spmm = compiled(*_signature(1, 2, 2))(_spmm)
+sddmm = compiled(*_signature(1, 2, 2, 1))(_sddmm)

@@ -35,7 +35,7 @@ __device__ __forceinline__ void write_row(const RowTarget<T>& to, int target, in
     to.write(target, column, sum);
 }
 
-// float16 with float32 sums. Warps own edges: each multiplies slots / warps gathered rows by `tile` columns of W_r.
+// 16 bits with float32 sums. Warps own edges: each multiplies slots / warps gathered rows by `tile` columns of W_r.
 //   first                of the groups that this launch takes: blockIdx.x counts from there; blockIdx.y counts tiles
 //   width_in, width_out  multiples of `vector`
 //   groups               (g, 4), see Group
@@ -44,21 +44,21 @@ __device__ __forceinline__ void write_row(const RowTarget<T>& to, int target, in
 //   x, w, out            (K, width_in), (R, width_in, width_out), (I, width_out), row-major
 //   sums                 float32 rows of width_out, see write_row
 // Dynamic shared memory: two stages. Not deterministic where rows are added up atomically.
-template <int tile, int slots, int depth, int vector, bool ordered, int threads>
+template <typename T, int tile, int slots, int depth, int vector, bool ordered, int threads>
 __global__ void __launch_bounds__(threads)
     rgms_hyb(int first, int width_in, int width_out, const int* __restrict__ groups, const int* __restrict__ indices,
-             const half* __restrict__ values, const int* __restrict__ targets, const half* __restrict__ x,
-             const half* __restrict__ w, half* __restrict__ out, float* __restrict__ sums) {
+             const T* __restrict__ values, const int* __restrict__ targets, const T* __restrict__ x,
+             const T* __restrict__ w, T* __restrict__ out, float* __restrict__ sums) {
   static_assert(slots * 2 >= threads, "every warp has sixteen edges or more");
   static_assert(slots * tile <= 96 * threads, "the sums of a thread stay in registers");
-  using Tile = RelationalTile<tile, slots, depth, vector, threads>;
+  using Tile = RelationalTile<T, tile, slots, depth, vector, threads>;
   extern __shared__ __align__(16) unsigned char shared_bytes[];
-  half* const stages = reinterpret_cast<half*>(shared_bytes);
+  T* const stages = reinterpret_cast<T*>(shared_bytes);
 
   const int at = first + blockIdx.x, first_column = blockIdx.y * tile;
   const Group group = group_at(groups, at);
   const int64_t element = static_cast<int64_t>(at) * slots;
-  const half* const weights = w + static_cast<int64_t>(group.relation) * width_in * width_out;
+  const T* const weights = w + static_cast<int64_t>(group.relation) * width_in * width_out;
   const int lane = threadIdx.x % kWarpSize, g = lane / 4, t = lane % 4;
   const int edge = threadIdx.x / kWarpSize * Tile::kRows;  // first of this warp
   const int used = (group.used + 15) / 16 * 16;
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(threads)
   }
 
   wait_for_previous_grid();  // which clears the rows that are added into
-  const RowTarget<half> to{out, sums, width_out};
+  const RowTarget<T> to{out, sums, width_out};
 #pragma unroll
   for (int m = 0; m < Tile::kRowTiles; ++m) {
     const int tile_edge = edge + m * 16;

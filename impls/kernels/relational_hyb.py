@@ -1,4 +1,4 @@
-"""The launcher of RGMS over the 3-D hyb: float16 on the matrix unit, float32 on ordinary cores."""
+"""The launcher of RGMS over the 3-D hyb: 16 bits on the matrix unit, float32 on ordinary cores."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from spmark.impls.core.interfaces import Config, DeviceArray
-from spmark.impls.core.problem import DType
 from spmark.impls.core.relational import RelationalProblem
 from spmark.impls.formats.relational_hyb import RelationalHyb, widths_of
 from spmark.impls.formats.row_use import row_use
@@ -18,7 +17,15 @@ from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS, SharedRows, shar
 from spmark.impls.kernels.tile_tasks import NO_ROW
 from spmark.impls.runtime.plan import Arrays, DevicePlan
 from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div
-from spmark.impls.runtime.template import Instance, KernelTemplate, TemplateValue, loads_of, widest_aligned
+from spmark.impls.runtime.template import (
+    C_TYPES,
+    NARROW,
+    Instance,
+    KernelTemplate,
+    TemplateValue,
+    loads_of,
+    widest_aligned,
+)
 
 _THREADS = 128
 _SOURCE = Path(__file__).parent / "relational_hyb.cu"
@@ -32,6 +39,7 @@ RGMS_HYB = KernelTemplate(
     _SOURCE,
     "rgms_hyb",
     {
+        "T": NARROW,
         "tile": TILES,
         "slots": (64, 128, 256),
         "depth": (32, 64),
@@ -68,8 +76,8 @@ class RelationalHybPlan(DevicePlan):
         Launch the groups of each relation by themselves, one relation after the other.
     **schedule : int
         - ``ordered``: add up shared rows in order;
-        - ``tile``: columns of Y of a thread block (32, 64, 128), of float16 alone;
-        - ``depth``: columns of X between two barriers (32, 64), of float16 alone.
+        - ``tile``: columns of Y of a thread block (32, 64, 128), of 16 bits alone;
+        - ``depth``: columns of X between two barriers (32, 64), of 16 bits alone.
 
     Raises
     ------
@@ -88,7 +96,6 @@ class RelationalHybPlan(DevicePlan):
     ) -> None:
         template, arguments = _template(problem, held.slots, schedule)
         instance, width = template.instance(**arguments), problem.width_out
-        half = problem.dtype is DType.FLOAT16
         # What clears and finishes rows of Y moves as much at once as the width allows.
         widest = max(int(instance.values.get("vector", 1)), widest_aligned(width, problem.dtype))
         super().__init__(problem, target, {**config, **schedule}, alignment=widest * problem.dtype.itemsize)
@@ -117,9 +124,9 @@ class RelationalHybPlan(DevicePlan):
             targets = np.full(held.rows.size, NO_ROW, np.int32)
             targets[real] = to
             self._arrays = [self.upload(array) for array in (held.groups, held.indices, values, targets)]
-        tile = int(instance.values["tile"]) if half else _FLOAT_TILE
+        tile = int(instance.values["tile"]) if problem.dtype.narrow else _FLOAT_TILE
         self._shared_bytes = 0
-        if half:
+        if problem.dtype.narrow:
             depth = int(instance.values["depth"])
             self._shared_bytes = 4 * (held.slots * (depth + 8) + depth * (tile + 8))
             self._kernel.allow_shared(self._shared_bytes)
@@ -159,7 +166,7 @@ def _axes(problem: RelationalProblem, pinned: Config) -> Axes:
     The paper has groups of 256 elements on the matrix unit, 128 for sparse convolution, and 32 on ordinary cores.
     """
     widths = widths_of(problem.matrix)[::-1]
-    if problem.dtype is DType.FLOAT32:
+    if not problem.dtype.narrow:
         return {"slots": RGMS_HYB_FLOAT.space["slots"], "widest": widths, "ordered": (False, True)}
     slots = (256, 128, 64) if widths[0] > 1 else (128, 64, 256)
     return {
@@ -206,7 +213,7 @@ def _template(
 ) -> tuple[KernelTemplate, dict[str, TemplateValue]]:
     """Give the kernel of a schedule (see `RelationalHybPlan`), and its arguments, which it may not have."""
     common = {"slots": slots, **schedule, "threads": _THREADS}
-    if problem.dtype is DType.FLOAT32:
+    if not problem.dtype.narrow:
         return RGMS_HYB_FLOAT, common
     vector = 8 if problem.width_in % 8 == 0 and problem.width_out % 8 == 0 else 1
-    return RGMS_HYB, {**common, "vector": vector}
+    return RGMS_HYB, {"T": C_TYPES[problem.dtype], **common, "vector": vector}

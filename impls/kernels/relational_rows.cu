@@ -1,5 +1,5 @@
 // RGMS for maps, output-stationary: a thread block owns rows of Y and walks over the relations that any of them has.
-// float16 with float32 sums. No atomics, and nothing to clear. Deterministic.
+// 16 bits with float32 sums. No atomics, and nothing to clear. Deterministic.
 //
 // An implicit GEMM whose rows are sorted by their sets of relations, group by group of relations: Tang, Yang, Liu,
 // Hong, Yu, Li, Dai, Wang and Han, "TorchSparse++", MICRO 2023, section 3.
@@ -26,19 +26,18 @@ constexpr int kStages = 3;  // of X and W in shared memory: one is multiplied, t
 //   x, w, out            (K, width_in), (R, width_in, width_out), (I, width_out), row-major
 //   sums                 float32 rows of width_out
 // Dynamic shared memory: the stages, and neighbours and steps of the tile with the most steps.
-template <int tile, int rows, int depth, int vector, bool valued, int threads>
+template <typename T, int tile, int rows, int depth, int vector, bool valued, int threads>
 __global__ void __launch_bounds__(threads)
     rgms_rows(int width_in, int width_out, const int* __restrict__ starts, const int* __restrict__ steps,
-              const int* __restrict__ neighbours, const half* __restrict__ values, const int* __restrict__ targets,
-              const half* __restrict__ x, const half* __restrict__ w, half* __restrict__ out,
-              float* __restrict__ sums) {
+              const int* __restrict__ neighbours, const T* __restrict__ values, const int* __restrict__ targets,
+              const T* __restrict__ x, const T* __restrict__ w, T* __restrict__ out, float* __restrict__ sums) {
   static_assert(rows * 2 >= threads, "every warp has sixteen rows or more");
   static_assert(rows * tile * (1 + valued) <= 128 * threads, "the sums of a thread stay in registers");
   // Two warps share rows where each keeps 32 columns or more: what a warp reads from shared memory grows with the edges
   // of its tile, and its products with their product.
-  using Tile = RelationalTile<tile, rows, depth, vector, threads, tile >= 64 ? 2 : 1>;
+  using Tile = RelationalTile<T, tile, rows, depth, vector, threads, tile >= 64 ? 2 : 1>;
   extern __shared__ __align__(16) unsigned char shared_bytes[];
-  half* const stages = reinterpret_cast<half*>(shared_bytes);
+  T* const stages = reinterpret_cast<T*>(shared_bytes);
   int* const sources = reinterpret_cast<int*>(stages + kStages * Tile::kStage);
 
   const int64_t begin = starts[blockIdx.x];
@@ -76,7 +75,7 @@ __global__ void __launch_bounds__(threads)
       stage = stage + 1 == kStages ? 0 : stage + 1;
     }
     if constexpr (valued) {
-      const half* const of_rows = values + step * rows;
+      const T* const of_rows = values + step * rows;
 #pragma unroll
       for (int m = 0; m < Tile::kRowTiles; ++m) {
         if (!(live >> m & 1)) continue;  // for the whole warp
@@ -109,7 +108,7 @@ __global__ void __launch_bounds__(threads)
         const Vec<float, 2> two{sum[m][n][side * 2], sum[m][n][side * 2 + 1]};
         const int column = relational.first_column + first_column + n * 8;
         if (target >= 0) {
-          store(stages + row * kStride + first_column + n * 8, round_to<half>(two));
+          store(stages + row * kStride + first_column + n * 8, round_to<T>(two));
         } else if (target != kNoRow) {
           float* const piece = sums + static_cast<int64_t>(-1 - target) * width_out + column;
           if constexpr (vector == 8) {

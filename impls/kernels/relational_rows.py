@@ -15,7 +15,7 @@ from spmark.impls.kernels.ordered_rows import OrderedRows, ordered_instances
 from spmark.impls.kernels.tile_tasks import NO_ROW
 from spmark.impls.runtime.plan import Arrays, DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import KernelTemplate, TemplateValue, widest_aligned
+from spmark.impls.runtime.template import C_TYPES, NARROW, KernelTemplate, TemplateValue, widest_aligned
 
 _THREADS = 128
 _STAGES = 3
@@ -24,6 +24,7 @@ RGMS_ROWS = KernelTemplate(
     Path(__file__).parent / "relational_rows.cu",
     "rgms_rows",
     {
+        "T": NARROW,
         "tile": (32, 64, 96, 128),
         "rows": (64, 128),
         "depth": (32, 64),
@@ -44,7 +45,7 @@ class RelationalRowsPlan(DevicePlan):
     Parameters
     ----------
     problem : RelationalProblem
-        In float16.
+        In 16 bits.
     target : Target
     held : RelationalRows
     config : mapping
@@ -76,7 +77,7 @@ class RelationalRowsPlan(DevicePlan):
             real = held.places >= 0
             rows = held.places[real]
             use = row_use(problem.matrix.num_rows, [rows])
-            values = np.zeros(held.positions.shape if instance.values["valued"] else 0, np.float16)
+            values = np.zeros(held.positions.shape if instance.values["valued"] else 0, problem.dtype.numpy)
             if values.size:
                 values[held.positions >= 0] = problem.values[held.positions[held.positions >= 0]]
         with self.phase("upload"):
@@ -97,8 +98,9 @@ class RelationalRowsPlan(DevicePlan):
 def rows_arguments(problem: RelationalProblem, rows: int, **schedule: int) -> dict[str, TemplateValue]:
     """Give the arguments of `RGMS_ROWS` for thread blocks of so many rows of Y and a schedule."""
     vector = 8 if problem.width_in % 8 == 0 and problem.width_out % 8 == 0 else 1
-    valued = bool((problem.values != 1).any())
-    return {"rows": rows, "vector": vector, "valued": valued, **schedule, "threads": _THREADS}
+    valued = bool((problem.dtype.numbers(problem.values) != 1).any())
+    own: dict[str, TemplateValue] = {"T": C_TYPES[problem.dtype], "rows": rows, "vector": vector, "valued": valued}
+    return {**own, **schedule, "threads": _THREADS}
 
 
 def shared_bytes(rows: int, steps: int, tile: int, depth: int) -> int:

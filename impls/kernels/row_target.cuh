@@ -8,11 +8,14 @@ namespace spmark {
 
 constexpr int kNoRow = -2147483647 - 1;  // target of sums that belong to no row of A
 
-// Type and place of the sums of shared rows: C itself in float32, a float32 workspace in float16.
+// Type and place of the sums of shared rows: C itself in float32, a float32 workspace in types of 16 bits.
 __device__ __forceinline__ float* shared_sums(float* out, float*) { return out; }
-__device__ __forceinline__ float* shared_sums(half*, float* sums) { return sums; }
+template <typename T>
+__device__ __forceinline__ float* shared_sums(T*, float* sums) {
+  return sums;
+}
 
-// Row r of C is written whole where the target is r, and is added into where it is -1 - r: in float16 r then counts the
+// Row r of C is written whole where the target is r, and is added into where it is -1 - r: in 16 bits r then counts the
 // rows of the workspace. Both are cleared before the grid.
 template <typename T>
 struct RowTarget {

@@ -13,7 +13,15 @@ from spmark.impls.core.problem import DType, Problem
 from spmark.impls.kernels.family import KernelFamily, tiles_of
 from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, TemplateValue, loads_of, widest_aligned
+from spmark.impls.runtime.template import (
+    C_TYPES,
+    ELEMENTS,
+    Instance,
+    KernelTemplate,
+    TemplateValue,
+    loads_of,
+    widest_aligned,
+)
 
 _SOURCE = Path(__file__).parent / "sddmm.cu"
 _LOAD_BYTES = 16
@@ -27,7 +35,7 @@ SDDMM_CSR = KernelTemplate(
     _SOURCE,
     "sddmm_csr",
     {
-        "T": ("float", "half"),
+        "T": ELEMENTS,
         "vector": (1, 2, 4, 8),
         "lanes": (8, 16, 32),
         "batch": (1, 2, 4),
@@ -90,7 +98,7 @@ SDDMM_RUNS = KernelTemplate(
     _SOURCE,
     "sddmm_runs",
     {
-        "T": ("float", "half"),
+        "T": ELEMENTS,
         "vector": (1, 2, 4, 8),
         "vectors": (1, 2, 4),
         "lanes": (4, 8, 16, 32),
@@ -185,7 +193,7 @@ def _default(problem: Problem, pinned: Config) -> Config:
     if not tiles:
         return {**csr_tiles(problem.width, problem.dtype)[-1], "batch": 4}
     loads = -(-problem.width // tiles[0]["vector"])
-    vectors, batch = (1, 4) if loads <= 16 else (2, 4) if problem.dtype is DType.FLOAT16 else (4, 2)
+    vectors, batch = (1, 4) if loads <= 16 else (2, 4) if problem.dtype.narrow else (4, 2)
     wanted = {"vectors": vectors, "batch": batch, "parts": 1, "early": vectors == 1}
     alike = [sum(tile[name] == value for name, value in wanted.items()) for tile in tiles]
     run = 8 if problem.matrix.nnz > MANY else 4

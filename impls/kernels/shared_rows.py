@@ -21,7 +21,7 @@ from spmark.impls.core.problem import DType
 from spmark.impls.formats.row_use import RowUse
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Kernel, ceil_div
-from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, widest_aligned
+from spmark.impls.runtime.template import C_TYPES, ELEMENTS, NARROW, Instance, KernelTemplate, widest_aligned
 
 _SOURCE = Path(__file__).parent / "shared_rows.cu"
 _THREADS = 64
@@ -29,11 +29,11 @@ _MAX_BLOCKS = 4096
 ZERO_ROWS = KernelTemplate(
     _SOURCE,
     "zero_rows",
-    {"T": ("float", "half"), "vector": (1, 2, 4, 8), "threads": (_THREADS,)},
+    {"T": ELEMENTS, "vector": (1, 2, 4, 8), "threads": (_THREADS,)},
     max_registers=32,
 )
 ROUND_SHARED_ROWS = KernelTemplate(
-    _SOURCE, "round_shared_rows", {"T": ("half",), "vector": (1, 2, 4, 8), "threads": (_THREADS,)}, max_registers=40
+    _SOURCE, "round_shared_rows", {"T": NARROW, "vector": (1, 2, 4, 8), "threads": (_THREADS,)}, max_registers=40
 )
 
 
@@ -82,9 +82,9 @@ def shared_instances(shared: bool, width: int, dtype: DType, vector: int) -> lis
         As of `SharedRows`.
     """
     clearing = [zeroing_instance(width, dtype)]
-    if dtype is not DType.FLOAT16 or not shared:
+    if not dtype.narrow or not shared:
         return clearing
-    rounding = ROUND_SHARED_ROWS.instance(T="half", vector=vector, threads=_THREADS)
+    rounding = ROUND_SHARED_ROWS.instance(T=C_TYPES[dtype], vector=vector, threads=_THREADS)
     return [*clearing, zeroing_instance(width, DType.FLOAT32), rounding]
 
 
@@ -112,7 +112,7 @@ class SharedRows:
     """
 
     def __init__(self, plan: DevicePlan, use: RowUse, width: int, dtype: DType, kernels: Sequence[Kernel]) -> None:
-        self.numbered = dtype is DType.FLOAT16
+        self.numbered = dtype.narrow
         self.sums: Any = plan.workspace((max(use.shared.size, 1) if self.numbered else 1, width), np.float32)
         cleared = use.empty if self.numbered else np.sort(np.concatenate([use.empty, use.shared]))
         self._cleared = RowZeroing(plan, cleared, width, kernels[0])

@@ -1,4 +1,4 @@
-// SpMM over 16 x 16 blocks on the matrix unit, without shared memory: float16 operands, float32 sums, rounded once.
+// SpMM over 16 x 16 blocks on the matrix unit, without shared memory: operands of 16 bits, float32 sums, rounded once.
 // Deterministic.
 //
 // For matrices with short block rows, such as attention masks (SparseTIR, Ye et al., ASPLOS 2023, section 4.3.1): a
@@ -21,16 +21,16 @@ constexpr int kSide = 16;  // rows and columns of a block
 // zeros.
 //   indptr    block_rows + 1 offsets of blocks
 //   indices   block columns
-//   pieces    each block's 256 halves as lanes hold them for mma_m16n8k16, eight a lane
+//   pieces    each block's 256 elements as lanes hold them for mma_m16n8k16, eight a lane
 //   dense     B, num_cols x width, row-major; width is a multiple of 8
 //   out       C, num_rows x width, row-major
-template <int columns, int threads>
+template <typename T, int columns, int threads>
 __global__ void __launch_bounds__(threads)
     spmm_strips(int num_rows, int num_cols, int width, int block_rows, const int* __restrict__ indptr,
-                const int* __restrict__ indices, const half* __restrict__ pieces, const half* __restrict__ dense,
-                half* __restrict__ out) {
+                const int* __restrict__ indices, const T* __restrict__ pieces, const T* __restrict__ dense,
+                T* __restrict__ out) {
   static_assert(columns == 8 || columns == 4, "a lane loads its columns of a row of B at once");
-  using Rows = TileRows<half, kSide, columns>;
+  using Rows = TileRows<T, kSide, columns>;
   constexpr int kTile = 8 * columns;
   const int strip = blockIdx.x * (threads / kWarpSize) + threadIdx.x / kWarpSize;
   if (strip >= block_rows) return;  // the whole warp leaves
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(threads)
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int row = block_column * kSide + row_of_lane(t, i);
-      const half* source = row_of(dense + from, row, width * unsigned(sizeof(half)));
+      const T* source = row_of(dense + from, row, width * unsigned(sizeof(T)));
       if (row < num_cols && from < width) held.load_b(i, source);
     }
     return held;
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(threads)
     for (int part = 0; part < Rows::kParts; ++part) {
       const int column = blockIdx.y * kTile + Rows::column(lane, part);
       if (row < num_rows && column < width)
-        store_streaming(out + static_cast<int64_t>(row) * width + column, round_to<half>(rows.part(side, part)));
+        store_streaming(out + static_cast<int64_t>(row) * width + column, round_to<T>(rows.part(side, part)));
     }
   }
 }

@@ -19,16 +19,17 @@ namespace spmark {
 // Which of the 16 rows of B is lane t's i-th.
 __device__ __forceinline__ int row_of_lane(int t, int i) { return 2 * t + i % 2 + i / 2 * 8; }
 
-// A lane's operands for 16 columns of A, two halves a word: its `words` of A, and its columns of four rows of B.
-template <int columns, int words>
-struct HalfOperands {
+// A lane's operands for 16 columns of A, two elements of 16 bits a word: its `words` of A, and its columns of four rows
+// of B.
+template <typename T, int columns, int words>
+struct NarrowOperands {
   Vec<unsigned, words> a;
   Vec<unsigned, columns / 2> b[4];
 
-  __device__ __forceinline__ void load_a(const half* group, int lane) {
+  __device__ __forceinline__ void load_a(const T* group, int lane) {
     a = load_streaming<words>(reinterpret_cast<const unsigned*>(group) + words * lane);
   }
-  __device__ __forceinline__ void load_b(int i, const half* row) {
+  __device__ __forceinline__ void load_b(int i, const T* row) {
     b[i] = load_read_only<columns / 2>(reinterpret_cast<const unsigned*>(row));
   }
   // One column of the lane's rows 2 k and 2 k + 1 in one word, the first row in the lower bits.
@@ -63,24 +64,24 @@ struct SixteenRows {
 template <typename T, int height, int columns>
 struct TileRows;
 
-template <int columns>
-struct TileRows<half, 16, columns> : SixteenRows<columns, 8> {
-  using Held = HalfOperands<columns, 4>;
+template <typename T, int columns>
+struct TileRows<T, 16, columns> : SixteenRows<columns, 8> {
+  using Held = NarrowOperands<T, columns, 4>;
 
   __device__ __forceinline__ void add(const Held& held) {
     const unsigned a[4] = {held.a[0], held.a[1], held.a[2], held.a[3]};
 #pragma unroll
     for (int m = 0; m < columns; ++m) {
       const unsigned b[2] = {held.pair(0, m), held.pair(1, m)};
-      mma_m16n8k16(this->sums[m], a, b);
+      mma_m16n8k16<T>(this->sums[m], a, b);
     }
   }
 };
 
-template <int columns>
-struct TileRows<half, 8, columns> {
+template <typename T, int columns>
+struct TileRows<T, 8, columns> {
   static constexpr int kSums = 2 * columns, kParts = 1;
-  using Held = HalfOperands<columns, 2>;
+  using Held = NarrowOperands<T, columns, 2>;
   float sums[columns / 2][4] = {};  // rows g and g + 8 of mma m are columns 2m and 2m + 1 of this lane's
 
   static __device__ __forceinline__ int row(int lane, int side) { return 2 * (lane % 4) + side; }
@@ -100,7 +101,7 @@ struct TileRows<half, 8, columns> {
     for (int m = 0; m < columns / 2; ++m) {
       const unsigned turned[4] = {held.pair(0, 2 * m), held.pair(0, 2 * m + 1), held.pair(1, 2 * m),
                                   held.pair(1, 2 * m + 1)};
-      mma_m16n8k16(sums[m], turned, rows);
+      mma_m16n8k16<T>(sums[m], turned, rows);
     }
   }
 };

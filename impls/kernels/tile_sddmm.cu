@@ -1,4 +1,4 @@
-// SDDMM over tiles as one grid: block tiles on the matrix unit and runs of non-zeros, in float16 with float32 sums.
+// SDDMM over tiles as one grid: block tiles on the matrix unit and runs of non-zeros, in 16 bits with float32 sums.
 // Deterministic: every non-zero is computed once and written where A has it in CSR order, or in the order of the tiles.
 //
 // The hybrid plans of STile (Fang, Shen, Wang and Chen, SIGMOD 2024, sections 2.2 and 4): tiles of both formats, fused
@@ -6,7 +6,7 @@
 
 #include <spmark/fusion.cuh>
 
-#include "half_words.cuh"
+#include "narrow_words.cuh"
 #include "sddmm_dots.cuh"
 
 using namespace spmark;
@@ -21,7 +21,7 @@ using namespace spmark;
 //   starts    first non-zero of every group, and the end of the last one
 //   slots     of each non-zero 16 times its row within the panel plus its column within the group
 //   x, y      row-major, `width` columns; aligned to vector elements, and so is width
-template <int vector, int threads>
+template <typename T, int vector, int threads>
 struct TileBlocksSddmm {
   static constexpr int kHeight = 16, kGroup = 16;
   static constexpr int kWarps = threads / kWarpSize;
@@ -37,7 +37,7 @@ struct TileBlocksSddmm {
   static __device__ __forceinline__ void
   run(Shared& shared, int item, const int* __restrict__ tasks, const int* __restrict__ rows,
       const int* __restrict__ indices, const int* __restrict__ starts, const unsigned char* __restrict__ slots,
-      int width, const half* __restrict__ x, const half* __restrict__ y, const Write& write) {
+      int width, const T* __restrict__ x, const T* __restrict__ y, const Write& write) {
     const int warp = threadIdx.x / kWarpSize, lane = lane_id(), g = lane / 4, t = lane % 4;
     const Vec<int, 4> task = load_read_only<4>(tasks + (static_cast<int64_t>(item) * kWarps + warp) * 4);
     if (task[0] < 0) return;  // the whole warp leaves; no barrier of the block follows
@@ -50,8 +50,8 @@ struct TileBlocksSddmm {
       for (int i = 0; i < 4; ++i) to[i] = indices[min(q + i / 2, end - 1) * kGroup + i % 2 * 8 + g];
     };
     Words left[kDepth][2], right[kDepth][4];
-    const half* const top = x + static_cast<int64_t>(rows[task[0] * kHeight + g]) * width;
-    const half* const bottom = x + static_cast<int64_t>(rows[task[0] * kHeight + 8 + g]) * width;
+    const T* const top = x + static_cast<int64_t>(rows[task[0] * kHeight + g]) * width;
+    const T* const bottom = x + static_cast<int64_t>(rows[task[0] * kHeight + 8 + g]) * width;
     const auto fetch_left = [&](int j) {
 #pragma unroll
       for (int d = 0; d < kDepth; ++d) {
@@ -66,7 +66,7 @@ struct TileBlocksSddmm {
 #pragma unroll
         for (int d = 0; d < kDepth; ++d) {
           const int at = j + d * kChunk + 8 * t;
-          right[d][i] = load_words<vector>(row_of(y + at, named[i], width * unsigned(sizeof(half))), width - at);
+          right[d][i] = load_words<vector>(row_of(y + at, named[i], width * unsigned(sizeof(T))), width - at);
         }
       }
     };
@@ -80,7 +80,7 @@ struct TileBlocksSddmm {
       float sum[4][4] = {};
 #pragma unroll 1
       for (int j = 0; j < width; j += kStep) {
-        add_products(sum, left, right);
+        add_products<T>(sum, left, right);
         const bool last = j + kStep >= width;
         if (last) {
 #pragma unroll
@@ -119,7 +119,7 @@ struct TileBlocksSddmm {
 //   positions   of each non-zero of a body, in CSR order; not read unless `listed`
 //   run_count   non-zeros in runs
 //   listed      whether results go where `positions` say; otherwise one after the other, `block_count` of blocks first
-template <int vector, int lanes, int batch, int threads>
+template <typename T, int vector, int lanes, int batch, int threads>
 __global__ void __launch_bounds__(threads, vector == 8 ? 4 : 1)
     sddmm_tiles(int width, int scaled, int listed, int block_count, int run_count,  //
                 int block_items, int block_tiles, const int* __restrict__ block_tasks,
@@ -128,14 +128,13 @@ __global__ void __launch_bounds__(threads, vector == 8 ? 4 : 1)
                 const int* __restrict__ block_positions,  //
                 int run_items, int run_tiles, const int* __restrict__ run_rows, const int* __restrict__ run_indices,
                 const int* __restrict__ run_positions,  //
-                const half* __restrict__ values, const half* __restrict__ x, const half* __restrict__ y,
-                half* __restrict__ out) {
+                const T* __restrict__ values, const T* __restrict__ x, const T* __restrict__ y, T* __restrict__ out) {
   static_assert(vector == 8 || lanes == 8, "narrow loads are not worth a variant");
-  using Blocks = TileBlocksSddmm<vector, threads>;
+  using Blocks = TileBlocksSddmm<T, vector, threads>;
   __shared__ typename Blocks::Shared shared;
   const auto write = [&](const int* positions, int before, int n, float sum) {
     const int place = listed ? positions[n] : before + n;
-    out[place] = from_float<half>(scaled ? sum * to_float(values[place]) : sum);
+    out[place] = from_float<T>(scaled ? sum * to_float(values[place]) : sum);
   };
   run_fused(blockIdx.x,
             body(block_items, block_tiles,

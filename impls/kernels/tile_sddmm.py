@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Config, DeviceArray
-from spmark.impls.core.problem import DType, Problem, grouped, numbered
+from spmark.impls.core.problem import Problem, grouped, numbered
 from spmark.impls.formats.tiles import GROUP, Blocks, TileFormat
 from spmark.impls.runtime.fusion import Share, fused
 from spmark.impls.runtime.plan import Arrays, DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import Instance, KernelTemplate
+from spmark.impls.runtime.template import C_TYPES, NARROW, Instance, KernelTemplate
 
 HEIGHT = 16
 """Rows of a block tile."""
@@ -27,15 +27,15 @@ _WARPS = _THREADS // 32
 SDDMM_TILES = KernelTemplate(
     Path(__file__).parent / "tile_sddmm.cu",
     "sddmm_tiles",
-    {"vector": (1, 2, 8), "lanes": (8, 16, 32), "batch": (2, 4), "threads": (_THREADS,)},
+    {"T": NARROW, "vector": (1, 2, 8), "lanes": (8, 16, 32), "batch": (2, 4), "threads": (_THREADS,)},
     max_registers=152,
 )
 
 
 def tile_sddmm_instance(problem: Problem, schedule: Mapping[str, Any]) -> Instance:
     """Give the kernel of a schedule ``lanes, batch, groups``."""
-    vector = _vector_of(problem)
-    return SDDMM_TILES.instance(vector=vector, lanes=schedule["lanes"], batch=schedule["batch"], threads=_THREADS)
+    tunables = {"vector": _vector_of(problem), "lanes": schedule["lanes"], "batch": schedule["batch"]}
+    return SDDMM_TILES.instance(T=C_TYPES[problem.dtype], **tunables, threads=_THREADS)
 
 
 def _vector_of(problem: Problem) -> int:
@@ -43,7 +43,7 @@ def _vector_of(problem: Problem) -> int:
 
 
 class TileSddmmPlan(DevicePlan):
-    """D = (X Y^T at A's non-zeros) in float16 over a `TileFormat`, scaled by A where the problem is.
+    """D = (X Y^T at A's non-zeros) in 16 bits over a `TileFormat`, scaled by A where the problem is.
 
     The plan keeps only the places of the tiles' non-zeros. A's values are read where the problem is scaled, in the
     result's order.
@@ -65,13 +65,13 @@ class TileSddmmPlan(DevicePlan):
     Raises
     ------
     BuildError
-        There are tiles of another height or ELL tiles, or the dtype is not float16.
+        There are tiles of another height or ELL tiles, or the dtype is float32.
     """
 
     def __init__(self, problem: Problem, target: Target, tiled: TileFormat, config: Config, **schedule: int) -> None:
-        if problem.dtype is not DType.FLOAT16 or tiled.ell or set(tiled.blocks) - {HEIGHT}:
+        if not problem.dtype.narrow or tiled.ell or set(tiled.blocks) - {HEIGHT}:
             raise BuildError(
-                f"expected float16, block tiles of {HEIGHT} rows and runs, found {problem.dtype}, blocks of "
+                f"expected 16-bit floats, block tiles of {HEIGHT} rows and runs, found {problem.dtype}, blocks of "
                 f"{[*tiled.blocks]} rows{' and ELL tiles' * bool(tiled.ell)}"
             )
         vector, in_tiles = _vector_of(problem), schedule.pop("in_tiles", False)

@@ -3,7 +3,7 @@
 //
 // The hybrid plans of STile (Fang, Shen, Wang and Chen, SIGMOD 2024, sections 2.2 and 4): tiles of both formats, fused
 // horizontally. Rows that several tiles share are added up atomically, in an order that is not fixed. Where there are
-// blocks alone, in float16, the last thread block that brings a piece of a row adds up all, always in the same order.
+// blocks alone, in 16 bits, the last thread block that brings a piece of a row adds up all, always in the same order.
 
 #include <spmark/fusion.cuh>
 #include <spmark/half.cuh>
@@ -13,39 +13,39 @@
 
 using namespace spmark;
 
-// Thread blocks of a multiprocessor for which the compiler leaves registers: in float32 by columns, and in float16 of
-// every combination that has a kernel.
-template <typename T, bool mixed, int columns, int ahead, int vector>
+// Thread blocks of a multiprocessor for which the compiler leaves registers: in float32 by columns, and of elements of
+// two bytes for every combination that has a kernel.
+template <int bytes, bool mixed, int columns, int ahead, int vector>
 constexpr int kBlocks = columns == 4 ? 4 : 3;
 template <>
-constexpr int kBlocks<half, false, 8, 2, 8> = 4;
+constexpr int kBlocks<2, false, 8, 2, 8> = 4;
 template <>
-constexpr int kBlocks<half, false, 8, 1, 8> = 6;
+constexpr int kBlocks<2, false, 8, 1, 8> = 6;
 template <>
-constexpr int kBlocks<half, false, 4, 4, 8> = 4;
+constexpr int kBlocks<2, false, 4, 4, 8> = 4;
 template <>
-constexpr int kBlocks<half, false, 4, 2, 8> = 5;
+constexpr int kBlocks<2, false, 4, 2, 8> = 5;
 template <>
-constexpr int kBlocks<half, true, 8, 2, 8> = 4;
+constexpr int kBlocks<2, true, 8, 2, 8> = 4;
 template <>
-constexpr int kBlocks<half, true, 4, 4, 8> = 4;
+constexpr int kBlocks<2, true, 4, 4, 8> = 4;
 template <>
-constexpr int kBlocks<half, true, 4, 4, 4> = 5;
+constexpr int kBlocks<2, true, 4, 4, 4> = 5;
 
 // C = A B, A the sum of all parts. Each body documents its arrays; before them stand its items and its tiles of
-// columns, 0 where A has no such part. Low block tiles are float16's alone.
+// columns, 0 where A has no such part. Low block tiles are those of 16 bits alone.
 //   width       J, a multiple of 8
 //   mixed       whether there are ELL rows or rows without elements, whose body takes registers
 //   ahead       groups of block tiles whose operands are on their way; few leave registers for more thread blocks
 //   dense       B, row-major, aligned to 16 bytes
 //   out         C, likewise
-//   sums        float16: float32 workspace of the rows that pieces share
+//   sums        16 bits: float32 workspace of the rows that pieces share
 //   row_pieces  see PieceTarget; not used where there are ELL rows, nor in float32
 //   counters    likewise
 // Where there are ELL rows, and in float32, a launch before this grid clears the workspace, or the shared rows of C,
-// and may overlap with this grid. In float16 a launch after it rounds the shared rows.
+// and may overlap with this grid. In 16 bits a launch after it rounds the shared rows.
 template <typename T, bool mixed, int columns, int ahead, int vector, int vectors, int lanes, int threads>
-__global__ void __launch_bounds__(threads, kBlocks<T, mixed, columns, ahead, vector>)
+__global__ void __launch_bounds__(threads, kBlocks<sizeof(T), mixed, columns, ahead, vector>)
     spmm_tiles(int width,  //
                int high_items, int high_tiles, const int* __restrict__ high_tasks, const int* __restrict__ high_indices,
                const T* __restrict__ high_pieces, const int* __restrict__ high_targets,  //
@@ -61,12 +61,12 @@ __global__ void __launch_bounds__(threads, kBlocks<T, mixed, columns, ahead, vec
   static_assert(columns == 4 || sizeof(T) * vector == 16, "loads of half the width for the narrowest J alone");
   static_assert(columns == 8 || (vectors == 1 && lanes == 8), "two loads side by side for wide J alone");
   using High = TileBlocks<T, 16, columns, ahead, threads>;
-  constexpr bool kHalf = sizeof(T) == 2;
-  using Low = TileBlocks<T, kHalf ? 8 : 16, columns, ahead, threads>;  // float32: has no tasks
+  constexpr bool kNarrow = sizeof(T) == 2;
+  using Low = TileBlocks<T, kNarrow ? 8 : 16, columns, ahead, threads>;  // float32: has no tasks
   using Ell = EllBuckets<T, vector, vectors, lanes, threads>;
   __shared__ LargestOf<typename High::Shared, typename Low::Shared, typename Ell::Shared> shared;
   const auto target = [&](int tile) {
-    if constexpr (mixed || !kHalf)
+    if constexpr (mixed || !kNarrow)
       return RowTarget<T>{out, sums, width};
     else
       return PieceTarget<T>{out, sums, row_pieces, counters, width, tile, (width + High::kTile - 1) / High::kTile};
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(threads, kBlocks<T, mixed, columns, ahead, vec
                  }),
             body(low_items, low_tiles,
                  [&](Place at) {
-                   if constexpr (kHalf)
+                   if constexpr (kNarrow)
                      Low::run(shared.template as<typename Low::Shared>(), at.item, at.tile, low_tasks, low_indices,
                               low_pieces, low_targets, dense, target(at.tile));
                  }),

@@ -21,7 +21,7 @@ from spmark.impls.kernels.tile_tasks import ALONE, NO_PIECES, WARPS, Panels
 from spmark.impls.runtime.fusion import Share, fused
 from spmark.impls.runtime.plan import Arrays, DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, TemplateValue
+from spmark.impls.runtime.template import C_TYPES, NARROW, Instance, KernelTemplate, TemplateValue
 
 HEIGHT = 16
 """Rows of most block tiles."""
@@ -35,18 +35,18 @@ VECTOR = 4
 
 
 def _template(
-    dtype: DType, ahead: tuple[int, ...], vector: tuple[int, ...], vectors: tuple[int, ...], **limits: int
+    kinds: tuple[str, ...], ahead: tuple[int, ...], vector: tuple[int, ...], vectors: tuple[int, ...], **limits: int
 ) -> KernelTemplate:
     space: dict[str, tuple[TemplateValue, ...]] = {
-        **{"T": (C_TYPES[dtype],), "mixed": (False, True), "columns": (4, 8), "ahead": ahead},
+        **{"T": kinds, "mixed": (False, True), "columns": (4, 8), "ahead": ahead},
         **{"vector": vector, "vectors": vectors, "lanes": LANES, "threads": (_THREADS,)},
     }
     return KernelTemplate(Path(__file__).parent / "tile_spmm.cu", "spmm_tiles", space, **limits)
 
 
 # A spill around the loops of the narrowest block tiles keeps one more thread block resident.
-SPMM_TILES = _template(DType.FLOAT16, (1, 2, 4), (4, 8), (1, 2), max_registers=128, max_spill_bytes=56)
-SPMM_TILES_FLOAT = _template(DType.FLOAT32, (1,), (VECTOR,), (1,), max_registers=168)
+SPMM_TILES = _template(NARROW, (1, 2, 4), (4, 8), (1, 2), max_registers=128, max_spill_bytes=56)
+SPMM_TILES_FLOAT = _template((C_TYPES[DType.FLOAT32],), (1,), (VECTOR,), (1,), max_registers=168)
 """In float32 each product is three of tf32 (see tile_rows.cuh)."""
 
 
@@ -61,13 +61,13 @@ def tile_spmm_instance(problem: Problem, schedule: Mapping[str, Any], mixed: boo
     mixed : bool
         Whether there are ELL rows, or rows without elements, beside the block tiles.
     """
-    half = problem.dtype is DType.FLOAT16
+    narrow = problem.dtype.narrow
     columns = _columns(problem, schedule.get("columns", 8))
-    tile = {"vector": 8 if half else VECTOR, "vectors": 1, "lanes": LANES[0]}
+    tile = {"vector": 8 if narrow else VECTOR, "vectors": 1, "lanes": LANES[0]}
     if mixed:
         tile |= {name: schedule[name] for name in tile if name in schedule}
     tile |= {"columns": columns, "ahead": _ahead(problem, columns, schedule.get("shallow", False) and not mixed)}
-    template = SPMM_TILES if half else SPMM_TILES_FLOAT
+    template = SPMM_TILES if narrow else SPMM_TILES_FLOAT
     return template.instance(T=C_TYPES[problem.dtype], mixed=mixed, **tile, threads=_THREADS)
 
 
@@ -76,7 +76,7 @@ def _columns(problem: Problem, columns: int) -> int:
 
 
 def _ahead(problem: Problem, columns: int, shallow: bool) -> int:
-    return AHEAD[columns][shallow] if problem.dtype is DType.FLOAT16 else 1
+    return AHEAD[columns][shallow] if problem.dtype.narrow else 1
 
 
 class TileSpmmPlan(DevicePlan):
@@ -98,8 +98,8 @@ class TileSpmmPlan(DevicePlan):
         - ``columns``: columns of C that a lane sums of block tiles: 8 or 4. With 4, twice as many warps have half the
           work each, and ELL rows, where there are any, take one load of eight lanes. J up to 32 always has 4;
         - ``shallow``: keep the operands of half as many groups on their way as registers hold (`AHEAD`), so that more
-          thread blocks fit. Float16 only. It has no effect where there are ELL rows or rows without elements, whose
-          body takes the registers;
+          thread blocks fit. Types of 16 bits only. It has no effect where there are ELL rows or rows without elements,
+          whose body takes the registers;
         - of the ELL rows, as of `spmark.impls.kernels.ell_buckets.EllBucketsPlan`, all but ``threads``; in float32
           loads of four elements, one beside the other.
 
@@ -112,8 +112,8 @@ class TileSpmmPlan(DevicePlan):
     def __init__(
         self, problem: Problem, target: Target, tiled: TileFormat, config: Config, arrays: Arrays = (), **schedule: int
     ) -> None:
-        half = problem.dtype is DType.FLOAT16
-        heights = HEIGHTS if half else HEIGHTS[:1]
+        narrow = problem.dtype.narrow
+        heights = HEIGHTS if narrow else HEIGHTS[:1]
         if problem.width % 8 or tiled.runs or set(tiled.blocks) - {*heights}:
             raise BuildError(
                 f"expected J a multiple of 8, block tiles of {heights} rows and ELL tiles for {problem.dtype}, found "
@@ -131,9 +131,9 @@ class TileSpmmPlan(DevicePlan):
             ranges, rows = ell_work(tiled.ell, use, problem.dtype, whole)
             mixed = ranges.shape[0] > 0
             self.config["ahead"] = _ahead(problem, columns, shallow and not mixed)
-            arrives = half and not mixed
-            targets, row_pieces = panels.pieces(use) if arrives else (panels.targets(use, half), NO_PIECES)
-            lists = () if arrays else [*_elements(tiled, blocks, half)]
+            arrives = narrow and not mixed
+            targets, row_pieces = panels.pieces(use) if arrives else (panels.targets(use, narrow), NO_PIECES)
+            lists = () if arrays else [*_elements(tiled, blocks, problem.dtype)]
         held = self.share(arrays, lists)
         across = ceil_div(problem.width, 8 * columns)
         with self.phase("upload"):
@@ -149,7 +149,7 @@ class TileSpmmPlan(DevicePlan):
         self.deterministic = around.shared.size == 0
         with self.phase("compile"):
             instance = tile_spmm_instance(problem, {**whole, "shallow": shallow}, mixed)
-            beside = shared_instances(not self.deterministic, problem.width, problem.dtype, 8 if half else VECTOR)
+            beside = shared_instances(not self.deterministic, problem.width, problem.dtype, 8 if narrow else VECTOR)
             self._kernel, *kernels = target.load([instance, *beside])
         with self.phase("upload"):
             self._shared = SharedRows(self, around, problem.width, problem.dtype, kernels)
@@ -174,13 +174,13 @@ def _no_blocks(height: int) -> Blocks:
     return Blocks(rows, np.zeros(1, np.int32), indices, values, held, places.astype(np.int64))
 
 
-def _elements(tiles: TileFormat, blocks: list[Blocks], half: bool) -> Iterator[NDArray[np.generic]]:
+def _elements(tiles: TileFormat, blocks: list[Blocks], dtype: DType) -> Iterator[NDArray[np.generic]]:
     """Give columns and values of blocks, in the order of the unit's registers, and of ELL rows."""
-    for part, of_half in zip(blocks, (mma_pieces, transposed_pieces), strict=True):
-        ordered = of_half if half else split_pieces  # in float32 there are no low blocks
-        yield from (part.indices.reshape(-1), ordered(part.values).reshape(-1))
+    for part, of_narrow in zip(blocks, (mma_pieces, transposed_pieces), strict=True):
+        ordered = of_narrow if dtype.narrow else split_pieces  # in float32 there are no low blocks
+        yield from (part.indices.reshape(-1), ordered(dtype.stored(part.values)).reshape(-1))
     yield tiles.ell.indices if tiles.ell else np.empty(0, np.int32)
-    yield (tiles.ell.values if tiles.ell else np.empty(0)).astype(np.float16 if half else np.float32)
+    yield dtype.stored(tiles.ell.values if tiles.ell else np.empty(0, np.float32))
 
 
 def split_pieces(values: NDArray[np.float32]) -> NDArray[np.float32]:

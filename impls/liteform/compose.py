@@ -81,9 +81,9 @@ def fixed_form(matrix: Csr, dtype: DType) -> StoredAs:
     """Choose between the fixed formats: BSR where its blocks take fewer bytes than CSR's non-zeros and indices.
 
     The public code takes BSR in float16 wherever it fits into memory, and CSR in float32 otherwise. Here both are in
-    the problem's dtype. The matrix unit computes blocks, in float16 only.
+    the problem's dtype. The matrix unit computes blocks, in 16 bits only.
     """
-    if dtype is not DType.FLOAT16:
+    if not dtype.narrow:
         return StoredAs.CSR
     stored = estimated_blocks(matrix) * BLOCK * BLOCK
     smaller = stored * dtype.itemsize <= matrix.nnz * (dtype.itemsize + _INDEX_BYTES)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError, check_choices
 from spmark.impls.core.interfaces import Built, Config, Plan
-from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.core.stores import Forecast
 from spmark.impls.core.untrusted import reading
 from spmark.impls.formats.bsr import BsrFormat
@@ -131,8 +131,8 @@ class LiteForm:
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse widths beyond the grid, and blocks where the matrix unit does not compute."""
-        if self.format == StoredAs.BSR and problem.dtype is not DType.FLOAT16:
-            return f"expected float16 for bsr, which the matrix unit computes, found {problem.dtype}"
+        if self.format == StoredAs.BSR and not problem.dtype.narrow:
+            return f"expected 16-bit floats for bsr, which the matrix unit computes, found {problem.dtype}"
         schedule = rule(problem.width, problem.dtype, 1)
         return too_wide(problem.width, schedule.vector * schedule.lanes)
 

@@ -151,6 +151,7 @@ def schedule_for(
     BuildError
         The device's table cannot be read.
     """
+    dtype = dtype.measured_as
     table, own = table_for(device), rule(width, dtype, max_width)
     wanted = ScheduleEntry(
         dtype=dtype, width=width, gathered=gathered, nnz=max(nnz, 1), max_width=max_width, schedule=own

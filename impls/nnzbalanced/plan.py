@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import DeviceArray, Plan
-from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.formats.row_use import RowUse
 from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS, ZERO_ROWS, SharedRows, shared_instances
 from spmark.impls.runtime.plan import DevicePlan, OneLaunchPlan
 from spmark.impls.runtime.target import Grid, Target, ceil_div, open_target, too_wide
-from spmark.impls.runtime.template import C_TYPES, KernelTemplate, TemplateValue, widest_aligned
+from spmark.impls.runtime.template import C_TYPES, ELEMENTS, KernelTemplate, TemplateValue, widest_aligned
 
 _SOURCE = Path(__file__).parent / "kernels" / "spmm.cu"
 _LOAD_BYTES = 16
@@ -39,7 +39,7 @@ BUSY_TERMS, LONG_TERMS = 1 << 25, 1 << 28
 SPAN, LONG_SPAN = 32, 128
 
 
-_TYPES: Mapping[str, tuple[TemplateValue, ...]] = {"T": ("float", "half"), "vector": (1, 2, 4, 8)}
+_TYPES: Mapping[str, tuple[TemplateValue, ...]] = {"T": ELEMENTS, "vector": (1, 2, 4, 8)}
 _LANES = (4, 8, 16, 32)
 ROWS_SEQUENTIAL = KernelTemplate(
     _SOURCE,
@@ -109,7 +109,7 @@ class NnzBalancedPlan(DevicePlan):
     def __init__(
         self, problem: Problem, target: Target, *, span: int, vector: int, sums: tuple[int, int] | None
     ) -> None:
-        matrix, half = problem.matrix, problem.dtype is DType.FLOAT16
+        matrix, half = problem.matrix, problem.dtype.narrow
         config = {"reduction": "sequential" if sums else "parallel", "balance": "nnz", "span": span}
         tile = {"vector": vector} | (dict(zip(("lanes", "flight"), sums, strict=True)) if sums else {})
         super().__init__(problem, target, {**config, **tile}, alignment=vector * problem.dtype.itemsize)
@@ -185,7 +185,7 @@ def choose(problem: Problem) -> tuple[bool, bool]:
     few = width <= PARALLEL_WIDTH and matrix.nnz * width < PARALLEL_TERMS
     parallel = width <= _SCALARS or few
     uneven = bool(lengths.std() >= UNEVEN * lengths.mean()) and matrix.nnz > 0
-    return parallel, uneven and not (parallel and problem.dtype is DType.FLOAT16)
+    return parallel, uneven and not (parallel and problem.dtype.narrow)
 
 
 def _lanes(width: int, vector: int) -> int:

@@ -64,7 +64,7 @@ class _Plan(HostPlan):
         super().__init__(config={"threads": threads}, stored=matrix.nnz)
         self._threads = threads
         with self.phase("convert"):
-            values = problem.values.astype(np.float32, copy=False)
+            values = problem.dtype.numbers(problem.values).astype(np.float32, copy=False)
             arrays = equal_tasks(matrix, threads), matrix.indptr, matrix.indices, values
             self.values = values
             self.hold(problem, *arrays)

@@ -23,7 +23,7 @@ from spmark.impls.table import create, implementation_names, name_of
 AUTO = "auto"
 """The implementation that chooses among the others."""
 PLAIN = "plain"
-"""What serves float64 and bfloat16, in the place of an implementation's name."""
+"""What serves float64, in the place of an implementation's name."""
 IMPORT_FIRST = "where it is a class in a file, compile an operator with that file first"
 """How a process comes to know an implementation that a saved operator names."""
 

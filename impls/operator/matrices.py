@@ -1,6 +1,6 @@
 """The sparse matrix that a person gives, of SciPy, CuPy, PyTorch or spmark, as a canonical CSR on the host.
 
-Its elements may have types that no `Problem` has: float64 and bfloat16.
+Its elements may have a type that no `Problem` has: float64.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from spmark.impls.core.problem import (
     check_finite,
     check_of_two,
     dtype_name,
-    rounded,
-    widened,
 )
 
 
@@ -56,12 +54,12 @@ class ElementType(StrEnum):
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        """The NumPy dtype that elements are stored as: bfloat16 as uint16, since NumPy has no such type."""
-        return np.dtype(np.uint16 if self is ElementType.BFLOAT16 else self.value)
+        """The NumPy dtype that elements are stored as."""
+        return self.searched.numpy if self.searched else np.dtype(self.value)
 
     @property
     def searched(self) -> DType | None:
-        """The dtype of a `Problem`, which every implementation may take; None for float64 and bfloat16."""
+        """The dtype of a `Problem`, which every implementation may take; None for float64."""
         return DType(self.value) if self.value in tuple(DType) else None
 
     def holds(self, other: str) -> bool:
@@ -88,7 +86,7 @@ class OwnedMatrix:
     Parameters
     ----------
     pattern : Csr
-        Its values are ``values`` where the type is float32 or float16, in float32; else they count for nothing.
+        Its values are ``values`` in float32; those of float64 count for nothing.
     values : (nnz,) array
         In CSR order, of ``dtype.numpy``.
     dtype : ElementType
@@ -141,7 +139,7 @@ class OwnedMatrix:
         rows = canonical_rows(matrix, wide=wanted is ElementType.FLOAT64)
         with np.errstate(over="ignore"):
             values = np.array(rows.data, np.float32 if wanted is ElementType.BFLOAT16 else wanted.numpy)
-        values = rounded(values) if wanted is ElementType.BFLOAT16 else values
+            values = wanted.searched.stored(values) if wanted.searched else values
         return cls.checked(rows.shape, np.array(rows.indptr), np.array(rows.indices), values, wanted, given=rows.data)
 
     @classmethod
@@ -172,9 +170,9 @@ class OwnedMatrix:
         MatrixError
             The matrix is not a canonical CSR, or a value is not finite. O(nnz).
         """
-        numbers = widened(values) if dtype is ElementType.BFLOAT16 else values
+        numbers = dtype.searched.numbers(values) if dtype.searched else values
         check_finite(numbers, numbers if given is None else given, dtype)
-        wide = values.astype(np.float32, copy=False) if dtype.searched else np.zeros(values.size, np.float32)
+        wide = numbers.astype(np.float32, copy=False) if dtype.searched else np.zeros(values.size, np.float32)
         return cls(Csr.checked(shape, indptr, indices, wide), values, dtype)
 
     def transposed(self) -> tuple[OwnedMatrix, NDArray[np.int64]]:
@@ -189,7 +187,9 @@ class OwnedMatrix:
 
     def with_values(self, values: NDArray[Any]) -> OwnedMatrix:
         """Give the same pattern with other values, (nnz,) of ``dtype.numpy``, which are not copied."""
-        wide = values.astype(np.float32, copy=False) if self.dtype.searched else self.pattern.values
+        wide = self.pattern.values
+        if self.dtype.searched:
+            wide = self.dtype.searched.numbers(values).astype(np.float32, copy=False)
         return OwnedMatrix(replace(self.pattern, values=wide), values, self.dtype)
 
     def problem(self, op: Op, width: int, scaled: bool) -> Problem:
@@ -212,9 +212,8 @@ def _sparse_of(given: Any) -> tuple[Any, str]:
     given = _of_edges(*given) if isinstance(given, tuple) and len(given) == 2 else given
     name = "float32" if isinstance(given, Csr) else dtype_name(getattr(given, "dtype", None))
     if isinstance(given, OwnedMatrix):
-        values = widened(given.values) if given.dtype is ElementType.BFLOAT16 else given.values
         # SciPy has no halves.
-        given = replace(given.pattern, values=given.pattern.values if given.dtype.searched else values)
+        given = replace(given.pattern, values=given.pattern.values if given.dtype.searched else given.values)
     if isinstance(given, Csr):
         return sparse.csr_array((given.values, given.indices, given.indptr), shape=given.shape), name
     torch = sys.modules.get("torch")

@@ -20,9 +20,6 @@ from spmark.impls.operator.compiled import Turns
 from spmark.impls.operator.matrices import OwnedMatrix
 from spmark.impls.runtime.target import open_target
 
-_DIGITS = {DType.FLOAT32: (1 << 24) - 1, DType.FLOAT16: (1 << 11) - 1}
-"""Base of the digits that count positions: every number up to the base itself is exact in the type."""
-
 
 @dataclass(frozen=True, eq=False)
 class Slots:
@@ -35,10 +32,13 @@ class Slots:
     origins : device array of int32, optional
         Same shape: the position in CSR order of each element's value, nnz where the element is padding. None for values
         in CSR order.
+    dtype : DType
+        Of the operator; ``values`` hold its elements, or, in plans of the host, their numbers in float32.
     """
 
     values: Any
     origins: Any | None
+    dtype: DType
 
     def write(self, latest: Any, xp: Any) -> None:
         """Enqueue the writing of new values, without an allocation.
@@ -50,10 +50,18 @@ class Slots:
         xp : module
             NumPy or CuPy.
         """
+        if latest.dtype != self.values.dtype:
+            latest = self.dtype.numbers(latest)
         if self.origins is None:
             self.values[:] = latest[:-1]
         else:
             xp.take(latest, self.origins, out=self.values)
+
+    def hold(self, expected: Any) -> bool:
+        """Tell whether the array holds ``expected``, elements of the operator's type in the array's shape."""
+        if expected.dtype != self.values.dtype:
+            expected = self.dtype.numbers(expected)
+        return bool((self.values == expected).all())
 
 
 def find_slots(
@@ -62,7 +70,8 @@ def find_slots(
     """Find where a plan keeps each value: in CSR order, or else by building it again with values that count.
 
     Value p of the k-th build is the k-th digit of p, plus 1, so that the builds together tell the position of every
-    element; padding stays 0. One build does for 16 million non-zeros of float32, two for 4 million of float16.
+    element; padding stays 0. One build does for 16 million non-zeros of float32, two for 4 million of float16, and
+    three for 16 million of bfloat16.
 
     Parameters
     ----------
@@ -85,28 +94,29 @@ def find_slots(
     if plan.values is None:
         return None
     if plan.values_in_order:
-        present = plan.values.reshape(-1)[:nnz]
-        return Slots(present, None) if present.size == nnz and bool((present == latest[:-1]).all()) else None
-    origins = _origins(plan, nnz, _DIGITS[dtype], build, xp)
-    if origins is None or not bool((xp.take(latest, origins) == plan.values).all()):
+        found = Slots(plan.values.reshape(-1)[:nnz], None, dtype)
+        return found if found.values.size == nnz and found.hold(latest[:-1]) else None
+    origins = _origins(plan, nnz, dtype, build, xp)
+    found = Slots(plan.values, origins, dtype)
+    if origins is None or not found.hold(xp.take(latest, origins)):
         return None
-    return Slots(plan.values, origins.astype(xp.int32))
+    return replace(found, origins=origins.astype(xp.int32))
 
 
-def _origins(plan: Plan, nnz: int, base: int, build: Callable[[NDArray[np.float32]], Plan], xp: Any) -> Any | None:
+def _origins(plan: Plan, nnz: int, dtype: DType, build: Callable[[NDArray[np.float32]], Plan], xp: Any) -> Any | None:
     """Give the position of each element's value, nnz for padding; None unless each position is met."""
     assert plan.values is not None
-    shape, unit = plan.values.shape, 1
+    shape, unit, base = plan.values.shape, 1, (1 << dtype.digits) - 1  # every number up to the base itself is exact
     origins, padding, met = xp.zeros(shape, xp.int64), xp.zeros(shape, bool), xp.zeros(nnz + 1, bool)
     while unit == 1 or unit < nnz:
         try:
             again = build((np.arange(nnz) // unit % base + 1).astype(np.float32))
-        except SpmarkError:  # a search among plans may refuse sums that float16 does not hold
+        except SpmarkError:  # a search among plans may refuse sums that 16 bits do not hold
             return None
         # A search that measures may choose another layout of one shape, which equal values of A would not betray.
         if again.values is None or again.values.shape != shape or dict(again.config) != dict(plan.config):
             return None
-        digits = again.values.astype(xp.int64) - 1
+        digits = dtype.numbers(again.values).astype(xp.int64) - 1
         padding |= digits < 0
         origins += unit * digits
         unit *= base
@@ -193,7 +203,7 @@ class ChangingValues:
         dtype = self._matrix.dtype.searched or DType.FLOAT32
 
         def counted(values: NDArray[np.float32]) -> Plan:
-            return self._built(width, self._matrix.with_values(values.astype(dtype.numpy)))
+            return self._built(width, self._matrix.with_values(dtype.stored(values)))
 
         found = find_slots(self._plans[width].plan, self._latest, dtype, counted, self._xp)
         self._wait()

@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import check_choices
 from spmark.impls.core.interfaces import Config, Plan
-from spmark.impls.core.problem import DType
 from spmark.impls.core.relational import RelationalOp, RelationalProblem
 from spmark.impls.formats.relational_hyb import WIDTHS
 from spmark.impls.formats.relational_rows import why_not_rows
@@ -35,13 +34,13 @@ class RgmsHyb:
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (*RELATIONAL_HYB.templates, *RELATIONAL_ROWS.templates)
 
     slots: int = 0
-    """Elements of a group (float32: 32, 64; float16: 64, 128, 256); 0 searches."""
+    """Elements of a group (float32: 32, 64; 16 bits: 64, 128, 256); 0 searches."""
     widest: int = 0
     """Width of the widest bucket (1, 2, 4, 8, 16); 0 searches."""
     tile: int = 0
-    """Columns of Y of a thread block in float16 (32, 64 up to 128 slots, 128 with 64 slots); 0 searches."""
+    """Columns of Y of a thread block in 16 bits (32, 64 up to 128 slots, 128 with 64 slots); 0 searches."""
     depth: int = 0
-    """Columns of X between two barriers in float16 (32, 64); 0 searches."""
+    """Columns of X between two barriers in 16 bits (32, 64); 0 searches."""
     ordered: bool = False
     """Add up the rows that several ELL rows share in a fixed order, in a second launch; False leaves it to the search
     whether they are added up so or atomically."""
@@ -62,7 +61,7 @@ class RgmsHyb:
     def build(self, problem: RelationalProblem, device: DeviceSpec) -> Plan:
         """Search where edges and a device to measure on exist; otherwise take the published schedule."""
         pinned, families = self._pinned(problem), [RELATIONAL_HYB]
-        if not pinned and problem.dtype is DType.FLOAT16 and why_not_rows(problem.matrix) is None:
+        if not pinned and problem.dtype.narrow and why_not_rows(problem.matrix) is None:
             families.append(RELATIONAL_ROWS)
         strategy = partial(_search, problem, pinned, len(families) > 1)
         return tune(problem, device, families, strategy, owner=self.name, pinned=pinned, measured=self.tuned)

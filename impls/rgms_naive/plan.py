@@ -11,15 +11,12 @@ from scipy import sparse
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Built, Plan
 from spmark.impls.core.operands import HostPlan
-from spmark.impls.core.problem import DType
 from spmark.impls.core.relational import RelationalOp, RelationalProblem
 from spmark.impls.formats.relational_hyb import RelationalHyb
 from spmark.impls.kernels.relational_hyb import RGMS_HYB, RGMS_HYB_FLOAT, RelationalHybPlan, unfit
 from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS
 from spmark.impls.runtime.target import open_target
 from spmark.impls.runtime.template import KernelTemplate
-
-_SLOTS = {DType.FLOAT32: 32, DType.FLOAT16: 64}
 
 
 @dataclass(frozen=True)
@@ -35,7 +32,7 @@ class RgmsNaive:
         """Refuse widths beyond the grid."""
         if device.kind is DeviceKind.CPU:
             return None
-        return unfit(problem, _SLOTS[problem.dtype], _schedule(problem))
+        return unfit(problem, _slots(problem), _schedule(problem))
 
     def build(self, problem: RelationalProblem, device: DeviceSpec) -> Plan:
         """Sort edges by relation."""
@@ -43,14 +40,18 @@ class RgmsNaive:
             return _OnHost(problem)
         own = Built()
         with own.phase("convert"):
-            held = RelationalHyb.of(problem.matrix, _SLOTS[problem.dtype])
+            held = RelationalHyb.of(problem.matrix, _slots(problem))
         plan = RelationalHybPlan(problem, open_target(device), held, {}, apart=True, **_schedule(problem))
         plan.charge(own.phases_s)
         return plan
 
 
+def _slots(problem: RelationalProblem) -> int:
+    return 64 if problem.dtype.narrow else 32
+
+
 def _schedule(problem: RelationalProblem) -> dict[str, Any]:
-    return {"ordered": False} | ({"tile": 64, "depth": 32} if problem.dtype is DType.FLOAT16 else {})
+    return {"ordered": False} | ({"tile": 64, "depth": 32} if problem.dtype.narrow else {})
 
 
 class _OnHost(HostPlan):
@@ -60,7 +61,7 @@ class _OnHost(HostPlan):
         with self.phase("convert"):
             order, bounds = matrix.by_relation
             _, rows, cols = (each[order] for each in matrix.edges)
-            values = problem.values[order].astype(np.float32)
+            values = problem.dtype.numbers(problem.values[order]).astype(np.float32, copy=False)
             self._relations = []
             for r in np.flatnonzero(np.diff(bounds)):
                 part = slice(bounds[r], bounds[r + 1])

@@ -8,7 +8,6 @@ from typing import ClassVar
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import check_choices
 from spmark.impls.core.interfaces import Built, Plan
-from spmark.impls.core.problem import DType
 from spmark.impls.core.relational import RelationalOp, RelationalProblem
 from spmark.impls.formats.relational_rows import RelationalRows, why_not_rows
 from spmark.impls.kernels.ordered_rows import SUM_PIECES
@@ -41,8 +40,8 @@ class RgmsRows:
 
     def unsupported(self, problem: RelationalProblem, device: DeviceSpec) -> str | None:
         """Refuse float32, tiles without a kernel, matrices that have not this form, and widths beyond the grid."""
-        if problem.dtype is not DType.FLOAT16:
-            return f"expected float16, found {problem.dtype}"
+        if not problem.dtype.narrow:
+            return f"expected 16-bit floats, found {problem.dtype}"
         rows, splits, schedule = self._chosen(problem)
         most = MAX_GRID[1] * schedule["tile"]
         if problem.width_out > most:

@@ -18,7 +18,7 @@ from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import Csr, DType, Op, Problem, numbered
 from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div, open_target, too_wide
-from spmark.impls.runtime.template import C_TYPES, KernelTemplate, loads_of
+from spmark.impls.runtime.template import C_TYPES, ELEMENTS, KernelTemplate, loads_of
 
 _FOLDER = Path(__file__).parent / "kernels"
 _LOAD_BYTES = 16
@@ -37,7 +37,7 @@ SPMM = KernelTemplate(
     _FOLDER / "spmm.cu",
     "spmm_rowsplit",
     {
-        "T": ("float", "half"),
+        "T": ELEMENTS,
         "Index": ("int", "short"),
         "vector": (1, 2, 4, 8),
         "lanes": LANES,
@@ -49,7 +49,7 @@ SPMM = KernelTemplate(
 SDDMM = KernelTemplate(
     _FOLDER / "sddmm.cu",
     "sddmm_rowsplit",
-    {"T": ("float", "half"), "vector": (1, 2, 4, 8), "lanes": (8,), "strip": (_STRIP,), "threads": (32, 64)},
+    {"T": ELEMENTS, "vector": (1, 2, 4, 8), "lanes": (8,), "strip": (_STRIP,), "threads": (32, 64)},
     max_registers=104,
 )
 
@@ -176,5 +176,5 @@ def _schedule(problem: Problem) -> dict[str, Any]:
     width, vector = problem.width, vector_of(problem.width, problem.dtype)
     lanes = next((n for n in LANES if n * vector >= width), WARP)
     tiles = 2 if vector * problem.dtype.itemsize == _LOAD_BYTES and width >= 4 * lanes * vector else 1
-    short = problem.dtype is DType.FLOAT16 and problem.matrix.num_cols <= _MAX_SHORT_COLS and vector >= 4
+    short = problem.dtype.narrow and problem.matrix.num_cols <= _MAX_SHORT_COLS and vector >= 4
     return {"index": "int16" if short else "int32", "vector": vector, "lanes": lanes, "tiles": tiles}

@@ -18,8 +18,6 @@ WORKSPACE_BYTES = 32 << 20
 """Size that the library recommends for Hopper; with our own workspace the library allocates nothing in a run."""
 _NO_REDUCED_PRECISION_REDUCTION = 16
 NOT_SUPPORTED, OUT_OF_MEMORY = (8, 15), (3,)
-TYPES = {DType.FLOAT32: 0, DType.FLOAT16: 2}
-"""cudaDataType_t."""
 COMPUTE_32F = 68
 _NO_TRANSPOSE, _TRANSPOSE = 0, 1
 _DEFAULT_ALGORITHM = -1
@@ -47,7 +45,7 @@ def library() -> VendorLibrary:
     """
     functions = {"create": "cublasCreate_v2", "describe": "cublasGetStatusString"}
     made = VendorLibrary("cublas", _SIGNATURES, NOT_SUPPORTED, OUT_OF_MEMORY, **functions)
-    # Without this, partial sums of a split K are rounded to float16 before they are added.
+    # Without this, partial sums of a split K are rounded to the result's type before they are added.
     made("cublasSetMathMode", made.handle, _NO_REDUCED_PRECISION_REDUCTION)
     return made
 
@@ -70,7 +68,7 @@ class Gemm:
     ) -> None:
         self._library = library()
         self._workspace = plan.workspace((WORKSPACE_BYTES,), np.uint8)
-        self._type, self._out_type = (TYPES[dtype] for dtype in types)
+        self._type, self._out_type = (dtype.cuda_type for dtype in types)
         # cuBLAS is column-major: it computes the transposed product, with the operands swapped.
         self._transposes = (_TRANSPOSE if right_transposed else _NO_TRANSPOSE, _NO_TRANSPOSE)
         self._n, self._k = n, k

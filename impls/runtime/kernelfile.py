@@ -47,7 +47,7 @@ ARRAYS: Mapping[str, Callable[[Problem], NDArray[Any]]] = {
     "indptr": lambda problem: problem.matrix.indptr,
     "indices": lambda problem: problem.matrix.indices,
     "rows": lambda problem: problem.matrix.rows_of_entries(),
-    "values": lambda problem: problem.values if _multiplies(problem) else np.ones_like(problem.values),
+    "values": lambda problem: problem.values if _multiplies(problem) else _ones(problem),
 }
 """A in CSR, and the row of each non-zero, int32. ``values`` have the type of the operands; SDDMM that is not scaled has
 ones."""
@@ -57,6 +57,10 @@ DENSE: Mapping[Op, tuple[str, ...]] = {Op.SPMM: ("B", "C"), Op.SDDMM: ("X", "Y",
 
 def _multiplies(problem: Problem) -> bool:
     return problem.op is Op.SPMM or problem.scaled
+
+
+def _ones(problem: Problem) -> NDArray[Any]:
+    return problem.dtype.stored(np.ones(problem.matrix.nnz, np.float32))  # type: ignore[no-any-return]
 
 
 def _listed(given: Any) -> Any:

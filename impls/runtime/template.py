@@ -18,8 +18,11 @@ from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import DType
 
 TemplateValue = str | int | bool
-C_TYPES: Mapping[DType, str] = {DType.FLOAT32: "float", DType.FLOAT16: "half"}
+C_TYPES: Mapping[DType, str] = {DType.FLOAT32: "float", DType.FLOAT16: "half", DType.BFLOAT16: "bfloat16"}
 """How a template argument names the type of operands."""
+ELEMENTS = tuple(C_TYPES.values())
+NARROW = tuple(C_TYPES[dtype] for dtype in DType if dtype.narrow)
+"""What a template argument may name in kernels for all types, and in those of the matrix unit."""
 
 
 def loads_of(width: int, most: int) -> list[int]:
@@ -41,7 +44,7 @@ def widest_load(width: int, most: int, lanes: int) -> int:
     return next(vector for vector in loads_of(width, most) if vector == 1 or lanes * vector <= width)
 
 
-_BYTES = {"float": 4, "half": 2, "int": 4, "short": 2}
+_BYTES = {"float": 4, "half": 2, "bfloat16": 2, "int": 4, "short": 2}
 _ASSERT = re.compile(r'static_assert\((.*?),\s*(?:"[^"]*"\s*)+\);', re.DOTALL)
 _SHARED_NAMES = {"sizeof": _BYTES.__getitem__, "kWarpSize": 32}
 """What restrictions may name beside template parameters."""

@@ -44,7 +44,7 @@ class TorchPlan(Plan):
     def upload(self, array: NDArray[Any]) -> Tensor:
         """Copy to the plan's device; counted in `device_bytes`."""
         self.device_bytes += array.nbytes
-        return load_torch().tensor(array, device=self.place)
+        return _typed(load_torch().tensor(array, device=self.place))
 
     def run(self, operands: Sequence[Any], out: Any) -> None:
         """Call PyTorch on the caller's arrays, which are not copied; PyTorch may take memory from its own pool.
@@ -72,8 +72,14 @@ class TorchPlan(Plan):
 def _tensor(array: Any) -> Tensor:
     torch = load_torch()
     if isinstance(array, torch.Tensor):
-        return array.detach()
-    return torch.from_numpy(array) if isinstance(array, np.ndarray) else torch.as_tensor(array, device="cuda")
+        return _typed(array.detach())
+    return _typed(torch.from_numpy(array) if isinstance(array, np.ndarray) else torch.as_tensor(array, device="cuda"))
+
+
+def _typed(tensor: Tensor) -> Tensor:
+    """View the bits of bfloat16, which come as uint16, as PyTorch's own type."""
+    torch = load_torch()
+    return tensor.view(torch.bfloat16) if tensor.dtype is torch.uint16 else tensor
 
 
 def _current_stream(arrays: Sequence[Any]) -> AbstractContextManager[Any]:

@@ -54,7 +54,7 @@ class _Spmm(HostPlan):
         super().__init__(stored=problem.matrix.nnz)
         self._matrix = problem.matrix
         with self.phase("convert"):
-            self.values = self._values = problem.values.astype(np.float32, copy=False)
+            self.values = self._values = problem.dtype.numbers(problem.values).astype(np.float32, copy=False)
             self.hold(problem, self._matrix.indptr, self._matrix.indices, self._values)
 
     def compute(self, dense: NDArray[np.float32], result: NDArray[np.float32]) -> None:
@@ -73,7 +73,7 @@ class _Sddmm(HostPlan):
         self._cols = matrix.indices
         with self.phase("convert"):
             self._rows = matrix.rows_of_entries()
-            self.values = self._factors = problem.factors.astype(np.float32, copy=False)
+            self.values = self._factors = problem.dtype.numbers(problem.factors).astype(np.float32, copy=False)
             self._left, self._right = (np.empty((self._entries, problem.width), np.float32) for _ in range(2))
             self.hold(problem, self._rows, self._cols, self._left, self._right, self._factors)
 

@@ -1,4 +1,4 @@
-"""SparseTIR's block formats on tensor cores: BSR, DBSR and SR-BCRS, float16 with float32 sums, tuned on the device.
+"""SparseTIR's block formats on tensor cores: BSR, DBSR and SR-BCRS, 16 bits with float32 sums, tuned on the device.
 
 Ye, Lai, Shao, Chen and Ceze, "SparseTIR: Composable Abstractions for Sparse Compilation in Deep Learning", ASPLOS 2023,
 sections 4.3.1 (attention) and 4.3.2 (pruned Transformers). SparseTIR offers BSR(32), DBSR(32) and SR-BCRS(8, 16) for
@@ -17,7 +17,7 @@ from typing import Any, ClassVar, cast
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError, check_choices
 from spmark.impls.core.interfaces import Config, DeviceArray, Plan
-from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.core.problem import Op, Problem
 from spmark.impls.formats.bsr import BsrFormat, DbsrFormat, DenseBlocks, SrBcrsFormat
 from spmark.impls.kernels.block_sddmm import BLOCK_SDDMM, SDDMM_BLOCKS, SDDMM_OVER_BLOCKS
 from spmark.impls.kernels.block_spmm import (
@@ -179,9 +179,9 @@ def grid(problem: Problem, config: Config) -> int:
 def block_kernel(problem: Problem, config: Config) -> Instance:
     """Give the kernel of a config."""
     if "depth" not in config:
-        return warp_kernel(problem.width, config)
+        return warp_kernel(problem, config)
     rows = config["t"] if "t" in config else config["block_rows"]
-    return block_instance(problem.width, rows, config["tile"], config["depth"], gathered="t" in config)
+    return block_instance(problem, rows, config["tile"], config["depth"], gathered="t" in config)
 
 
 class TunedBlocks:
@@ -213,8 +213,8 @@ class TunedBlocks:
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse float32, which the matrix unit would round to tf32, and widths beyond the grid."""
-        if problem.dtype is not DType.FLOAT16:
-            return f"expected float16 (the matrix unit takes float32 only rounded to tf32), found {problem.dtype}"
+        if not problem.dtype.narrow:
+            return f"expected 16-bit floats (the matrix unit takes float32 only rounded to tf32), found {problem.dtype}"
         return too_wide(problem.width, 64)
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:

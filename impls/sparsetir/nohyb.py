@@ -16,14 +16,14 @@ from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div, open_target, too_wide
-from spmark.impls.runtime.template import C_TYPES, KernelTemplate
+from spmark.impls.runtime.template import C_TYPES, ELEMENTS, KernelTemplate
 
 LANES = 32
 """Threads of a row."""
 SPMM_CSR_ROWS = KernelTemplate(
     Path(__file__).parent / "kernels" / "csr_rows.cu",
     "spmm_csr_rows",
-    {"T": ("float", "half"), "coarsen": (1, 2), "threads": (256,)},
+    {"T": ELEMENTS, "coarsen": (1, 2), "threads": (256,)},
     max_registers=48,
 )
 

@@ -102,6 +102,7 @@ class Calibration:
             The device has no calibration for the operator and dtype or lacks a network that is asked for, or a table
             has a wrong length, sign or order.
         """
+        dtype = dtype.measured_as
         name = f"stile_{op}_{dtype}"
         line = spec.tables.get(f"{name}_roofline")
         if line is None:

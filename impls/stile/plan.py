@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError, UnsupportedError, check_choices
 from spmark.impls.core.interfaces import Built, Config, Plan
-from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.core.problem import Op, Problem
 from spmark.impls.core.stores import Forecast
 from spmark.impls.formats.tiles import TileFormat
 from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS
@@ -155,8 +155,8 @@ class Stile:
             return f"expected order: csr of SpMM, whose result is dense, found {self.order}"
         if self._needs_blocks and not _has_blocks(problem):
             return (
-                f"expected float16 for SDDMM, and J a multiple of {_MATRIX_UNIT_COLUMNS} for SpMM, for {self._asked}, "
-                f"found {problem.dtype} and {problem.width}"
+                f"expected 16-bit floats for SDDMM, and J a multiple of {_MATRIX_UNIT_COLUMNS} for SpMM, for "
+                f"{self._asked}, found {problem.dtype} and {problem.width}"
             )
         return None
 
@@ -250,5 +250,5 @@ class Stile:
 def _has_blocks(problem: Problem) -> bool:
     """Tell whether there is a kernel for block tiles."""
     if problem.op is Op.SDDMM:
-        return problem.dtype is DType.FLOAT16
+        return problem.dtype.narrow
     return problem.width % _MATRIX_UNIT_COLUMNS == 0

@@ -34,7 +34,7 @@ def large_blocks(tiles: list[Config], dtype: DType) -> list[Config]:
 
 def block_tiles(width: int, dtype: DType = DType.FLOAT16) -> list[Config]:
     """List those of `ell_tiles` that `spmark.impls.kernels.tile_spmm` has kernels for; J is a multiple of 8."""
-    if dtype is DType.FLOAT32:
+    if not dtype.narrow:
         lanes = [n for n in LANES[::-1] if VECTOR * n <= width] if width > 32 else []
         return [{"vector": VECTOR, "vectors": 1, "lanes": n} for n in lanes or LANES[:1]]
     if width <= 32:
@@ -76,7 +76,7 @@ def axes_of(problem: Problem, widest: int, blocks: bool) -> tuple[Axis, ...]:
     if widest:
         return sharing, Axis.of("alone", ALONE), Axis("tile", tuple(tiles)), Axis.of("work", WORK)
     panels = Axis.of("alone", ALONE)
-    if dtype is DType.FLOAT16:
+    if dtype.narrow:
         most = (8, 4) if tiles[0]["vector"] * LANES[0] > 32 else (4,)  # a narrow J has 4 always
         shapes = product(ALONE, most, (False, True))
         panels = Axis("panel", tuple({"alone": a, "columns": c, "shallow": shallow} for a, c, shallow in shapes))

@@ -114,7 +114,9 @@ class TacoPlan(HostPlan):
         super().__init__(config={**config, "threads": threads})
         nest = nest_of(problem.op, config)
         with self.phase("convert"):
-            matrix = replace(problem.matrix, values=problem.values.astype(np.float32, copy=False))
+            matrix = replace(
+                problem.matrix, values=problem.dtype.numbers(problem.values).astype(np.float32, copy=False)
+            )
             arrays: dict[str, Any] = dict(_stored(nest, matrix, config, most_bytes))
         with self.phase("compile"):
             self._function = getattr(load_c(generate(nest), nest.name), nest.name)

@@ -46,9 +46,9 @@ class _Plan(TorchPlan):
         super().__init__(problem, kind)
         matrix, self._op = problem.matrix, problem.op
         on_gpu = kind is DeviceKind.CUDA
-        # PyTorch asks cuSPARSE for an algorithm that adds sums of thread blocks in any order, in float16 as float16.
+        # PyTorch asks cuSPARSE for an algorithm that adds sums of thread blocks in any order, in 16 bits as 16 bits.
         self.deterministic = not (on_gpu and self._op is Op.SPMM)
-        self.half_sums = not self.deterministic and problem.dtype is DType.FLOAT16
+        self.half_sums = not self.deterministic and problem.dtype.narrow
         with self.phase("upload"):
             arrays = map(self.upload, (matrix.indptr, matrix.indices, problem.values))
             self._sparse = load_torch().sparse_csr_tensor(*arrays, size=matrix.shape, check_invariants=False)

@@ -87,10 +87,10 @@ class PlanTimer(Stopwatch):
             The plan broke the GPU.
         """
         with self._faults():
-            self._out.fill(np.nan)
+            self._out.fill(self._problem.dtype.nan)
             plan.run(self._operands, self._out)
             selected = self._to_host(self._reference.select(self._problem, self._out, plan.order))
-        unwritten = int(np.count_nonzero(np.isnan(selected)))
+        unwritten = int(np.count_nonzero(np.isnan(self._problem.dtype.numbers(selected))))
         reason = why_wrong(self._problem, self._reference.max_error(selected), unwritten, plan.half_sums)
         if reason is not None:
             raise BuildError(f"wrong result: {reason}")

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.enums import MEASURED_TYPES
 from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import Csr, DType, Op, Problem
@@ -144,7 +145,7 @@ def calibrate(spec: DeviceSpec) -> tuple[DeviceSpec, list[Fitted]]:
         By operator and dtype.
     """
     laboratory, tables = Laboratory(spec), dict(spec.tables)
-    fits = [fit(dtype) for fit in (laboratory.fit_spmm, laboratory.fit_sddmm) for dtype in DType]
+    fits = [fit(dtype) for fit in (laboratory.fit_spmm, laboratory.fit_sddmm) for dtype in MEASURED_TYPES]
     for one in fits:
         tables |= one.tables()
     driver, cuda = versions(spec)

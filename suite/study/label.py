@@ -21,6 +21,7 @@ from spmark.datasets.sources.table import find_source
 from spmark.datasets.sweep.model import MatrixSpec
 from spmark.datasets.sweep.reading import packaged_lists, read_list
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.enums import MEASURED_TYPES
 from spmark.impls.core.errors import DatasetError, DeviceError, SpmarkError, SweepError
 from spmark.impls.core.files import path_component
 from spmark.impls.core.problem import DType
@@ -154,7 +155,7 @@ def _load(name: str, cache: Cache) -> LoadedMatrix | str:
 
 
 def _dtypes(names: Sequence[str]) -> list[DType]:
-    known = [dtype.value for dtype in DType]
+    known = [dtype.value for dtype in MEASURED_TYPES]
     for name in names:
         if name not in known:
             raise SweepError(f"--dtype: expected one of {', '.join(known)}, found {name!r}")

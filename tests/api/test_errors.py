@@ -98,7 +98,7 @@ def test_a_plan_with_values_in_its_code_needs_constant_values(a: Any) -> None:
 
 
 def test_the_only_implementation_says_why_it_refuses(a: Any) -> None:
-    with pytest.raises(UnsupportedError, match=r"sparsetir_bsr: expected float16 .*, found float32"):
+    with pytest.raises(UnsupportedError, match=r"sparsetir_bsr: expected 16-bit floats .*, found float32"):
         spmark.compile(a, "sddmm", width=3, use="sparsetir_bsr", device="host-simt", scaled=True)
 
 

@@ -92,7 +92,7 @@ def test_a_turned_matrix_is_the_same_memory_in_column_major_order() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("dtype", list(DType))
+@pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.FLOAT16])
 @pytest.mark.parametrize("name", ["under_32_rows", "empty_rows", "hub"])
 def test_column_major_gives_the_result(name: str, dtype: DType) -> None:
     cupy = pytest.importorskip("cupy")
@@ -118,11 +118,10 @@ def test_the_gather_reads_every_non_zero(request: pytest.FixtureRequest) -> None
     instances = list(GATHER.instances())
     target = HostTarget(HOST)
     for instance, kernel in zip(instances, target.load(instances), strict=True):
-        dtype = DTYPES[str(instance.values["T"])].numpy
-        factors = matrix.values.astype(dtype)
-        out = np.full(matrix.nnz, np.nan, dtype)
+        dtype = DTYPES[str(instance.values["T"])]
+        factors, out = dtype.stored(matrix.values), np.full(matrix.nnz, dtype.nan, dtype.numpy)
         blocks_of_grid = -(-matrix.nnz // instance.threads)
         kernel.launch((blocks_of_grid, 1, 1), (np.int32(matrix.nnz), held.positions, factors, product, out))
         wanted = product.reshape(-1)[held.positions]
-        wanted = wanted * factors.astype(np.float32) if instance.values["scaled"] else wanted
-        np.testing.assert_array_equal(out, wanted.astype(dtype))
+        wanted = wanted * dtype.numbers(factors).astype(np.float32) if instance.values["scaled"] else wanted
+        np.testing.assert_array_equal(out, dtype.stored(wanted))

@@ -24,7 +24,7 @@ from spmark.impls.core.tolerance import tolerance
 def dense_of(problem: Problem) -> np.ndarray:
     matrix = problem.matrix
     dense = np.zeros(matrix.shape)
-    dense[matrix.rows_of_entries(), matrix.indices] = problem.values
+    dense[matrix.rows_of_entries(), matrix.indices] = problem.dtype.numbers(problem.values)
     return dense
 
 
@@ -89,7 +89,7 @@ def test_reference_is_the_dense_product(name: str) -> None:
     problem = problems()[name]
     operands = dense_operands(problem)
     found = reference(problem, random_operands(problem, 0))
-    a, wide = dense_of(problem), [operand.astype(np.float64) for operand in operands]
+    a, wide = dense_of(problem), [problem.dtype.numbers(operand).astype(np.float64) for operand in operands]
     at = problem.matrix.rows_of_entries(), problem.matrix.indices
     if problem.op is Op.SPMM:
         result, magnitude = a @ wide[0], np.abs(a) @ np.abs(wide[0])

@@ -27,7 +27,8 @@ PROBLEMS = relational_problems((5, 3), (16, 32))
 def obvious(problem: RelationalProblem, x: np.ndarray, w: np.ndarray) -> np.ndarray:
     """Y by one edge after the other."""
     result = np.zeros(problem.out_shape)
-    for r, i, j, value in zip(*problem.matrix.edges, problem.values, strict=True):
+    values, x, w = (problem.dtype.numbers(one) for one in (problem.values, x, w))
+    for r, i, j, value in zip(*problem.matrix.edges, values, strict=True):
         result[i] += float(value) * (x[j].astype(np.float64) @ w[r].astype(np.float64))
     return result
 
@@ -40,7 +41,8 @@ def test_reference_is_the_sum_over_edges(name: str) -> None:
     np.testing.assert_allclose(found.result, obvious(problem, x, w), rtol=1e-12, atol=1e-12)
     assert found.result.shape == problem.out_shape
     wide = problem.matrix.wide
-    positive = RelationalCsr(replace(wide, values=abs(problem.values).astype(np.float32)), problem.matrix.relations)
+    values, x, w = (problem.dtype.numbers(one).astype(np.float32) for one in (problem.values, x, w))
+    positive = RelationalCsr(replace(wide, values=abs(values)), problem.matrix.relations)
     scale = RelationalProblem(positive, problem.width_in, problem.width_out)
     np.testing.assert_allclose(found.magnitude, obvious(scale, abs(x), abs(w)), rtol=1e-12)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from problems import random_csr, run_checked
-from tables import TableTarget, every_instance, table_target
+from tables import DTYPES, TableTarget, every_instance, table_target
 
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.formats.bsr import BsrFormat
@@ -50,7 +50,9 @@ def test_every_instance(instance: Instance, target: TableTarget) -> None:
     block, vector = int(values["block"]), int(values["vector"])
     matrix = full_blocks(block) if values["full"] else PARTIAL
     for width, scaled in ((9 * vector, False), (17 * vector, True)):
-        check(Problem(Op.SDDMM, matrix, width, DType.FLOAT16, scaled), block, target, threads=instance.threads)
+        check(
+            Problem(Op.SDDMM, matrix, width, DTYPES[str(values["T"])], scaled), block, target, threads=instance.threads
+        )
 
 
 def test_full_blocks_at_an_odd_width(target: TableTarget) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from problems import dense_operands, random_csr, run_checked
-from tables import AWKWARD, TableTarget, every_instance, table_target
+from tables import AWKWARD, DTYPES, TableTarget, every_instance, table_target
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.operators import reference
@@ -37,7 +37,7 @@ def test_every_instance(instance: Instance, target: TableTarget) -> None:
     rows, tile, depth = (int(instance.values[name]) for name in ("rows", "tile", "depth"))
     # One column tile and a part of another.
     width = tile + 8 if instance.values["vector"] == 8 else tile + 3
-    problem = Problem(Op.SPMM, MATRIX, width, DType.FLOAT16)
+    problem = Problem(Op.SPMM, MATRIX, width, DTYPES[str(instance.values["T"])])
     for steps, turned, parts in ((1, False, 3), (2, True, 1)):
         if instance.values["gathered"]:
             held: Any = SrBcrsFormat.from_csr(MATRIX, rows, steps * depth)

@@ -61,7 +61,7 @@ def test_the_pieces_of_long_rows() -> None:
     assert direct_spmm.pieces_of_blocks(matrix, 1, UNSPLIT).entries.shape == (0, 4)
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("dtype", list(DType))
 @pytest.mark.parametrize("name", list(AWKWARD))
 def test_awkward_matrices(name: str, dtype: DType, target: TableTarget) -> None:

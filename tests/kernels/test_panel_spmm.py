@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from problems import random_csr, run_checked
-from tables import AWKWARD, TableTarget, every_instance, table_target
+from tables import AWKWARD, DTYPES, TableTarget, every_instance, table_target
 
-from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.core.problem import Op, Problem
 from spmark.impls.formats.bsr import SrBcrsFormat
 from spmark.impls.kernels.block_spmm import SPMM_PANELS, PanelSpmmPlan
 from spmark.impls.runtime.template import Instance
@@ -26,7 +26,7 @@ target = table_target(SPMM_PANELS)
 def test_every_instance(instance: Instance, name: str, target: TableTarget) -> None:
     matrix, tile = MATRICES[name], int(instance.values["tile"])
     width = tile + 8 if instance.values["vector"] == 8 else tile + 3
-    problem = Problem(Op.SPMM, matrix, width, DType.FLOAT16)
+    problem = Problem(Op.SPMM, matrix, width, DTYPES[str(instance.values["T"])])
     held = SrBcrsFormat.from_csr(matrix, 8, 16)
     for turned in (False, True):
         plan = PanelSpmmPlan(problem, target, held, {}, tile=tile, turned=turned)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from relational import drawn, operand_arrays, relational_matrices, run_relational
-from tables import TableTarget, every_instance, table_target
+from tables import DTYPES, TableTarget, every_instance, table_target
 
 from spmark.impls.core.errors import BuildError, OperandError
 from spmark.impls.core.problem import DType
@@ -36,7 +36,7 @@ def test_every_half_instance(instance: Instance, target: TableTarget) -> None:
     values = instance.values
     # Neither of the widths fills its tile or its steps.
     widths = (72, 40) if values["vector"] == 8 else (37, 67)
-    problem = RelationalProblem(MATRIX, *widths, DType.FLOAT16)
+    problem = RelationalProblem(MATRIX, *widths, DTYPES[str(values["T"])])
     schedule = {name: values[name] for name in ("tile", "depth", "ordered")}
     for apart in (False, True):
         plan = plan_of(problem, target, int(values["slots"]), apart=apart, **schedule)
@@ -58,7 +58,7 @@ def test_every_float_instance(widths: tuple[int, int], instance: Instance, targe
 @pytest.mark.parametrize("name", relational_matrices())
 def test_tiny_matrices(name: str, ordered: bool, widest: int, dtype: DType, target: TableTarget) -> None:
     problem = RelationalProblem(relational_matrices()[name], 16, 32, dtype)
-    schedule: dict[str, Any] = HALF if dtype is DType.FLOAT16 else {"slots": 32}
+    schedule: dict[str, Any] = HALF if dtype.narrow else {"slots": 32}
     run_relational(plan_of(problem, target, widest=widest, ordered=ordered, **schedule), problem)
 
 
@@ -67,7 +67,7 @@ def test_ordered_sums_give_the_same_bits_in_any_order_of_blocks(
     dtype: DType, target: TableTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problem = RelationalProblem(MATRIX, 16, 32, dtype)
-    schedule: dict[str, Any] = HALF if dtype is DType.FLOAT16 else {"slots": 32}
+    schedule: dict[str, Any] = HALF if dtype.narrow else {"slots": 32}
     plan = plan_of(problem, target, ordered=True, **schedule)
     assert plan.deterministic
     results = []
@@ -98,7 +98,7 @@ def test_operands_are_left_as_they_are(target: TableTarget) -> None:
 def test_a_result_is_as_aligned_as_what_finishes_it_needs(dtype: DType, ordered: bool, target: TableTarget) -> None:
     """Rows of X are copied element by element, rows of Y are cleared and finished by vectors."""
     problem = RelationalProblem(MATRIX, 5, 16, dtype)
-    schedule: dict[str, Any] = HALF if dtype is DType.FLOAT16 else {"slots": 32}
+    schedule: dict[str, Any] = HALF if dtype.narrow else {"slots": 32}
     plan, operands = plan_of(problem, target, ordered=ordered, **schedule), operand_arrays(problem)
     held = np.empty(problem.out_shape[0] * 16 + 1, dtype.numpy)
     with pytest.raises(OperandError, match="expected an address that is a multiple of 16 bytes"):

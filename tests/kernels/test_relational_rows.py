@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from relational import kernel_map, relational_matrices, run_relational
-from tables import TableTarget, every_instance, table_target
+from tables import DTYPES, TableTarget, every_instance, table_target
 
 from spmark.impls.core.problem import DType
 from spmark.impls.core.relational import RelationalCsr, RelationalProblem
@@ -27,7 +27,7 @@ def test_every_instance(instance: Instance, target: TableTarget) -> None:
     values = instance.values
     # Neither of the widths fills its tile or its steps.
     widths = (72, 40) if values["vector"] == 8 else (37, 67)
-    problem = RelationalProblem(VALUED if values["valued"] else MAP, *widths, DType.FLOAT16)
+    problem = RelationalProblem(VALUED if values["valued"] else MAP, *widths, DTYPES[str(values["T"])])
     for splits in (1, 3):
         held = RelationalRows.of(problem.matrix, int(values["rows"]), splits)
         plan = RelationalRowsPlan(problem, target, held, {}, tile=int(values["tile"]), depth=int(values["depth"]))

@@ -131,6 +131,6 @@ def test_every_tile_on_a_gpu(width: int, dtype: DType) -> None:
     given = [cupy.asarray(operand) for operand in operands]
     cuda = open_target(find("cuda"))
     for tile, turns in product(run_tiles(width, dtype), (1, 3)):
-        out = cupy.full(problem.out_shape, np.nan, dtype.numpy)
+        out = cupy.full(problem.out_shape, dtype.nan, dtype.numpy)
         SddmmPlan(problem, cuda, {}, **tile, run=turns * tile["batch"]).run(given, out)
         assert reference(problem, operands).max_error(cupy.asnumpy(out)) <= tolerance(problem), tile

@@ -31,8 +31,9 @@ def target(request: pytest.FixtureRequest) -> TableTarget:
 @pytest.mark.parametrize("strips", STRIPS)
 @pytest.mark.parametrize("tile", [32, 64])
 @pytest.mark.parametrize("name", MATRICES)
-def test_product(name: str, tile: int, strips: int, width: int, target: TableTarget) -> None:
-    problem = Problem(Op.SPMM, MATRICES[name], width, DType.FLOAT16)
+@pytest.mark.parametrize("dtype", [DType.FLOAT16, DType.BFLOAT16])
+def test_product(dtype: DType, name: str, tile: int, strips: int, width: int, target: TableTarget) -> None:
+    problem = Problem(Op.SPMM, MATRICES[name], width, dtype)
     plan = StripSpmmPlan(problem, target, BsrFormat.from_csr(problem.matrix, 16, 16), {}, strips=strips, tile=tile)
     run_checked(plan, problem)
     assert plan.config == {"strips": strips, "tile": tile}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from kernels.test_tile_spmm import MATRIX, select
 from problems import dense_operands, random_csr
-from tables import TableTarget, every_instance, table_target
+from tables import DTYPES, TableTarget, every_instance, table_target
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.operators import reference
@@ -28,16 +28,22 @@ def with_runs(matrix: Csr, share: float) -> Selection:
 
 
 def sample(
-    matrix: Csr, share: float, width: int, scaled: bool, target: TableTarget, schedule: dict[str, int]
+    matrix: Csr,
+    share: float,
+    width: int,
+    scaled: bool,
+    target: TableTarget,
+    schedule: dict[str, int],
+    dtype: DType = DType.FLOAT16,
 ) -> TileSddmmPlan:
     """Build, run over NaN and compare with the reference, in both orders, whose elements are the same."""
-    problem = Problem(Op.SDDMM, matrix, width, DType.FLOAT16, scaled)
+    problem = Problem(Op.SDDMM, matrix, width, dtype, scaled)
     held = TileFormat.from_csr(matrix, with_runs(matrix, share))
     operands, truth = dense_operands(problem), reference(problem, dense_operands(problem))
     found = []
     for in_tiles in (True, False):
         plan = TileSddmmPlan(problem, target, held, {}, in_tiles=in_tiles, **schedule)
-        out = np.full(problem.out_shape, np.nan, np.float16)
+        out = np.full(problem.out_shape, dtype.nan, dtype.numpy)
         plan.run(operands, out)
         found.append(truth.select(problem, out, plan.order))
         assert truth.max_error(found[-1]) <= tolerance(problem)
@@ -54,7 +60,8 @@ def test_every_instance(instance: Instance, target: TableTarget) -> None:
     vector = int(instance.values["vector"])
     widths = {1: (1, 67), 2: (2, 70), 8: (8, 72, 136)}[vector]
     for width, (share, groups) in zip(widths, ((0.6, 2), (1.0, 3), (0.3, 1)), strict=False):
-        sample(MATRIX, share, width, width % 4 == 0, target, {**schedule, "groups": groups})
+        dtype = DTYPES[str(instance.values["T"])]
+        sample(MATRIX, share, width, width % 4 == 0, target, {**schedule, "groups": groups}, dtype)
 
 
 @pytest.mark.full
@@ -93,7 +100,7 @@ def test_an_order_of_tiles_is_another_and_spares_positions(target: TableTarget) 
 def test_refuses(target: TableTarget) -> None:
     schedule = {"lanes": 8, "batch": 4, "groups": 8}
     held = TileFormat.from_csr(MATRIX, with_runs(MATRIX, 0.5))
-    with pytest.raises(BuildError, match="expected float16"):
+    with pytest.raises(BuildError, match="expected 16-bit floats"):
         TileSddmmPlan(Problem(Op.SDDMM, MATRIX, 8, DType.FLOAT32), target, held, {}, **schedule)
     ell = TileFormat.from_csr(MATRIX, select(MATRIX, 0.5))
     with pytest.raises(BuildError, match="and ELL tiles"):

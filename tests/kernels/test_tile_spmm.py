@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from problems import dense_operands, random_csr, run_checked
-from tables import TableTarget, every_instance, table_target
+from tables import DTYPES, TableTarget, every_instance, table_target
 
 from spmark.impls.core.errors import BuildError, KernelFault
 from spmark.impls.core.operators import reference
@@ -73,9 +73,16 @@ def in_blocks(matrix: Csr) -> Selection:
     return Selection(owner.astype(np.int32), *whole, np.concatenate([high.window_rows, rows]))
 
 
-def multiply(matrix: Csr, selection: Selection, width: int, target: TableTarget, **schedule: int) -> TileSpmmPlan:
+def multiply(
+    matrix: Csr,
+    selection: Selection,
+    width: int,
+    target: TableTarget,
+    dtype: DType = DType.FLOAT16,
+    **schedule: int,
+) -> TileSpmmPlan:
     """Build, run over NaN and compare with the reference."""
-    problem = Problem(Op.SPMM, matrix, width, DType.FLOAT16)
+    problem = Problem(Op.SPMM, matrix, width, dtype)
     plan = TileSpmmPlan(problem, target, TileFormat.from_csr(matrix, selection), {}, **{"work": 16, **schedule})
     run_checked(plan, problem)
     assert plan.stored >= matrix.nnz
@@ -89,9 +96,10 @@ MATRIX = random_csr(77, 290, [*RANDOM.integers(0, 40, 40), 290, 0, 0, *RANDOM.in
 @pytest.mark.one_in(3)
 @every_instance(SPMM_TILES)
 def test_every_instance(instance: Instance, target: TableTarget) -> None:
-    schedule = {name: int(instance.values[name]) for name in ("vector", "vectors", "lanes")}
+    schedule: dict[str, Any] = {name: int(instance.values[name]) for name in ("vector", "vectors", "lanes")}
     ahead = int(instance.values["ahead"])
     columns = schedule["columns"] = int(instance.values["columns"])
+    schedule["dtype"] = DTYPES[str(instance.values["T"])]
     schedule["shallow"] = ahead == AHEAD[columns][1]
     width = 2 * 8 * columns + 8  # a tile more than full ones
     if not instance.values["mixed"]:

@@ -29,7 +29,7 @@ def test_listed_rows_are_cleared_and_no_others(width: int, dtype: DType, small_m
     random = np.random.default_rng(width)
     plan = ZeroingPlan(Problem(Op.SPMM, small_matrix, width, dtype), open_target(find("host-simt")), {})
     rows = np.array([0, 3, 11], np.int32)
-    out = random.standard_normal((12, width)).astype(dtype.numpy)
+    out = dtype.stored(random.standard_normal((12, width), np.float32))
     expected = out.copy()
     expected[rows] = 0
     zeroing_of(plan, rows, width, dtype).enqueue(out)

@@ -62,7 +62,7 @@ class Built:
         self.operands = [cupy.empty(s.shape, problem.dtype.numpy) for s in self.sources]
         for source, operand in zip(self.sources, self.operands, strict=True):
             source.fill(operand, cupy)
-        self.out = cupy.full(problem.out_shape, np.nan, problem.dtype.numpy)
+        self.out = cupy.full(problem.out_shape, problem.dtype.nan, problem.dtype.numpy)
         cupy.cuda.Device().synchronize()
 
     def error(self, out: Any) -> float:

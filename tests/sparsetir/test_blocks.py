@@ -55,15 +55,15 @@ def test_every_config_of_the_space_has_a_kernel(width: int) -> None:
         for config in space:
             assert rows in (0, config["block_rows"])
             assert cols in (0, config["block_cols"])
-            block_instance(width, config["block_rows"], config["tile"], config["depth"], gathered=False)
+            block_instance(problem, config["block_rows"], config["tile"], config["depth"], gathered=False)
             assert config["block_cols"] % config["depth"] == 0
     space = panel_space(problem)
     assert {(c["t"], c["g"]) for c in space} == set(PANELS)
     for config in space:
         if config["t"] == 8:
-            warp_kernel(width, config)
+            warp_kernel(problem, config)
         else:
-            block_instance(width, config["t"], config["tile"], config["depth"], gathered=True)
+            block_instance(problem, config["t"], config["tile"], config["depth"], gathered=True)
             assert config["g"] % config["depth"] == 0
 
 
@@ -153,7 +153,7 @@ def test_pinned_config_is_what_is_built() -> None:
 
 @pytest.mark.parametrize("kind", IMPLEMENTATIONS)
 def test_float32_and_widths_beyond_the_grid_are_refused(kind: type[Any]) -> None:
-    assert "expected float16" in kind().unsupported(problem_of(32, DType.FLOAT32), HOST)
+    assert "expected 16-bit floats" in kind().unsupported(problem_of(32, DType.FLOAT32), HOST)
     assert "expected J of at most" in kind().unsupported(problem_of(64 * 65535 + 1), HOST)
     assert kind().unsupported(problem_of(4096), HOST) is None
 

@@ -120,7 +120,7 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> Compiler:
         problem: Problem, target: Compiler, held: Any, form: Config, arrays: Any = (), **tunables: Any
     ) -> Any:
         config = {**form, **tunables}
-        target.load([block_instance(problem.width, config["block_rows"], config["tile"], config["depth"], False)])
+        target.load([block_instance(problem, config["block_rows"], config["tile"], config["depth"], False)])
         made = Built(config=config)
         made.arrays = []
         return made

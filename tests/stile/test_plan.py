@@ -145,7 +145,7 @@ def test_refuses(config: dict[str, Any], what: str) -> None:
 def test_unsupported() -> None:
     blocks = Stile(formats="blocks")
     matrix = matrices()["empty_rows"]
-    assert "float16 for SDDMM" in str(blocks.unsupported(Problem(Op.SDDMM, matrix, 32, DType.FLOAT32), HOST))
+    assert "16-bit floats for SDDMM" in str(blocks.unsupported(Problem(Op.SDDMM, matrix, 32, DType.FLOAT32), HOST))
     assert "multiple of 8" in str(blocks.unsupported(Problem(Op.SPMM, matrix, 20, DType.FLOAT16), HOST))
     assert blocks.unsupported(Problem(Op.SPMM, matrix, 24, DType.FLOAT16), HOST) is None
     assert "order: csr" in str(Stile(order="tiles").unsupported(Problem(Op.SPMM, matrix, 24, DType.FLOAT16), HOST))

@@ -356,13 +356,19 @@ def test_a_check_beyond_the_host_s_memory_is_a_row(bench: Bench, monkeypatch: py
     assert row.reason.endswith(" bytes of the host, 1,000 are free")
 
 
-def test_kernels_on_the_host_are_checked_and_not_timed() -> None:
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_kernels_on_the_host_are_checked_and_not_timed(dtype: str) -> None:
     bench = Bench(find("host-simt"), Cache.default())
     matrix = MatrixRef(source="rmat", name="rmat_6", args={"scale": 6})
-    row, _ = bench.measure(but(CASE, matrix=matrix, implementation="gespmm", label="gespmm"))
+    row, _ = bench.measure(but(CASE, matrix=matrix, implementation="gespmm", label="gespmm", dtype=dtype))
     assert row.status is Status.OK, row.reason
     assert row.samples_us == []
-    assert 0 < row.max_rel_error < 1e-5
+    assert (0 < row.max_rel_error < 1e-5) == (dtype == "float32"), "of 16 bits the one rounding is no error"
+
+
+def test_a_wrong_result_in_bfloat16_is_found(bench: Bench) -> None:
+    """The plans of these tests compute with bits as if these were numbers."""
+    assert ask(bench, dtype="bfloat16").status is Status.WRONG_RESULT
 
 
 PEAK = """

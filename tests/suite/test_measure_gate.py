@@ -206,7 +206,7 @@ def test_problem_and_operands_are_those_of_the_case_whatever_was_measured_before
         )
         assert problem.matrix.hash == row.matrix_hash
         loaded = measure.load_matrix(case.matrix, bench._cache, case.seed)
-        assert np.array_equal(problem.values, loaded.csr.values.astype(problem.dtype.numpy))
+        assert np.array_equal(problem.values, problem.dtype.stored(loaded.csr.values))
         expected = random_operands(problem, case.seed)
         assert len(operands) == len(expected)
         assert all(source.equals(operand) for source, operand in zip(expected, operands, strict=True))

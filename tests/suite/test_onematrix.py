@@ -16,7 +16,7 @@ from spmark.impls.core.baseline import BASELINES
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.table import AUTO
 from spmark.records.rowfile import RUNS, read_rows
-from spmark.records.schema import Measurement
+from spmark.records.schema import Measurement, Status
 from spmark.suite.plan.onematrix import OneMatrix
 from spmark.suite.run.provenance import RunRow
 
@@ -65,6 +65,20 @@ def test_its_run_can_be_told_and_repeated(invoke, written, tmp_path):
     (tmp_path / "mine.yaml").write_text(json.dumps(told.sweep))
     out = invoke("run", "mine.yaml", "--device", "cpu", "--json")[1]
     assert json.loads(out)["skipped"] == 1, "the sweep on record has the same case"
+
+
+def test_a_sweep_in_bfloat16_is_checked_and_timed(invoke, written, tmp_path):
+    words = ("--matrix", "mine.mtx", "--width", 8, "--device", "cpu", "--dtype", "bfloat16", "--op", "spmm")
+    code, _, err = invoke("run", *words, "--implementation", "numba_cpu", "--op", "sddmm", "--json")
+    assert code == 0, err
+    rows = records(tmp_path / "results")
+    assert {(str(row.spec.op), row.spec.implementation) for row in rows} == {
+        (op, name) for op in ("spmm", "sddmm") for name in ("scipy_cpu", "numba_cpu")
+    }
+    for row in rows:
+        assert row.spec.dtype == "bfloat16"
+        assert row.status is Status.OK, row.reason
+        assert row.samples_us
 
 
 @pytest.mark.parametrize("kind", AUTO)

@@ -11,7 +11,7 @@ using namespace spmark;
 
 // D[p] = sum_j X[rows[p], j] Y[columns[p], j].
 //
-//   T        float or half; products are summed in float32
+//   T        float, half or bfloat16; products are summed in float32
 //   lanes    threads of a non-zero: a warp, which adds its sums up by a tree, or one thread for narrow operands
 //   threads  of a block
 //   nnz      non-zeros

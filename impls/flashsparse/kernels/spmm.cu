@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(threads, kResident / threads)
         turned[2 * i] = (b[i][0][m] & 0xffffu) | b[i][1][m] << 16;
         turned[2 * i + 1] = b[i][0][m] >> 16 | (b[i][1][m] & 0xffff0000u);
       }
-      mma_m16n8k16(sum[m], turned, of_a);
+      mma_m16n8k16<half>(sum[m], turned, of_a);
     }
   }
 

@@ -80,12 +80,12 @@ __global__ void __launch_bounds__(threads)
 // A group of `lanes` threads owns `span` consecutive non-zeros and a tile of lanes * vector columns, one vector a
 // lane, and has `flight` rows of B on their way.
 //   marks     nnz: the row of each non-zero, or where spans share the row the complement of the row (float32) or of the
-//             row's number among the shared rows (float16)
+//             row's number among the shared rows (16 bits)
 //   indices   nnz columns, in CSR order
 //   values    nnz values, likewise
 //   dense     B, num_cols x width, row-major; aligned to vector elements, and so is width
 //   out       C, num_rows x width, row-major; shared rows are cleared before this grid, and so are empty ones
-//   sums      float16 only: float32 of `width` columns for each shared row, cleared before this grid
+//   sums      16 bits only: float32 of `width` columns for each shared row, cleared before this grid
 template <typename T, int vector, int lanes, int flight, int threads>
 __global__ void __launch_bounds__(threads)
     spmm_spans_sequential(int nnz, int width, int span, const int* __restrict__ marks, const int* __restrict__ indices,

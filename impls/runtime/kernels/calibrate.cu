@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(threads) matrix_multiply(int rounds, float* __
       if constexpr (tf32)
         mma_m16n8k8(sum[s], a, b);
       else
-        mma_m16n8k16(sum[s], a, b);
+        mma_m16n8k16<half>(sum[s], a, b);
   float total = 0.0f;
 #pragma unroll
   for (int s = 0; s < kSums; ++s) total += sum[s][0] + sum[s][1] + sum[s][2] + sum[s][3];

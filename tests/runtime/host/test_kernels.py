@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from spmark.impls.core.enums import DType
+from spmark.impls.runtime.template import C_TYPES
+
 RANDOM = np.random.default_rng(20)
 
 
@@ -76,14 +79,14 @@ def test_block_scan(good):
 
 
 @pytest.mark.parametrize("n", [1, 2, 4])
-@pytest.mark.parametrize(("name", "dtype"), [("float", np.float32), ("half", np.float16)])
-def test_loads_and_stores_of_every_width(good, name, dtype, n):
+@pytest.mark.parametrize("dtype", DType)
+def test_loads_and_stores_of_every_width(good, dtype, n):
     count = 40 * n
-    values, result = floats(count).astype(dtype), np.full((3, count), np.nan, dtype)
+    values, result = dtype.stored(floats(count)), np.full((3, count), dtype.nan, dtype.numpy)
     scaled = np.full(count, np.nan, np.float32)
-    good(f"copies<{name}, {n}>", [values, result, scaled, np.int32(count)], grid=2)
+    good(f"copies<{C_TYPES[dtype]}, {n}>", [values, result, scaled, np.int32(count)], grid=2)
     np.testing.assert_array_equal(result, np.stack([values] * 3))
-    np.testing.assert_array_equal(scaled, 2 * values.astype(np.float32))
+    np.testing.assert_array_equal(scaled, 2 * dtype.numbers(values).astype(np.float32))
 
 
 @pytest.mark.parametrize("threads", [32, 64])
@@ -104,10 +107,11 @@ def test_static_and_dynamic_shared_memory_together(good, name, dtype):
     np.testing.assert_array_equal(result, values[::-1] + np.arange(64).astype(dtype) % 8)
 
 
-def test_mma_of_halves(good):
-    a, b, out = floats(16, 16).astype(np.float16), floats(16, 8).astype(np.float16), floats(16, 8)
-    expected = out + a.astype(np.float64) @ b.astype(np.float64)
-    good("mma_f16", [a, b, out])
+@pytest.mark.parametrize("dtype", [DType.FLOAT16, DType.BFLOAT16])
+def test_mma_of_16_bits(good, dtype):
+    a, b, out = dtype.stored(floats(16, 16)), dtype.stored(floats(16, 8)), floats(16, 8)
+    expected = out + dtype.numbers(a).astype(np.float64) @ dtype.numbers(b).astype(np.float64)
+    good(f"mma_16_bits<{C_TYPES[dtype]}>", [a, b, out])
     np.testing.assert_allclose(out, expected, rtol=1e-6, atol=1e-6)
 
 
@@ -146,7 +150,7 @@ def test_to_tf32_rounds_ties_away_and_keeps_what_is_not_finite(good):
 def test_every_half_widens_as_in_numpy(good):
     halves = np.arange(65536, dtype=np.uint16).view(np.float16)
     result = np.zeros(65536, np.float32)
-    good("widen", [halves, result, np.int32(65536)], block=1024, grid=64)
+    good("widen<half>", [halves, result, np.int32(65536)], block=1024, grid=64)
     np.testing.assert_array_equal(result, halves.astype(np.float32))
     number = ~np.isnan(halves)
     np.testing.assert_array_equal(np.signbit(result[number]), np.signbit(halves[number]))
@@ -161,7 +165,7 @@ def test_floats_narrow_to_the_nearest_half(good):
     anything = RANDOM.integers(0, 2**32, 20000, dtype=np.uint32).view(np.float32)
     values = np.concatenate([finite, ties, np.nextafter(ties, np.float32(1e9)), edges, anything])
     result = np.zeros(len(values), np.float16)
-    good("narrow", [values, result, np.int32(len(values))], block=1024, grid=-(-len(values) // 1024))
+    good("narrow<half>", [values, result, np.int32(len(values))], block=1024, grid=-(-len(values) // 1024))
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         expected = values.astype(np.float16)
     number = ~np.isnan(values)
@@ -177,3 +181,20 @@ def test_every_thread_of_a_three_dimensional_grid_runs_once(good):
         lambda bz, by, bx, z, y, x: bz * 100000 + by * 10000 + bx * 1000 + z * 100 + y * 10 + x, result.shape, dtype=int
     )
     np.testing.assert_array_equal(result, expected)
+
+
+def test_bfloat16_widens_and_narrows_as_on_the_host(good):
+    bits = np.arange(65536, dtype=np.uint16)
+    wide = np.zeros(65536, np.float32)
+    good("widen<bfloat16>", [bits, wide, np.int32(65536)], block=1024, grid=64)
+    np.testing.assert_array_equal(wide.view(np.uint32), bits.astype(np.uint32) << 16)
+    finite = wide[np.isfinite(wide)]
+    below, above = (np.nextafter(finite, np.float32(end)) for end in (-np.inf, np.inf))
+    ties = (finite.view(np.uint32) | 0x8000).view(np.float32)  # half way to the next of larger magnitude
+    anything = RANDOM.integers(0, 2**32, 20000, dtype=np.uint32).view(np.float32)
+    values = np.concatenate([finite, below, above, ties, np.nextafter(ties, np.float32(0)), anything, wide])
+    result = np.zeros(len(values), np.uint16)
+    good("narrow<bfloat16>", [values, result, np.int32(len(values))], block=1024, grid=-(-len(values) // 1024))
+    number = ~np.isnan(values)
+    np.testing.assert_array_equal(result[number], DType.BFLOAT16.stored(values)[number])
+    assert np.isnan(DType.BFLOAT16.numbers(result[~number])).all()

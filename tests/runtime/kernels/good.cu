@@ -134,11 +134,12 @@ __global__ void static_and_dynamic(const T* in, T* out) {
 }
 
 // out (16 x 8) = in_a (16 x 16) in_b (16 x 8) + out; one warp.
-__global__ void mma_f16(const half* in_a, const half* in_b, float* out) {
+template <typename T>
+__global__ void mma_16_bits(const T* in_a, const T* in_b, float* out) {
   const int g = lane_id() / 4;
   const int t = lane_id() % 4;
-  const auto pair = [](half low, half high) {
-    const half both[2] = {low, high};
+  const auto pair = [](T low, T high) {
+    const T both[2] = {low, high};
     unsigned bits;
     memcpy(&bits, both, sizeof(bits));
     return bits;
@@ -148,7 +149,7 @@ __global__ void mma_f16(const half* in_a, const half* in_b, float* out) {
   const unsigned fa[4] = {a(g, 2 * t), a(g + 8, 2 * t), a(g, 2 * t + 8), a(g + 8, 2 * t + 8)};
   const unsigned fb[2] = {b(2 * t), b(2 * t + 8)};
   float d[4] = {out[g * 8 + 2 * t], out[g * 8 + 2 * t + 1], out[(g + 8) * 8 + 2 * t], out[(g + 8) * 8 + 2 * t + 1]};
-  mma_m16n8k16(d, fa, fb);
+  mma_m16n8k16<T>(d, fa, fb);
   out[g * 8 + 2 * t] = d[0];
   out[g * 8 + 2 * t + 1] = d[1];
   out[(g + 8) * 8 + 2 * t] = d[2];
@@ -181,14 +182,16 @@ __global__ void matrix_fragments(const half* in, half* out) {
   for (int matrix = 0; matrix < 4; ++matrix) memcpy(out + (matrix * 32 + lane) * 2, &found[matrix], sizeof(unsigned));
 }
 
-__global__ void widen(const half* in, float* out, int count) {
+template <typename T>
+__global__ void widen(const T* in, float* out, int count) {
   const int at = blockIdx.x * blockDim.x + threadIdx.x;
   if (at < count) out[at] = to_float(in[at]);
 }
 
-__global__ void narrow(const float* in, half* out, int count) {
+template <typename T>
+__global__ void narrow(const float* in, T* out, int count) {
   const int at = blockIdx.x * blockDim.x + threadIdx.x;
-  if (at < count) out[at] = from_float<half>(in[at]);
+  if (at < count) out[at] = from_float<T>(in[at]);
 }
 
 __global__ void round_tf32(const float* in, unsigned* out, int count) {

@@ -1,12 +1,27 @@
-// The 16-bit float and its conversions. On a device it is CUDA's `half`; on the host it is a type of our own whose
-// conversions round to nearest even, as cvt.rn.f16.f32 does, so that both give the same bits.
+// The 16-bit floats and their conversions. On a device `half` is CUDA's; on the host it is a type of our own whose
+// conversions round to nearest even, as cvt.rn.f16.f32 does, so that both give the same bits. `bfloat16`, with
+// float32's exponent, is a type of our own everywhere, so that kernels do without CUDA's header of it.
 #pragma once
+
+// Storage only: like the kernels, it has no arithmetic of its own. Trivial, so that it may live in unions and shared
+// memory.
+struct alignas(2) bfloat16 {
+  unsigned short bits;
+};
 
 namespace spmark {
 
-// Round a float32 to T (half or float), to nearest even.
+// Round a float32 to T (half, bfloat16 or float), to nearest even.
 template <typename T>
 __device__ __forceinline__ T from_float(float value);
+
+// The two elements of T, half or bfloat16, in a word as memory holds them.
+template <typename T>
+__device__ __forceinline__ void to_floats(unsigned word, float& first, float& second);
+
+__device__ __forceinline__ float to_float(bfloat16 value) {
+  return __uint_as_float(static_cast<unsigned>(value.bits) << 16);
+}
 
 }  // namespace spmark
 
@@ -18,12 +33,17 @@ namespace spmark {
 
 __device__ __forceinline__ float to_float(half value) { return __half2float(value); }
 
-// The two halves of a word as memory holds them. The compiler does not look into assembly: it keeps a word whole until
-// here.
-__device__ __forceinline__ void to_floats(unsigned word, float& first, float& second) {
+// The compiler does not look into assembly: it keeps a word whole until here.
+template <>
+__device__ __forceinline__ void to_floats<half>(unsigned word, float& first, float& second) {
   asm("{.reg .b16 a, b; mov.b32 {a, b}, %2; cvt.f32.f16 %0, a; cvt.f32.f16 %1, b;}"
       : "=f"(first), "=f"(second)
       : "r"(word));
+}
+
+template <>
+__device__ __forceinline__ void to_floats<bfloat16>(unsigned word, float& first, float& second) {
+  asm("shl.b32 %0, %2, 16; and.b32 %1, %2, 0xffff0000;" : "=f"(first), "=f"(second) : "r"(word));
 }
 
 template <>
@@ -31,18 +51,25 @@ __device__ __forceinline__ half from_float<half>(float value) {
   return __float2half_rn(value);
 }
 
+template <>
+__device__ __forceinline__ bfloat16 from_float<bfloat16>(float value) {
+  bfloat16 result;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result.bits) : "f"(value));
+  return result;
+}
+
 }  // namespace spmark
 
 #else
 
-// Storage only: like the kernels, it has no arithmetic of its own. Trivial, so that it may live in unions and shared
-// memory.
 struct alignas(2) half {
   unsigned short bits;
 };
 
 template <>
 inline constexpr char simt::kind_of<half> = 'f';
+template <>
+inline constexpr char simt::kind_of<bfloat16> = 'u';  // NumPy has no such type: arrays hold the bits
 
 namespace spmark {
 
@@ -55,9 +82,10 @@ inline float to_float(half value) {
   return __uint_as_float(bits | (value.bits & 0x8000u) << 16);
 }
 
-inline void to_floats(unsigned word, float& first, float& second) {
-  first = to_float(half{static_cast<unsigned short>(word)});
-  second = to_float(half{static_cast<unsigned short>(word >> 16)});
+template <typename T>
+void to_floats(unsigned word, float& first, float& second) {
+  first = to_float(T{static_cast<unsigned short>(word)});
+  second = to_float(T{static_cast<unsigned short>(word >> 16)});
 }
 
 template <>
@@ -78,6 +106,13 @@ inline half from_float<half>(float value) {
     result |= __float_as_uint(__uint_as_float(magnitude) + 0.5f) - 0x3f000000u;
   }
   return {static_cast<unsigned short>(result)};
+}
+
+template <>
+inline bfloat16 from_float<bfloat16>(float value) {
+  const unsigned bits = __float_as_uint(value);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return {0x7fff};  // as cvt.rn.bf16.f32 does
+  return {static_cast<unsigned short>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
 }
 
 }  // namespace spmark

@@ -30,29 +30,29 @@ struct MmaFragment {
   const unsigned* b;
 };
 
-// Element `which` of a register: one of two halves, or a tf32. The matrix unit reads the upper 19 bits of the latter:
-// as on the device, an operand that was not rounded is cut.
-template <bool Tf32>
+// Element `which` of a register: one of two of 16 bits, or a tf32. The matrix unit reads the upper 19 bits of the
+// latter: as on the device, an operand that was not rounded is cut.
+template <typename T>
 float element(unsigned bits, int which) {
-  if constexpr (Tf32) {
+  if constexpr (sizeof(T) == 4) {
     return __uint_as_float(bits & ~0x1fffu);
   } else {
-    return to_float(half{static_cast<unsigned short>(bits >> 16 * which)});
+    return to_float(T{static_cast<unsigned short>(bits >> 16 * which)});
   }
 }
 
 // d (16 x 8) += a (16 x K) b (K x 8).
-template <bool Tf32>
+template <typename T>
 void multiply(void* const* lanes, size_t) {
-  constexpr int kPacked = Tf32 ? 1 : 2;  // elements of a register
+  constexpr int kPacked = 4 / sizeof(T);  // elements of a register
   constexpr int K = 8 * kPacked;
   float a[16][K], b[8][K];
   for (int lane = 0; lane < 32; ++lane) {
     const auto* from = static_cast<const MmaFragment*>(lanes[lane]);
     for (int r = 0; r < 4; ++r) {
       for (int e = 0; e < kPacked; ++e) {
-        a[lane / 4 + r % 2 * 8][(r / 2 * 4 + lane % 4) * kPacked + e] = element<Tf32>(from->a[r], e);
-        if (r < 2) b[lane / 4][(r * 4 + lane % 4) * kPacked + e] = element<Tf32>(from->b[r], e);
+        a[lane / 4 + r % 2 * 8][(r / 2 * 4 + lane % 4) * kPacked + e] = element<T>(from->a[r], e);
+        if (r < 2) b[lane / 4][(r * 4 + lane % 4) * kPacked + e] = element<T>(from->b[r], e);
       }
     }
   }
@@ -73,18 +73,26 @@ void multiply(void* const* lanes, size_t) {
 
 namespace detail {
 
-template <bool Tf32>
+template <typename T>
+inline constexpr bool kIsBfloat = false;
+template <>
+inline constexpr bool kIsBfloat<bfloat16> = true;
+
+// T is float for tf32.
+template <typename T>
 __device__ __forceinline__ void mma(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
 #ifdef SPMARK_HOST
   MmaFragment fragment{d, a, b};
-  simt::collective(Tf32 ? "mma_m16n8k8" : "mma_m16n8k16", multiply<Tf32>, 0xffffffffu, &fragment);
+  simt::collective(sizeof(T) == 4 ? "mma_m16n8k8" : "mma_m16n8k16", multiply<T>, 0xffffffffu, &fragment);
 #else
 #define SPMARK_MMA(kind)                                                                                               \
   asm volatile("mma.sync.aligned." kind " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"             \
                : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                                        \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
-  if constexpr (Tf32) {
+  if constexpr (sizeof(T) == 4) {
     SPMARK_MMA("m16n8k8.row.col.f32.tf32.tf32.f32");
+  } else if constexpr (kIsBfloat<T>) {
+    SPMARK_MMA("m16n8k16.row.col.f32.bf16.bf16.f32");
   } else {
     SPMARK_MMA("m16n8k16.row.col.f32.f16.f16.f32");
   }
@@ -94,17 +102,19 @@ __device__ __forceinline__ void mma(float (&d)[4], const unsigned (&a)[4], const
 
 }  // namespace detail
 
-// Half inputs, two to a register, lower column (of a) or row (of b) in the lower bits. a (16 x 16): a[0] is row g,
-// columns 2t and 2t + 1; a[1] row g + 8; a[2], a[3] the same rows, columns + 8. b (16 x 8): b[0] is rows 2t and 2t + 1
-// of column g; b[1] rows + 8.
+// Inputs of T, half or bfloat16, two to a register, lower column (of a) or row (of b) in the lower bits. a (16 x 16):
+// a[0] is row g, columns 2t and 2t + 1; a[1] row g + 8; a[2], a[3] the same rows, columns + 8. b (16 x 8): b[0] is rows
+// 2t and 2t + 1 of column g; b[1] rows + 8.
+template <typename T>
 __device__ __forceinline__ void mma_m16n8k16(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
-  detail::mma<false>(d, a, b);
+  static_assert(sizeof(T) == 2, "the unit takes sixteen columns of 16 bits");
+  detail::mma<T>(d, a, b);
 }
 
 // tf32 inputs (see to_tf32), one to a register. a (16 x 8): a[0] is row g, column t; a[1] row g + 8; a[2], a[3] the
 // same rows, column t + 4. b (8 x 8): b[0] is row t of column g; b[1] row t + 4.
 __device__ __forceinline__ void mma_m16n8k8(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
-  detail::mma<true>(d, a, b);
+  detail::mma<float>(d, a, b);
 }
 
 }  // namespace spmark

@@ -21,24 +21,18 @@ struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Vec {
   __device__ __forceinline__ const T& operator[](int i) const { return v[i]; }
 };
 
-// N elements of T that a load brings, with halves in whole words until they are multiplied. A compiler takes a vector
+// N elements of T that a load brings, with 16 bits in whole words until they are multiplied. A compiler takes a vector
 // of halves apart where it is loaded, and so waits for the load there.
-template <typename T, int N>
+template <typename T, int N, bool paired = sizeof(T) == 2 && N % 2 == 0>
 struct Packed {
   using Word = T;
   Vec<Word, N> words;
 };
 
-template <int N>
-struct Packed<half, N> {
+template <typename T, int N>
+struct Packed<T, N, true> {
   using Word = unsigned;
   Vec<Word, N / 2> words;
-};
-
-template <>
-struct Packed<half, 1> {
-  using Word = half;
-  Vec<Word, 1> words;
 };
 
 // All elements zero.
@@ -57,7 +51,7 @@ __device__ __forceinline__ void axpy(Vec<float, N>& acc, float a, const Vec<T, N
   for (int i = 0; i < N; ++i) acc[i] = fmaf(a, to_float(b[i]), acc[i]);
 }
 
-// The elements in float32; here halves are taken out of their words.
+// The elements in float32; here 16 bits are taken out of their words.
 template <typename T, int N>
 __device__ __forceinline__ Vec<float, N> unpacked(const Packed<T, N>& packed) {
   Vec<float, N> result;
@@ -66,7 +60,7 @@ __device__ __forceinline__ Vec<float, N> unpacked(const Packed<T, N>& packed) {
     for (int i = 0; i < N; ++i) result[i] = to_float(packed.words[i]);
   } else {
 #pragma unroll
-    for (int i = 0; i < N; i += 2) to_floats(packed.words[i / 2], result[i], result[i + 1]);
+    for (int i = 0; i < N; i += 2) to_floats<T>(packed.words[i / 2], result[i], result[i + 1]);
   }
   return result;
 }
