@@ -18,9 +18,8 @@ from spmark.impls.core.interfaces import Built, Config, DeviceArray
 from spmark.impls.core.problem import Problem
 from spmark.impls.formats.hyb import HybLayout, lay_out, partition_columns, prepare
 from spmark.impls.formats.nearness import near_order
-from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS, EllBucketsPlan, block_ranges, ell_axes, ell_instance
+from spmark.impls.kernels.ell_buckets import EllBucketsPlan, block_ranges, ell_axes, ell_instance
 from spmark.impls.kernels.family import Axes, Build, KernelFamily, OneFormat
-from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS, ZERO_ROWS
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target
 from spmark.impls.runtime.template import C_TYPES, KernelTemplate
@@ -159,7 +158,6 @@ def _opened(problem: Problem, target: Target) -> Build:
 
 HYB_SPMM = KernelFamily(
     mark="max_width",
-    templates=(SPMM_ELL_BUCKETS, ROUND_SHARED_ROWS, ZERO_ROWS, FILL_ELL_BUCKETS),
     axes=_axes,
     default=_default,
     opened=_opened,
