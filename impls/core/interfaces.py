@@ -1,4 +1,4 @@
-"""The contracts between a format, an implementation, its plan, a cost model and the harness."""
+"""The contracts between an implementation, its plan, a cost model and the harness."""
 
 from __future__ import annotations
 
@@ -32,20 +32,6 @@ PHASES = ("features", "select", "search", "convert", "compile", "upload")
 CHOOSING_PHASES = ("features", "select", "search", "convert")
 """Phases that a plan spends on this one matrix, and that must pay off. Compiled kernels are kept on disk for the next
 matrix, and every plan uploads."""
-
-
-class Format(Protocol):
-    """Immutable storage of one sparse matrix, from which it can be had back exactly."""
-
-    name: ClassVar[str]
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(I, K)."""
-
-    @property
-    def stored(self) -> int:
-        """Elements held, padding included."""
 
 
 @dataclass(frozen=True)

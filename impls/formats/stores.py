@@ -34,22 +34,14 @@ def stores_of(how: Any, problem: Problem, device: DeviceSpec, config: Config) ->
         The config is of no plan of the implementation today; says what is missing.
     """
     convert = getattr(how, "stored_as", None)
-    form = convert(problem, device, _Chosen(how.name, config)) if convert else problem.matrix
-    return Stores.of(problem.matrix.nnz, held(form))
-
-
-class _Chosen(dict[str, Any]):
-    """A recorded config, which says what it lacks."""
-
-    def __init__(self, who: str, config: Config) -> None:
-        super().__init__(config)
-        self._who = who
-
-    def __missing__(self, key: str) -> Any:
+    try:
+        form = convert(problem, device, config) if convert else problem.matrix
+    except KeyError as missing:
         raise BuildError(
-            f"{self._who}: expected {key} in the config that a plan chose, found {', '.join(self) or 'nothing'}: "
-            "record the case anew"
-        )
+            f"{how.name}: expected {missing.args[0]} in the config that a plan chose, found "
+            f"{', '.join(config) or 'nothing'}: record the case anew"
+        ) from missing
+    return Stores.of(problem.matrix.nnz, held(form))
 
 
 def held(form: Any) -> Iterator[Held]:

@@ -134,7 +134,6 @@ def _axes(problem: Problem, pinned: Config) -> Axes:
 
 SDDMM_OVER_BLOCKS = KernelFamily(
     mark="units",
-    templates=(BLOCK_SDDMM,),
     axes=_axes,
     opened=lambda problem, target: OneFormat(
         ("block",),

@@ -72,7 +72,6 @@ def _axes(problem: Problem, pinned: Config) -> Axes:
 
 DIRECT_SPMM = KernelFamily(
     mark="longest",
-    templates=(direct_spmm.SPMM_DIRECT,),
     axes=_axes,
     opened=lambda problem, target: OneFormat(
         tuple(DIRECT),

@@ -10,7 +10,7 @@ from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Built, Config, DeviceArray
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target
-from spmark.impls.runtime.template import Instance, KernelTemplate
+from spmark.impls.runtime.template import Instance
 
 F = TypeVar("F")
 Axes = Mapping[str, Sequence[Any]]
@@ -29,8 +29,6 @@ class KernelFamily:
 
     mark: str
     """A tunable that configs of this family have, and configs of families behind it in a race have not."""
-    templates: tuple[KernelTemplate, ...]
-    """Everything that a plan launches."""
     axes: Callable[[Any, Config], Axes]
     """Gives the space for a problem and pinned tunables. Pins that are axes of their own need not be respected."""
     opened: Callable[[Any, Target], Build]

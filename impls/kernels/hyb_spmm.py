@@ -8,20 +8,18 @@ Ye, Lai, Shao, Chen and Ceze, "SparseTIR", ASPLOS 2023, section 4.2.1, for the f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spmark.impls.core.interfaces import Built, Config, DeviceArray
 from spmark.impls.core.problem import Problem
-from spmark.impls.formats.hyb import HybLayout, Pieces, lay_out, partition_columns, prepare
+from spmark.impls.formats.hyb import HybLayout, lay_out, partition_columns, prepare
 from spmark.impls.formats.nearness import near_order
-from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS, EllBucketsPlan, block_ranges, ell_axes, ell_instance
+from spmark.impls.kernels.ell_buckets import EllBucketsPlan, block_ranges, ell_axes, ell_instance
 from spmark.impls.kernels.family import Axes, Build, KernelFamily, OneFormat
-from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS, ZERO_ROWS
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target
 from spmark.impls.runtime.template import C_TYPES, ELEMENTS, KernelTemplate
@@ -51,8 +49,6 @@ class HybConverter:
     phases_s : dict
         Seconds spent on the kernel and the host's loops (``compile``), on CSR (``upload``), and on filling all layouts
         so far (``convert``).
-    reused_s : float
-        Seconds that the last conversion saved since an earlier one had cut or ordered the matrix likewise.
 
     Raises
     ------
@@ -70,66 +66,6 @@ class HybConverter:
             (self._kernel,) = target.load([FILL_ELL_BUCKETS.instance(T=C_TYPES[problem.dtype], threads=threads)])
         with self._accounts.phase("upload"):
             self._csr = [target.upload(array) for array in (problem.matrix.indices, problem.values)]
-        self._pieces: Pieces | None = None
-        self._cut, self._ordered = Built(), Built()
-        self.reused_s = 0.0
-
-    @cached_property
-    def positions(self) -> NDArray[np.int32]:
-        """Places in the order that `spmark.impls.formats.nearness` gives the rows."""
-        with self._ordered.phase("convert"):
-            return near_order(self._matrix).positions
-
-    def convert(
-        self,
-        c: int,
-        max_width: int,
-        order: str = "width",
-        thirds: bool = False,
-        tail_in_last: bool = False,
-    ) -> tuple[HybLayout, list[DeviceArray]]:
-        """Convert to hyb(c, k).
-
-        Parameters
-        ----------
-        c : int
-            Partitions; the pieces of the last c are kept, since a search goes through k for one c.
-        max_width : int
-            2^k.
-        order : str
-            With ``near`` the rows of a bucket stand in the order of `positions` instead of A's.
-        thirds : bool
-            Whether widths of 24, 48, 96, ... stand between the powers of two.
-        tail_in_last : bool
-            Whether the rest of a folded row stays in the last bucket.
-
-        Returns
-        -------
-        layout : HybLayout
-            On the host.
-        arrays : list of device arrays
-            Indices (stored,) int32 and values (stored,) of the problem's dtype.
-
-        Raises
-        ------
-        ValueError
-            ``max_width`` is not a power of two, or ``c`` is below 1.
-        BuildError
-            More than 2^31 - 1 elements would be stored.
-        """
-        near = order == "near"
-        self.reused_s = self._ordered.phases_s.get("convert", 0.0) if near else 0.0
-        positions = self.positions if near else None
-        with self._accounts.phase("convert"):
-            if self._pieces is None or self._pieces.partitions != c:
-                self._cut = Built()
-                with self._cut.phase("convert"):
-                    self._pieces = partition_columns(self._matrix, c)
-            else:
-                self.reused_s += self._cut.phases_s["convert"]
-            pieces = self._pieces if positions is None else self._pieces.in_order(positions)
-            layout = lay_out(pieces, [max_width] * c, tail_in_last, thirds)
-        return layout, self.fill(layout)
 
     def fill(self, layout: HybLayout) -> list[DeviceArray]:
         """Fill any layout of the matrix with elements, also a layout whose partitions have widths of their own.
@@ -137,7 +73,7 @@ class HybConverter:
         Returns
         -------
         list of device arrays
-            As `convert`.
+            Indices (stored,) int32 and values (stored,) of the problem's dtype.
         """
         with self._accounts.phase("convert"):
             ranges = block_ranges(layout, 1, _SPAN)
@@ -183,20 +119,35 @@ def _default(problem: Problem, pinned: Config) -> Config:
 
 
 def _opened(problem: Problem, target: Target) -> Build:
-    """Build plans that share the matrix on the target, and the last format."""
-    converter = HybConverter(problem, target)
+    """Build plans that share the matrix on the target, the last format, its pieces and the order of rows."""
+    converter, matrix = HybConverter(problem, target), problem.matrix
     made_s = dict(converter.phases_s)
+    kept: dict[str, tuple[object, Any, float]] = {}
 
-    def convert(form: Config) -> tuple[HybLayout, list[DeviceArray], float]:
-        return *converter.convert(**form), converter.reused_s
+    def once(name: str, of: object, make: Callable[[], Any]) -> tuple[Any, float]:
+        """Make something, or give what was made of the same before with the seconds that it took then."""
+        if name in kept and kept[name][0] == of:
+            return kept[name][1:]
+        account = Built()
+        with account.phase("convert"):
+            made = make()
+        kept[name] = of, made, account.phases_s["convert"]
+        return made, 0.0
 
-    def build(
-        held: tuple[HybLayout, list[DeviceArray], float], form: Config, schedule: Config, _: Sequence[DeviceArray]
-    ) -> DevicePlan:
-        layout, arrays, reused_s = held
+    def convert(form: Config) -> tuple[HybLayout, list[DeviceArray], Any, float]:
+        c, positions, ordering_s = form["c"], None, 0.0
+        pieces, cutting_s = once("pieces", c, lambda: partition_columns(matrix, c))
+        if form.get("order") == "near":
+            positions, ordering_s = once("positions", None, lambda: near_order(matrix).positions)
+            pieces = pieces.in_order(positions)
+        widest = [form["max_width"]] * c
+        layout = lay_out(pieces, widest, form.get("tail_in_last", False), form.get("thirds", False))
+        return layout, converter.fill(layout), positions, cutting_s + ordering_s
+
+    def build(held: Any, form: Config, schedule: Config, _: Sequence[DeviceArray]) -> DevicePlan:
+        layout, arrays, positions, reused_s = held
         order = form.get("order", "width")
         facts = {name: value for name, value in {**form, "order": order}.items() if value is not False}
-        positions = converter.positions if order == "near" else None
         in_order = {"by_row": order != "width", "positions": positions}
         plan = EllBucketsPlan(problem, target, layout, facts, arrays, **in_order, **schedule)
         plan.charge({**made_s, "convert": reused_s})
@@ -207,7 +158,6 @@ def _opened(problem: Problem, target: Target) -> Build:
 
 HYB_SPMM = KernelFamily(
     mark="max_width",
-    templates=(SPMM_ELL_BUCKETS, ROUND_SHARED_ROWS, ZERO_ROWS, FILL_ELL_BUCKETS),
     axes=_axes,
     default=_default,
     opened=_opened,

@@ -12,8 +12,8 @@ from spmark.impls.core.relational import RelationalProblem
 from spmark.impls.formats.relational_hyb import RelationalHyb, widths_of
 from spmark.impls.formats.row_use import row_use
 from spmark.impls.kernels.family import Axes, KernelFamily, OneFormat, taken_apart
-from spmark.impls.kernels.ordered_rows import SUM_PIECES, OrderedRows, ordered_instances
-from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS, SharedRows, shared_instances
+from spmark.impls.kernels.ordered_rows import OrderedRows, ordered_instances
+from spmark.impls.kernels.shared_rows import SharedRows, shared_instances
 from spmark.impls.kernels.tile_tasks import NO_ROW
 from spmark.impls.runtime.plan import Arrays, DevicePlan
 from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div
@@ -196,7 +196,6 @@ def _instance(problem: RelationalProblem, config: Config) -> Instance:
 
 RELATIONAL_HYB = KernelFamily(
     mark="slots",
-    templates=(RGMS_HYB, RGMS_HYB_FLOAT, ROUND_SHARED_ROWS, SUM_PIECES),
     axes=_axes,
     opened=lambda problem, target: OneFormat(
         _FORM,

@@ -120,7 +120,6 @@ def _axes(problem: RelationalProblem, pinned: Config) -> Axes:
 
 RELATIONAL_ROWS = KernelFamily(
     mark="rows",
-    templates=(RGMS_ROWS,),
     axes=_axes,
     opened=lambda problem, target: OneFormat(
         ("rows", "splits"),

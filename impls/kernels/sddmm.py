@@ -85,7 +85,6 @@ def csr_tiles(width: int, dtype: DType) -> list[Config]:
 
 CSR_SDDMM = KernelFamily(
     mark="batch",
-    templates=(SDDMM_CSR,),
     axes=lambda problem, _: {"tile": csr_tiles(problem.width, problem.dtype), "batch": (2, 4)},
     opened=lambda problem, target: lambda config: SddmmPlan(problem, target, {}, **config),
     default=lambda problem, pinned: {**csr_tiles(problem.width, problem.dtype)[-1], "batch": 4, **pinned},
@@ -202,7 +201,6 @@ def _default(problem: Problem, pinned: Config) -> Config:
 
 RUNS_SDDMM = KernelFamily(
     mark="run",  # the other family's configs have a batch, too: in a race this family stands first
-    templates=(SDDMM_RUNS,),
     axes=lambda problem, _: {"tile": run_tiles(problem.width, problem.dtype), "run": RUNS},
     opened=lambda problem, target: lambda config: SddmmPlan(problem, target, {}, **config),
     default=_default,

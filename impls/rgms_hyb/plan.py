@@ -16,8 +16,10 @@ from spmark.impls.core.interfaces import Config, Plan
 from spmark.impls.core.relational import RelationalOp, RelationalProblem
 from spmark.impls.formats.relational_hyb import WIDTHS
 from spmark.impls.formats.relational_rows import why_not_rows
+from spmark.impls.kernels.ordered_rows import SUM_PIECES
 from spmark.impls.kernels.relational_hyb import RELATIONAL_HYB, RGMS_HYB, RGMS_HYB_FLOAT, unfit, usual_hyb
-from spmark.impls.kernels.relational_rows import RELATIONAL_ROWS
+from spmark.impls.kernels.relational_rows import RELATIONAL_ROWS, RGMS_ROWS
+from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS
 from spmark.impls.runtime.template import KernelTemplate
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.strategies import exhaustive
@@ -31,7 +33,7 @@ class RgmsHyb:
     name: ClassVar[str] = "rgms_hyb"
     ops: ClassVar[frozenset[RelationalOp]] = frozenset(RelationalOp)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
-    kernels: ClassVar[tuple[KernelTemplate, ...]] = (*RELATIONAL_HYB.templates, *RELATIONAL_ROWS.templates)
+    kernels: ClassVar[tuple[KernelTemplate, ...]] = (RGMS_HYB, RGMS_HYB_FLOAT, RGMS_ROWS, ROUND_SHARED_ROWS, SUM_PIECES)
 
     slots: int = 0
     """Elements of a group (float32: 32, 64; 16 bits: 64, 128, 256); 0 searches."""

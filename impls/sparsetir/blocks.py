@@ -222,7 +222,6 @@ class TunedBlocks:
         space, few = self.space(problem), _FEW * device.num_sms
         family = KernelFamily(
             mark="tile",
-            templates=self.kernels,
             axes=lambda problem, _: {"config": list(varied(space))},
             opened=lambda problem, target: opened(problem, target, self.convert),
             default=lambda problem, _: middle(space),

@@ -17,10 +17,11 @@ from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.core.stores import Forecast
 from spmark.impls.formats.hyb import HybLayout, cell_layout
 from spmark.impls.kernels.direct_space import is_direct
-from spmark.impls.kernels.ell_buckets import ell_tiles
+from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS, ell_tiles
 from spmark.impls.kernels.family import KernelFamily
-from spmark.impls.kernels.hyb_spmm import HYB_SPMM, MOST_K, rule_width
-from spmark.impls.kernels.sddmm import CSR_SDDMM, RUNS_SDDMM
+from spmark.impls.kernels.hyb_spmm import FILL_ELL_BUCKETS, HYB_SPMM, MOST_K, rule_width
+from spmark.impls.kernels.sddmm import CSR_SDDMM, RUNS_SDDMM, SDDMM_CSR, SDDMM_RUNS
+from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS, ZERO_ROWS
 from spmark.impls.runtime.target import too_wide
 from spmark.impls.runtime.template import KernelTemplate
 from spmark.impls.sparsetir.search import LANES, PAPERS_HYB, PAPERS_SDDMM, SpaceOwner, search_hyb, search_sddmm
@@ -36,9 +37,8 @@ class SparseTir:
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (
-        *HYB_SPMM.templates,
-        *CSR_SDDMM.templates,
-        *RUNS_SDDMM.templates,
+        *(SPMM_ELL_BUCKETS, ROUND_SHARED_ROWS, ZERO_ROWS, FILL_ELL_BUCKETS),
+        *(SDDMM_CSR, SDDMM_RUNS),
     )
     cost_models: ClassVar[Mapping[str, str]] = {"dash": "spmark.impls.dash.cost_models:TransferredScores"}
 

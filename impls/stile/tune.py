@@ -126,7 +126,7 @@ def _family(forms: Sequence[Tiling], facts: Mapping[str, Any]) -> KernelFamily:
 
         return OneFormat(names, convert, build)
 
-    return KernelFamily(mark="formats", templates=(), axes=lambda *_: {}, opened=opened, kernel=kernel)
+    return KernelFamily(mark="formats", axes=lambda *_: {}, opened=opened, kernel=kernel)
 
 
 def _no_rows(shape: tuple[int, int]) -> HybFormat:

@@ -92,7 +92,6 @@ class TritonBlockSparse:
 
         family = KernelFamily(
             mark="group",
-            templates=(SPMM, SDDMM),
             axes=lambda *_: {"config": [config for size in sizes for config in space(size)]},
             opened=opened,
         )

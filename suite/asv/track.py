@@ -22,7 +22,7 @@ from spmark.datasets.load import load_matrix
 from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core import errors
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.interfaces import Format, Implementation
+from spmark.impls.core.interfaces import Implementation
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.core.untrusted import Frozen
 from spmark.impls.formats.bsr import BsrFormat
@@ -34,7 +34,7 @@ from spmark.studies.absent import SEARCHES
 from spmark.suite.measure import Bench
 from spmark.suite.plan.refusals import refusal
 
-FORMATS: Mapping[str, Callable[..., Format]] = {"bsr": BsrFormat.from_csr, "hyb": HybFormat.from_csr}
+FORMATS: Mapping[str, Callable[..., BsrFormat | HybFormat]] = {"bsr": BsrFormat.from_csr, "hyb": HybFormat.from_csr}
 """Conversions that can be asked for, by name; a composition of formats could stand here, too."""
 
 

@@ -12,10 +12,9 @@ from problems import assert_same, matrices, random_csr
 from way_back import csr_of
 
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.interfaces import Format
 from spmark.impls.core.problem import Csr
 from spmark.impls.formats import limits
-from spmark.impls.formats.bsr import BsrFormat, DbsrFormat, SrBcrsFormat
+from spmark.impls.formats.bsr import BsrFormat, DbsrFormat, DenseBlocks, SrBcrsFormat
 
 # Both zeros and a subnormal: padding must be told from values by position, and bits must survive.
 VALUES = (0.0, -0.0, 1e-42, -1.5, 3.4e38)
@@ -39,7 +38,7 @@ def csrs(draw: st.DrawFn) -> Csr:
     return Csr.checked((num_rows, num_cols), indptr, cols, values)
 
 
-def assert_format(held: Format, matrix: Csr) -> None:
+def assert_format(held: DenseBlocks, matrix: Csr) -> None:
     assert_same(csr_of(held), matrix)
     assert held.shape == matrix.shape
     assert held.stored >= matrix.nnz

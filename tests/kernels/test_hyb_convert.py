@@ -7,7 +7,7 @@ import pytest
 from problems import matrices, random_csr
 
 from spmark.impls.core.problem import Csr, DType, Op, Problem
-from spmark.impls.formats.hyb import HybFormat
+from spmark.impls.formats.hyb import HybFormat, cell_layout
 from spmark.impls.kernels.hyb_spmm import HybConverter
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.target import open_target
@@ -30,23 +30,15 @@ def test_the_same_bits_as_the_host(matrix: Csr, dtype: DType) -> None:
     converter = HybConverter(Problem(Op.SPMM, matrix, 8, dtype), open_target(find("host-simt")))
     for partitions, max_width in FORMS:
         expected = HybFormat.from_csr(matrix, partitions, max_width)
-        layout, (indices, values) = converter.convert(partitions, max_width)
+        layout = cell_layout(matrix, [max_width] * partitions, tail_in_last=False)
+        indices, values = converter.fill(layout)
         assert layout.buckets == expected.buckets
         for name in ("rows", "starts", "lengths"):
             np.testing.assert_array_equal(getattr(layout, name), getattr(expected, name), name)
         np.testing.assert_array_equal(indices, expected.indices)
         assert values.dtype == dtype.numpy
         np.testing.assert_array_equal(values.view(np.uint8), dtype.stored(expected.values).view(np.uint8))
-    layout, (indices, _) = converter.convert(1, 64, thirds=True)
     expected = HybFormat.from_csr(matrix, 1, 64, thirds=True)
-    assert layout.buckets == expected.buckets
+    indices, _ = converter.fill(expected)
     np.testing.assert_array_equal(indices, expected.indices)
     assert set(converter.phases_s) == {"compile", "upload", "convert"}
-
-
-def test_illegal_forms_are_refused() -> None:
-    converter = HybConverter(Problem(Op.SPMM, special_csr(), 8), open_target(find("host-simt")))
-    with pytest.raises(ValueError, match="power of two, found 12"):
-        converter.convert(1, 12)
-    with pytest.raises(ValueError, match="at least one column partition"):
-        converter.convert(0, 8)

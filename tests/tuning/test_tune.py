@@ -44,9 +44,9 @@ class Kernel:
     def __init__(self) -> None:
         self.built: list[Config] = []
         self.converted: list[int] = []
-        self.rows = KernelFamily("rows", (), lambda *_: {"rows": (2, 1)}, self.opened, self.default)
+        self.rows = KernelFamily("rows", lambda *_: {"rows": (2, 1)}, self.opened, self.default)
         axes = {"size": (1, 2, 3), "tile": ({}, {"lanes": 8, "vector": 4})}
-        self.blocks = KernelFamily("size", (), lambda *_: axes, self.opened_blocks)
+        self.blocks = KernelFamily("size", lambda *_: axes, self.opened_blocks)
 
     @staticmethod
     def default(problem: Problem, pinned: Config) -> Config:

@@ -172,17 +172,12 @@ def _lock(name: str) -> FileLock:
     return FileLock(cache_folder() / f".{name}.lock")
 
 
-_ALIGNMENT = (
-    r"(?:\balignas\s*\((?P<{0}standard>[^()]*(?:\([^()]*\)[^()]*)*)\)"
-    r"|__attribute__\s*\(\(aligned\((?P<{0}gnu>[^()]*)\)\)\))"
-)
-_ALIGNED = re.compile(_ALIGNMENT.format(""))
 # CUDA takes an alignment at the very front, and behind __shared__.
 _DECLARATION = re.compile(
-    rf"(?:{_ALIGNMENT.format('front_')}\s*)?(?P<extern>\bextern\s+)?\b__shared__\b"
-    r"(?P<declarator>[^;{}]*(?:\{[^;{}]*\}[^;{}]*)*);"
+    r"(?P<front>\b(?:alignas\s*\([^()]*(?:\([^()]*\)[^()]*)*\)|__attribute__\s*\(\(aligned\([^()]*\)\)\))\s*)?"
+    r"(?P<extern>\bextern\s+)?\b__shared__\b(?P<declarator>[^;{}]*(?:\{[^;{}]*\}[^;{}]*)*);"
 )
-_VARIABLE = re.compile(r"^(?P<type>.*[\s>&*])(?P<name>[A-Za-z_]\w*)\s*(?P<dimensions>(?:\[.*\])?)$", re.DOTALL)
+_NAME = re.compile(r"([A-Za-z_]\w*)\s*(?:\[.*\]\s*)?$", re.DOTALL)
 # Headers of GCC have the same word inside of __attribute__((...)), where it is right already.
 _NOINLINE = re.compile(r"(?P<before>[(,]\s*)?\b__noinline__\b")
 _BRACKETS = re.compile(r"<[^<>]*>|\([^()]*\)|\[[^\[\]]*\]|\{[^{}]*\}")
@@ -210,26 +205,23 @@ def rewrite(text: str) -> str:
 
 
 def _rewritten(match: re.Match[str], text: str) -> str:
-    """Give the host's declaration for one of CUDA's."""
+    """Give the host's declaration for one of CUDA's, which becomes that of a member, so that C++ reads the type."""
     declarator = match["declarator"]
-    alignments = [aligned["standard"] or aligned["gnu"] for aligned in _ALIGNED.finditer(match[0])]
-    variable = _VARIABLE.match(_ALIGNED.sub(" ", declarator).strip())
-    if variable is None or set(",=") & set(_without_brackets(declarator)):
+    name = _NAME.search(declarator)
+    if name is None or set(",=") & set(_without_brackets(declarator)):
         raise ValueError(
             f"{_position(text, match.start())}: expected one shared variable without initialiser in a declaration, "
             f"`__shared__ TYPE NAME[SIZE];`, found `{match[0]}`"
         )
-    type_, name, dimensions = variable["type"].strip(), variable["name"], variable["dimensions"]
-    lines = "\n" * match[0].count("\n")
+    holder, variable = f"{name[1]}_shared", name[1]
+    member = re.sub(r"\[\s*\]", "[1]", f"{match['front'] or ''}{declarator}")
+    struct = f"struct {holder} {{ {member}; }};"
     if match["extern"]:
-        return f"{type_}* const {name} = static_cast<{type_}*>(::simt::dynamic_shared());{lines}"
-    shared, storage = f"{name}_shared_type", f"{name}_shared_storage"
-    alignment = "".join(f", static_cast<size_t>({value})" for value in alignments)
+        return f"{struct} auto* const {variable} = static_cast<{holder}*>(::simt::dynamic_shared())->{variable};"
+    facts = f'"{variable}", sizeof({holder}::{variable}), alignof({holder})'
     return (
-        f"typedef {type_} {shared}{dimensions}; "
-        f'static ::simt::StaticShared {storage}("{name}", sizeof({shared}), '
-        f"::simt::strictest({{alignof({shared}){alignment}}})); "
-        f"{shared}& {name} = *static_cast<{shared}*>({storage}.address());{lines}"
+        f"{struct} static ::simt::StaticShared {variable}_storage({facts}); "
+        f"auto& {variable} = static_cast<{holder}*>({variable}_storage.address())->{variable};"
     )
 
 

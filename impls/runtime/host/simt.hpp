@@ -94,14 +94,6 @@ private:
   void* address_;
 };
 
-// Alignment of a shared variable: the largest of its type's and those it asks for.
-template <size_t N>
-constexpr size_t strictest(const size_t (&alignments)[N]) {
-  size_t result = 1;
-  for (size_t alignment : alignments) result = alignment > result ? alignment : result;
-  return result;
-}
-
 // Start of the block's dynamic shared memory: exactly as many bytes as the launch asked for.
 void* dynamic_shared();
 
