@@ -7,8 +7,7 @@ is an `Outcome`. The classes have, by contract:
 ``labels`` (``spmark study label``)
     ``measure(job: LabelJob)`` measures everything that has no row yet; each row is on disk before the next measurement
     begins. ``patterns`` are the matrices that are measured by default, as ``source/*`` or the name of a list that ships
-    with sweeps, none of them of the judging half; empty where the implementation makes its own. ``others`` can be
-    measured in place of labels; each is an option of the command.
+    with sweeps, none of them of the judging half; empty where the implementation makes its own.
 ``predictors`` (``spmark study train``)
     ``train(job: TrainingJob)`` trains on labels and writes the model's file. ``ending`` is that of the file, such as
     ``.json``. ``published`` names the published table that can stand for measured labels; empty where there is none.
@@ -82,8 +81,6 @@ class LabelJob:
     dtypes: Sequence[DType] = MEASURED_TYPES
     exhaustive: int = 0
     """Matrices on which every config is tried."""
-    instead: str = ""
-    """What to measure in place of labels."""
 
     def own(self, things: Sequence[Any]) -> Sequence[Any]:
         """Give the part of ``things`` that this shard measures: every M-th, beginning with the N-th."""

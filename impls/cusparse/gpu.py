@@ -36,7 +36,6 @@ class _LibraryPlan(DevicePlan):
         self._function = "cusparseSpMM" if spmm else "cusparseSDDMM"
         self._algorithm = ALGORITHMS[algorithm] if spmm else 0
         self._spmm = spmm
-        self._second = NON_TRANSPOSE if spmm else TRANSPOSE
         self._sparse: Descriptor
         self._dense: list[Descriptor]
         """Descriptors of the operands, and of SpMM's result."""
@@ -44,8 +43,9 @@ class _LibraryPlan(DevicePlan):
     def _arguments(self) -> tuple[Any, ...]:
         lib = self._library
         left, right, out = (self._sparse, *self._dense) if self._spmm else (*self._dense, self._sparse)
+        second = NON_TRANSPOSE if self._spmm else TRANSPOSE
         return (
-            *(lib.handle, NON_TRANSPOSE, self._second, lib.one, left.pointer, right.pointer),
+            *(lib.handle, NON_TRANSPOSE, second, lib.one, left.pointer, right.pointer),
             *(lib.zero, out.pointer, _FLOAT32_COMPUTE, self._algorithm),
         )
 
@@ -74,8 +74,6 @@ class CuSparsePlan(_LibraryPlan):
     ----------
     arrays : sequence of device arrays, optional
         indptr, indices and values already on the device, so that variants share one upload.
-    column_major : bool
-        SDDMM: Y is described as a J x K matrix in column-major order instead of being transposed.
     """
 
     def __init__(
@@ -84,16 +82,11 @@ class CuSparsePlan(_LibraryPlan):
         target: Target,
         algorithm: str,
         preprocess: bool,
-        *,
         arrays: Sequence[DeviceArray] | None = None,
-        column_major: bool = False,
     ) -> None:
         spmm = problem.op is Op.SPMM
         chosen: dict[str, Any] = {"algorithm": algorithm} if spmm else {}
-        chosen |= {"column_major": True} if column_major else {}
         super().__init__(problem, target, {**chosen, "preprocess": preprocess}, algorithm)
-        if column_major:
-            self._second = NON_TRANSPOSE
         self.stored = problem.matrix.nnz
         # All algorithms except alg3 add the sums of thread blocks in any order. Sums of a result of 16 bits they add in
         # these 16 bits, even where float32 sums are asked for.
@@ -106,8 +99,7 @@ class CuSparsePlan(_LibraryPlan):
         indptr, indices, values = (array.data.ptr for array in self.arrays)
         self._sparse = lib.csr(matrix.shape, matrix.nnz, (indptr, indices, values), problem.dtype)
         shapes = [*problem.operand_shapes, *([(matrix.num_rows, problem.width)] if spmm else [])]
-        turned = (False, column_major)  # the second operand
-        self._dense = [lib.dense(shape, problem.dtype, turn) for shape, turn in zip(shapes, turned, strict=True)]
+        self._dense = [lib.dense(shape, problem.dtype) for shape in shapes]
         with self.phase("select"):
             self._buffer = self._allocate(preprocess)
 

@@ -13,7 +13,7 @@ from spmark.impls.runtime.vendor import VendorLibrary
 NON_TRANSPOSE, TRANSPOSE = 0, 1
 ALGORITHMS = {"default": 0, "alg1": 4, "alg2": 6, "alg3": 12}
 """cusparseSpMMAlg_t for CSR."""
-_INDEX_32I, _BASE_ZERO, _ORDER_COLUMN, _ORDER_ROW = 2, 0, 1, 2
+_INDEX_32I, _BASE_ZERO, _ORDER_ROW = 2, 0, 2
 _NOT_SUPPORTED = (10,)
 _OUT_OF_MEMORY = (2, 11)
 
@@ -103,19 +103,10 @@ class CusparseLibrary(VendorLibrary):
         types = (_INDEX_32I, _BASE_ZERO, dtype.cuda_type)
         return self._made("BlockedEll", *shape, block, row_slots, *arrays, *types)
 
-    def dense(self, shape: tuple[int, int], dtype: DType, turned: bool = False) -> Descriptor:
-        """Describe a row-major dense matrix; its address comes with every run.
-
-        Parameters
-        ----------
-        shape : (rows, columns)
-        dtype : DType
-        turned : bool
-            Describe the same memory as the transpose of the matrix in column-major order.
-        """
-        described, order = (shape[::-1], _ORDER_COLUMN) if turned else (shape, _ORDER_ROW)
+    def dense(self, shape: tuple[int, int], dtype: DType) -> Descriptor:
+        """Describe a row-major dense matrix of (rows, columns); its address comes with every run."""
         # The library wants an address that is not null; the first run sets the real one.
-        return self._made("DnMat", *described, shape[1], c_void_p(256), dtype.cuda_type, order)
+        return self._made("DnMat", *shape, shape[1], c_void_p(256), dtype.cuda_type, _ORDER_ROW)
 
     def _made(self, kind: str, *arguments: Any) -> Descriptor:
         made = c_void_p()

@@ -7,9 +7,10 @@ preprocessing is a phase of building.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import check_choices
@@ -17,7 +18,6 @@ from spmark.impls.core.interfaces import Config, Plan
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.core.stores import Held, StoreKind
 from spmark.impls.cusparse.blocks import blocked_ell
-from spmark.impls.cusparse.library import ALGORITHMS
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.runtime.target import open_target
 from spmark.impls.runtime.template import ELEMENTS, KernelTemplate
@@ -51,32 +51,20 @@ class _Library:
 
 @dataclass(frozen=True)
 class CuSparse(_Library):
-    """One call of the library, defaults unless pinned."""
+    """One call of the library with its default algorithm."""
 
     name: ClassVar[str] = "cusparse"
 
-    algorithm: str = "default"
-    """SpMM's CSR algorithm: default, alg1, alg2 or alg3."""
+    retired: ClassVar[Mapping[str, Any]] = {"algorithm": "default", "column_major": False}
+
     preprocess: bool = False
     """Call the library's preprocess while building."""
-    column_major: bool = False
-    """SDDMM: describe Y as a J x K matrix in column-major order, not transposed: the same memory, another kernel."""
-
-    def __post_init__(self) -> None:
-        check_choices(self, algorithm=ALGORITHMS)
-
-    def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
-        """Refuse problems that the library's interface cannot express."""
-        if self.column_major and problem.op is not Op.SDDMM:
-            return f"expected sddmm, whose Y column_major describes, found {problem.op}: leave column_major out"
-        return super().unsupported(problem, device)
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """Describe, allocate and preprocess."""
         from spmark.impls.cusparse.gpu import CuSparsePlan
 
-        target = open_target(device)
-        return CuSparsePlan(problem, target, self.algorithm, self.preprocess, column_major=self.column_major)
+        return CuSparsePlan(problem, open_target(device), "default", self.preprocess)
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ Networks", SC 2020. The matrix stays in CSR, so that building is an upload.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import check_choices
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.kernels.csr_spmm import SPMM_CSR, CsrSpmmPlan, coarsen_for, vector_and_lanes
@@ -41,11 +41,7 @@ class GeSpmm:
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (SPMM_CSR, SDDMM_CSR)
 
-    coarsen: int = 0
-    """Column tiles of one group (1 or 2; the paper's warp merging); 0 chooses 2 where enough blocks are left."""
-
-    def __post_init__(self) -> None:
-        check_choices(self, coarsen=(0, 1, 2))
+    retired: ClassVar[Mapping[str, Any]] = {"coarsen": 0}
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse widths beyond the grid."""
@@ -59,5 +55,4 @@ class GeSpmm:
             vector, lanes = sddmm_vector_and_lanes(problem.width, problem.dtype)
             return SddmmPlan(problem, target, {}, vector=vector, lanes=lanes, batch=BATCH)
         vector, lanes = vector_and_lanes(problem.width, problem.dtype)
-        coarsen = self.coarsen or coarsen_for(problem, device)
-        return CsrSpmmPlan(problem, target, {}, vector=vector, lanes=lanes, coarsen=coarsen)
+        return CsrSpmmPlan(problem, target, {}, vector=vector, lanes=lanes, coarsen=coarsen_for(problem, device))

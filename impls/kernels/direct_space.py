@@ -58,12 +58,12 @@ def direct_deep(problem: Problem) -> list[dict[str, int]]:
     ]
 
 
-def _axes(problem: Problem, pinned: Config) -> Axes:
+def _axes(problem: Problem, _: Config) -> Axes:
     """Give the tiles that J fills, several rows a group where rows are short, and the template's other values."""
     matrix = problem.matrix
     tiles = direct_tiles(problem.width, problem.dtype)
     return {
-        "tile": [{name: pinned.get(name, value) for name, value in tile.items()} for tile in tiles],
+        "tile": tiles,
         "rows": ROWS if direct_spmm.mean_length(matrix) < SHORT else ROWS[:1],
         **{name: values for name, values in TUNABLES.items() if name not in tiles[0]},
         "longest": tuple(dict.fromkeys((direct_spmm.usual_length(matrix), *direct_spmm.lengths_to_split(matrix)))),
@@ -78,6 +78,6 @@ DIRECT_SPMM = KernelFamily(
         lambda _: None,
         lambda _, facts, schedule, arrays: direct_spmm.DirectPlan(problem, target, facts, arrays=arrays, **schedule),
     ),
-    default=direct_spmm.usual_schedule,
+    default=lambda problem, _: direct_spmm.usual_schedule(problem),
     kernel=direct_spmm.direct_instance,
 )

@@ -227,48 +227,33 @@ def loads_whole(width: int, dtype: DType) -> bool:
     return load_of(width, dtype) * dtype.itemsize == _LOAD_BYTES
 
 
-def usual_schedule(problem: Problem, pinned: Mapping[str, int] | None = None) -> dict[str, int]:
-    """Give a schedule of `DirectPlan` without a search; what is pinned, and not 0, is kept.
+def usual_schedule(problem: Problem) -> dict[str, Any]:
+    """Give a schedule of `DirectPlan` without a search.
 
     In a small problem the rows leave most threads of a large GPU idle. A group then takes half of J, and as many parts
     as fill a warp and have at least two elements of a mean row. Elsewhere a group takes a tile of 512 bytes of a row of
     B, of 256 where a mean row is shorter than `SHORT`, by two loads side by side where J allows that, and as many rows
-    as have four elements together. Whether there is a kernel for what is pinned, `is_offered` says.
+    as have four elements together.
 
     The rule was fitted to times of the tuning half (development runs on an H100).
-
-    Parameters
-    ----------
-    problem : Problem
-    pinned : mapping, optional
-        Of ``vectors, lanes, parts, unroll, rows, longest``, any of them.
     """
     width, mean, num_rows = problem.width, mean_length(problem.matrix), problem.matrix.num_rows
     vector, whole = load_of(width, problem.dtype), loads_whole(width, problem.dtype)
-    kept = {name: value for name, value in (pinned or {}).items() if value}
 
     def lanes(columns: int, most: int) -> int:
-        return kept.get("lanes") or next(n for n in LANES if n == most or n * vector >= columns)
+        return next(n for n in LANES if n == most or n * vector >= columns)
 
-    free = whole and not kept.keys() & {"vectors", "parts", "unroll", "rows"}
-    small = free and mean >= UNROLL and 2 * lanes(width, WARP) * num_rows <= _AT_ONCE
+    small = whole and mean >= UNROLL and 2 * lanes(width, WARP) * num_rows <= _AT_ONCE
+    longest = usual_length(problem.matrix, _USUAL_SMALL if small else _USUAL)
     if small:
         threads = lanes(ceil_div(width, 2), WARP // 2)
-        kept["parts"] = max(n for n in PARTS if n == 1 or n <= min(WARP // threads, mean / 2))
-        kept["unroll"] = DEEP if kept["parts"] == 1 and min(mean, threads) >= DEEP else UNROLL
-        kept |= {"lanes": threads, "rows": 1, "vectors": 1}
-    parts, short = kept.get("parts", 1), mean < SHORT
-    deep = parts > 1 or kept.get("unroll") == DEEP
-    pairs = whole and not deep and width >= 2 * vector * LANES[0 if short else -2]
-    vectors = kept.get("vectors", 2 if pairs else 1)
-    tile = _SHORT_TILE if short and whole else _TILE
-    return {
-        **PLAIN,
-        "vector": vector,
-        "vectors": vectors,
-        "lanes": lanes(ceil_div(width, vectors), min(tile // _LOAD_BYTES // vectors, WARP // parts)),
-        "parts": parts,
-        "rows": max(n for n in ROWS if n == 1 or (n * mean <= UNROLL and not deep)),
-        "longest": usual_length(problem.matrix, _USUAL_SMALL if small else _USUAL),
-        **kept,
-    }
+        parts = max(n for n in PARTS if n == 1 or n <= min(WARP // threads, mean / 2))
+        unroll = DEEP if parts == 1 and min(mean, threads) >= DEEP else UNROLL
+        group = {"vectors": 1, "lanes": threads, "parts": parts, "unroll": unroll, "rows": 1}
+    else:
+        short = mean < SHORT
+        vectors = 2 if whole and width >= 2 * vector * LANES[0 if short else -2] else 1
+        tile = _SHORT_TILE if short and whole else _TILE
+        threads = lanes(ceil_div(width, vectors), min(tile // _LOAD_BYTES // vectors, WARP))
+        group = {"vectors": vectors, "lanes": threads, "rows": max(n for n in ROWS if n == 1 or n * mean <= UNROLL)}
+    return {**PLAIN, "vector": vector, **group, "longest": longest}

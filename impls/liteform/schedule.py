@@ -223,6 +223,6 @@ def read_table(path: Path, device: str = "") -> ScheduleTable:
     if device and table.device != device:
         raise BuildError(
             f"{path}: expected the schedules of {device}, found those of {table.device}; "
-            "measure them there: spmark study label liteform --schedules"
+            "measure them there: spmark study calibrate liteform"
         )
     return table

@@ -5,13 +5,13 @@ from __future__ import annotations
 import gzip
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
-from pathlib import Path
 from typing import Any, ClassVar
 
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import RecordError
+from spmark.impls.core.files import written
 from spmark.impls.core.problem import DType
 from spmark.impls.liteform.predictor import ForestCard
 from spmark.impls.liteform.schedule import ScheduleTable, shipped_table, table_for
@@ -23,10 +23,8 @@ from spmark.studies.liteform.forests import FOREST, held_out, train
 from spmark.studies.liteform.labels import WIDTHS, Key, MatrixLabels, Skipped
 from spmark.studies.liteform.schedules import ScheduleRow, make_table
 from spmark.studies.liteform.tables import read_published, table_of
-from spmark.studies.rows import Row, append_rows, digest_of
+from spmark.studies.rows import append_rows, digest_of
 
-SCHEDULES = "schedules"
-"""Alternative to labels: measures a table of schedules."""
 LABELS = "liteform/output_2279_total"
 SPEEDS = "liteform/eva_suitesparse_exe_time"
 OVERHEADS = "liteform/eva_suitesparse_overhead"
@@ -34,48 +32,59 @@ _LIMIT_S = 6.0
 """Seconds after which the climb on one matrix is cut short."""
 _EXHAUSTIVE_NNZ = 3_000_000
 """Non-zeros up to which every config of a matrix may be tried."""
-_TURNS = ((32, 128, 512), (64, 256))
-"""J at which schedules are timed: of all matrices at the first ones before any other."""
+_TIMED_AT = (32, 128, 512)
+"""J at which schedules are timed."""
 
 
 class FormatLabels:
-    """Times formats matrix by matrix, or schedules of CELL (`spmark.studies.contracts`)."""
+    """Times formats matrix by matrix (`spmark.studies.contracts`)."""
 
     patterns: ClassVar[Sequence[str]] = ("tuning_graphs", "seeded/*")
-    others: ClassVar[Sequence[str]] = (SCHEDULES,)
 
     def measure(self, job: LabelJob) -> Outcome:
         """Measure matrices without a row; one that cannot be measured is kept with the reason and not tried again."""
-        about = {"device": job.device.name, "implementation_version": implementation_version("liteform")}
+        from spmark.studies.liteform.gpu import GpuTimer, compile_schedules, start_width
+
+        device = job.device
+        about = {"device": device.name, "implementation_version": implementation_version("liteform")}
         # Labels alone end in .jsonl: training reads every such file of the folder.
         path = job.folder / f"skipped-{job.part}.ndjson"
-        skipped = labelled.skipped_before([path], **about)
-        schedules = job.instead == SCHEDULES
-        turns, make, done = (_schedules if schedules else _labels)(job, about)
-        todo = [[key for key in keys if key not in done | skipped] for keys in turns]
-        missing = sum(map(len, todo))
+        skipped = labelled.skipped_before(path, **about)
+        done = labelled.measured_before(sorted(job.folder.glob("shard-*.jsonl")), *about.values())
+        todo = [key for key in product(job.own(job.names), job.dtypes) if key not in done | skipped]
+        step = max(1, len(job.names) // max(job.exhaustive, 1))
+        exhaustive = set(job.names[::step][: job.exhaustive])  # some of every source and kind
+        compile_schedules(device, job.dtypes, WIDTHS, table_for(device.name))
 
         def things() -> Iterator[tuple[Key, Any]]:
-            for keys in todo:
-                for name, matrix in job.load(list(dict.fromkeys(name for name, *_ in keys))):
-                    yield from ((key, matrix) for key in keys if key[0] == name)
+            for name, matrix in job.load(list(dict.fromkeys(name for name, _ in todo))):
+                yield from ((key, matrix) for key in todo if key[0] == name)
+
+        def make(key: Key, matrix: Any) -> MatrixLabels:
+            name, dtype = key
+            return labelled.measure(
+                matrix.csr,
+                GpuTimer(matrix.csr, device, dtype),
+                {"matrix": name, "matrix_kind": str(matrix.kind), **about},
+                dtype=dtype,
+                exhaustive=name in exhaustive and matrix.csr.nnz <= _EXHAUSTIVE_NNZ,
+                start_width=start_width(matrix.csr, device),
+                limit_s=_LIMIT_S,
+            )
 
         def skip(key: Key, reason: str) -> None:
-            nonlocal missing
-            missing -= 1
             skipped.add(key)
             with RecordFile(path) as rows:
-                rows.append(Skipped.model_validate(dict(zip(_KEY, key, strict=True)) | about | {"reason": reason}))
+                rows.append(Skipped.model_validate({"matrix": key[0], "dtype": key[1], "reason": reason, **about}))
 
-        file = job.folder / (f"schedules-{job.part}.ndjson" if schedules else f"shard-{job.part}.jsonl")
+        file = job.folder / f"shard-{job.part}.jsonl"
         made = append_rows(file, things(), make, job.ends, skip)
-        if schedules:
-            _tabulate(job, about)
+        left = sum(key not in skipped for key in todo) - made
         why = f", {len(skipped)} skipped, see {path}" if skipped else ""
         return Outcome(
-            answer={"file": file, "made": made, "left": missing - made, "skipped": len(skipped), "skips": path},
-            line=f"{file}: {made} made, {missing - made} left{why}",
-            left=missing - made,
+            answer={"file": file, "made": made, "left": left, "skipped": len(skipped), "skips": path},
+            line=f"{file}: {made} made, {left} left{why}",
+            left=left,
         )
 
 
@@ -152,12 +161,12 @@ class ScheduleCalibration:
         """Time schedules matrix by matrix, one of each kind after the other, and fit the table to what there is."""
         from spmark.studies.liteform.gpu import ScheduleTimer, compile_schedules
 
-        compile_schedules(job.device, tuple(DType), _TURNS[0], None)
+        compile_schedules(job.device, tuple(DType), _TIMED_AT, None)
         ends = time.monotonic() + job.seconds
         rows: list[ScheduleRow] = []
         warm = True
         for name, matrix in job.load(sorted(job.names, key=lambda name: (name.rpartition("_")[2], name))):
-            for dtype, width in product(DType, _TURNS[0]):
+            for dtype, width in product(DType, _TIMED_AT):
                 timers = [ScheduleTimer(matrix.csr, job.device, dtype, width) for _ in range(1 + warm)]
                 rows.append([timer.row(name) for timer in timers][-1])  # the first of a process is slow
                 warm = False
@@ -170,72 +179,14 @@ class ScheduleCalibration:
         return Constants({".json": _text_of(table).encode(), ".ndjson.gz": kept}, told)
 
 
-_KEY = ("matrix", "dtype", "width")
-_Todo = tuple[Sequence[Sequence[Key]], Callable[[Key, Any], Row], Set[Key]]
-"""What a shard measures turn by turn, how, and what has a row in any shard."""
-
-
-def _labels(job: LabelJob, about: Mapping[str, str]) -> _Todo:
-    from spmark.studies.liteform.gpu import GpuTimer, compile_schedules, start_width
-
-    device, step = job.device, max(1, len(job.names) // max(job.exhaustive, 1))
-    compile_schedules(device, job.dtypes, WIDTHS, table_for(device.name))
-    exhaustive = set(job.names[::step][: job.exhaustive])  # some of every source and kind
-
-    def make(key: Key, matrix: Any) -> MatrixLabels:
-        name, dtype, _ = key
-        return labelled.measure(
-            matrix.csr,
-            GpuTimer(matrix.csr, device, dtype),
-            {"matrix": name, "matrix_kind": str(matrix.kind), **about},
-            dtype=dtype,
-            exhaustive=name in exhaustive and matrix.csr.nnz <= _EXHAUSTIVE_NNZ,
-            start_width=start_width(matrix.csr, device),
-            limit_s=_LIMIT_S,
-        )
-
-    done = labelled.measured_before(sorted(job.folder.glob("shard-*.jsonl")), *about.values())
-    return [[(name, dtype, 0) for name in job.own(job.names) for dtype in job.dtypes]], make, done
-
-
-def _schedules(job: LabelJob, about: Mapping[str, str]) -> _Todo:
-    from spmark.studies.liteform.gpu import ScheduleTimer, compile_schedules
-
-    compile_schedules(job.device, job.dtypes, WIDTHS, None)
-    warm: list[ScheduleRow] = []
-
-    def make(key: Key, matrix: Any) -> ScheduleRow:
-        name, dtype, width = key
-        if not warm:  # the first measurement of a process is slow: its times are thrown away
-            warm.append(ScheduleTimer(matrix.csr, job.device, dtype, width).row(name))
-        return ScheduleTimer(matrix.csr, job.device, dtype, width).row(name)
-
-    return _turns(job, job.own(job.names)), make, {row.key for row in _schedule_rows(job)}
-
-
-def _turns(job: LabelJob, names: Sequence[str]) -> list[list[Key]]:
-    return [[(name, dtype, j) for name in names for dtype in job.dtypes for j in widths] for widths in _TURNS]
-
-
-def _schedule_rows(job: LabelJob) -> list[ScheduleRow]:
-    return [row for path in sorted(job.folder.glob("schedules-*.ndjson")) for row in read_rows(path, ScheduleRow)]
-
-
-def _tabulate(job: LabelJob, about: Mapping[str, str]) -> None:
-    """Write the table that follows from the times of schedules once no shard has anything left."""
-    rows = _schedule_rows(job)
-    done = {row.key for row in rows} | labelled.skipped_before(job.folder.glob("skipped-*.ndjson"), **about)
-    if done.issuperset(key for keys in _turns(job, job.names) for key in keys):
-        _write_table(make_table(rows, "spmark study label liteform --schedules"), job.folder / "schedules.json")
-
-
 def _fitted_table(job: TrainingJob) -> Outcome:
     """Fit a table to rows, which need no GPU; the table names the command and the rows."""
     rows = [row for path in job.files for row in read_rows(path, ScheduleRow)]
     path = job.out.with_suffix(".json")
     counted = f"{len(rows)} rows of {len({row.matrix for row in rows})} matrices"
     table = make_table(rows, f"{job.command}: {counted}, SHA-256 {digest_of(job.files)}")
-    _write_table(table, path)
+    with written(path, RecordError) as part:
+        part.write_text(_text_of(table), encoding="utf-8")
     return Outcome(
         answer={"file": path, "entries": len(table.entries), "thirds": table.thirds},
         line=f"{path}: {counted}; {len(table.entries)} entries",
@@ -244,11 +195,3 @@ def _fitted_table(job: TrainingJob) -> Outcome:
 
 def _text_of(table: ScheduleTable) -> str:
     return table.model_dump_json(exclude_defaults=True) + "\n"
-
-
-def _write_table(table: ScheduleTable, path: Path) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(_text_of(table), encoding="utf-8")
-    except OSError as error:
-        raise RecordError(f"{path}: the table cannot be written: {error.strerror}; name another folder") from error

@@ -25,7 +25,7 @@ from spmark.impls.liteform.cost import count
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.plan import LiteForm, scheduled
 from spmark.impls.liteform.schedule import CellSchedule, ScheduleTable, schedule_for, table_for
-from spmark.impls.liteform.search import search, table_of
+from spmark.impls.liteform.search import search
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import open_target
 from spmark.impls.runtime.template import C_TYPES, widest_aligned
@@ -192,7 +192,7 @@ class GpuTimer:
 
         A config that cannot be laid out is left to `cell`, which says why.
         """
-        forms = [self._form(*config, way) for config in configs for way in self._ways()]
+        forms = [self._form(*config, way) for config in configs for way in self._ways]
         todo = [form for form in forms if form not in self._bench.laid]
         for cut in dict.fromkeys((form.partitions, form.gathered) for form in todo):
             if cut not in self._pieces:
@@ -215,7 +215,7 @@ class GpuTimer:
             The config cannot be built, or gives a wrong result.
         """
         self._timed_now, samples_us, bench = 0, dict[int, list[float]](), self._bench
-        for way, widths in self._ways().items():
+        for way, widths in self._ways.items():
             form = self._form(partitions, max_width, way)._asdict()
             for width in widths:
                 sizes = {"nnz": bench.matrix.nnz, "max_width": max_width}
@@ -235,16 +235,12 @@ class GpuTimer:
         """
         return self._timed_now > 0 and isfinite(self._bench.races[width].fastest_us)
 
+    @cached_property
     def _ways(self) -> dict[bool, list[int]]:
-        """Give the widths J at which rows stay in A's order, and those at which a plan would gather them."""
-        rule = self._table.gathering if self._table else None
+        """The widths J at which rows stay in A's order, and those at which a plan would gather them."""
         widths_of: dict[bool, list[int]] = {}
         for width, problem in self._bench.problems.items():
-            way = False
-            if rule and rule.asks(problem.matrix.nnz, width, problem.dtype):
-                given, together = self._bench.shares
-                way = together <= rule.most_share * given
-            widths_of.setdefault(way, []).append(width)
+            widths_of.setdefault(LiteForm().ordered(problem, self._table) is not None, []).append(width)
         return widths_of
 
 
@@ -361,10 +357,8 @@ def _samples_us(race: Race[Any], config: Config) -> list[float]:
 
 def start_width(matrix: Csr, device: DeviceSpec) -> int:
     """Give the widest bucket of least cost in one partition at the middle J: where a climb over configs may begin."""
-    table = table_for(device.name)
-    weights = table.weights if table else None
-    counts = count(matrix, 1, columns=weights is None, thirds=LiteForm().thirds_of(table))
-    costs = table_of(counts, WIDTHS[len(WIDTHS) // 2], weights=weights)
+    problem = Problem(Op.SPMM, matrix, WIDTHS[len(WIDTHS) // 2])
+    counts, costs = LiteForm().costs_of(problem, table_for(device.name), None, 1)
     return 1 << int(search(costs, counts.widest).powers[0])
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields
 from functools import partial
 from itertools import product
@@ -43,8 +43,8 @@ MAX_PARTITION_POWER = 7
 _log = logging.getLogger(__name__)
 
 
-Key = tuple[str, DType, int]
-"""A matrix, a dtype and J; J of 0 stands for all."""
+Key = tuple[str, DType]
+"""A matrix and a dtype."""
 Samples = dict[int, list[Annotated[float, Field(gt=0, allow_inf_nan=False)]]]
 """Microseconds by J."""
 
@@ -240,16 +240,16 @@ class Skipped(Row):
     device: str
     dtype: DType
     width: int = 0
-    """J; 0 stands for all."""
+    """0 stands for all J; rows of before have others for what is measured no more."""
     reason: str
     implementation_version: str
 
 
-def skipped_before(paths: Iterable[Path], device: str, implementation_version: str) -> set[Key]:
+def skipped_before(path: Path, device: str, implementation_version: str) -> set[Key]:
     """Give everything that this version cannot measure on the device."""
-    own = (device, implementation_version)
-    rows = (row for path in paths if path.is_file() for row in read_rows(path, Skipped))
-    return {(row.matrix, row.dtype, row.width) for row in rows if (row.device, row.implementation_version) == own}
+    own = (device, implementation_version, 0)
+    rows = read_rows(path, Skipped) if path.is_file() else ()
+    return {(row.matrix, row.dtype) for row in rows if (row.device, row.implementation_version, row.width) == own}
 
 
 def measured_before(paths: Sequence[Path], device: str, version: str) -> set[Key]:
@@ -274,7 +274,7 @@ def measured_before(paths: Sequence[Path], device: str, version: str) -> set[Key
             "%s: %d of %d labels were measured by another version and are kept; name another folder to measure anew",
             paths[0].parent, others, len(rows),
         )  # fmt: skip
-    return {(row.matrix, row.dtype, 0) for _, row in rows}
+    return {(row.matrix, row.dtype) for _, row in rows}
 
 
 def read_labels(paths: Sequence[Path]) -> list[MatrixLabels]:

@@ -28,7 +28,6 @@ class KernelLabels:
     """Times kernels of layers and of random matrices (`spmark.studies.contracts`)."""
 
     patterns: ClassVar[Sequence[str]] = ("tuning_layers",)
-    others: ClassVar[Sequence[str]] = ()
 
     def measure(self, job: LabelJob) -> Outcome:
         """Measure until everything has a row or the time is up."""

@@ -46,8 +46,6 @@ class LabelRequest:
     exhaustive: int
     budget: str
     shard: str
-    instead: str
-    """What to measure in place of labels (see `spmark.studies.contracts`); by default nothing."""
     device: str
     out: Path
     as_json: bool
@@ -59,8 +57,7 @@ def measure_labels(request: LabelRequest) -> int:
     Raises
     ------
     SweepError
-        The method, what is measured in place of labels, a dtype, the budget or the shard is invalid, or no matrix fits
-        the patterns.
+        The method, a dtype, the budget or the shard is invalid, or no matrix fits the patterns.
     DeviceError
         The device is not a GPU.
     RecordError
@@ -69,9 +66,6 @@ def measure_labels(request: LabelRequest) -> int:
     from spmark.impls.runtime.device import calibrated
 
     labels = find_contract("labels", request.method)
-    if request.instead and request.instead not in labels.others:
-        has = " or ".join(f"--{name}" for name in labels.others) or "none"
-        raise SweepError(f"{request.method}: expected {has} in place of labels, found --{request.instead}")
     ends = time.monotonic() + seconds(request.budget)
     dtypes, shard = _dtypes(request.dtypes), parsed_shard(request.shard)
     cache = Cache.default()
@@ -89,7 +83,6 @@ def measure_labels(request: LabelRequest) -> int:
         load=partial(loaded, cache=cache),
         dtypes=dtypes,
         exhaustive=request.exhaustive,
-        instead=request.instead,
     )
     outcome: Outcome = labels.measure(job)
     tell(outcome, request.as_json)

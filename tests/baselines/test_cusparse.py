@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
-from problems import dense_operands, matrices, random_csr
+from problems import matrices, random_csr
 
 from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import DType, Op, Problem
-from spmark.impls.core.tolerance import tolerance
 from spmark.impls.cusparse.blocks import PADDING, blocked_ell, count_blocks, smallest
-from spmark.impls.cusparse.library import CusparseLibrary
-from spmark.impls.cusparse.plan import GATHER, CuSparse, CuSparseBell, CuSparseBsr
+from spmark.impls.cusparse.plan import GATHER, CuSparseBell, CuSparseBsr
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.host.ring import HostTarget
@@ -71,38 +66,6 @@ def test_what_the_library_does_not_take_is_refused(implementation: object, probl
     reason = implementation.unsupported(problem, HOST)
     assert reason is not None
     assert words in reason
-
-
-class Recorder(CusparseLibrary):
-    """Keeps the arguments of calls in place of making them."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[Any, ...]] = []
-
-    def __call__(self, function: str, *arguments: Any) -> None:
-        self.calls.append((function, *[getattr(one, "value", one) for one in arguments]))
-
-
-def test_a_turned_matrix_is_the_same_memory_in_column_major_order() -> None:
-    recorder = Recorder()
-    descriptors = [recorder.dense((7, 5), DType.FLOAT16, turned) for turned in (False, True)]
-    rows_columns_leading_order = [(call[2], call[3], call[4], call[-1]) for call in recorder.calls]
-    assert rows_columns_leading_order == [(7, 5, 5, 2), (5, 7, 5, 1)], "cusparseOrder_t: 1 by columns, 2 by rows"
-    assert len(descriptors) == 2
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.FLOAT16])
-@pytest.mark.parametrize("name", ["under_32_rows", "empty_rows", "hub"])
-def test_column_major_gives_the_result(name: str, dtype: DType) -> None:
-    cupy = pytest.importorskip("cupy")
-    problem = Problem(Op.SDDMM, matrices()[name], 32, dtype)
-    plan = CuSparse(column_major=True).build(problem, find("cuda"))
-    operands = dense_operands(problem)
-    out = cupy.full(problem.out_shape, np.nan, dtype.numpy)
-    plan.run([cupy.asarray(operand) for operand in operands], out)
-    assert reference(problem, operands).max_error(cupy.asnumpy(out)) <= tolerance(problem, plan.half_sums)
-    assert plan.config == {"column_major": True, "preprocess": False}
 
 
 @pytest.mark.parametrize("kind", [CuSparseBell, CuSparseBsr])

@@ -1,8 +1,6 @@
-"""The search of `direct` on made-up times: every step finds its best, and pins hold."""
+"""The search of `direct` on made-up times: every step finds its best."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 from problems import random_csr
@@ -21,15 +19,15 @@ SHORT = Problem(Op.SPMM, random_csr(64, 64, [5] * 62 + [40] * 2), 64)
 LONG = Problem(Op.SPMM, random_csr(64, 128, [20] * 60 + [120] * 4), 64)
 
 
-def searched(problem: Problem, best: Config, pinned: Config) -> tuple[Config, list[Config]]:
+def searched(problem: Problem, best: Config) -> tuple[Config, list[Config]]:
     """Give what a search ends with where each tunable of ``best`` halves the time, and what it asked for."""
 
     def cost(config: Config) -> float:
         return float(100.0 * 0.5 ** sum(config[name] == value for name, value in best.items()))
 
     race, timer = made_up_race(cost)
-    search_direct(problem, race, pinned)
-    space = space_of(DIRECT_SPMM, problem, pinned)
+    search_direct(problem, race)
+    space = space_of(DIRECT_SPMM, problem)
     assert all(config in space for config in timer.asked)
     return race.finish()[0], timer.asked
 
@@ -44,22 +42,15 @@ def searched(problem: Problem, best: Config, pinned: Config) -> tuple[Config, li
     ],
 )
 def test_the_best_of_each_axis_is_found(problem: Problem, best: Config) -> None:
-    config, asked = searched(problem, best, {})
+    config, asked = searched(problem, best)
     assert best.items() <= config.items()
     starts = direct_starts(problem)
     assert asked[: len(starts)] == starts
     assert len(asked) <= 40
 
 
-@pytest.mark.parametrize("pinned", [{"lanes": 4}, {"lanes": 32}, {"parts": 2}, {"threads": 64, "longest": 70}])
-def test_what_is_pinned_is_not_searched(pinned: dict[str, Any]) -> None:
-    config, asked = searched(LONG, {"vectors": 2, "unroll": 2}, pinned)
-    assert all(pinned.items() <= one.items() for one in asked)
-    assert config in space_of(DIRECT_SPMM, LONG, pinned)
-
-
 def test_small_problems_are_deep_in_every_way() -> None:
-    _, asked = searched(LONG, {"unroll": 8}, {})
+    _, asked = searched(LONG, {"unroll": 8})
     deep = direct_deep(LONG)
     assert deep
     assert all(any(one.items() <= config.items() for config in asked) for one in deep)
@@ -67,4 +58,4 @@ def test_small_problems_are_deep_in_every_way() -> None:
 
 def test_without_a_gpu_the_rules_choose() -> None:
     host = find("host-simt")
-    assert Direct(search=True, lanes=8).build(SHORT, host).config == Direct(lanes=8).build(SHORT, host).config
+    assert Direct(search=True).build(SHORT, host).config == Direct().build(SHORT, host).config

@@ -75,8 +75,3 @@ def test_widths_beyond_the_grid_are_refused() -> None:
     assert reason is not None
     assert "expected J of at most" in reason
     assert GeSpmm().unsupported(Problem(Op.SPMM, MATRIX, 512), h200()) is None
-
-
-def test_an_illegal_tunable_is_refused() -> None:
-    with pytest.raises(ValueError, match="coarsen"):
-        GeSpmm(coarsen=3)

@@ -70,6 +70,6 @@ def test_from_kernels_to_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_wrong_requests_are_refused(budget: str, shard: str, device: str, error: type, message: str) -> None:
-    request = LabelRequest("lo_spmm", (), (), 0, budget, shard, "", device, Path("nowhere"), as_json=False)
+    request = LabelRequest("lo_spmm", (), (), 0, budget, shard, device, Path("nowhere"), as_json=False)
     with pytest.raises(error, match=message):
         measure_labels(request)

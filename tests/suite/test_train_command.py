@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import hashlib
 import json
 import sys
 from math import inf
@@ -17,15 +15,12 @@ from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError, SweepError
 from spmark.impls.core.problem import Csr, DType
 from spmark.impls.liteform.compose import StoredAs
-from spmark.impls.liteform.cost import count
 from spmark.impls.liteform.features import SELECTION_BY_WIDTH
 from spmark.impls.liteform.predictor import find
-from spmark.impls.liteform.schedule import CellSchedule, read_table
 from spmark.impls.runtime.device import shipped_calibration
 from spmark.records.rowfile import read_rows
 from spmark.studies.liteform.commands import LABELS, OVERHEADS, SPEEDS
 from spmark.studies.liteform.labels import MatrixLabels, Skipped, TriedConfig, read_labels
-from spmark.studies.liteform.schedules import COUNTED, ScheduleRow, TimedSchedule
 from spmark.studies.liteform.tables import numbers, read_published
 from spmark.studies.rows import append_rows
 from spmark.suite.cli import main as cli
@@ -129,7 +124,7 @@ def test_the_study_is_written_with_its_page(monkeypatch, tables: None, tmp_path:
 def request(**changes) -> LabelRequest:
     fields = {
         "method": "liteform", "patterns": ("seeded/mesh_0*",), "dtypes": (), "exhaustive": 0, "budget": "1s",
-        "shard": "1/1", "instead": "", "device": "cpu", "out": Path("nowhere"), "as_json": True,
+        "shard": "1/1", "device": "cpu", "out": Path("nowhere"), "as_json": True,
     }  # fmt: skip
     return LabelRequest(**(fields | changes))
 
@@ -141,80 +136,11 @@ def request(**changes) -> LabelRequest:
         ({"dtypes": ("float64",)}, "found 'float64'"),
         ({"patterns": ("seeded/none_*",)}, "found none"),
         ({"budget": "soon"}, "expected a time"),
-        ({"method": "lo_spmm", "instead": "schedules"}, "lo_spmm: expected none in place of labels, found --schedules"),
     ],
 )
 def test_wrong_requests_are_refused(changes, message: str) -> None:
     with pytest.raises(SweepError, match=message):
         measure_labels(request(**changes))
-
-
-class FakeScheduleTimer:
-    """Tells of one schedule, fastest in buckets of 16."""
-
-    def __init__(self, matrix: Csr, device: DeviceSpec, dtype: DType, width: int) -> None:
-        self._facts = matrix, device, dtype, width
-
-    def row(self, name: str) -> ScheduleRow:
-        matrix, device, dtype, width = self._facts
-        counts = count(matrix, 1)
-        timed = tuple(
-            TimedSchedule(
-                max_width=max_width,
-                gathered=False,
-                schedule=CellSchedule(4, 8, work),
-                time_us=abs(max_width - 16) + work,
-            )
-            for max_width in (8, 16, 32)
-            for work in (8, 16, 32, 64, 128, 256)
-        )
-        counted = {field: tuple(map(int, getattr(counts, field)[0])) for field in COUNTED}
-        return ScheduleRow(
-            matrix=name, device=device.name, dtype=dtype, width=width, num_cols=matrix.num_cols, nnz=matrix.nnz,
-            counted=counted, given_share=1.0, gathered_share=0.9, timed=timed,
-        )  # fmt: skip
-
-
-def test_a_table_of_schedules_is_made_shard_by_shard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    gpu = pytest.importorskip("spmark.studies.liteform.gpu", reason="needs CuPy")
-    device = DeviceSpec.load(shipped_calibration("nvidia-h200"))
-    monkeypatch.setattr(gpu, "ScheduleTimer", FakeScheduleTimer)
-    monkeypatch.setattr(gpu, "compile_schedules", lambda *_: None)
-    monkeypatch.setattr(label, "gpu_named", lambda *_: device)
-    monkeypatch.setattr(label, "loaded", lambda names, cache: ((name, label._load(name, cache)) for name in names))
-    how = {
-        "patterns": ("seeded/mesh_03", "seeded/no_such"), "dtypes": ("float32",), "out": tmp_path,
-        "instead": "schedules",
-    }  # fmt: skip
-    folder = tmp_path / device.name
-    assert measure_labels(request(shard="1/2", budget="0.000001s", **how)) == 5
-    assert measure_labels(request(shard="1/2", **how)) == 0
-    assert not (folder / "schedules.json").exists(), "no table while another shard has rows left"
-    assert measure_labels(request(shard="2/2", **how)) == 0, "what cannot be loaded is not left over"
-    assert {path.name for path in folder.iterdir()} == {
-        "schedules-01-of-02.ndjson", "schedules-02-of-02.ndjson", "schedules.json", "skipped-02-of-02.ndjson"
-    }  # fmt: skip
-    skipped = list(read_rows(folder / "skipped-02-of-02.ndjson", Skipped))
-    assert [(row.matrix, row.width) for row in skipped] == [("seeded/no_such", j) for j in (32, 128, 512, 64, 256)]
-    assert all("no_such" in row.reason for row in skipped)
-    assert measure_labels(request(shard="2/2", **how)) == 0
-    assert len(list(read_rows(folder / "skipped-02-of-02.ndjson", Skipped))) == 5, "nothing is skipped twice"
-    table = read_table(folder / "schedules.json")
-    assert {entry.width for entry in table.entries} == {32, 64, 128, 256, 512}
-    assert {entry.schedule.work for entry in table.entries} == {8}
-    rows = (folder / "schedules-01-of-02.ndjson").read_bytes()
-    data = tmp_path / "rows.ndjson.gz"
-    data.write_bytes(gzip.compress(rows, mtime=0))
-    train.train_predictor("liteform", (str(data),), tmp_path / "again.json", "mine", as_json=True, as_published=False)
-    again = read_table(tmp_path / "again.json")
-    assert again.model_copy(update={"made_with": table.made_with}) == table, "a table needs no GPU but its rows"
-    assert again.made_with == (
-        "spmark study train liteform --labels rows.ndjson.gz: 5 rows of 1 matrices, "
-        f"SHA-256 {hashlib.sha256(data.read_bytes()).hexdigest()}"
-    )
-    before = (folder / "schedules-01-of-02.ndjson").read_bytes()
-    assert measure_labels(request(shard="1/2", **how)) == 0
-    assert (folder / "schedules-01-of-02.ndjson").read_bytes() == before, "nothing is measured twice"
 
 
 def test_labels_are_made_shard_by_shard_and_what_cannot_be_is_skipped(
