@@ -17,7 +17,7 @@ def load_relational(spec: MatrixSource, cache: Cache, seed: int) -> RelationalCs
     Parameters
     ----------
     spec : MatrixSource
-        Of a source of such matrices: ``hetero``, ``pointcloud``, ``relational_twin``.
+        Of a source of such matrices: ``hetero``, ``pointcloud``, ``minkunet``, ``relational_twin``.
     cache : Cache
     seed : int
         Of the values, unless the spec asks for stored ones.
@@ -27,9 +27,10 @@ def load_relational(spec: MatrixSource, cache: Cache, seed: int) -> RelationalCs
     DatasetError
         The source has no such matrices, the transpose is asked for, or the matrix cannot be loaded (`load_matrix`).
     """
-    if not isinstance(find_source(spec.source), RelationalSource):
+    source = find_source(spec.source)
+    if not isinstance(source, RelationalSource):
         raise DatasetError(f"{spec.id}: expected a source of matrices of several relations, found {spec.source}")
     if spec.orientation is not Orientation.A:
         raise DatasetError(f"{spec.id}: expected a matrix of several relations as it is stored, found its transpose")
     csr = load_matrix(spec, cache, seed).csr
-    return RelationalCsr.checked(csr, csr.num_cols // csr.num_rows, spec.id)
+    return RelationalCsr.checked(csr, source.relations(spec.name), spec.id)

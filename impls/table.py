@@ -528,19 +528,15 @@ def _executed(name: str, file: Path, folder: Path | None = None) -> ModuleType:
 
 def _why_not_imported(file: Path, fault: BaseException) -> str:
     """Say where an import failed: the last line of the file's folder that was running."""
-    where, line = str(file), None
+    frames = traceback.extract_tb(fault.__traceback__)
+    places = [str(file), *(f"{at.filename}:{at.lineno}" for at in frames if Path(at.filename).parent == file.parent)]
     if isinstance(fault, SyntaxError) and fault.filename:
-        where, line = fault.filename, fault.lineno
-    else:
-        frames = [at for at in traceback.extract_tb(fault.__traceback__) if Path(at.filename).parent == file.parent]
-        if frames:
-            where, line = frames[-1].filename, frames[-1].lineno
+        places.append(f"{fault.filename}:{fault.lineno}")
     hint = "mend the file"
     if isinstance(fault, ModuleNotFoundError):
         hint = (
             f"install {fault.name}; or, where {fault.name} is a file beside this one, put an __init__.py into the "
             "folder and import by `from . import ...`"
         )
-    at = f"{where}:{line}" if line else where
     text = fault.msg if isinstance(fault, SyntaxError) else fault
-    return f"{at}: expected a file that Python imports, found {type(fault).__name__}: {text}; {hint}"
+    return f"{places[-1]}: expected a file that Python imports, found {type(fault).__name__}: {text}; {hint}"

@@ -1,6 +1,7 @@
 """Times RGMS by every implementation that runs on a device, by turns and from cold caches, and prints JSON lines.
 
     python scripts/relational_times.py hetero/aifb pointcloud/semantickitti_minkunet_kmap_68866 --widths 32 128
+    python scripts/relational_times.py minkunet/drawn --stored
 
 Sweeps and records do not know RGMS yet. Each plan is built, held against float64 on some rows, and timed beside all
 others of its problem by the suite's protocol; a plan that is wrong or cannot be built has a reason instead of a time.
@@ -11,14 +12,16 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
-from itertools import product
+from collections.abc import Iterator, Sequence
+from itertools import groupby, product
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.relational import load_relational
+from spmark.datasets.sources.minkunet import LAYERS
 from spmark.datasets.sweep.model import MatrixSpec
 from spmark.datasets.sweep.reading import parse_matrix
 from spmark.impls.core.errors import SpmarkError
@@ -52,9 +55,23 @@ def candidates(every: bool, dtype: DType) -> Iterator[tuple[str, dict[str, Any]]
     if not every:
         return
     hyb = RGMS_HYB_FLOAT if dtype is DType.FLOAT32 else RGMS_HYB
-    for name, template, more in (("rgms_hyb", hyb, {"widest": (1, 4, 16)}), ("rgms_rows", RGMS_ROWS, {})):
+    for name, template, more in (
+        ("rgms_hyb", hyb, {"widest": (1, 4, 16)}),
+        ("rgms_rows", RGMS_ROWS, {"splits": (1, 2, 3)}),
+    ):
         axes = {axis: values for axis, values in template.space.items() if axis not in _NOT_TUNABLES} | more
         yield from ((name, dict(zip(axes, values, strict=True))) for values in product(*axes.values()))
+
+
+def problems(text: str, widths: Sequence[int], dtype: DType, values: str) -> Iterator[tuple[str, RelationalProblem]]:
+    """Give the problems of a matrix with its id: at these widths, or those of all layers where it is a scan."""
+    asked = [(text, width, width) for width in widths]
+    if text.startswith("minkunet/") and text.count("/") == 1:
+        asked = [(f"{text}/{layer.map}", layer.width_in, layer.width_out) for layer in LAYERS]
+    for name, group in groupby(sorted(asked), key=itemgetter(0)):
+        spec = MatrixSpec.model_validate({**parse_matrix(name), "values": values})
+        matrix = load_relational(spec, Cache.default(), 0)
+        yield from ((spec.id, RelationalProblem(matrix, *layer[1:], dtype)) for layer in group)
 
 
 def checked_rows(problem: RelationalProblem) -> np.ndarray[Any, Any]:
@@ -88,7 +105,7 @@ def times(problem: RelationalProblem, lab: Lab, device: Any, every: bool) -> Ite
                 plan = how.build(problem, device)
                 out.fill(np.nan)
                 plan.run(operands, out)
-                error = expected.max_error(lab.to_host(out[rows]))
+                error = expected.max_error(lab.download(out[rows]))
         except (SpmarkError, MemoryError) as fault:
             line["reason"] = f"{type(fault).__name__}: {fault}"
             continue
@@ -111,8 +128,10 @@ def times(problem: RelationalProblem, lab: Lab, device: Any, every: bool) -> Ite
 def main() -> None:
     """Print a line for each matrix, width and candidate."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("matrices", nargs="+", help="source/name of hetero, pointcloud or relational_twin")
-    parser.add_argument("--widths", type=int, nargs="+", default=[32], help="columns of X and of Y")
+    parser.add_argument("matrices", nargs="+", help="source/name, or minkunet/scan for all layers of MinkUNet")
+    parser.add_argument(
+        "--widths", type=int, nargs="+", default=[32], help="columns of X and of Y; layers have their own"
+    )
     parser.add_argument("--dtype", type=DType, choices=list(DType), default=DType.FLOAT16)
     parser.add_argument("--device", default="auto", help="cuda, cpu or host-simt (no times)")
     parser.add_argument("--every", action="store_true", help="all configs, not the defaults alone")
@@ -120,18 +139,11 @@ def main() -> None:
     args = parser.parse_args()
     device = find(args.device)
     lab = open_lab(device)
+    values = "stored" if args.stored else "seeded"
     for name in args.matrices:
-        spec = MatrixSpec.model_validate(parse_matrix(name) | ({"values": "stored"} if args.stored else {}))
-        matrix = load_relational(spec, Cache.default(), 0)
-        for width in args.widths:
-            problem = RelationalProblem(matrix, width, width, args.dtype)
-            about = {
-                "matrix": spec.id,
-                "values": spec.values,
-                "width": width,
-                "dtype": args.dtype,
-                "device": device.name,
-            }
+        for matrix, problem in problems(name, args.widths, args.dtype, values):
+            about = {"matrix": matrix, "values": values, "dtype": args.dtype, "device": device.name}
+            about |= {"width_in": problem.width_in, "width_out": problem.width_out}
             about |= {"flops": relational_flops(problem), "compulsory_bytes": relational_compulsory_bytes(problem)}
             for line in times(problem, lab, device, args.every):
                 sys.stdout.write(json.dumps({**about, **line}) + "\n")

@@ -113,7 +113,7 @@ def run_inside(name: str, part: int, parts: int) -> int:
     """Build and check one implementation's plans of every ``parts``-th problem; give their number."""
     import cupy
 
-    from spmark.impls.runtime import cudatiming
+    from spmark.impls.runtime import cudalab
 
     class Once(Stopwatch):
         """A stopwatch without a gate: each run is made once, and all get the same time."""
@@ -130,7 +130,7 @@ def run_inside(name: str, part: int, parts: int) -> int:
         def state(self) -> tuple[float, list[str]]:
             return 0.0, []
 
-    cudatiming.CudaStopwatch = Once
+    cudalab.CudaStopwatch = Once
     from spmark.impls.tuning.timer import PlanTimer  # takes the stopwatch by its name
 
     cupy.cuda.set_allocator(None)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.studies.rows import needed
+from spmark.impls.core.errors import needed
 
 _SETTINGS = {
     "objective": "lambdarank",
@@ -88,7 +88,7 @@ def ranking_trees(
     UnsupportedError
         LightGBM is not installed.
     """
-    lightgbm = needed("lightgbm", "LightGBM")
+    lightgbm = needed("lightgbm", "LightGBM", "study")
     features, times = zip(*groups, strict=True)
     graded = np.concatenate([relevance(one, grades) for one in times])
     data = lightgbm.Dataset(np.concatenate(features), graded, group=[one.size for one in times])

@@ -9,11 +9,10 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
-from spmark.impls.core.errors import DatasetError, RecordError, SpmarkError, UnsupportedError, how_to_install
+from spmark.impls.core.errors import DatasetError, RecordError, SpmarkError
 from spmark.impls.core.untrusted import Frozen
 from spmark.records.rowfile import RecordFile
 
@@ -110,18 +109,3 @@ def digest_of(paths: Sequence[Path]) -> str:
 def reason_of(error: BaseException) -> str:
     """Give the text of an error, or its type where the text is empty."""
     return str(error) or type(error).__name__
-
-
-def needed(module: str, library: str) -> Any:
-    """Import a module of a library that training needs.
-
-    Raises
-    ------
-    UnsupportedError
-        The library is not installed; says how to install it.
-    """
-    try:
-        return import_module(module)
-    except ImportError as error:
-        found = f"found none ({error}): {how_to_install('study')}"
-        raise UnsupportedError(f"expected {library} for training, {found}") from error

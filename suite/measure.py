@@ -263,7 +263,7 @@ class Bench:
         plan.run(setting.operands, setting.out)
         self._lab.synchronize()
         selected = setting.reference.select(problem, setting.out, plan.order)
-        error = setting.reference.max_error(self._lab.to_host(selected))
+        error = setting.reference.max_error(self._lab.download(selected))
         unwritten = int(xp.count_nonzero(xp.isnan(setting.out)))
         reason = why_wrong(problem, error, unwritten, plan.half_sums)
         if reason is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from races import made_up_race
 
-from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Built, Config
 from spmark.impls.lo_spmm.rank import RankCard, RankModel, Trees
 from spmark.impls.lo_spmm.search import TileSpace
@@ -21,13 +20,11 @@ def stump(feature: int, threshold: float) -> RankModel:
     return RankModel(card=card, trees=trees)
 
 
-def estimated_race(space: TileSpace, proxies: bool = False, broken: int = 0) -> Race[Built]:
-    """Time candidates by the estimate and their threads; kernels of one M1 may be broken."""
+def estimated_race(space: TileSpace) -> Race[Built]:
+    """Time candidates by the estimate and their threads."""
 
     def cost(config: Config) -> float:
         size = TileSize(**config)
-        if size.tile_rows == broken:
-            raise BuildError("broken")
-        return (0.5 if proxies else 1.0) * (space.cycles(size) / 1755 + 0.001 * size.threads)
+        return space.cycles(size) / 1755 + 0.001 * size.threads
 
     return made_up_race(cost)[0]

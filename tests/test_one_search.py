@@ -15,11 +15,11 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 OWNERS = ("tuning/", "runtime/")
-CUDA, FILES, POOLS = "spmark.impls.runtime.cudatiming", "spmark.impls.core.files", "concurrent.futures"
+CUDA, FILES, POOLS = "spmark.impls.runtime.cudalab", "spmark.impls.core.files", "concurrent.futures"
 FORBIDDEN = {
     "clocks": re.compile(
         r"time\.(time|perf_counter|process_time)(_ns)?|timeit(\..*)?|.*get_elapsed_time"
-        r"|spmark\.impls\.runtime\.(timing|cudatiming)\.(\w*Stopwatch|take_samples)"
+        r"|spmark\.impls\.runtime\.(timing|cudalab)\.(\w*Stopwatch|take_samples)"
     ),
     "pools": re.compile(r"concurrent\.futures(\.\w*Executor)?|multiprocessing(\..*)?|joblib(\..*)?"),
     "ties": re.compile(r"_?(TIED?|TIES|FAR|FINALISTS|CLEARLY_WORSE)|ties|spmark\.impls\.runtime\.timing\.half_width"),

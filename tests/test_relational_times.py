@@ -8,6 +8,7 @@ import pytest
 from relational import relational_matrices
 from scripts_by_name import load_script
 
+from spmark.datasets.sources.minkunet import LAYERS
 from spmark.impls.core.problem import DType
 from spmark.impls.core.relational import RelationalProblem
 from spmark.impls.runtime.device import find
@@ -35,13 +36,22 @@ def test_every_config_is_right_where_times_mean_nothing(dtype: DType) -> None:
     assert all("static_asserts" in line["reason"] for line in refused)
     assert len(hyb) - len(refused) == 3 + 3 * (4 if dtype is DType.FLOAT32 else 24)
     rows = [line["reason"] for line in found if line["implementation"] == "rgms_rows"]
-    assert len(rows) == 13
+    assert len(rows) == 1 + 3 * 16
     assert all(
         reason.startswith(("expected float16", "expected an edge of each relation", "expected arguments"))
         for reason in rows
     )
     assert not any("median_us" in line for line in found)
     assert all(line["stored"] > 0 for line in found if "reason" not in line)
+
+
+def test_a_scan_stands_for_all_layers_of_the_network() -> None:
+    found = list(SCRIPT.problems("minkunet/drawn", [7], DType.FLOAT16, "stored"))
+    widths = {(name, problem.width_in, problem.width_out) for name, problem in found}
+    assert widths == {(f"minkunet/drawn/{layer.map}", layer.width_in, layer.width_out) for layer in LAYERS}
+    assert len(found) == len(LAYERS)
+    (one,) = SCRIPT.problems("minkunet/drawn/down4", [7], DType.FLOAT16, "stored")
+    assert (one[1].width_in, one[1].matrix.relations) == (7, 8)
 
 
 def test_a_wrong_result_has_a_reason_and_no_time(monkeypatch: pytest.MonkeyPatch) -> None:

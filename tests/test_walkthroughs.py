@@ -14,7 +14,7 @@ from problems import random_csr, run_checked
 from scripts_by_name import load_script
 
 from spmark.impls.core.problem import DType, Op, Problem
-from spmark.impls.kernels.zeroing import ZERO_ROWS
+from spmark.impls.kernels.shared_rows import ZERO_ROWS
 from spmark.impls.runtime.device import find
 from spmark.report.analysis.cases import derive
 from spmark.report.records import current, load_records

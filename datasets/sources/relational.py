@@ -1,13 +1,14 @@
 """Matrices of several relations: knowledge graphs, maps of sparse convolutions, and a stand-in for the graph AM.
 
-Each is the wide CSR of a `spmark.impls.core.relational.RelationalCsr` of square matrices, so that columns over rows is
-the number of relations. `spmark.datasets.relational.load_relational` gives it as one.
+Each is the wide CSR of a `spmark.impls.core.relational.RelationalCsr`.
+`spmark.datasets.relational.load_relational` gives it as one.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from math import isqrt
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -27,7 +28,11 @@ Edges = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
 
 class RelationalSource(Source):
-    """A source whose matrices are those of several relations, as many as there are times more columns than rows."""
+    """A source whose matrices are those of several relations."""
+
+    @abstractmethod
+    def relations(self, name: str) -> int:
+        """Give the number of relations of a matrix of the source."""
 
 
 class Listed(NamedTuple):
@@ -37,6 +42,37 @@ class Listed(NamedTuple):
     relations: int
     nnz: int
     url: str
+
+
+@contextmanager
+def mirrored(cache: Cache, place: str, url: str, what: str) -> Iterator[Mapping[str, NDArray[Any]]]:
+    """Open an npz file of the local mirror.
+
+    Parameters
+    ----------
+    cache : Cache
+        Knows the mirror.
+    place : str
+        Path of the file in the mirror.
+    url : str
+        Where its data come from, for who lacks them.
+    what : str
+        What the file should be, named in errors.
+
+    Raises
+    ------
+    DatasetError
+        There is no such file, or it is damaged or too large.
+    """
+    path = None if cache.mirror is None else cache.mirror / place
+    if path is None or not path.is_file():
+        raise DatasetError(
+            f"{place.removesuffix('.npz')}: expected SPMARK_MIRROR to name a folder with {place}, found none; its data "
+            f"come from {url}"
+        )
+    with reading(path, what), np.load(path, allow_pickle=False) as file:
+        check_bytes(str(path), "its arrays", sum(info.file_size for info in file.zip.infolist()))
+        yield file
 
 
 class MirroredEdges(RelationalSource):
@@ -59,16 +95,14 @@ class MirroredEdges(RelationalSource):
         where = f"{self.name}/{name}"
         only(where, args)
         one = self.listed[known(self.name, name, self.listed)]
-        path = None if cache.mirror is None else cache.mirror / self.name / f"{name}.npz"
-        if path is None or not path.is_file():
-            raise DatasetError(
-                f"{where}: expected SPMARK_MIRROR to name a folder with {self.name}/{name}.npz, found none; "
-                f"its edges come from {one.url}"
-            )
-        with reading(path, "an npz file with edges of several relations"), np.load(path, allow_pickle=False) as file:
-            check_bytes(str(path), "its arrays", sum(info.file_size for info in file.zip.infolist()))
+        place = f"{self.name}/{name}.npz"
+        with mirrored(cache, place, one.url, "an npz file with edges of several relations") as file:
             edges = self.edges(file)
-        return wide(one.rows, one.relations, edges, path)
+        return wide(one.rows, one.relations, edges, where)
+
+    def relations(self, name: str) -> int:
+        """Give the relations of a listed matrix."""
+        return self.listed[name].relations
 
     @abstractmethod
     def edges(self, file: Mapping[str, NDArray[Any]]) -> Edges:
@@ -150,6 +184,10 @@ class RelationalTwin(RelationalSource):
     def names(self, cache: Cache) -> Sequence[str]:
         """List the twins."""
         return ("am",)
+
+    def relations(self, name: str) -> int:
+        """Give AM's relations."""
+        return 2 * self._HALF
 
     def load(self, name: str, args: Args, cache: Cache) -> RawMatrix:
         """Draw the graph; repeated edges are merged, so that some edges are missing. O(edges log edges)."""

@@ -44,6 +44,7 @@ SOURCES: Mapping[str, str] = {
     "seeded": "spmark.datasets.sources.seeded:Seeded",
     "hetero": "spmark.datasets.sources.relational:Hetero",
     "pointcloud": "spmark.datasets.sources.relational:PointCloud",
+    "minkunet": "spmark.datasets.sources.minkunet:MinkUNet",
     "relational_twin": "spmark.datasets.sources.relational:RelationalTwin",
 }
 

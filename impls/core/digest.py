@@ -32,7 +32,7 @@ _REGISTRY: Final = "table.py"
 """Whoever imports it may build all that it names. Elsewhere ``module:class`` is an offer to others."""
 _FOR_TYPES = re.compile(r"^( *)if TYPE_CHECKING:\n(?:\1 +.*\n?)+", re.MULTILINE)
 _MODULE = re.compile(r"\bspmark\.impls(?P<above>(?:\.\w+)*)(?P<more>:\w|\.{)?(?: import (?P<names>[\w, ()]+))?")
-_SOURCE = re.compile(r"""([\w./{}-]*\.(?:cuh?|[ch]pp|h))["'>]""")
+_SOURCE = re.compile(r"""(?:\.\./)*([\w./{}-]*\.(?:cuh?|[ch]pp|h))["'>]""")
 """Ends of texts such as ``"kernels/spmm.cu"``, ``f"{name}.cu"``, ``".cpp"`` and ``#include <spmark/vec.cuh>``."""
 _log = logging.getLogger(__name__)
 

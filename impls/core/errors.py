@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import Field
 from difflib import get_close_matches
+from importlib import import_module
 from inspect import formatannotation
 from numbers import Integral, Real
 from typing import Any
@@ -165,6 +166,20 @@ def how_to_install(*extras: str) -> str:
     No package registry has spmark: a command that named the package would install what a stranger published.
     """
     return " or ".join(f"pip install -e '.[{extra}]'" for extra in extras) + " in a checkout"
+
+
+def needed(module: str, library: str, extra: str) -> Any:
+    """Import a module of a library that an extra brings.
+
+    Raises
+    ------
+    UnsupportedError
+        The library is not installed; says how to install it.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise UnsupportedError(f"expected {library}, found none ({error}): {how_to_install(extra)}") from error
 
 
 def printable(text: str, kept: str = "") -> str:

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, their names, stamps that show changes, and cache entries that show damage.
+"""Files that appear whole or not at all, their names, stamps that show changes, and digests that show damage.
 
 Results of searches may be held in memory, too, for one context: a saved operator brings those of its own.
 """
@@ -16,14 +16,19 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from platformdirs import user_cache_path
+
+from spmark.impls.core.errors import SpmarkError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -174,6 +179,25 @@ def whole(path: Path) -> Iterator[Path]:
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+@contextmanager
+def written(path: Path, error: type[SpmarkError]) -> Iterator[Path]:
+    """Give a file to write as `whole` does; raises ``error`` where it cannot be written."""
+    try:
+        with whole(path) as part:
+            yield part
+    except OSError as why:
+        raise error(f"{path}: the file cannot be written: {why.strerror}; name another place") from why
+
+
+def digest_of_arrays(arrays: Mapping[str, NDArray[Any]]) -> str:
+    """Give the SHA-256 over names, types, shapes and contents, whatever the order of the names."""
+    digest = hashlib.sha256()
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.dtype.str} {array.shape}\0".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
 
 
 def write_sealed(path: Path, content: bytes) -> None:

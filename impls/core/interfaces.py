@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.problem import Csr, Op, Problem
+from spmark.impls.core.problem import Op, Problem
 
 Config = dict[str, Any]
 """Values of an implementation's tunables by name: strings, numbers and booleans."""
@@ -35,7 +35,7 @@ matrix, and every plan uploads."""
 
 
 class Format(Protocol):
-    """Immutable storage of one sparse matrix; ``to_csr`` gives back exactly the matrix that ``from_csr`` took."""
+    """Immutable storage of one sparse matrix, from which it can be had back exactly."""
 
     name: ClassVar[str]
 
@@ -46,9 +46,6 @@ class Format(Protocol):
     @property
     def stored(self) -> int:
         """Elements held, padding included."""
-
-    def to_csr(self) -> Csr:
-        """Give the matrix back."""
 
 
 @dataclass(frozen=True)

@@ -134,6 +134,12 @@ class RelationalCsr:
         coo = sparse.coo_array((data, (rows, columns)), shape=(num_rows, relations * num_cols))
         return cls(Csr.of(canonical_rows(coo, where), where), relations)
 
+    def transposed(self) -> RelationalCsr:
+        """Give the matrices A_r^T, K x I; of a strided map that is the map of the transposed convolution."""
+        relation, rows, cols = self.edges
+        shape = (self.num_cols, self.num_rows)
+        return RelationalCsr.of_edges(shape, self.relations, (relation, cols, rows), self.wide.values)
+
     @property
     def num_rows(self) -> int:
         """I, rows of Y."""

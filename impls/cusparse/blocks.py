@@ -65,7 +65,7 @@ def blocked_ell(held: BsrFormat) -> tuple[NDArray[np.int32], NDArray[np.float32]
     slots = int(lengths.max(initial=0))
     stored = num_block_rows * slots * block * block
     if stored > MAX_STORED:
-        check_stored(f"blocked_ell({block})", held.to_csr(), stored, MAX_STORED)
+        check_stored(f"blocked_ell({block})", held, stored, MAX_STORED)
     row = np.repeat(np.arange(num_block_rows), lengths)
     slot = np.arange(held.indices.size) - held.indptr[row]
     columns = np.full((num_block_rows, slots), PADDING, np.int32)

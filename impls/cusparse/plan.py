@@ -105,9 +105,7 @@ class _Blocks(_Library):
     block: int = 0
 
     def __post_init__(self) -> None:
-        if self.block not in (0, *SIZES):
-            sizes = ", ".join(map(str, SIZES))
-            raise ValueError(f"expected block out of {sizes}, or 0 to choose, found {self.block}")
+        check_choices(self, block=(0, *SIZES))
 
 
 @dataclass(frozen=True)

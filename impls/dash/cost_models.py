@@ -21,7 +21,7 @@ from spmark.impls.dash.mapping import vectors
 from spmark.impls.dash.parameters import OwnParameters
 from spmark.impls.dash.sites import down_sample, sizes
 from spmark.impls.dash.weights import Subject, TrainedModel, load
-from spmark.impls.dash.withtorch import Tensor, load_torch, to_numpy
+from spmark.impls.dash.withtorch import Tensor, load_torch
 from spmark.impls.table import PLATFORMS, platform_of
 from spmark.impls.tuning.platform import Platform
 
@@ -54,21 +54,13 @@ class DashScores:
         known = [number for number, config in enumerate(configs) if self._knows(config)]
         scores = np.full(len(configs), np.nan)
         if known:
-            scores[known] = self.rank(self.embed(problem), self.embed_configs([configs[number] for number in known]))
+            scores[known] = self.rank(self.embed(problem), [configs[number] for number in known])
         return scores
 
-    def rank(self, matrix: Tensor, configs: Tensor) -> NDArray[np.float64]:
-        """Score embedded configs of an embedded matrix, (n,) float64.
-
-        Parameters
-        ----------
-        matrix : (128,) tensor
-            Of `embed`.
-        configs : (n, numbers) tensor
-            Of `embed_configs`.
-        """
-        with load_torch().no_grad():
-            return to_numpy(self._model.network.rank(matrix, configs)).astype(np.float64)
+    def rank(self, matrix: Tensor, configs: Sequence[Config]) -> NDArray[np.float64]:
+        """Score configs of the matrix that `embed` gave as (128,) tensor, (len(configs),) float64."""
+        common = vectors([self._platform.common(config) for config in configs])
+        return self._model.rank(matrix, common, self._numbers(configs))
 
     def _knows(self, config: Config) -> bool:
         try:
@@ -82,14 +74,6 @@ class DashScores:
         sites = down_sample(problem.matrix, network.spec.max_sites, network.spec.max_side)
         with load_torch().no_grad():
             return network.embed(Pattern.of(sites, sizes(problem), network.device))
-
-    def embed_configs(self, configs: Sequence[Config]) -> Tensor:
-        """Give the embeddings of configs, (len(configs), numbers)."""
-        torch, network = load_torch(), self._model.network
-        latent = self._model.encoder.encode(self._numbers(configs))
-        common = vectors([self._platform.common(config) for config in configs])
-        with torch.no_grad():
-            return network.embed_configs(*(torch.from_numpy(one).to(network.device) for one in (common, latent)))
 
     def _numbers(self, configs: Sequence[Config]) -> NDArray[np.float32]:
         """Give the platform's own parameters of n configs, (n, size)."""

@@ -94,7 +94,7 @@ class Dash:
             with apart.phase("select"):
                 drawn = [platform.default(problem), *platform.space(problem).sample(self.seed, self.configs)]
                 configs = list({key_of(config): config for config in drawn}.values())
-                found = scores.rank(matrix, scores.embed_configs(configs))
+                found = scores.rank(matrix, configs)
                 return [(configs[at], float(found[at])) for at in np.argsort(found, kind="stable")]
 
         won: list[Built] = []

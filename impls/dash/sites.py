@@ -14,8 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.problem import Csr, Problem
-from spmark.impls.dash.loops import mark, tally
+from spmark.impls.core.problem import Csr, Problem, openings
 
 MAX_SITES: Final = 1 << 13
 MAX_SIDE: Final = 1 << 9
@@ -63,16 +62,19 @@ def down_sample(matrix: Csr, max_sites: int = MAX_SITES, max_side: int = MAX_SID
         Most rows and columns of the grid.
     """
     halvings = [max(0, (side - 1).bit_length() - (max_side - 1).bit_length()) for side in matrix.shape]
+    row_of, indices = matrix.rows_of_entries(), matrix.indices
     seen = np.zeros([((side - 1) >> times) + 1 for side, times in zip(matrix.shape, halvings, strict=True)], np.bool_)
-    mark(matrix.indptr, matrix.indices, *halvings, seen)
+    seen[row_of >> halvings[0], indices >> halvings[1]] = True
     while np.count_nonzero(seen) > max_sites:
         longer = 0 if seen.shape[0] >= seen.shape[1] else 1
         halvings[longer] += 1
         seen = np.logical_or.reduceat(seen, np.arange(0, seen.shape[longer], 2), axis=longer)
     rows, cols = np.nonzero(seen)
-    held = np.zeros((3, rows.size), np.int64)
-    tally(matrix.indptr, matrix.indices, *halvings, (np.cumsum(seen) - 1).reshape(seen.shape), held)
-    counts, pieces, beside = held
+    places = (np.cumsum(seen) - 1).reshape(seen.shape)
+    site = places[row_of >> halvings[0], indices >> halvings[1]]
+    counts = np.bincount(site, minlength=rows.size)
+    pieces = np.bincount(site[openings(row_of) | openings(site)], minlength=rows.size)
+    beside = np.bincount(site[_beside(matrix)], minlength=rows.size)
     density = np.log2(1.0 + counts) / np.log2(1.0 + 2.0 ** sum(halvings))
     features = np.stack([density, 1.0 - pieces / counts, beside / counts], axis=1).astype(np.float32)
     cell = (1 << halvings[0], 1 << halvings[1])
@@ -91,7 +93,12 @@ def statistics(problem: Problem) -> NDArray[np.float32]:
     by_row = matrix.row_lengths
     by_col = np.bincount(matrix.indices, minlength=matrix.num_cols)
     row, col = (np.log2(1.0 + np.array([by.mean(), by.max(), by.std()])) for by in (by_row, by_col))
-    held = np.zeros((3, 1), np.int64)
-    tally(matrix.indptr, matrix.indices, 31, 31, np.zeros((1, 1), np.int64), held)  # all of A as one site
-    neighbours = held[2] / max(1, matrix.nnz)
-    return np.concatenate([sizes(problem), row, [(by_row == 0).mean()], col, neighbours]).astype(np.float32)
+    shares = [(by_row == 0).mean()], col, [np.count_nonzero(_beside(matrix)) / max(1, matrix.nnz)]
+    return np.concatenate([sizes(problem), row, *shares]).astype(np.float32)
+
+
+def _beside(matrix: Csr) -> NDArray[np.bool_]:
+    """Mark the non-zeros, (nnz,), whose left neighbour in A is a non-zero, too."""
+    marks = ~openings(matrix.rows_of_entries())
+    marks[1:] &= np.diff(matrix.indices) == 1
+    return marks

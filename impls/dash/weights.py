@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Final, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spmark.impls.core.errors import BuildError
+from spmark.impls.core.files import digest_of_arrays
 from spmark.impls.core.problem import Op
 from spmark.impls.core.untrusted import Frozen, parse_model, reading
 from spmark.impls.dash import tensorfile
 from spmark.impls.dash.encoders import Encoder, encoder_from
 from spmark.impls.dash.network import Network, NetworkSpec
+from spmark.impls.dash.withtorch import Tensor, load_torch, to_numpy
 
 CARD: Final = "card"
 """Name of the card among a file's texts."""
@@ -66,7 +69,7 @@ class ModelCard(Frozen):
         """Give the card with the digest that it has with these weights."""
         unsaid = set() if self.featuriser else {"featuriser"}
         rest = self.model_copy(update={"digest": ""}).model_dump_json(exclude=unsaid)
-        digest = hashlib.sha256(f"{tensorfile.digest_of(tensors)}\n{rest}".encode()).hexdigest()
+        digest = hashlib.sha256(f"{digest_of_arrays(tensors)}\n{rest}".encode()).hexdigest()
         return self.model_copy(update={"digest": digest})
 
 
@@ -82,6 +85,21 @@ class TrainedModel:
         """Give all weights by name: ``network.`` and ``encoder.``."""
         parts = {"network": self.network.tensors(), "encoder": self.encoder.tensors()}
         return {f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
+
+    def rank(self, matrix: Tensor, common: NDArray[np.float32], own: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Score configs of an embedded matrix, (n,) float64; a higher score stands for a slower config.
+
+        Parameters
+        ----------
+        matrix : (128,) tensor
+        common : (n, 53) float32
+        own : (n, size) float32
+            Numbers that the encoder reads.
+        """
+        torch, network = load_torch(), self.network
+        with torch.no_grad():
+            vectors = (torch.from_numpy(one).to(network.device) for one in (common, self.encoder.encode(own)))
+            return to_numpy(network.rank(matrix, network.embed_configs(*vectors))).astype(np.float64)
 
     def save(self, path: Path) -> ModelCard:
         """Write the file; gives the card with the digest.

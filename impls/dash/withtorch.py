@@ -1,16 +1,15 @@
-"""The one place that imports PyTorch and its like for DASH, and the random numbers of new layers."""
+"""The one place that imports PyTorch for DASH, and the random numbers of new layers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.errors import UnsupportedError, how_to_install
+from spmark.impls.core.errors import needed
 
 Tensor = Any
 """A `torch.Tensor`; the type has no name here, since reading a model's card needs no PyTorch."""
@@ -26,23 +25,7 @@ def load_torch() -> Any:
     UnsupportedError
         PyTorch is not installed.
     """
-    return load("torch", "PyTorch")
-
-
-def load(module: str, name: str) -> Any:
-    """Give a module of the extra dash.
-
-    Raises
-    ------
-    UnsupportedError
-        It is not installed.
-    """
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise UnsupportedError(
-            f"expected {name} for DASH's models, found none ({error}): {how_to_install('dash')}"
-        ) from error
+    return needed("torch", "PyTorch", "dash")
 
 
 def best_device() -> str:

@@ -14,7 +14,7 @@ from spmark.impls.core.errors import check_choices
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.kernels.direct_spmm import ROWS, SPMM_DIRECT, DirectPlan, is_offered, usual_schedule
-from spmark.impls.runtime.target import MAX_GRID, open_target
+from spmark.impls.runtime.target import open_target, too_wide
 from spmark.impls.runtime.template import KernelTemplate
 
 
@@ -68,8 +68,7 @@ class Direct:
                 "parts with loads of 16 bytes, vectors: 1, unroll: 4, rows: 1 and at most 32 lanes in all), found "
                 + ", ".join(f"{name}: {chosen[name]}" for name in names)
             )
-        most = MAX_GRID[1] * chosen["lanes"] * chosen["vector"] * chosen["vectors"]
-        return f"expected J of at most {most}, found {problem.width}" if problem.width > most else None
+        return too_wide(problem.width, chosen["lanes"] * chosen["vector"] * chosen["vectors"])
 
     def schedule(self, problem: Problem) -> dict[str, Any]:
         """Give the pinned tunables, and the others by their rules."""

@@ -1,7 +1,7 @@
 """Dense blocks of R x C wherever a block has a non-zero, for tensor cores and register tiles: BSR, DBSR and SR-BCRS.
 
-Names follow SciPy's ``bsr_array``. The block need not divide the shape. The scatter positions that make the round trip
-exact also bring an SDDMM's blocks into CSR order.
+Names follow SciPy's ``bsr_array``. The block need not divide the shape. Scatter positions say where each non-zero of
+the matrix stands, and bring an SDDMM's blocks into CSR order.
 """
 
 from __future__ import annotations
@@ -46,19 +46,10 @@ class DenseBlocks:
         """Elements held, padding included: nblocks R C."""
         return self.blocks.size
 
-    def to_csr(self) -> Csr:
-        """Give the matrix back; O(nnz + nblocks + I)."""
-        block_rows, block_cols = map(np.int32, self.block_shape)
-        block, slot = np.divmod(self.positions, block_rows * block_cols)
-        row, col = np.divmod(slot, block_cols)
-        rows = np.repeat(self._block_rows(), np.diff(self.indptr))[block] * block_rows + row
-        indices = self.indices[block] * block_cols + col if self.indices.ndim == 1 else self.indices[block, col]
-        indptr = offsets(np.bincount(rows, minlength=self.shape[0]), np.int32)
-        return Csr(self.shape, indptr, indices, self.blocks.reshape(-1)[self.positions])
-
-    def _block_rows(self) -> NDArray[np.int32]:
-        """Give the listed block rows, (n,): all of them."""
-        return np.arange(self.indptr.size - 1, dtype=np.int32)
+    @property
+    def nnz(self) -> int:
+        """Non-zeros of the matrix."""
+        return self.positions.size
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,9 +123,6 @@ class DbsrFormat(DenseBlocks):
         rows = np.flatnonzero(np.diff(whole.indptr)).astype(np.int32)
         indptr = np.append(whole.indptr[rows], whole.indptr[-1])
         return cls(matrix.shape, indptr, whole.indices, whole.blocks, whole.positions, rows)
-
-    def _block_rows(self) -> NDArray[np.int32]:
-        return self.rows
 
 
 @dataclass(frozen=True, eq=False)

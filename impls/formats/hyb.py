@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.problem import Csr, grouped, numbered, offsets
+from spmark.impls.core.problem import Csr, grouped, offsets
 from spmark.impls.formats.limits import check_stored
 from spmark.impls.formats.nearness import RowOrder
 from spmark.impls.formats.threads import SHARE, cores, equal_shares, run_all
@@ -198,16 +198,6 @@ class HybFormat(HybLayout):
         run_all(loops.fill_ell_rows, tasks)
         places = {field.name: getattr(layout, field.name) for field in fields(HybLayout)}
         return cls(**places, indices=indices, values=values)
-
-    def to_csr(self) -> Csr:
-        """Give the matrix back; O(stored)."""
-        row, slot = numbered(self.lengths)
-        places = [bucket.base + np.arange(bucket.count) * bucket.width for bucket in self.buckets]
-        elements = np.concatenate([np.empty(0, np.int64), *places])[row] + slot
-        indices, values = np.empty(self.nnz, np.int32), np.empty(self.nnz, np.float32)
-        targets = self.starts[row] + slot
-        indices[targets], values[targets] = self.indices[elements], self.values[elements]
-        return Csr(self.shape, offsets(np.bincount(self.rows[row], minlength=self.shape[0]), np.int32), indices, values)
 
 
 def prepare() -> None:

@@ -13,11 +13,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.problem import openings
+from spmark.impls.core.problem import offsets, openings
 from spmark.impls.core.relational import RelationalCsr
 
 MAX_RELATIONS = 32
-"""A set of relations is one word."""
+"""Bits of the Gray code."""
 GROUP = 16
 """Rows of a tile that are multiplied at once."""
 
@@ -36,21 +36,29 @@ def why_not_rows(matrix: RelationalCsr) -> str | None:
 
 @dataclass(frozen=True, eq=False)
 class RelationalRows:
-    """Tiles of rows, those with the most relations first; the last rows of all are padding."""
+    """Tiles of rows with the steps of each: relations that any of its rows has. Tiles with the most steps come first.
+
+    Relations may be split into groups, whose rows are tiled apart: rows that have the same few relations of a group are
+    many, so that a step has fewer rows without its relation, and no tile has more steps than a group has relations. A
+    row is then the sum of a piece for each group that it has relations of.
+    """
 
     name: ClassVar[str] = "relational_rows"
 
     relations: int
     tile: int
-    """Rows of a tile, a multiple of `GROUP`."""
+    """Rows of a tile, a multiple of `GROUP` of at most 32 of these."""
     places: NDArray[np.int32]
-    """(n,) row of Y of each row of the tiles, or -1 in padding; n a multiple of ``tile``."""
-    sets: NDArray[np.uint32]
-    """(n / GROUP,) the relations that any of so many rows have: bit r for relation r."""
+    """(tiles, tile) row of Y of each row of the tiles, or -1 in padding."""
+    starts: NDArray[np.int32]
+    """(tiles + 1,) first step of each tile."""
+    steps: NDArray[np.int32]
+    """(s, 2) relation of each step, rising in a tile; and bit i where any of the rows i `GROUP` to (i + 1) `GROUP` - 1
+    of the tile has it."""
     neighbours: NDArray[np.int32]
-    """(R, n) row of X of the edge of a relation to a row, or -1."""
+    """(s, tile) row of X of the edge of a step's relation to a row, or -1."""
     positions: NDArray[np.int32]
-    """(R, n) position of this edge in the wide CSR of the matrix, or -1."""
+    """(s, tile) position of this edge in the wide CSR of the matrix, or -1."""
 
     @property
     def stored(self) -> int:
@@ -58,39 +66,60 @@ class RelationalRows:
         return self.neighbours.size
 
     @classmethod
-    def of(cls, matrix: RelationalCsr, tile: int) -> RelationalRows:
-        """Lay a matrix out for which `why_not_rows` says nothing. O(nnz + I log I) time."""
-        relation, rows, cols = matrix.edges
-        # The rarest relation is the highest bit of the Gray code.
-        rank = np.empty(matrix.relations, np.int64)
-        counts = np.bincount(relation, minlength=matrix.relations)
-        rank[np.argsort(-counts, kind="stable")] = np.arange(matrix.relations)
-        code = np.zeros(matrix.num_rows, np.int64)
-        np.bitwise_or.at(code, rows, np.int64(1) << rank[relation])
-        for shift in (1, 2, 4, 8, 16):
-            code ^= code >> shift
-        order = np.argsort(code, kind="stable")
-        padded = -(-matrix.num_rows // tile) * tile
-        places = np.full(padded, -1, np.int32)
-        places[: order.size] = order
-        where = np.empty(matrix.num_rows, np.int64)
-        where[order] = np.arange(matrix.num_rows)
+    def of(cls, matrix: RelationalCsr, tile: int, splits: int = 1) -> RelationalRows:
+        """Lay a matrix out for which `why_not_rows` says nothing. O(nnz log nnz + splits I log I) time.
 
-        sets = np.zeros(padded, np.uint32)
-        np.bitwise_or.at(sets, where[rows], np.uint32(1) << relation.astype(np.uint32))
-        of_tiles = np.bitwise_or.reduce(sets.reshape(-1, tile), axis=1)
+        Parameters
+        ----------
+        matrix : RelationalCsr
+        tile : int
+            Rows of a tile.
+        splits : int
+            Groups of relations; the most frequent relations are the first group.
+        """
+        relation, rows, cols = matrix.edges
+        by_count = np.argsort(-np.bincount(relation, minlength=matrix.relations), kind="stable")
+        places: list[NDArray[np.int64]] = []
+        at = np.empty(matrix.nnz, np.int64)  # place of each edge's row, in the tiles of its group
+        first = 0
+        for number, group in enumerate(np.array_split(by_count, splits)):
+            # The rarest relation of the group is the highest bit of the Gray code.
+            rank = np.full(matrix.relations, -1)
+            rank[group] = np.arange(group.size)
+            mine = np.flatnonzero(rank[relation] >= 0)
+            code = np.bincount(rows[mine], 2.0 ** rank[relation[mine]], matrix.num_rows).astype(np.int64)
+            here = code > 0
+            if number == 0:
+                here |= matrix.wide.row_lengths == 0  # these rows have a place, too, from which they are written
+            for shift in (1, 2, 4, 8, 16):
+                code ^= code >> shift
+            order = np.flatnonzero(here)
+            order = order[np.argsort(code[order], kind="stable")]
+            where = np.empty(matrix.num_rows, np.int64)
+            where[order] = first + np.arange(order.size)
+            at[mine] = where[rows[mine]]
+            places.append(np.pad(order, (0, -order.size % tile), constant_values=-1))
+            first += places[-1].size
+        every = np.concatenate(places).astype(np.int32).reshape(-1, tile)
+
         # Long work first, so that the last thread blocks are short.
-        counts = np.unpackbits(of_tiles.view(np.uint8).reshape(-1, 4), axis=1).sum(axis=1, dtype=np.int64)
-        first = np.argsort(-counts, kind="stable")
-        moved = (first[:, None] * tile + np.arange(tile)).reshape(-1)
-        neighbours, positions = np.full((2, matrix.relations, padded), -1, np.int32)
-        neighbours[relation, where[rows]] = cols
-        positions[relation, where[rows]] = np.arange(matrix.nnz, dtype=np.int32)
+        of_tile, _ = np.divmod(np.unique(at // tile * matrix.relations + relation), matrix.relations)
+        counts = np.bincount(of_tile, minlength=len(every))
+        moved = np.argsort(-counts, kind="stable")
+        turn = np.empty(moved.size, np.int64)
+        turn[moved] = np.arange(moved.size)
+        keys, step = np.unique(turn[at // tile] * matrix.relations + relation, return_inverse=True)
+        neighbours, positions = np.full((2, keys.size, tile), -1, np.int32)
+        neighbours[step, at % tile] = cols
+        positions[step, at % tile] = np.arange(matrix.nnz, dtype=np.int32)
+        has = (neighbours >= 0).reshape(keys.size, tile // GROUP, GROUP).any(axis=2)
+        live = has @ (1 << np.arange(tile // GROUP))
         return cls(
             matrix.relations,
             tile,
-            places[moved],
-            np.bitwise_or.reduce(sets[moved].reshape(-1, GROUP), axis=1),
-            np.ascontiguousarray(neighbours[:, moved]),
-            np.ascontiguousarray(positions[:, moved]),
+            every[moved],
+            offsets(counts[moved], np.int32),
+            np.stack([keys % matrix.relations, live], axis=1).astype(np.int32),
+            neighbours,
+            positions,
         )

@@ -1,7 +1,4 @@
-"""Tells the stores of a plan by the format that holds A: `spmark.impls.core.stores` says what a store is.
-
-Positions come from the formats' own ways back to CSR.
-"""
+"""Tells the stores of a plan by the format that holds A: `spmark.impls.core.stores` says what a store is."""
 
 from __future__ import annotations
 

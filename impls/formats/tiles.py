@@ -172,28 +172,6 @@ class TileFormat:
         in_blocks = sum(part.values.size for part in self.blocks.values())
         return in_blocks + (self.ell.stored if self.ell else 0) + (self.runs.values.size if self.runs else 0)
 
-    def to_csr(self) -> Csr:
-        """Give the matrix back. O(stored)."""
-        rows, indices = np.zeros(self.nnz, np.int32), np.zeros(self.nnz, np.int32)
-        values = np.zeros(self.nnz, np.float32)
-        for high, blocks in self.blocks.items():
-            group, inside = np.divmod(blocks.places, high * GROUP)
-            row, slot = np.divmod(inside, GROUP)
-            panel = np.repeat(np.arange(blocks.rows.shape[0]), np.diff(blocks.indptr))
-            rows[blocks.held] = blocks.rows[panel[group], row]
-            indices[blocks.held] = blocks.indices[group, slot]
-            values[blocks.held] = blocks.values.reshape(-1)[blocks.places]
-        if self.ell:
-            pieces, real = self.ell.to_csr(), np.flatnonzero(self.ell.rows >= 0)
-            real = real[np.argsort(self.ell.starts[real], kind="stable")]
-            rows[self.ell_held] = np.repeat(self.ell.rows[real], self.ell.lengths[real])
-            indices[self.ell_held], values[self.ell_held] = pieces.indices, pieces.values
-        if self.runs:
-            rows[self.runs.held], indices[self.runs.held] = self.runs.rows, self.runs.indices
-            values[self.runs.held] = self.runs.values
-        indptr = offsets(np.bincount(rows, minlength=self.shape[0]), np.int32)
-        return Csr(self.shape, indptr, indices, values)
-
 
 def _blocks(matrix: Csr, part: Runs, rows: NDArray[np.int32], room: int) -> Blocks:
     """Lay out panels of ``rows`` (p, R), a run each, which may hold ``room`` elements."""

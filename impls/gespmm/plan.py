@@ -15,7 +15,7 @@ from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.kernels.csr_spmm import SPMM_CSR, CsrSpmmPlan, coarsen_for, vector_and_lanes
 from spmark.impls.kernels.sddmm import SDDMM_CSR, SddmmPlan
-from spmark.impls.runtime.target import MAX_GRID, ceil_div, open_target
+from spmark.impls.runtime.target import open_target, too_wide
 from spmark.impls.runtime.template import KernelTemplate, widest_load
 
 BATCH = 4
@@ -50,9 +50,7 @@ class GeSpmm:
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse widths beyond the grid."""
         vector, lanes = vector_and_lanes(problem.width, problem.dtype)
-        if ceil_div(problem.width, lanes * vector) > MAX_GRID[1]:
-            return f"expected J of at most {MAX_GRID[1] * lanes * vector}, found {problem.width}"
-        return None
+        return too_wide(problem.width, lanes * vector)
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """Upload the matrix; the kernel comes from the cache or is compiled."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import DType, offsets
 from spmark.impls.formats.row_use import RowUse
-from spmark.impls.kernels.zeroing import RowZeroing, zeroing_instance
+from spmark.impls.kernels.shared_rows import RowZeroing, zeroing_instance
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Kernel
 from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, widest_aligned

@@ -1,108 +1,132 @@
 // RGMS for maps, output-stationary: a thread block owns rows of Y and walks over the relations that any of them has.
-// float16 with float32 sums. Every row of Y is written once: no atomics, and nothing to clear. Deterministic.
+// float16 with float32 sums. No atomics, and nothing to clear. Deterministic.
+//
+// An implicit GEMM whose rows are sorted by their sets of relations, group by group of relations: Tang, Yang, Liu,
+// Hong, Yu, Li, Dai, Wang and Han, "TorchSparse++", MICRO 2023, section 3.
 
 #include <spmark/half.cuh>
 #include <spmark/vec.cuh>
 #include <spmark/warp.cuh>
 
 #include "relational_tile.cuh"
+#include "row_target.cuh"
 
 using namespace spmark;
 
+constexpr int kStages = 3;  // of X and W in shared memory: one is multiplied, two are on their way
+
 // blockIdx.x counts tiles of rows, blockIdx.y tiles of columns of Y.
-//   num_rows             of all tiles, padding included
 //   width_in, width_out  multiples of `vector`
-//   places               row of Y of each row, or -1
-//   sets                 bits of the relations that any of sixteen rows have
-//   neighbours           (R, num_rows) row of X, or -1;  values  of the same shape, read where `valued` (else all are
-//   1) x, w, out            (K, width_in), (R, width_in, width_out), (I, width_out), row-major
-// Dynamic shared memory: two stages.
+//   starts               (tiles + 1,) first step of each tile: a step is a relation that any of its rows has
+//   steps                2 integers each: the relation; a bit for each sixteen rows of which any has it
+//   neighbours           (steps, rows) row of X, or -1
+//   values               (steps, rows), read where `valued`; else A's are all ones
+//   targets              (tiles, rows) row r of Y; -1 - p for row p of `sums`, where other tiles have more of the row's
+//                        relations and a later launch adds up; or kNoRow
+//   x, w, out            (K, width_in), (R, width_in, width_out), (I, width_out), row-major
+//   sums                 float32 rows of width_out
+// Dynamic shared memory: the stages, and neighbours and steps of the tile with the most steps.
 template <int tile, int rows, int depth, int vector, bool valued, int threads>
 __global__ void __launch_bounds__(threads)
-    rgms_rows(int num_rows, int width_in, int width_out, const int* __restrict__ places,
-              const unsigned* __restrict__ sets, const int* __restrict__ neighbours, const half* __restrict__ values,
-              const half* __restrict__ x, const half* __restrict__ w, half* __restrict__ out) {
+    rgms_rows(int width_in, int width_out, const int* __restrict__ starts, const int* __restrict__ steps,
+              const int* __restrict__ neighbours, const half* __restrict__ values, const int* __restrict__ targets,
+              const half* __restrict__ x, const half* __restrict__ w, half* __restrict__ out,
+              float* __restrict__ sums) {
   static_assert(rows * 2 >= threads, "every warp has sixteen rows or more");
   static_assert(rows * tile * (1 + valued) <= 128 * threads, "the sums of a thread stay in registers");
-  using Tile = RelationalTile<tile, rows, depth, vector, threads>;
+  // Two warps share rows where each keeps 32 columns or more: what a warp reads from shared memory grows with the edges
+  // of its tile, and its products with their product.
+  using Tile = RelationalTile<tile, rows, depth, vector, threads, tile >= 64 ? 2 : 1>;
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   half* const stages = reinterpret_cast<half*>(shared_bytes);
+  int* const sources = reinterpret_cast<int*>(stages + kStages * Tile::kStage);
 
-  const int64_t first_row = static_cast<int64_t>(blockIdx.x) * rows;
-  const int lane = threadIdx.x % kWarpSize, g = lane / 4, t = lane % 4;
-  const int64_t warp_row = first_row + threadIdx.x / kWarpSize * Tile::kRows;
-  unsigned left = 0;  // relations that are still to be asked for
-#pragma unroll
-  for (int i = 0; i < rows / 16; ++i) left |= sets[first_row / 16 + i];
-  unsigned mine[Tile::kRowTiles];
-#pragma unroll
-  for (int m = 0; m < Tile::kRowTiles; ++m) mine[m] = sets[warp_row / 16 + m];
+  const int64_t begin = starts[blockIdx.x];
+  const int count = starts[blockIdx.x + 1] - static_cast<int>(begin);
+  int* const todo = sources + count * rows;
+  for (int p = threadIdx.x; p < count * (rows / 4); p += threads)
+    copy_async<16>(sources + 4 * p, neighbours + begin * rows + 4 * p);
+  for (int p = threadIdx.x; p < count; p += threads) copy_async<8>(todo + 2 * p, steps + 2 * (begin + p));
+  commit_async();
+  wait_async<0>();
+  __syncthreads();  // all of the tile's steps are known to all threads
 
   const Tile relational{width_in, width_out, static_cast<int>(blockIdx.y) * tile, x};
-  const auto fetch = [&](half* stage, int relation, int from) {
-    relational.fetch(stage, neighbours + static_cast<int64_t>(relation) * num_rows + first_row, rows,
-                     w + static_cast<int64_t>(relation) * width_in * width_out, from);
-    commit_async();
-  };
-  typename Tile::Products sums = {}, products = {};
-  int relation = __ffs(static_cast<int>(left)) - 1, from = 0, turn = 0;
-  if (left != 0) fetch(stages, relation, 0);
-  while (left != 0) {
-    const int now = relation, column = from;
-    from += depth;
-    const bool last = from >= width_in;  // step of this relation
-    if (last) {
-      left &= left - 1;
-      relation = __ffs(static_cast<int>(left)) - 1;
-      from = 0;
+  int asked = 0, asked_from = 0;  // what is asked for next
+  const auto fetch_next = [&](int into) {
+    if (asked < count) {
+      relational.fetch(stages + into * Tile::kStage, sources + asked * rows, rows,
+                       w + static_cast<int64_t>(todo[2 * asked]) * width_in * width_out, asked_from);
+      asked_from += depth;
+      if (asked_from >= width_in) asked_from = 0, ++asked;
     }
-    wait_async<0>();
-    __syncthreads();  // this step is there for all threads, and all have read the one that is overwritten next
-    if (left != 0) fetch(stages + (turn ^ 1) * Tile::kStage, relation, from);
-    unsigned live = 0;
-#pragma unroll
-    for (int m = 0; m < Tile::kRowTiles; ++m) live |= (mine[m] >> now & 1) << m;
-    const half* const stage = stages + turn * Tile::kStage;
-    turn ^= 1;
-    if constexpr (!valued) {
-      relational.multiply(sums, stage, column, live);
-    } else {
-      relational.multiply(products, stage, column, live);
-      if (!last) continue;
-      const half* const of_rows = values + static_cast<int64_t>(now) * num_rows + warp_row + g;
+    commit_async();  // also of nothing, so that groups can be counted
+  };
+  values += begin * rows + Tile::row() + threadIdx.x % kWarpSize / 4;  // of this lane's first row
+  typename Tile::Products sum = {}, products = {};
+  for (int i = 0; i < kStages - 1; ++i) fetch_next(i);
+  int stage = 0;
+  for (int step = 0; step < count; ++step) {
+    const unsigned live = static_cast<unsigned>(todo[2 * step + 1]) >> Tile::row() / 16;
+    for (int from = 0; from < width_in; from += depth) {
+      wait_async<kStages - 2>();
+      __syncthreads();  // this stage is there for all threads, and all have read the one that is overwritten next
+      fetch_next(stage == 0 ? kStages - 1 : stage - 1);
+      relational.multiply(valued ? products : sum, stages + stage * Tile::kStage, from, live);
+      stage = stage + 1 == kStages ? 0 : stage + 1;
+    }
+    if constexpr (valued) {
+      const half* const of_rows = values + step * rows;
 #pragma unroll
       for (int m = 0; m < Tile::kRowTiles; ++m) {
-        if (!(live >> m & 1)) continue;
+        if (!(live >> m & 1)) continue;  // for the whole warp
         const float scale[2] = {to_float(of_rows[m * 16]), to_float(of_rows[m * 16 + 8])};
 #pragma unroll
         for (int n = 0; n < Tile::kColumnTiles; ++n)
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
-            sums[m][n][i] = fmaf(scale[i / 2], products[m][n][i], sums[m][n][i]);
+            sum[m][n][i] = fmaf(scale[i / 2], products[m][n][i], sum[m][n][i]);
             products[m][n][i] = 0.0f;
           }
       }
     }
   }
 
+  // A lane holds two columns of a row. Rows of Y are put together in shared memory, and leave it eight columns at a
+  // time.
+  constexpr int kStride = tile + 8;
+  static_assert(rows * kStride <= kStages * Tile::kStage, "the tile fits where the stages were");
+  __syncthreads();  // all have read the last stage; nothing is on its way any more
+  const int lane = threadIdx.x % kWarpSize, first_column = Tile::column() + lane % 4 * 2;
+  const int* const to = targets + static_cast<int64_t>(blockIdx.x) * rows;
 #pragma unroll
   for (int m = 0; m < Tile::kRowTiles; ++m)
 #pragma unroll
     for (int side = 0; side < 2; ++side) {
-      const int place = places[warp_row + m * 16 + side * 8 + g];
-      if (place < 0) continue;
-      half* const to = out + static_cast<int64_t>(place) * width_out;
+      const int row = Tile::row() + m * 16 + side * 8 + lane / 4, target = to[row];
 #pragma unroll
       for (int n = 0; n < Tile::kColumnTiles; ++n) {
-        const int column = relational.first_column + n * 8 + t * 2;
-        const Vec<half, 2> two = round_to<half>(Vec<float, 2>{sums[m][n][side * 2], sums[m][n][side * 2 + 1]});
-        if constexpr (vector == 8) {
-          if (column < width_out) store(to + column, two);
-        } else {
+        const Vec<float, 2> two{sum[m][n][side * 2], sum[m][n][side * 2 + 1]};
+        const int column = relational.first_column + first_column + n * 8;
+        if (target >= 0) {
+          store(stages + row * kStride + first_column + n * 8, round_to<half>(two));
+        } else if (target != kNoRow) {
+          float* const piece = sums + static_cast<int64_t>(-1 - target) * width_out + column;
+          if constexpr (vector == 8) {
+            if (column < width_out) store(piece, two);
+          } else {
 #pragma unroll
-          for (int i = 0; i < 2; ++i)
-            if (column + i < width_out) to[column + i] = two[i];
+            for (int i = 0; i < 2; ++i)
+              if (column + i < width_out) piece[i] = two[i];
+          }
         }
       }
     }
+  __syncthreads();  // rows are whole
+  for (int p = threadIdx.x; p < rows * (tile / vector); p += threads) {
+    const int row = p / (tile / vector), column = p % (tile / vector) * vector, target = to[row];
+    if (target >= 0 && relational.first_column + column < width_out)
+      store(out + static_cast<int64_t>(target) * width_out + relational.first_column + column,
+            load<vector>(stages + row * kStride + column));
+  }
 }

@@ -1,4 +1,4 @@
-"""The launcher of RGMS for maps: thread blocks own rows of Y, float16 on the matrix unit."""
+"""The launchers of RGMS for maps: thread blocks own rows of Y, float16 on the matrix unit."""
 
 from __future__ import annotations
 
@@ -6,32 +6,39 @@ from pathlib import Path
 
 import numpy as np
 
-from spmark.impls.core.interfaces import Config
+from spmark.impls.core.interfaces import Config, DeviceArray
 from spmark.impls.core.relational import RelationalProblem
 from spmark.impls.formats.relational_rows import RelationalRows
-from spmark.impls.runtime.plan import OneLaunchPlan
+from spmark.impls.formats.row_use import row_use
+from spmark.impls.kernels.ordered_rows import OrderedRows, ordered_instances
+from spmark.impls.kernels.tile_tasks import NO_ROW
+from spmark.impls.runtime.plan import Arrays, DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import KernelTemplate, TemplateValue
+from spmark.impls.runtime.template import KernelTemplate, TemplateValue, widest_aligned
 
 _THREADS = 128
+_STAGES = 3
+"""``kStages`` of the kernel."""
 RGMS_ROWS = KernelTemplate(
     Path(__file__).parent / "relational_rows.cu",
     "rgms_rows",
     {
-        "tile": (32, 64, 128),
+        "tile": (32, 64, 96, 128),
         "rows": (64, 128),
         "depth": (32, 64),
         "vector": (1, 8),
         "valued": (False, True),
         "threads": (_THREADS,),
     },
-    max_registers=200,
-    max_spill_bytes=16,  # a compiler that fits a round number of registers puts pointers aside
+    max_registers=255,
+    max_spill_bytes=20,  # a compiler that fits a round number of registers puts pointers aside
 )
 
 
-class RelationalRowsPlan(OneLaunchPlan):
+class RelationalRowsPlan(DevicePlan):
     """Y by `RGMS_ROWS`; where all of A's values are 1, they are neither held nor read.
+
+    Where relations are split into groups, the pieces of a row are added up in order by a second launch.
 
     Parameters
     ----------
@@ -42,7 +49,7 @@ class RelationalRowsPlan(OneLaunchPlan):
     config : mapping
         Facts for `DevicePlan.config`, to which the schedule below is added.
     **schedule : int
-        - ``tile``: columns of Y of a thread block (32, 64, 128);
+        - ``tile``: columns of Y of a thread block (32, 64, 96, 128);
         - ``depth``: columns of X between two barriers (32, 64).
 
     Raises
@@ -54,25 +61,36 @@ class RelationalRowsPlan(OneLaunchPlan):
     def __init__(
         self, problem: RelationalProblem, target: Target, held: RelationalRows, config: Config, **schedule: int
     ) -> None:
-        instance = RGMS_ROWS.instance(**rows_arguments(problem, held.tile, **schedule))
-        valued = bool(instance.values["valued"])
-        super().__init__(problem, target, {**config, **schedule}, alignment=2 * int(instance.values["vector"]))
+        instance, width = RGMS_ROWS.instance(**rows_arguments(problem, held.tile, **schedule)), problem.width_out
+        # What adds up pieces moves as much at once as the width allows.
+        widest = max(int(instance.values["vector"]), widest_aligned(width, problem.dtype))
+        super().__init__(problem, target, {**config, **schedule}, alignment=widest * problem.dtype.itemsize)
         self.stored = held.stored
-        self._load(instance)
-        tile, depth = schedule["tile"], schedule["depth"]
-        self._shared_bytes = 4 * (held.tile * (depth + 8) + depth * (tile + 8))
+        with self.phase("compile"):
+            self._kernel, *around = target.load([instance, *ordered_instances(width, problem.dtype)])
+        most = int(np.diff(held.starts).max())
+        self._shared_bytes = shared_bytes(held.tile, most, **schedule)
         self._kernel.allow_shared(self._shared_bytes)
         with self.phase("convert"):
-            values = np.zeros(held.positions.shape if valued else 0, np.float16)
-            if valued:
-                real = held.positions >= 0
-                values[real] = problem.values[held.positions[real]]
-        grid = (held.places.size // held.tile, ceil_div(problem.width_out, tile), 1)
-        self._arrange(
-            grid,
-            (held.places.size, problem.width_in, problem.width_out),
-            (held.places, held.sets, held.neighbours, values),
-        )
+            real = held.places >= 0
+            rows = held.places[real]
+            use = row_use(problem.matrix.num_rows, [rows])
+            values = np.zeros(held.positions.shape if instance.values["valued"] else 0, np.float16)
+            if values.size:
+                values[held.positions >= 0] = problem.values[held.positions[held.positions >= 0]]
+        with self.phase("upload"):
+            self._around = OrderedRows(self, use, rows, width, around)
+            targets = np.full(held.places.shape, NO_ROW, np.int32)
+            targets[real] = self._around.targets
+            self._arrays = [self.upload(array) for array in (held.starts, held.steps, held.neighbours, values, targets)]
+        self._grid = (len(held.places), ceil_div(width, schedule["tile"]), 1)
+        self._sizes = np.int32(problem.width_in), np.int32(width)
+
+    def enqueue(self, operands: Arrays, out: DeviceArray) -> None:
+        """Compute, and add up the rows that tiles share."""
+        args = (*self._sizes, *self._arrays, *operands, out, self._around.sums)
+        self._kernel.launch(self._grid, args, self._shared_bytes)
+        self._around.after(out)
 
 
 def rows_arguments(problem: RelationalProblem, rows: int, **schedule: int) -> dict[str, TemplateValue]:
@@ -80,3 +98,8 @@ def rows_arguments(problem: RelationalProblem, rows: int, **schedule: int) -> di
     vector = 8 if problem.width_in % 8 == 0 and problem.width_out % 8 == 0 else 1
     valued = bool((problem.values != 1).any())
     return {"rows": rows, "vector": vector, "valued": valued, **schedule, "threads": _THREADS}
+
+
+def shared_bytes(rows: int, steps: int, tile: int, depth: int) -> int:
+    """Give the dynamic shared memory of a thread block whose tile has so many steps."""
+    return 2 * _STAGES * (rows * (depth + 8) + depth * (tile + 8)) + 4 * steps * (rows + 2)

@@ -11,14 +11,15 @@
 namespace spmark {
 
 // A thread block's tile of products: `rows` gathered rows of X times `tile` columns of W_r, in steps of `depth` columns
-// of X. Each warp has rows / warps of the rows. In shared memory a row is 16 bytes longer than its data, so that eight
-// rows lie in different banks.
-template <int tile, int rows, int depth, int vector, int threads>
+// of X. Warps divide the rows, and the columns by `across`. In shared memory a row is 16 bytes longer than its data, so
+// that eight rows lie in different banks.
+template <int tile, int rows, int depth, int vector, int threads, int across = 1>
 struct RelationalTile {
   static constexpr int kStrideX = depth + 8, kStrideW = tile + 8;
   static constexpr int kStage = rows * kStrideX + depth * kStrideW;  // halves of a step
-  static constexpr int kRows = rows * kWarpSize / threads;           // of a warp
-  static constexpr int kRowTiles = kRows / 16, kColumnTiles = tile / 8;
+  static constexpr int kRows = rows * kWarpSize * across / threads;  // of a warp
+  static constexpr int kColumns = tile / across;
+  static constexpr int kRowTiles = kRows / 16, kColumnTiles = kColumns / 8;
   using Products = float[kRowTiles][kColumnTiles][4];
 
   int width_in, width_out;
@@ -51,13 +52,18 @@ struct RelationalTile {
     }
   }
 
+  // Where this warp's products begin in the tile.
+  __device__ __forceinline__ static int row() { return threadIdx.x / kWarpSize / across * kRows; }
+  __device__ __forceinline__ static int column() { return threadIdx.x / kWarpSize % across * kColumns; }
+
   // products += the step's rows times its weights, for this warp; `live` has a bit for each sixteen rows that count.
   __device__ __forceinline__ void multiply(Products& products, const half* stage, int from, unsigned live) const {
-    const int lane = threadIdx.x % kWarpSize, first = threadIdx.x / kWarpSize * kRows;
+    if ((live & ((1u << kRowTiles) - 1)) == 0) return;  // for the whole warp
+    const int lane = threadIdx.x % kWarpSize;
 #pragma unroll
     for (int k = 0; k < depth; k += 16) {
       if (from + k >= width_in) break;
-      const half* const from_w = stage + rows * kStrideX + (k + lane % 16) * kStrideW + lane / 16 * 8;
+      const half* const from_w = stage + rows * kStrideX + (k + lane % 16) * kStrideW + column() + lane / 16 * 8;
       unsigned b[kColumnTiles][2];
 #pragma unroll
       for (int n = 0; n < kColumnTiles; n += 2) {
@@ -68,8 +74,8 @@ struct RelationalTile {
 #pragma unroll
       for (int m = 0; m < kRowTiles; ++m) {
         if (!(live >> m & 1)) continue;  // for the whole warp
-        const half* const row = stage + (first + m * 16 + lane / 4) * kStrideX + k + lane % 4 * 2;
-        const auto word = [&](int offset) { return load<1>(reinterpret_cast<const unsigned*>(row + offset))[0]; };
+        const half* const from_x = stage + (row() + m * 16 + lane / 4) * kStrideX + k + lane % 4 * 2;
+        const auto word = [&](int offset) { return load<1>(reinterpret_cast<const unsigned*>(from_x + offset))[0]; };
         const unsigned a[4] = {word(0), word(8 * kStrideX), word(8), word(8 * kStrideX + 8)};
 #pragma unroll
         for (int n = 0; n < kColumnTiles; ++n) mma_m16n8k16(products[m][n], a, b[n]);

@@ -13,26 +13,22 @@ from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Config, DeviceArray
 from spmark.impls.core.problem import DType, Problem, grouped, numbered
 from spmark.impls.formats.tiles import GROUP, Blocks, TileFormat
-from spmark.impls.runtime.fusion import Body, FusedLaunch, FusedTemplate, Share
+from spmark.impls.runtime.fusion import Share, fused
 from spmark.impls.runtime.plan import Arrays, DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import Instance
+from spmark.impls.runtime.template import Instance, KernelTemplate
 
 HEIGHT = 16
 """Rows of a block tile."""
 _THREADS = 128
 _WARPS = _THREADS // 32
-_INT = "int32"
-_BLOCKS = Body("tile_blocks", (_INT, _INT, _INT, _INT, "uint8", _INT))
-_RUNS = Body("runs", (_INT, _INT, _INT))
 
 
-SDDMM_TILES = FusedTemplate(
+SDDMM_TILES = KernelTemplate(
     Path(__file__).parent / "tile_sddmm.cu",
     "sddmm_tiles",
     {"vector": (1, 2, 8), "lanes": (8, 16, 32), "batch": (2, 4), "threads": (_THREADS,)},
     max_registers=152,
-    bodies=(_BLOCKS, _RUNS),
 )
 
 
@@ -94,18 +90,17 @@ class TileSddmmPlan(DevicePlan):
             # Unscaled, no value is read: an empty array stands in.
             self._values = self.upload(values if problem.scaled else values[:0])
         items = ceil_div(runs[0].size, _THREADS // schedule["lanes"] * schedule["batch"])
-        shares = {
-            _BLOCKS.name: Share(blocks[0].shape[0] // _WARPS, 1, on_device[0]),
-            _RUNS.name: Share(items, 1, on_device[1]),
-        }
+        self._grid, self._args = fused(
+            Share(blocks[0].shape[0] // _WARPS, 1, on_device[0]), Share(items, 1, on_device[1])
+        )
         with self.phase("compile"):
-            self._launch = FusedLaunch(target, tile_sddmm_instance(problem, schedule), shares)
+            (self._kernel,) = target.load([tile_sddmm_instance(problem, schedule)])
         sizes = (problem.width, problem.scaled, not in_tiles, block_count, runs[0].size)
         self._sizes = tuple(np.int32(size) for size in sizes)
 
     def enqueue(self, operands: Arrays, out: DeviceArray) -> None:
         """Launch once, which writes every non-zero."""
-        self._launch.enqueue(self._sizes, (self._values, *operands, out))
+        self._kernel.launch(self._grid, (*self._sizes, *self._args, self._values, *operands, out))
 
 
 def strip_tasks(indptr: NDArray[np.int32], most: int) -> NDArray[np.int32]:

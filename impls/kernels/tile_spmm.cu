@@ -9,9 +9,7 @@
 #include <spmark/half.cuh>
 
 #include "ell_buckets.cuh"
-#include "tile_arrivals.cuh"
 #include "tile_blocks.cuh"
-#include "tile_rows_float.cuh"
 
 using namespace spmark;
 

@@ -18,10 +18,10 @@ from spmark.impls.kernels.block_spmm import mma_pieces, transposed_pieces
 from spmark.impls.kernels.ell_buckets import LANES, NEVER, ell_work
 from spmark.impls.kernels.shared_rows import SharedRows, shared_instances
 from spmark.impls.kernels.tile_tasks import ALONE, NO_PIECES, WARPS, Panels
-from spmark.impls.runtime.fusion import Body, FusedLaunch, FusedTemplate, Share
+from spmark.impls.runtime.fusion import Share, fused
 from spmark.impls.runtime.plan import Arrays, DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import C_TYPES, Instance, TemplateValue
+from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, TemplateValue
 
 HEIGHT = 16
 """Rows of most block tiles."""
@@ -36,20 +36,18 @@ VECTOR = 4
 
 def _template(
     dtype: DType, ahead: tuple[int, ...], vector: tuple[int, ...], vectors: tuple[int, ...], **limits: int
-) -> FusedTemplate:
+) -> KernelTemplate:
     space: dict[str, tuple[TemplateValue, ...]] = {
         **{"T": (C_TYPES[dtype],), "mixed": (False, True), "columns": (4, 8), "ahead": ahead},
         **{"vector": vector, "vectors": vectors, "lanes": LANES, "threads": (_THREADS,)},
     }
-    blocks = [Body(f"tile_blocks_{height}", ("int32", "int32", str(dtype), "int32")) for height in HEIGHTS]
-    bodies = (*blocks, Body("ell_buckets", ("int32", "int32", "int32", str(dtype))))
-    return FusedTemplate(Path(__file__).parent / "tile_spmm.cu", "spmm_tiles", space, bodies=bodies, **limits)
+    return KernelTemplate(Path(__file__).parent / "tile_spmm.cu", "spmm_tiles", space, **limits)
 
 
 # A spill around the loops of the narrowest block tiles keeps one more thread block resident.
 SPMM_TILES = _template(DType.FLOAT16, (1, 2, 4), (4, 8), (1, 2), max_registers=128, max_spill_bytes=56)
 SPMM_TILES_FLOAT = _template(DType.FLOAT32, (1,), (VECTOR,), (1,), max_registers=168)
-"""In float32 each product is three of tf32 (see tile_rows_float.cuh)."""
+"""In float32 each product is three of tf32 (see tile_rows.cuh)."""
 
 
 def tile_spmm_instance(problem: Problem, schedule: Mapping[str, Any], mixed: bool) -> Instance:
@@ -127,7 +125,7 @@ class TileSpmmPlan(DevicePlan):
         super().__init__(problem, target, {**config, **whole}, alignment=16)
         self.stored = tiled.stored
         with self.phase("convert"):
-            blocks = [tiled.blocks.get(height) or _no_blocks(height) for height in heights]
+            blocks = [tiled.blocks.get(height) or _no_blocks(height) for height in HEIGHTS]
             panels = Panels.of(blocks, whole["alone"])
             use = panels.use(tiled.shape[0], tiled.ell.rows if tiled.ell else None)
             ranges, rows = ell_work(tiled.ell, use, problem.dtype, whole)
@@ -139,23 +137,22 @@ class TileSpmmPlan(DevicePlan):
         held = self.share(arrays, lists)
         across = ceil_div(problem.width, 8 * columns)
         with self.phase("upload"):
-            shares = {
-                f"tile_blocks_{height}": Share(
-                    tasks.shape[0] // WARPS, across, (self.upload(tasks), *held[2 * i : 2 * i + 2], self.upload(to))
-                )
-                for i, (height, tasks, to) in enumerate(zip(heights, panels.tasks, targets, strict=True))
-            }
+            shares = [
+                Share(tasks.shape[0] // WARPS, across, (self.upload(tasks), *held[2 * i : 2 * i + 2], self.upload(to)))
+                for i, (tasks, to) in enumerate(zip(panels.tasks, targets, strict=True))
+            ]
             ell_across = ceil_div(problem.width, whole["vector"] * whole["vectors"] * whole["lanes"])
-            shares["ell_buckets"] = Share(ranges.shape[0], ell_across, (*map(self.upload, (ranges, rows)), *held[-2:]))
+            shares.append(Share(ranges.shape[0], ell_across, (*map(self.upload, (ranges, rows)), *held[-2:])))
+            self._grid, self._args = fused(*shares)
         # The grid itself clears rows without elements, and adds up rows that arrive in pieces.
         around = replace(use, shared=use.shared[: 0 if arrives else None], empty=use.empty[:0])
         self.deterministic = around.shared.size == 0
         with self.phase("compile"):
             instance = tile_spmm_instance(problem, {**whole, "shallow": shallow}, mixed)
             beside = shared_instances(not self.deterministic, problem.width, problem.dtype, 8 if half else VECTOR)
-            self._launch = FusedLaunch(target, instance, shares, beside)
+            self._kernel, *kernels = target.load([instance, *beside])
         with self.phase("upload"):
-            self._shared = SharedRows(self, around, problem.width, problem.dtype, self._launch.around)
+            self._shared = SharedRows(self, around, problem.width, problem.dtype, kernels)
             sums, counted = self._shared.sums, 1
             if row_pieces.size:
                 sums = self.workspace((row_pieces.shape[0], problem.width), np.float32)
@@ -166,7 +163,8 @@ class TileSpmmPlan(DevicePlan):
     def enqueue(self, operands: Arrays, out: DeviceArray) -> None:
         """Compute in one grid; before it clear rows that are added up atomically, and after it round these rows."""
         self._shared.before(out)
-        self._launch.enqueue((self._width,), (operands[0], out, *self._last), overlap=not self.deterministic)
+        args = (self._width, *self._args, operands[0], out, *self._last)
+        self._kernel.launch(self._grid, args, overlap=not self.deterministic)
         self._shared.after(out)
 
 
@@ -178,10 +176,9 @@ def _no_blocks(height: int) -> Blocks:
 
 def _elements(tiles: TileFormat, blocks: list[Blocks], half: bool) -> Iterator[NDArray[np.generic]]:
     """Give columns and values of blocks, in the order of the unit's registers, and of ELL rows."""
-    for part in blocks:
-        high = mma_pieces if half else split_pieces
-        ordered = high(part.values) if part.values.shape[1] == HEIGHT else transposed_pieces(part.values)
-        yield from (part.indices.reshape(-1), ordered.reshape(-1))
+    for part, of_half in zip(blocks, (mma_pieces, transposed_pieces), strict=True):
+        ordered = of_half if half else split_pieces  # in float32 there are no low blocks
+        yield from (part.indices.reshape(-1), ordered(part.values).reshape(-1))
     yield tiles.ell.indices if tiles.ell else np.empty(0, np.int32)
     yield (tiles.ell.values if tiles.ell else np.empty(0)).astype(np.float16 if half else np.float32)
 

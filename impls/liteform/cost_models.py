@@ -1,6 +1,6 @@
-"""LiteForm's cost of bucket widths and its predictors of classes, as cost models of configs.
+"""LiteForm's cost of bucket widths as a cost model of configs.
 
-Peng, Thomadakis, Pienaar and Kestor, "LiteForm", HPDC 2025, sections 5.1 to 5.3.
+Peng, Thomadakis, Pienaar and Kestor, "LiteForm", HPDC 2025, section 5.3.
 """
 
 from __future__ import annotations
@@ -15,10 +15,7 @@ from numpy.typing import NDArray
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Problem
-from spmark.impls.liteform.compose import StoredAs
 from spmark.impls.liteform.cost import capped, power_of
-from spmark.impls.liteform.features import Features
-from spmark.impls.liteform.predictor import find
 from spmark.impls.liteform.schedule import table_for
 
 if TYPE_CHECKING:
@@ -60,40 +57,3 @@ class BucketCost:
                 counts, of_cap = costs(int(config["partitions"]))
                 scores[number] = capped(of_cap, counts, power_of(int(config["max_width"])))
         return scores
-
-
-class ClassVotes:
-    """Minus the probability of the class that a config belongs to: its format, and for CELL its partitions.
-
-    Parameters
-    ----------
-    how : LiteForm
-        Its ``model`` is asked.
-    device : DeviceSpec
-    """
-
-    unit: ClassVar[str | None] = None
-
-    def __init__(self, how: LiteForm, device: DeviceSpec) -> None:
-        self._predictor = find(how.model)
-
-    def score(self, problem: Problem, configs: Sequence[Config]) -> NDArray[np.float64]:
-        """Score every config by ``format`` (by default CELL) and ``partitions``, (len(configs),) float64.
-
-        Where a feature is outside of the training range, CELL in one partition has probability 1, since
-        `spmark.impls.liteform.compose.choose` takes it. O(I + trees depth).
-        """
-        features, predictor = Features.of(problem.matrix), self._predictor
-        if predictor.outside(features, problem.width):
-            cell, shares, classes = 1.0, np.ones(1), np.ones(1, np.int64)
-        else:
-            cell = predictor.share_of_cell(features, problem.width)
-            shares = predictor.partitions.shares(features.partitions(problem.width))
-            classes = predictor.partitions.classes.clip(max=problem.matrix.num_cols)
-
-        def probability(config: Config) -> float:
-            if config.get("format", StoredAs.CELL) != StoredAs.CELL:
-                return 1 - cell
-            return cell * float(shares[classes == int(config.get("partitions", 1))].sum())
-
-        return -np.array([probability(config) for config in configs], np.float64)

@@ -26,9 +26,8 @@ from spmark.impls.formats.nearness import RowOrder, distinct_share, near_order
 from spmark.impls.kernels.block_spmm import SPMM_BLOCKS, BlockSpmmPlan, vector_of
 from spmark.impls.kernels.csr_spmm import SPMM_CSR, CsrSpmmPlan, coarsen_for, vector_and_lanes
 from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS, EllBucketsPlan
-from spmark.impls.kernels.hyb_convert import FILL_ELL_BUCKETS, HybConverter
-from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS
-from spmark.impls.kernels.zeroing import ZERO_ROWS
+from spmark.impls.kernels.hyb_spmm import FILL_ELL_BUCKETS, HybConverter
+from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS, ZERO_ROWS
 from spmark.impls.liteform.compose import (
     BLOCK,
     BucketOrder,
@@ -45,7 +44,7 @@ from spmark.impls.liteform.predictor import SHIPPED, find
 from spmark.impls.liteform.schedule import CellSchedule, ScheduleTable, rule, schedule_for, table_for
 from spmark.impls.liteform.search import Method, Widths, search, table_of
 from spmark.impls.runtime.plan import DevicePlan
-from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div, open_target
+from spmark.impls.runtime.target import Target, open_target, too_wide
 from spmark.impls.runtime.template import KernelTemplate
 
 MOST_PARTITIONS = 1024
@@ -70,10 +69,7 @@ class LiteForm:
         SPMM_ELL_BUCKETS, FILL_ELL_BUCKETS, ROUND_SHARED_ROWS, ZERO_ROWS, SPMM_CSR, SPMM_BLOCKS,
     )  # fmt: skip
     retired: ClassVar[Mapping[str, Any]] = {"dense": "never", "alone": 0, "bound": False, "block": 0}
-    cost_models: ClassVar[Mapping[str, str]] = {
-        "cost": "spmark.impls.liteform.cost_models:BucketCost",
-        "forests": "spmark.impls.liteform.cost_models:ClassVotes",
-    }
+    cost_models: ClassVar[Mapping[str, str]] = {"cost": "spmark.impls.liteform.cost_models:BucketCost"}
 
     format: str = StoredAs.AUTO
     """``cell``, ``csr`` (GE-SpMM's kernel) or ``bsr``; ``auto`` asks the models."""
@@ -138,9 +134,7 @@ class LiteForm:
         if self.format == StoredAs.BSR and problem.dtype is not DType.FLOAT16:
             return f"expected float16 for bsr, which the matrix unit computes, found {problem.dtype}"
         schedule = rule(problem.width, problem.dtype, 1)
-        if ceil_div(problem.width, schedule.vector * schedule.lanes) > MAX_GRID[1]:
-            return f"expected J of at most {MAX_GRID[1] * schedule.vector * schedule.lanes}, found {problem.width}"
-        return None
+        return too_wide(problem.width, schedule.vector * schedule.lanes)
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """Compose, convert and upload; nothing is run on the device."""

@@ -6,7 +6,6 @@ that the models were trained on and a digest of the arrays. Files that ship stan
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -18,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.files import at_home
+from spmark.impls.core.files import at_home, digest_of_arrays, written
 from spmark.impls.core.untrusted import Frozen, parse_model, reading
 from spmark.impls.liteform.features import PARTITIONS, SELECTION, SELECTION_BY_WIDTH, Features
 from spmark.impls.liteform.forest import Forest, forest_from
@@ -74,10 +73,6 @@ class Predictor:
         """Say whether CELL is expected to be faster than the fixed formats."""
         return bool(self.selection.predict(self._selection(features, width)))
 
-    def share_of_cell(self, features: Features, width: int) -> float:
-        """Give the share of the votes that expect CELL to be faster."""
-        return float(self.selection.shares(self._selection(features, width))[1])
-
     def _selection(self, features: Features, width: int) -> NDArray[np.float64]:
         return features.selection(width if self.by_width else None)
 
@@ -106,14 +101,10 @@ class Predictor:
             The file cannot be written.
         """
         arrays = {f"{name}.{key}": array for name in _FEATURES for key, array in getattr(self, name).arrays().items()}
-        card = self.card.model_copy(update={"digest": _digest(arrays)})
+        card = self.card.model_copy(update={"digest": digest_of_arrays(arrays)})
         text = np.frombuffer(card.model_dump_json().encode(), np.uint8)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("wb") as file:
-                np.savez_compressed(file, allow_pickle=False, **{_CARD: text}, **arrays)
-        except OSError as error:
-            raise BuildError(f"{path}: the model cannot be written: {error.strerror}") from error
+        with written(path, BuildError) as part, part.open("wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **{_CARD: text}, **arrays)
         return card
 
 
@@ -142,7 +133,7 @@ def load(path: Path) -> Predictor:
             f"{path}: expected features in the order of one of {dict(_FEATURES)}, found {card.features}; "
             "train the model again: spmark study train liteform"
         )
-    if _digest(arrays) != card.digest:
+    if digest_of_arrays(arrays) != card.digest:
         raise BuildError(f"{path}: expected arrays with the digest {card.digest}, found others: the file is damaged")
     forests = {
         name: forest_from(arrays, f"{name}.", len(order), f"{path}: {name}") for name, order in card.features.items()
@@ -150,15 +141,6 @@ def load(path: Path) -> Predictor:
     if forests["selection"].classes.tolist() != [0, 1] or forests["partitions"].classes.min() < 1:
         raise BuildError(f"{path}: expected classes 0 and 1, and numbers of partitions, found others; train it again")
     return Predictor(card, **forests)
-
-
-def _digest(arrays: Mapping[str, NDArray[Any]]) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
-        digest.update(f"{name} {array.dtype.str} {array.shape}\0".encode())
-        digest.update(array.tobytes())
-    return digest.hexdigest()
 
 
 def shipped() -> list[str]:

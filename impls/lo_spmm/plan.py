@@ -18,7 +18,7 @@ from spmark.impls.core.errors import UnsupportedError, check_choices, how_to_ins
 from spmark.impls.core.interfaces import Config, DeviceArray, Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.core.stores import Forecast, Held, StoreKind
-from spmark.impls.kernels.zeroing import ZERO_ROWS, RowZeroing, zeroing_instance
+from spmark.impls.kernels.shared_rows import ZERO_ROWS, RowZeroing, zeroing_instance
 from spmark.impls.lo_spmm.constraints import MOST_REGISTERS, cov_row
 from spmark.impls.lo_spmm.estimate import CYCLES_PER_S
 from spmark.impls.lo_spmm.kernel import NAME, TileSchedule
@@ -90,10 +90,8 @@ class LoSpmm:
 
     def __post_init__(self) -> None:
         TileSchedule(self.cpt or 1, self.prefetch or 1, self.cpl)
-        check_choices(self, order=Reordering, emitter=Emitter, mode=("", *Chooser, *_FORMER))
+        check_choices(self, split=(0, *SPLITS), order=Reordering, emitter=Emitter, mode=("", *Chooser, *_FORMER))
         threads = self.threads or VALUES["threads"][0]
-        if self.split and self.split not in SPLITS:
-            raise ValueError(f"expected split out of {', '.join(map(str, SPLITS))}, or 0 to search, found {self.split}")
         if not 0 <= self.tile_rows <= MOST_REGISTERS:
             raise ValueError(f"expected tile_rows in [1, 255], or 0 to search, found {self.tile_rows}")
         if threads % 32 or not 0 < threads <= MOST_THREADS:

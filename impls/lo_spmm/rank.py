@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.files import at_home
+from spmark.impls.core.files import at_home, written
 from spmark.impls.core.untrusted import Frozen, parse_model, reading
 from spmark.impls.lo_spmm.search import TileSpace
 from spmark.impls.lo_spmm.space import TileSize
@@ -140,11 +140,8 @@ class RankModel(Frozen):
             The file cannot be written.
         """
         kept = self.model_copy(update={"digest": self._fingerprint()})
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(kept.model_dump_json() + "\n", encoding="utf-8")
-        except OSError as error:
-            raise BuildError(f"{path}: the model cannot be written: {error.strerror}") from error
+        with written(path, BuildError) as part:
+            part.write_text(kept.model_dump_json() + "\n", encoding="utf-8")
         return kept
 
     def _fingerprint(self) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from spmark.impls.core.errors import UnsupportedError, how_to_install
+from spmark.impls.core.errors import needed
 from spmark.impls.core.loops import compiled
 from spmark.impls.core.problem import Csr
 from spmark.impls.runtime.target import ceil_div
@@ -203,11 +203,7 @@ def partition_rows(matrix: Csr, rows: NDArray[np.int32], tile_rows: int) -> list
 @cache
 def _partitioner() -> Any:
     """Give the instance of the library that this process initialises once."""
-    try:
-        import mtkahypar
-    except ImportError as error:
-        raise UnsupportedError(f"expected Mt-KaHyPar, found none ({error}): {how_to_install('hypergraph')}") from error
-    return mtkahypar.initialize(1)
+    return needed("mtkahypar", "Mt-KaHyPar", "hypergraph").initialize(1)
 
 
 def _partitioned(matrix: Csr, rows: NDArray[np.int32], count: int) -> NDArray[np.int64]:

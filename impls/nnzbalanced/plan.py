@@ -10,23 +10,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import check_choices
 from spmark.impls.core.interfaces import DeviceArray, Plan
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.formats.row_use import RowUse
-from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS, SharedRows, shared_instances
-from spmark.impls.kernels.zeroing import ZERO_ROWS
+from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS, ZERO_ROWS, SharedRows, shared_instances
 from spmark.impls.runtime.plan import DevicePlan, OneLaunchPlan
-from spmark.impls.runtime.target import MAX_GRID, Grid, Target, ceil_div, open_target
+from spmark.impls.runtime.target import Grid, Target, ceil_div, open_target, too_wide
 from spmark.impls.runtime.template import C_TYPES, KernelTemplate, TemplateValue, widest_aligned
 
-_FOLDER = Path(__file__).parent / "kernels"
+_SOURCE = Path(__file__).parent / "kernels" / "spmm.cu"
 _LOAD_BYTES = 16
 THREADS = 128
 WARP = 32
@@ -44,26 +42,26 @@ SPAN, LONG_SPAN = 32, 128
 _TYPES: Mapping[str, tuple[TemplateValue, ...]] = {"T": ("float", "half"), "vector": (1, 2, 4, 8)}
 _LANES = (4, 8, 16, 32)
 ROWS_SEQUENTIAL = KernelTemplate(
-    _FOLDER / "row_balanced.cu",
+    _SOURCE,
     "spmm_rows_sequential",
     {**_TYPES, "lanes": _LANES, "threads": (THREADS,)},
     max_registers=80,
 )
 ROWS_PARALLEL = KernelTemplate(
-    _FOLDER / "row_balanced.cu",
+    _SOURCE,
     "spmm_rows_parallel",
     {**_TYPES, "lanes": (16, 32), "threads": (THREADS,)},
     max_registers=80,
 )
 SPANS_SEQUENTIAL = KernelTemplate(
-    _FOLDER / "nnz_balanced.cu",
+    _SOURCE,
     "spmm_spans_sequential",
     {**_TYPES, "lanes": _LANES, "flight": (4, 8), "threads": (THREADS,)},
     max_registers=96,
     max_spill_bytes=8,  # for sm_100, ptxas stops at 72 registers with eight loads of four floats on their way
 )
 SPANS_PARALLEL = KernelTemplate(
-    _FOLDER / "nnz_balanced.cu",
+    _SOURCE,
     "spmm_spans_parallel",
     {**_TYPES, "threads": (THREADS,)},
     max_registers=80,
@@ -151,7 +149,7 @@ def shared_rows(matrix: Csr, span: int) -> NDArray[np.int32]:
 
 @dataclass(frozen=True)
 class NnzBalanced:
-    """Four kernels, one of which a rule or the sweep chooses."""
+    """Four kernels, one of which a rule chooses."""
 
     name: ClassVar[str] = "nnzbalanced"
     ops: ClassVar[frozenset[Op]] = frozenset({Op.SPMM})
@@ -160,49 +158,34 @@ class NnzBalanced:
         *(ROWS_SEQUENTIAL, ROWS_PARALLEL, SPANS_SEQUENTIAL, SPANS_PARALLEL),
         *(ZERO_ROWS, ROUND_SHARED_ROWS),
     )
-
-    reduction: str = "auto"
-    """``sequential``: lanes share the columns; ``parallel``: lanes share the non-zeros; ``auto``: the rule chooses."""
-    balance: str = "auto"
-    """``rows`` or ``nnz``: each group of threads has equally many of them; ``auto``: the rule chooses."""
-    span: int = 0
-    """Non-zeros of a group where non-zeros are balanced, a multiple of 32; 0: the rule chooses."""
-
-    def __post_init__(self) -> None:
-        check_choices(self, reduction=("sequential", "parallel", "auto"), balance=("rows", "nnz", "auto"))
-        if self.span < 0 or self.span % WARP:
-            raise ValueError(f"expected a span that is a multiple of {WARP}, or 0 to choose, found {self.span}")
+    retired: ClassVar[Mapping[str, Any]] = {"reduction": "auto", "balance": "auto", "span": 0}
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse widths beyond the grid."""
         vector = widest_aligned(problem.width, problem.dtype)
-        most = MAX_GRID[1] * vector * (1 if self.choose(problem)[0] else _lanes(problem.width, vector))
-        return f"expected J of at most {most}, found {problem.width}" if problem.width > most else None
-
-    def choose(self, problem: Problem) -> tuple[bool, bool]:
-        """Say whether sums are reduced in parallel and whether non-zeros are balanced: the rule of the README."""
-        matrix, width = problem.matrix, problem.width
-        few = width <= PARALLEL_WIDTH and matrix.nnz * width < PARALLEL_TERMS
-        parallel = width <= _SCALARS or few if self.reduction == "auto" else self.reduction == "parallel"
-        if self.balance != "auto":
-            return parallel, self.balance == "nnz"
-        if parallel and problem.dtype is DType.FLOAT16:
-            return parallel, False
-        lengths = matrix.row_lengths
-        return parallel, bool(lengths.std() >= UNEVEN * lengths.mean()) and matrix.nnz > 0
+        return too_wide(problem.width, vector * _lanes(problem.width, vector))
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """Choose a kernel, mark the non-zeros if they are balanced, upload."""
         target, vector = open_target(device), widest_aligned(problem.width, problem.dtype)
-        parallel, by_nnz = self.choose(problem)
+        parallel, by_nnz = choose(problem)
         lanes, terms = _lanes(problem.width, vector), problem.matrix.nnz * problem.width
         if not by_nnz:
             lanes = (WARP if problem.width <= _SCALARS else WARP // 2) if parallel else lanes
             return RowBalancedPlan(problem, target, parallel=parallel, vector=vector, lanes=lanes)
-        span = self.span or (LONG_SPAN if terms >= LONG_TERMS else SPAN)
+        span = LONG_SPAN if terms >= LONG_TERMS else SPAN
         whole = vector * problem.dtype.itemsize == _LOAD_BYTES
         sums = None if parallel else (lanes, 4 if whole and terms >= BUSY_TERMS else 8)
         return NnzBalancedPlan(problem, target, span=span, vector=vector, sums=sums)
+
+
+def choose(problem: Problem) -> tuple[bool, bool]:
+    """Say whether sums are reduced in parallel and whether non-zeros are balanced: the rule of the README."""
+    matrix, width, lengths = problem.matrix, problem.width, problem.matrix.row_lengths
+    few = width <= PARALLEL_WIDTH and matrix.nnz * width < PARALLEL_TERMS
+    parallel = width <= _SCALARS or few
+    uneven = bool(lengths.std() >= UNEVEN * lengths.mean()) and matrix.nnz > 0
+    return parallel, uneven and not (parallel and problem.dtype is DType.FLOAT16)
 
 
 def _lanes(width: int, vector: int) -> int:

@@ -153,7 +153,7 @@ def compile(
         choose.one_of(name, flag, (True, False))
     spec = choose.device_of(device)
     names = choose.names_of(choose.loaded(use), kind, spec, values == "constant")
-    runs, budget_s = choose.runs_of(runs), choose.seconds_of(budget_s)
+    budget_s, runs = choose.limits_of(budget_s, runs)
     asked = choose.Asked(kind, spec, names, bool(scaled), values, other_width, budget_s, bool(cache), runs)
     matrix, widths = OwnedMatrix.of(a, dtype), choose.widths_of(width)
     if not widths and other_width == "raise":

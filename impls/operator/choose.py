@@ -95,35 +95,23 @@ def one_of(what: str, given: Any, known: Sequence[Any]) -> Any:
     return given
 
 
-def seconds_of(budget_s: Any) -> float | None:
-    """Check the seconds of a race.
+def limits_of(budget_s: Any, runs: Any) -> tuple[float | None, int | None]:
+    """Check the seconds of a race and a number of runs.
 
     Raises
     ------
     ProblemError
-        They are no number of at least 0.
+        The seconds are no number of at least 0, or the runs no integer of at least 1.
     """
-    if budget_s is None:
-        return None
-    known = isinstance(budget_s, int | float | np.integer | np.floating) and not isinstance(budget_s, bool)
-    if not known or not budget_s >= 0:
-        raise ProblemError(f"expected budget_s of at least 0 seconds, or None for no limit, found {budget_s!r}")
-    return float(budget_s)
-
-
-def runs_of(given: Any) -> int | None:
-    """Check a number of runs.
-
-    Raises
-    ------
-    ProblemError
-        It is no integer of at least 1.
-    """
-    if given is None:
-        return None
-    if isinstance(given, bool) or not isinstance(given, int | np.integer) or given < 1:
-        raise ProblemError(f"expected runs to be an integer of at least 1, or None, found {given!r}")
-    return int(given)
+    whole = (int, np.integer)
+    for name, given, kinds, least, expected in (
+        ("budget_s", budget_s, (*whole, float, np.floating), 0, "of at least 0 seconds, or None for no limit"),
+        ("runs", runs, whole, 1, "to be an integer of at least 1, or None"),
+    ):
+        known = isinstance(given, kinds) and not isinstance(given, bool)
+        if given is not None and not (known and given >= least):
+            raise ProblemError(f"expected {name} {expected}, found {given!r}")
+    return None if budget_s is None else float(budget_s), None if runs is None else int(runs)
 
 
 def widths_of(width: Any) -> list[Any]:

@@ -16,7 +16,7 @@ from spmark.impls.core.errors import BuildError, OperandError, ProblemError
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import Csr, Op, checked_width
 from spmark.impls.operator.arrays import Library, check_dtype, check_shape, library_of
-from spmark.impls.operator.choose import Asked, plan_width, runs_of, seconds_of
+from spmark.impls.operator.choose import Asked, limits_of, plan_width
 from spmark.impls.operator.matrices import OwnedMatrix
 from spmark.impls.runtime.target import open_target
 
@@ -331,7 +331,8 @@ class CompiledOperator:
             As `plan`.
         """
         width = checked_width(width)
-        asked = replace(self._asked, budget_s=seconds_of(budget_s), runs=runs_of(runs))
+        budget_s, runs = limits_of(budget_s, runs)
+        asked = replace(self._asked, budget_s=budget_s, runs=runs)
         with self._planning:
             self._planned[width] = plan_width(self._values.current(), asked, width)
             self._values.forget(width)

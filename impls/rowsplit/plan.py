@@ -5,6 +5,7 @@ Gale, Zaharia, Young and Elsen, "Sparse GPU Kernels for Deep Learning", SC 2020,
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import check_choices
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import Csr, DType, Op, Problem, numbered
 from spmark.impls.runtime.plan import OneLaunchPlan
-from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div, open_target
+from spmark.impls.runtime.target import Target, ceil_div, open_target, too_wide
 from spmark.impls.runtime.template import C_TYPES, KernelTemplate, loads_of
 
 _FOLDER = Path(__file__).parent / "kernels"
@@ -25,12 +25,12 @@ _LOAD_BYTES = 16
 """Bytes of the widest load, and of one copy to shared memory."""
 WARP = 32
 LANES = (8, 16, 32)
-DEPTH = 128
+_DEPTH = 128
 """Non-zeros of a row that are staged at once."""
-_DEPTH_STEP, _MAX_DEPTH = 32, 512
 INDEX_TYPES = {"int32": "int", "int16": "short"}
 _MAX_SHORT_COLS = 1 << 15
 _STRIP = 8
+"""Non-zeros of a subwarp of SDDMM."""
 
 
 SPMM = KernelTemplate(
@@ -49,7 +49,7 @@ SPMM = KernelTemplate(
 SDDMM = KernelTemplate(
     _FOLDER / "sddmm.cu",
     "sddmm_rowsplit",
-    {"T": ("float", "half"), "vector": (1, 2, 4, 8), "lanes": (8,), "strip": (_STRIP, 16), "threads": (32, 64)},
+    {"T": ("float", "half"), "vector": (1, 2, 4, 8), "lanes": (8,), "strip": (_STRIP,), "threads": (32, 64)},
     max_registers=104,
 )
 
@@ -75,7 +75,7 @@ class RowSplitSpmm(OneLaunchPlan):
     """
 
     def __init__(
-        self, problem: Problem, target: Target, *, index: str, vector: int, lanes: int, tiles: int, depth: int
+        self, problem: Problem, target: Target, *, index: str, vector: int, lanes: int, tiles: int, depth: int = _DEPTH
     ) -> None:
         matrix = problem.matrix
         tile = {"vector": vector, "lanes": lanes, "tiles": tiles}
@@ -101,18 +101,18 @@ class RowSplitSddmm(OneLaunchPlan):
 
     Parameters
     ----------
-    vector, strip, threads : int
-        Elements of a load, non-zeros of a subwarp, threads of a block.
+    vector, threads : int
+        Elements of a load, threads of a block.
     """
 
-    def __init__(self, problem: Problem, target: Target, *, vector: int, strip: int, threads: int) -> None:
+    def __init__(self, problem: Problem, target: Target, *, vector: int, threads: int) -> None:
         matrix = problem.matrix
-        schedule = {"vector": vector, "lanes": LANES[0], "strip": strip, "threads": threads}
+        schedule = {"vector": vector, "lanes": LANES[0], "strip": _STRIP, "threads": threads}
         super().__init__(problem, target, schedule, alignment=vector * problem.dtype.itemsize)
         self.stored = matrix.nnz
         self._load(SDDMM.instance(T=C_TYPES[problem.dtype], **schedule))
         with self.phase("convert"):
-            strips = strips_of(matrix, strip)
+            strips = strips_of(matrix, _STRIP)
         grid = (ceil_div(strips.shape[0], threads // LANES[0]), 1, 1)
         sizes = (strips.shape[0], problem.width, problem.scaled)
         self._arrange(grid, sizes, (strips, matrix.indices, problem.factors))
@@ -148,70 +148,33 @@ class RowSplit:
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (SPMM, SDDMM)
-
-    vector: int = 0
-    """Elements of a load (1, 2, 4, 8; at most 16 bytes, a divisor of J); 0 chooses the widest that fits."""
-    lanes: int = 0
-    """SpMM: threads of a subwarp (8, 16, 32), so that a block has 32 / lanes rows; 0 takes as many as J needs."""
-    tiles: int = 0
-    """SpMM: vectors of a thread (1, or 2 of 16 bytes); 0 takes 2 where J has four times a subwarp's columns."""
-    depth: int = DEPTH
-    """SpMM: the k-tile, non-zeros of a row that are staged at once, a multiple of 32 up to 512."""
-    index: str = "auto"
-    """SpMM: type of the columns, int32 or, for float16 and K up to 32,768, int16; auto takes int16 where it fits."""
-    strip: int = _STRIP
-    """SDDMM: non-zeros of a subwarp, 8 or 16."""
-
-    def __post_init__(self) -> None:
-        check_choices(
-            self,
-            vector=(0, 1, 2, 4, 8),
-            lanes=(0, *LANES),
-            tiles=(0, 1, 2),
-            depth=range(_DEPTH_STEP, _MAX_DEPTH + 1, _DEPTH_STEP),
-            index=("auto", *INDEX_TYPES),
-            strip=SDDMM.space["strip"],
-        )
+    retired: ClassVar[Mapping[str, Any]] = {
+        **dict.fromkeys(("vector", "lanes", "tiles"), 0),
+        **{"depth": _DEPTH, "index": "auto", "strip": _STRIP},
+    }
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
-        """Refuse widths beyond the grid, and pinned tunables that do not fit the problem."""
-        vector, dtype, width = self._vector(problem), problem.dtype, problem.width
-        if width % vector or vector * dtype.itemsize > _LOAD_BYTES:
-            return f"expected a vector that divides J = {width} and has at most 16 bytes, found {vector} {dtype}"
+        """Refuse widths beyond the grid."""
         if problem.op is Op.SDDMM:
             return None
-        chosen = self._schedule(problem)
-        if chosen["tiles"] == 2 and vector * dtype.itemsize < _LOAD_BYTES:
-            return f"expected loads of 16 bytes for two tiles, found {vector} {dtype}"
-        if chosen["index"] == "int16" and not _shortens(problem, vector):
-            given = f"{dtype}, K = {problem.matrix.num_cols}, vector {vector}"
-            return f"expected float16, K up to {_MAX_SHORT_COLS:,} and a vector of 4 or 8 for int16, found {given}"
-        most = MAX_GRID[1] * chosen["lanes"] * vector * chosen["tiles"]
-        return f"expected J of at most {most}, found {width}" if width > most else None
-
-    def _vector(self, problem: Problem) -> int:
-        return self.vector or vector_of(problem.width, problem.dtype)
-
-    def _schedule(self, problem: Problem) -> dict[str, Any]:
-        """Give the pinned tunables, and for the others the README's rule."""
-        width, vector = problem.width, self._vector(problem)
-        lanes = self.lanes or next((n for n in LANES if n * vector >= width), WARP)
-        whole = vector * problem.dtype.itemsize == _LOAD_BYTES
-        tiles = self.tiles or (2 if whole and width >= 4 * lanes * vector else 1)
-        short = "int16" if _shortens(problem, vector) else "int32"
-        index = short if self.index == "auto" else self.index
-        return {"index": index, "vector": vector, "lanes": lanes, "tiles": tiles, "depth": self.depth}
+        chosen = _schedule(problem)
+        return too_wide(problem.width, chosen["lanes"] * chosen["vector"] * chosen["tiles"])
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """Sort rows (SpMM) or strips of rows (SDDMM) by length and upload."""
         target = open_target(device)
         if problem.op is Op.SPMM:
-            return RowSplitSpmm(problem, target, **self._schedule(problem))
-        vector = self._vector(problem)
+            return RowSplitSpmm(problem, target, **_schedule(problem))
+        vector = vector_of(problem.width, problem.dtype)
         # With one or two trips over J a warp has little to do: two share a block.
         threads = 2 * WARP if problem.width <= 2 * LANES[0] * vector else WARP
-        return RowSplitSddmm(problem, target, vector=vector, strip=self.strip, threads=threads)
+        return RowSplitSddmm(problem, target, vector=vector, threads=threads)
 
 
-def _shortens(problem: Problem, vector: int) -> bool:
-    return problem.dtype is DType.FLOAT16 and problem.matrix.num_cols <= _MAX_SHORT_COLS and vector >= 4
+def _schedule(problem: Problem) -> dict[str, Any]:
+    """Choose the schedule of SpMM by the README's rule."""
+    width, vector = problem.width, vector_of(problem.width, problem.dtype)
+    lanes = next((n for n in LANES if n * vector >= width), WARP)
+    tiles = 2 if vector * problem.dtype.itemsize == _LOAD_BYTES and width >= 4 * lanes * vector else 1
+    short = problem.dtype is DType.FLOAT16 and problem.matrix.num_cols <= _MAX_SHORT_COLS and vector >= 4
+    return {"index": "int16" if short else "int32", "vector": vector, "lanes": lanes, "tiles": tiles}

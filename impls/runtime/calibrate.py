@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.runtime.cuda import CudaTarget
-from spmark.impls.runtime.cudatiming import CudaStopwatch
+from spmark.impls.runtime.cudalab import CudaStopwatch
 from spmark.impls.runtime.device import versions
 from spmark.impls.runtime.target import Target
 from spmark.impls.runtime.template import KernelTemplate, TemplateValue

@@ -1,18 +1,138 @@
-"""The GPU to measure on."""
+"""The GPU to measure on. Events time each run, after an L2 flush, and a gate holds all until they are enqueued."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.enums import Flush
-from spmark.impls.runtime.cuda import CudaTarget, cuda_faults
-from spmark.impls.runtime.cudatiming import CudaStopwatch
+from spmark.impls.runtime.compile import compile_kernel
+from spmark.impls.runtime.cuda import CudaTarget, cuda_faults, load_function
 from spmark.impls.runtime.lab import Lab, Peak
-from spmark.impls.runtime.timing import Run
+from spmark.impls.runtime.timing import Run, Stopwatch
 from spmark.impls.runtime.withcupy import cupy
+
+MIN_FLUSH_BYTES = 256 << 20
+_GATE_NS = 50_000_000
+_LIMIT_PERSISTING_L2 = 0x06
+_THROTTLE_REASONS = {
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "hardware power brake",
+}
+_READERS_PER_SM = 4
+
+
+class Gate:
+    """Holds a stream back until the host has enqueued a whole batch of runs, so that no run waits for its launch.
+
+    A host that shares its cores with compilers can be slower than the kernels it launches. A run that synchronises,
+    or a batch beyond the driver's queue, waits once for the gate's limit of 50 ms.
+
+    Parameters
+    ----------
+    arch : str
+        Architecture of the current device.
+    """
+
+    def __init__(self, arch: str) -> None:
+        self._kernel = _loaded("gate<32>", arch, cupy.cuda.Device().id)
+        self._memory = cupy.cuda.alloc_pinned_memory(4)
+        self._opened = np.frombuffer(self._memory, np.int32, 1)
+        self._opened[0] = self._turn = 0
+
+    def close(self) -> None:
+        """Enqueue the gate on the current stream."""
+        self._turn += 1
+        args = (np.int32(self._turn), np.int64(_GATE_NS), np.int64(self._memory.ptr))
+        self._kernel((1, 1, 1), (32, 1, 1), args)
+
+    def open(self) -> None:
+        """Let the stream go on."""
+        self._opened[0] = self._turn
+
+
+@cache
+def _loaded(expression: str, arch: str, _device: int) -> Any:
+    return load_function(compile_kernel(Path(__file__).parent / "kernels" / "timing.cu", expression, arch))
+
+
+class CudaStopwatch(Stopwatch):
+    """Times the work that a run enqueues on the current stream.
+
+    Parameters
+    ----------
+    spec : DeviceSpec
+        Has the size of the L2: the flush buffer has at least twice this size and at least 256 MB.
+    flush : Flush
+        ``READ`` reads a second buffer of the L2's size after the first was written.
+    """
+
+    def __init__(self, spec: DeviceSpec, flush: Flush = Flush.WRITE) -> None:
+        self._flush = cupy.zeros(max(2 * spec.l2_bytes, MIN_FLUSH_BYTES), cupy.uint8)
+        self._read = _reading(spec) if flush is Flush.READ else None
+        self._gate, self._nvml, self._handle = Gate(spec.arch), *nvml_handle()
+        # A library may have set lines of the L2 aside: give the whole cache back.
+        with suppress(Exception):
+            cupy.cuda.runtime.deviceSetLimit(_LIMIT_PERSISTING_L2, 0)
+
+    def batch(self, runs: Sequence[Run], rounds: int, cold: bool) -> NDArray[np.float64]:
+        """Enqueue ``rounds`` alternations behind the gate, open it, wait, and read the events."""
+        stream = cupy.cuda.get_current_stream()
+        events = [[(cupy.cuda.Event(), cupy.cuda.Event()) for _ in runs] for _ in range(rounds)]
+        with cuda_faults():
+            self._gate.close()
+            for turn in events:
+                for run, (before, after) in zip(runs, turn, strict=True):
+                    if cold:
+                        self._flush.data.memset_async(1, self._flush.nbytes, stream)
+                        if self._read is not None:
+                            self._read()
+                    before.record(stream)
+                    run()
+                    after.record(stream)
+            self._gate.open()
+            stream.synchronize()
+            return np.array([[cupy.cuda.get_elapsed_time(*pair) * 1e3 for pair in turn] for turn in events]).T
+
+    def state(self) -> tuple[float, list[str]]:
+        """Ask NVML; 0 and none where it is missing."""
+        clock, bits, nvml = 0.0, 0, self._nvml
+        if nvml is not None:
+            with suppress(nvml.NVMLError):
+                clock = float(nvml.nvmlDeviceGetClockInfo(self._handle, nvml.NVML_CLOCK_SM))
+            with suppress(nvml.NVMLError):
+                bits = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle)
+        return clock, [name for bit, name in _THROTTLE_REASONS.items() if bits & bit]
+
+
+def _reading(spec: DeviceSpec) -> Run:
+    """Read a buffer of the L2's size, so that the lines of the flush buffer leave the L2 before a run begins."""
+    kernel = _loaded("read_through<512>", spec.arch, cupy.cuda.Device().id)
+    source, sink = cupy.zeros(spec.l2_bytes // 16 * 4, cupy.float32), cupy.zeros(1, cupy.float32)
+    grid, args = (_READERS_PER_SM * spec.num_sms, 1, 1), (np.int64(source.size // 4), source, sink)
+    return lambda: kernel(grid, (512, 1, 1), args)
+
+
+def nvml_handle() -> tuple[Any, Any]:
+    """Give NVML and its handle of the current device, or None twice."""
+    with suppress(Exception):
+        import pynvml
+
+        pynvml.nvmlInit()
+        bus = cupy.cuda.runtime.deviceGetPCIBusId(cupy.cuda.Device().id)
+        return pynvml, pynvml.nvmlDeviceGetHandleByPciBusId(bus.encode() if isinstance(bus, str) else bus)
+    return None, None
+
 
 _REPLAYED = 20
 """Launches in a captured graph."""
@@ -20,8 +140,6 @@ _REPLAYED = 20
 
 class CudaLab(CudaTarget, Lab):
     """CuPy's current device."""
-
-    to_host = CudaTarget.download
 
     def __init__(self, spec: DeviceSpec, flush: Flush = Flush.WRITE) -> None:
         super().__init__(spec)

@@ -110,7 +110,7 @@ def gpu_uuid(spec: DeviceSpec) -> str:
     """
     if spec.kind is not DeviceKind.CUDA or cuda_missing() is not None:
         return ""
-    from spmark.impls.runtime.cudatiming import nvml_handle
+    from spmark.impls.runtime.cudalab import nvml_handle
 
     nvml, handle = nvml_handle()
     if nvml is None:

@@ -1,4 +1,4 @@
-"""A device as measuring needs it, beside its plans: buffers, a stopwatch, peak memory, graph replay, a canary."""
+"""A device to measure on: a target with a stopwatch, peak memory, graph replay and a canary."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import psutil
-from numpy.typing import DTypeLike, NDArray
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.enums import Flush
 from spmark.impls.core.errors import KernelFault
+from spmark.impls.runtime.target import Target
 from spmark.impls.runtime.timing import HostStopwatch, Run, Stopwatch
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
@@ -29,27 +28,15 @@ class Peak:
     bytes: int = 0
 
 
-class Lab:
+class Lab(Target):
     """A device to measure on. This one is the host: its memory, and its clock where times mean something."""
 
-    xp: Any = np
-    """NumPy or CuPy."""
     stopwatch: Stopwatch | None
     """None where times mean nothing."""
 
     def __init__(self, spec: DeviceSpec, flush: Flush = Flush.WRITE) -> None:
+        super().__init__(spec)
         self.stopwatch = HostStopwatch(spec.l2_bytes, flush) if spec.kind is DeviceKind.CPU else None
-
-    def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Any:
-        """Allocate an operand or a result."""
-        return np.empty(shape, dtype)
-
-    def to_host(self, array: Any) -> NDArray[Any]:
-        """Copy to the host after everything enqueued; raises `KernelFault` where a launch failed."""
-        return np.asarray(array)
-
-    def synchronize(self) -> None:
-        """Wait; raises `KernelFault` where a launch failed."""
 
     def free_bytes(self) -> int:
         """Give the memory that can still be allocated."""
@@ -103,7 +90,7 @@ def canary(lab: Lab) -> None:
     """
     numbers = lab.empty((1024,), np.float32)
     numbers[:] = lab.xp.arange(1024, dtype=np.float32)
-    total = float(lab.to_host((numbers * 2).sum()))
+    total = float(lab.download((numbers * 2).sum()))
     if total != 1023 * 1024:
         raise KernelFault(f"expected the device to add up to {1023 * 1024}, found {total}")
 

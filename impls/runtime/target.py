@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -44,8 +43,8 @@ class Kernel(Protocol):
         """
 
 
-class Target(ABC):
-    """A place where arrays are held and kernels run. The methods of the base hold arrays in the host's memory."""
+class Target:
+    """A place where arrays are held and kernels run. This one is the host's memory, which runs none."""
 
     xp: Any = np
     """NumPy or CuPy: the module of the target's arrays."""
@@ -67,7 +66,6 @@ class Target(ABC):
         """Copy to the host, after everything enqueued before."""
         return np.array(array)
 
-    @abstractmethod
     def load(self, instances: Sequence[Instance]) -> list[Kernel]:
         """Compile instances that are not cached, many at once, and load all.
 
@@ -75,9 +73,11 @@ class Target(ABC):
         ------
         CompileError
             An instance does not compile; the error is that of the first such instance.
+        DeviceError
+            The target runs no kernels.
         """
+        raise DeviceError(f"expected a device that runs kernels (cuda, host-simt), found {self.spec.kind}")
 
-    @abstractmethod
     def synchronize(self) -> None:
         """Wait for everything enqueued; raises `KernelFault` where something failed."""
 
@@ -100,7 +100,13 @@ def open_target(spec: DeviceSpec) -> Target:
         from spmark.impls.runtime.host.ring import HostTarget
 
         return HostTarget(spec)
-    raise DeviceError(f"expected a device that runs kernels (cuda, host-simt), found {spec.kind}")
+    return Target(spec)
+
+
+def too_wide(width: int, tile: int) -> str | None:
+    """Say that a grid has no room for J = ``width`` in tiles of so many columns; None where it has."""
+    most = MAX_GRID[1] * tile
+    return f"expected J of at most {most:,}, found {width:,}" if width > most else None
 
 
 def ceil_div(amount: int, size: int) -> int:

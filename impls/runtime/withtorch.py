@@ -83,7 +83,9 @@ def _current_stream(arrays: Sequence[Any]) -> AbstractContextManager[Any]:
         return nullcontext()
     from spmark.impls.runtime.withcupy import cupy
 
-    stream = torch.cuda.ExternalStream(cupy.cuda.get_current_stream().ptr)
+    handle = cupy.cuda.get_current_stream().ptr
+    # PyTorch takes the handle 0 for none, and would give a stream of its own.
+    stream = torch.cuda.ExternalStream(handle) if handle else torch.cuda.default_stream()
     return cast(AbstractContextManager[Any], torch.cuda.stream(stream))
 
 

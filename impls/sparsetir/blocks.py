@@ -15,24 +15,27 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import BuildError
+from spmark.impls.core.errors import BuildError, check_choices
 from spmark.impls.core.interfaces import Config, DeviceArray, Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.bsr import BsrFormat, DbsrFormat, DenseBlocks, SrBcrsFormat
 from spmark.impls.kernels.block_sddmm import BLOCK_SDDMM, SDDMM_BLOCKS, SDDMM_OVER_BLOCKS
-from spmark.impls.kernels.block_spmm import SPMM_BLOCKS, BlockSpmmPlan, block_instance, vector_of
-from spmark.impls.kernels.family import Build, KernelFamily, OneFormat
-from spmark.impls.kernels.warp_blocks import (
+from spmark.impls.kernels.block_spmm import (
+    SPMM_BLOCKS,
     SPMM_PANELS,
     SPMM_STRIPS,
     STRIPS,
+    BlockSpmmPlan,
     PanelSpmmPlan,
     StripSpmmPlan,
+    block_instance,
+    vector_of,
     warp_kernel,
 )
-from spmark.impls.kernels.zeroing import ZERO_ROWS
+from spmark.impls.kernels.family import Build, KernelFamily, OneFormat
+from spmark.impls.kernels.shared_rows import ZERO_ROWS
 from spmark.impls.runtime.plan import DevicePlan
-from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div
+from spmark.impls.runtime.target import Target, ceil_div, too_wide
 from spmark.impls.runtime.template import Instance, KernelTemplate
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.space import key_of
@@ -51,7 +54,6 @@ _TURNED = 3
 """Best configs that are tried with turned starts."""
 _FEW = 4
 """Thread blocks for each multiprocessor below which a grid is small."""
-_WIDEST = 64 * MAX_GRID[1]
 _PLAIN = {"turned": False, "parts": 1}
 FORM = ("block_rows", "block_cols", "t", "g")
 """Tunables of the format."""
@@ -213,9 +215,7 @@ class TunedBlocks:
         """Refuse float32, which the matrix unit would round to tf32, and widths beyond the grid."""
         if problem.dtype is not DType.FLOAT16:
             return f"expected float16 (the matrix unit takes float32 only rounded to tf32), found {problem.dtype}"
-        if problem.width > _WIDEST:
-            return f"expected J of at most {_WIDEST}, found {problem.width}"
-        return None
+        return too_wide(problem.width, 64)
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """Search where several configs and a device to measure on exist, then convert and upload."""
@@ -324,9 +324,7 @@ class SparseTirSrBcrs(TunedBlocks):
     """Measure on the device; otherwise take the pinned panel, or the paper's SR-BCRS(8, 16)."""
 
     def __post_init__(self) -> None:
-        heights = sorted({rows for rows, _ in PANELS})
-        if self.t not in (0, *heights):
-            raise ValueError(f"expected t out of {heights}, or 0 to search it, found {self.t}")
+        check_choices(self, t=sorted({0, *(rows for rows, _ in PANELS)}))
 
     def space(self, problem: Problem) -> Sequence[Config]:
         """List panels, groups and tiles."""

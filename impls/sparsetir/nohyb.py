@@ -15,7 +15,7 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.runtime.plan import OneLaunchPlan
-from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div, open_target
+from spmark.impls.runtime.target import Target, ceil_div, open_target, too_wide
 from spmark.impls.runtime.template import C_TYPES, KernelTemplate
 
 LANES = 32
@@ -39,8 +39,7 @@ class SparseTirNoHyb:
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse widths beyond the grid."""
-        most = MAX_GRID[1] * LANES * coarsening(problem.width)
-        return f"expected J of at most {most:,}, found {problem.width:,}" if problem.width > most else None
+        return too_wide(problem.width, LANES * coarsening(problem.width))
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """Upload the matrix; the kernel comes from the cache or is compiled."""

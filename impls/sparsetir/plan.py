@@ -20,9 +20,8 @@ from spmark.impls.kernels.direct_space import is_direct
 from spmark.impls.kernels.ell_buckets import ell_tiles
 from spmark.impls.kernels.family import KernelFamily
 from spmark.impls.kernels.hyb_spmm import HYB_SPMM, MOST_K, rule_width
-from spmark.impls.kernels.sddmm import CSR_SDDMM
-from spmark.impls.kernels.sddmm_runs import RUNS_SDDMM
-from spmark.impls.runtime.target import MAX_GRID, ceil_div
+from spmark.impls.kernels.sddmm import CSR_SDDMM, RUNS_SDDMM
+from spmark.impls.runtime.target import too_wide
 from spmark.impls.runtime.template import KernelTemplate
 from spmark.impls.sparsetir.search import LANES, PAPERS_HYB, PAPERS_SDDMM, SpaceOwner, search_hyb, search_sddmm
 from spmark.impls.tuning.strategies import exhaustive
@@ -41,10 +40,7 @@ class SparseTir:
         *CSR_SDDMM.templates,
         *RUNS_SDDMM.templates,
     )
-    cost_models: ClassVar[Mapping[str, str]] = {
-        "rule": "spmark.impls.sparsetir.cost_models:WidthRule",
-        "dash": "spmark.impls.dash.cost_models:TransferredScores",
-    }
+    cost_models: ClassVar[Mapping[str, str]] = {"dash": "spmark.impls.dash.cost_models:TransferredScores"}
 
     c: int = 0
     """Column partitions (SpMM); 0 searches."""
@@ -92,12 +88,9 @@ class SparseTir:
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse widths beyond the grid."""
-        papers = self.mode == SpaceOwner.PAPER
         tiles = ell_tiles(problem.width, problem.dtype)
-        narrowest = LANES if papers else min(tile["vector"] * tile["lanes"] for tile in tiles)
-        if ceil_div(problem.width, narrowest) > MAX_GRID[1]:
-            return f"expected J of at most {MAX_GRID[1] * narrowest}, found {problem.width}"
-        return None
+        narrowest = min(tile["vector"] * tile["lanes"] for tile in tiles)
+        return too_wide(problem.width, LANES if self.mode == SpaceOwner.PAPER else narrowest)
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """Search where non-zeros and a device to measure on exist; otherwise take the default of the space."""

@@ -14,11 +14,10 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Op, Problem
-from spmark.impls.kernels import direct_space, direct_spmm, sddmm_runs
+from spmark.impls.kernels import direct_space, direct_spmm, sddmm
 from spmark.impls.kernels.ell_buckets import NEVER
 from spmark.impls.kernels.hyb_spmm import HYB_SPMM, rule_width
-from spmark.impls.kernels.sddmm import CSR_SDDMM
-from spmark.impls.kernels.sddmm_runs import RUNS_SDDMM
+from spmark.impls.kernels.sddmm import CSR_SDDMM, RUNS_SDDMM
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import open_target
 from spmark.impls.sparsetir.plan import SparseTir
@@ -188,9 +187,9 @@ def _spmm(problem: Problem) -> tuple[Space, Space]:
 
 def _sddmm(problem: Problem) -> tuple[Space, Space]:
     width, dtype = problem.width, problem.dtype
-    runs = {"tile": sddmm_runs.run_tiles(width, dtype), "run": _RUNS}
+    runs = {"tile": sddmm.run_tiles(width, dtype), "run": _RUNS}
     return space_of(CSR_SDDMM, problem), Space.of(
-        runs, lambda config: config["run"] >= config["batch"] and sddmm_runs.is_offered(width, dtype, config)
+        runs, lambda config: config["run"] >= config["batch"] and sddmm.is_offered(width, dtype, config)
     )
 
 

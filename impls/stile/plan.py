@@ -18,13 +18,11 @@ from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.core.stores import Forecast
 from spmark.impls.formats.tiles import TileFormat
 from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS
-from spmark.impls.kernels.sddmm import SDDMM_CSR
-from spmark.impls.kernels.sddmm_runs import SDDMM_RUNS
-from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS
+from spmark.impls.kernels.sddmm import SDDMM_CSR, SDDMM_RUNS
+from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS, ZERO_ROWS
 from spmark.impls.kernels.tile_sddmm import SDDMM_TILES
 from spmark.impls.kernels.tile_spmm import SPMM_TILES, SPMM_TILES_FLOAT
-from spmark.impls.kernels.zeroing import ZERO_ROWS
-from spmark.impls.runtime.target import MAX_GRID, open_target
+from spmark.impls.runtime.target import open_target, too_wide
 from spmark.impls.runtime.template import KernelTemplate
 from spmark.impls.stile.calibration import Calibration, calibration_for
 from spmark.impls.stile.cost_models import form_of
@@ -151,8 +149,8 @@ class Stile:
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse widths beyond the grid, and block tiles that are asked for where they have no kernel."""
-        if problem.width > 8 * MAX_GRID[1]:
-            return f"expected J of at most {8 * MAX_GRID[1]}, found {problem.width}"
+        if wide := too_wide(problem.width, 8):
+            return wide
         if problem.op is Op.SPMM and self.order != ResultOrder.CSR:
             return f"expected order: csr of SpMM, whose result is dense, found {self.order}"
         if self._needs_blocks and not _has_blocks(problem):

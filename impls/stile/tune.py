@@ -19,7 +19,7 @@ from spmark.impls.formats.threads import cores
 from spmark.impls.formats.tiles import TileFormat
 from spmark.impls.kernels.ell_buckets import EllBucketsPlan, ell_instance
 from spmark.impls.kernels.family import Build, KernelFamily, OneFormat, taken_apart
-from spmark.impls.kernels.sddmm_runs import sddmm_kernel, sddmm_plan
+from spmark.impls.kernels.sddmm import SddmmPlan, sddmm_kernel
 from spmark.impls.kernels.tile_sddmm import TileSddmmPlan, tile_sddmm_instance
 from spmark.impls.kernels.tile_spmm import TileSpmmPlan, tile_spmm_instance
 from spmark.impls.runtime.plan import DevicePlan
@@ -117,7 +117,7 @@ def _family(forms: Sequence[Tiling], facts: Mapping[str, Any]) -> KernelFamily:
                 return TileSddmmPlan(problem, target, tiles, told, in_tiles=in_tiles, **schedule)
             if problem.op is Op.SDDMM:
                 # Runs alone stand in CSR order, whatever was asked for.
-                return sddmm_plan(problem, target, {**told, "order": str(ResultOrder.CSR)}, schedule)
+                return SddmmPlan(problem, target, {**told, "order": str(ResultOrder.CSR)}, **schedule)
             if tiles.blocks:
                 return TileSpmmPlan(problem, target, tiles, told, arrays=arrays, **schedule)
             told["by_row"] = schedule.get("by_row", False)

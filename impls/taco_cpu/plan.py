@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.interfaces import Config, Plan, Search
+from spmark.impls.core.interfaces import Config, Plan
 from spmark.impls.core.machine import allowed_cores
 from spmark.impls.core.operands import HostPlan
 from spmark.impls.core.problem import Csr, Op, Problem
@@ -24,13 +23,8 @@ from spmark.impls.core.stores import Held, StoreKind
 from spmark.impls.runtime.clibrary import load_c
 from spmark.impls.runtime.toolchain import gcc_missing
 from spmark.impls.taco_cpu.generate import SIZES, arrays_of, generate
-from spmark.impls.taco_cpu.space import CSR, Nest, nest_of, space_of, why_illegal
+from spmark.impls.taco_cpu.space import CSR, Nest, nest_of, why_illegal
 from spmark.impls.taco_cpu.storage import store
-from spmark.impls.tuning.cache import PlanCache, searched
-from spmark.impls.tuning.race import Race
-from spmark.impls.tuning.space import key_of
-from spmark.impls.tuning.strategies import exhaustive
-from spmark.impls.tuning.timer import PlanTimer
 
 
 @dataclass(frozen=True)
@@ -47,6 +41,7 @@ class TacoCpu:
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CPU})
     kernels: ClassVar[tuple[()]] = ()
+    retired: ClassVar[Mapping[str, Any]] = {"candidates": 0, "seed": 0}
     cost_models: ClassVar[Mapping[str, str]] = {"dash": "spmark.impls.dash.cost_models:TransferredScores"}
 
     isplit: int = CSR["isplit"]
@@ -65,16 +60,11 @@ class TacoCpu:
     """Threads; 0 is one for each core that the process may use."""
     most_bytes: int = 1 << 28
     """Bytes that the positions of an uncompressed level may take; the bytes of A's CSR, where these are more."""
-    candidates: int = 0
-    """Configs of the space that are drawn, and timed beside the config that the other tunables name; the fastest wins.
-    0 searches nothing."""
-    seed: int = 0
-    """Seed of the draw."""
 
     def __post_init__(self) -> None:
         if reason := why_illegal(None, self._config):
             raise ValueError(reason)
-        for name in ("threads", "most_bytes", "candidates", "seed"):
+        for name in ("threads", "most_bytes"):
             if getattr(self, name) < 0:
                 raise ValueError(f"expected {name} of at least 0, found {getattr(self, name)}")
 
@@ -94,7 +84,7 @@ class TacoCpu:
         return why_illegal(problem.op, self._config) or gcc_missing()
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
-        """Search where candidates are asked for, then generate, compile and convert.
+        """Generate, compile and convert.
 
         Raises
         ------
@@ -105,23 +95,7 @@ class TacoCpu:
         DeviceError
             g++ is not installed.
         """
-        chosen = replace(self, threads=self.threads or len(allowed_cores()))
-        if not self.candidates:
-            return TacoPlan(problem, chosen._config, chosen.threads, chosen.most_bytes)
-        space, own = space_of(problem.op), key_of(self._config)
-
-        def search() -> tuple[Config, Search]:
-            plan = partial(TacoPlan, problem, threads=chosen.threads, most_bytes=chosen.most_bytes)
-            race = Race(plan, PlanTimer(problem, device))
-            exhaustive(race, [self._config, *space.sample(self.seed, self.candidates)])
-            return race.finish()[0], race.describe(cores=chosen.threads)
-
-        cache = PlanCache("taco_cpu", problem, device, asdict(chosen))
-        kept = searched(cache, search, lambda config: key_of(config) == own or config in space)
-        plan = TacoPlan(problem, kept.config, chosen.threads, chosen.most_bytes)
-        plan.charge(kept.phases_s)
-        plan.search = kept.search
-        return plan
+        return TacoPlan(problem, self._config, self.threads or len(allowed_cores()), self.most_bytes)
 
 
 class TacoPlan(HostPlan):

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import how_to_install
+from spmark.impls.core.errors import check_choices, how_to_install
 from spmark.impls.core.interfaces import Config, Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.kernels.family import KernelFamily
-from spmark.impls.runtime.target import MAX_GRID, ceil_div
+from spmark.impls.runtime.target import too_wide
 from spmark.impls.runtime.template import KernelTemplate, TemplateValue
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.strategies import exhaustive
@@ -59,10 +59,7 @@ class TritonBlockSparse:
     """Measure schedules, and block sizes where none is pinned, on the device; otherwise take a middle config."""
 
     def __post_init__(self) -> None:
-        if self.block not in (0, *BLOCKS):
-            raise ValueError(
-                f"expected a block of {', '.join(map(str, BLOCKS))}, or 0 to search it, found {self.block}"
-            )
+        check_choices(self, block=(0, *BLOCKS))
 
     def stored_as(self, problem: Problem, device: DeviceSpec, config: Config) -> BsrFormat:
         """Cut A into the blocks of a config."""
@@ -72,9 +69,7 @@ class TritonBlockSparse:
         """Refuse float32, which Triton's dot would round to tf32, and say where Triton is missing."""
         if problem.dtype is not DType.FLOAT16:
             return f"expected float16 (the matrix unit rounds float32 to tf32), found {problem.dtype}"
-        if problem.op is Op.SPMM and ceil_div(problem.width, widest_tile(problem)) > MAX_GRID[1]:
-            return f"expected J of at most {MAX_GRID[1] * widest_tile(problem)}, found {problem.width}"
-        return _missing()
+        return (too_wide(problem.width, widest_tile(problem)) if problem.op is Op.SPMM else None) or _missing()
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """Search where plans are tuned and A has non-zeros, then compile, convert and upload.

@@ -6,7 +6,7 @@ from typing import Any
 
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Problem
-from spmark.impls.kernels.sddmm_runs import MANY, RUNS, run_tiles
+from spmark.impls.kernels.sddmm import MANY, RUNS, run_tiles
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.strategies import both_ways, exhaustive
 

@@ -47,7 +47,7 @@ class PlanTimer(Stopwatch):
         ours: Any = np, np.asarray, nullcontext, HostStopwatch(device.l2_bytes)
         if self._on_gpu:
             from spmark.impls.runtime.cuda import cuda_faults
-            from spmark.impls.runtime.cudatiming import CudaStopwatch
+            from spmark.impls.runtime.cudalab import CudaStopwatch
             from spmark.impls.runtime.withcupy import cupy
 
             ours = cupy, cupy.asnumpy, cuda_faults, CudaStopwatch(device)

@@ -29,7 +29,7 @@ from scipy import optimize, stats
 
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.files import path_component
+from spmark.impls.core.files import path_component, written
 from spmark.impls.core.untrusted import Frozen, parse_model, reading
 from spmark.report.analysis.compare_inputs import PHASE, SPEEDUP, TIME, observe
 from spmark.report.records import load_every_run
@@ -122,11 +122,8 @@ def write_spread(model: SpreadModel, path: Path) -> None:
     RecordError
         The file cannot be written.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(model.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise RecordError(f"{path}: cannot be written: {error.strerror}") from error
+    with written(path, RecordError) as part:
+        part.write_text(model.model_dump_json(indent=2) + "\n", encoding="utf-8")
 
 
 def fit_spread(paths: Sequence[Path]) -> SpreadModel:

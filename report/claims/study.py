@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 
 from spmark.impls.core.errors import RecordError
+from spmark.impls.core.files import written
 from spmark.impls.core.untrusted import Frozen, parse_model, reading
 from spmark.report.analysis.statistics import NOTHING, Interval, mean_of
 
@@ -129,11 +130,8 @@ class Study(Frozen):
             The file cannot be written.
         """
         path = folder / STUDY
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            path.write_text(self.model_dump_json(indent=1, exclude_defaults=True) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise RecordError(f"{path}: the study cannot be written: {error.strerror}; name another folder") from error
+        with written(path, RecordError) as part:
+            part.write_text(self.model_dump_json(indent=1, exclude_defaults=True) + "\n", encoding="utf-8")
         return path
 
 

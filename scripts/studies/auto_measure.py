@@ -2,8 +2,8 @@
 
     python scripts/studies/auto_measure.py HALF FILE [SECONDS [SHARE OF]]
 
-``HALF`` is ``tuning`` or ``judging``; its graphs come first, then its layers. Each matrix is taken at J = 128, and at
-one more width, drawn for it. Candidates of a problem are built with their searches, are checked, and then are timed by
+``HALF`` is ``tuning`` or ``judging``. Each of its graphs and layers is taken at J = 128 first, and then at one more
+width, drawn for it. Candidates of a problem are built with their searches, are checked, and then are timed by
 turns in one process. A row is appended to ``FILE`` for each problem; problems that have a row there are passed over, so
 that the same command goes on. No problem is begun after so many seconds (450). Several processes share the work as
 ``SHARE`` 0, 1, ... ``OF`` n, each with a file of its own.
@@ -36,18 +36,20 @@ _DTYPES = (DType.FLOAT32, DType.FLOAT16)
 
 
 def problems(half: str, share: int, of: int) -> Iterator[tuple[str, Problem]]:
-    """Give the problems of a half with their kind: graphs, then layers, J = 128 of all matrices first."""
+    """Give the problems of a half with their kind: J = 128 of all matrices first, of these graphs before layers."""
     cache, loaded = Cache.default(), dict[tuple[str, str], Csr]()
     kinds = {kind: read_list(packaged_lists()[f"{half}_{kind}"])[share::of] for kind in ("graphs", "layers")}
-    for kind, matrices in kinds.items():
-        drawn = np.random.default_rng(share).choice([32, 512], len(matrices))
-        for widths in ([128] * len(matrices), drawn.tolist()):
-            for matrix, width in zip(matrices, widths, strict=True):
+    drawn = np.random.default_rng(share)
+    others = {kind: drawn.choice([32, 512], len(matrices)).tolist() for kind, matrices in kinds.items()}
+    for at_128 in (True, False):
+        for kind, matrices in kinds.items():
+            for matrix, other in zip(matrices, others[kind], strict=True):
                 key = (matrix.source, matrix.name)
                 if key not in loaded:
                     loaded[key] = load_matrix(matrix, cache, 0).csr
                 for op in Op if kind == "graphs" else (Op.SPMM,):
-                    yield from ((kind, Problem(op, loaded[key], width, dtype)) for dtype in _DTYPES)
+                    for dtype in _DTYPES:
+                        yield kind, Problem(op, loaded[key], 128 if at_128 else other, dtype)
 
 
 def measured(problem: Problem, device: DeviceSpec) -> dict[str, Mapping[str, float]]:

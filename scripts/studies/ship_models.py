@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from spmark.impls.core.files import digest_of_arrays
 from spmark.impls.dash import tensorfile
 from spmark.impls.dash.finding import SHIPPED
 from spmark.impls.dash.weights import CARD, TrainedModel, load
@@ -42,7 +43,7 @@ def pack(models: Sequence[TrainedModel], folder: Path) -> list[Path]:
     ops = {model.card.subject.op for model in models}
     rounded = [{name: array.astype(np.float16) for name, array in model.tensors().items()} for model in models]
     shared = [{name: array for name, array in one.items() if name.startswith(FEATURISER)} for one in rounded]
-    if len(ops) != 1 or len({tensorfile.digest_of(one) for one in shared}) != 1:
+    if len(ops) != 1 or len({digest_of_arrays(one) for one in shared}) != 1:
         raise ValueError(f"expected models of one operator with one featuriser, found {', '.join(sorted(ops))}")
     common = folder / f"featuriser-{ops.pop()}.safetensors"
     tensorfile.write(common, shared[0], {})

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from spmark.impls.core.errors import BuildError, DatasetError, SweepError, none_of
+from spmark.impls.core.files import written
 from spmark.impls.dash.finding import own_model
 from spmark.impls.dash.waco import Transfer
 from spmark.impls.dash.weights import TrainedModel, load
@@ -108,10 +109,8 @@ def _told(model: TrainedModel, curves: Curves, out: Path) -> Outcome:
         for number, epoch in enumerate(curve, 1)
     ]
     file = out.with_suffix(".curves.jsonl")
-    try:
-        file.write_text("".join(point.model_dump_json() + "\n" for point in points), encoding="utf-8")
-    except OSError as error:
-        raise BuildError(f"{file}: the curves cannot be written: {error.strerror}") from error
+    with written(file, BuildError) as part:
+        part.write_text("".join(point.model_dump_json() + "\n" for point in points), encoding="utf-8")
     answer = {"file": out, "curves": file, "card": card.model_dump(mode="json")}
     rows = [{"phase": phase, **curve[-1].known()} for phase, curve in curves.items() if curve]
     known = [{name: row.get(name) for name in dict.fromkeys(key for one in rows for key in one)} for row in rows]

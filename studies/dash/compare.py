@@ -33,7 +33,7 @@ from spmark.studies.collected import CollectedRow, read_collected
 from spmark.studies.contracts import Outcome, StudyJob
 from spmark.studies.dash import methods
 from spmark.studies.dash.methods import FINE_TUNING, METHODS, MODELS, PRETRAINING, Maker, StudyTask, Trained
-from spmark.studies.dash.rankers import Ranker, best_on_target, by_model, by_trees, random_configs
+from spmark.studies.dash.rankers import Ranker, best_on_target, by_trees, random_configs
 from spmark.studies.dash.samples import Gathered, SampleSet, check_apart, gather
 from spmark.studies.dash.training import Embeddings, Epoch, OutOfTime, Session, embedder
 from spmark.studies.orders import Pairs, kendall
@@ -179,7 +179,7 @@ class MethodStudy:
             model.save(self._job.out / "models" / f"{subject.platform}-{subject.op}-{name}.safetensors")
         embed = embedder(model.network, self._embeddings)
         facts.cost("features", sum(embed(one)[1] for one in seen.matrices), self._judges, trainer)
-        facts.judge(by_model(model, embed), seen, trainer)
+        facts.judge(lambda one: model.rank(embed(one)[0], one.common, one.own), seen, trainer)
 
     def _source_model(self, method: str, seed: int, source: Gathered) -> Trained:
         """Pre-train a model, or take the one that a method with the same network and featuriser has had."""

@@ -1,4 +1,4 @@
-"""What scores the configs of a matrix in a study: a model, and what stands beside it with the same samples and configs.
+"""What scores the configs of a matrix in a study beside a model, with the same samples and configs.
 
 A ranker gives one score for each config of a matrix, (n,) float64, without a look at their times. Lower scores are
 better for all, so that all are judged in one way: the best of the first k that are measured.
@@ -11,33 +11,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.dash.weights import TrainedModel
-from spmark.impls.dash.withtorch import Tensor, load_torch, to_numpy
 from spmark.studies.dash.samples import MatrixSamples, SampleSet
 from spmark.studies.orders import ranking_trees
 
 _GRADES, _ROUNDS = 30, 200
 Ranker = Callable[[MatrixSamples], NDArray[np.float64]]
-
-
-def by_model(model: TrainedModel, embed: Callable[[MatrixSamples], tuple[Tensor, float]]) -> Ranker:
-    """Rank by a trained model of the samples' platform.
-
-    Parameters
-    ----------
-    model : TrainedModel
-    embed : callable
-        `spmark.studies.dash.training.embedder` of the model's network.
-    """
-
-    def scores(matrix: MatrixSamples) -> NDArray[np.float64]:
-        torch, network = load_torch(), model.network
-        with torch.no_grad():
-            vectors = matrix.common, model.encoder.encode(matrix.own)
-            configs = network.embed_configs(*(torch.from_numpy(one).to(network.device) for one in vectors))
-            return to_numpy(network.rank(embed(matrix)[0], configs)).astype(np.float64)
-
-    return scores
 
 
 def random_configs(seed: int) -> Ranker:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from spmark.impls.core.errors import BuildError, DatasetError
-from spmark.impls.core.files import whole
+from spmark.impls.core.files import digest_of_arrays, written
 from spmark.impls.core.untrusted import Frozen, reading
 from spmark.impls.dash import tensorfile
 from spmark.impls.dash.encoders import Encoder
@@ -127,7 +127,7 @@ def embedder(network: Network, made: Embeddings) -> Callable[[MatrixSamples], tu
     callable
         Gives a matrix's embedding, (128,) float32, and the seconds that making it took, without down-sampling.
     """
-    weights = tensorfile.digest_of(tensorfile.part_of(network.tensors(), "featuriser"))
+    weights = digest_of_arrays(tensorfile.part_of(network.tensors(), "featuriser"))
     which = f"{weights} {network.spec.featuriser} {network.device}"
 
     def embed(one: MatrixSamples) -> tuple[Tensor, float]:
@@ -276,11 +276,8 @@ def train(
 def _save(path: Path, key: str, network: Network, optimizer: Any, curve: list[Epoch]) -> None:
     """Write weights, the optimizer's state and the curve: on a CPU, a training that goes on gives the same bits."""
     parts = {"network": network.layers.state_dict(), "optimizer": optimizer.state_dict()}
-    try:
-        with whole(path) as part:
-            load_torch().save({"key": key, "curve": [epoch.model_dump() for epoch in curve], **parts}, part)
-    except OSError as error:
-        raise BuildError(f"{path}: the file cannot be written: {error.strerror}") from error
+    with written(path, BuildError) as part:
+        load_torch().save({"key": key, "curve": [epoch.model_dump() for epoch in curve], **parts}, part)
 
 
 def _resumed(path: Path, key: str, network: Network, optimizer: Any) -> list[Epoch]:
@@ -372,8 +369,8 @@ def _key(network: Network, encoder: Encoder, samples: SampleSet, settings: Train
     texts = (
         network.spec.model_dump_json(),
         settings.model_dump_json(exclude={"epochs"}),
-        tensorfile.digest_of(network.tensors()),
-        tensorfile.digest_of(encoder.tensors()),
+        digest_of_arrays(network.tensors()),
+        digest_of_arrays(encoder.tensors()),
         samples.digest,
         session.held_out.digest if session.held_out else "",
         str(session.featuriser_of is not None),

@@ -15,13 +15,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.errors import DatasetError, needed
 from spmark.impls.liteform.features import PARTITIONS, SELECTION, SELECTION_BY_WIDTH
 from spmark.impls.liteform.forest import ARRAYS, Forest
 from spmark.impls.liteform.predictor import ForestCard, Predictor
 from spmark.studies.liteform import tables
 from spmark.studies.liteform.labels import MatrixLabels
-from spmark.studies.rows import needed
 
 _LEAST = 10
 _SEED = 42
@@ -46,7 +45,7 @@ def model_kinds() -> Mapping[str, Callable[[], Any]]:
     """
 
     def kind(module: str, name: str, **settings: Any) -> Callable[[], Any]:
-        return partial(getattr(needed(f"sklearn.{module}", "scikit-learn"), name), **settings)
+        return partial(getattr(needed(f"sklearn.{module}", "scikit-learn", "study"), name), **settings)
 
     kernel = 1.0 * kind("gaussian_process.kernels", "RBF")()
     return {

@@ -19,7 +19,7 @@ from spmark.impls.formats.nearness import RowOrder, distinct_share, near_order
 from spmark.impls.formats.threads import run_all
 from spmark.impls.kernels.ell_buckets import LANES, LONG_ROWS, NEVER, SPMM_ELL_BUCKETS, WORK, EllBucketsPlan
 from spmark.impls.kernels.family import taken_apart, tiles_of
-from spmark.impls.kernels.hyb_convert import HybConverter
+from spmark.impls.kernels.hyb_spmm import HybConverter
 from spmark.impls.liteform.compose import StoredAs
 from spmark.impls.liteform.cost import count
 from spmark.impls.liteform.features import Features

@@ -1,61 +1,37 @@
-"""LO-SpMM's side of `spmark study label` and `study train`: kernels for the rank model, proxies, the model itself."""
+"""LO-SpMM's side of `spmark study label` and `study train`: kernels for the rank model, and the model itself."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar
 
-import pandas as pd
-
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import UnsupportedError
-from spmark.impls.core.problem import Csr, Op, Problem
+from spmark.impls.core.problem import Csr
 from spmark.impls.lo_spmm.rank import RankCard
-from spmark.impls.lo_spmm.reorder import Reordering
-from spmark.impls.lo_spmm.search import Pins, TileSpace, explore
+from spmark.impls.lo_spmm.search import TileSpace
 from spmark.impls.runtime.device import shipped_calibration
 from spmark.impls.tuning.race import Race
-from spmark.records.rowfile import read_rows
 from spmark.studies.contracts import LabelJob, Outcome, TrainingJob
 from spmark.studies.lo_spmm import labels
-from spmark.studies.lo_spmm.compared import Compared, compare, spread_out
 from spmark.studies.lo_spmm.labels import TileLabels, label_all, prepare, read_labels
 from spmark.studies.lo_spmm.rates import NAMES, fitted, held_out, priced
 from spmark.studies.lo_spmm.training import train
-from spmark.studies.rows import append_rows, digest_of
+from spmark.studies.rows import digest_of
 
 _log = logging.getLogger(__name__)
-PROXIES = "proxies"
-"""Alternative to labels: measures how well proxies stand for kernels."""
-_COMPARED = "proxies.jsonl"
-LAYERS: Mapping[str, int] = {
-    "resnet50_64x576@0.9": 50_176,
-    "resnet50_256x64@0.8": 50_176,
-    "resnet50_128x256@0.9": 50_176,
-    "resnet50_512x128@0.9": 12_544,
-    "resnet50_256x512@0.9": 12_544,
-    "mobilenetv2_1280x320@0.95": 784,
-    "mobilenetv2_576x96@0.9": 3_136,
-    "shufflenetv2_1024x464@0.95": 784,
-    "bert_768x768@0.98": 512,
-    "resnet50_512x1024@0.98": 3_136,
-}
-"""Pruned layers, with J, on which proxies are compared with kernels. They are of every network and width, and short
-enough for ten kernels each."""
 
 
 class KernelLabels:
-    """Times kernels of layers and of random matrices, or compares proxies (`spmark.studies.contracts`)."""
+    """Times kernels of layers and of random matrices (`spmark.studies.contracts`)."""
 
     patterns: ClassVar[Sequence[str]] = ("tuning_layers",)
-    others: ClassVar[Sequence[str]] = (PROXIES,)
+    others: ClassVar[Sequence[str]] = ()
 
     def measure(self, job: LabelJob) -> Outcome:
         """Measure until everything has a row or the time is up."""
-        if job.instead == PROXIES:
-            return _compare_proxies(job)
         file = job.folder / "lo_spmm" / f"shard-{job.part}.jsonl"
         layers = _layers(job)
         keys = [(name, width) for name in layers for width in labels.LAYER_WIDTHS]
@@ -81,11 +57,10 @@ class RankTraining:
         """
         if job.as_published:
             raise UnsupportedError("expected no --as-published: the rank model's features are the paper's in any case")
-        files = [path for path in job.files if path.name != _COMPARED]
-        rows = read_labels(files)
+        rows = read_labels(job.files)
         regrets, factors = _rates(rows)
         about = RankCard(
-            name=job.name, gpu=rows[0].device, labels_sha256=digest_of(files), groups=0, candidates=0, ranges={},
+            name=job.name, gpu=rows[0].device, labels_sha256=digest_of(job.files), groups=0, candidates=0, ranges={},
             held_out=regrets, made_with=factors | {"command": job.command},
         )  # fmt: skip
         card = train([row for row in rows if not row.matrix], about).save(job.out).card
@@ -120,36 +95,9 @@ def _layers(job: LabelJob) -> dict[str, Csr]:
     return layers
 
 
-def _race(space: TileSpace, device: DeviceSpec, proxies: bool = False) -> Race[Any]:
+def _race(space: TileSpace, device: DeviceSpec) -> Race[Any]:
     from spmark.impls.lo_spmm.gpu import open_race
     from spmark.impls.lo_spmm.machine import Emitter
     from spmark.impls.runtime.target import open_target
 
-    return open_race(space, open_target(device), emitter=Emitter.PTX, proxies=proxies)
-
-
-def _compare_proxies(job: LabelJob) -> Outcome:
-    file = job.folder / "lo_spmm" / _COMPARED
-    rows = {row.layer: row for row in read_rows(file, Compared)} if file.is_file() else {}
-    layers = {f"{name} J{width}": name for name, width in job.own(list(LAYERS.items()))}
-    missing = {f"dnn_layers/{name}": layer for layer, name in layers.items() if layer not in rows}
-
-    def make(layer: str, matrix: Any) -> Compared:
-        space = explore(Problem(Op.SPMM, matrix.csr, LAYERS[layers[layer]]), job.device, Reordering.GREEDY, Pins())
-        rows[layer] = compare(layer, space, partial(_race, space, job.device), spread_out(space))
-        return rows[layer]
-
-    append_rows(file, ((missing[name], matrix) for name, matrix in job.load(list(missing))), make, job.ends)
-    told = [
-        {"layer": row.layer, "candidates": len(row.real_us), "tau": row.tau, "tau of the estimate": row.tau_of_estimate,
-         "regret": row.regret}
-        for row in rows.values()
-    ]  # fmt: skip
-    mean = float(pd.Series([row.tau for row in rows.values()], dtype=float).mean())
-    return Outcome(
-        answer={"file": file, "kendall_tau": mean, "layers": told},
-        line=str(file),
-        title=f"Proxies and the kernels they stand for: Kendall's tau {mean:.2f} on average",
-        rows=told,
-        left=sum(layer not in rows for layer in layers),
-    )
+    return open_race(space, open_target(device), emitter=Emitter.PTX)

@@ -24,6 +24,7 @@ from spmark.impls.core.untrusted import Frozen
 from spmark.impls.formats.threads import cores
 from spmark.impls.lo_spmm.assemble import assemble
 from spmark.impls.lo_spmm.constraints import register_cap
+from spmark.impls.lo_spmm.estimate import work_of
 from spmark.impls.lo_spmm.kernel import TileSchedule, UnrolledKernel
 from spmark.impls.lo_spmm.parts import tiles_of
 from spmark.impls.lo_spmm.rank import FEATURES, features_of
@@ -159,7 +160,7 @@ def measure(key: Key, space: TileSpace, race: Race[Any]) -> TileLabels:
         seen = race.candidate(config_of(size))
         features = features_of(space, [size])[0].tolist()
         told = {"features": features, "samples_us": seen.samples_us, "reason": seen.reason}
-        work = [float(f"{amount:.{_DIGITS}g}") for amount in astuple(space.work(size))]
+        work = [float(f"{amount:.{_DIGITS}g}") for amount in astuple(work_of(space, size))]
         tried.append(TriedTile.model_validate({**vars(size), **told, "work": work}))
     matrix = space.problem.matrix
     return TileLabels(

@@ -14,14 +14,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from spmark.impls.core.errors import DeviceError, UnsupportedError
+from spmark.impls.core.errors import DeviceError, UnsupportedError, needed
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.stile.calibration import SECTOR, Calibration, Line, shipped
 from spmark.impls.stile.net import Net
 from spmark.impls.stile.prices import ONE_DIMENSION, ell_bytes, features, run_bytes
 from spmark.records.sixdigits import six_digits
 from spmark.studies.contracts import CalibrationJob, Constants
-from spmark.studies.rows import needed
 
 HELD_OUT = 3
 """Every third tile is left out of the fit and predicted."""
@@ -262,7 +261,7 @@ def train_net(features: NDArray[np.float64], milliseconds: NDArray[np.float64], 
     UnsupportedError
         scikit-learn is not installed.
     """
-    neural_network = needed("sklearn.neural_network", "scikit-learn")
+    neural_network = needed("sklearn.neural_network", "scikit-learn", "study")
     mean, scale = features.mean(0), _spread(features)
     times = np.log(milliseconds)
     middle, spread = times.mean(), _spread(times)

@@ -22,7 +22,7 @@ from spmark.impls.kernels.sddmm import SddmmPlan
 from spmark.impls.kernels.tile_sddmm import TileSddmmPlan
 from spmark.impls.kernels.tile_spmm import HEIGHTS, TileSpmmPlan
 from spmark.impls.kernels.tile_tasks import ALONE
-from spmark.impls.runtime.cudatiming import CudaStopwatch
+from spmark.impls.runtime.cudalab import CudaStopwatch
 from spmark.impls.runtime.device import versions
 from spmark.impls.runtime.target import open_target
 from spmark.impls.runtime.withcupy import cupy

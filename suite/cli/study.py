@@ -53,9 +53,6 @@ def label(
     budget: Annotated[str, typer.Option(metavar="TIME", help="No matrix begins after this time: 90s, 7m.")] = "7m",
     shard: Annotated[str, typer.Option(metavar="N/M", help="Every M-th matrix, beginning with the N-th.")] = "1/1",
     schedules: Annotated[bool, typer.Option("--schedules", help="Measure a table of schedules instead.")] = False,
-    proxies: Annotated[
-        bool, typer.Option("--proxies", help="Compare proxies with the kernels that they stand for instead.")
-    ] = False,
     device: DeviceOption = "auto",
     gpus: GpusOption = None,
     scheduler: SchedulerOption = None,
@@ -82,7 +79,7 @@ def label(
         exhaustive=exhaustive,
         budget=budget,
         shard=shard,
-        instead="schedules" if schedules else "proxies" if proxies else "",
+        instead="schedules" if schedules else "",
         device=device,
         out=out,
         as_json=as_json,

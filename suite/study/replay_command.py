@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rich.markup import escape
 
 from spmark.impls.core.errors import RecordError, SweepError
-from spmark.impls.core.files import whole
+from spmark.impls.core.files import written
 from spmark.impls.core.untrusted import reading
 from spmark.records.schema import CandidateRow
 from spmark.suite.cli.console import answer, console, say, table, working
@@ -113,11 +113,8 @@ def _write(replayed: Replayed, file: Path) -> None:
 
     with reading(file, "numbers that JSON has", RecordError):
         text = json.dumps(t4(replayed), allow_nan=False)
-    try:
-        with whole(file) as part:
-            part.write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise RecordError(f"{file}: cannot be written: {error.strerror}") from error
+    with written(file, RecordError) as part:
+        part.write_text(text + "\n", encoding="utf-8")
 
 
 SCHEMA_VERSION = "1.0.0"

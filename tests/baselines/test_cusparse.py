@@ -107,7 +107,7 @@ def test_column_major_gives_the_result(name: str, dtype: DType) -> None:
 
 @pytest.mark.parametrize("kind", [CuSparseBell, CuSparseBsr])
 def test_an_illegal_block_is_refused(kind: type) -> None:
-    with pytest.raises(ValueError, match="expected block out of 2, 4, 8"):
+    with pytest.raises(ValueError, match="expected block out of 0, 2, 4, 8"):
         kind(block=24)
 
 

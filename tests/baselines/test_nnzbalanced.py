@@ -15,6 +15,7 @@ from spmark.impls.nnzbalanced.plan import (
     NnzBalanced,
     NnzBalancedPlan,
     RowBalancedPlan,
+    choose,
 )
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.plan import DevicePlan
@@ -48,19 +49,23 @@ def test_every_instance(instance: Instance, target: TableTarget) -> None:
 
 
 @pytest.mark.parametrize("dtype", list(DType))
-@pytest.mark.parametrize("reduction", ["sequential", "parallel"])
+@pytest.mark.parametrize("sums", [(4, 8), None], ids=["sequential", "parallel"])
 @pytest.mark.parametrize("matrix", [MATRIX, EVEN], ids=["uneven", "even"])
-def test_several_trips_and_a_second_run(matrix: Csr, reduction: str, dtype: DType) -> None:
+def test_several_trips_and_a_second_run(
+    matrix: Csr, sums: tuple[int, int] | None, dtype: DType, target: TableTarget
+) -> None:
     problem = Problem(Op.SPMM, matrix, 12, dtype)
-    plan = NnzBalanced(balance="nnz", reduction=reduction, span=96).build(problem, HOST)
+    plan = NnzBalancedPlan(problem, target, span=96, vector=4, sums=sums)
     for _ in range(2):  # what the first run left in the workspaces must not reach the second
         run_checked(plan, problem)
 
 
-def test_only_shared_and_empty_rows_are_cleared_and_only_sharing_is_random() -> None:
-    alone = NnzBalanced(balance="nnz", reduction="sequential").build(Problem(Op.SPMM, EVEN, 8), HOST)
+def test_only_sharing_is_random(target: TableTarget) -> None:
+    alone, shared = (
+        NnzBalancedPlan(Problem(Op.SPMM, matrix, 8), target, span=32, vector=4, sums=(4, 8))
+        for matrix in (EVEN, MATRIX)
+    )
     assert alone.deterministic
-    shared = NnzBalanced(balance="nnz", reduction="sequential").build(Problem(Op.SPMM, MATRIX, 8), HOST)
     assert not shared.deterministic
     assert shared.stored == MATRIX.nnz
 
@@ -79,21 +84,13 @@ def test_only_shared_and_empty_rows_are_cleared_and_only_sharing_is_random() -> 
 )
 def test_the_rule(matrix: Csr, width: int, dtype: DType, expected: tuple[str, str]) -> None:
     problem = Problem(Op.SPMM, matrix, width, dtype)
-    parallel, by_nnz = NnzBalanced().choose(problem)
+    parallel, by_nnz = choose(problem)
     assert ("parallel" if parallel else "sequential", "nnz" if by_nnz else "rows") == expected
     plan = NnzBalanced().build(problem, HOST)
     assert (plan.config["reduction"], plan.config["balance"]) == expected
 
 
-def test_widths_beyond_the_grid_are_refused() -> None:
-    wide = Problem(Op.SPMM, MATRIX, 4 * 65535 + 4)
-    reason = NnzBalanced(reduction="parallel").unsupported(wide, HOST)
-    assert reason is not None
-    assert "expected J of at most" in reason
-    assert NnzBalanced(reduction="sequential").unsupported(wide, HOST) is None
-
-
-@pytest.mark.parametrize("tunables", [{"reduction": "tree"}, {"balance": "columns"}, {"span": 48}, {"span": -32}])
-def test_an_illegal_tunable_is_refused(tunables: dict) -> None:
-    with pytest.raises(ValueError, match=next(iter(tunables))):
-        NnzBalanced(**tunables)
+@pytest.mark.parametrize(("beyond", "words"), [(1, "expected J of at most 2097120, found 2097121"), (2, None)])
+def test_widths_beyond_the_grid_are_refused(beyond: int, words: str | None) -> None:
+    """An odd J has loads of one, and 32 lanes of each of 65,535 blocks; an even J has wider loads."""
+    assert NnzBalanced().unsupported(Problem(Op.SPMM, MATRIX, 32 * 65535 + beyond), HOST) == words

@@ -196,7 +196,7 @@ NAMES = ("cusparse", "sparsetir", "lo_spmm", "scipy_cpu")
         ("cusparse/blocks.py", ("cusparse",)),  # imported inside a function
         ("runtime/compile.py", NAMES[:3]),  # options of the compiler
         ("runtime/include/spmark/half.cuh", NAMES[:3]),
-        ("kernels/sddmm_runs.cu", ("sparsetir",)),
+        ("kernels/sddmm.cu", ("sparsetir",)),
         ("kernels/row_target.cuh", ("sparsetir",)),  # two levels below ell_buckets.cu
         ("lo_spmm/models/h200.json", ("lo_spmm",)),
     ],

@@ -33,6 +33,7 @@ from spmark.datasets.mirror import read_manifest
 from spmark.datasets.relational import load_relational
 from spmark.datasets.source import RawMatrix
 from spmark.datasets.sources.downloaded import DownloadedSource
+from spmark.datasets.sources.minkunet import SCANS
 from spmark.datasets.sources.relational import Listed
 from spmark.datasets.sources.table import find_source
 from spmark.datasets.statistics import statistics
@@ -217,6 +218,19 @@ def relations_npz(*arrays: str) -> bytes:
     return zipped({f"{name}.npy": npy(np.array(held[name], np.int32)) for name in arrays}, zipfile.ZIP_STORED)
 
 
+def scan(data: bytes, folder: Path) -> object:
+    """Read a file of the mirror that holds a scan, and build a map of it."""
+    name = next(iter(SCANS))
+    (folder / "pointcloud").mkdir(exist_ok=True)
+    (folder / "pointcloud" / f"{name}.npz").write_bytes(data)
+    return load_relational(MatrixSpec(source="minkunet", name=f"{name}/down1"), Cache(folder / "cache", folder), 0)
+
+
+def scan_npz() -> bytes:
+    points = np.random.default_rng(0).normal(0, 0.3, (40, 3)).astype(np.float32)
+    return zipped({"xyz.npy": npy(points)}, zipfile.ZIP_STORED)
+
+
 def sweep(data: bytes, folder: Path) -> object:
     (folder / "sweep.yaml").write_bytes(data)
     (folder / "list.yaml").write_text("- {source: twin, name: reddit_twin}\n")
@@ -320,6 +334,7 @@ TARGETS = (
         lambda: [relations_npz("knnz", "out_map", "in_map")],
         claims=True,
     ),
+    Target("scan", scan, lambda: [scan_npz()], claims=True),
     Target("fasp", partial(archive, "c.dat", "github/a/b/c.dat"), lambda: [FASP]),
     Target("matpower", partial(archive, "c.m", "matpower/case"), lambda: [CASE]),
     Target("lp", partial(archive, "lp.npz", "netlib_lp/QAP15"), lp_seeds, claims=True),

@@ -15,7 +15,7 @@ from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.formats.hyb import HybFormat
 from spmark.impls.kernels import shared_rows
 from spmark.impls.kernels.ell_buckets import NEVER, SPMM_ELL_BUCKETS, EllBucketsPlan
-from spmark.impls.kernels.zeroing import RowZeroing
+from spmark.impls.kernels.shared_rows import RowZeroing
 from spmark.impls.runtime.target import Kernel
 from spmark.impls.runtime.template import C_TYPES
 

@@ -8,7 +8,7 @@ from problems import matrices, random_csr
 
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.formats.hyb import HybFormat
-from spmark.impls.kernels.hyb_convert import HybConverter
+from spmark.impls.kernels.hyb_spmm import HybConverter
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.target import open_target
 

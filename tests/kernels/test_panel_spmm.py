@@ -9,7 +9,7 @@ from tables import AWKWARD, TableTarget, every_instance, table_target
 
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.bsr import SrBcrsFormat
-from spmark.impls.kernels.warp_blocks import SPMM_PANELS, PanelSpmmPlan
+from spmark.impls.kernels.block_spmm import SPMM_PANELS, PanelSpmmPlan
 from spmark.impls.runtime.template import Instance
 
 RANDOM = np.random.default_rng(6)

@@ -28,11 +28,17 @@ def test_every_instance(instance: Instance, target: TableTarget) -> None:
     # Neither of the widths fills its tile or its steps.
     widths = (72, 40) if values["vector"] == 8 else (37, 67)
     problem = RelationalProblem(VALUED if values["valued"] else MAP, *widths, DType.FLOAT16)
-    held = RelationalRows.of(problem.matrix, int(values["rows"]))
-    plan = RelationalRowsPlan(problem, target, held, {}, tile=int(values["tile"]), depth=int(values["depth"]))
-    assert plan.deterministic
-    assert plan.stored == held.stored
-    run_relational(plan, problem)
+    for splits in (1, 3):
+        held = RelationalRows.of(problem.matrix, int(values["rows"]), splits)
+        plan = RelationalRowsPlan(problem, target, held, {}, tile=int(values["tile"]), depth=int(values["depth"]))
+        assert plan.deterministic
+        assert plan.stored == held.stored
+        run_relational(plan, problem)
+
+
+def test_values(target: TableTarget) -> None:
+    problem = RelationalProblem(VALUED, 40, 32, DType.FLOAT16)
+    run_relational(RelationalRowsPlan(problem, target, RelationalRows.of(VALUED, 64), {}, tile=32, depth=32), problem)
 
 
 @pytest.mark.parametrize("name", ["one_edge", "no_edges"])

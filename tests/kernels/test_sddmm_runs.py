@@ -14,8 +14,7 @@ from spmark.impls.core.errors import BuildError
 from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.core.tolerance import tolerance
-from spmark.impls.kernels.sddmm import SDDMM_CSR, SddmmPlan
-from spmark.impls.kernels.sddmm_runs import SDDMM_RUNS, is_offered, run_tiles, sddmm_kernel, sddmm_plan
+from spmark.impls.kernels.sddmm import SDDMM_CSR, SDDMM_RUNS, SddmmPlan, is_offered, run_tiles, sddmm_kernel
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.target import open_target
 from spmark.impls.runtime.template import Instance
@@ -27,7 +26,7 @@ target = table_target(SDDMM_RUNS)
 
 
 def run_with(problem: Problem, target: TableTarget, run: int, **schedule: Any) -> np.ndarray:
-    return run_checked(sddmm_plan(problem, target, {}, {**schedule, "run": run}), problem)
+    return run_checked(SddmmPlan(problem, target, {}, **schedule, run=run), problem)
 
 
 @pytest.mark.one_in(4)
@@ -48,7 +47,7 @@ def test_awkward_matrices(name: str, target: TableTarget) -> None:
     tile = {"vectors": 1, "lanes": 8, "batch": 8, "parts": 1, "early": False}
     for vector, dtype, scaled, run in ((4, DType.FLOAT32, True, 32), (8, DType.FLOAT16, False, 8)):
         problem = Problem(Op.SDDMM, matrix, 8 * vector, dtype, scaled)
-        plan = sddmm_plan(problem, target, {}, {**tile, "vector": vector, "run": run})
+        plan = SddmmPlan(problem, target, {}, **{**tile, "vector": vector, "run": run})
         run_checked(plan, problem)
         # The array of rows belongs to the plan, and its making to the build.
         factors = matrix.nnz * dtype.itemsize if scaled else 0
@@ -78,7 +77,7 @@ def test_what_stands_past_j_does_not_reach_a_result(target: TableTarget) -> None
     left[1], right[2] = np.inf, np.inf
     out = np.empty(problem.out_shape, np.float32)
     tile = {"vector": 4, "vectors": 1, "lanes": 8, "batch": 4, "parts": 1, "early": False}
-    sddmm_plan(problem, target, {}, {**tile, "run": 4}).run((left, right), out)
+    SddmmPlan(problem, target, {}, **tile, run=4).run((left, right), out)
     rows, columns = problem.matrix.rows_of_entries(), problem.matrix.indices
     finite = (rows == 0) & (columns < 2)
     assert finite.any()
@@ -103,7 +102,7 @@ def test_the_schedule_says_which_kernel(target: TableTarget) -> None:
     runs = {**csr, "vectors": 1, "parts": 1, "early": True, "run": 8}
     for schedule, template in ((csr, SDDMM_CSR), (runs, SDDMM_RUNS)):
         assert sddmm_kernel(problem, schedule).template is template
-        assert sddmm_plan(problem, target, {}, schedule).config == schedule
+        assert SddmmPlan(problem, target, {}, **schedule).config == schedule
 
 
 @pytest.mark.parametrize(
@@ -118,7 +117,7 @@ def test_the_schedule_says_which_kernel(target: TableTarget) -> None:
 def test_what_does_not_fit_is_refused(width: int, changed: dict[str, int], words: str, target: TableTarget) -> None:
     schedule = {"vector": 4, "vectors": 1, "lanes": 8, "batch": 4, "parts": 1, "early": False}
     with pytest.raises(BuildError, match=words):
-        sddmm_plan(Problem(Op.SDDMM, MATRIX, width), target, {}, {**schedule, "run": 8, **changed})
+        SddmmPlan(Problem(Op.SDDMM, MATRIX, width), target, {}, **{**schedule, "run": 8, **changed})
 
 
 @pytest.mark.gpu
@@ -133,5 +132,5 @@ def test_every_tile_on_a_gpu(width: int, dtype: DType) -> None:
     cuda = open_target(find("cuda"))
     for tile, turns in product(run_tiles(width, dtype), (1, 3)):
         out = cupy.full(problem.out_shape, np.nan, dtype.numpy)
-        sddmm_plan(problem, cuda, {}, {**tile, "run": turns * tile["batch"]}).run(given, out)
+        SddmmPlan(problem, cuda, {}, **tile, run=turns * tile["batch"]).run(given, out)
         assert reference(problem, operands).max_error(cupy.asnumpy(out)) <= tolerance(problem), tile

@@ -9,7 +9,7 @@ from tables import AWKWARD, TableTarget
 
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.bsr import BsrFormat
-from spmark.impls.kernels.warp_blocks import SPMM_STRIPS, STRIPS, StripSpmmPlan
+from spmark.impls.kernels.block_spmm import SPMM_STRIPS, STRIPS, StripSpmmPlan
 
 RANDOM = np.random.default_rng(11)
 MATRICES = {

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from spmark.impls.core.problem import DType, Op, Problem
-from spmark.impls.kernels import zeroing
-from spmark.impls.kernels.zeroing import RowZeroing, zeroing_instance
+from spmark.impls.kernels import shared_rows
+from spmark.impls.kernels.shared_rows import RowZeroing, zeroing_instance
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import open_target
@@ -38,7 +38,7 @@ def test_listed_rows_are_cleared_and_no_others(width: int, dtype: DType, small_m
 
 
 def test_more_rows_than_a_grid_has_blocks(small_matrix: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zeroing, "_MAX_BLOCKS", 4)  # a thread block of the host takes its time
+    monkeypatch.setattr(shared_rows, "_MAX_BLOCKS", 4)  # a thread block of the host takes its time
     width = 256  # a row takes all threads of a block
     plan = ZeroingPlan(Problem(Op.SPMM, small_matrix, width), open_target(find("host-simt")), {})
     rows = np.arange(4 * 2 + 3, dtype=np.int32) * 2

@@ -125,7 +125,7 @@ def test_few_rows_are_split_where_nothing_says_otherwise() -> None:
 
 
 def test_what_cannot_be_split_says_why() -> None:
-    with pytest.raises(ValueError, match="expected split out of 1, 2, 4, 8, or 0 to search, found 3"):
+    with pytest.raises(ValueError, match="expected split out of 0, 1, 2, 4, 8, found 3"):
         LoSpmm(split=3)
     indptr = np.zeros(20_001, np.int32)
     indptr[1:] = 1

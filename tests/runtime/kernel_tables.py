@@ -6,16 +6,17 @@ import os
 from importlib import import_module
 
 from spmark.impls.kernels.device_csr import CSR_FACTS, CSR_PIECES
-from spmark.impls.kernels.hyb_convert import FILL_ELL_BUCKETS
+from spmark.impls.kernels.hyb_spmm import FILL_ELL_BUCKETS
+from spmark.impls.kernels.kernel_maps import COUNT_INPUTS, INSERT_VOXELS, WRITE_INPUTS
 from spmark.impls.kernels.plain import SDDMM_PLAIN, SPMM_PLAIN
-from spmark.impls.kernels.zeroing import ZERO_ROWS
+from spmark.impls.kernels.shared_rows import ZERO_ROWS
 from spmark.impls.runtime.template import KernelTemplate
 from spmark.impls.table import IMPLEMENTATIONS, RELATIONAL
 
 
 def templates() -> list[KernelTemplate]:
     unlisted = (ZERO_ROWS, FILL_ELL_BUCKETS, SPMM_PLAIN, SDDMM_PLAIN, CSR_FACTS, CSR_PIECES)
-    found = dict.fromkeys(unlisted)  # listed by no implementation
+    found = dict.fromkeys((*unlisted, INSERT_VOXELS, COUNT_INPUTS, WRITE_INPUTS))  # listed by no implementation
     for entry in (*IMPLEMENTATIONS.values(), *RELATIONAL.values()):
         module, _, label = entry.partition(":")
         found |= dict.fromkeys(getattr(import_module(module), label).kernels)

@@ -15,7 +15,7 @@ from spmark.impls.runtime.device import find
 from spmark.impls.runtime.host.ring import compile_host, launch_host
 from spmark.records.schema import Flush
 
-SOURCE = Path(__file__).parents[2] / "impls" / "runtime" / "kernels" / "flush.cu"
+SOURCE = Path(__file__).parents[2] / "impls" / "runtime" / "kernels" / "timing.cu"
 
 
 @needs_compilers
@@ -41,7 +41,7 @@ def test_it_reads_every_value_once(vectors: int) -> None:
 def test_a_large_copy_costs_less_where_no_written_line_is_left() -> None:
     """Lines that the copy reads push the flush's dirty lines out, which are then stored while the copy runs."""
     cupy = pytest.importorskip("cupy")
-    from spmark.impls.runtime.cudatiming import CudaStopwatch
+    from spmark.impls.runtime.cudalab import CudaStopwatch
 
     spec = find("cuda")
     source, target = (cupy.zeros(spec.l2_bytes // 8, cupy.float32) for _ in range(2))

@@ -14,7 +14,7 @@ from spmark.impls.runtime.compile_pool import compile_many
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.host.ring import compile_host, launch_host
 
-SOURCE = Path(__file__).parents[2] / "impls" / "runtime" / "kernels" / "gate.cu"
+SOURCE = Path(__file__).parents[2] / "impls" / "runtime" / "kernels" / "timing.cu"
 LIMIT_NS = 300_000_000
 
 
@@ -45,7 +45,7 @@ def test_it_waits_for_its_turn_or_its_limit(executable: Path, opened: int, held:
 @pytest.mark.gpu
 def test_no_sample_holds_time_of_the_host() -> None:
     cupy = pytest.importorskip("cupy")
-    from spmark.impls.runtime.cudatiming import CudaStopwatch
+    from spmark.impls.runtime.cudalab import CudaStopwatch
 
     values = cupy.random.default_rng(1).standard_normal(1 << 16, cupy.float32)
 
@@ -63,7 +63,7 @@ def test_no_sample_holds_time_of_the_host() -> None:
 @pytest.mark.gpu
 def test_a_run_that_waits_for_the_gpu_is_timed_too() -> None:
     cupy = pytest.importorskip("cupy")
-    from spmark.impls.runtime.cudatiming import CudaStopwatch
+    from spmark.impls.runtime.cudalab import CudaStopwatch
 
     values = cupy.random.default_rng(1).standard_normal(1 << 16, cupy.float32)
 

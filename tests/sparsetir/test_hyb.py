@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from problems import assert_same, matrices, random_csr
+from way_back import csr_of
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
@@ -24,7 +25,7 @@ SHAPES = [(1, 1), (1, 4), (1, 32), (2, 8), (5, 16), (16, 2)]
 @pytest.mark.parametrize("matrix", matrices().values(), ids=matrices())
 def test_round_trip(matrix: Csr, form: tuple[int, int], tail_in_last: bool) -> None:
     held = HybFormat.from_csr(matrix, *form, tail_in_last)
-    assert_same(held.to_csr(), matrix)
+    assert_same(csr_of(held), matrix)
 
 
 @pytest.mark.parametrize("width", [0, 3, 33])
@@ -43,7 +44,7 @@ FOLDED = {129: [128, 1], 176: [128, 48], 200: [128, 96], 400: [128, 128, 128, 16
 def test_widths_between_the_powers_of_two_by_hand(tail_in_last: bool) -> None:
     matrix = random_csr(len(LENGTHS), 450, LENGTHS)
     held = HybFormat.from_csr(matrix, 1, 128, tail_in_last, thirds=True)
-    assert_same(held.to_csr(), matrix)
+    assert_same(csr_of(held), matrix)
     widths: list[list[int]] = [[] for _ in LENGTHS]
     for bucket in held.buckets:
         rows = span_of(held, bucket)
@@ -64,7 +65,7 @@ def span_of(held: HybFormat, bucket: Bucket) -> NDArray[np.int32]:
 @pytest.mark.parametrize(("partitions", "max_width"), [(1, 32), (2, 64), (3, 128)])
 @pytest.mark.parametrize("matrix", matrices().values(), ids=matrices())
 def test_round_trip_with_widths_between(matrix: Csr, partitions: int, max_width: int) -> None:
-    assert_same(HybFormat.from_csr(matrix, partitions, max_width, thirds=True).to_csr(), matrix)
+    assert_same(csr_of(HybFormat.from_csr(matrix, partitions, max_width, thirds=True)), matrix)
 
 
 TABLE_1 = [

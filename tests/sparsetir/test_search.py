@@ -13,8 +13,7 @@ from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.kernels.ell_buckets import NEVER
 from spmark.impls.kernels.hyb_spmm import HYB_SPMM, rule_width
-from spmark.impls.kernels.sddmm import CSR_SDDMM, csr_tiles, sddmm_instance
-from spmark.impls.kernels.sddmm_runs import RUNS_SDDMM
+from spmark.impls.kernels.sddmm import CSR_SDDMM, RUNS_SDDMM, csr_tiles, sddmm_instance
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.target import open_target
 from spmark.impls.sparsetir.plan import SparseTir

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from suite_fakes import CPU
 
-from spmark.impls.runtime import cudatiming, device
+from spmark.impls.runtime import cudalab, device
 from spmark.impls.runtime.device import shipped
 from spmark.records.schema import Environment
 from spmark.suite import environment
@@ -45,9 +45,9 @@ def test_the_commit_says_whether_the_checkout_was_changed(tmp_path):
 def test_a_gpu_is_told_by_its_uuid_and_a_cpu_keeps_its_digest(monkeypatch):
     monkeypatch.setattr(device, "cuda_missing", lambda: None)
     told = SimpleNamespace(nvmlDeviceGetUUID=lambda handle: f"GPU-{handle}".encode())
-    monkeypatch.setattr(cudatiming, "nvml_handle", lambda: (told, "12ab"))
+    monkeypatch.setattr(cudalab, "nvml_handle", lambda: (told, "12ab"))
     assert device.gpu_uuid(shipped("nvidia-h200")) == "GPU-12ab"
-    monkeypatch.setattr(cudatiming, "nvml_handle", lambda: (None, None))
+    monkeypatch.setattr(cudalab, "nvml_handle", lambda: (None, None))
     assert device.gpu_uuid(shipped("nvidia-h200")) == ""
     assert device.gpu_uuid(device.host_simt()) == ""
     facts = {"device": device.host_simt(), "packages": {}, "cpu": "c", "cores": 2, "memory_bytes": 1, "system": "s"}

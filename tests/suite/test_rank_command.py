@@ -15,8 +15,6 @@ from spmark.impls.lo_spmm.rank import RankModel
 from spmark.impls.runtime.device import shipped_calibration
 from spmark.records.rowfile import read_rows
 from spmark.studies.lo_spmm import commands, labels
-from spmark.studies.lo_spmm.commands import LAYERS
-from spmark.studies.lo_spmm.compared import Compared
 from spmark.studies.lo_spmm.labels import TileLabels
 from spmark.suite.cli import main as cli
 from spmark.suite.study import label
@@ -37,7 +35,7 @@ def spmark(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
 @pytest.fixture
 def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(label, "gpu_named", lambda *_: H200)
-    monkeypatch.setattr(commands, "_race", lambda space, device, proxies=False: estimated_race(space, proxies))
+    monkeypatch.setattr(commands, "_race", lambda space, device: estimated_race(space))
     monkeypatch.setattr(labels, "assemble", lambda *arguments, **facts: None)
     monkeypatch.setattr(labels, "GROUPS", 24)
     monkeypatch.delenv("SPMARK_MIRROR", raising=False)  # without a mirror only random problems are labelled
@@ -61,25 +59,6 @@ def test_from_kernels_to_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     card = RankModel.load(out).card
     assert (card.name, card.gpu, card.groups) == ("fake", "nvidia-h200", 24)
     assert str(tmp_path) not in json.dumps(card.made_with)
-
-
-@pytest.mark.usefixtures("fake_gpu")
-def test_proxies_are_compared_layer_by_layer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    layers = dict(list(LAYERS.items())[:2])
-    monkeypatch.setattr(commands, "LAYERS", layers)
-    monkeypatch.setattr(label, "loaded", lambda names, cache: ((name, label._load(name, cache)) for name in names))
-    for shard in ("1/2", "1/1"):
-        assert (
-            spmark(monkeypatch, "study", "label", "lo_spmm", "--proxies", "--shard", shard, "--out", str(tmp_path)) == 0
-        )
-    rows = list(read_rows(tmp_path / "nvidia-h200" / "lo_spmm" / "proxies.jsonl", Compared))
-    assert [row.layer for row in rows] == [f"{name} J{width}" for name, width in layers.items()]
-    assert all(len(row.sizes) == 10 for row in rows)
-    assert all(row.tau == pytest.approx(1) for row in rows)
-    assert all(row.regret == 0 for row in rows)
-    assert "tau 1.00 on average" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

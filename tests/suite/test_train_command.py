@@ -141,7 +141,7 @@ def request(**changes) -> LabelRequest:
         ({"dtypes": ("float64",)}, "found 'float64'"),
         ({"patterns": ("seeded/none_*",)}, "found none"),
         ({"budget": "soon"}, "expected a time"),
-        ({"instead": "proxies"}, "liteform: expected --schedules in place of labels, found --proxies"),
+        ({"method": "lo_spmm", "instead": "schedules"}, "lo_spmm: expected none in place of labels, found --schedules"),
     ],
 )
 def test_wrong_requests_are_refused(changes, message: str) -> None:

@@ -14,7 +14,7 @@ from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import DType, Op, Problem
-from spmark.impls.runtime import cudatiming, withcupy
+from spmark.impls.runtime import cudalab, withcupy
 from spmark.impls.runtime.device import find
 from spmark.impls.scipy_cpu.plan import ScipyCpu
 from spmark.impls.tuning.timer import PlanTimer
@@ -65,7 +65,7 @@ class Product:
 @pytest.fixture
 def timer(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(withcupy, "cupy", SimpleNamespace(**{**vars(np), "asnumpy": np.asarray}))
-    monkeypatch.setattr(cudatiming, "CudaStopwatch", Stopwatch)
+    monkeypatch.setattr(cudalab, "CudaStopwatch", Stopwatch)
     return PlanTimer(PROBLEM, find("host-simt").model_copy(update={"kind": DeviceKind.CUDA}))
 
 

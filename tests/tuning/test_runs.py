@@ -8,7 +8,7 @@ from problems import random_csr
 from races import made_up_race
 
 from spmark.impls.core.problem import DType, Op, Problem
-from spmark.impls.kernels.sddmm_runs import RUNS_SDDMM, run_tiles
+from spmark.impls.kernels.sddmm import RUNS_SDDMM, run_tiles
 from spmark.impls.tuning.runs import search_runs
 from spmark.impls.tuning.space import Config
 from spmark.impls.tuning.tune import space_of

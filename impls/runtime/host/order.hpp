@@ -9,14 +9,14 @@
 
 namespace simt {
 
-// An order has a number. 0 turns round at every block and barrier; 1 goes up; 2 goes down; 3 has warps go down and
-// lanes up; 4 has warps go up and lanes down. From 5 on the number seeds orders that are drawn anew at every switch.
+// An order has a number. 0 turns round at every block and barrier; 1 goes up; 2 goes down. From 3 on the number seeds
+// orders that are drawn anew at every switch.
 class Order {
 public:
   explicit Order(uint64_t number) : number_(number), random_(number) {}
 
   // Whether warps take turns instead of running on to the barrier, and threads leave at fences and atomics as well.
-  bool drawn() const { return number_ >= kFirstDrawn; }
+  bool drawn() const { return number_ > kDown; }
 
   // Whether another warp's turn comes before all lanes of this one have had theirs.
   bool turn_ends() { return drawn() && random_() % 16 == 0; }
@@ -28,27 +28,21 @@ public:
   void pass_barrier() { reversed_ = !reversed_; }
 
   // Each of these is valid up to its next call.
-  const std::vector<unsigned>& blocks(size_t count) { return made(blocks_, count, number_ >= 2); }
-  const std::vector<unsigned>& warps(size_t count) {
-    return made(warps_, count, number_ == 2 || number_ == 3 || turned());
-  }
-  const std::vector<unsigned>& lanes(size_t count) {
-    return made(lanes_, count, number_ == 2 || number_ == 4 || turned());
-  }
+  const std::vector<unsigned>& blocks(size_t count) { return made(blocks_, count); }
+  const std::vector<unsigned>& warps(size_t count) { return made(warps_, count); }
+  const std::vector<unsigned>& lanes(size_t count) { return made(lanes_, count); }
 
 private:
-  static constexpr uint64_t kFirstDrawn = 5;
+  static constexpr uint64_t kDown = 2;
 
-  bool turned() const { return number_ == 0 && reversed_; }
-
-  const std::vector<unsigned>& made(std::vector<unsigned>& order, size_t count, bool down) {
+  const std::vector<unsigned>& made(std::vector<unsigned>& order, size_t count) {
     if (order.size() != count) {
       order.resize(count);
       std::iota(order.begin(), order.end(), 0u);
     }
     if (drawn()) {
       std::shuffle(order.begin(), order.end(), random_);
-    } else if (count > 1 && (order[0] > order[1]) != down) {
+    } else if (count > 1 && (order[0] > order[1]) != (number_ == kDown || (number_ == 0 && reversed_))) {
       std::reverse(order.begin(), order.end());
     }
     return order;

@@ -403,6 +403,3 @@ class HostTarget(Target):
             expressions.setdefault(instance.template.source, set()).add(instance.expression)
         executables = {source: compile_host(source, sorted(wanted)) for source, wanted in expressions.items()}
         return [HostKernel(instance, executables[instance.template.source]) for instance in instances]
-
-    def synchronize(self) -> None:
-        """Nothing is pending: launches run to the end."""

@@ -102,17 +102,6 @@ __attribute__((always_inline)) inline void leave(State state) {
   self.context.switch_to(grid.scheduler);
 }
 
-__attribute__((always_inline)) inline void wait(State state, const char* name, Combine combine, unsigned mask,
-                                                void* request, Site site) {
-  Meeting& at = grid.running->at;
-  at.name = name;
-  at.combine = combine;
-  at.mask = mask;
-  at.request = request;
-  at.site = site;
-  leave(state);
-}
-
 void fiber_main() {
   Context::enter(grid.scheduler);
   for (;;) {  // a fiber lives as long as the grid: one run of the kernel for each thread block
@@ -313,11 +302,13 @@ void write_where(FILE* stream, const void* address) {
 
 void collective(const char* name, Combine combine, unsigned mask, void* request, Site site) {
   if ((mask >> lane() & 1u) == 0) fault_mask(name, mask, site);
-  wait(State::kCollective, name, combine, mask, request, site);
+  grid.running->at = {name, combine, mask, request, site};
+  leave(State::kCollective);
 }
 
 void barrier(const char* name, Combine combine, void* request, Site site) {
-  wait(State::kBarrier, name, combine, 0, request, site);
+  grid.running->at = {name, combine, 0, request, site};
+  leave(State::kBarrier);
 }
 
 void fault_at(const void* address, const char* format, ...) {

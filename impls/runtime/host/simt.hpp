@@ -111,34 +111,13 @@ void* dynamic_shared();
 
 namespace simt::detail {
 
-// What a participant gives to a sum or the like, and gets back: the value of all.
-template <typename T>
-struct Folded {
-  T value;
-  T (*fold_two)(T, T);
-};
-
-template <typename T>
-void fold(void* const* requests, size_t count) {
-  Folded<T>* first = nullptr;
+// Gives every participant the bits that any of them has brought.
+inline void join_bits(void* const* requests, size_t count) {
+  unsigned all = 0;
+  for (size_t i = 0; i < count; ++i) all |= requests[i] == nullptr ? 0u : *static_cast<unsigned*>(requests[i]);
   for (size_t i = 0; i < count; ++i) {
-    auto* request = static_cast<Folded<T>*>(requests[i]);
-    if (request == nullptr) continue;
-    if (first == nullptr) {
-      first = request;
-    } else {
-      first->value = first->fold_two(first->value, request->value);
-    }
+    if (requests[i] != nullptr) *static_cast<unsigned*>(requests[i]) = all;
   }
-  for (size_t i = 0; i < count; ++i) {
-    if (requests[i] != nullptr) static_cast<Folded<T>*>(requests[i])->value = first->value;
-  }
-}
-
-inline int folded_barrier(const char* name, int predicate, int (*fold_two)(int, int), Site site) {
-  Folded<int> request{predicate != 0, fold_two};
-  barrier(name, fold<int>, &request, site);
-  return request.value;
 }
 
 }  // namespace simt::detail
@@ -148,15 +127,9 @@ inline int folded_barrier(const char* name, int predicate, int (*fold_two)(int, 
 inline void __syncthreads(SIMT_SITE) { simt::barrier("__syncthreads", nullptr, nullptr, site); }
 
 inline int __syncthreads_or(int predicate, SIMT_SITE) {
-  return simt::detail::folded_barrier("__syncthreads_or", predicate, [](int a, int b) { return a | b; }, site);
-}
-
-inline int __syncthreads_and(int predicate, SIMT_SITE) {
-  return simt::detail::folded_barrier("__syncthreads_and", predicate, [](int a, int b) { return a & b; }, site);
-}
-
-inline int __syncthreads_count(int predicate, SIMT_SITE) {
-  return simt::detail::folded_barrier("__syncthreads_count", predicate, [](int a, int b) { return a + b; }, site);
+  unsigned bits = predicate != 0;
+  simt::barrier("__syncthreads_or", simt::detail::join_bits, &bits, site);
+  return static_cast<int>(bits);
 }
 
 #include "intrinsics.hpp"

@@ -44,14 +44,6 @@ inline int segment(int width) {
   return lane() & ~(width - 1);
 }
 
-template <typename T>
-T folded(const char* name, unsigned mask, T value, T (*fold_two)(T, T), Site site) {
-  static_assert(sizeof(T) == 4 && static_cast<T>(0.5) == 0, "the device reduces int and unsigned");
-  Folded<T> request{value, fold_two};
-  collective(name, fold<T>, mask, &request, site);
-  return request.value;
-}
-
 }  // namespace simt::detail
 
 inline void __syncwarp(unsigned mask = 0xffffffffu, SIMT_SITE) {
@@ -86,33 +78,10 @@ T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32, SIMT_SI
 }
 
 inline unsigned __ballot_sync(unsigned mask, int predicate, SIMT_SITE) {
-  const unsigned bit = static_cast<unsigned>(predicate != 0) << simt::lane();
-  return simt::detail::folded<unsigned>("__ballot_sync", mask, bit, [](unsigned a, unsigned b) { return a | b; }, site);
+  unsigned bits = static_cast<unsigned>(predicate != 0) << simt::lane();
+  simt::collective("__ballot_sync", simt::detail::join_bits, mask, &bits, site);
+  return bits;
 }
 
 inline int __any_sync(unsigned mask, int predicate, SIMT_SITE) { return __ballot_sync(mask, predicate, site) != 0; }
 inline int __all_sync(unsigned mask, int predicate, SIMT_SITE) { return __ballot_sync(mask, predicate, site) == mask; }
-
-template <typename T>
-unsigned __match_any_sync(unsigned mask, T value, SIMT_SITE) {
-  unsigned same = 0;
-  for (int lane = 0; lane < 32; ++lane) {
-    if ((mask >> lane & 1u) == 0) continue;
-    const T other = simt::detail::exchange("__match_any_sync", mask, value, lane, true, site);
-    same |= static_cast<unsigned>(other == value) << lane;
-  }
-  return same;
-}
-
-template <typename T>
-T __reduce_add_sync(unsigned mask, T value, SIMT_SITE) {
-  return simt::detail::folded<T>("__reduce_add_sync", mask, value, simt::detail::sum, site);
-}
-template <typename T>
-T __reduce_min_sync(unsigned mask, T value, SIMT_SITE) {
-  return simt::detail::folded<T>("__reduce_min_sync", mask, value, [](T a, T b) { return min(a, b); }, site);
-}
-template <typename T>
-T __reduce_max_sync(unsigned mask, T value, SIMT_SITE) {
-  return simt::detail::folded<T>("__reduce_max_sync", mask, value, [](T a, T b) { return max(a, b); }, site);
-}

@@ -70,7 +70,7 @@ def test_what_is_no_matrix_of_several_relations_is_refused(cache: Cache) -> None
         load_relational(MatrixSpec(source="rmat", name="x"), cache, 0)
     with pytest.raises(DatasetError, match="as it is stored, found its transpose"):
         load_relational(MatrixSpec(source="hetero", name="aifb", orientation=Orientation.TRANSPOSED), cache, 0)
-    with pytest.raises(DatasetError, match=r"a folder with hetero/aifb.npz, found none; its edges come from https"):
+    with pytest.raises(DatasetError, match=r"a folder with hetero/aifb.npz, found none; its data come from https"):
         load_relational(MatrixSpec(source="hetero", name="aifb"), cache, 0)
 
 

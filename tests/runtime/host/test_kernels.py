@@ -50,20 +50,10 @@ def test_shuffles(good, name, dtype):
 def test_votes(good):
     values = RANDOM.integers(0, 10, 32).astype(np.int32)
     values[3] = 9
-    result = np.zeros((9, 32), np.uint32)
+    result = np.zeros((4, 32), np.uint32)
     good("votes", [values, result])
     bits = np.uint64(1) << np.arange(32, dtype=np.uint64)
-    expected = [
-        bits[values > 4].sum(),
-        1,
-        1,
-        [bits[values == value].sum() for value in values],
-        values.sum(),
-        9,
-        1,
-        0,
-        (values > 4).sum(),
-    ]
+    expected = [bits[values > 4].sum(), 1, 1, 1]
     for row, wanted in zip(result, expected, strict=True):
         np.testing.assert_array_equal(row, np.broadcast_to(wanted, 32))
 

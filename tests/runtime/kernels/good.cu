@@ -47,12 +47,7 @@ __global__ void votes(const int* in, unsigned* out) {
   out[lane] = __ballot_sync(kFullMask, value > 4);
   out[32 + lane] = __any_sync(kFullMask, value == 9);
   out[64 + lane] = __all_sync(kFullMask, value < 10);
-  out[96 + lane] = __match_any_sync(kFullMask, value);
-  out[128 + lane] = static_cast<unsigned>(__reduce_add_sync(kFullMask, value));
-  out[160 + lane] = static_cast<unsigned>(__reduce_max_sync(kFullMask, value));
-  out[192 + lane] = static_cast<unsigned>(__syncthreads_or(value == 9));
-  out[224 + lane] = static_cast<unsigned>(__syncthreads_and(value == 9));
-  out[256 + lane] = static_cast<unsigned>(__syncthreads_count(value > 4));
+  out[96 + lane] = static_cast<unsigned>(__syncthreads_or(value == 9));
 }
 
 __global__ void atomics(const int* in, int count, int* bins, int* extremes, float* total, float* pairs) {
