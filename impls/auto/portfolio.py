@@ -102,13 +102,18 @@ are none of them: hardly any row of the tuning half has them as the fastest. Nor
 """
 BASELINE = Choice("cusparse_best")
 _CPU = (Choice("scipy_cpu"), Choice("numba_cpu"))
+_FEW_ROWS, _LONG_MEAN, _FEW_WIDTHS = 1024, 128, range(64, 257)
+"""Rows, their mean non-zeros and J with which CELL's pieces are worth more than whole rows. Of the pruned layers in the
+tuning half, those of 512 rows gain 1.1 to 2.5 times at J = 128 in float32 and those of 2,048 rows lose; at J = 32 and
+512 all lose (H200 and H100)."""
 
 
 def by_rule(op: Op, features: Features, width: int, dtype: DType, kind: DeviceKind) -> tuple[Choice, ...]:
     """Choose without a measurement, in the order of preference; the first that takes the problem serves.
 
-    SpMM: the dense product where that has the lower bound of time, else CSR as it comes. SDDMM: runs of non-zeros with
-    a row of X in registers.
+    SpMM: the dense product where that has the lower bound of time; CELL, which cuts rows into pieces, where a few long
+    rows would leave most of a GPU idle (`_FEW_ROWS`); else CSR as it comes. SDDMM: runs of non-zeros with a row of X in
+    registers.
 
     Parameters
     ----------
@@ -124,4 +129,6 @@ def by_rule(op: Op, features: Features, width: int, dtype: DType, kind: DeviceKi
     if op is Op.SDDMM:
         return RUNS, Choice("rowsplit")
     dense = features.unit_us(width, dtype, dense=True) < features.unit_us(width, dtype)
-    return (PORTFOLIO[op]["cublas"], CSR, CELL) if dense else (CSR, CELL)
+    few = features.num_rows <= _FEW_ROWS and features.mean >= _LONG_MEAN and width in _FEW_WIDTHS
+    sparse = (CELL, CSR) if few else (CSR, CELL)
+    return (PORTFOLIO[op]["cublas"], *sparse) if dense else sparse

@@ -5,8 +5,7 @@
     python scripts/studies/auto_selector.py judge      # shares of the fastest on the judging half, in Markdown
 
 All read rows in ``report/reference/auto`` alone and need no GPU. ``validate`` reads those of the tuning half, and all
-decisions rest on it: ``judge`` is for the end. It also judges on rows of an H200, which an earlier version of these
-scripts made of published records: there `direct` has an earlier rule, and candidates that no record has are missing.
+decisions rest on it: ``judge`` is for the end, and also judges on rows of a GPU that no tree has seen.
 """
 
 from __future__ import annotations
@@ -119,10 +118,7 @@ def judged() -> Iterator[str]:
     yield "| GPU | half | product | number type | problems | rule | learned, first | learned, best of three |"
     yield "|---|---|---|---|---|---|---|---|"
     for device in (TRAINED_ON, *OTHERS):
-        # Records of the other GPUs have widths at which no sweep timed these.
-        timed = ({"sparsetir", "stile", one} for one in ("direct", "sparsetir untuned"))
-        needed = dict(zip(Op, timed, strict=True))
-        of = [row for row in rows(device) if row["half"] != "tuning" and needed[Op(row["op"])] <= row["us"].keys()]
+        of = [row for row in rows(device) if row["half"] != "tuning"]
         told = [{**row, **shares(row, read()[Op(row["op"])])} for row in of]
         for keys, group in pd.DataFrame(told).groupby(["half", "op", "dtype"]):
             means = " | ".join(f"{_mean(group[column]):.3f}" for column in ("rule", "first", "best of three"))

@@ -52,8 +52,10 @@ def test_every_mode_builds_a_plan_that_is_right(op: Op, mode: str, device: str) 
 
 def test_the_rule_reads_sizes_alone() -> None:
     sparse, full = Features(1000, 1000, 8000, 800, 20.0), Features(1000, 1000, 500_000, 520, 20.0)
-    chosen = [by_rule(Op.SPMM, one, 128, DType.FLOAT32, DeviceKind.CUDA)[0] for one in (sparse, full)]
-    assert chosen == [CSR, PORTFOLIO[Op.SPMM]["cublas"]]
+    few_long, more_long = (Features(rows, 4096, rows * 200, 260, 20.0) for rows in (512, 2048))
+    cases = [(sparse, 128), (full, 128), (few_long, 128), (few_long, 512), (more_long, 128)]
+    chosen = [by_rule(Op.SPMM, one, width, DType.FLOAT32, DeviceKind.CUDA)[0] for one, width in cases]
+    assert chosen == [CSR, PORTFOLIO[Op.SPMM]["cublas"], CELL, CSR, CSR]
     assert by_rule(Op.SDDMM, sparse, 128, DType.FLOAT32, DeviceKind.CUDA)[0].config == {"tuned": False}
 
 
@@ -177,9 +179,9 @@ def test_shares_on_record() -> None:
     means = [[float(cell) for cell in line.split("|")[6:9]] for line in list(told)[2:]]
     assert len(means) == 12
     rule, first, three = (min(column) for column in zip(*means, strict=True))
-    assert rule >= 0.71
-    assert first >= 0.9
-    assert three >= 0.99
+    assert rule >= 0.75
+    assert first >= 0.95
+    assert three >= 0.985
 
 
 def test_candidates_serve_their_operator() -> None:
