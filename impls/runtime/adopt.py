@@ -68,7 +68,8 @@ def view_of(tensor: Any, dtype: np.dtype[Any], device: int) -> cupy.ndarray:
 @cache
 def _dtypes(torch: Any) -> dict[Any, np.dtype[Any]]:
     """Give NumPy's dtype of each type that plans take; bfloat16 is viewed as uint16 before."""
-    return {getattr(torch, name): np.dtype(name) for name in ("float16", "float32", "float64", "uint16")}
+    names = ("float16", "float32", "float64", "uint16", "int32", "int64")
+    return {getattr(torch, name): np.dtype(name) for name in names}
 
 
 @dataclass(frozen=True)
