@@ -15,18 +15,18 @@ constexpr int kWindow = 8;      // rows of a window
 constexpr int kGroup = 8;       // vectors of a group, of which mma takes two
 constexpr int kResident = 768;  // threads of a multiprocessor for which the compiler leaves registers
 
-// What lane t of a quad holds of a row: kOwn neighbouring columns of 4 kOwn, two to a word. Sums run in any order, so
+// What lane t of a quad holds of a row: kHeld neighbouring columns of 4 kHeld, two to a word. Sums run in any order, so
 // that mma may take the words of both operands as if these were the unit's own columns.
 template <int vector>
 struct Part {
-  static constexpr int kOwn = vector == 8 ? 8 : 4;
-  using Words = Vec<unsigned, kOwn / 2>;
+  static constexpr int kHeld = vector == 8 ? 8 : 4;
+  using Words = Vec<unsigned, kHeld / 2>;
 
   // Read the lane's columns from `column` on; zeros past the width, and where the row is not wanted.
   static __device__ __forceinline__ Words of_row(bool wanted, const half* row, int column, int width) {
-    Vec<half, kOwn> held;
+    Vec<half, kHeld> held;
 #pragma unroll
-    for (int i = 0; i < kOwn; i += vector) {
+    for (int i = 0; i < kHeld; i += vector) {
       const auto part = load_read_only_where<vector>(wanted && column + i < width, row + column + i);
       memcpy(&held[i], &part, sizeof(part));
     }
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(threads, kResident / threads)
                       half* __restrict__ out) {
   static_assert(threads % 32 == 0, "warps are whole");
   using Mine = Part<vector>;
-  constexpr int kStep = 4 * Mine::kOwn;
+  constexpr int kStep = 4 * Mine::kHeld;
   const int lane = lane_id(), g = lane / 4, t = lane % 4;
   const Vec<int, 4> own = load_read_only<4>(parts + 4 * static_cast<int64_t>(blockIdx.x));
   const int begin = indptr[own[0]] + own[1] * part, end = min(begin + part, indptr[own[0] + 1]);
@@ -71,11 +71,11 @@ __global__ void __launch_bounds__(threads, kResident / threads)
                                  row_of(y, both ? indices[first + kGroup] : 0, row_bytes)};
     float sum[4] = {};
 #pragma unroll 2
-    for (int j = t * Mine::kOwn; j - t * Mine::kOwn < width; j += kStep) {
+    for (int j = t * Mine::kHeld; j - t * Mine::kHeld < width; j += kStep) {
       const auto right = Mine::of_row(true, of_x, j, width);
       const auto one = Mine::of_row(true, of_y[0], j, width), other = Mine::of_row(both, of_y[1], j, width);
 #pragma unroll
-      for (int k = 0; k < Mine::kOwn / 2; k += 2) {
+      for (int k = 0; k < Mine::kHeld / 2; k += 2) {
         const unsigned a[4] = {one[k], other[k], one[k + 1], other[k + 1]};
         const unsigned b[2] = {right[k], right[k + 1]};
         mma_m16n8k16(sum, a, b);
