@@ -20,7 +20,7 @@ from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.bsr import SrBcrsFormat
 from spmark.impls.kernels.direct_spmm import in_pieces
 from spmark.impls.runtime.plan import OneLaunchPlan
-from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div, open_target
+from spmark.impls.runtime.target import Target, ceil_div, open_target, too_wide
 from spmark.impls.runtime.template import KernelTemplate, TemplateValue, widest_aligned
 
 WINDOW, GROUP = 8, 8
@@ -113,9 +113,8 @@ class FlashSparse:
         vector, threads = self._schedule(problem)
         if problem.width % vector:
             return f"expected J to be a multiple of vector = {vector}, found {problem.width}"
-        most = MAX_GRID[1] * columns_of_warp(vector) * threads // _WARP
-        beyond = problem.op is Op.SPMM and problem.width > most
-        return f"expected J of at most {most}, found {problem.width}" if beyond else None
+        spmm = problem.op is Op.SPMM
+        return too_wide(problem.width, columns_of_warp(vector) * threads // _WARP) if spmm else None
 
     def _schedule(self, problem: Problem) -> tuple[int, int]:
         vector = self.vector or widest_aligned(problem.width, problem.dtype)

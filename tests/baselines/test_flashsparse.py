@@ -104,7 +104,7 @@ def test_what_does_not_fit_is_refused() -> None:
 
     assert "expected float16" in reason(FlashSparse(), 8, DType.FLOAT32)
     assert "multiple of vector = 4, found 6" in reason(FlashSparse(vector=4), 6)
-    assert "expected J of at most 1048560" in reason(FlashSparse(vector=1, threads=32), 16 * 65535 + 1)
+    assert "expected J of at most 1,048,560" in reason(FlashSparse(vector=1, threads=32), 16 * 65535 + 1)
     assert not reason(FlashSparse(vector=1, threads=32), 16 * 65535)
 
 
