@@ -1,4 +1,4 @@
-"""SpMM over vectors of eight rows on the matrix unit in the manner of FlashSparse, in float16 with float32 sums.
+"""SpMM and SDDMM over vectors of eight rows on the matrix unit in the manner of FlashSparse: float16, float32 sums.
 
 Shi, Li, Xu, Fu, Wang and Wu, "FlashSparse: Minimizing Computation Redundancy for Fast Sparse Matrix Multiplications on
 Tensor Cores", PPoPP 2025.
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import check_choices
@@ -19,20 +20,18 @@ from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.bsr import SrBcrsFormat
 from spmark.impls.kernels.direct_spmm import in_pieces
 from spmark.impls.runtime.plan import OneLaunchPlan
-from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div, open_target
-from spmark.impls.runtime.template import KernelTemplate, widest_aligned
+from spmark.impls.runtime.target import Target, ceil_div, open_target, too_wide
+from spmark.impls.runtime.template import KernelTemplate, TemplateValue, widest_aligned
 
 WINDOW, GROUP = 8, 8
 """Rows of a window, and vectors of a group."""
 _TILE = 16
 """Columns of C of an mma tile."""
 _WARP = 32
-SPMM_FLASHSPARSE = KernelTemplate(
-    Path(__file__).parent / "kernels" / "spmm.cu",
-    "spmm_flashsparse",
-    {"vector": (1, 2, 4, 8), "threads": (32, 64, 128)},
-    max_registers=80,
-)
+_FOLDER = Path(__file__).parent / "kernels"
+_SPACE: dict[str, tuple[TemplateValue, ...]] = {"vector": (1, 2, 4, 8), "threads": (32, 64, 128)}
+SPMM_FLASHSPARSE = KernelTemplate(_FOLDER / "spmm.cu", "spmm_flashsparse", _SPACE, max_registers=80)
+SDDMM_FLASHSPARSE = KernelTemplate(_FOLDER / "sddmm.cu", "sddmm_flashsparse", _SPACE, max_registers=80)
 
 
 def columns_of_warp(vector: int) -> int:
@@ -41,39 +40,48 @@ def columns_of_warp(vector: int) -> int:
 
 
 class FlashSparsePlan(OneLaunchPlan):
-    """C = A B over windows of eight rows; deterministic, and every row is written.
+    """SpMM or SDDMM over windows of eight rows; deterministic, and every element is written.
 
     Parameters
     ----------
     part : int
         Most groups of vectors of a thread block.
     vector : int
-        Elements of a row of B that a lane loads at once, a divisor of J.
+        Elements of a dense row that a lane loads at once, a divisor of J.
     threads : int
-        Threads of a block: a warp for each `columns_of_warp`.
+        Threads of a block. SpMM has a warp for each `columns_of_warp`.
     """
 
-    values_in_order = False
-
     def __init__(self, problem: Problem, target: Target, *, part: int, vector: int, threads: int) -> None:
-        config = {"part": part, "vector": vector, "threads": threads}
+        config, spmm = {"part": part, "vector": vector, "threads": threads}, problem.op is Op.SPMM
         super().__init__(problem, target, config, alignment=vector * problem.dtype.itemsize)
-        self._load(SPMM_FLASHSPARSE.instance(vector=vector, threads=threads))
+        self._load((SPMM_FLASHSPARSE if spmm else SDDMM_FLASHSPARSE).instance(vector=vector, threads=threads))
         with self.phase("convert"):
             form = SrBcrsFormat.from_csr(problem.matrix, WINDOW, GROUP)
             groups = np.diff(form.indptr)
             order = np.argsort(-groups, kind="stable")
             parts = in_pieces(order, groups[order], part)
-        self.stored = form.stored
-        tiles = ceil_div(problem.width, columns_of_warp(vector) * threads // _WARP)
+            held = form.blocks.astype(problem.dtype.numpy) if spmm else places_of(form)
+        self.stored, self.values_in_order = form.stored, not spmm
+        sizes = (problem.matrix.num_rows, problem.width, *(() if spmm else (problem.scaled,)), part)
+        tiles = ceil_div(problem.width, columns_of_warp(vector) * threads // _WARP) if spmm else 1
+        self._arrange((len(parts.entries), tiles, 1), sizes, (parts.entries, form.indptr, form.indices, held))
+        more: tuple[Any, ...]
         with self.phase("upload"):
-            lists = map(self.upload, (parts.entries, form.indptr, form.indices))
-            self.values = self.upload(form.blocks.astype(problem.dtype.numpy))
-            sums = self.workspace((parts.shared, WINDOW, problem.width), np.float32)
-            counters = self.counters(parts.shared_rows * tiles)
-            sizes = map(np.int32, (problem.matrix.num_rows, problem.width, part))
-            self._args = (*sizes, *lists, self.values, sums, counters)
-        self._grid = (len(parts.entries), tiles, 1)
+            if spmm:
+                sums = self.workspace((parts.shared, WINDOW, problem.width), np.float32)
+                self.values, more = self._args[-1], (sums, self.counters(parts.shared_rows * tiles))
+            else:
+                self.values = self.upload(problem.factors)
+                more = (self.values,)
+        self._args += more
+
+
+def places_of(form: SrBcrsFormat) -> NDArray[np.int32]:
+    """Give the position in CSR order of each element of the vectors, (groups, `GROUP`, `WINDOW`), -1 for padding."""
+    places = np.full(form.blocks.shape, -1, np.int32)
+    places.reshape(-1)[form.positions] = np.arange(form.positions.size)
+    return np.ascontiguousarray(places.transpose(0, 2, 1))
 
 
 @dataclass(frozen=True)
@@ -81,20 +89,20 @@ class FlashSparse:
     """Windows of eight rows cut into vectors, multiplied with operands that have changed places."""
 
     name: ClassVar[str] = "flashsparse"
-    ops: ClassVar[frozenset[Op]] = frozenset({Op.SPMM})
+    ops: ClassVar[frozenset[Op]] = frozenset(Op)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
-    kernels: ClassVar[tuple[KernelTemplate, ...]] = (SPMM_FLASHSPARSE,)
+    kernels: ClassVar[tuple[KernelTemplate, ...]] = (SPMM_FLASHSPARSE, SDDMM_FLASHSPARSE)
 
     part: int = 32
     """Most groups of eight vectors of a thread block; longer windows are split."""
     vector: int = 0
-    """Elements of a row of B that a lane loads at once (1, 2, 4, 8; a divisor of J), for 16 columns a warp, or 32 with
-    4 and 64 with 8; 0 takes the most that divide J."""
+    """Elements of a dense row that a lane loads at once (1, 2, 4, 8; a divisor of J); 0 takes the most that divide J.
+    In SpMM a warp has 16 columns, 32 with 4 and 64 with 8."""
     threads: int = 0
-    """Threads of a block (32, 64, 128); 0 takes as many warps as J has work for."""
+    """Threads of a block (32, 64, 128); 0 takes as many warps as J has work for in SpMM, and 128 in SDDMM."""
 
     def __post_init__(self) -> None:
-        check_choices(self, **{name: (0, *values) for name, values in SPMM_FLASHSPARSE.space.items()})
+        check_choices(self, **{name: (0, *values) for name, values in _SPACE.items()})
         if self.part < 1:
             raise ValueError(f"expected a part of at least 1 group, found {self.part}")
 
@@ -105,12 +113,12 @@ class FlashSparse:
         vector, threads = self._schedule(problem)
         if problem.width % vector:
             return f"expected J to be a multiple of vector = {vector}, found {problem.width}"
-        most = MAX_GRID[1] * columns_of_warp(vector) * threads // _WARP
-        return f"expected J of at most {most}, found {problem.width}" if problem.width > most else None
+        spmm = problem.op is Op.SPMM
+        return too_wide(problem.width, columns_of_warp(vector) * threads // _WARP) if spmm else None
 
     def _schedule(self, problem: Problem) -> tuple[int, int]:
         vector = self.vector or widest_aligned(problem.width, problem.dtype)
-        warps = ceil_div(problem.width, columns_of_warp(vector))
+        warps = ceil_div(problem.width, columns_of_warp(vector)) if problem.op is Op.SPMM else 4
         return vector, self.threads or next((n for n in (32, 64) if n >= _WARP * warps), 128)
 
     def stored_as(self, problem: Problem, device: DeviceSpec, config: Config) -> SrBcrsFormat:

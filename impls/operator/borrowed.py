@@ -19,12 +19,13 @@ from spmark.impls.kernels.device_csr import DeviceCsr, DeviceProblem
 from spmark.impls.kernels.direct_spmm import DirectPlan, usual_schedule
 from spmark.impls.kernels.plain import PlainPlan
 from spmark.impls.operator.arrays import TorchTensors
-from spmark.impls.operator.choose import PLAIN, Asked, device_of
+from spmark.impls.operator.choose import PLAIN, Asked
 from spmark.impls.operator.compiled import CompiledOperator
 from spmark.impls.operator.gpu import adopted, on_stream_of
 from spmark.impls.operator.matrices import ElementType, OwnedMatrix, refuse_gradient
 from spmark.impls.runtime.cuda import CudaTarget
-from spmark.impls.runtime.target import Kernel, Target
+from spmark.impls.runtime.device import find
+from spmark.impls.runtime.target import MAX_GRID, Kernel, Target
 from spmark.impls.runtime.template import Instance
 from spmark.impls.runtime.withcupy import cupy
 
@@ -41,11 +42,12 @@ class Arrays(NamedTuple):
 
     def signature(self) -> Hashable:
         """Give what stays the same while a plan may go on reading these arrays."""
-        return (*[(_address(one), one.shape, one.dtype) for one in self[:3]], self.shape)
-
-
-def _address(array: Any) -> int:
-    return int(array.data_ptr() if hasattr(array, "data_ptr") else array.data.ptr)
+        values, first = self.values, self.indptr
+        if hasattr(first, "data_ptr"):
+            places = first.data_ptr(), self.indices.data_ptr(), values.data_ptr()
+        else:
+            places = first.data.ptr, self.indices.data.ptr, values.data.ptr
+        return (*places, values.shape, values.dtype, self.shape)
 
 
 def arrays_of(a: Any) -> Arrays | None:
@@ -104,7 +106,8 @@ class BorrowedOperator(CompiledOperator):
         if dtype.searched is None:
             return PlainPlan(DeviceProblem(matrix, width, dtype.numpy), target)
         problem = DeviceProblem(matrix, width, dtype.searched)
-        self._choice.check(problem, target.spec)
+        if width > MAX_GRID[1]:  # which takes the time of all the rest
+            self._choice.check(problem, target.spec)
         schedule: dict[str, Any] = usual_schedule(problem)
         pieces = matrix.pieces(schedule["rows"], schedule["longest"])
         return DirectPlan(problem, target, {}, pieces=pieces, **schedule)
@@ -118,8 +121,10 @@ class _BorrowingTarget(CudaTarget):
         self._kernels: dict[Instance, Kernel] = {}
 
     def upload(self, array: Any) -> DeviceArray:
-        """Copy what is the host's."""
-        return array if isinstance(array, cupy.ndarray) else super().upload(array)
+        """Copy what is the host's, where there is anything to copy."""
+        if isinstance(array, cupy.ndarray):
+            return array
+        return super().upload(array) if array.size else self.empty(array.shape, array.dtype)
 
     def load(self, instances: Sequence[Instance]) -> list[Kernel]:
         """Load what is not loaded."""
@@ -131,7 +136,7 @@ class _BorrowingTarget(CudaTarget):
 
 @cache
 def _target_of(_device: int) -> Target:
-    return _BorrowingTarget(device_of("cuda"))
+    return _BorrowingTarget(find("cuda"))  # no rule asks for its rates
 
 
 def _current_target() -> Target:

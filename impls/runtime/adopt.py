@@ -68,8 +68,8 @@ def view_of(tensor: Any, dtype: np.dtype[Any], device: int) -> cupy.ndarray:
 @cache
 def _dtypes(torch: Any) -> dict[Any, np.dtype[Any]]:
     """Give NumPy's dtype of each type that plans take: bfloat16 as uint16, since NumPy has no such type."""
-    known = {getattr(torch, name): np.dtype(name) for name in ("float16", "float32", "float64", "uint16")}
-    return known | {torch.bfloat16: np.dtype(np.uint16)}
+    names = ("float16", "float32", "float64", "uint16", "int32", "int64")
+    return {getattr(torch, name): np.dtype(name) for name in names} | {torch.bfloat16: np.dtype(np.uint16)}
 
 
 @dataclass(frozen=True)

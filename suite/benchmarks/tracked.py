@@ -37,7 +37,7 @@ HALF_LATER = (
 """Followed live, of float16 alone: their builds have benchmarks of their own, since those of others are of float32."""
 SDDMM_LATER = (
     "rowsplit", "cusparse_bsr", "stile", "triton_blocksparse", "sparsetir_bsr", "dgsparse", "taco_cpu", "featgraph",
-    "rode",
+    "rode", "flashsparse",
 )  # fmt: skip
 """Those of the later ones that have SDDMM."""
 REFUSED: Mapping[str, str] = {

@@ -11,7 +11,7 @@ from rich.markup import escape
 from spmark.datasets.cache import Cache
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.files import constants_file
+from spmark.impls.core.files import constants_file, written
 from spmark.studies.contracts import CalibrationJob, Constants, Outcome
 from spmark.studies.table import CONTRACTS, find_contract
 from spmark.suite.cli.console import console, say, tell
@@ -91,9 +91,6 @@ def _measured(method: str, spec: DeviceSpec, seconds: float) -> Constants:
 
 def _write(constants: Constants, path: Path) -> None:
     """Write the files of constants; ``path`` is that of the JSON."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        for ending, content in constants.files.items():
-            path.with_name(path.name.removesuffix(".json") + ending).write_bytes(content)
-    except OSError as error:
-        raise RecordError(f"{path}: the calibration cannot be written: {error.strerror}") from error
+    for ending, content in constants.files.items():
+        with written(path.with_name(path.name.removesuffix(".json") + ending), RecordError) as file:
+            file.write_bytes(content)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from problems import random_csr, run_checked
+from problems import dense_operands, random_csr, run_checked
 from tables import AWKWARD, TableTarget, every_instance, table_target
 
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.flashsparse.plan import (
     GROUP,
+    SDDMM_FLASHSPARSE,
     SPMM_FLASHSPARSE,
     WINDOW,
     FlashSparse,
     FlashSparsePlan,
     columns_of_warp,
+    places_of,
 )
 from spmark.impls.formats.bsr import SrBcrsFormat
 from spmark.impls.runtime.device import find
@@ -23,7 +25,7 @@ from spmark.impls.runtime.template import Instance
 # Windows of no vector, of one, of odd and even numbers of groups, and of many; the last one has three rows.
 MATRIX = random_csr(43, 200, [*[0] * 8, *[0] * 7, 1, *range(3, 11), *[9] * 8, *[40] * 8, 150, 7, 0])
 HOST = find("host-simt")
-target = table_target(SPMM_FLASHSPARSE)
+target = table_target(SPMM_FLASHSPARSE, SDDMM_FLASHSPARSE)
 
 
 @pytest.mark.one_in(2)
@@ -43,10 +45,46 @@ def test_every_instance(instance: Instance, target: TableTarget) -> None:
 
 
 @pytest.mark.one_in(2)
+@every_instance(SDDMM_FLASHSPARSE)
+def test_every_sddmm_instance(instance: Instance, target: TableTarget) -> None:
+    """J ends within a step; warps have several pairs of groups each, or none."""
+    width = 3 * 4 * max(4, int(instance.values["vector"])) + int(instance.values["vector"])
+    for scaled, part in ((False, 3), (True, 1000)):
+        problem = Problem(Op.SDDMM, MATRIX, width, DType.FLOAT16, scaled)
+        plan = FlashSparsePlan(problem, target, part=part, **instance.values)
+        assert plan.config == {"part": part, **instance.values}
+        assert plan.deterministic
+        run_checked(plan, problem)
+
+
+def test_places_name_every_non_zero_once() -> None:
+    form = SrBcrsFormat.from_csr(MATRIX, WINDOW, GROUP)
+    places = places_of(form)
+    groups, vectors, rows = np.nonzero(places >= 0)
+    windows = np.repeat(np.arange(form.indptr.size - 1), np.diff(form.indptr))
+    at = places[groups, vectors, rows]
+    assert sorted(at.tolist()) == list(range(MATRIX.nnz))
+    np.testing.assert_array_equal(MATRIX.indices[at], form.indices[groups, vectors])
+    np.testing.assert_array_equal(MATRIX.rows_of_entries()[at], windows[groups] * WINDOW + rows)
+
+
+def test_rows_of_y_that_no_column_names_do_not_count() -> None:
+    """Padding repeats a column, and the half of a pair that is missing reads nothing."""
+    matrix = random_csr(9, 60, [3] * 8 + [5])
+    problem = Problem(Op.SDDMM, matrix, 20, DType.FLOAT16)
+    x, y = dense_operands(problem)
+    y[np.setdiff1d(np.arange(60), matrix.indices)] = np.nan
+    out = np.full(problem.out_shape, np.nan, np.float16)
+    FlashSparse().build(problem, HOST).run([x, y], out)
+    assert np.isfinite(out).all()
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("op", list(Op))
 @pytest.mark.parametrize("width", [1, 6, 36, 64])
 @pytest.mark.parametrize("name", list(AWKWARD))
-def test_awkward_matrices(name: str, width: int) -> None:
-    problem = Problem(Op.SPMM, AWKWARD[name], width, DType.FLOAT16)
+def test_awkward_matrices(name: str, width: int, op: Op) -> None:
+    problem = Problem(op, AWKWARD[name], width, DType.FLOAT16)
     plan = FlashSparse().build(problem, HOST)
     run_checked(plan, problem)
     assert plan.stored == SrBcrsFormat.from_csr(problem.matrix, WINDOW, GROUP).stored
@@ -66,7 +104,7 @@ def test_what_does_not_fit_is_refused() -> None:
 
     assert "expected float16" in reason(FlashSparse(), 8, DType.FLOAT32)
     assert "multiple of vector = 4, found 6" in reason(FlashSparse(vector=4), 6)
-    assert "expected J of at most 1048560" in reason(FlashSparse(vector=1, threads=32), 16 * 65535 + 1)
+    assert "expected J of at most 1,048,560" in reason(FlashSparse(vector=1, threads=32), 16 * 65535 + 1)
     assert not reason(FlashSparse(vector=1, threads=32), 16 * 65535)
 
 
