@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
-from spmark.datasets.sources.relational import RelationalSource
 from spmark.datasets.sources.table import find_source
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.relational import RelationalCsr
@@ -17,7 +16,7 @@ def load_relational(spec: MatrixSource, cache: Cache, seed: int) -> RelationalCs
     Parameters
     ----------
     spec : MatrixSource
-        Of a source of such matrices: ``hetero``, ``pointcloud``, ``relational_twin``.
+        Such as ``ogb/ogbl-biokg``, ``dgl/aifb``, or one of ``hetero``, ``pointcloud``, ``relational_twin``.
     cache : Cache
     seed : int
         Of the values, unless the spec asks for stored ones.
@@ -25,10 +24,12 @@ def load_relational(spec: MatrixSource, cache: Cache, seed: int) -> RelationalCs
     Raises
     ------
     DatasetError
-        The source has no such matrices, the transpose is asked for, or the matrix cannot be loaded (`load_matrix`).
+        The matrix is of one relation, the transpose is asked for, or the matrix cannot be loaded (`load_matrix`).
     """
-    if not isinstance(find_source(spec.source), RelationalSource):
-        raise DatasetError(f"{spec.id}: expected a source of matrices of several relations, found {spec.source}")
+    if not find_source(spec.source).relational(spec.name):
+        raise DatasetError(
+            f"{spec.id}: expected a matrix of several relations, found one of {spec.source} that is none"
+        )
     if spec.orientation is not Orientation.A:
         raise DatasetError(f"{spec.id}: expected a matrix of several relations as it is stored, found its transpose")
     csr = load_matrix(spec, cache, seed).csr

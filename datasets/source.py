@@ -82,6 +82,10 @@ class Source(ABC):
         origin = find_origin(self.name, name)
         return origin.facts if origin is not None else None
 
+    def relational(self, name: str) -> bool:
+        """Tell whether a matrix is the wide CSR of several relations."""
+        return False
+
     @abstractmethod
     def load(self, name: str, args: Args, cache: Cache) -> RawMatrix:
         """Read or generate a matrix.

@@ -29,6 +29,10 @@ Edges = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 class RelationalSource(Source):
     """A source whose matrices are those of several relations, as many as there are times more columns than rows."""
 
+    def relational(self, name: str) -> bool:
+        """All are."""
+        return True
+
 
 class Listed(NamedTuple):
     """A matrix of the mirror, and where its edges come from."""
