@@ -1,4 +1,4 @@
-"""Matrices of several relations: knowledge graphs, maps of sparse convolutions, and a stand-in for the graph AM.
+"""Matrices of several relations: what all share, and the mirror's knowledge graphs and maps of sparse convolutions.
 
 Each is the wide CSR of a `spmark.impls.core.relational.RelationalCsr` of square matrices, so that columns over rows is
 the number of relations. `spmark.datasets.relational.load_relational` gives it as one.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from math import isqrt
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.datasets.cache import Cache
-from spmark.datasets.source import Args, Facts, RawMatrix, Source, argument, check_bytes, check_shape, known, only
+from spmark.datasets.source import Args, Facts, RawMatrix, Source, check_bytes, check_shape, known, only
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.problem import openings
 from spmark.impls.core.relational import RelationalCsr
@@ -134,56 +133,6 @@ class PointCloud(MirroredEdges):
         if not openings(pairs).all():
             raise DatasetError("expected each output once for an offset, found one that is repeated")
         return offset, rows, file["in_map"]
-
-
-class RelationalTwin(RelationalSource):
-    """A seeded stand-in for the graph AM (a museum's collection), which needs a network; ``seed`` (0) draws another.
-
-    Nodes, edges and relations are those of SparseTIR's table 2. Half of the nodes are objects, the others values. Of
-    48 relations with sizes in proportion to 1 / rank, every other one leads to a vocabulary whose first words are
-    frequent, the others to values of their own; each has an inverse. All of this is our choice. The padding of its
-    3-D hyb is 5.6 %, and 10.8 % of AM itself in that table.
-    """
-
-    name = "relational_twin"
-    title = "twins of large graphs of several relations"
-    citation = "counts: Ye et al., SparseTIR, ASPLOS 2023, table 2; graph: de Boer et al., Semantic Web 2012"
-    cached = True
-    _NODES, _EDGES, _HALF = 1_885_136, 5_668_682, 48
-
-    def names(self, cache: Cache) -> Sequence[str]:
-        """List the twins."""
-        return ("am",)
-
-    def load(self, name: str, args: Args, cache: Cache) -> RawMatrix:
-        """Draw the graph; repeated edges are merged, so that some edges are missing. O(edges log edges)."""
-        where = f"{self.name}/{name}"
-        known(self.name, name, self.names(cache))
-        only(where, args, "seed")
-        bits = np.random.PCG64([argument(where, args, "seed", 0, (0, 2**31 - 1)), self._EDGES])
-        objects, edges = self._NODES // 2, self._EDGES // 2
-        values = self._NODES - objects
-        # Whole numbers throughout, so that every machine draws the same graph.
-        shares = (1 << 20) // np.arange(1, self._HALF + 1)
-        sizes = edges * shares // shares.sum()
-        sizes[0] += edges - sizes.sum()
-        relation, rows, cols = [], [], []
-        for r, size in enumerate(sizes.tolist()):
-            first, several, start = (int(word) for word in bits.random_raw(3) >> np.uint64(33))
-            subject = (first + np.arange(size) // (1 + several % 3)) % objects
-            words = bits.random_raw(size) >> np.uint64(48)
-            if r % 2:
-                vocabulary = 8 * isqrt(size)
-                told = ((words * words >> np.uint64(16)) * words >> np.uint64(16)) * np.uint64(vocabulary)
-                value = (told >> np.uint64(16)).astype(np.int64)
-            else:
-                value = np.arange(size)
-            other = objects + (start + value) % values
-            relation += [np.full(size, 2 * r), np.full(size, 2 * r + 1)]
-            rows += [other, subject]
-            cols += [subject, other]
-        drawn = (np.concatenate(relation), np.concatenate(rows), np.concatenate(cols))
-        return wide(self._NODES, 2 * self._HALF, drawn, where, MatrixKind.TWIN)
 
 
 def wide(nodes: int, relations: int, edges: Edges, where: Path | str, kind: MatrixKind = MatrixKind.REAL) -> RawMatrix:

@@ -44,7 +44,7 @@ SOURCES: Mapping[str, str] = {
     "seeded": "spmark.datasets.sources.seeded:Seeded",
     "hetero": "spmark.datasets.sources.relational:Hetero",
     "pointcloud": "spmark.datasets.sources.relational:PointCloud",
-    "relational_twin": "spmark.datasets.sources.relational:RelationalTwin",
+    "relational_twin": "spmark.datasets.sources.relational_twin:RelationalTwin",
 }
 
 FILES: Mapping[str, str] = {
