@@ -68,7 +68,7 @@ def test_damaged_files_are_refused(small: Any) -> None:
 
 
 def test_what_is_no_matrix_of_several_relations_is_refused(cache: Cache) -> None:
-    two = Csr.checked((1, 2), [0, 1], [1])
+    two = Csr.checked((1, 2), np.array([0, 1]), np.array([1]), np.ones(1, np.float32))
     with pytest.raises(DatasetError, match="ogb/ogbn-arxiv: expected the number of its relations, found none"):
         of_relations(MatrixSpec(source="ogb", name="ogbn-arxiv"), two)
     with pytest.raises(DatasetError, match="as it is stored, found its transpose"):
