@@ -41,6 +41,7 @@ class SparseTir:
         *CSR_SDDMM.templates,
         *RUNS_SDDMM.templates,
     )
+    loops: ClassVar[tuple[str, ...]] = ("spmark.impls.formats.loops",)
     cost_models: ClassVar[Mapping[str, str]] = {
         "rule": "spmark.impls.sparsetir.cost_models:WidthRule",
         "dash": "spmark.impls.dash.cost_models:TransferredScores",
