@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import check_choices
 from spmark.impls.core.interfaces import Config, Plan
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.core.stores import Held, StoreKind
@@ -31,8 +30,6 @@ GATHER = KernelTemplate(
 )
 BLOCKS = (16, 32)
 """Block sizes to choose from: those of the papers' experiments with these formats."""
-SIZES = (2, 4, 8, 16, 32, 64, 128)
-"""Block sizes that may be pinned: those that cuSPARSE documents for SDDMM over BSR."""
 
 
 class _Library:
@@ -87,24 +84,15 @@ class CuSparseBest(_Library):
 
 
 @dataclass(frozen=True)
-class _Blocks(_Library):
-    """The library's formats of square blocks."""
+class CuSparseBell(_Library):
+    """SpMM over Blocked-ELL, which the library computes on matrix units, in the blocks of `BLOCKS` that store least.
 
-    block: int = 0
-
-    def __post_init__(self) -> None:
-        check_choices(self, block=(0, *SIZES))
-
-
-@dataclass(frozen=True)
-class CuSparseBell(_Blocks):
-    """SpMM over Blocked-ELL, which the library computes on matrix units."""
+    Of equals the larger are taken, which are faster.
+    """
 
     name: ClassVar[str] = "cusparse_bell"
     ops: ClassVar[frozenset[Op]] = frozenset({Op.SPMM})
-
-    block: int = 0
-    """Rows and columns of a block; 0 takes the size of `BLOCKS` that stores least, the larger (faster) of equals."""
+    retired: ClassVar[Mapping[str, Any]] = {"block": 0}
 
     def stored_as(self, problem: Problem, device: DeviceSpec, config: Config) -> list[Held]:
         """Cut A into the blocks of a config, and pad block rows."""
@@ -122,19 +110,16 @@ class CuSparseBell(_Blocks):
         """Cut into blocks, pad block rows to one length, upload."""
         from spmark.impls.cusparse.gpu import BlockPlan
 
-        sizes = (self.block,) if self.block else BLOCKS[::-1]
-        return BlockPlan(problem, open_target(device), ell=True, blocks=sizes)
+        return BlockPlan(problem, open_target(device), ell=True, blocks=BLOCKS[::-1])
 
 
 @dataclass(frozen=True)
-class CuSparseBsr(_Blocks):
-    """SpMM and SDDMM over BSR."""
+class CuSparseBsr(_Library):
+    """SpMM and SDDMM over BSR, in the blocks of `BLOCKS` that store least; of equals the smaller, which are faster."""
 
     name: ClassVar[str] = "cusparse_bsr"
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (GATHER,)
-
-    block: int = 0
-    """Rows and columns of a block; 0 takes the size of `BLOCKS` that stores least, the smaller (faster) of equals."""
+    retired: ClassVar[Mapping[str, Any]] = {"block": 0}
 
     def stored_as(self, problem: Problem, device: DeviceSpec, config: Config) -> BsrFormat:
         """Cut A into the blocks of a config."""
@@ -145,13 +130,12 @@ class CuSparseBsr(_Blocks):
         if reason := super().unsupported(problem, device):
             return reason
         if not self._fitting(problem):
-            sizes = " or ".join(map(str, (self.block,) if self.block else BLOCKS))
+            sizes = " or ".join(map(str, BLOCKS))
             return f"cuSPARSE's SDDMM over BSR takes J that the block divides: block {sizes}, J = {problem.width}"
         return None
 
     def _fitting(self, problem: Problem) -> tuple[int, ...]:
-        sizes = (self.block,) if self.block else BLOCKS
-        return tuple(size for size in sizes if problem.op is Op.SPMM or problem.width % size == 0)
+        return tuple(size for size in BLOCKS if problem.op is Op.SPMM or problem.width % size == 0)
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """Cut into blocks and upload."""

@@ -6,6 +6,7 @@ The programs are ours (`spmark.impls.triton_blocksparse.kernels`), tuned over th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import check_choices, how_to_install
+from spmark.impls.core.errors import how_to_install
 from spmark.impls.core.interfaces import Config, Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.bsr import BsrFormat
@@ -53,13 +54,10 @@ class TritonBlockSparse:
     needs: ClassVar[tuple[str, ...]] = ("triton",)
     extra: ClassVar[str] = "triton"
 
-    block: int = 0
-    """Rows and columns of a block: 16, 32 or 64; 0 searches."""
-    tuned: bool = True
-    """Measure schedules, and block sizes where none is pinned, on the device; otherwise take a middle config."""
+    retired: ClassVar[Mapping[str, Any]] = {"block": 0}
 
-    def __post_init__(self) -> None:
-        check_choices(self, block=(0, *BLOCKS))
+    tuned: bool = True
+    """Measure block sizes and schedules on the device; otherwise take a middle config."""
 
     def stored_as(self, problem: Problem, device: DeviceSpec, config: Config) -> BsrFormat:
         """Cut A into the blocks of a config."""
@@ -81,22 +79,19 @@ class TritonBlockSparse:
         """
         from spmark.impls.triton_blocksparse.gpu import opened
 
-        sizes = (self.block,) if self.block else BLOCKS
-
         def space(block: int) -> list[Config]:
             return [middle(problem, block), *schedules(problem, block)]
 
         def strategy(race: Race[Any]) -> None:
             """Time a middle config of every block size, then every schedule of the best."""
-            exhaustive(race, space(exhaustive(race, [middle(problem, size) for size in sizes]).config["block"]))
+            exhaustive(race, space(exhaustive(race, [middle(problem, size) for size in BLOCKS]).config["block"]))
 
         family = KernelFamily(
             mark="group",
-            axes=lambda *_: {"config": [config for size in sizes for config in space(size)]},
+            axes=lambda *_: {"config": [config for size in BLOCKS for config in space(size)]},
             opened=opened,
         )
-        facts = {"block": self.block}
-        return tune(problem, device, [family], strategy, owner=self.name, facts=facts, measured=self.tuned)
+        return tune(problem, device, [family], strategy, owner=self.name, measured=self.tuned)
 
 
 def widest_tile(problem: Problem) -> int:
