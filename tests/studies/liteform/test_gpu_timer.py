@@ -91,7 +91,7 @@ def test_a_config_is_timed_at_every_j_and_checked_at_one(monkeypatch: pytest.Mon
     assert [width for width, _ in FakePlanTimer.checked] == [32, 64, 32]
     assert timer.cell(2, 4).keys() == {32, 64}, "what was not prepared is laid out when it is asked for"
     assert timer.fixed(StoredAs.CSR, 32)
-    with pytest.raises(UnsupportedError, match="float16"):
+    with pytest.raises(UnsupportedError, match="16-bit floats"):
         timer.fixed(StoredAs.BSR, 32)
 
 
