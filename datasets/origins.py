@@ -2,8 +2,8 @@
 
 A matrix's identity is its origin, ``source/name``. The list also has the ids under which records may know the same
 matrix, its counts, the hash of its pattern, its licence and where it is downloaded. `scripts/origins.py` computes
-counts and hashes. A line without a hash is of a matrix that nobody has hashed yet: its counts are what its publisher
-states, and the first fetch on a machine keeps the hash.
+counts and hashes. A line without a hash is of a matrix that nobody has hashed yet: its counts, if any, are what its
+publisher states, and the first fetch on a machine keeps the hash.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class Origin:
     """``source/name``."""
     aliases: tuple[str, ...]
     """Other ids of the same matrix, the oldest last."""
-    facts: Facts
+    facts: Facts | None
+    """None where the publisher does not state all counts."""
     pattern: str
     """SHA-256 of the pattern, as `spmark.impls.core.problem.Csr.hash` gives it; empty where it is not known yet."""
     licence: str
@@ -42,7 +43,8 @@ class Origin:
         """Make it out of a line's columns."""
         from spmark.datasets.source import Facts
 
-        facts = Facts(int(line["rows"]), int(line["cols"]), int(line["nnz"]))
+        counts = [line[each] for each in ("rows", "cols", "nnz")]
+        facts = Facts(*map(int, counts)) if all(counts) else None
         aliases = tuple(line["aliases"].split())
         return cls(line["origin"], aliases, facts, line["pattern_sha256"], line["licence"], line["url"])
 

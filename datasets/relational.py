@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
-from spmark.datasets.sources.relational import RelationalSource
 from spmark.datasets.sources.table import find_source
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.problem import Csr
@@ -18,7 +17,7 @@ def load_relational(spec: MatrixSource, cache: Cache, seed: int) -> RelationalCs
     Parameters
     ----------
     spec : MatrixSource
-        Of a source of such matrices, as ``hetero``, ``minkunet`` or ``relational_twin``, or with its ``relations``.
+        Such as ``ogb/ogbl-biokg``, ``hetero/aifb`` or ``minkunet/drawn/l0``, or with its ``relations``.
     cache : Cache
     seed : int
         Of the values, unless the spec asks for stored ones.
@@ -26,9 +25,8 @@ def load_relational(spec: MatrixSource, cache: Cache, seed: int) -> RelationalCs
     Raises
     ------
     DatasetError
-        The matrix cannot be loaded (`load_matrix`), or is none of several relations (`relations_of`).
+        The matrix cannot be loaded (`load_matrix`), or is none of several relations (`of_relations`).
     """
-    relations_of(spec)  # before a large matrix is loaded
     return of_relations(spec, load_matrix(spec, cache, seed).csr)
 
 
@@ -38,24 +36,11 @@ def of_relations(spec: MatrixSource, csr: Csr) -> RelationalCsr:
     Raises
     ------
     DatasetError
-        It is none of several relations (`relations_of`).
+        The number of relations is not known, or the transpose is asked for.
     MatrixError
         The number does not divide the columns, or is too large.
     """
-    return RelationalCsr.checked(csr, relations_of(spec), spec.id)
-
-
-def relations_of(spec: MatrixSource) -> int:
-    """Give the number of relations.
-
-    Raises
-    ------
-    DatasetError
-        The number is not known, or the transpose is asked for.
-    """
-    relations, source = spec.relations, find_source(spec.source)
-    if not relations and isinstance(source, RelationalSource):
-        relations = source.relations(spec.name)
+    relations = spec.relations or find_source(spec.source).relations(spec.name, *csr.shape)
     if not relations:
         raise DatasetError(
             f"{spec.id}: expected the number of its relations, found none: say relations: 12, for example, or take a "
@@ -63,4 +48,4 @@ def relations_of(spec: MatrixSource) -> int:
         )
     if spec.orientation is not Orientation.A:
         raise DatasetError(f"{spec.id}: expected a matrix of several relations as it is stored, found its transpose")
-    return relations
+    return RelationalCsr.checked(csr, relations, spec.id)

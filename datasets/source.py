@@ -82,6 +82,10 @@ class Source(ABC):
         origin = find_origin(self.name, name)
         return origin.facts if origin is not None else None
 
+    def relations(self, name: str, rows: int, cols: int) -> int:
+        """Give the number of relations that stand side by side in a loaded matrix, 0 for any other matrix."""
+        return 0
+
     @abstractmethod
     def load(self, name: str, args: Args, cache: Cache) -> RawMatrix:
         """Read or generate a matrix.

@@ -7,7 +7,7 @@ import gzip
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import IO, cast
@@ -63,14 +63,14 @@ def unpacked(path: Path, member: str = "", remedy: str = "") -> Iterator[Path]:
         yield Path(spool.name)
 
 
-def unpacked_files(path: Path, names: Collection[str], remedy: str = "") -> Iterator[tuple[str, Path]]:
+def unpacked_files(path: Path, wanted: Callable[[str], bool], remedy: str = "") -> Iterator[tuple[str, Path]]:
     """Unpack files of a zip or tar archive one after the other, in one pass.
 
     Parameters
     ----------
     path : Path
-    names : collection of str
-        Whole paths in the archive; those that it lacks are passed over.
+    wanted : callable
+        Says of a file's whole path in the archive whether to unpack it.
     remedy : str
         What to do about a broken archive.
 
@@ -86,7 +86,7 @@ def unpacked_files(path: Path, names: Collection[str], remedy: str = "") -> Iter
     """
     with reading(path, "a complete archive", remedy=remedy):
         for name, opened in _members(path):
-            if name in names:
+            if wanted(name):
                 with tempfile.NamedTemporaryFile(prefix="spmark-") as spool, opened() as stream:
                     _copy(stream, cast("IO[bytes]", spool), f"{path}: {name}", path.stat().st_size)
                     yield name, Path(spool.name)

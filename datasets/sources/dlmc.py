@@ -28,7 +28,7 @@ class Dlmc(EdgeSource):
 
     def read(self, path: Path, name: str) -> RawMatrix:
         """Read a layer out of the archive."""
-        for _, file in unpacked_files(path, {_member(name)}, FETCH_AGAIN):
+        for _, file in unpacked_files(path, _member(name).__eq__, FETCH_AGAIN):
             return Smtx().read(file)
         raise DatasetError(f"{path}: expected {_member(name)}, found no such file in it")
 
@@ -38,7 +38,7 @@ class Dlmc(EdgeSource):
         path = cache.fetch(self.address(name), self.place(name))
         members = {_member(one): one for one in listed("dlmc")}
         if name in members.values():
-            for member, file in unpacked_files(path, members, FETCH_AGAIN):
+            for member, file in unpacked_files(path, members.__contains__, FETCH_AGAIN):
                 cache.keep("dlmc", members[member], {}, Smtx().read(file))
             kept = cache.parsed("dlmc", name, {})
             if kept is not None:

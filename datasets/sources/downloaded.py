@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
@@ -12,6 +14,7 @@ from numpy.typing import NDArray
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.origins import find_origin, listed
+from spmark.datasets.readers.archive import FETCH_AGAIN, unpacked
 from spmark.datasets.source import Args, RawMatrix, Source, csr_from_edges, known, only
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.untrusted import reading
@@ -90,6 +93,14 @@ def from_edges(edges: NDArray[np.int64], path: Path, *, both: bool = False) -> R
     if both:
         rows, cols = np.concatenate([rows, cols]), np.concatenate([cols, rows])
     return square(size, rows, cols, path)
+
+
+@contextmanager
+def ogb_file(path: Path, file: str) -> Iterator[Path]:
+    """Unpack a file of OGB out of the folder ``raw`` of an archive or of an unpacked folder."""
+    place, member = (path / "raw" / file, "") if path.is_dir() else (path, f"raw/{file}")
+    with unpacked(place, member, FETCH_AGAIN) as found:
+        yield found
 
 
 def read_integers(

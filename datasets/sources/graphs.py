@@ -16,13 +16,20 @@ from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spmark.datasets.readers.archive import FETCH_AGAIN, unpacked
 from spmark.datasets.readers.matrix_market import read_mtx
 from spmark.datasets.readers.npz import read_scipy
 from spmark.datasets.source import RawMatrix
-from spmark.datasets.sources.downloaded import DownloadedSource, EdgeSource, from_edges, read_integers, square
+from spmark.datasets.sources.downloaded import (
+    DownloadedSource,
+    EdgeSource,
+    from_edges,
+    ogb_file,
+    read_integers,
+    square,
+)
+from spmark.datasets.sources.knowledge import RDF_GRAPHS, read_biokg, read_rdf
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.files import at_home
 from spmark.impls.core.untrusted import reading
@@ -86,31 +93,44 @@ class _GraphReader(pickle._Unpickler):
         return known_types[module, name]
 
 
+_KNOWLEDGE = "ogbl-biokg"
+
+
 class Ogb(EdgeSource):
     """Graphs as their files list edges: an edge (u, v) of ``edge.csv.gz`` is the entry A[u, v].
 
     Row i of ogbn-arxiv lists the papers that paper i cites. The longest row of A has 436 entries, the longest of its
     transpose 13,155 (the most cited paper). Aggregation over incoming edges multiplies by the transpose, ``@AT``.
-    The files of ogbn-proteins and ogbn-products have each undirected edge once, and so has A.
+    The files of ogbn-proteins and ogbn-products have each undirected edge once, and so has A. ogbl-biokg is a knowledge
+    graph of 51 relations (`read_biokg`).
     """
 
     name = "ogb"
     title = "Open Graph Benchmark"
-    licence = "ODC-BY (arxiv), CC-0 (proteins), Amazon licence (products)"
+    licence = "ODC-BY (arxiv), CC-0 (proteins, biokg), Amazon licence (products)"
     citation = "Hu et al., Open Graph Benchmark: datasets for machine learning on graphs, NeurIPS 2020"
     url = "https://ogb.stanford.edu/docs/nodeprop/"
 
     def package_copy(self, name: str) -> Path | None:
         """Give the folder that the package ``ogb`` unpacks to by default."""
         folder = Path("dataset") / name.replace("-", "_")
-        return folder if (folder / "raw" / "edge.csv.gz").is_file() else None
+        first = "triplet-type-list.csv.gz" if name == _KNOWLEDGE else "edge.csv.gz"
+        return folder if (folder / "raw" / first).is_file() else None
+
+    def relations(self, name: str, rows: int, cols: int) -> int:
+        """Give the relations of the knowledge graph."""
+        return cols // rows if name == _KNOWLEDGE else 0
 
     def read(self, path: Path, name: str) -> RawMatrix:
         """Read ``*/raw/edge.csv.gz`` and the number of nodes beside it, out of an archive or an unpacked folder."""
-        counts = _table(path, "num-node-list.csv.gz", 1)
+        if name == _KNOWLEDGE:
+            return read_biokg(path)
+        with ogb_file(path, "num-node-list.csv.gz") as table:
+            counts = read_integers(table, f"{path}: num-node-list.csv.gz", columns=1)
         if counts.size != 1:
             raise DatasetError(f"{path}: num-node-list.csv.gz: expected one number of nodes, found {counts.size}")
-        rows, cols = _table(path, "edge.csv.gz", 2)
+        with ogb_file(path, "edge.csv.gz") as table:
+            rows, cols = read_integers(table, f"{path}: edge.csv.gz", delimiter=",")
         return square(int(counts[0, 0]), rows, cols, path)
 
 
@@ -122,6 +142,8 @@ class DglGraphs(EdgeSource):
       papers.
     - ``reddit``: posts that one person commented on; undirected, both directions in the file. Nodes are numbered as in
       the file; the package ``dgl`` renumbers them after reading (reverse Cuthill-McKee).
+    - ``aifb``, ``mutag``, ``bgs``, ``am``: knowledge graphs in RDF, with inverse relations and without those that tell
+      labels (`read_rdf`). Reading takes the extra ``rdf``.
     """
 
     name = "dgl"
@@ -130,7 +152,8 @@ class DglGraphs(EdgeSource):
     citation = (
         "Hamilton, Ying and Leskovec, Inductive representation learning on large graphs, NeurIPS 2017; "
         "Zitnik and Leskovec, Predicting multicellular function through multi-layer tissue networks, "
-        "Bioinformatics 2017"
+        "Bioinformatics 2017; Ristoski, de Vries and Paulheim, A collection of benchmark datasets for systematic "
+        "evaluations of machine learning on the Semantic Web, ISWC 2016"
     )
     url = "https://data.dgl.ai/dataset/"
 
@@ -140,8 +163,14 @@ class DglGraphs(EdgeSource):
         archive = at_home(folder) / PurePosixPath(self.address(name)).name
         return archive if archive.is_file() else None
 
+    def relations(self, name: str, rows: int, cols: int) -> int:
+        """Give the relations of a knowledge graph, inverses among them."""
+        return cols // rows if name in RDF_GRAPHS else 0
+
     def read(self, path: Path, name: str) -> RawMatrix:
         """Read the graph's file out of the archive."""
+        if name in RDF_GRAPHS:
+            return read_rdf(path, name)
         if name == "reddit":
             with unpacked(path, "reddit_graph.npz", FETCH_AGAIN) as file:
                 return replace(read_scipy(file), values=None, kind=MatrixKind.PATTERN)
@@ -213,9 +242,3 @@ class SuiteSparse(DownloadedSource):
     def read(self, path: Path, name: str) -> RawMatrix:
         """Read the archive's matrix."""
         return read_mtx(path, remedy=FETCH_AGAIN)
-
-
-def _table(path: Path, file: str, columns: int) -> NDArray[np.int64]:
-    place, member = (path / "raw" / file, "") if path.is_dir() else (path, f"raw/{file}")
-    with unpacked(place, member, FETCH_AGAIN) as table:
-        return read_integers(table, f"{path}: {file}", columns=columns, delimiter=",")

@@ -93,7 +93,7 @@ class MinkUNet(RelationalSource):
         maps = dict.fromkeys(layer.map for layer in LAYERS)
         return tuple(f"{scan}/{which}" for scan in (DRAWN, *SCANS) for which in sorted(maps))
 
-    def relations(self, name: str) -> int:
+    def relations(self, name: str, rows: int, cols: int) -> int:
         """Give the offsets of a map."""
         return 27 if name.rpartition("/")[2].startswith("l") else 8
 

@@ -1,7 +1,7 @@
-"""Matrices of several relations: knowledge graphs, maps of sparse convolutions, and stand-ins for larger graphs.
+"""Matrices of several relations: what all share, and the mirror's knowledge graphs and maps of sparse convolutions.
 
-Each is the wide CSR of a `spmark.impls.core.relational.RelationalCsr`.
-`spmark.datasets.relational.load_relational` gives it as one.
+Each is the wide CSR of a `spmark.impls.core.relational.RelationalCsr`, as which
+`spmark.datasets.relational.load_relational` gives it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from math import isqrt
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -17,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.datasets.cache import Cache
-from spmark.datasets.source import Args, Facts, RawMatrix, Source, argument, check_bytes, check_shape, known, only
+from spmark.datasets.source import Args, Facts, RawMatrix, Source, check_bytes, check_shape, known, only
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.problem import openings
 from spmark.impls.core.relational import RelationalCsr
@@ -28,11 +27,11 @@ Edges = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
 
 class RelationalSource(Source):
-    """A source whose matrices are those of several relations."""
+    """A source whose matrices are those of several relations, square ones where it does not say otherwise."""
 
-    @abstractmethod
-    def relations(self, name: str) -> int:
-        """Give the number of relations of a matrix of the source."""
+    def relations(self, name: str, rows: int, cols: int) -> int:
+        """Give the number of square matrices side by side."""
+        return cols // rows
 
 
 class Listed(NamedTuple):
@@ -100,10 +99,6 @@ class MirroredEdges(RelationalSource):
             edges = self.edges(file)
         return wide(one.rows, one.relations, edges, where)
 
-    def relations(self, name: str) -> int:
-        """Give the relations of a listed matrix."""
-        return self.listed[name].relations
-
     @abstractmethod
     def edges(self, file: Mapping[str, NDArray[Any]]) -> Edges:
         """Give relation, row and column of each edge."""
@@ -164,78 +159,6 @@ class PointCloud(MirroredEdges):
         if not openings(pairs).all():
             raise DatasetError("expected each output once for an offset, found one that is repeated")
         return offset, rows, file["in_map"]
-
-
-class Twin(NamedTuple):
-    """Sizes of a stand-in."""
-
-    nodes: int
-    edges: int
-    relations: int
-    inverses: bool
-    """Every second relation has the edges of the one before in the other direction."""
-
-
-class RelationalTwin(RelationalSource):
-    """Seeded stand-ins for graphs that need a network: AM (of a museum), BGS (of rocks) and biokg (of proteins).
-
-    Nodes, edges and relations are those of SparseTIR's table 2; ``seed`` (0) draws another. Half of the nodes are
-    objects, the others values. Relations have sizes in proportion to 1 / rank. Every other one leads to a vocabulary
-    whose first words are frequent, the others to values of their own. In AM and BGS each has an inverse. All of this
-    is our choice, and so is the padding of their 3-D hyb.
-    """
-
-    name = "relational_twin"
-    title = "twins of large graphs of several relations"
-    citation = (
-        "counts: Ye et al., SparseTIR, ASPLOS 2023, table 2; graphs: de Boer et al., Semantic Web 2012 (AM); "
-        "Ristoski, de Vries and Paulheim, ISWC 2016 (BGS); Hu et al., NeurIPS 2020 (biokg)"
-    )
-    cached = True
-    twins: ClassVar[Mapping[str, Twin]] = {
-        "am": Twin(1_885_136, 5_668_682, 96, inverses=True),
-        "bgs": Twin(94_806, 672_884, 96, inverses=True),
-        "biokg": Twin(93_773, 4_762_678, 51, inverses=False),
-    }
-
-    def names(self, cache: Cache) -> Sequence[str]:
-        """List the twins."""
-        return tuple(self.twins)
-
-    def relations(self, name: str) -> int:
-        """Give the relations of a twin."""
-        return self.twins[name].relations
-
-    def load(self, name: str, args: Args, cache: Cache) -> RawMatrix:
-        """Draw the graph; repeated edges are merged, so that some edges are missing. O(edges log edges)."""
-        where = f"{self.name}/{name}"
-        twin = self.twins[known(self.name, name, self.twins)]
-        only(where, args, "seed")
-        bits = np.random.PCG64([argument(where, args, "seed", 0, (0, 2**31 - 1)), twin.edges])
-        ways = 1 + twin.inverses
-        objects, edges, drawn = twin.nodes // 2, twin.edges // ways, twin.relations // ways
-        values = twin.nodes - objects
-        # Whole numbers throughout, so that every machine draws the same graph.
-        shares = (1 << 20) // np.arange(1, drawn + 1)
-        sizes = edges * shares // shares.sum()
-        sizes[0] += edges - sizes.sum()
-        relation, rows, cols = [], [], []
-        for r, size in enumerate(sizes.tolist()):
-            first, several, start = (int(word) for word in bits.random_raw(3) >> np.uint64(33))
-            subject = (first + np.arange(size) // (1 + several % 3)) % objects
-            words = bits.random_raw(size) >> np.uint64(48)
-            if r % 2:
-                vocabulary = 8 * isqrt(size)
-                told = ((words * words >> np.uint64(16)) * words >> np.uint64(16)) * np.uint64(vocabulary)
-                value = (told >> np.uint64(16)).astype(np.int64)
-            else:
-                value = np.arange(size)
-            other = objects + (start + value) % values
-            relation += [np.full(size, ways * r + way) for way in range(ways)]
-            rows += [other, subject][:ways]
-            cols += [subject, other][:ways]
-        of = (np.concatenate(relation), np.concatenate(rows), np.concatenate(cols))
-        return wide(twin.nodes, twin.relations, of, where, MatrixKind.TWIN)
 
 
 def wide(nodes: int, relations: int, edges: Edges, where: Path | str, kind: MatrixKind = MatrixKind.REAL) -> RawMatrix:

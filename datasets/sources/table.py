@@ -45,7 +45,7 @@ SOURCES: Mapping[str, str] = {
     "hetero": "spmark.datasets.sources.relational:Hetero",
     "pointcloud": "spmark.datasets.sources.relational:PointCloud",
     "minkunet": "spmark.datasets.sources.minkunet:MinkUNet",
-    "relational_twin": "spmark.datasets.sources.relational:RelationalTwin",
+    "relational_twin": "spmark.datasets.sources.relational_twin:RelationalTwin",
 }
 
 FILES: Mapping[str, str] = {

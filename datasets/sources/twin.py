@@ -1,4 +1,4 @@
-"""Seeded stand-ins for ogbn-proteins and reddit, which need a network and are too large to ship.
+"""Seeded stand-ins for ogbn-proteins, ogbn-products and reddit, which need a network and are too large to ship.
 
 A twin has exactly the real graph's rows and non-zeros, heavy-tailed degrees with the real mean and a stated maximum,
 and communities. Its records say `twin`: a twin shows how a system scales to such a graph, not its speed on the real
@@ -43,6 +43,8 @@ TWINS = {
     "proteins_twin": Law(132_534, 39_561_252, 7_750, 8, True, 0.95),
     # Rows and non-zeros: STile, table 4. 41 subreddits: Hamilton et al., NeurIPS 2017. The rest is our choice.
     "reddit_twin": Law(232_965, 114_615_892, 21_657, 41, False, 0.75),
+    # Rows and non-zeros: OGB (every edge in one direction). 47 categories: Hu et al. The rest is our choice.
+    "products_twin": Law(2_449_029, 61_859_140, 17_481, 47, False, 0.75),
 }
 
 
@@ -58,7 +60,7 @@ class Twin(Source):
     name = "twin"
     title = "twins of large graphs"
     citation = (
-        "counts: STile, table 4; graphs: Hu et al., Open Graph Benchmark, NeurIPS 2020 (ogbn-proteins); "
+        "counts: STile, table 4, and OGB; graphs: Hu et al., Open Graph Benchmark, NeurIPS 2020 (proteins, products); "
         "Hamilton et al., Inductive representation learning on large graphs, NeurIPS 2017 (reddit)"
     )
     cached = True
@@ -80,7 +82,7 @@ class Twin(Source):
 
 
 def draw(law: Law, seed: int) -> RawMatrix:
-    """Draw a graph by a law. O(nnz + rows^2 / 64) time, O(rows) memory beside the CSR.
+    """Draw a graph by a law. O(nnz + rows^2 / 4096) time, O(rows) memory beside the CSR.
 
     Every row is drawn into a bit set of its columns, which is read off in order: this needs no sort and gives exactly
     the wanted number of entries.

@@ -52,6 +52,12 @@ def _drawn(table: Any, first: Any, size: Any, word: Any) -> Any:
 
 
 @njit  # type: ignore[untyped-decorator]
+def _lowest(word: Any) -> Any:
+    """Give the place of a word's lowest bit."""
+    return math.frexp(np.float64(word & (~word + np.uint64(1))))[1] - 1  # n of 2^n
+
+
+@njit  # type: ignore[untyped-decorator]
 def draw_rows(  # noqa: PLR0917 (numba takes no keyword-only arguments)
     indptr: Any,
     indices: Any,
@@ -87,6 +93,7 @@ def draw_rows(  # noqa: PLR0917 (numba takes no keyword-only arguments)
     """
     num_rows = indptr.size - 1
     words = np.zeros((num_rows + 63) // 64, np.uint64)
+    used = np.zeros((words.size + 63) // 64, np.uint64)  # which words have a bit
     one = np.uint64(1)
     for row in range(num_rows):
         length = indptr[row + 1] - indptr[row]
@@ -106,13 +113,18 @@ def draw_rows(  # noqa: PLR0917 (numba takes no keyword-only arguments)
             slot, bit = column >> 6, one << np.uint64(column & 63)
             if words[slot] & bit == 0:
                 words[slot] |= bit
+                used[slot >> 6] |= one << np.uint64(slot & 63)
                 taken += 1
         at = indptr[row]
-        for position in range(words.size):
-            left = words[position]
-            words[position] = np.uint64(0)
-            while left:
-                lowest = left & (~left + one)
-                indices[at] = position * 64 + math.frexp(np.float64(lowest))[1] - 1  # n of 2^n
-                at += 1
-                left ^= lowest
+        for group in range(used.size):
+            slots = used[group]
+            used[group] = np.uint64(0)
+            while slots:
+                slot = group * 64 + _lowest(slots)
+                slots &= slots - one
+                left = words[slot]
+                words[slot] = np.uint64(0)
+                while left:
+                    indices[at] = slot * 64 + _lowest(left)
+                    at += 1
+                    left &= left - one

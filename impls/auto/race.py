@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
@@ -130,6 +131,9 @@ def fastest(problem: Problem, device: DeviceSpec, choices: Sequence[Choice], bud
         from spmark.impls.tuning.race import Race
         from spmark.impls.tuning.timer import PlanTimer
 
+        for choice in choices:
+            for module in getattr(choice.made(), "loops", ()):
+                import_module(module)
         race = Race(made, PlanTimer(problem, device), budget_s=math.inf if budget_s is None else budget_s)
         race.time_all(map(told, choices))
         config, plan = race.finish()

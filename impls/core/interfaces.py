@@ -153,6 +153,8 @@ class Implementation(Protocol):
     #   extra: ClassVar[str]                     the extra of spmark that brings them
     #   literal_values: ClassVar[bool] = True    its plans hold A's values as literals of their code
     #   cost_models: ClassVar[Mapping[str, str]] the ``module:class`` of each `CostModel` by the model's name
+    #   loops: ClassVar[tuple[str, ...]]         modules of loops that a build calls; a race imports them beforehand, so
+    #                                            that they are compiled while other candidates are built
     # and have these methods:
     #   stored_as(problem, device, config)       the format that holds A in a plan of this config, made on the host, as
     #                                            `spmark.impls.formats.stores.held` takes it; by default CSR as it is

@@ -9,9 +9,13 @@ Importing this module imports Numba, which takes long, so only modules of loops 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from typing import Any, Self, cast
 
 import numba
@@ -21,15 +25,23 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLoca
 
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.files import cache_root, keep_latest, private
+from spmark.impls.core.machine import allowed_cores
 
 _HOW: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 _MOST_BYTES = 64 << 20
 """Of all kept loops, which take some 3 MiB for one state of the code; those that were written last stay."""
+_CORES = 4
+"""Cores from which on a loop that is not kept is compiled by a process of its own, beside the others: a first process
+needs 20 s of one core for the loops of a search, and the longest takes a third of that."""
+_ONE = "SPMARK_LOOP"
+"""Environment variable of such a process: the name of its loop."""
 _log = logging.getLogger(__name__)
 
 
 def compiled(*signature: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Compile for one signature now, or read the machine code that an earlier process kept.
+    """Compile for one signature, or read the machine code that an earlier process kept.
+
+    Where there are several cores, a process is started that compiles, and the first call of the loop waits for it.
 
     Parameters
     ----------
@@ -38,18 +50,55 @@ def compiled(*signature: Any) -> Callable[[Callable[..., Any]], Callable[..., An
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        result, *arguments = signature
-        loop = njit(**_HOW)(function)
-        if not numba.config.DISABLE_JIT:
-            try:
-                loop._cache = _Cache(function)
-            except OSError as error:  # this process compiles for itself
-                _log.info("compiled loops cannot be kept: %s", error)
-            loop.compile(result(*arguments))
-            loop.disable_compile()
-        return cast("Callable[..., Any]", loop)
+        loop, one = njit(**_HOW)(function), os.environ.get(_ONE)
+        if numba.config.DISABLE_JIT or one not in (None, function.__name__):
+            return cast("Callable[..., Any]", loop)
+        try:
+            loop._cache = _Cache(function)
+            if one is None and len(allowed_cores()) >= _CORES and not loop._cache.is_kept():
+                return _Elsewhere(loop, signature)
+        except OSError as error:  # this process compiles for itself
+            _log.info("compiled loops cannot be kept: %s", error)
+        return _made(loop, signature)
 
     return decorate
+
+
+def _made(loop: Any, signature: Sequence[Any]) -> Callable[..., Any]:
+    result, *arguments = signature
+    loop.compile(result(*arguments))
+    loop.disable_compile()
+    return cast("Callable[..., Any]", loop)
+
+
+class _Elsewhere:
+    """A loop that another process compiles and keeps; its first call reads that, or compiles where there is none."""
+
+    def __init__(self, loop: Any, signature: Sequence[Any]) -> None:
+        self._loop, self._signature, self._lock = loop, signature, Lock()
+        function = loop.py_func
+        program = "import importlib, sys; importlib.import_module(sys.argv[1])"
+        self._process: subprocess.Popen[bytes] | None = subprocess.Popen(
+            [sys.executable, "-P", "-c", program, function.__module__],
+            env={**os.environ, _ONE: function.__name__},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._ready()(*arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ready(), name)
+
+    def _ready(self) -> Any:
+        with self._lock:
+            if self._process is not None:
+                self._process.wait()
+                _made(self._loop, self._signature)
+                self._process = None
+        return self._loop
 
 
 def part(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -98,6 +147,10 @@ class _Cache(FunctionCache):  # type: ignore[misc]
     """Numba's cache in this project's folder; a file that cannot be read or written costs time only."""
 
     _impl_class = _PlacedHere
+
+    def is_kept(self) -> bool:
+        """Tell whether a process has kept machine code for this version of the loop."""
+        return Path(self._cache_file._index_path).exists()
 
     def load_overload(self, signature: Any, target: Any) -> Any:
         """Give the machine code, or None where no file of it can be read."""

@@ -192,4 +192,4 @@ def _once(op: Op, a: Any, operands: Sequence[Any], out: Any, scaled: bool) -> An
     matrix = OwnedMatrix.of(a, first.dtype, safe=True)
     device = choose.device_of("cpu" if library.on_host(first) else "cuda")
     asked = choose.Asked(op, device, (choose.AUTO,), scaled, "constant", budget_s=0)
-    return CompiledOperator(matrix, asked, {})(*operands, out=out)
+    return CompiledOperator(matrix, asked, {}, lasting=False)(*operands, out=out)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,17 +17,16 @@ from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import Csr, Op, checked_width
 from spmark.impls.operator.arrays import Library, check_dtype, check_shape, library_of
 from spmark.impls.operator.choose import Asked, limits_of, plan_width
+from spmark.impls.operator.extension import launcher
 from spmark.impls.operator.matrices import OwnedMatrix
+from spmark.impls.operator.turns import Turns
 from spmark.impls.runtime.target import open_target
 
 if TYPE_CHECKING:
-    from spmark.impls.operator.gpu import CudaStreams
+    from spmark.impls.operator.launches import Launches
     from spmark.impls.operator.values import ChangingValues
 
 ROLES = {Op.SPMM: ("operand B (K, J)",), Op.SDDMM: ("operand X (I, J)", "operand Y (K, J)")}
-
-_PER_THREAD = 2
-"""CUDA's handle of the default stream of each thread: one handle, many streams."""
 
 
 class _Ready(NamedTuple):
@@ -40,61 +39,27 @@ class _Ready(NamedTuple):
     """Whether plans take the library's arrays as they are."""
 
 
-class Turns:
-    """Lets calls of one operator take turns: a plan owns counters and workspaces that two calls may not share.
-
-    On the host a lock makes calls of several threads take turns. On a GPU a call that arrives on another stream than
-    the call before waits there for the end of that call, which an event marks; the host never waits.
-
-    While a stream captures a graph, nothing waits and nothing is marked: the order of a graph's replays and of other
-    calls is the caller's.
-
-    Parameters
-    ----------
-    streams : CudaStreams, optional
-        Of a GPU; None on the host.
-    """
-
-    def __init__(self, streams: CudaStreams | None = None) -> None:
-        self._lock, self._streams = threading.Lock(), streams
-        self._last: tuple[int, int] | None = None
-
-    def take(self, work: Callable[..., None], arrays: Sequence[Any], *given: Any) -> None:
-        """Do or enqueue ``work(*given)`` after earlier turns; ``arrays`` tell on which stream it is enqueued."""
-        if self._streams is None:
-            with self._lock:
-                work(*given)
-            return
-        stream = self._streams.current(arrays)
-        with self._lock:
-            if self._streams.capturing(stream):
-                work(*given)
-                return
-            here = (stream.ptr, threading.get_ident() if stream.ptr == _PER_THREAD else 0)
-            if self._last not in (None, here):
-                self._streams.wait(stream)
-            self._last = here
-            try:
-                work(*given)
-            finally:
-                self._streams.mark(stream)
-
-    def capturing(self, arrays: Sequence[Any]) -> bool:
-        """Tell whether a call with these arrays would be captured into a graph."""
-        return self._streams is not None and self._streams.capturing(self._streams.current(arrays))
-
-
 class CompiledOperator:
     """SpMM or SDDMM with a fixed pattern; made by `spmark.compile` and `spmark.load`.
 
     Calls of several threads, and calls on several streams of a GPU, take turns: a call on another stream than the call
     before waits there, on the device, for the end of that call.
 
-    A call may be captured into a CUDA graph once its width is planned. The caller then keeps replays apart from other
-    calls of the operator, since all use the plan's workspaces.
+    A call may be captured into a CUDA graph once its width is planned. A graph has workspaces of its own where the
+    operator's launches are made by the extension in C++ (`spmark.impls.operator.launches`). The caller keeps replays
+    apart from other calls where a plan calls a library, or g++ is missing.
+
+    Parameters
+    ----------
+    matrix : OwnedMatrix
+    asked : Asked
+    planned : dict
+        Plans that there are already, by J.
+    lasting : bool
+        Whether many calls are expected, for which a plan's launches are noted.
     """
 
-    def __init__(self, matrix: OwnedMatrix, asked: Asked, planned: dict[int, Chosen]) -> None:
+    def __init__(self, matrix: OwnedMatrix, asked: Asked, planned: dict[int, Chosen], lasting: bool = True) -> None:
         self._matrix, self._asked, self._planned = matrix, asked, planned
         self.op: Op = asked.op
         """The operator."""
@@ -103,12 +68,16 @@ class CompiledOperator:
         self.device: DeviceSpec = asked.device
         """Where plans run."""
         self._cuda = asked.device.kind is DeviceKind.CUDA
-        self._turns = Turns(_streams() if self._cuda else None)
+        extension = launcher() if self._cuda and lasting else None
+        self._turns = Turns(_streams() if self._cuda else None, extension)
+        self._launches: Launches | None = None if extension is None else _launches(extension, self._turns)
         self._planning = threading.RLock()
         self._changing: ChangingValues | None = None
         self._libraries: dict[type, Library] = {}
         self._ready: dict[Hashable, _Ready] = {}
         self._known_values: set[Hashable] = set()
+        for width in planned:
+            self._note(width)
 
     @property
     def _values(self) -> ChangingValues:
@@ -157,6 +126,10 @@ class CompiledOperator:
         """Give the plan of a planned width."""
         return self._planned[width].plan
 
+    def launches(self, width: int) -> Any | None:
+        """Give the extension's plan of a planned width, where it has one."""
+        return None if self._launches is None else self._launches.find(width)
+
     def __repr__(self) -> str:
         """Say in a line what is computed."""
         rows, cols = self.pattern.shape
@@ -195,6 +168,10 @@ class CompiledOperator:
         BuildError
             J is not planned while a stream captures a graph, or cannot be planned.
         """
+        if self._launches is not None:
+            found = self._launches.call(operands, out)
+            if found is not NotImplemented:
+                return found
         given = operands if out is None else (*operands, out)
         libraries = self._libraries
         try:
@@ -211,6 +188,8 @@ class CompiledOperator:
             if not library.allocates_in_capture and self._turns.capturing(operands):
                 raise BuildError(f"{self.op}: expected out while a stream captures a graph, found none: pass out")
             out = library.empty(out_shape, operands[0])
+        if self._launches is not None and self._launches.run(width, library, (*operands, out)):
+            return out
         run = self._planned[width].plan.run
         if as_they_are:
             self._turns.take(run, operands, operands, out)
@@ -275,7 +254,8 @@ class CompiledOperator:
         library, target = ready.library, open_target(self.device)
         arrays = [target.upload(library.shown(array)) for array in operands]
         result = target.empty(ready.out_shape, self._matrix.dtype.numpy)
-        self._turns.take(self._planned[ready.width].plan.run, arrays, arrays, result)
+        on_gpu, arrays = self._of_one_library(arrays, ROLES[self.op])
+        self._run(ready._replace(library=on_gpu, as_they_are=True), arrays, result)
         made = library.empty(ready.out_shape, operands[0]) if out is None else out
         np.copyto(library.shown(made), target.download(result))
         return made
@@ -312,6 +292,11 @@ class CompiledOperator:
         with self._planning:
             if width not in self._planned:
                 self._planned[width] = plan_width(self._values.current(), self._asked, width)
+                self._note(width)
+
+    def _note(self, width: int) -> None:
+        if self._launches is not None:
+            self._launches.add(width, self._planned[width].plan)
 
     def tune(self, width: int, *, budget_s: float | None = None, runs: int | None = None) -> None:
         """Choose the plan of one J anew, in a race of the same implementations; calls take it from now on.
@@ -336,6 +321,7 @@ class CompiledOperator:
         with self._planning:
             self._planned[width] = plan_width(self._values.current(), asked, width)
             self._values.forget(width)
+            self._note(width)
 
     def update_values(self, values: Any) -> None:
         """Take new values of A for the same pattern; what was searched stays as it is.
@@ -369,6 +355,8 @@ class CompiledOperator:
             )
         with self._planning:
             self._values.update(library.shown(array if library.passable(array) else library.copied(array)), array)
+            if self._launches is not None:
+                self._launches.keep(self._planned)
 
     def _checked_values(self, values: Any) -> tuple[Library, Any]:
         """Check new values; give their library, and them as an array of it."""
@@ -430,3 +418,9 @@ def _streams() -> Any:
     from spmark.impls.operator.gpu import CudaStreams
 
     return CudaStreams()
+
+
+def _launches(extension: Any, turns: Turns) -> Any:
+    from spmark.impls.operator.launches import Launches
+
+    return Launches(extension, turns)

@@ -1,8 +1,8 @@
 // A plan's launches in C++, for calls of spmark.torch.SparseMatrix.spmm that need nothing else: a plain tensor, the
 // matrix's own values, a width whose launches are noted. Every other call answers NotImplemented, and Python takes it.
 //
-// PyTorch's and Python's headers suffice: the driver and PyTorch's current stream are found at run time.
-#include <dlfcn.h>
+// PyTorch's and Python's headers suffice: PyTorch's current stream is found at run time.
+#include "launches.h"
 
 #include <ATen/Context.h>
 #include <ATen/DeviceGuard.h>
@@ -16,113 +16,26 @@
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include <array>
-#include <cstdint>
-#include <memory>
-#include <mutex>
-#include <utility>
-#include <vector>
-
 namespace {
 using at::Tensor;
 
-constexpr int kMostWords = 128;  // arguments of a kernel
-constexpr int kNoContext = 201;  // CUDA_ERROR_INVALID_CONTEXT
-constexpr uintptr_t kAlignment = 16;
-
-// ---- the driver ----
-struct LaunchAttribute {  // CUlaunchAttribute
-  int id;
-  char pad[4];
-  int value;
-  char rest[60];
-};
-static_assert(sizeof(LaunchAttribute) == 72);
-struct LaunchConfig {  // CUlaunchConfig
-  unsigned grid[3], block[3], shared_bytes;
-  void* stream;
-  const LaunchAttribute* attributes;
-  unsigned num_attributes;
-};
-constexpr LaunchAttribute kOverlap{6, {}, 1, {}};  // programmatic stream serialization
-
-template <typename F>
-F* found(void* library, const char* name) {
-  auto* function = reinterpret_cast<F*>(dlsym(library, name));
-  TORCH_CHECK(function, "expected the function ", name, ", found none: ", dlerror());
-  return function;
-}
-
-struct Driver {
-  void* library = dlopen("libcuda.so.1", RTLD_NOW);
-  int (*launch)(const LaunchConfig*, void*, void**,
-                void**) = found<int(const LaunchConfig*, void*, void**, void**)>(library, "cuLaunchKernelEx");
-  int (*retain_context)(void**, int) = found<int(void**, int)>(library, "cuDevicePrimaryCtxRetain");
-  int (*set_context)(void*) = found<int(void*)>(library, "cuCtxSetCurrent");
-};
-const Driver& driver() {
-  static const Driver opened;
-  return opened;
-}
-
 void* current_stream(at::Device device) {
   if (!device.is_cuda()) return nullptr;
-  static auto* ask = found<int32_t(int32_t, void**)>(dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD),
-                                                     "aoti_torch_get_current_cuda_stream");
+  static int32_t (*const ask)(int32_t, void**) =
+      spmark::Symbol{dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD), "aoti_torch_get_current_cuda_stream"};
   void* stream = nullptr;
   TORCH_CHECK(!ask(device.index(), &stream), "expected PyTorch's current stream of GPU ", int(device.index()));
   return stream;
 }
 
-void check(int status, const char* call) {
-  TORCH_CHECK(!status, call, ": expected success, found CUDA error ", status);
-}
-
-// ---- plans ----
-struct Patch {
-  int word;
-  int source;  // 0 is B, 1 is the result
-  uint64_t offset;
-};
-struct Launch {
-  void* function;
-  std::array<unsigned, 3> grid;
-  unsigned threads, shared_bytes;
-  bool overlap;
-  std::vector<uint64_t> words;  // an argument fills the first bytes of its word
-  std::vector<Patch> patches;
-
-  void enqueue(const uint64_t (&sources)[2], int device, void* stream) const {
-    uint64_t held[kMostWords];
-    void* pointers[kMostWords];
-    for (size_t i = 0; i < words.size(); i++) {
-      held[i] = words[i];
-      pointers[i] = held + i;
-    }
-    for (const Patch& patch : patches) held[patch.word] = sources[patch.source] + patch.offset;
-    const LaunchConfig config{{grid[0], grid[1], grid[2]},   {threads, 1, 1},  shared_bytes, stream,
-                              overlap ? &kOverlap : nullptr, overlap ? 1u : 0u};
-    int status = driver().launch(&config, function, pointers, nullptr);
-    if (status == kNoContext) {  // this thread has called nothing of CUDA yet
-      void* context = nullptr;
-      check(driver().retain_context(&context, device), "cuDevicePrimaryCtxRetain");
-      check(driver().set_context(context), "cuCtxSetCurrent");
-      status = driver().launch(&config, function, pointers, nullptr);
-    }
-    check(status, "cuLaunchKernelEx");
-  }
-};
 struct Plan {
-  std::vector<Launch> launches;
+  std::shared_ptr<spmark::Plan> made;
   int64_t rows, inner, width;  // of the product: (rows, inner) times (inner, width)
   at::ScalarType dtype;
   at::Device device;
   bool deterministic;
-  py::object keeps;  // Python's plan, which owns buffers and modules
+  py::object keeps;  // Python's plan, which owns arrays and modules
 
-  void enqueue(const uint64_t (&sources)[2], void* stream) const {
-    for (const Launch& launch : launches) launch.enqueue(sources, device.index(), stream);
-  }
   bool fits(const Tensor& b) const {
     return width == b.size(1) && inner == b.size(0) && dtype == b.scalar_type() && device == b.device() &&
            (deterministic || !at::globalContext().deterministicAlgorithms());
@@ -131,8 +44,9 @@ struct Plan {
     c10::OptionalDeviceGuard guard;
     if (device.is_cuda()) guard.reset_device(device);
     Tensor out = at::empty({rows, width}, b.options().requires_grad(false));
-    enqueue({reinterpret_cast<uint64_t>(b.const_data_ptr()), reinterpret_cast<uint64_t>(out.mutable_data_ptr())},
-            current_stream(device));
+    const uint64_t given[] = {reinterpret_cast<uint64_t>(b.const_data_ptr()),
+                              reinterpret_cast<uint64_t>(out.mutable_data_ptr())};
+    made->run(given, current_stream(device));
     return out;
   }
 };
@@ -179,7 +93,7 @@ bool is_plain(const Tensor& b) {
   return !(included.raw_repr() & ~c10::default_included_set.raw_repr()) &&
          !c10::impl::TorchDispatchModeTLS::any_modes_set() && !at::impl::torch_function_mode_enabled() &&
          !at::autocast::is_autocast_enabled(b.device().type()) && b.dim() == 2 && b.is_contiguous() &&
-         reinterpret_cast<uintptr_t>(b.const_data_ptr()) % kAlignment == 0 && !b._fw_grad(0).defined();
+         reinterpret_cast<uintptr_t>(b.const_data_ptr()) % spmark::kAlignment == 0 && !b._fw_grad(0).defined();
 }
 bool needs_gradient(const Tensor& b) { return b.requires_grad() && at::GradMode::is_enabled(); }
 
@@ -216,7 +130,7 @@ torch::autograd::variable_list Spmm::backward(torch::autograd::AutogradContext* 
 }
 
 // ---- Python's side ----
-constexpr char kMatrix[] = "spmark.native.matrix", kPlan[] = "spmark.native.plan";
+constexpr char kMatrix[] = "spmark.native.matrix";
 
 template <typename T>
 T& within(PyObject* capsule, const char* name) {
@@ -235,45 +149,19 @@ PyObject* py_matrix(PyObject*, PyObject* handle) {
   END_HANDLE_TH_ERRORS
 }
 
-// plan(launches, (rows, inner, width), like, deterministic, keeps) -> capsule; `like` has the operands' type and device
-PyObject* py_plan(PyObject*, PyObject* given) {
-  HANDLE_TH_ERRORS
-  using Noted = std::tuple<uint64_t, std::array<unsigned, 3>, unsigned, unsigned, bool, std::vector<uint64_t>,
-                           std::vector<std::tuple<int, int, uint64_t>>>;
-  const auto args = py::reinterpret_borrow<py::tuple>(given);
-  const auto [rows, inner, width] = py::cast<std::tuple<int64_t, int64_t, int64_t>>(args[1]);
-  const Tensor like = py::cast<Tensor>(args[2]);
-  auto made = std::make_shared<Plan>(
-      Plan{{}, rows, inner, width, like.scalar_type(), like.device(), py::cast<bool>(args[3]), args[4]});
-  for (auto& [function, grid, threads, shared_bytes, overlap, words, patches] : py::cast<std::vector<Noted>>(args[0])) {
-    TORCH_CHECK(words.size() <= kMostWords, "expected at most ", kMostWords, " arguments, found ", words.size());
-    Launch launch{reinterpret_cast<void*>(function), grid, threads, shared_bytes, overlap, words, {}};
-    for (const auto& [word, source, offset] : patches) launch.patches.push_back({word, source, offset});
-    made->launches.push_back(std::move(launch));
-  }
-  return PyCapsule_New(new std::shared_ptr<const Plan>(std::move(made)), kPlan, [](PyObject* capsule) {
-    delete static_cast<std::shared_ptr<const Plan>*>(PyCapsule_GetPointer(capsule, kPlan));
-  });
-  END_HANDLE_TH_ERRORS
-}
-
-// run(plan, b) -> tensor: without any check of b
-PyObject* py_run(PyObject*, PyObject* given) {
-  HANDLE_TH_ERRORS
-  const auto args = py::reinterpret_borrow<py::tuple>(given);
-  const auto& plan = within<std::shared_ptr<const Plan>>(py::object(args[0]).ptr(), kPlan);
-  return THPVariable_Wrap(plan->run(py::cast<Tensor>(args[1])));
-  END_HANDLE_TH_ERRORS
-}
-
-// add(matrix, transposed, plan)
+// add(matrix, transposed, plan, (rows, inner, width), like, deterministic, keeps): `plan` is of the launcher's, and
+// `like` has the operands' type and device
 PyObject* py_add(PyObject*, PyObject* given) {
   HANDLE_TH_ERRORS
   const auto args = py::reinterpret_borrow<py::tuple>(given);
   auto& matrix = within<Matrix>(py::object(args[0]).ptr(), kMatrix);
-  const auto& plan = within<std::shared_ptr<const Plan>>(py::object(args[2]).ptr(), kPlan);
+  const auto& made = within<std::shared_ptr<spmark::Plan>>(py::object(args[2]).ptr(), spmark::kPlan);
+  const auto [rows, inner, width] = py::cast<std::tuple<int64_t, int64_t, int64_t>>(args[3]);
+  const Tensor like = py::cast<Tensor>(args[4]);
+  auto plan = std::make_shared<const Plan>(
+      Plan{made, rows, inner, width, like.scalar_type(), like.device(), py::cast<bool>(args[5]), args[6]});
   std::lock_guard<std::mutex> guard(matrix.lock);
-  matrix.plans.emplace_back(py::cast<bool>(args[1]), plan);
+  matrix.plans.emplace_back(py::cast<bool>(args[1]), std::move(plan));
   Py_RETURN_NONE;
   END_HANDLE_TH_ERRORS
 }
@@ -300,8 +188,6 @@ PyObject* py_spmm(PyObject*, PyObject* const* args, Py_ssize_t count) {
 
 PyMethodDef methods[] = {
     {"matrix", py_matrix, METH_O, nullptr},
-    {"plan", py_plan, METH_VARARGS, nullptr},
-    {"run", py_run, METH_VARARGS, nullptr},
     {"add", py_add, METH_VARARGS, nullptr},
     {"spmm", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(py_spmm)), METH_FASTCALL, nullptr},
     {nullptr, nullptr, 0, nullptr}};

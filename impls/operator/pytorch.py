@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal
 
 import torch  # pyright: ignore[reportMissingImports]
@@ -121,7 +122,7 @@ class SparseMatrix(Signs):
         return self._matrix.pattern.hash
 
     def plan(self, width: int | Sequence[int], *, backward: bool = False, given_values: bool = False) -> None:
-        """Plan products of some widths now.
+        """Plan products of some widths now, on a GPU for PyTorch's current one.
 
         Parameters
         ----------
@@ -135,9 +136,10 @@ class SparseMatrix(Signs):
         kinds = [(Op.SPMM, False, not given_values)]
         if backward:
             kinds += [(Op.SPMM, True, not given_values), (Op.SDDMM, False, True)]
+        gpu = torch.cuda.current_device() if self._place == "cuda" and torch.cuda.is_available() else 0
         for kind in kinds:
             for one in widths_of(width):
-                self._operator(*kind, self.dtype, self._place).plan(one)
+                self._operator(*kind, self.dtype, (self._place, gpu)).plan(one)
 
     def spmm(self, b: Tensor, values: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
         """Compute C = A B; differentiable in ``b`` and ``values``.
@@ -247,9 +249,12 @@ class SparseMatrix(Signs):
             raise OperandError(f"expected a tensor of {self.dtype}, as A's values are, found {first.dtype}: convert it")
         return first, second
 
-    def _operator(self, op: Op, transposed: bool, fixed: bool, dtype: torch.dtype, place: str) -> CompiledOperator:
-        """Give the operator of the matrix, or of its transpose."""
-        kind = Kind(op, transposed != self._turned, fixed, dtype, place)
+    def _operator(
+        self, op: Op, transposed: bool, fixed: bool, dtype: torch.dtype, where: tuple[str, int]
+    ) -> CompiledOperator:
+        """Give the operator of the matrix, or of its transpose, on a kind of device and its number."""
+        place, gpu = where
+        kind = Kind(op, transposed != self._turned, fixed, dtype, place, gpu)
         # Without a GPU, PyTorch's question after a capture fails, and compiling says what is missing.
         if kind not in self._operators.made and place == "cuda" and torch.cuda.is_available():
             if torch.cuda.is_current_stream_capturing():
@@ -262,23 +267,25 @@ class SparseMatrix(Signs):
     def multiply(self, values: Tensor | None, b: Tensor, transposed: bool, out: Tensor | None = None) -> Tensor:
         """Compute A B or A^T B without gradients; what `spmm` and gradients end in."""
         b = _detached(b)
-        made = self._operator(Op.SPMM, transposed, values is None, b.dtype, b.device.type)
-        if values is None:
-            found: Tensor = made(b, out=out)
-            if b.is_cuda and b.dtype is self.dtype:  # other types are autocast's, and refused without it
-                self._native.learn(made, b, self.shape[transposed], transposed)
-        else:
-            values = _detached(values)
-            if transposed:
-                values = values[self._copy("origins", values.device)]
-            found = made.compute_with(values, b, out=out)
+        with _on_gpu_of(b):
+            made = self._operator(Op.SPMM, transposed, values is None, b.dtype, _where(b))
+            if values is None:
+                found: Tensor = made(b, out=out)
+                if b.is_cuda and b.dtype is self.dtype:  # other types are autocast's, and refused without it
+                    self._native.learn(made, b, self.shape[transposed], transposed)
+            else:
+                values = _detached(values)
+                if transposed:
+                    values = values[self._copy("origins", values.device)]
+                found = made.compute_with(values, b, out=out)
         _check_deterministic(made, b.shape[-1])
         return found
 
     def sample(self, x: Tensor, y: Tensor, out: Tensor | None = None) -> Tensor:
         """Compute X Y^T at A's non-zeros without gradients; what `sddmm` and gradients end in."""
-        made = self._operator(Op.SDDMM, False, True, x.dtype, x.device.type)
-        found: Tensor = made(_detached(x), _detached(y), out=out)
+        with _on_gpu_of(x):
+            made = self._operator(Op.SDDMM, False, True, x.dtype, _where(x))
+            found: Tensor = made(_detached(x), _detached(y), out=out)
         _check_deterministic(made, x.shape[-1])
         return found
 
@@ -305,6 +312,16 @@ def _check_deterministic(made: CompiledOperator, width: int) -> None:
     if not torch.is_deterministic_algorithms_warn_only_enabled():
         raise BuildError(told)
     warnings.warn(told, stacklevel=2)
+
+
+def _where(tensor: Tensor) -> tuple[str, int]:
+    return tensor.device.type, max(tensor.get_device(), 0)
+
+
+def _on_gpu_of(tensor: Tensor) -> AbstractContextManager[Any]:
+    """Make a tensor's GPU the current one, where plans are built."""
+    elsewhere = tensor.is_cuda and tensor.get_device() != torch.cuda.current_device()
+    return torch.cuda.device(tensor.get_device()) if elsewhere else nullcontext()
 
 
 def _detached(tensor: Tensor) -> Tensor:

@@ -29,6 +29,8 @@ class Kind(NamedTuple):
     """Whether A's values stay as they are."""
     dtype: Any
     device: str
+    gpu: int = 0
+    """Number of the GPU, which is the current one when a width is planned."""
 
 
 class Operators:

@@ -16,8 +16,8 @@ from spmark.impls.core.errors import SpmarkError
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.operator.choose import Asked, build
-from spmark.impls.operator.compiled import Turns
 from spmark.impls.operator.matrices import OwnedMatrix
+from spmark.impls.operator.turns import Turns
 from spmark.impls.runtime.target import open_target
 
 
@@ -161,6 +161,7 @@ class ChangingValues:
             The array that the caller passed, which tells the stream.
         """
         if self._latest is None:
+            self._turns.order()  # the search for slots then waits for all calls before
             self._latest = self._xp.asarray(np.append(self._matrix.values, self._matrix.dtype.numpy.type(0)))
         for width in self._plans.keys() - self._slots.keys():
             self._slots[width] = self._find(width)

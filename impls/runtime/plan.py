@@ -30,9 +30,12 @@ class DevicePlan(Built):
         super().__init__(config=dict(config))
         self.target = target
         # Facts of the problem, not the problem: a plan must not keep the host's matrix alive.
-        self._shapes = problem.operand_shapes, problem.out_shape
-        self._dtype = problem.dtype
+        self.shapes = problem.operand_shapes, problem.out_shape
+        """Of the operands, and of the result."""
+        self.dtype = problem.dtype
+        """Of operands and result."""
         self._alignment = alignment
+        self._workspaces: list[DeviceArray] = []
         self._counters: list[DeviceArray] = []
         self._failed = False
 
@@ -51,7 +54,8 @@ class DevicePlan(Built):
     def workspace(self, shape: tuple[int, ...], dtype: Any) -> DeviceArray:
         """Allocate a buffer that the plan owns; counted in `device_bytes`."""
         self.device_bytes += int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-        return self.target.empty(shape, dtype)
+        self._workspaces.append(self.target.empty(shape, dtype))
+        return self._workspaces[-1]
 
     def counters(self, count: int) -> DeviceArray:
         """Allocate int32 counters that a run finds 0 and leaves 0; where a run failed, the next clears them first."""
@@ -60,9 +64,10 @@ class DevicePlan(Built):
         return counters
 
     @property
-    def counts(self) -> bool:
-        """Whether runs use `counters`, which two runs at a time may not share."""
-        return any(counters.size for counters in self._counters)
+    def buffers(self) -> list[tuple[DeviceArray, bool]]:
+        """What a run writes beside the result and two runs at a time may not share, and whether it is `counters`."""
+        both = ((self._workspaces, False), (self._counters, True))
+        return [(array, counts) for arrays, counts in both for array in arrays if array.size]
 
     def run(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
         """Enqueue on the caller's current stream (see `spmark.impls.core.interfaces.Plan.run`).
@@ -81,7 +86,7 @@ class DevicePlan(Built):
 
     def _start(self, operands: Sequence[DeviceArray], out: DeviceArray, stream: AbstractContextManager[Any]) -> None:
         where = self.target.location
-        check_operands(*self._shapes, self._dtype, operands, out, device=where, alignment=self._alignment)
+        check_operands(*self.shapes, self.dtype, operands, out, device=where, alignment=self._alignment)
         with stream:
             if self._failed:
                 for counters in self._counters:

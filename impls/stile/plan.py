@@ -54,6 +54,7 @@ class Stile:
         *(SPMM_TILES, SPMM_TILES_FLOAT, SPMM_ELL_BUCKETS, ROUND_SHARED_ROWS, ZERO_ROWS),
         *(SDDMM_TILES, SDDMM_CSR, SDDMM_RUNS),
     )
+    loops: ClassVar[tuple[str, ...]] = ("spmark.impls.stile.loops", "spmark.impls.formats.loops")
     cost_models: ClassVar[Mapping[str, str]] = {"prices": "spmark.impls.stile.cost_models:TilePrices"}
 
     mode: str = SearchMode.CODE

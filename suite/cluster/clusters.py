@@ -25,8 +25,14 @@ _log = logging.getLogger(__name__)
 _ROLES = ("scheduler", "worker", "client")
 _QUIET = {"DASK_LOGGING__DISTRIBUTED": "error"}
 _NO_DASHBOARD = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
-_NO_PAGES: dict[str, list[str]] = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
-"""Dask's pages of a cluster ask nobody for a certificate."""
+_SETTINGS: dict[str, Any] = {
+    # Dask's pages of a cluster ask nobody for a certificate.
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+    # Its profiler looks at the thread of a task a hundred times a second, on the cores that the child measures with.
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.system-monitor.interval": "2s",
+}
 
 
 @contextmanager
@@ -114,7 +120,7 @@ def on_this_machine(gpus: Sequence[str]) -> Iterator[Any]:
     """Give a client of one worker for each GPU, with certificates that are made now and kept in memory."""
     dask, distributed = _libraries()
     security, loopback = distributed.Security.temporary(), {"protocol": "tls", "host": "127.0.0.1"}
-    with tempfile.TemporaryDirectory(prefix="spmark-") as folder, dask.config.set(_NO_PAGES):
+    with tempfile.TemporaryDirectory(prefix="spmark-") as folder, dask.config.set(_SETTINGS):
         common = loopback | {
             "security": security,
             "nthreads": 1,
@@ -173,7 +179,7 @@ def described(cluster: Slurm | Ssh) -> Iterator[Any]:
     # Dask hands its configuration on to what it starts on other machines.
     encrypted = {f"distributed.comm.tls.{key}": path for key, path in tls.items()}
     encrypted |= {"distributed.comm.require-encryption": True}
-    with dask.config.set(_NO_PAGES | encrypted):
+    with dask.config.set(_SETTINGS | encrypted):
         security = distributed.Security()
         workers = _slurm(cluster, security) if isinstance(cluster, Slurm) else _ssh(cluster, security)
         with workers, _connected(workers, security) as client:

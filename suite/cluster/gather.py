@@ -27,7 +27,8 @@ from spmark.suite.run.execute import Answer, Watcher, refusal
 from spmark.suite.run.messages import Result
 from spmark.suite.run.signals import StopSignals
 
-_POLL_S = 0.05
+_POLL_S = 0.2
+"""Seconds between looks at the queue; workers go on meanwhile."""
 _LOOK_S = 2.0
 _HEARD_S = 0.5
 """Seconds after which workers know that tasks are cancelled."""
@@ -130,6 +131,7 @@ class _Run:
         self._told: set[str] = set()
         self.error = ""
         self._busy: dict[str, str] = {}
+        self._machines: dict[str, Environment] = {}
         self._reason, self._looked, self._seen = "", 0.0, time.monotonic()
 
     def answers(
@@ -153,6 +155,8 @@ class _Run:
         """Give the outcomes that have come since the last time."""
         for text in self._news():
             news = News.model_validate_json(text)
+            if news.environment is not None:
+                self._machines[news.worker] = news.environment
             if news.kind == "lost":
                 self._reason = f"{news.worker}: {news.reason}"
                 _log.warning("a worker leaves: %s", self._reason)
@@ -165,8 +169,8 @@ class _Run:
                     watcher.entered(waiting[news.next_id].spec, f"on {news.worker}, {count} workers measure")
                 # A case that a second worker has measured meanwhile is no longer waited for.
                 item = waiting.pop(news.case_id, None)
-                if item is not None and news.outcome is not None and news.environment is not None:
-                    yield Answer(item, Result(news.outcome, news.seen), news.environment)
+                if item is not None and news.outcome is not None:
+                    yield Answer(item, Result(news.outcome, news.seen), self._machines[news.worker])
 
     def _news(self) -> Sequence[str]:
         try:

@@ -58,6 +58,7 @@ class News(Frozen):
     next_id: str = ""
     """The case that begins now; empty where the group ends here."""
     environment: Environment | None = None
+    """The worker's machine, of which it tells before its first outcome of a group."""
     outcome: Outcome | None = None
     seen: list[SeenConfig] = []
     reason: str = ""
@@ -139,8 +140,15 @@ def measure_group(text: str) -> None:
     worker, client = get_worker(), get_client()
     task, queue = worker.get_current_task(), Queue(group.run, client=client)
 
-    def tell(**fields: Any) -> None:
-        queue.put(News(worker=worker.address, **fields).model_dump_json())
+    def tell(told: int | None = None, **fields: Any) -> None:
+        """Put news into the queue and note how many cases are told of, in the time of one answer of the scheduler."""
+        text = News(worker=worker.address, **fields).model_dump_json()
+
+        async def both() -> None:
+            noted = [] if told is None else [client.set_metadata([group.run, str(group.number)], told)]
+            await asyncio.gather(queue.put(text), *noted)
+
+        client.sync(both)
 
     try:
         here = _checked(group)
@@ -152,13 +160,11 @@ def measure_group(text: str) -> None:
         if group.probe is not None and group.run not in _probed:
             _probed.add(group.run)
             tell(kind="probed", environment=here, outcome=_child.measure(group.probe, setup).outcome)
-        tell(kind="begun", next_id=todo[0].case_id)
+        tell(kind="begun", next_id=todo[0].case_id, environment=here)
         for number, case in enumerate(todo, 1):
             outcome, seen = _child.measure(case, setup)
             following = "" if number == len(todo) or cancelled(worker, task) else todo[number].case_id
-            fields = {"case_id": case.case_id, "next_id": following, "environment": here}
-            tell(kind="measured", outcome=outcome, seen=seen, **fields)
-            client.set_metadata([group.run, str(group.number)], told + number)
+            tell(told + number, kind="measured", case_id=case.case_id, next_id=following, outcome=outcome, seen=seen)
             if not following:
                 return
     except Interrupted:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +38,21 @@ def xy() -> tuple[np.ndarray, np.ndarray]:
     """Give operands X (40, 6) and Y (25, 6) of float32."""
     rng = np.random.default_rng(3)
     return rng.standard_normal((40, 6)).astype(np.float32), rng.standard_normal((25, 6)).astype(np.float32)
+
+
+@pytest.fixture
+def run_on_host() -> Any:
+    """Give what runs a script beside this file in a process that loads a library under the name of CUDA's driver."""
+
+    def run(script: str, folder: Path, cache: Path) -> None:
+        if sys.platform != "linux":
+            pytest.skip("the driver's library has another name")
+        environment = {**os.environ, "SPMARK_CACHE": str(cache), "CUDA_VISIBLE_DEVICES": ""}
+        command = [sys.executable, Path(__file__).with_name(script), folder]
+        found = subprocess.run(command, capture_output=True, text=True, env=environment)
+        assert found.returncode == 0, found.stderr[-3000:]
+
+    return run
 
 
 @pytest.fixture

@@ -3,53 +3,20 @@
 A is 2 I, and the plans multiply by 3: which of the two a result shows tells the path that a call took.
 """
 
-import ctypes
 import gc
-import subprocess
 import sys
 import weakref
+from array import array
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import torch
+from fake_driver import FakeDriver
 from scipy import sparse
 
-from spmark.impls.operator.native import build, native_plan
-from spmark.impls.runtime.noting import note
-from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.operator.extension import launcher
+from spmark.impls.operator.native import build
 from spmark.torch import SparseMatrix
-
-DRIVER = """
-struct Config { unsigned grid[3], block[3], shared; void* stream; void* attributes; unsigned count; };
-extern "C" {
-int contexts = 0;
-int cuDevicePrimaryCtxRetain(void**, int) { return 0; }
-int cuCtxSetCurrent(void*) { contexts++; return 0; }
-int cuLaunchKernelEx(const Config* config, void* function, void** parameters, void**) {
-  if (config->block[0] == 1024) return 1;
-  if (!contexts) return 201;
-  reinterpret_cast<void (*)(void**)>(function)(parameters);
-  return 0;
-}
-void triple(void** parameters) {
-  const int count = *static_cast<int*>(parameters[0]);
-  const float* b = *static_cast<const float**>(parameters[1]);
-  float* out = *static_cast<float**>(parameters[2]);
-  for (int i = 0; i < count; i++) out[i] = 3 * b[i];
-}
-}
-"""
-
-
-def fake_driver(folder: Path) -> int:
-    """Load the driver under the name of CUDA's, and give the address of the kernel."""
-    made = folder / "libcuda.so.1"
-    command = ["g++", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-x", "c++", "-", "-o", str(made)]
-    subprocess.run(command, input=DRIVER, text=True, check=True)
-    library = ctypes.CDLL(str(made), mode=ctypes.RTLD_GLOBAL)
-    return ctypes.cast(library.triple, ctypes.c_void_p).value or 0
 
 
 class Held:
@@ -60,10 +27,10 @@ class Held:
         self.owner = SparseMatrix(2 * sparse.eye_array(4, dtype="float32", format="csr"))
         self.matrix = native.matrix(self.owner.handle)
 
-    def add(self, transposed: bool, threads: int = 32, deterministic: bool = True) -> None:
-        launch = (self.kernel, (1, 1, 1), threads, 0, False, [12, 0, 0], [(1, 0, 0), (2, 1, 0)])
-        plan = self.native.plan([launch], (4, 4, 3), torch.empty(1), deterministic, None)
-        self.native.add(self.matrix, transposed, plan)
+    def add(self, transposed: bool, deterministic: bool = True) -> None:
+        launch = (self.kernel, 1, 1, 1, 32, 0, 0, 3, 12, 0, 0, 2, 1, 0, 0, 2, 1, 0)
+        plan = launcher().plan(launcher().turns(), 0, (48, 48), array("Q", launch).tobytes(), b"")
+        self.native.add(self.matrix, transposed, plan, (4, 4, 3), torch.empty(1), deterministic, None)
 
     def __call__(self, b: torch.Tensor) -> Any:
         return self.native.spmm(self.matrix, self.owner, b)
@@ -113,9 +80,9 @@ def refusals(held: Held) -> None:
     assert seen == [True]
 
 
-def failures(held: Held) -> None:
+def failures(held: Held, driver: FakeDriver) -> None:
     """What the driver refuses is an error, and no order of sums is chosen where a fixed one is asked for."""
-    held.add(False, threads=1024)
+    driver.fail(1)
     try:
         held(torch.randn(4, 3))
     except RuntimeError as error:
@@ -147,65 +114,12 @@ def lives(kernel: int, native: Any) -> None:
     assert owner() is None
 
 
-class Array:
-    """An array of the device, as plans hold it."""
-
-    def __init__(self, held: torch.Tensor) -> None:
-        self.held, self.data = held, SimpleNamespace(ptr=held.data_ptr())
-
-    def copy(self) -> torch.Tensor:
-        return self.held.clone()
-
-    def ravel(self) -> torch.Tensor:
-        return self.held.ravel()
-
-
-class TriplePlan(DevicePlan):
-    """A plan of one launch of the kernel."""
-
-    deterministic = True
-
-    def __init__(self) -> None:
-        self._counters = []
-
-    def enqueue(self, operands: Any, out: Any) -> None:
-        pass
-
-
-class Operator:
-    """Stands for a compiled operator: notes the launch that the plan makes, beside what a subclass adds."""
-
-    def __init__(self, kernel: int, count: int = 12, factor: int = 3, writes: bool = False) -> None:
-        self.function, self.count, self.factor, self.writes = SimpleNamespace(ptr=kernel), count, factor, writes
-        self.workspace = torch.zeros(1)
-
-    def built(self, width: int) -> TriplePlan:
-        return TriplePlan()
-
-    def __call__(self, b: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
-        made = torch.empty(4, 3) if out is None else out
-        args = (np.int32(self.count), Array(b), Array(made), Array(self.workspace))
-        note(self.function, (1, 1, 1), 32, args, 0, False)
-        self.workspace += b.sum() if self.writes else 0
-        return torch.mul(b, self.factor, out=made)
-
-
-def plans(kernel: int, native: Any) -> None:
-    """A plan is taken where its launches give what it gives, and refused otherwise."""
-    like, b = torch.empty(4, 3), torch.randn(4, 3)
-    assert torch.equal(native.run(native_plan(native, Operator(kernel), like, 4), b), 3 * b)
-    assert native_plan(native, Operator(kernel, factor=2), like, 4) is None  # something besides the launch
-    assert native_plan(native, Operator(kernel, count=6), like, 4) is None  # a part of the result is not written
-    assert native_plan(native, Operator(kernel, writes=True), like, 4) is None
-
-
 if __name__ == "__main__":
-    kernel, native = fake_driver(Path(sys.argv[1])), build()
+    driver, native = FakeDriver(Path(sys.argv[1])), build()
+    kernel = driver.kernel("triple")
     held = Held(kernel, native)
     held.add(False)
     gradients(held)
     refusals(held)
-    fresh = Held(kernel, native)
-    failures(fresh)
+    failures(held, driver)
     lives(kernel, native)
-    plans(kernel, native)

@@ -14,7 +14,7 @@ from scipy import sparse
 
 import spmark
 from spmark.impls.core.errors import BuildError
-from spmark.impls.operator.compiled import Turns
+from spmark.impls.operator.turns import Turns
 
 THREADS = 8
 

@@ -105,6 +105,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return race.Chosen(choice, Fake(choice.name))  # type: ignore[arg-type]
 
     monkeypatch.setattr(race, "built", build)
+    monkeypatch.setattr(race, "import_module", lambda name: None)
     monkeypatch.setattr(timer, "PlanTimer", Times)
     monkeypatch.setattr(Times, "us", {})
     return names
@@ -122,6 +123,16 @@ def test_a_race_measures_three_and_the_baseline_and_keeps_the_plan(built: list[s
     again, _ = Auto("race").choose(problem(), known)
     assert len(built) == 5, "a second choice builds the winner alone"
     assert again.choice == chosen.choice
+
+
+def test_loops_of_all_candidates_are_imported_before_the_first_is_built(
+    built: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(race, "import_module", built.append)
+    choices = [Choice("direct"), Choice("stile"), Choice("sparsetir")]
+    race.fastest(problem(), GPU, choices)
+    loops = [*create("stile").loops, *create("sparsetir").loops]  # type: ignore[attr-defined]
+    assert built == [*loops, "direct", "stile", "sparsetir"]
 
 
 def test_the_budget_ends_a_race(built: list[str]) -> None:

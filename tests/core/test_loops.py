@@ -63,6 +63,11 @@ class Tree:
         assert child.returncode == 0, child.stderr
         return child.stdout.strip()
 
+    def failure(self) -> str:
+        child = subprocess.run(self.command(ASK), env=self.environment({}), capture_output=True, text=True)
+        assert child.returncode == 1
+        return child.stderr
+
     def command(self, program: str) -> list[str]:
         return [sys.executable, "-P", "-c", program]
 
@@ -82,7 +87,37 @@ class Tree:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Tree:
-    return Tree(tmp_path)
+    """Give a tree whose processes compile for themselves."""
+    return from_cores(Tree(tmp_path), 10_000)
+
+
+def from_cores(tree: Tree, count: int) -> Tree:
+    """Let processes of their own compile loops from so many cores on."""
+    loops = tree.folder / "spmark/impls/core/loops.py"
+    text = loops.read_text()
+    assert text.count("\n_CORES = 4\n") == 1
+    loops.write_text(text.replace("\n_CORES = 4\n", f"\n_CORES = {count}\n"))
+    return tree
+
+
+@pytest.mark.full
+def test_another_process_compiles_where_there_are_cores(tmp_path: Path) -> None:
+    tree = from_cores(Tree(tmp_path), 1)
+    assert tree.run() == "41 1"
+    (kept,) = tree.kept()
+    edit = (
+        "from pathlib import Path\n"
+        "import spmark.impls.tiny.state\n"
+        f"path = Path({str(tree.tiny / 'state.py')!r})\n"
+        "path.write_text(path.read_text().replace('= 2', '= 3'))\n"
+    )
+    assert tree.run(edit + ASK).split()[0] == "41", "the other process has loaded another state than this one"
+    assert tree.run() == "61 1"
+    tree.edit("state.py", "FACTOR * x", "missing * x")
+    assert "missing" in tree.failure(), "what the other process could not compile is this one's to tell"
+    tree.edit("state.py", "missing * x", "FACTOR * x")
+    assert tree.run(SPMARK_CACHE="/dev/null/nowhere") == "61"
+    assert kept.exists()
 
 
 @pytest.mark.full

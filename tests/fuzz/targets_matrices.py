@@ -30,6 +30,7 @@ from spmark.datasets.cache import Cache
 from spmark.datasets.collection import matching, read_index
 from spmark.datasets.load import load_matrix
 from spmark.datasets.mirror import read_manifest
+from spmark.datasets.readers.rdf import Triple, read_triples
 from spmark.datasets.relational import load_relational
 from spmark.datasets.source import RawMatrix
 from spmark.datasets.sources.downloaded import DownloadedSource
@@ -161,6 +162,22 @@ def ogb_content(data: bytes, folder: Path) -> object:
     return archive("arxiv.zip", "ogb/ogbn-arxiv", zipped(ogb_members(edges, nodes)), folder)
 
 
+def biokg_content(data: bytes, folder: Path) -> object:
+    names = ("num-node-dict", "triplet-type-list", "relations/a___r___b/edge")
+    members = {
+        f"biokg/raw/{name}.csv.gz": gzip.compress(part, 1)
+        for name, part in zip(names, data.split(b"|", 2), strict=False)
+    }
+    return archive("biokg.zip", "ogb/ogbl-biokg", zipped(members), folder)
+
+
+def rdf(name: str, data: bytes, folder: Path) -> object:
+    (folder / name).write_bytes(data)
+    found: list[Triple] = []
+    read_triples(folder / name, name, found.append)
+    return found
+
+
 def dgl_content(data: bytes, folder: Path) -> object:
     return archive("ppi.zip", "dgl/ppi-train-20graphs", zipped({"train_graph.json": data}), folder)
 
@@ -177,6 +194,9 @@ def planetoid_seeds() -> Sequence[bytes]:
 
 
 DENSE = np.array([[1.5, 0, -2], [0, 0, 3]])
+TRIPLES = (
+    b'<http://purl.org/collections/nl/am/a-1> <http://x.org/y> "one"@en .\n_:b <http://x.org/y> <http://x.org/z> .\n'
+)
 FASP = b"3\n1\n3\n4\n6\n3\n1\n3\n1\n2\n-2\n1.5\n3\n4\n5\n"
 CASE = b"%\nmpc.bus = [\n10 3;\n7 1;\n];\nmpc.branch = [\n10 7 0.1;\n7 10 0.1;\n];\n"
 
@@ -318,6 +338,9 @@ TARGETS = (
         lambda: [zipped({"train_graph.json": dgl_seeds()[0]})],
     ),
     Target("dgl_content", dgl_content, dgl_seeds),
+    Target("biokg_content", biokg_content, lambda: [b"a,b\n2,3\n|a,r,b\n|0,2\n1,1\n"]),
+    Target("rdf_nt", partial(rdf, "a.nt"), lambda: [TRIPLES]),
+    Target("rdf_n3", partial(rdf, "a.n3"), lambda: [b"@prefix am: <http://x.org/> .\n" + TRIPLES]),
     Target("planetoid", partial(archive, "ind.cora.graph", "planetoid/cora"), planetoid_seeds),
     Target("snap", partial(archive, "web.txt.gz", "snap/web-NotreDame"), lambda: [gzip.compress(EDGES, mtime=0)]),
     Target(

@@ -1,4 +1,4 @@
-"""Matrices of several relations: files of the mirror, and the stand-in for AM."""
+"""Matrices of several relations: files of the mirror, and twins."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from spmark.datasets.cache import Cache
-from spmark.datasets.relational import load_relational
+from spmark.datasets.relational import load_relational, of_relations
 from spmark.datasets.sources.relational import Hetero, Listed, PointCloud
+from spmark.datasets.sources.relational_twin import Typed
 from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.errors import DatasetError, MatrixError
+from spmark.impls.core.problem import Csr
 from spmark.impls.formats.relational_hyb import RelationalHyb
 from spmark.records.schema import Orientation
 
@@ -66,10 +68,11 @@ def test_damaged_files_are_refused(small: Any) -> None:
 
 
 def test_what_is_no_matrix_of_several_relations_is_refused(cache: Cache) -> None:
-    with pytest.raises(DatasetError, match="rmat/x: expected the number of its relations, found none"):
-        load_relational(MatrixSpec(source="rmat", name="x"), cache, 0)
+    two = Csr.checked((1, 2), np.array([0, 1]), np.array([1]), np.ones(1, np.float32))
+    with pytest.raises(DatasetError, match="ogb/ogbn-arxiv: expected the number of its relations, found none"):
+        of_relations(MatrixSpec(source="ogb", name="ogbn-arxiv"), two)
     with pytest.raises(DatasetError, match="as it is stored, found its transpose"):
-        load_relational(MatrixSpec(source="hetero", name="aifb", orientation=Orientation.TRANSPOSED), cache, 0)
+        of_relations(MatrixSpec(source="hetero", name="aifb", orientation=Orientation.TRANSPOSED), two)
     with pytest.raises(DatasetError, match=r"a folder with hetero/aifb.npz, found none; its data come from https"):
         load_relational(MatrixSpec(source="hetero", name="aifb"), cache, 0)
 
@@ -100,9 +103,37 @@ def test_the_mirrors_maps(name: str, mirror: Path, tmp_path: Path) -> None:
     assert np.count_nonzero(centre) == found.num_rows
 
 
+SMALL = Typed((40, 60), {(0, 0): (3, 551), (0, 1): (1, 300)})
+
+
+def test_a_twin_of_typed_nodes() -> None:
+    relation, rows, cols = SMALL.draw(1)
+    assert np.bincount(relation).tolist() == [301, 150, 100, 300]
+    assert len(set(zip(relation.tolist(), rows.tolist(), cols.tolist(), strict=True))) == 851
+    assert (rows[relation < 3] < 40).all() and (cols < 40).all() and (rows[relation == 3] >= 40).all()
+    for r in range(3):
+        mine = set(zip(rows[relation == r].tolist(), cols[relation == r].tolist(), strict=True))
+        assert mine == {(col, row) for row, col in mine}
+    busiest = [np.bincount(cols[relation == r], minlength=40).argmax() for r in range(4)]
+    assert np.bincount(busiest).max() > 1, "a node with many edges has many in several relations"
+    assert np.bincount(rows[relation == 3]).max() > 2 * 300 / 60
+    again, other = SMALL.draw(1), SMALL.draw(2)
+    assert all(map(np.array_equal, again, (relation, rows, cols))) and not np.array_equal(other[2], cols)
+
+
 @pytest.mark.full
-def test_the_stand_in_for_am(tmp_path: Path) -> None:
-    found = load_relational(MatrixSpec(source="relational_twin", name="am"), Cache(tmp_path), 0)
-    assert (found.relations, found.num_rows, found.nnz) == (96, 1_885_136, 5_657_934)
-    assert found.hash.startswith("653aa55ee11ea17a")
-    assert RelationalHyb.of(found, 32).padding == pytest.approx(0.056, abs=0.0005)
+@pytest.mark.parametrize(
+    ("name", "relations", "nodes", "edges", "begins", "padding"),
+    [
+        ("am", 96, 1_885_136, 5_657_934, "653aa55ee11ea17a", 0.056),
+        ("bgs", 96, 94_806, 670_542, "5efa68b0f7cfea46", 0.0745),
+        ("biokg", 51, 93_773, 4_762_678, "4bc330c522439436", 0.0600),
+    ],
+)
+def test_the_twins(
+    name: str, relations: int, nodes: int, edges: int, begins: str, padding: float, tmp_path: Path
+) -> None:
+    found = load_relational(MatrixSpec(source="relational_twin", name=name), Cache(tmp_path), 0)
+    assert (found.relations, found.num_rows, found.nnz) == (relations, nodes, edges)
+    assert found.hash.startswith(begins)
+    assert RelationalHyb.of(found, 32).padding == pytest.approx(padding, abs=0.0005)

@@ -1,0 +1,79 @@
+"""Small extensions in C++, compiled by g++ where they are needed and kept by the content of what decides about them."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import logging
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from spmark.impls.core.errors import CompileError, DeviceError
+from spmark.impls.core.files import cache_root, read_sealed, write_sealed
+from spmark.impls.runtime.toolchain import content, find_gcc, run_gcc
+
+_OPTIONS = ("-x", "c++", "-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-w")
+NOT_BUILT = (CompileError, DeviceError, ImportError, OSError)
+"""Why there is no extension: g++ is missing or fails, or what was compiled cannot be loaded."""
+_LOG = logging.getLogger("spmark")
+
+
+def built(source: Path, *versions: str, options: Sequence[str] = (), libraries: Sequence[str] = ()) -> Any:
+    """Give the module ``spmark_<stem>`` of a source, compiled or out of the cache.
+
+    Parameters
+    ----------
+    source : Path
+        It includes headers beside it, of Python, of the system, and of what ``options`` name.
+    *versions : str
+        Of the libraries behind ``options`` and ``libraries``.
+    options, libraries : sequence of str
+        For g++, before and after the source.
+
+    Raises
+    ------
+    CompileError
+        The source does not compile; carries the log.
+    DeviceError
+        g++ is not installed.
+    ImportError, OSError
+        What was compiled cannot be loaded.
+    """
+    gcc, name = find_gcc(), f"spmark_{source.stem}"
+    given = (*_OPTIONS, f"-iquote{source.parent}", f"-isystem{sysconfig.get_path('include')}", *options)
+    words = (*versions, sys.version, gcc.version, *given, *libraries)
+    digest = hashlib.sha256("\0".join(words).encode())
+    digest.update(content(source))
+    place = cache_root() / "native" / digest.hexdigest()
+    library = read_sealed(place)
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder) / f"{name}.so"
+        if library is None:
+            run_gcc([gcc.path, *given, "-", "-o", str(made), *libraries, "-ldl"], source.read_text(), source.name, name)
+            write_sealed(place, made.read_bytes())
+        else:
+            made.write_bytes(library)
+        spec = importlib.util.spec_from_file_location(name, made)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+
+@cache
+def launcher() -> Any | None:
+    """Give the extension that makes a plan's launches (``launcher.cpp``); None where it cannot be built.
+
+    The first call on a machine takes two seconds.
+    """
+    try:
+        return built(Path(__file__).with_name("launcher.cpp"))
+    except NOT_BUILT as error:
+        _LOG.info("launches are made by Python: %s", error)
+        return None

@@ -1,0 +1,244 @@
+"""Calls that cost what a launch costs: a plan's launches are noted once, and an extension in C++ makes them.
+
+The extension (``launcher.cpp``) takes every plan whose launches alone compute what the plan computes. Other plans, all
+where it cannot be built, and calls that need a copy or a message take the path in Python.
+"""
+
+from __future__ import annotations
+
+import logging
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.problem import DType
+from spmark.impls.operator.arrays import Library
+from spmark.impls.operator.gpu import CupyArrays
+from spmark.impls.operator.turns import Turns
+from spmark.impls.runtime.noting import Noted, noted
+from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.runtime.withcupy import cupy
+
+_LOG = logging.getLogger("spmark")
+_TOLERANCE = {"float64": 1e-12, "float32": 1e-4, "float16": 2e-2, "uint16": 5e-2}
+"""Largest difference of two runs that add up in any order, over the largest magnitude; uint16 is bfloat16."""
+_DRAWN = 1_000_003
+"""Random numbers of an operand, which repeat: a prime, so that neighbouring rows differ."""
+_UNWRITTEN = 0xFF
+"""Bytes of what a run has to write before it reads it: not a number in every type of floats."""
+Span = tuple[int, int]
+"""Address and bytes of an array."""
+
+
+class _Held(NamedTuple):
+    plan: Any
+    made: Any
+    """The extension's."""
+    device: int
+
+
+class Launches:
+    """The plans of one operator whose launches the extension makes.
+
+    Parameters
+    ----------
+    launcher : module
+        The extension.
+    turns : Turns
+        Of the operator.
+
+    Attributes
+    ----------
+    call : callable
+        ``call(operands, out)`` on CuPy's arrays gives ``out``, or a new result where that is None; NotImplemented
+        where no plan is known for such arrays.
+    """
+
+    def __init__(self, launcher: Any, turns: Turns) -> None:
+        self._launcher, self._turns = launcher, turns
+        self._held: dict[int, _Held] = {}
+        self._fits: set[Any] = set()
+        self._calls = launcher.calls(cupy.ndarray, cupy.cuda.get_current_stream, cupy.empty)
+        self.call = partial(launcher.call, self._calls)
+
+    def add(self, width: int, plan: Any) -> None:
+        """Take up the plan of a width, in the place of an earlier one, where its launches can be noted."""
+        self._drop(width)
+        try:
+            found = noted_plan(self._launcher, self._turns, plan)
+        except (MemoryError, RuntimeError) as error:  # memory for two products may be all that there is
+            _LOG.info("launches of J = %d are made by Python: %s", width, error)
+        else:
+            if found is not None:
+                self._held[width] = _Held(plan, found, int(plan.target.location.partition(":")[2]))
+
+    def find(self, width: int) -> Any | None:
+        """Give the extension's plan of a width, where it has one."""
+        found = self._held.get(width)
+        return None if found is None else found.made
+
+    def keep(self, plans: Mapping[int, Any]) -> None:
+        """Drop what is no longer the plan of its width."""
+        for width, held in list(self._held.items()):
+            if plans[width].plan is not held.plan:
+                self._drop(width)
+
+    def run(self, width: int, library: Library, arrays: tuple[Any, ...]) -> bool:
+        """Enqueue on operands and result, which fit but for their GPU; tell whether that could be done.
+
+        Where they are CuPy's, `call` takes arrays like these from now on.
+        """
+        held = self._held.get(width)
+        if held is None:
+            return False
+        of_cupy = isinstance(library, CupyArrays)
+        if any((one.data.device_id if of_cupy else one.get_device()) != held.device for one in arrays):
+            return False
+        if of_cupy:
+            signatures = tuple(map(library.signature, arrays))
+            if signatures not in self._fits:
+                self._fits.add(signatures)
+                self._launcher.fit(self._calls, arrays, held.made)
+        addresses = tuple([one.data.ptr if of_cupy else one.data_ptr() for one in arrays])
+        return bool(self._launcher.run(held.made, addresses, self._turns.stream(arrays).ptr))
+
+    def _drop(self, width: int) -> None:
+        if self._held.pop(width, None) is not None:
+            self._fits.clear()  # others come again with their next call
+            self._launcher.forget(self._calls)
+
+
+def noted_plan(launcher: Any, turns: Turns, plan: Any) -> Any | None:
+    """Note the launches of a plan, and give them as the extension's plan where that computes the same.
+
+    The plan runs while its launches are noted, and again on other operands, at other addresses. So does the extension,
+    with buffers of its own in which nothing stands. None where the results differ, or where an array of the plan has
+    changed that is none of its buffers: something beside the launches is at work then, such as a memset, a copy, or a
+    kernel of a library.
+    """
+    if not isinstance(plan, DevicePlan):
+        return None
+    target, (shapes, out_shape) = plan.target, plan.shapes
+    dtype = np.dtype(getattr(plan.dtype, "numpy", plan.dtype))
+    with cupy.cuda.using_allocator(None):  # what is allocated here goes back to the driver
+        first, out = [target.empty(shape, dtype) for shape in shapes], target.empty(out_shape, dtype)
+        with noted() as launches:
+            plan.run(first, out)
+        spans = [_span(one) for one in (*first, out, *(buffer for buffer, _ in plan.buffers))]
+        found = launch_list(launches, spans)
+        if not set(range(len(first) + 1)) <= {source for one in found for _, source, _ in one.patches}:
+            return None
+        held = [one for launch in launches for one in launch.args if _is_elsewhere(one, spans)]
+        before = [target.download(one) for one in held]
+        operands = [target.upload(_drawn(shape, dtype, seed)) for seed, shape in enumerate(shapes)]
+        plan.run(operands, out)
+        expected = target.download(out)
+        if not all(_equal(one, target.download(other)) for one, other in zip(before, held, strict=True)):
+            return None
+        sizes = [one.nbytes for one in (*operands, out)]
+        owned = [(*_span(buffer), counts) for buffer, counts in plan.buffers]
+        made = launcher.plan(turns.shared, out.data.device_id, tuple(sizes), _flat(found), _bytes(chain(*owned)))
+        result, *others = (
+            target.upload(np.full(one.nbytes, 0 if counts else _UNWRITTEN, np.uint8).view(one.dtype).reshape(one.shape))
+            for one, counts in ((out, False), *plan.buffers)
+        )
+        addresses, aside = (tuple(one.data.ptr for one in arrays) for arrays in ((*operands, result), others))
+        launcher.run(made, addresses, turns.stream(operands).ptr, aside)
+        same = _same(target.download(result), expected, plan.deterministic)
+        counters = [one for one, (_, counts) in zip(others, plan.buffers, strict=True) if counts]
+        return made if same and not any(target.download(one).any() for one in counters) else None
+
+
+class Launch(NamedTuple):
+    """A launch whose arguments may be addresses of operands, result and buffers."""
+
+    function: int
+    grid: tuple[int, int, int]
+    threads: int
+    shared_bytes: int
+    overlap: bool
+    words: list[int]
+    """An argument fills the first bytes of its word."""
+    patches: list[tuple[int, int, int]]
+    """Word, position of the array among operands, result and buffers, and bytes from its first."""
+
+
+def launch_list(launches: Sequence[Noted], spans: Sequence[Span]) -> list[Launch]:
+    """Give launches with the places at which addresses of operands, result and buffers stand.
+
+    Parameters
+    ----------
+    launches : sequence of Noted
+    spans : sequence of (int, int)
+        Address and bytes of each of these arrays.
+    """
+    from spmark.impls.runtime.overlap import argument_words
+
+    found = []
+    for one in launches:
+        words = [int(word) % 2**64 for word in argument_words(one.args, cupy.ndarray)]
+        patches = []
+        for place, arg in enumerate(one.args):
+            source = _source(words[place], spans) if isinstance(arg, cupy.ndarray) else None
+            if source is not None:
+                patches.append((place, source, words[place] - spans[source][0]))
+        x, y, z = map(int, one.grid)
+        found.append(
+            Launch(one.function, (x, y, z), one.threads, int(one.shared_bytes), bool(one.overlap), words, patches)
+        )
+    return found
+
+
+def _flat(launches: Sequence[Launch]) -> bytes:
+    rows = (
+        (
+            *(one.function, *one.grid, one.threads, one.shared_bytes, one.overlap),
+            *(len(one.words), *one.words, len(one.patches), *chain(*one.patches)),
+        )
+        for one in launches
+    )
+    return _bytes(chain(*rows))
+
+
+def _bytes(numbers: Iterable[int]) -> bytes:
+    return array("Q", numbers).tobytes()
+
+
+def _span(one: Any) -> Span:
+    return one.data.ptr, one.nbytes
+
+
+def _source(address: int, spans: Sequence[Span]) -> int | None:
+    """Give the span that an address lies in."""
+    return next((at for at, (start, size) in enumerate(spans) if start <= address < start + size), None)
+
+
+def _is_elsewhere(arg: Any, spans: Sequence[Span]) -> bool:
+    return isinstance(arg, cupy.ndarray) and _source(arg.data.ptr, spans) is None
+
+
+def _drawn(shape: tuple[int, ...], dtype: np.dtype[Any], seed: int) -> NDArray[Any]:
+    """Draw an operand between -1 and 1."""
+    values = np.random.default_rng(seed).uniform(-1, 1, _DRAWN).astype(np.float32)
+    return np.resize(DType.BFLOAT16.stored(values) if dtype == np.uint16 else values.astype(dtype), shape)
+
+
+def _equal(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    """Compare bit by bit."""
+    return np.array_equal(one.reshape(-1).view(np.uint8), other.reshape(-1).view(np.uint8))
+
+
+def _same(found: NDArray[Any], expected: NDArray[Any], deterministic: bool) -> bool:
+    """Compare two results: bit by bit, or within what the order of sums explains."""
+    if deterministic:
+        return _equal(found, expected)
+    wide = [
+        DType.BFLOAT16.numbers(one) if one.dtype == np.uint16 else one.astype(np.float64) for one in (found, expected)
+    ]
+    most = _TOLERANCE[found.dtype.name] * max(1, np.abs(wide[1]).max(initial=0))
+    return bool((np.abs(wide[0] - wide[1]) <= most).all())
