@@ -76,7 +76,7 @@ class BorrowedOperator(CompiledOperator):
     def __init__(self, matrix: DeviceCsr, dtype: ElementType) -> None:
         name = PLAIN if dtype.searched is None else _DIRECT
         asked = Asked(Op.SPMM, matrix.target.spec, (name,), values="constant")
-        super().__init__(OwnedMatrix(matrix, matrix.values, dtype), asked, {})
+        super().__init__(OwnedMatrix(matrix, matrix.values, dtype), asked, {}, lasting=False)
         self._csr, self._choice = matrix, Choice(name)
 
     @property

@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(threads, kResident / threads)
       for (int k = 0; k < Mine::kHeld / 2; k += 2) {
         const unsigned a[4] = {one[k], other[k], one[k + 1], other[k + 1]};
         const unsigned b[2] = {right[k], right[k + 1]};
-        mma_m16n8k16(sum, a, b);
+        mma_m16n8k16<half>(sum, a, b);
       }
     }
 #pragma unroll
