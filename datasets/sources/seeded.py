@@ -1,4 +1,4 @@
-"""Seeded matrices of six kinds, seventy of each, for labels that predictors are trained on: 420 by formulas alone.
+"""Seeded matrices of six kinds, for labels and samples that predictors are trained on: 420, and 1,002 smaller ones.
 
 The number in the name seeds sizes, densities and skews, over the ranges of SuiteSparse's matrices. Each kind stands for
 a structure that decides between formats. All are synthetic and say so.
@@ -7,6 +7,7 @@ a structure that decides between formats. All are synthetic and say so.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +17,7 @@ from spmark.datasets.source import Args, RawMatrix, Source, csr_from_edges, know
 from spmark.records.schema import MatrixKind
 
 EACH = 70
-"""Matrices of a kind."""
-_LEAST_ROWS, _MOST_ROWS = 2_000, 1_000_000
+_LEAST_ROWS = 2_000
 _MOST_NNZ = 12_000_000
 Edges = tuple[NDArray[np.int64], NDArray[np.int64]]
 
@@ -127,18 +127,34 @@ class Seeded(Source):
     name = "seeded"
     title = "seeded matrices for training predictors"
     citation = "six kinds of formulas, no publication"
+    each: ClassVar[int] = EACH
+    """Matrices of a kind."""
+    key: ClassVar[tuple[int, ...]] = ()
+    """Draws other matrices of the same names."""
+    most_rows: ClassVar[int] = 1_000_000
 
     def names(self, cache: Cache) -> Sequence[str]:
         """List all names, kinds by turns, so that the first names are a fair sample."""
-        return [f"{kind}_{number:02d}" for number in range(EACH) for kind in KINDS]
+        return [f"{kind}_{number:02d}" for number in range(self.each) for kind in KINDS]
 
     def load(self, name: str, args: Args, cache: Cache) -> RawMatrix:
         """Draw a matrix. Takes no arguments."""
-        only(f"seeded/{name}", args)
-        known("seeded", name, self.names(cache))
+        where = f"{self.name}/{name}"
+        only(where, args)
+        known(self.name, name, self.names(cache))
         kind, _, number = name.rpartition("_")
-        draws = _Draws(list(KINDS).index(kind), int(number))
-        rows = int(draws.between(_LEAST_ROWS, _MOST_ROWS))
+        draws = _Draws(list(KINDS).index(kind), int(number), *self.key)
+        rows = int(draws.between(_LEAST_ROWS, self.most_rows))
         row, col = KINDS[kind](rows, draws)
         shape = (rows, rows)
-        return csr_from_edges(shape, row, col, None, MatrixKind.SYNTHETIC, merge=True, where=f"seeded/{name}")
+        return csr_from_edges(shape, row, col, None, MatrixKind.SYNTHETIC, merge=True, where=where)
+
+
+class SeededSmall(Seeded):
+    """The same of at most 50,000 rows, 167 of each kind: as many as DASH's largest set of target matrices, and two."""
+
+    name = "seeded_small"
+    title = "smaller seeded matrices for training predictors"
+    each = 167
+    key = (1,)
+    most_rows = 50_000

@@ -42,6 +42,7 @@ SOURCES: Mapping[str, str] = {
     "rmat": "spmark.datasets.sources.rmat:Rmat",
     "twin": "spmark.datasets.sources.twin:Twin",
     "seeded": "spmark.datasets.sources.seeded:Seeded",
+    "seeded_small": "spmark.datasets.sources.seeded:SeededSmall",
     "hetero": "spmark.datasets.sources.relational:Hetero",
     "pointcloud": "spmark.datasets.sources.relational:PointCloud",
     "minkunet": "spmark.datasets.sources.minkunet:MinkUNet",

@@ -38,6 +38,8 @@ class Variant:
     """Whether the source platform is seen."""
     fine_tuned: bool = True
     """Whether the target platform is seen."""
+    frozen: bool = True
+    """Whether fine-tuning leaves the featuriser as it is."""
     featuriser_of: str = ""
     """The model whose featuriser a study takes over, so that it is trained once for all variants."""
 
@@ -50,6 +52,7 @@ MODELS: Final[Mapping[str, Variant]] = {
     "dash": Variant(),
     "zero_shot": Variant(fine_tuned=False),
     "scratch": Variant(pretrained=False),
+    "unfrozen": Variant(frozen=False),
     "waco_fm": Variant(waco=Transfer.MAPPED),
     "waco_fa": Variant(waco=Transfer.AUGMENTED),
     "waco_zero_shot": Variant(waco=Transfer.PLAIN, fine_tuned=False, featuriser_of="waco_fm"),
@@ -65,7 +68,7 @@ MODELS: Final[Mapping[str, Variant]] = {
     "predictor_gru": _dash_with("predictor", PredictorKind.GRU),
     "predictor_transformer": _dash_with("predictor", PredictorKind.TRANSFORMER),
 }
-HEADLINE: Final = ("dash", "zero_shot", "scratch", "waco_fm", "waco_fa")
+HEADLINE: Final = ("dash", "zero_shot", "scratch", "unfrozen", "waco_fm", "waco_fa")
 """Models that a study trains with every seed, each with a featuriser of its own; the others are ablations."""
 RULED: Final = "rule_ck"
 BASELINES: Final[Mapping[str, tuple[bool, bool]]] = {
@@ -113,7 +116,9 @@ class Maker:
     def trained(self, platform: Gathered, session: Session, before: TrainedModel | None = None) -> Trained:
         """Train a new network on one platform, or go on from another platform's model."""
         batch = BATCH if platform.platform == self._target else None
-        settings = TrainingSettings(epochs=self._epochs, seed=self._seed, noise=platform.noise, batch=batch)
+        settings = TrainingSettings(
+            epochs=self._epochs, seed=self._seed, noise=platform.noise, batch=batch, frozen=self.variant.frozen
+        )
         return train(before or self.spec, self._encoder(platform), self.seen(platform), settings, session)
 
     def in_phases(

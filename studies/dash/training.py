@@ -6,8 +6,8 @@ featuriser runs once for all of its pairs. On a target platform, where few matri
 of them (`BATCH`).
 
 Pre-training changes every weight of the network, unless it is given a featuriser. Fine-tuning leaves the featuriser as
-it is, so that matrices are embedded once, and changes mapper and predictor. The latent encoder is fitted beforehand and
-changes in neither.
+it is, so that matrices are embedded once, and changes mapper and predictor; `TrainingSettings.frozen` lets it change
+the featuriser, too. The latent encoder is fitted beforehand and changes in neither.
 """
 
 from __future__ import annotations
@@ -80,6 +80,8 @@ class TrainingSettings(Frozen):
     """Pairs of times that differ by no more than this share are left out: the A/A spread of the platform."""
     batch: int | None = Field(default=None, ge=2)
     """Configs of one matrix in a step; all of them by default."""
+    frozen: bool = True
+    """Whether fine-tuning leaves the featuriser as it is."""
     seed: int = 0
     """Of the first weights, and of the order of matrices and batches."""
 
@@ -235,7 +237,8 @@ def train(
         network.take(what.network.tensors())
     elif before:
         network.take_featuriser(before.network)
-    made = ({} if session.embeddings is None else session.embeddings) if before else None
+    fixed = session.featuriser_of is not None or (before is not None and settings.frozen)
+    made = ({} if session.embeddings is None else session.embeddings) if fixed else None
     batches, prepared_s = _batches(network, encoder, samples, settings.noise, made)
     if not any(batch.pairs.slower.size for batch in batches):
         raise DatasetError(
@@ -243,7 +246,7 @@ def train(
             f"found none among {len(batches)} matrices"
         )
     held = _batches(network, encoder, session.held_out, settings.noise, made)[0] if session.held_out else []
-    optimizer = load_torch().optim.Adam(network.parameters(with_featuriser=not before), lr=settings.rate)
+    optimizer = load_torch().optim.Adam(network.parameters(with_featuriser=not fixed), lr=settings.rate)
     path, key = session.checkpoint, _key(network, encoder, samples, settings, session)
     curve = _resumed(path, key, network, optimizer) if path and path.is_file() else []
     saved = time.monotonic()

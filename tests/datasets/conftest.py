@@ -1,8 +1,11 @@
-"""The loopback file server, and a cache of its own for every test."""
+"""The loopback file server, a cache of its own for every test, and the packages ogb and dgl."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from file_server import FileServer, serving
@@ -35,3 +38,16 @@ def list_origin(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         monkeypatch.setattr(origins, "by_alias", lambda: {name: one for one in lines.values() for name in one.aliases})
 
     return put
+
+
+@pytest.fixture
+def ogb(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setitem(sys.modules, "outdated", None)  # else the import asks an index of packages
+    return pytest.importorskip("ogb.io.read_graph_raw")
+
+
+@pytest.fixture
+def dgl_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    monkeypatch.setenv("DGL_DOWNLOAD_DIR", str(tmp_path / "dgl"))
+    monkeypatch.setenv("DGLBACKEND", "pytorch")
+    return pytest.importorskip("dgl.data")

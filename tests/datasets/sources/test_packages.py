@@ -10,7 +10,6 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import sys
 import zipfile
 from collections.abc import Callable
 from functools import partial
@@ -60,19 +59,6 @@ def offline(monkeypatch: pytest.MonkeyPatch, dgl_data: Any, content: bytes, arch
     """Unpack an archive where dgl would download it."""
     unpack = lambda self: unzipped(content, archive, Path(self.raw_path))  # noqa: E731
     monkeypatch.setattr(dgl_data.DGLBuiltinDataset, "download", unpack)
-
-
-@pytest.fixture
-def ogb(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setitem(sys.modules, "outdated", None)  # else the import asks an index of packages
-    return pytest.importorskip("ogb.io.read_graph_raw")
-
-
-@pytest.fixture
-def dgl_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    monkeypatch.setenv("DGL_DOWNLOAD_DIR", str(tmp_path / "dgl"))
-    monkeypatch.setenv("DGLBACKEND", "pytorch")
-    return pytest.importorskip("dgl.data")
 
 
 OGB = {

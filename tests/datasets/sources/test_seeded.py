@@ -7,7 +7,7 @@ import pytest
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.source import RawMatrix
-from spmark.datasets.sources.seeded import EACH, KINDS, Seeded
+from spmark.datasets.sources.seeded import EACH, KINDS, Seeded, SeededSmall
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.problem import Csr
 
@@ -52,3 +52,13 @@ def test_kinds_are_what_they_are_called() -> None:
 def test_an_unknown_name_is_refused() -> None:
     with pytest.raises(DatasetError, match="such as"):
         Seeded().load("banded_99", {}, CACHE)
+
+
+def test_smaller_ones_are_other_matrices() -> None:
+    names = SeededSmall().names(CACHE)
+    assert len(set(names)) == 1002
+    assert [name.rpartition("_")[0] for name in names[:6]] == list(KINDS)
+    found = [SeededSmall().load(name, {}, CACHE) for name in names[:12]]
+    assert all(2_000 <= one.shape[0] <= 50_000 for one in found)
+    assert len({one.indices.size for one in found}) == 12
+    assert SeededSmall().load("random_02", {}, CACHE).shape != load("random").shape

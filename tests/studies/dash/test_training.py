@@ -99,6 +99,14 @@ def test_fine_tuning_leaves_the_featuriser_and_the_source_s_model_as_they_are(en
     assert {"torch", "safetensors", "numpy"} == tuned.card.made_with.keys()
 
 
+def test_fine_tuning_may_change_the_featuriser_too(encoders, source):
+    before = {name: array.copy() for name, array in source.tensors().items()}
+    tuned, _ = train(source, encoders["tiles"], TARGET, TrainingSettings(epochs=1, frozen=False))
+    names = [name for name in before if name.startswith("network.featuriser.")]
+    assert not any(np.array_equal(tuned.tensors()[name], before[name]) for name in names)
+    assert all(np.array_equal(source.tensors()[name], before[name]) for name in names)
+
+
 @pytest.mark.parametrize("transfer", Transfer)
 def test_waco_transfers_in_every_way(transfer):
     spec, slots = waco_spec(transfer, {"cpu": CPU_OWN.size, "tiles": TILE_OWN.size})
