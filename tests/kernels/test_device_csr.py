@@ -21,7 +21,7 @@ target = table_target(CSR_FACTS, CSR_PIECES)
 
 def on(target: Any, matrix: Csr, dtype: DType = DType.FLOAT32) -> DeviceCsr:
     """Show a matrix as one that is there already."""
-    return DeviceCsr(matrix.shape, matrix.indptr, matrix.indices, matrix.values.astype(dtype.numpy), target)
+    return DeviceCsr(matrix.shape, matrix.indptr, matrix.indices, dtype.stored(matrix.values), target)
 
 
 @pytest.mark.one_in(3)
