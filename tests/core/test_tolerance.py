@@ -83,11 +83,12 @@ def caught(problem: Problem, out: np.ndarray, operands: list[np.ndarray]) -> boo
 @pytest.mark.parametrize("num_terms", [2, 33, 300, 1000])
 def test_a_dropped_or_doubled_term_is_caught(num_terms: int, dtype: DType) -> None:
     problem, (dense,) = one_row(num_terms, dtype)
-    terms = problem.values[:, None].astype(np.float64) * dense
+    numbers = dtype.numbers
+    terms = numbers(problem.values)[:, None].astype(np.float64) * numbers(dense)
     exact = terms.sum(0)
     for at in (0, num_terms // 2, num_terms - 1):
         for wrong in (exact - terms[at], exact + terms[at]):
-            assert caught(problem, wrong[None].astype(dtype.numpy), [dense])
+            assert caught(problem, dtype.stored(wrong[None].astype(np.float32)), [dense])
 
 
 @pytest.mark.parametrize("dtype", DType)
@@ -95,8 +96,8 @@ def test_a_swapped_pair_is_caught(dtype: DType) -> None:
     problem, (dense,) = one_row(300, dtype)
     swapped = dense.copy()
     swapped[[10, 11]] = swapped[[11, 10]]
-    out = problem.values.astype(np.float64) @ swapped
-    assert caught(problem, out[None].astype(dtype.numpy), [dense])
+    out = dtype.numbers(problem.values).astype(np.float64) @ dtype.numbers(swapped)
+    assert caught(problem, dtype.stored(out[None].astype(np.float32)), [dense])
 
 
 def truncated(array: np.ndarray, bits: int) -> np.ndarray:
