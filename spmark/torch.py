@@ -1,4 +1,4 @@
-"""Sparse products with gradients for PyTorch: `SparseMatrix` and `SparseLinear`.
+"""Sparse products with gradients for PyTorch: `SparseMatrix` and `SparseLinear`, `KernelMap` and `SparseConv3d`.
 
 Products are operators of `torch.library`. Autograd differentiates them as often as asked. Autocast,
 `torch.use_deterministic_algorithms` and `torch.compile` treat them like PyTorch's own, without a break of the graph.
@@ -18,6 +18,7 @@ try:
 except ImportError as error:
     raise ImportError(f"expected PyTorch, found none ({error}): {how_to_install('torch')}") from error
 
+from spmark.impls.operator.convolution import KernelMap, SparseConv3d, voxelize
 from spmark.impls.operator.pytorch import SparseLinear, SparseMatrix
 
-__all__ = ["SparseLinear", "SparseMatrix"]
+__all__ = ["KernelMap", "SparseConv3d", "SparseLinear", "SparseMatrix", "voxelize"]

@@ -47,7 +47,7 @@ RGMS_HYB = KernelTemplate(
         "ordered": (False, True),
         "threads": (_THREADS,),
     },
-    max_registers=152,
+    max_registers=168,  # three thread blocks of a multiprocessor
     max_spill_bytes=8,  # a compiler that fits a round number of registers puts a pointer aside
 )
 RGMS_HYB_FLOAT = KernelTemplate(

@@ -25,7 +25,7 @@ constexpr int kStages = 3;  // of X and W in shared memory: one is multiplied, t
 //                        relations and a later launch adds up; or kNoRow
 //   x, w, out            (K, width_in), (R, width_in, width_out), (I, width_out), row-major
 //   sums                 float32 rows of width_out
-// Dynamic shared memory: the stages, and neighbours and steps of the tile with the most steps.
+// Dynamic shared memory: the stages, and neighbours, steps and targets of the tile with the most steps.
 template <typename T, int tile, int rows, int depth, int vector, bool valued, int threads>
 __global__ void __launch_bounds__(threads)
     rgms_rows(int width_in, int width_out, const int* __restrict__ starts, const int* __restrict__ steps,
@@ -46,9 +46,12 @@ __global__ void __launch_bounds__(threads)
   for (int p = threadIdx.x; p < count * (rows / 4); p += threads)
     copy_async<16>(sources + 4 * p, neighbours + begin * rows + 4 * p);
   for (int p = threadIdx.x; p < count; p += threads) copy_async<8>(todo + 2 * p, steps + 2 * (begin + p));
+  int* const to = todo + 2 * count;
+  for (int p = threadIdx.x; p < rows; p += threads)
+    copy_async<4>(to + p, targets + static_cast<int64_t>(blockIdx.x) * rows + p);
   commit_async();
   wait_async<0>();
-  __syncthreads();  // all of the tile's steps are known to all threads
+  __syncthreads();  // all of the tile is known to all threads
 
   const Tile relational{width_in, width_out, static_cast<int>(blockIdx.y) * tile, x};
   int asked = 0, asked_from = 0;  // what is asked for next
@@ -97,7 +100,6 @@ __global__ void __launch_bounds__(threads)
   static_assert(rows * kStride <= kStages * Tile::kStage, "the tile fits where the stages were");
   __syncthreads();  // all have read the last stage; nothing is on its way any more
   const int lane = threadIdx.x % kWarpSize, first_column = Tile::column() + lane % 4 * 2;
-  const int* const to = targets + static_cast<int64_t>(blockIdx.x) * rows;
 #pragma unroll
   for (int m = 0; m < Tile::kRowTiles; ++m)
 #pragma unroll

@@ -33,7 +33,7 @@ RGMS_ROWS = KernelTemplate(
         "threads": (_THREADS,),
     },
     max_registers=255,
-    max_spill_bytes=20,  # a compiler that fits a round number of registers puts pointers aside
+    max_spill_bytes=16,  # a compiler that fits a round number of registers puts pointers aside
 )
 
 
@@ -105,7 +105,7 @@ def rows_arguments(problem: RelationalProblem, rows: int, **schedule: int) -> di
 
 def shared_bytes(rows: int, steps: int, tile: int, depth: int) -> int:
     """Give the dynamic shared memory of a thread block whose tile has so many steps."""
-    return 2 * _STAGES * (rows * (depth + 8) + depth * (tile + 8)) + 4 * steps * (rows + 2)
+    return 2 * _STAGES * (rows * (depth + 8) + depth * (tile + 8)) + 4 * (steps * (rows + 2) + rows)
 
 
 def _axes(problem: RelationalProblem, pinned: Config) -> Axes:

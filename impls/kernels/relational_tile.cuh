@@ -35,35 +35,62 @@ struct RelationalTile {
 
   // Ask for columns `from` ... of the first `used` rows, whose rows of X are `sources` or -1, and these rows of
   // `weights`. Past the last column of X, past the last row and column of the weights and where no row is there are
-  // zeros.
+  // zeros. A thread has the same columns throughout, in rows that lie kAtOnce apart, so that most of its addresses are
+  // constants away from the first.
   __device__ __forceinline__ void fetch(T* stage, const int* sources, int used, const T* weights, int from) const {
-    constexpr int kPiecesX = depth / vector, kPiecesW = tile / vector;
-    for (int p = threadIdx.x; p < used * kPiecesX; p += threads) {
-      const int row = p / kPiecesX, column = p % kPiecesX * vector, source = sources[row];
-      copy(stage + row * kStrideX + column, x + static_cast<int64_t>(source) * width_in + from + column,
-           source >= 0 && from + column < width_in);
+    fetch_x(stage, sources, used, from);
+    fetch_w(stage + rows * kStrideX, weights, from);
+  }
+
+  __device__ __forceinline__ void fetch_x(T* stage, const int* sources, int used, int from) const {
+    constexpr int kPieces = depth / vector, kAtOnce = threads / kPieces, kTimes = rows / kAtOnce;
+    constexpr int kTogether = kTimes < 8 ? kTimes : 8;  // rows whose sources are read before the first is needed
+    const int column = threadIdx.x % kPieces * vector, first = threadIdx.x / kPieces;
+    const bool inside = from + column < width_in;
+    const T* const from_x = x + from + column;
+    T* const to = stage + first * kStrideX + column;
+#pragma unroll 1
+    for (int t = 0; t < kTimes; t += kTogether) {
+      int source[kTogether];
+#pragma unroll
+      for (int i = 0; i < kTogether; ++i) {
+        const int row = first + (t + i) * kAtOnce;
+        source[i] = used == rows || row < used ? sources[row] : -1;
+      }
+#pragma unroll
+      for (int i = 0; i < kTogether; ++i)
+        if (used == rows || first + (t + i) * kAtOnce < used)
+          copy(to + (t + i) * (kAtOnce * kStrideX), from_x + static_cast<int64_t>(source[i]) * width_in,
+               source[i] >= 0 && inside);
     }
-    T* const to = stage + rows * kStrideX;
-    for (int p = threadIdx.x; p < depth * kPiecesW; p += threads) {
-      const int row = p / kPiecesW, column = p % kPiecesW * vector;
-      copy(to + row * kStrideW + column, weights + static_cast<int64_t>(from + row) * width_out + first_column + column,
-           from + row < width_in && first_column + column < width_out);
-    }
+  }
+
+  __device__ __forceinline__ void fetch_w(T* stage, const T* weights, int from) const {
+    constexpr int kPieces = tile / vector, kAtOnce = threads / kPieces;
+    const int column = threadIdx.x % kPieces * vector, first = threadIdx.x / kPieces;
+    if (first >= kAtOnce) return;  // where rows do not divide the threads; the barrier is the caller's
+    const bool inside = first_column + column < width_out;
+    const T* const from_w = weights + static_cast<int64_t>(from + first) * width_out + first_column + column;
+    T* const to = stage + first * kStrideW + column;
+#pragma unroll 8
+    for (int row = 0; row < depth; row += kAtOnce)
+      if (depth % kAtOnce == 0 || row + first < depth)
+        copy(to + row * kStrideW, from_w + static_cast<int64_t>(row) * width_out,
+             from + row + first < width_in && inside);
   }
 
   // Where this warp's products begin in the tile.
   __device__ __forceinline__ static int row() { return threadIdx.x / kWarpSize / across * kRows; }
   __device__ __forceinline__ static int column() { return threadIdx.x / kWarpSize % across * kColumns; }
 
-  // products += the step's rows times its weights, for this warp; `live` has a bit for each sixteen rows that count.
-  __device__ __forceinline__ void multiply(Products& products, const T* stage, int from, unsigned live) const {
-    if ((live & ((1u << kRowTiles) - 1)) == 0) return;  // for the whole warp
-    const int lane = threadIdx.x % kWarpSize;
-#pragma unroll
-    for (int k = 0; k < depth; k += 16) {
-      if (from + k >= width_in) break;
+  // What a warp multiplies at once: sixteen columns of its rows, and as many rows of its columns of the weights.
+  struct Fragments {
+    unsigned a[kRowTiles][4], b[kColumnTiles][2];
+
+    __device__ __forceinline__ void load(const T* stage, int k) {
+      const int lane = threadIdx.x % kWarpSize;
       const T* const from_w = stage + rows * kStrideX + (k + lane % 16) * kStrideW + column() + lane / 16 * 8;
-      unsigned b[kColumnTiles][2];
+      const T* const from_x = stage + (row() + lane % 16) * kStrideX + k + lane / 16 * 8;
 #pragma unroll
       for (int n = 0; n < kColumnTiles; n += 2) {
         unsigned two[4];
@@ -71,13 +98,26 @@ struct RelationalTile {
         b[n][0] = two[0], b[n][1] = two[1], b[n + 1][0] = two[2], b[n + 1][1] = two[3];
       }
 #pragma unroll
+      for (int m = 0; m < kRowTiles; ++m) load_matrices<false>(a[m], from_x + m * 16 * kStrideX);
+    }
+  };
+
+  // products += the step's rows times its weights, for this warp; `live` has a bit for each sixteen rows that count.
+  // Fragments are loaded while earlier ones are multiplied.
+  __device__ __forceinline__ void multiply(Products& products, const T* stage, int from, unsigned live) const {
+    if ((live & ((1u << kRowTiles) - 1)) == 0) return;  // for the whole warp
+    Fragments fragments[2];
+    fragments[0].load(stage, 0);
+#pragma unroll
+    for (int k = 0; k < depth; k += 16) {
+      if (k + 16 < depth) fragments[(k / 16 + 1) % 2].load(stage, k + 16);
+      if (from + k >= width_in) break;
+      const Fragments& now = fragments[k / 16 % 2];
+#pragma unroll
       for (int m = 0; m < kRowTiles; ++m) {
         if (!(live >> m & 1)) continue;  // for the whole warp
-        const T* const from_x = stage + (row() + m * 16 + lane / 4) * kStrideX + k + lane % 4 * 2;
-        const auto word = [&](int offset) { return load<1>(reinterpret_cast<const unsigned*>(from_x + offset))[0]; };
-        const unsigned a[4] = {word(0), word(8 * kStrideX), word(8), word(8 * kStrideX + 8)};
 #pragma unroll
-        for (int n = 0; n < kColumnTiles; ++n) mma_m16n8k16<T>(products[m][n], a, b[n]);
+        for (int n = 0; n < kColumnTiles; ++n) mma_m16n8k16<T>(products[m][n], now.a[m], now.b[n]);
       }
     }
   }

@@ -8,8 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from spmark.impls.core.relational import RelationalCsr
+from spmark.impls.core.voxels import map_of
+from spmark.impls.kernels.kernel_maps import KernelMaps
 from spmark.impls.operator.arrays import ALIGNMENT, Library
 from spmark.impls.runtime.adopt import adopt, stream_of
+from spmark.impls.runtime.device import find
+from spmark.impls.runtime.target import open_target
 from spmark.impls.runtime.withcupy import cupy
 
 _NOT_CAPTURED = (0, 1)
@@ -73,6 +78,37 @@ class CudaStreams:
         else:
             self._event.record(stream)
             self._unmarked = None
+
+
+class GpuMaps:
+    """Voxels and maps of PyTorch's tensors on the current GPU."""
+
+    def __init__(self) -> None:
+        self._target = open_target(find("cuda"))
+        self._maps = KernelMaps(self._target)
+
+    def stream(self, tensor: Any) -> AbstractContextManager[Any]:
+        """Let CuPy enqueue where PyTorch does."""
+        return on_stream_of([tensor])
+
+    def array(self, tensor: Any) -> Any:
+        """View a tensor as CuPy's array."""
+        return adopt(tensor.detach().contiguous())
+
+    def tensor(self, array: Any) -> Any:
+        """View an array of CuPy as a tensor."""
+        import torch  # pyright: ignore[reportMissingImports]
+
+        return torch.as_tensor(array, device=f"cuda:{array.device.id}")
+
+    def distinct_voxels(self, voxels: Any) -> tuple[Any, Any]:
+        """Give `KernelMaps.distinct_voxels`."""
+        return self._maps.distinct_voxels(voxels)
+
+    def kernel_map(self, outputs: Any, inputs: Any, size: int = 3, stride: int = 1) -> RelationalCsr:
+        """Find a map on the GPU, and copy it to the host, where plans begin."""
+        indptr, indices = map(self._target.download, self._maps.kernel_map(outputs, inputs, size, stride))
+        return map_of(len(inputs), size**3, indptr, indices)
 
 
 def adopted(array: Any) -> Any:

@@ -22,27 +22,28 @@ from torch.autograd import forward_ad  # pyright: ignore[reportMissingImports]
 from spmark.impls.core.errors import OperandError
 
 if TYPE_CHECKING:
+    from spmark.impls.operator.convolution import KernelMap
     from spmark.impls.operator.pytorch import SparseMatrix
 
 
-_MATRICES: weakref.WeakValueDictionary[int, SparseMatrix] = weakref.WeakValueDictionary()
-"""Matrices by the handle that operators are given: `torch.library` passes tensors and numbers alone."""
+_MATRICES: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+"""Matrices and maps by the handle that operators are given: `torch.library` passes tensors and numbers alone."""
 _LIBRARY = torch.library.Library("spmark", "FRAGMENT")
 _HANDLE_BITS = 62
 """Handles are drawn, so that a program that another process exported names no matrix of this one."""
 
 
-def register(matrix: SparseMatrix) -> int:
-    """Give the handle by which operators find a matrix while it lives."""
+def register(matrix: SparseMatrix | KernelMap) -> int:
+    """Give the handle by which operators find a matrix or a map while it lives."""
     handle = secrets.randbits(_HANDLE_BITS)
     _MATRICES[handle] = matrix
     return handle
 
 
-def _matrix(handle: int) -> SparseMatrix:
+def _matrix(handle: int) -> Any:
     found = _MATRICES.get(handle)
     if found is None:
-        raise OperandError(f"expected the handle of a living SparseMatrix, found {handle}: keep the matrix")
+        raise OperandError(f"expected the handle of a living SparseMatrix or KernelMap, found {handle}: keep it")
     return found
 
 
@@ -63,10 +64,10 @@ def _spmm_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None
     return of_values, of_b, None, None
 
 
-def _sddmm_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    x, y, handle = inputs
+def _bilinear_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    left, right, handle = inputs
     ctx.matrix = _matrix(handle)
-    ctx.save_for_backward(x, y)
+    ctx.save_for_backward(left, right)
 
 
 def _sddmm_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
@@ -74,6 +75,20 @@ def _sddmm_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | Non
     handle, grad = ctx.matrix.handle, grad.contiguous()
     of_x = spmm(grad, y, handle, False) if ctx.needs_input_grad[0] else None
     of_y = spmm(grad, x, handle, True) if ctx.needs_input_grad[1] else None
+    return of_x, of_y, None
+
+
+def _convolve_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+    x, w = ctx.saved_tensors
+    of_x = convolve(grad, w.transpose(1, 2), ctx.matrix.T.handle) if ctx.needs_input_grad[0] else None
+    of_w = correlate(x, grad, ctx.matrix.handle) if ctx.needs_input_grad[1] else None
+    return of_x, of_w, None
+
+
+def _correlate_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+    x, y = ctx.saved_tensors
+    of_x = convolve(y, grad.transpose(1, 2), ctx.matrix.T.handle) if ctx.needs_input_grad[0] else None
+    of_y = convolve(x, grad, ctx.matrix.handle) if ctx.needs_input_grad[1] else None
     return of_x, of_y, None
 
 
@@ -119,9 +134,28 @@ sddmm = _defined(
     compute=lambda x, y, handle: _matrix(handle).sample(x, y),
     shape=lambda x, y, handle: x.new_empty((_matrix(handle).nnz,)),
     gradient=_sddmm_gradient,
-    context=_sddmm_context,
+    context=_bilinear_context,
 )
 """Computes X Y^T at A's non-zeros, (nnz,), for the matrix of a handle."""
+
+convolve = _defined(
+    "convolve",
+    "(Tensor x, Tensor w, int handle) -> Tensor",
+    compute=lambda x, w, handle: _matrix(handle).multiply(x, w),
+    shape=lambda x, w, handle: x.new_empty((_matrix(handle).matrix.num_rows, w.shape[2])),
+    gradient=_convolve_gradient,
+    context=_bilinear_context,
+)
+"""Computes the sum over offsets r of A_r X W_r, (I, width_out), for the map of a handle."""
+correlate = _defined(
+    "correlate",
+    "(Tensor x, Tensor y, int handle) -> Tensor",
+    compute=lambda x, y, handle: torch.stack([x[cols].T @ y[rows] for rows, cols in _matrix(handle).pairs(x.device)]),
+    shape=lambda x, y, handle: x.new_empty((_matrix(handle).matrix.relations, x.shape[1], y.shape[1])),
+    gradient=_correlate_gradient,
+    context=_bilinear_context,
+)
+"""Computes (A_r X)^T Y for each offset r, (R, width_in, width_out), for the map of a handle."""
 
 
 @torch.library.custom_op(  # type: ignore[untyped-decorator]

@@ -26,13 +26,13 @@ class RgmsRows:
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (RGMS_ROWS, SUM_PIECES)
 
     rows: int = 0
-    """Rows of Y of a thread block (64, 128); 0 takes 128 where there is such a kernel for the tile."""
+    """Rows of Y of a thread block (64, 128); 0 takes 128 where Y is wide and relations are many."""
     tile: int = 0
     """Columns of Y of a thread block (32, 64, 96, 128); 0 takes what wastes little of the last block."""
     depth: int = 0
     """Columns of X between two barriers (32, 64); 0 takes 64 where X has more than 32."""
     splits: int = 0
-    """Groups of relations, whose pieces of Y are added up in order (1 to 4); 0 takes more where widths are larger."""
+    """Groups of relations, whose pieces of Y are added up in order (1 to 4); 0 takes 3 where widths are large."""
 
     def __post_init__(self) -> None:
         axes = {name: (0, *RGMS_ROWS.space[name]) for name in ("rows", "tile", "depth")}
@@ -68,12 +68,17 @@ class RgmsRows:
         """Give rows, splits and the schedule.
 
         A thread block gathers its rows of X for itself, which counts as much as 32 columns. Pieces cost time in
-        proportion to the width of Y; what splitting saves grows with the product of the widths.
+        proportion to the width of Y; what splitting saves grows with the product of the widths. The limits are those
+        of 24 layers of MinkUNet on an H200.
         """
         width_in, width_out = problem.width_in, problem.width_out
         tiles = [int(tile) for tile in RGMS_ROWS.space["tile"]]
         tile = self.tile or min(reversed(tiles), key=lambda tile: ceil_div(width_out, tile) * (tile + 32))
         schedule = {"tile": tile, "depth": self.depth or (32 if width_in <= 32 else 64)}
-        rows = self.rows or (64 if RGMS_ROWS.why_not(**rows_arguments(problem, 128, **schedule)) else 128)
-        weight = width_in * width_out if problem.matrix.relations > 8 else 0
-        return rows, self.splits or 1 + (weight >= 64 * 64) + (weight >= 128 * 128), schedule
+        many = width_out >= 128 and problem.matrix.relations > 8
+        large = many and RGMS_ROWS.why_not(**rows_arguments(problem, 128, **schedule)) is None
+        return (
+            self.rows or (128 if large else 64),
+            self.splits or (3 if width_in * width_out >= 64 * 128 else 1),
+            schedule,
+        )

@@ -17,11 +17,12 @@ struct MatrixRow {
   unsigned* out;
 };
 
-template <typename T>
+template <bool transposed, typename T>
 void load_matrices(void* const* lanes, size_t) {
   for (int lane = 0; lane < 32; ++lane) {
     for (int matrix = 0; matrix < 4; ++matrix) {
       const auto at = [&](int row, int column) -> unsigned {
+        if (!transposed) std::swap(row, column);
         return static_cast<MatrixRow<T>*>(lanes[matrix * 8 + row])->row[column].bits;
       };
       const unsigned low = at(lane % 4 * 2, lane / 4), high = at(lane % 4 * 2 + 1, lane / 4);
@@ -35,9 +36,9 @@ void load_matrices(void* const* lanes, size_t) {
 #endif
 
 // Four 8 x 8 matrices of halves or bfloat16: lane 8 q + r points to row r of matrix q, 16 bytes of shared memory
-// aligned to 16. With g = lane / 4 and t = lane % 4, out[q] holds the elements 2t and 2t + 1 of column g of matrix q:
-// the lower index in the lower bits.
-template <typename T>
+// aligned to 16. With g = lane / 4 and t = lane % 4, out[q] holds the elements 2t and 2t + 1 of column g of matrix q
+// where transposed, else of row g: the lower index in the lower bits.
+template <bool transposed = true, typename T>
 __device__ __forceinline__ void load_matrices(unsigned (&out)[4], const T* row) {
   static_assert(sizeof(T) == 2, "ldmatrix moves 16 bits");
 #ifdef SPMARK_HOST
@@ -45,13 +46,20 @@ __device__ __forceinline__ void load_matrices(unsigned (&out)[4], const T* row) 
     simt::fault("load_matrices: misaligned address: a row starts at %p", static_cast<const void*>(row));
   }
   detail::MatrixRow<T> request{load<8>(row), out};
-  simt::collective("load_matrices", detail::load_matrices<T>, 0xffffffffu, &request);
+  simt::collective("load_matrices", detail::load_matrices<transposed, T>, 0xffffffffu, &request);
 #else
   const unsigned from = static_cast<unsigned>(__cvta_generic_to_shared(row));
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
-               : "r"(from)
-               : "memory");
+  if constexpr (transposed) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                 : "r"(from)
+                 : "memory");
+  } else {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                 : "r"(from)
+                 : "memory");
+  }
 #endif
 }
 
