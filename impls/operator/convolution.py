@@ -95,7 +95,7 @@ class KernelMap:
     def multiply(self, x: Tensor, w: Tensor) -> Tensor:
         """Compute Y without gradients; what `SparseConv3d` and gradients end in."""
         (_, width_in, width_out), dtype = w.shape, _DTYPES.get(x.dtype)
-        if dtype is None:  # float64 and bfloat16
+        if dtype is None:  # float64
             out = x.new_zeros((self.matrix.num_rows, width_out))
             for (rows, cols), weights in zip(self.pairs(x.device), w, strict=True):
                 out.index_add_(0, rows, x[cols] @ weights)
@@ -107,7 +107,7 @@ class KernelMap:
         out = x.new_empty((self.matrix.num_rows, width_out))
         operands = [each.detach().contiguous() for each in (x, w)]
         operands = [each if each.data_ptr() % ALIGNMENT == 0 else each.clone() for each in operands]
-        given = [*operands, out] if x.is_cuda else [each.numpy() for each in (*operands, out)]
+        given = [*operands, out] if x.is_cuda else list(map(_numpy, (*operands, out)))
         turns.take(plan.run, operands, given[:2], given[2])
         return out
 
@@ -134,6 +134,11 @@ class KernelMap:
         """Say in a line what the map is."""
         edges = f"{self.matrix.nnz:,} pairs at {self.matrix.relations} offsets"
         return f"<spmark.torch.KernelMap of {self.matrix.num_rows:,} outputs, {self.matrix.num_cols:,} inputs, {edges}>"
+
+
+def _numpy(tensor: Tensor) -> Any:
+    """Give a view for NumPy, which has no bfloat16: plans take its bits."""
+    return (tensor.view(torch.uint16) if tensor.dtype is torch.bfloat16 else tensor).numpy()
 
 
 class SparseConv3d(torch.nn.Module):  # type: ignore[misc]
