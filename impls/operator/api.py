@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import ProblemError
 from spmark.impls.core.problem import Op
 from spmark.impls.operator import choose
 from spmark.impls.operator.arrays import library_of
 from spmark.impls.operator.compiled import ROLES, CompiledOperator
+from spmark.impls.operator.extension import LAUNCHER
 from spmark.impls.operator.matrices import OwnedMatrix
 
 
@@ -156,6 +157,8 @@ def compile(
     budget_s, runs = choose.limits_of(budget_s, runs)
     asked = choose.Asked(kind, spec, names, bool(scaled), values, other_width, budget_s, bool(cache), runs)
     matrix, widths = OwnedMatrix.of(a, dtype), choose.widths_of(width)
+    if spec.kind is DeviceKind.CUDA:
+        LAUNCHER.found()  # is built while widths are planned
     if not widths and other_width == "raise":
         raise ProblemError("expected a width J of at least 1, found none")
     return CompiledOperator(matrix, asked, {one: choose.plan_width(matrix, asked, one) for one in widths})

@@ -17,7 +17,7 @@ from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import Csr, Op, checked_width
 from spmark.impls.operator.arrays import Library, check_dtype, check_shape, library_of
 from spmark.impls.operator.choose import Asked, limits_of, plan_width
-from spmark.impls.operator.extension import launcher
+from spmark.impls.operator.extension import LAUNCHER
 from spmark.impls.operator.matrices import OwnedMatrix
 from spmark.impls.operator.turns import Turns
 from spmark.impls.runtime.target import open_target
@@ -68,16 +68,16 @@ class CompiledOperator:
         self.device: DeviceSpec = asked.device
         """Where plans run."""
         self._cuda = asked.device.kind is DeviceKind.CUDA
-        extension = launcher() if self._cuda and lasting else None
-        self._turns = Turns(_streams() if self._cuda else None, extension)
-        self._launches: Launches | None = None if extension is None else _launches(extension, self._turns)
+        self._turns = Turns(_streams() if self._cuda else None)
+        self._lasting = self._cuda and lasting
+        self._launches: Launches | None = None
         self._planning = threading.RLock()
         self._changing: ChangingValues | None = None
         self._libraries: dict[type, Library] = {}
         self._ready: dict[Hashable, _Ready] = {}
         self._known_values: set[Hashable] = set()
-        for width in planned:
-            self._note(width)
+        for width, chosen in planned.items():
+            self._note(width, chosen.plan)
 
     @property
     def _values(self) -> ChangingValues:
@@ -291,12 +291,19 @@ class CompiledOperator:
         width = checked_width(width)
         with self._planning:
             if width not in self._planned:
-                self._planned[width] = plan_width(self._values.current(), self._asked, width)
-                self._note(width)
+                chosen = plan_width(self._values.current(), self._asked, width)
+                self._note(width, chosen.plan)
+                self._planned[width] = chosen
 
-    def _note(self, width: int) -> None:
-        if self._launches is not None:
-            self._launches.add(width, self._planned[width].plan)
+    def _note(self, width: int, plan: Plan) -> None:
+        """Let the extension make the plan's launches, where it can; no call of this width comes before."""
+        extension = LAUNCHER.wait() if self._lasting else None
+        if extension is None:
+            return
+        if self._launches is None:
+            self._turns.share(extension)
+            self._launches = _launches(extension, self._turns)
+        self._launches.add(width, plan)
 
     def tune(self, width: int, *, budget_s: float | None = None, runs: int | None = None) -> None:
         """Choose the plan of one J anew, in a race of the same implementations; calls take it from now on.
@@ -319,9 +326,10 @@ class CompiledOperator:
         budget_s, runs = limits_of(budget_s, runs)
         asked = replace(self._asked, budget_s=budget_s, runs=runs)
         with self._planning:
-            self._planned[width] = plan_width(self._values.current(), asked, width)
+            chosen = plan_width(self._values.current(), asked, width)
+            self._note(width, chosen.plan)
+            self._planned[width] = chosen
             self._values.forget(width)
-            self._note(width)
 
     def update_values(self, values: Any) -> None:
         """Take new values of A for the same pattern; what was searched stays as it is.

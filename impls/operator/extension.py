@@ -8,8 +8,8 @@ import logging
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Sequence
-from functools import cache
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,14 +66,44 @@ def built(source: Path, *versions: str, options: Sequence[str] = (), libraries: 
         return module
 
 
-@cache
-def launcher() -> Any | None:
-    """Give the extension that makes a plan's launches (``launcher.cpp``); None where it cannot be built.
+class Background:
+    """An extension that a thread builds, once in a process.
 
-    The first call on a machine takes two seconds.
+    Parameters
+    ----------
+    build : callable
+        Gives the module, or raises one of `NOT_BUILT`.
+    otherwise : str
+        What is done without the extension, for the log.
     """
-    try:
-        return built(Path(__file__).with_name("launcher.cpp"))
-    except NOT_BUILT as error:
-        _LOG.info("launches are made by Python: %s", error)
-        return None
+
+    def __init__(self, build: Callable[[], Any], otherwise: str) -> None:
+        self._build, self._otherwise = build, otherwise
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._module: Any = None
+
+    def found(self) -> Any | None:
+        """Give the extension where it is there already; the first call begins to build it."""
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=self._otherwise, daemon=True)
+                self._thread.start()
+        return self._module
+
+    def wait(self) -> Any | None:
+        """Give the extension once it is built; None where it cannot be built."""
+        self.found()
+        assert self._thread is not None
+        self._thread.join()
+        return self._module
+
+    def _run(self) -> None:
+        try:
+            self._module = self._build()
+        except NOT_BUILT as error:
+            _LOG.info("%s: %s", self._otherwise, error)
+
+
+LAUNCHER = Background(lambda: built(Path(__file__).with_name("launcher.cpp")), "launches are made by Python")
+"""The extension that makes a plan's launches; the first process on a machine builds it within two seconds."""

@@ -7,9 +7,7 @@ not fit it, products take the path of `spmark.impls.operator.compiled`.
 
 from __future__ import annotations
 
-import logging
 import threading
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +15,9 @@ import torch  # pyright: ignore[reportMissingImports]
 from torch import Tensor  # pyright: ignore[reportMissingImports]
 
 from spmark.impls.operator.compiled import CompiledOperator
-from spmark.impls.operator.extension import NOT_BUILT, built
-
-_LOG = logging.getLogger("spmark")
+from spmark.impls.operator.extension import Background, built
 
 
-@cache
 def build() -> Any:
     """Give the extension, compiled or out of the cache; raises as `built`."""
     root = Path(torch.__file__).parent
@@ -35,30 +30,7 @@ def build() -> Any:
     return built(Path(__file__).with_name("native.cpp"), *versions, options=options, libraries=libraries)
 
 
-class _Building:
-    """Builds the extension in the background, once in a process."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._module: Any = None
-
-    def extension(self) -> Any:
-        """Give the extension where it is there already; the first call begins to build it."""
-        with self._lock:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._build, name="spmark-native", daemon=True)
-                self._thread.start()
-        return self._module
-
-    def _build(self) -> None:
-        try:
-            self._module = build()
-        except NOT_BUILT as error:
-            _LOG.info("products take their path in Python: %s", error)
-
-
-extension = _Building().extension
+EXTENSION = Background(build, "products take their path in Python")
 
 
 class NativeCalls:
@@ -97,7 +69,7 @@ class NativeCalls:
         key = (transposed, b.dtype, width, b.get_device())
         if key in self._seen:
             return
-        module = extension()
+        module = EXTENSION.found()
         if module is None:
             return
         with self._lock:

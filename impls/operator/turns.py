@@ -26,8 +26,6 @@ class Turns:
     ----------
     streams : CudaStreams, optional
         Of a GPU; None on the host.
-    launcher : module, optional
-        The extension, whose calls and Python's then take turns, too.
 
     Attributes
     ----------
@@ -35,10 +33,15 @@ class Turns:
         The extension's part.
     """
 
-    def __init__(self, streams: CudaStreams | None = None, launcher: Any = None) -> None:
-        self._lock, self._streams, self._launcher = threading.Lock(), streams, launcher
+    def __init__(self, streams: CudaStreams | None = None) -> None:
+        self._lock, self._streams = threading.Lock(), streams
         self._last: tuple[int, int] | None = None
-        self.shared: Any = None if launcher is None else launcher.turns()
+        self._launcher: Any = None
+        self.shared: Any = None
+
+    def share(self, launcher: Any) -> None:
+        """Let calls of the extension take turns with Python's from now on, before the first of either."""
+        self._launcher, self.shared = launcher, launcher.turns()
 
     def take(self, work: Callable[..., None], arrays: Sequence[Any], *given: Any) -> None:
         """Do or enqueue ``work(*given)`` after earlier turns; ``arrays`` tell on which stream it is enqueued."""

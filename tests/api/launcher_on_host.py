@@ -23,7 +23,7 @@ from spmark.impls.core.errors import BuildError, OperandError
 from spmark.impls.core.problem import Op
 from spmark.impls.operator import compiled
 from spmark.impls.operator.choose import Asked
-from spmark.impls.operator.extension import launcher
+from spmark.impls.operator.extension import LAUNCHER
 from spmark.impls.operator.launches import noted_plan
 from spmark.impls.operator.matrices import OwnedMatrix
 from spmark.impls.runtime.device import find
@@ -290,10 +290,10 @@ def threads() -> None:
 
 def refusals() -> None:
     """A plan is taken where its launches alone give what it gives."""
-    shared = SimpleNamespace(shared=launcher().turns(), stream=lambda arrays: STREAM)
+    shared = SimpleNamespace(shared=LAUNCHER.wait().turns(), stream=lambda arrays: STREAM)
 
     def taken(plan: DevicePlan) -> bool:
-        return noted_plan(launcher(), shared, plan) is not None
+        return noted_plan(LAUNCHER.wait(), shared, plan) is not None
 
     def add(plan: Any, b: Any) -> None:
         np.frombuffer(_bytes(plan.hidden), np.float32)[0] += 1  # a plan that keeps something from run to run
@@ -326,7 +326,7 @@ def refusals() -> None:
     assert not taken(Adds()), "a kernel of a library"
     assert not taken(Leaves(counted=True)), "counters that a memset clears"
     assert not taken(PlainPlan(count=6)), "a part of the result is not written"
-    assert noted_plan(launcher(), shared, SimpleNamespace()) is None
+    assert noted_plan(LAUNCHER.wait(), shared, SimpleNamespace()) is None
 
 
 def lives() -> None:
@@ -343,10 +343,10 @@ def lives() -> None:
     launch = (DRIVER.kernel("triple"), 1, 1, 1, 32, 0, 0, 3, COUNT, 0, 0, 2, 1, 0, 0, 2, 1, 0)
     flat, found = array("Q", launch).tobytes(), []
     for number in range(10_000):
-        made = launcher().plan(launcher().turns(), 0, (b.nbytes, out.nbytes), flat, b"")
-        known = launcher().calls(cupy.ndarray, lambda: STREAM, cupy.empty)
-        launcher().fit(known, (b, out), made)
-        assert launcher().call(known, (b,), out) is out
+        made = LAUNCHER.wait().plan(LAUNCHER.wait().turns(), 0, (b.nbytes, out.nbytes), flat, b"")
+        known = LAUNCHER.wait().calls(cupy.ndarray, lambda: STREAM, cupy.empty)
+        LAUNCHER.wait().fit(known, (b, out), made)
+        assert LAUNCHER.wait().call(known, (b,), out) is out
         if number in {1_000, 9_999}:
             found.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
             DRIVER.noted()

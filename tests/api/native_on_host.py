@@ -14,7 +14,7 @@ import torch
 from fake_driver import FakeDriver
 from scipy import sparse
 
-from spmark.impls.operator.extension import launcher
+from spmark.impls.operator.extension import LAUNCHER
 from spmark.impls.operator.native import build
 from spmark.torch import SparseMatrix
 
@@ -29,7 +29,7 @@ class Held:
 
     def add(self, transposed: bool, deterministic: bool = True) -> None:
         launch = (self.kernel, 1, 1, 1, 32, 0, 0, 3, 12, 0, 0, 2, 1, 0, 0, 2, 1, 0)
-        plan = launcher().plan(launcher().turns(), 0, (48, 48), array("Q", launch).tobytes(), b"")
+        plan = LAUNCHER.wait().plan(LAUNCHER.wait().turns(), 0, (48, 48), array("Q", launch).tobytes(), b"")
         self.native.add(self.matrix, transposed, plan, (4, 4, 3), torch.empty(1), deterministic, None)
 
     def __call__(self, b: torch.Tensor) -> Any:

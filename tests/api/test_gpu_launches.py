@@ -11,7 +11,7 @@ from scipy import sparse
 
 import spmark
 from spmark.impls.core.errors import OperandError
-from spmark.impls.operator.extension import launcher
+from spmark.impls.operator.extension import LAUNCHER
 
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
 pytestmark = pytest.mark.gpu
@@ -20,7 +20,7 @@ WIDTH = 32
 
 @pytest.fixture(autouse=True)
 def built() -> None:
-    if launcher() is None:
+    if LAUNCHER.wait() is None:
         pytest.skip("the extension cannot be built")
 
 

@@ -14,7 +14,6 @@ from scipy import sparse
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
 from spmark.impls.operator import native  # noqa: E402 (needs PyTorch)
-from spmark.impls.operator.extension import NOT_BUILT  # noqa: E402 (needs PyTorch)
 from spmark.torch import SparseMatrix  # noqa: E402 (needs PyTorch)
 
 pytestmark = pytest.mark.gpu
@@ -26,13 +25,8 @@ def built() -> None:
     """Wait for the extension."""
     if not torch.cuda.is_available():
         pytest.skip("PyTorch has no CUDA")
-    try:
-        native.build()
-    except NOT_BUILT as error:
-        pytest.skip(f"the extension cannot be built: {error}")
-    native.extension()
-    while native.extension() is None:
-        threading.Event().wait(0.1)
+    if native.EXTENSION.wait() is None:
+        pytest.skip("the extension cannot be built")
 
 
 @pytest.fixture

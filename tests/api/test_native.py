@@ -11,23 +11,23 @@ from spmark.impls.core.errors import DeviceError
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 from spmark.impls.operator import native
+from spmark.impls.operator.extension import Background
 
 
 def test_calls_on_the_host(tmp_path: Path, run_on_host: Any) -> None:
     run_on_host("native_on_host.py", tmp_path, tmp_path / "cache")
 
 
-def test_without_a_compiler_products_stay_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_products_stay_in_python() -> None:
     asked = []
 
     def missing() -> None:
         asked.append(True)
         raise DeviceError("expected g++, found none")
 
-    monkeypatch.setattr(native, "build", missing)
-    building = native._Building()
-    assert building.extension() is None
-    building._thread.join()
-    assert building.extension() is None
+    building = Background(missing, "products take their path in Python")
+    assert building.found() is None
+    assert building.wait() is None
+    assert building.found() is None
     assert len(asked) == 1
     assert native.NativeCalls(7).spmm(None, None) is NotImplemented
