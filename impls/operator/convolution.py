@@ -22,12 +22,12 @@ from spmark.impls.core.problem import DType
 from spmark.impls.core.relational import RelationalCsr, RelationalProblem
 from spmark.impls.formats.relational_rows import why_not_rows
 from spmark.impls.operator.arrays import ALIGNMENT
-from spmark.impls.operator.compiled import Turns
 from spmark.impls.operator.torchops import convolve, register
+from spmark.impls.operator.turns import Turns
 from spmark.impls.runtime.device import find
-from spmark.impls.table import create_relational
+from spmark.impls.table import create
 
-_DTYPES = {getattr(torch, dtype): dtype for dtype in DType}
+_DTYPES = {torch.float32: DType.FLOAT32, torch.float16: DType.FLOAT16}
 _IN_ORDER = ("rgms_rows", "rgms_hyb", "gather_gemm_scatter")
 """Implementations that a product may take; the first that has its problem does."""
 
@@ -122,7 +122,7 @@ class KernelMap:
     def _planned(self, width_in: int, width_out: int, dtype: DType, on_gpu: bool) -> tuple[Plan, Turns]:
         device = find("cuda" if on_gpu else "cpu")
         problem = RelationalProblem(self.matrix, width_in, width_out, dtype)
-        able = (how for how in map(create_relational, _IN_ORDER) if device.kind in how.devices)
+        able = (how for how in map(create, _IN_ORDER) if device.kind in how.devices)
         how = next(how for how in able if how.unsupported(problem, device) is None)
         if not on_gpu:
             return how.build(problem, device), Turns()
