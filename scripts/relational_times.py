@@ -40,7 +40,7 @@ from spmark.impls.runtime.timing import Stopping, half_width, take_samples
 from spmark.impls.table import RELATIONAL, create
 
 _CHECKED_ROWS = 512
-_NOT_TUNABLES = {"vector", "valued", "threads"}
+_NOT_TUNABLES = {"T", "vector", "valued", "threads"}
 """Template arguments that the problem decides."""
 _ROUNDOFF = "largest error over the sum of the terms' magnitudes"
 

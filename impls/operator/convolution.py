@@ -27,7 +27,7 @@ from spmark.impls.operator.turns import Turns
 from spmark.impls.runtime.device import find
 from spmark.impls.table import create
 
-_DTYPES = {getattr(torch, dtype): dtype for dtype in DType}
+_DTYPES = {torch.float32: DType.FLOAT32, torch.float16: DType.FLOAT16}
 _IN_ORDER = ("rgms_rows", "rgms_hyb", "gather_gemm_scatter")
 """Implementations that a product may take; the first that has its problem does."""
 
