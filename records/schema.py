@@ -22,9 +22,10 @@ from pydantic import (
 )
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec, Whole
+from spmark.impls.core.enums import AnyOp
 from spmark.impls.core.enums import Flush as Flush  # noqa: PLC0414 - is part of this module, too
 from spmark.impls.core.enums import Status as Status  # noqa: PLC0414 - is part of this module, too
-from spmark.impls.core.problem import DType, Op
+from spmark.impls.core.problem import DType
 from spmark.impls.core.untrusted import Frozen
 
 SCHEMA_VERSION: Final = 2
@@ -81,8 +82,10 @@ class ProblemFacts(Frozen):
     num_cols: Whole
     nnz: Whole
     longest_row: Whole
+    relations: Whole = 0
+    """Matrices side by side, of RGMS; 0 of other operators."""
     flops: Whole
-    """2 nnz J."""
+    """2 nnz J; of RGMS, the fewest with which it can be done."""
     compulsory_bytes: Whole
     """A in CSR, the used rows of operands and the result, each once."""
 
@@ -137,6 +140,9 @@ class MatrixSource(Frozen):
     """``A`` as the source stores it, ``AT`` its transpose."""
     values: Literal["seeded", "stored"] = "seeded"
     """Random values from the sweep's seed, or the values of the file."""
+    relations: Whole = 0
+    """RGMS: how many matrices of as many columns each stand side by side; 0 where they are square, whose number follows
+    from the shape."""
     folder: str = ""
     """Where a relative path begins on this machine. Ids and records leave it out."""
 
@@ -164,10 +170,13 @@ Key = tuple[Any, ...]
 def _case_id(fields: Mapping[str, Any]) -> str:
     op, matrix, config = fields["op"], fields["matrix"], fields["config"]
     op = f"{op}-scaled" if fields["scaled"] else str(op)
-    key = f"{op}/{matrix.id}/J{fields['width']}/{fields['dtype']}/{fields['implementation']}/seed{fields['seed']}"
-    if not config and not matrix.args and matrix.values == "seeded":
+    width, width_in = fields["width"], fields["width_in"]
+    widths = width if width_in in (0, width) else f"{width_in}x{width}"
+    key = f"{op}/{matrix.id}/J{widths}/{fields['dtype']}/{fields['implementation']}/seed{fields['seed']}"
+    if not config and not matrix.args and matrix.values == "seeded" and not matrix.relations:
         return key
-    rest = json.dumps([config, matrix.args, matrix.values], sort_keys=True, default=str)
+    told = [config, matrix.args, matrix.values]
+    rest = json.dumps([*told, matrix.relations] if matrix.relations else told, sort_keys=True, default=str)
     return f"{key}#{hashlib.sha256(rest.encode()).hexdigest()[:8]}"
 
 
@@ -179,10 +188,12 @@ class CaseSpec(Frozen):
 
     model_config = ConfigDict(ser_json_inf_nan="constants")  # a config may be infinite, and reaches the child as it is
 
-    op: Op
+    op: AnyOp
     matrix: MatrixRef
     width: Whole
-    """J."""
+    """J: columns of the dense operands, of RGMS those of Y."""
+    width_in: Whole = 0
+    """RGMS: columns of X; 0 for other operators."""
     dtype: DType
     scaled: bool = False
     """Whether SDDMM is scaled by A's values."""

@@ -40,7 +40,7 @@ _BEGINNING = 1 << 20
 _SIDE_FOLDERS = frozenset({"labels", "samples"})
 """Folders beside records whose rows cost models learn from."""
 
-_FACTS = ("num_rows", "num_cols", "nnz", "longest_row", "flops", "compulsory_bytes")
+_FACTS = ("num_rows", "num_cols", "nnz", "longest_row", "relations", "flops", "compulsory_bytes")
 _SAMPLES = ("samples_us", "warm_samples_us", "graph_samples_us")
 _COPIED = [name for name in Measurement.model_fields if name not in ("schema_version", "spec", "problem", "baseline")]
 _OF_SPEC = [name for name in CaseSpec.model_fields if name not in ("scaled", "baseline", "time_limit_s", "config")]
@@ -51,8 +51,9 @@ COLUMNS = (
 )  # fmt: skip
 """Columns of a loaded frame: the fields of a record and of its case, and what is derived from other fields.
 
-``matrix`` is the id (``source/name``, with the orientation and, where two patterns share an id, the start of the
-pattern's hash); ``op`` is ``sddmm-scaled`` for scaled SDDMM; samples are (n,) float64 arrays in the order taken;
+``matrix`` is the id (``source/name``, with the orientation; the columns of X where RGMS has others than of Y; where
+two patterns share an id, the start of the pattern's hash); ``op`` is ``sddmm-scaled`` for scaled SDDMM; samples are
+(n,) float64 arrays in the order taken;
 ``baseline_refused`` is a tuple of `RefusedConfig`; ``beside_us`` is the median of the baseline's samples; ``facts`` is
 the `Environment`, or None where its row is missing, and the two rates are then NaN; ``library`` is the version of a
 GPU's sparse library, empty where it is not known; ``other_ids`` is a tuple of ids of the same case under other names of
@@ -258,7 +259,8 @@ def _row(measurement: Measurement, known: dict[str, Environment], file: Path) ->
         "sweep": sweep_name(file, measurement.device),
         "device_kind": measurement.device_kind.value,
         "op": spec.op.value + ("-scaled" if spec.scaled else ""),
-        "matrix": spec.matrix.id,
+        # Two problems of RGMS on one matrix may differ in the columns of X alone.
+        "matrix": spec.matrix.id + (f" from {spec.width_in}" if spec.width_in not in (0, spec.width) else ""),
         "matrix_kind": measurement.matrix_kind.value if measurement.matrix_kind else "",
         "requested": spec.config,
         "dtype": spec.dtype.value,

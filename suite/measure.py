@@ -17,6 +17,7 @@ import numpy as np
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import LoadedMatrix, load_matrix
+from spmark.datasets.relational import of_relations
 from spmark.impls.core.devicespec import BUSY, DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError, KernelFault, SpmarkError, UnsupportedError
 from spmark.impls.core.interfaces import Implementation, KeepsPlans, Plan
@@ -31,7 +32,8 @@ from spmark.impls.core.operators import (
     reference,
     sampled_rows,
 )
-from spmark.impls.core.problem import Op, Problem
+from spmark.impls.core.problem import Csr, Op, Problem
+from spmark.impls.core.relational import AnyProblem, RelationalCsr, RelationalOp, RelationalProblem
 from spmark.impls.core.tolerance import why_wrong
 from spmark.impls.runtime.lab import Lab, canary, open_lab
 from spmark.impls.runtime.timing import Run, Stopping, Stopwatch, take_samples
@@ -88,7 +90,7 @@ class _Setting:
     """A problem, the reference that its results are compared with and, once placed, its operands on the device."""
 
     key: object
-    problem: Problem
+    problem: AnyProblem
     sources: tuple[RandomOperand, ...]
     reference: Reference
     operands: tuple[Any, ...] = ()
@@ -162,8 +164,8 @@ class Bench:
         implementation = create(case.implementation, case.config)
         self._on_phase("loading")
         matrix = self._load(case)
-        problem = Problem(case.op, matrix.csr, case.width, case.dtype, case.scaled)
-        facts.update(matrix_kind=matrix.kind, matrix_hash=matrix.csr.hash, problem=_problem_facts(problem))
+        problem = problem_of(case, matrix.csr)
+        facts.update(matrix_kind=matrix.kind, matrix_hash=problem.matrix.hash, problem=_problem_facts(problem))
         self._refuse(implementation, problem)
         setting = self._set(case, problem)
         with turn(self._turn_file, lambda: self._on_phase(WAITING)):
@@ -201,7 +203,7 @@ class Bench:
             facts["status"] = Status.IMPLAUSIBLE
             facts["reason"] = f"expected a median of at least {floor}, found {median_us:.2f} us"
 
-    def _refuse(self, implementation: Implementation, problem: Problem) -> None:
+    def _refuse(self, implementation: Implementation, problem: AnyProblem) -> None:
         """Raise where an implementation says that it cannot build a problem."""
         reason = implementation.unsupported(problem, self._device)
         if reason is not None:
@@ -215,14 +217,14 @@ class Bench:
             self._matrix = key, load_matrix(case.matrix, self._cache, case.seed)
         return self._matrix[1]
 
-    def _set(self, case: CaseSpec, problem: Problem) -> _Setting:
+    def _set(self, case: CaseSpec, problem: AnyProblem) -> _Setting:
         """Give the problem with its reference, computed on the host once for all cases of the problem."""
-        key = (case.matrix.model_dump_json(), case.seed, case.op, case.width, case.dtype, case.scaled)
+        key = (case.matrix.model_dump_json(), case.seed, case.op, case.width, case.width_in, case.dtype, case.scaled)
         if self._setting is None or self._setting.key != key:
             self._forget()
             sources = random_operands(problem, case.seed)
             rows = sampled_rows(problem, case.seed)
-            checked = rows.size * problem.width if problem.op is Op.SPMM else problem.matrix.nnz
+            checked = problem.matrix.nnz if problem.op is Op.SDDMM else rows.size * problem.width
             needed, free = 8 * _CHECK_ARRAYS * checked, free_memory_bytes()
             if needed > _MEMORY_SHARE * free:
                 raise MemoryError(f"checking the result takes {needed:,} bytes of the host, {free:,} are free")
@@ -242,7 +244,7 @@ class Bench:
         free = self._lab.free_bytes()
         if needed > _MEMORY_SHARE * free:
             raise MemoryError(f"operands and result take {needed:,} bytes, {free:,} are free")
-        setting.operands = tuple(self._lab.empty(source.shape, problem.dtype.numpy) for source in setting.sources)
+        setting.operands = tuple(self._lab.empty(shape, problem.dtype.numpy) for shape in problem.operand_shapes)
         self._fill(setting)
         setting.out = self._lab.empty(problem.out_shape, problem.dtype.numpy)
 
@@ -349,7 +351,20 @@ def track(cases: Sequence[Mapping[str, Any]], device: str = "auto") -> list[dict
     return answer_all(cases, device)
 
 
-def floor_s(problem: Problem, device: DeviceSpec) -> float:
+def problem_of(case: CaseSpec, csr: Csr) -> AnyProblem:
+    """Make the problem of a case on its matrix as it was loaded.
+
+    Raises
+    ------
+    DatasetError, MatrixError
+        A case of RGMS does not say how many relations its matrix has, or has too many.
+    """
+    if case.op is RelationalOp.RGMS:
+        return RelationalProblem(of_relations(case.matrix, csr), case.width_in, case.width, case.dtype)
+    return Problem(case.op, csr, case.width, case.dtype, case.scaled)
+
+
+def floor_s(problem: AnyProblem, device: DeviceSpec) -> float:
     """Give the least time that a cold run can take: operand bytes at read bandwidth, or flops at the highest rate.
 
     Zero where the device's rates are not known, or were measured on a busy machine.
@@ -361,7 +376,7 @@ def floor_s(problem: Problem, device: DeviceSpec) -> float:
     return max(bytes_s, flops(problem) / rate if rate else 0.0)
 
 
-def _build(implementation: Implementation, problem: Problem, device: DeviceSpec, config: Mapping[str, Any]) -> Plan:
+def _build(implementation: Implementation, problem: AnyProblem, device: DeviceSpec, config: Mapping[str, Any]) -> Plan:
     """Build as a config's switches say; an exception that an implementation did not foresee becomes a `BuildError`."""
     empty = config.get("anew") and device.kind is DeviceKind.CUDA
     try:
@@ -375,13 +390,14 @@ def _build(implementation: Implementation, problem: Problem, device: DeviceSpec,
         raise BuildError(f"{implementation.name}: {type(error).__name__}: {error}") from error
 
 
-def _problem_facts(problem: Problem) -> ProblemFacts:
+def _problem_facts(problem: AnyProblem) -> ProblemFacts:
     matrix = problem.matrix
     return ProblemFacts(
         num_rows=matrix.num_rows,
         num_cols=matrix.num_cols,
         nnz=matrix.nnz,
         longest_row=int(matrix.row_lengths.max()),
+        relations=matrix.relations if isinstance(matrix, RelationalCsr) else 0,
         flops=flops(problem),
         compulsory_bytes=compulsory_bytes(problem),
     )

@@ -1,4 +1,4 @@
-"""Matrices of several relations: knowledge graphs, maps of sparse convolutions, and a stand-in for the graph AM.
+"""Matrices of several relations: knowledge graphs, maps of sparse convolutions, and stand-ins for larger graphs.
 
 Each is the wide CSR of a `spmark.impls.core.relational.RelationalCsr` of square matrices, so that columns over rows is
 the number of relations. `spmark.datasets.relational.load_relational` gives it as one.
@@ -132,35 +132,53 @@ class PointCloud(MirroredEdges):
         return offset, rows, file["in_map"]
 
 
-class RelationalTwin(RelationalSource):
-    """A seeded stand-in for the graph AM (a museum's collection), which needs a network; ``seed`` (0) draws another.
+class Twin(NamedTuple):
+    """Sizes of a stand-in."""
 
-    Nodes, edges and relations are those of SparseTIR's table 2. Half of the nodes are objects, the others values. Of
-    48 relations with sizes in proportion to 1 / rank, every other one leads to a vocabulary whose first words are
-    frequent, the others to values of their own; each has an inverse. All of this is our choice. The padding of its
-    3-D hyb is 5.6 %, and 10.8 % of AM itself in that table.
+    nodes: int
+    edges: int
+    relations: int
+    inverses: bool
+    """Every second relation has the edges of the one before in the other direction."""
+
+
+class RelationalTwin(RelationalSource):
+    """Seeded stand-ins for graphs that need a network: AM (of a museum), BGS (of rocks) and biokg (of proteins).
+
+    Nodes, edges and relations are those of SparseTIR's table 2; ``seed`` (0) draws another. Half of the nodes are
+    objects, the others values. Relations have sizes in proportion to 1 / rank. Every other one leads to a vocabulary
+    whose first words are frequent, the others to values of their own. In AM and BGS each has an inverse. All of this
+    is our choice, and so is the padding of their 3-D hyb.
     """
 
     name = "relational_twin"
     title = "twins of large graphs of several relations"
-    citation = "counts: Ye et al., SparseTIR, ASPLOS 2023, table 2; graph: de Boer et al., Semantic Web 2012"
+    citation = (
+        "counts: Ye et al., SparseTIR, ASPLOS 2023, table 2; graphs: de Boer et al., Semantic Web 2012 (AM); "
+        "Ristoski, de Vries and Paulheim, ISWC 2016 (BGS); Hu et al., NeurIPS 2020 (biokg)"
+    )
     cached = True
-    _NODES, _EDGES, _HALF = 1_885_136, 5_668_682, 48
+    twins: ClassVar[Mapping[str, Twin]] = {
+        "am": Twin(1_885_136, 5_668_682, 96, inverses=True),
+        "bgs": Twin(94_806, 672_884, 96, inverses=True),
+        "biokg": Twin(93_773, 4_762_678, 51, inverses=False),
+    }
 
     def names(self, cache: Cache) -> Sequence[str]:
         """List the twins."""
-        return ("am",)
+        return tuple(self.twins)
 
     def load(self, name: str, args: Args, cache: Cache) -> RawMatrix:
         """Draw the graph; repeated edges are merged, so that some edges are missing. O(edges log edges)."""
         where = f"{self.name}/{name}"
-        known(self.name, name, self.names(cache))
+        twin = self.twins[known(self.name, name, self.twins)]
         only(where, args, "seed")
-        bits = np.random.PCG64([argument(where, args, "seed", 0, (0, 2**31 - 1)), self._EDGES])
-        objects, edges = self._NODES // 2, self._EDGES // 2
-        values = self._NODES - objects
+        bits = np.random.PCG64([argument(where, args, "seed", 0, (0, 2**31 - 1)), twin.edges])
+        ways = 1 + twin.inverses
+        objects, edges, drawn = twin.nodes // 2, twin.edges // ways, twin.relations // ways
+        values = twin.nodes - objects
         # Whole numbers throughout, so that every machine draws the same graph.
-        shares = (1 << 20) // np.arange(1, self._HALF + 1)
+        shares = (1 << 20) // np.arange(1, drawn + 1)
         sizes = edges * shares // shares.sum()
         sizes[0] += edges - sizes.sum()
         relation, rows, cols = [], [], []
@@ -175,11 +193,11 @@ class RelationalTwin(RelationalSource):
             else:
                 value = np.arange(size)
             other = objects + (start + value) % values
-            relation += [np.full(size, 2 * r), np.full(size, 2 * r + 1)]
-            rows += [other, subject]
-            cols += [subject, other]
-        drawn = (np.concatenate(relation), np.concatenate(rows), np.concatenate(cols))
-        return wide(self._NODES, 2 * self._HALF, drawn, where, MatrixKind.TWIN)
+            relation += [np.full(size, ways * r + way) for way in range(ways)]
+            rows += [other, subject][:ways]
+            cols += [subject, other][:ways]
+        of = (np.concatenate(relation), np.concatenate(rows), np.concatenate(cols))
+        return wide(twin.nodes, twin.relations, of, where, MatrixKind.TWIN)
 
 
 def wide(nodes: int, relations: int, edges: Edges, where: Path | str, kind: MatrixKind = MatrixKind.REAL) -> RawMatrix:

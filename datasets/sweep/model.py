@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
 
 from spmark.datasets.origins import find_origin, other_ids
 from spmark.datasets.sources.table import source_names
 from spmark.impls.core.devicespec import DeviceKind
-from spmark.impls.core.enums import SweepOp
+from spmark.impls.core.enums import AnyOp, RelationalOp, SweepOp
 from spmark.impls.core.errors import near, none_of
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.untrusted import Frozen
@@ -23,7 +24,27 @@ from spmark.records.schema import CaseSpec, MatrixRef, MatrixSource
 
 SCHEMA: Final = 1
 Scalar = bool | int | float | str
-Width = Annotated[int, Field(ge=1, lt=2**31, strict=True)]
+Columns = Annotated[int, Field(ge=1, lt=2**31, strict=True)]
+
+
+class Widths(Frozen):
+    """The columns of RGMS's dense operands."""
+
+    width_in: Columns
+    """Of X."""
+    width_out: Columns
+    """Of Y."""
+
+    def __str__(self) -> str:
+        return f"{self.width_in}x{self.width_out}"
+
+
+ONE, TWO = "one width", "two widths"
+Width = Annotated[
+    Annotated[Columns, Tag(ONE)] | Annotated[Widths, Tag(TWO)],
+    Discriminator(lambda given: TWO if isinstance(given, dict | Widths) else ONE),
+]
+"""J; RGMS takes it for X and Y, or two widths."""
 
 
 class _Written(Frozen):
@@ -62,9 +83,9 @@ class ImplementationSpec(_Written):
         return {**data, "label": data.get("label") or data.get("name", "")} if isinstance(data, dict) else data
 
 
-def operator_of(op: SweepOp) -> tuple[Op, bool]:
+def operator_of(op: SweepOp) -> tuple[AnyOp, bool]:
     """Give the operator that a sweep's word means, and whether SDDMM is scaled by A's values."""
-    return Op(op.partition("_")[0]), op == "sddmm_scaled"
+    return RelationalOp.RGMS if op == "rgms" else Op(op.partition("_")[0]), op == "sddmm_scaled"
 
 
 def _one_per_kind(baseline: Any) -> Any:
@@ -123,6 +144,10 @@ class Sweep(_Written):
         _refuse_twice("implementations: labels", [entry.label for entry in self.implementations])
         configs = [f"{one.name} {json.dumps(one.config, sort_keys=True, default=str)}" for one in self.implementations]
         _refuse_twice("implementations: name and config", configs)
+        every = chain(self.widths, *(matrix.widths for matrix in self.matrices))
+        pair = next((width for width in every if isinstance(width, Widths)), None)
+        if pair is not None and self.ops != ("rgms",):
+            raise ValueError(f"widths: expected width_in and width_out in sweeps of rgms alone, found {pair}")
         names = {entry.name for entry in self.implementations}
         borrowed = [one.label for one in self.implementations if one.label in names and one.label != one.name]
         if borrowed:
@@ -158,7 +183,8 @@ def expand(sweep: Sweep, device_kind: DeviceKind) -> list[CaseSpec]:
         CaseSpec(
             op=op,
             matrix=matrix,
-            width=width,
+            width=width_out,
+            width_in=width_in,
             dtype=dtype,
             scaled=scaled,
             implementation=entry.name,
@@ -168,12 +194,12 @@ def expand(sweep: Sweep, device_kind: DeviceKind) -> list[CaseSpec]:
             time_limit_s=sweep.time_limit_s,
             baseline=baseline,
         )
-        for matrix, op, scaled, dtype, width in _problems(sweep)
+        for matrix, op, scaled, dtype, width_in, width_out in _problems(sweep)
         for entry in entries
     ]
 
 
-def _problems(sweep: Sweep) -> Iterator[tuple[MatrixRef, Op, bool, DType, int]]:
+def _problems(sweep: Sweep) -> Iterator[tuple[MatrixRef, AnyOp, bool, DType, int, int]]:
     for matrix in sweep.matrices:
         origin = find_origin(matrix.source, matrix.name)
         known = {"origin": origin.url if origin else "", "aliases": tuple(other_ids(matrix))}
@@ -181,7 +207,14 @@ def _problems(sweep: Sweep) -> Iterator[tuple[MatrixRef, Op, bool, DType, int]]:
         for op in sweep.ops:
             for dtype in sweep.dtypes:
                 for width in matrix.widths or sweep.widths:
-                    yield ref, *operator_of(op), dtype, width
+                    yield ref, *operator_of(op), dtype, *_columns(op, width)
+
+
+def _columns(op: SweepOp, width: Width) -> tuple[int, int]:
+    """Give the columns of X of RGMS, else 0, and J."""
+    if isinstance(width, Widths):
+        return width.width_in, width.width_out
+    return width if op == "rgms" else 0, width
 
 
 def _refuse_twice(key: str, items: Sequence[str]) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from spmark.datasets.sources.table import FILES, file_ending, find_source, source_names
-from spmark.datasets.sweep.model import ImplementationSpec, MatrixSpec, Sweep
+from spmark.datasets.sweep.model import ONE, TWO, ImplementationSpec, MatrixSpec, Sweep, Widths
 from spmark.impls.core.errors import DatasetError, SweepError, near, none_of
 from spmark.impls.core.files import is_file
 from spmark.impls.core.outside import is_file_class
@@ -286,7 +286,7 @@ def _named(item: dict[str, Any], where: str) -> Iterator[Any]:
 
 def _explain(file: Path, error: Any) -> str:
     """Say which key is wrong: expected, found, near misses."""
-    path = [part for part in error["loc"] if part != "schema_version"]
+    path = [part for part in error["loc"] if part not in ("schema_version", ONE, TWO)]
     key = ".".join(str(part) for part in path)
     if error["type"] == "extra_forbidden":
         fields = _fields(path[:-1])
@@ -307,6 +307,6 @@ def _explain(file: Path, error: Any) -> str:
 
 def _fields(path: Sequence[Any]) -> list[str]:
     kinds: Mapping[str, type[BaseModel]] = {"matrices": MatrixSpec, "implementations": ImplementationSpec}
-    model = kinds.get(str(path[0]), Sweep) if path else Sweep
+    model = Widths if "widths" in path else kinds.get(str(path[0]), Sweep) if path else Sweep
     extra = ["include", "names", "where", "table", "draw", "seed"] if model is MatrixSpec else []
     return [field.alias or name for name, field in model.model_fields.items() if name != "folder"] + extra

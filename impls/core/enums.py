@@ -25,7 +25,7 @@ class RelationalOp(StrEnum):
 AnyOp = Op | RelationalOp
 """An operator of a case."""
 
-SweepOp = Literal["spmm", "sddmm", "sddmm_scaled"]
+SweepOp = Literal["spmm", "sddmm", "sddmm_scaled", "rgms"]
 """An operator as sweeps and the command line spell it: ``sddmm_scaled`` is SDDMM whose result is multiplied by A."""
 
 

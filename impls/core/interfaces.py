@@ -193,7 +193,7 @@ class Implementation(Protocol):
 class KeepsPlans(Protocol):
     """An implementation that builds a plan once, and from then on loads the kept plan."""
 
-    def load(self, problem: Problem, device: DeviceSpec) -> Plan:
+    def load(self, problem: Any, device: DeviceSpec) -> Plan:
         """Build the plan if it is not kept yet, then load it: the plan accounts for the loading alone.
 
         Raises

@@ -227,7 +227,7 @@ def _flags(throttled: Sequence[str], half_width: float, load: Load) -> str:
 
 ALL = "all"
 """First word of the groups that stand for several matrices."""
-_OPS = ("spmm", "sddmm", "sddmm-scaled", "spmm-scaled")
+_OPS = ("spmm", "sddmm", "sddmm-scaled", "spmm-scaled", "rgms")
 MOST_GROUPS = 16
 """Matrices up to which each has a place of its own."""
 MOST_POOLED = 22

@@ -83,7 +83,7 @@ def measured_times(derived: pd.DataFrame) -> pd.DataFrame:
         are NaN: a roof without its largest part would be far below the time that a run needs.
     """
     specs = [facts.device if facts else None for facts in derived["facts"]]
-    row_bytes = derived["width"] * _itemsizes(derived)
+    row_bytes = _gathered_columns(derived) * _itemsizes(derived)
     table_bytes = derived["num_cols"] * row_bytes
     gathers_us = list(map(_gather_us, specs, row_bytes, table_bytes, _gathered_bytes(derived)))
     times = {
@@ -149,7 +149,11 @@ def _itemsizes(derived: pd.DataFrame) -> pd.Series[int]:
 
 
 def _gathered_bytes(derived: pd.DataFrame) -> pd.Series[float]:
-    return derived["nnz"] * derived["width"] * _itemsizes(derived)
+    return derived["nnz"] * _gathered_columns(derived) * _itemsizes(derived)
+
+
+def _gathered_columns(derived: pd.DataFrame) -> pd.Series[int]:
+    return derived["width_in"].where(derived["width_in"] > 0, derived["width"])  # RGMS gathers rows of X
 
 
 def _launch_us(spec: DeviceSpec | None) -> float:

@@ -97,7 +97,7 @@ class Records:
         # A baseline that was measured in turn with others need not have a record of its own.
         self.beside = self.labels | set(frame["baseline_implementation"])
         known = self.frame[(self.frame["matrix_hash"] != "") & (self.frame["matrix_kind"] != MatrixKind.TWIN.value)]
-        self.matrices = known.drop_duplicates("matrix_hash")[["plain", "num_rows", "num_cols", "nnz"]]
+        self.matrices = known.drop_duplicates("matrix_hash")[["plain", "num_rows", "num_cols", "nnz", "relations"]]
         """One row for each loaded matrix; stand-ins are left out."""
         self._read: dict[tuple[str, str], set[str]] = {}
         for published in papers:

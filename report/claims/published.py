@@ -16,9 +16,10 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
+from spmark.impls.core.enums import AnyOp
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.plainyaml import parse_yaml
-from spmark.impls.core.problem import DType, Op
+from spmark.impls.core.problem import DType
 from spmark.impls.core.untrusted import Frozen, reading
 
 _FOLDER = files("spmark.report.claims")
@@ -77,6 +78,7 @@ class Statistic(StrEnum):
     NUM_ROWS = "num_rows"
     NUM_COLS = "num_cols"
     NNZ = "nnz"
+    RELATIONS = "relations"
     DENSITY = "density"
     """Facts of the matrix itself."""
 
@@ -84,7 +86,7 @@ class Statistic(StrEnum):
 class Conditions(Frozen):
     """What the published number is about. Empty where the paper does not say, or it does not apply."""
 
-    op: Op | None = None
+    op: AnyOp | None = None
     dtype: DType | None = None
     widths: tuple[Annotated[int, Field(ge=1)], ...] = ()
     matrices: tuple[str, ...] = ()
@@ -162,7 +164,9 @@ class Measure(Frozen):
 
 RATIOS: Final = frozenset(s for s in Statistic if "_ratio" in s or "speedup" in s)
 """Statistics that compare two: 1 means that they are alike."""
-FACTS: Final = frozenset({Statistic.NUM_ROWS, Statistic.NUM_COLS, Statistic.NNZ, Statistic.DENSITY})
+FACTS: Final = frozenset(
+    {Statistic.NUM_ROWS, Statistic.NUM_COLS, Statistic.NNZ, Statistic.RELATIONS, Statistic.DENSITY}
+)
 """Statistics of a matrix alone."""
 TRANSFERS: Final = frozenset({Statistic.TRANSFER_SPEEDUP, Statistic.TRANSFER_SCORE})
 """Statistics of a study of moved models."""

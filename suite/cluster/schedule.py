@@ -74,4 +74,4 @@ def _split(group: Iterator[Item], seconds: Mapping[str, float], most: float) -> 
 
 def _problem(item: Item) -> tuple[object, ...]:
     case = item.spec
-    return case.matrix.model_dump_json(), case.op, case.width, case.dtype, case.scaled, case.seed
+    return case.matrix.model_dump_json(), case.op, case.width, case.width_in, case.dtype, case.scaled, case.seed

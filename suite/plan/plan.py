@@ -14,10 +14,10 @@ from spmark.datasets.sources.table import find_source, own_file
 from spmark.datasets.sweep.model import ImplementationSpec, Sweep, expand
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.digest import implementation_version
+from spmark.impls.core.enums import Op, RelationalOp
 from spmark.impls.core.errors import SweepError, none_of
 from spmark.impls.core.files import in_place_of_file, is_file, path_component
 from spmark.impls.core.outside import is_file_class
-from spmark.impls.core.problem import Op
 from spmark.impls.table import file_of, module_of, name_of
 from spmark.records.schema import CaseSpec, Environment, Flush, Orientation
 from spmark.suite.plan.options import Options
@@ -83,6 +83,11 @@ class Plan:
         turned = not recorded and spec.matrix.orientation is Orientation.TRANSPOSED
         num_rows = facts.num_cols if turned else facts.num_rows
         dense = (facts.num_cols + facts.num_rows) * spec.width + (facts.nnz if spec.op is Op.SDDMM else 0)
+        if spec.op is RelationalOp.RGMS:
+            known = recorded.relations if recorded else 0
+            relations = known or spec.matrix.relations or facts.num_cols // facts.num_rows
+            num_cols = facts.num_cols if known else facts.num_cols // relations
+            dense = (num_cols + relations * spec.width) * spec.width_in + num_rows * spec.width
         return 4 * (num_rows + 1 + facts.nnz) + spec.dtype.itemsize * (facts.nnz + dense)
 
 
@@ -212,6 +217,7 @@ FIELDS: dict[str, Callable[[CaseSpec], tuple[str, ...]]] = {
     "matrix": lambda case: (case.matrix.name, *(alias.partition("/")[2] for alias in case.matrix.aliases)),
     "source": lambda case: (case.matrix.source,),
     "width": lambda case: (str(case.width),),
+    "width_in": lambda case: (str(case.width_in),),
     "dtype": lambda case: (str(case.dtype),),
     "scaled": lambda case: (str(case.scaled).lower(),),
     "implementation": lambda case: (case.implementation,),

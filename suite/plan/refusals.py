@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.enums import AnyOp, Op, RelationalOp
 from spmark.impls.core.errors import UnsupportedError, how_to_install
 from spmark.impls.core.interfaces import Implementation
-from spmark.impls.core.problem import Op
 from spmark.impls.table import IMPLEMENTATIONS, create
 from spmark.records.schema import RUNS_ON, CaseSpec
 
@@ -16,7 +16,7 @@ EXTRAS = {"cupy": "gpu", "cupyx": "gpu", "dgl": "dgl", "torch": "dgl"}
 """The extra of spmark that installs a module."""
 ELSEWHERE: Mapping[DeviceKind, str] = {DeviceKind.CPU: "need a GPU", DeviceKind.CUDA: "run on the CPU alone"}
 """What is said of implementations that run on the other kind of device alone, whose reason begins with `RUNS_ON`."""
-_PRODUCTS: Mapping[Op, str] = {Op.SPMM: "SpMM", Op.SDDMM: "SDDMM"}
+_PRODUCTS: Mapping[AnyOp, str] = {Op.SPMM: "SpMM", Op.SDDMM: "SDDMM", RelationalOp.RGMS: "RGMS"}
 
 
 def make(name: str, config: Mapping[str, Any]) -> Implementation | str:
@@ -41,7 +41,7 @@ def make(name: str, config: Mapping[str, Any]) -> Implementation | str:
         return f"cannot be imported here: {error}"
 
 
-def refusal(name: str, config: Mapping[str, Any], kind: DeviceKind, op: Op) -> str | None:
+def refusal(name: str, config: Mapping[str, Any], kind: DeviceKind, op: AnyOp) -> str | None:
     """Say why an implementation can run nothing of ``op`` on a kind of device, or None.
 
     Raises
@@ -66,7 +66,7 @@ def refusals(cases: Iterable[CaseSpec], kind: DeviceKind) -> dict[str, str]:
         A case's implementation, its config or its baseline is unknown, before anything has run.
     """
     reasons: dict[str, str] = {}
-    known: dict[tuple[str, str, Op], str | None] = {}
+    known: dict[tuple[str, str, AnyOp], str | None] = {}
     for case in cases:
         if case.baseline is not None and case.baseline not in IMPLEMENTATIONS:
             create(case.baseline)
@@ -78,7 +78,7 @@ def refusals(cases: Iterable[CaseSpec], kind: DeviceKind) -> dict[str, str]:
     return reasons
 
 
-def other_product(ops: Iterable[Op], op: Op) -> str:
+def other_product(ops: Iterable[AnyOp], op: AnyOp) -> str:
     """Say that an implementation of ``ops`` does not compute ``op``."""
     return f"supports {_words(_PRODUCTS[own] for own in ops)} alone; {_PRODUCTS[op]} was asked for"
 

@@ -22,7 +22,7 @@ from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import RecordError, SpmarkError, SweepError
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.machine import allowed_cores
-from spmark.impls.core.problem import Csr, Problem
+from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.table import find_platform
 from spmark.impls.tuning.platform import Platform
 from spmark.impls.tuning.space import key_of
@@ -138,7 +138,7 @@ class Collector:
         """Tell what all rows of a file and an operator agree on."""
         return {
             "platform": self._platform.name,
-            "space_digest": self._platform.digest(of.op),
+            "space_digest": self._platform.digest(Op(of.op)),
             "version": implementation_version(type(self._platform).__module__),
             "machine": self._device.name if self._device else SIMULATED,
             "cores": tuple(allowed_cores()) if self._platform.kind is DeviceKind.CPU else (),
@@ -171,8 +171,8 @@ def drawn_configs(platform: Platform, problem: Problem, matrix: str) -> list[Con
 
 
 def _problems(sweep: Sweep) -> Iterator[CaseSpec]:
-    """Give a case for each problem of the sweep, in its order; the platform stands in for implementations."""
-    for _, cases in groupby(expand(sweep, DeviceKind.CPU), _key):
+    """Give a case for each problem of an `Op`, in the sweep's order; the platform stands in for implementations."""
+    for _, cases in groupby((case for case in expand(sweep, DeviceKind.CPU) if case.op in tuple(Op)), _key):
         yield next(cases)
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from spmark.datasets.sweep.model import MatrixSpec, Sweep, expand
 from spmark.datasets.sweep.reading import packaged_sweeps
 from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.enums import RelationalOp
 from spmark.impls.core.errors import SweepError
 from spmark.impls.core.problem import DType, Op
 from spmark.records.schema import Orientation
@@ -51,6 +52,19 @@ def test_expand(tmp_path):
     assert len(list(dict.fromkeys(keys))) == len(cases) // 3
     assert keys == [key for key in dict.fromkeys(keys) for _ in range(3)]
     assert {case.scaled for case in cases if case.op is Op.SDDMM} == {True}
+
+
+def test_rgms_has_two_widths(tmp_path):
+    changes = {"ops": ["rgms"], "implementations": ["rgms_naive"], "baseline": None, "dtypes": ["float32"]}
+    matrices = [{"source": "hetero", "name": "aifb"}, {"source": "npz", "name": "mine.npz", "relations": 3}]
+    widths = [32, {"width_in": 64, "width_out": 32}]
+    cases = expand(Sweep.load(write(tmp_path, matrices=matrices, widths=widths, **changes)), DeviceKind.CPU)
+    assert {case.op for case in cases} == {RelationalOp.RGMS}
+    assert [(case.width_in, case.width) for case in cases] == 2 * [(32, 32), (64, 32)]
+    ids = [case.case_id for case in cases]
+    assert ids[:2] == [f"rgms/hetero/aifb/J{widths}/float32/rgms_naive/seed5" for widths in ("32", "64x32")]
+    assert "#" in ids[2], "the number of relations tells a file's cases apart"
+    assert [case.matrix.relations for case in cases] == [0, 0, 3, 3]
 
 
 def test_baseline_by_device_kind(tmp_path):
@@ -161,6 +175,9 @@ def test_overrides(tmp_path):
         ({"seed": -1}, "seed: .*found -1"),
         ({"seed": 2**63}, "seed: .*found 9223372036854775808"),
         ({"widths": [2**31]}, r"widths\.0: .*found 2147483648"),
+        ({"widths": [{"width_in": 2, "width_out": 3}]}, "width_in and width_out in sweeps of rgms alone, found 2x3"),
+        ({"widths": [{"width_in": 2, "width_out": 0}]}, r"widths\.0\.width_out: .*found 0"),
+        ({"widths": [{"width": 2}]}, r"widths\.0\.width: unknown key; expected keys out of width_in, width_out"),
         (
             {"implementations": [{"name": "gespmm", "label": "scipy_cpu"}, {"name": "scipy_cpu", "label": "b"}]},
             "implementations: expected labels that name no other implementation here, found 'scipy_cpu'",

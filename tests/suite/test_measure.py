@@ -179,6 +179,30 @@ def test_a_result_in_an_order_of_its_own(bench: Bench, do: str, status: Status, 
     assert bool(row.samples_us) == (status is Status.OK)
 
 
+@pytest.mark.parametrize("implementation", ["gather_gemm_scatter", "rgms_naive"])
+def test_a_case_of_rgms(bench: Bench, implementation: str) -> None:
+    matrix = CASE.matrix.model_copy(update={"relations": 4})
+    case = but(CASE, op="rgms", matrix=matrix, width_in=5, width=3, implementation=implementation, config={})
+    row = bench.measure(case).outcome
+    assert row.status is Status.OK, row.reason
+    assert (row.problem.num_rows, row.problem.num_cols, row.problem.relations) == (512, 128, 4)
+    assert 0 < row.max_rel_error < 1e-5
+    assert len(row.samples_us) >= 7
+    spmm = ask(bench)
+    assert (spmm.problem.nnz, spmm.problem.relations) == (row.problem.nnz, 0)
+    assert spmm.matrix_hash != row.matrix_hash
+
+
+@pytest.mark.parametrize(
+    ("relations", "reason"), [(0, "expected the number of its relations"), (3, "512 columns, which 3 does not divide")]
+)
+def test_a_case_of_rgms_says_how_many_relations_there_are(bench: Bench, relations: int, reason: str) -> None:
+    matrix = CASE.matrix.model_copy(update={"relations": relations})
+    row = bench.measure(but(CASE, op="rgms", matrix=matrix, width_in=5, implementation="rgms_naive")).outcome
+    assert row.status is Status.BUILD_ERROR
+    assert reason in row.reason
+
+
 def test_what_the_search_saw_comes_along(bench: Bench) -> None:
     _, (candidate, refused) = bench.measure(but(CASE, config={}))
     assert candidate.config == {"a": 1}

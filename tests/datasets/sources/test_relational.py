@@ -66,10 +66,10 @@ def test_damaged_files_are_refused(small: Any) -> None:
 
 
 def test_what_is_no_matrix_of_several_relations_is_refused(cache: Cache) -> None:
-    with pytest.raises(DatasetError, match="expected a source of matrices of several relations, found rmat"):
+    with pytest.raises(DatasetError, match="rmat/x: expected the number of its relations, found none"):
         load_relational(MatrixSpec(source="rmat", name="x"), cache, 0)
     with pytest.raises(DatasetError, match="as it is stored, found its transpose"):
-        load_relational(MatrixSpec(source="hetero", name="aifb", orientation=Orientation.TRANSPOSED), cache, 0)
+        load_relational(MatrixSpec(source="rmat", name="x", relations=2, orientation=Orientation.TRANSPOSED), cache, 0)
     with pytest.raises(DatasetError, match=r"a folder with hetero/aifb.npz, found none; its edges come from https"):
         load_relational(MatrixSpec(source="hetero", name="aifb"), cache, 0)
 
