@@ -83,6 +83,8 @@ RELATIONAL: Mapping[str, str] = {
     "rgms_rows": "spmark.impls.rgms_rows.plan:RgmsRows",
     "rgms_naive": "spmark.impls.rgms_naive.plan:RgmsNaive",
     "gather_gemm_scatter": "spmark.impls.gather_gemm_scatter.plan:GatherGemmScatter",
+    "pyg_rgcn": "spmark.impls.pyg.relational:PygRgcn",
+    "dgl_rgcn": "spmark.impls.dgl.relational:DglRgcn",
 }
 """Implementations of RGMS, which take a `spmark.impls.core.relational.RelationalProblem`: what searches among all
 implementations of SpMM or SDDMM does not ask them."""

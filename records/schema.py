@@ -173,10 +173,10 @@ def _case_id(fields: Mapping[str, Any]) -> str:
     width, width_in = fields["width"], fields["width_in"]
     widths = width if width_in in (0, width) else f"{width_in}x{width}"
     key = f"{op}/{matrix.id}/J{widths}/{fields['dtype']}/{fields['implementation']}/seed{fields['seed']}"
-    told = [config, matrix.args, matrix.values, *([matrix.relations] if matrix.relations else [])]
-    if told == [{}, {}, "seeded"]:
+    if not config and not matrix.args and matrix.values == "seeded" and not matrix.relations:
         return key
-    rest = json.dumps(told, sort_keys=True, default=str)
+    told = [config, matrix.args, matrix.values]
+    rest = json.dumps([*told, matrix.relations] if matrix.relations else told, sort_keys=True, default=str)
     return f"{key}#{hashlib.sha256(rest.encode()).hexdigest()[:8]}"
 
 

@@ -1,10 +1,11 @@
 """Times RGMS by every implementation that runs on a device, by turns and from cold caches, and prints JSON lines.
 
-    python scripts/relational_times.py hetero/aifb pointcloud/semantickitti_minkunet_kmap_68866 --widths 32 128
+    python scripts/relational_times.py hetero/{aifb,mutag,wn18rr,fb15k237} relational_twin/am --widths 32 128
     python scripts/relational_times.py minkunet/drawn --stored
 
-Sweeps and records do not know RGMS yet. Each plan is built, held against float64 on some rows, and timed beside all
-others of its problem by the suite's protocol; a plan that is wrong or cannot be built has a reason instead of a time.
+Records of sweeps have times of graphs for fast kernels alone; here every plan that can be captured has one. Each plan
+is built, held against float64 on some rows, and timed beside all others of its problem by the suite's protocol; a plan
+that is wrong or cannot be built has a reason instead of a time. The last line has geometric means over the problems.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby, product
 from operator import itemgetter
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -24,7 +27,8 @@ from spmark.datasets.relational import load_relational
 from spmark.datasets.sources.minkunet import LAYERS
 from spmark.datasets.sweep.model import MatrixSpec
 from spmark.datasets.sweep.reading import parse_matrix
-from spmark.impls.core.errors import SpmarkError
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.errors import KernelFault, SpmarkError
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.operators import compulsory_bytes, flops, random_operands, reference
 from spmark.impls.core.problem import DType
@@ -34,7 +38,7 @@ from spmark.impls.core.relational import (
 from spmark.impls.core.tolerance import tolerance
 from spmark.impls.kernels.relational_hyb import RGMS_HYB, RGMS_HYB_FLOAT
 from spmark.impls.kernels.relational_rows import RGMS_ROWS
-from spmark.impls.runtime.device import find
+from spmark.impls.runtime.device import calibrated, find
 from spmark.impls.runtime.lab import Lab, open_lab
 from spmark.impls.runtime.timing import Stopping, half_width, take_samples
 from spmark.impls.table import RELATIONAL, create
@@ -42,13 +46,17 @@ from spmark.impls.table import RELATIONAL, create
 _CHECKED_ROWS = 512
 _NOT_TUNABLES = {"T", "vector", "valued", "threads"}
 """Template arguments that the problem decides."""
+EXTENDED, PUBLISHED = ("rgms_hyb", dict[str, Any]()), ("rgms_hyb", {"tuned": False})
+_LARGE_ROOF_US = 5.0
+"""Under this roof a launch decides."""
 _ROUNDOFF = "largest error over the sum of the terms' magnitudes"
 
 
 def candidates(every: bool, dtype: DType) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Give implementations with their configs: the defaults, or all of the fused kernels as well."""
+    """Give implementations with their configs: the defaults and what is published, or all configs of fused kernels."""
     for name in RELATIONAL:
         yield name, {}
+    yield PUBLISHED
     if not every:
         return
     hyb = RGMS_HYB_FLOAT if dtype is DType.FLOAT32 else RGMS_HYB
@@ -57,7 +65,8 @@ def candidates(every: bool, dtype: DType) -> Iterator[tuple[str, dict[str, Any]]
         ("rgms_rows", RGMS_ROWS, {"splits": (1, 2, 3)}),
     ):
         axes = {axis: values for axis, values in template.space.items() if axis not in _NOT_TUNABLES} | more
-        yield from ((name, dict(zip(axes, values, strict=True))) for values in product(*axes.values()))
+        fixed = {"tuned": False} if name == "rgms_hyb" else {}
+        yield from ((name, fixed | dict(zip(axes, values, strict=True))) for values in product(*axes.values()))
 
 
 def problems(text: str, widths: Sequence[int], dtype: DType, values: str) -> Iterator[tuple[str, RelationalProblem]]:
@@ -108,8 +117,8 @@ def times(problem: RelationalProblem, lab: Lab, device: Any, every: bool) -> Ite
             continue
         facts = {"stored": plan.stored, "device_bytes": plan.device_bytes, "peak_device_bytes": peak.bytes}
         line |= {**facts, "phases_s": plan.phases_s, "deterministic": plan.deterministic, "max_rel_error": error}
-        if not error <= tolerance(problem):
-            line["reason"] = f"expected an error of at most {tolerance(problem):.3g}, the {_ROUNDOFF}"
+        if not error <= tolerance(problem, plan.half_sums):
+            line["reason"] = f"expected an error of at most {tolerance(problem, plan.half_sums):.3g}, the {_ROUNDOFF}"
         else:
             plans.append((line, plan))
     runs = [lambda plan=plan: plan.run(operands, out) for _, plan in plans]
@@ -117,9 +126,48 @@ def times(problem: RelationalProblem, lab: Lab, device: Any, every: bool) -> Ite
         found = take_samples(lab.stopwatch, runs, Stopping(max_seconds=0.3 * len(runs)))
         for (line, _), run, samples in zip(plans, runs, found.times_us, strict=True):
             line |= {"median_us": float(np.median(samples)), "half_width": half_width(samples), "samples": len(samples)}
-            if graph := lab.graph_times_us(run, 15):
-                line["graph_us"] = float(np.median(graph))
+            with suppress(KernelFault):  # a library that cannot be captured has no time as a graph
+                if graph := lab.graph_times_us(run, 15):
+                    line["graph_us"] = float(np.median(graph))
     yield from lines
+
+
+def roof_us(problem: RelationalProblem, device: DeviceSpec) -> float:
+    """Give the largest of three times by calibrated rates: compulsory bytes, gathered rows of X out of L2, and flops.
+
+    NaN where the device has no such rates.
+    """
+    row_bytes = problem.width_in * problem.dtype.itemsize
+    rates = device.l2_gather_bytes_per_s
+    gather = rates[min(rates, key=lambda size: abs(size - row_bytes))] if rates else np.nan
+    work = compulsory_bytes(problem), problem.matrix.nnz * row_bytes, flops(problem)
+    per_s = device.copy_bytes_per_s or np.nan, gather, device.flops_per_s(problem.dtype) or np.nan
+    return float(np.max(np.divide(work, per_s))) * 1e6
+
+
+def summary(problems: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, float]:
+    """Give geometric means over the problems, of times in graphs where every side has one, of bytes and of shares.
+
+    Returns
+    -------
+    dict
+        ``extended_over_naive`` and its like: how many times faster; ``bytes``: what the plan holds over what that of
+        gather_gemm_scatter holds; ``share``: of the roof, over problems whose roof is above 5 us.
+    """
+    ratios: dict[str, list[float]] = {}
+    for lines in problems:
+        by = {(line["implementation"], str(line["config"])): line for line in lines if "graph_us" in line}
+        for label, (name, config) in (("extended", EXTENDED), ("published", PUBLISHED)):
+            if (own := by.get((name, str(config)))) is None:
+                continue
+            for other in ("gather_gemm_scatter", "rgms_naive"):
+                if beside := by.get((other, "{}")):
+                    ratios.setdefault(f"{label}_over_{other}", []).append(beside["graph_us"] / own["graph_us"])
+            if beside := by.get(("gather_gemm_scatter", "{}")):
+                ratios.setdefault(f"{label}_bytes", []).append(own["device_bytes"] / beside["device_bytes"])
+            if own.get("roof_us", 0.0) > _LARGE_ROOF_US:
+                ratios.setdefault(f"{label}_share", []).append(own["roof_us"] / own["graph_us"])
+    return {name: float(np.exp(np.mean(np.log(values)))) for name, values in ratios.items()}
 
 
 def main() -> None:
@@ -133,18 +181,26 @@ def main() -> None:
     parser.add_argument("--device", default="auto", help="cuda, cpu or host-simt (no times)")
     parser.add_argument("--every", action="store_true", help="all configs, not the defaults alone")
     parser.add_argument("--stored", action="store_true", help="A's own values (of a map: ones), not random ones")
+    parser.add_argument("--seconds", type=float, default=np.inf, help="begin no further problem after so long")
     args = parser.parse_args()
-    device = find(args.device)
+    started, told = perf_counter(), list[list[dict[str, Any]]]()
+    device = calibrated(find(args.device))
     lab = open_lab(device)
     values = "stored" if args.stored else "seeded"
     for name in args.matrices:
         for matrix, problem in problems(name, args.widths, args.dtype, values):
             about = {"matrix": matrix, "values": values, "dtype": args.dtype, "device": device.name}
             about |= {"width_in": problem.width_in, "width_out": problem.width_out}
+            if perf_counter() - started > args.seconds:
+                sys.stdout.write(json.dumps({**about, "reason": "the time is up"}) + "\n")
+                continue
             about |= {"flops": flops(problem), "compulsory_bytes": compulsory_bytes(problem)}
-            for line in times(problem, lab, device, args.every):
-                sys.stdout.write(json.dumps({**about, **line}) + "\n")
-                sys.stdout.flush()
+            if np.isfinite(roof := roof_us(problem, device)):
+                about["roof_us"] = roof
+            told.append([{**about, **line} for line in times(problem, lab, device, args.every)])
+            sys.stdout.write("".join(json.dumps(line) + "\n" for line in told[-1]))
+            sys.stdout.flush()
+    sys.stdout.write(json.dumps({"summary": summary(told), "seconds": perf_counter() - started}) + "\n")
 
 
 if __name__ == "__main__":

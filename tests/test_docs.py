@@ -17,8 +17,9 @@ from scripts_by_name import load_script
 
 from spmark.datasets.collection import matching
 from spmark.datasets.published import TABLES
-from spmark.datasets.sweep.model import ImplementationSpec, MatrixSpec, Sweep
+from spmark.datasets.sweep.model import ImplementationSpec, MatrixSpec, Sweep, expand
 from spmark.datasets.sweep.reading import packaged_sweeps
+from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.table import IMPLEMENTATIONS
 from spmark.records.schema import Measurement
 from spmark.suite.cli.main import app
@@ -97,7 +98,7 @@ def generated() -> ModuleType:
 
 def test_the_example_of_a_sweep_has_every_key(tmp_path: Path) -> None:
     text = (ROOT / "docs/howto/sweeps.md").read_text()
-    block, chosen = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    block, relational, chosen = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
     for entry in yaml.safe_load(chosen)["matrices"]:
         assert entry["source"] == "suitesparse"
         assert entry.get("table", next(iter(TABLES))) in TABLES
@@ -111,6 +112,10 @@ def test_the_example_of_a_sweep_has_every_key(tmp_path: Path) -> None:
     assert [spec.name for spec in Sweep.load(tmp_path / "mine.yaml").matrices] == [
         *("cora", "mine.mtx", "band_1024", "citeseer", "pubmed")
     ]
+    of_rgms = {key: written[key] for key in ("schema", "name")} | yaml.safe_load(relational)
+    (tmp_path / "rgms.yaml").write_text(yaml.safe_dump(of_rgms))
+    cases = expand(Sweep.load(tmp_path / "rgms.yaml"), DeviceKind.CPU)
+    assert {(case.matrix.relations, case.width_in) for case in cases} == {(0, 32), (0, 64), (12, 32), (12, 64)}
     named = {key for entry in written["matrices"] if isinstance(entry, dict) for key in entry}
     assert named == set(MatrixSpec.model_fields) - {"folder"} | {"include"}
     assert {key for entry in written["implementations"] if isinstance(entry, dict) for key in entry} == set(

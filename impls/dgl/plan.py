@@ -41,7 +41,7 @@ class Dgl:
             return f"expected float32 or float16, found {problem.dtype}"
         if problem.dtype is DType.FLOAT16 and device.kind is DeviceKind.CPU:
             return "DGL has no float16 on the CPU"
-        return _missing(device.kind)
+        return missing(device.kind)
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """Make the graph in the one format that DGL's kernel reads: CSC for SpMM, COO for SDDMM.
@@ -55,7 +55,7 @@ class Dgl:
             raise BuildError(f"dgl: {reason}")
         try:
             return _Plan(problem, device.kind)
-        except _dgl().DGLError as error:
+        except load_dgl().DGLError as error:
             raise BuildError(f"dgl: {error}") from error
 
 
@@ -93,18 +93,20 @@ def _graph(problem: Problem, place: str) -> tuple[Any, int]:
     else:
         parts = [indices, torch.tensor(matrix.rows_of_entries())]
     counts = {"col": matrix.num_cols, "row": matrix.num_rows}
-    graph = _dgl().heterograph({("col", "a", "row"): (layout, tuple(parts))}, counts, device=place).formats([layout])
+    graph = (
+        load_dgl().heterograph({("col", "a", "row"): (layout, tuple(parts))}, counts, device=place).formats([layout])
+    )
     return graph._graph, sum(part.nbytes for part in parts)
 
 
 @cache
-def _missing(kind: DeviceKind) -> str | None:
+def missing(kind: DeviceKind) -> str | None:
     """Say which part of DGL is missing, or None."""
     for package in Dgl.needs:
         if find_spec(package) is None:
             return f"{package} is not installed: {how_to_install('dgl')}, with Python 3.11"
     try:
-        dgl = _dgl()
+        dgl = load_dgl()
         _sparse_ops()
     except Exception as error:  # DGL fails in many ways: missing packages, a library that was built for another torch
         return f"dgl does not import: {type(error).__name__}: {str(error).strip().splitlines()[0]}"
@@ -118,7 +120,8 @@ def _missing(kind: DeviceKind) -> str | None:
     return None
 
 
-def _dgl() -> Any:
+def load_dgl() -> Any:
+    """Give the module dgl."""
     # Without the variable, the import writes a file into the user's home and says so on the terminal.
     os.environ.setdefault("DGLBACKEND", "pytorch")
     import dgl
@@ -127,7 +130,7 @@ def _dgl() -> Any:
 
 
 def _sparse_ops() -> Any:
-    _dgl()
+    load_dgl()
     from dgl import _sparse_ops
 
     return _sparse_ops

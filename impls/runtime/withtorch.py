@@ -15,7 +15,7 @@ from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import UnsupportedError, how_to_install
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.operands import check_operands
-from spmark.impls.core.problem import Problem
+from spmark.impls.core.relational import AnyProblem
 
 Tensor = Any
 """A `torch.Tensor`; the type has no name before PyTorch is imported."""
@@ -33,7 +33,7 @@ def torch_missing(kind: DeviceKind) -> str | None:
 class TorchPlan(Plan):
     """A plan whose run is a call of PyTorch; subclasses upload in ``__init__`` and write `compute`."""
 
-    def __init__(self, problem: Problem, kind: DeviceKind) -> None:
+    def __init__(self, problem: AnyProblem, kind: DeviceKind) -> None:
         super().__init__(stored=problem.matrix.nnz)
         if why := torch_missing(kind):
             raise UnsupportedError(why)

@@ -107,7 +107,7 @@ class Paper(Frozen):
 
     @property
     def implementations(self) -> list[str]:
-        """Those of SpMM and SDDMM in the table, the paper's own first; of RGMS a step's sweep lists its own."""
+        """Those of SpMM and SDDMM that are in the table, the paper's own first; steps of RGMS run their sweep's."""
         return [name for name in dict.fromkeys((*self.needs, *self.beside)) if name in IMPLEMENTATIONS]
 
     @property

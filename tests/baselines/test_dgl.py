@@ -18,9 +18,9 @@ UNSCALED = problems()["spmm-hub-J32-float32"]
 
 @pytest.fixture(autouse=True)
 def forget() -> Any:
-    module._missing.cache_clear()
+    module.missing.cache_clear()
     yield
-    module._missing.cache_clear()
+    module.missing.cache_clear()
 
 
 def test_absence_is_a_reason_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,7 +46,7 @@ def test_an_import_that_fails_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_what_dgl_cannot_do_is_said_without_importing_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_missing", lambda kind: pytest.fail("imported"))
+    monkeypatch.setattr(module, "missing", lambda kind: pytest.fail("imported"))
     scaled = problems()["sddmm_scaled-hub-J32-float32"]
     assert Dgl().unsupported(scaled, find("cpu")) == "DGL's u_dot_v does not multiply by A"
     assert Dgl().unsupported(problems()["spmm-hub-J32-float16"], find("cpu")) == "DGL has no float16 on the CPU"
@@ -55,7 +55,7 @@ def test_what_dgl_cannot_do_is_said_without_importing_it(monkeypatch: pytest.Mon
 
 @pytest.mark.skipif(find_spec("dgl") is None, reason="dgl is not installed")
 def test_gives_what_the_public_operators_give() -> None:
-    dgl, torch = module._dgl(), load_torch()
+    dgl, torch = module.load_dgl(), load_torch()
     for name in ("spmm-hub-J32-float32", "sddmm-hub-J32-float32"):
         problem = problems()[name]
         matrix = problem.matrix

@@ -7,17 +7,23 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 import scipy.sparse
 from problems import problems
+from relational import relational_problems
 
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.problem import DType, Problem
+from spmark.impls.core.relational import RelationalCsr, RelationalProblem
 from spmark.impls.cupyx.plan import Cupyx
+from spmark.impls.dgl.relational import DglRgcn
 from spmark.impls.nvmath import plan as nvmath_plan
 from spmark.impls.nvmath.plan import NvMath
 from spmark.impls.pyg import plan as pyg_plan
+from spmark.impls.pyg import relational as pyg_relational
 from spmark.impls.pyg.plan import Pyg
+from spmark.impls.pyg.relational import PygRgcn
 from spmark.impls.runtime.device import find
 from spmark.suite.conformance import Place, check_account, check_result
 
@@ -123,3 +129,24 @@ def test_an_edge_costs_two_numbers_and_a_weight() -> None:
     edges, rows = problem.matrix.nnz, problem.matrix.num_rows
     assert Pyg(reduce="scatter").build(problem, find("cpu")).device_bytes == edges * (8 + 8 + 4)
     assert Pyg().build(problem, find("cpu")).device_bytes == edges * (8 + 4) + (rows + 1) * 8
+
+
+def test_layers_of_relational_networks_say_what_they_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu, made = find("cpu"), relational_problems((5, 3))
+    monkeypatch.setattr(pyg_relational, "find_spec", lambda name: None)
+    told = PygRgcn().unsupported(made["kernel_map-5-3-float32"], cpu)
+    assert told == "torch_geometric is not installed: pip install -e '.[pyg]' in a checkout"
+    monkeypatch.setattr(pyg_relational, "find_spec", lambda name: name)
+    told = PygRgcn().unsupported(made["hub-5-3-float32"], cpu)
+    assert str(told).startswith("expected values that are all 1, or 1 over the edges of a relation and row")
+    assert DglRgcn().unsupported(made["hub-5-3-float16"], cpu) == "DGL has no float16 on the CPU"
+    with pytest.raises(ValueError, match="expected layer out of RGCNConv, FastRGCNConv, found 'GCNConv'"):
+        PygRgcn(layer="GCNConv")
+
+
+@pytest.mark.parametrize("dtype", list(DType))
+def test_a_mean_over_edges_is_told_by_values(dtype: DType) -> None:
+    edges = [0, 0, 0, 1], [1, 1, 1, 1], [0, 2, 3, 0]
+    for values, aggregate in (([1, 1, 1, 1], "add"), ([1 / 3, 1 / 3, 1 / 3, 1], "mean"), ([0.5, 0.5, 0.5, 1], None)):
+        matrix = RelationalCsr.of_edges((2, 4), 2, edges, np.float32(values))
+        assert pyg_relational._aggregate(RelationalProblem(matrix, 3, 2, dtype)) == aggregate

@@ -6,6 +6,7 @@ import pytest
 from suite_fakes import case
 
 from spmark.datasets.source import Facts
+from spmark.impls.core.enums import RelationalOp
 from spmark.impls.core.problem import DType, Op
 from spmark.records.schema import MatrixRef, Orientation, ProblemFacts
 from spmark.suite.plan.plan import Plan
@@ -23,6 +24,13 @@ def test_memory_is_csr_operands_and_result() -> None:
     matrix = MatrixRef(source="rmat", name="recorded")
     assert sizes(matrix) == 4 * 4 + 4 * 7 + 4 * 7 + 4 * (5 * 2 + 3 * 2)
     assert sizes(matrix, op=Op.SDDMM, dtype=DType.FLOAT16) == 4 * 4 + 4 * 7 + 2 * 7 + 2 * (3 * 2 + 5 * 2 + 7)
+
+
+def test_memory_of_rgms_is_that_of_its_relations() -> None:
+    nodes, relations, edges = 8285, 45, 29043
+    matrix = MatrixRef(source="hetero", name="aifb")
+    dense = nodes * 3 + relations * 3 * 2 + nodes * 2
+    assert sizes(matrix, op=RelationalOp.RGMS, width_in=3) == 4 * (nodes + 1 + edges) + 4 * (edges + dense)
 
 
 def test_sizes_that_no_record_has_are_those_that_the_source_states() -> None:
