@@ -9,7 +9,7 @@ from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS
 from spmark.impls.kernels.sddmm import SDDMM_CSR
 from spmark.impls.kernels.tile_sddmm import SDDMM_TILES
 from spmark.impls.kernels.tile_spmm import AHEAD, SPMM_TILES, SPMM_TILES_FLOAT, VECTOR
-from spmark.impls.runtime.template import C_TYPES
+from spmark.impls.runtime.template import C_TYPES, NARROW
 from spmark.impls.stile.schedule import block_tiles, ell_tiles, run_schedules, tile_schedules
 
 
@@ -23,11 +23,14 @@ def test_every_schedule_has_a_kernel(width: int) -> None:
             SDDMM_CSR.instance(T=C_TYPES[dtype], **run, threads=128)
     vector = next(v for v in (8, 2, 1) if width % v == 0)
     for tiles in tile_schedules(width):
-        SDDMM_TILES.instance(vector=vector, lanes=tiles["lanes"], batch=tiles["batch"], threads=128)
+        tile = {"vector": vector, "lanes": tiles["lanes"], "batch": tiles["batch"]}
+        for kind in NARROW:
+            SDDMM_TILES.instance(T=kind, **tile, threads=128)
     if width % 8 == 0:
         columns = 4 if width <= 32 else 8
         for tile in block_tiles(width, DType.FLOAT32):
             assert (tile["vector"], tile["vectors"]) == (VECTOR, 1)
             SPMM_TILES_FLOAT.instance(T="float", mixed=True, columns=columns, ahead=1, **tile, threads=128)
         for tile in block_tiles(width):
-            SPMM_TILES.instance(T="half", mixed=True, columns=columns, ahead=AHEAD[columns][0], **tile, threads=128)
+            for kind in NARROW:
+                SPMM_TILES.instance(T=kind, mixed=True, columns=columns, ahead=AHEAD[columns][0], **tile, threads=128)
