@@ -122,11 +122,12 @@ def test_mma_of_tf32(good):
     np.testing.assert_allclose(out, expected, rtol=1e-6, atol=1e-6)
 
 
-def test_matrix_fragments(good):
+@pytest.mark.parametrize("transposed", [True, False])
+def test_matrix_fragments(good, transposed):
     matrices, found = floats(4, 8, 8).astype(np.float16), np.zeros((4, 32, 2), np.float16)
-    good("matrix_fragments", [matrices, found])
-    # Lane 4 g + t holds elements 2t and 2t + 1 of column g, in row-major order of an 8 x 8 matrix.
-    expected = matrices.swapaxes(1, 2).reshape(4, 32, 2)
+    good(f"matrix_fragments<{str(transposed).lower()}>", [matrices, found])
+    # Lane 4 g + t holds elements 2t and 2t + 1 of column g, or of row g, in row-major order of an 8 x 8 matrix.
+    expected = (matrices.swapaxes(1, 2) if transposed else matrices).reshape(4, 32, 2)
     np.testing.assert_array_equal(found, expected)
 
 

@@ -172,13 +172,14 @@ __global__ void mma_tf32(const float* in_a, const float* in_b, float* out) {
 }
 
 // out (4 matrices x 32 lanes x 2) = what each lane gets of four 8 x 8 matrices, stored one below the other; one warp.
+template <bool transposed>
 __global__ void matrix_fragments(const half* in, half* out) {
   __shared__ alignas(16) half staged[32][24];  // rows apart, as kernels hold them against bank conflicts
   const int lane = lane_id();
   for (int column = 0; column < 8; ++column) staged[lane][column] = in[lane * 8 + column];
   __syncwarp();
   unsigned found[4];
-  load_matrices(found, staged[lane]);
+  load_matrices<transposed>(found, staged[lane]);
   for (int matrix = 0; matrix < 4; ++matrix) memcpy(out + (matrix * 32 + lane) * 2, &found[matrix], sizeof(unsigned));
 }
 
