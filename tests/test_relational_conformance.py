@@ -114,8 +114,12 @@ def test_wrong_array_is_refused(name: str, fault: str, place: Place) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("name", "kind"), [pair for pair in PAIRS if pair.values[1] is DeviceKind.CUDA])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [pair for pair in PAIRS if pair.values[1] is DeviceKind.CUDA and pair.values[0] != "pyg_rgcn"],
+)
 def test_run_can_be_captured(name: str, place: Place) -> None:
+    """PyTorch Geometric's layers ask the GPU how many edges each relation has, which no capture allows."""
     plan, operands = build(name, ONE, place), [place.upload(array) for array in operand_arrays(ONE)]
     out = place.xp.full(ONE.out_shape, np.nan, np.float16)
     with place.xp.cuda.Stream(non_blocking=True) as stream:

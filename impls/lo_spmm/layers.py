@@ -42,7 +42,7 @@ class SparseLayer(TilePlan):
         if conv is not None:
             images = (conv.batch, conv.channels, conv.height, conv.width)
             shapes: Any = (images,), (conv.batch, conv.filters, *conv.out_size)
-            self._shapes = shapes
+            self.shapes = shapes
 
 
 def fused_spmm(

@@ -159,19 +159,22 @@ def test_two_graphs_replay_at_once_and_beside_a_call(hubs: Any) -> None:
 
 
 def test_buffers_of_graphs_are_used_again(hubs: Any) -> None:
-    matrix, b, free = learned(hubs), drawn(hubs), []
-    for _ in range(20):
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            direct(matrix, b)
-        graph.replay()
-        torch.cuda.synchronize()
-        graph.reset()
-        del graph
-        gc.collect()
-        torch.cuda.empty_cache()
-        free.append(torch.cuda.mem_get_info()[0])
-    assert free[3] - free[-1] <= 4 << 20
+    matrix, b, grown = learned(hubs), drawn(hubs), []
+    for _ in range(5):  # other processes take and give memory of the GPU, too
+        free = []
+        for _ in range(20):
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                direct(matrix, b)
+            graph.replay()
+            torch.cuda.synchronize()
+            graph.reset()
+            del graph
+            gc.collect()
+            torch.cuda.empty_cache()
+            free.append(torch.cuda.mem_get_info()[0])
+        grown.append(free[3] - free[-1])
+    assert min(grown) <= 4 << 20
 
 
 def test_gradients_of_values(hubs: Any) -> None:
