@@ -142,7 +142,7 @@ def roof(problem: Problem, device: DeviceSpec) -> Tuned:
     from spmark.report.analysis.roof import Bound, frozen_times
 
     facts = {"device": device.name, "compulsory_bytes": compulsory_bytes(problem), "nnz": problem.matrix.nnz}
-    case = pd.DataFrame([facts | {"width": problem.width, "dtype": str(problem.dtype)}])
+    case = pd.DataFrame([facts | {"width": problem.width, "width_in": 0, "dtype": str(problem.dtype)}])
     times = frozen_times(case).iloc[0]
     time_us = float(np.fmax(times[Bound.LAUNCH] + times.drop(Bound.LAUNCH).max(), least_us(problem, device)))
     return Tuned(BASELINES[device.kind.value], f"{NOT_MEASURED}: the roof of CSR, a launch and its bytes", time_us)

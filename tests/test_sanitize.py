@@ -24,8 +24,8 @@ def test_every_operator_and_type_is_seen(script: ModuleType) -> None:
     assert {(one.op, one.scaled, one.dtype) for one in tiny} == {
         (op, scaled, dtype) for op, scaled in ((Op.SPMM, False), (Op.SDDMM, False), (Op.SDDMM, True)) for dtype in DType
     }
-    assert {one.dtype for one in plain} == {np.dtype(np.float64), np.dtype(np.uint16)}
-    assert len(plain) == len(tiny)
+    assert {one.dtype for one in plain} == {np.dtype(np.float64)}
+    assert len(plain) * len(DType) == len(tiny)
 
 
 def test_the_plain_kernels_are_among_the_names(script: ModuleType) -> None:
@@ -34,7 +34,7 @@ def test_the_plain_kernels_are_among_the_names(script: ModuleType) -> None:
 
 
 def test_the_plain_kernels_are_checked(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    problems = script.tiny_problems("plain")[::6]
+    problems = script.tiny_problems("plain")[::3]
     assert script.check_plain(find("host-simt"), problems) == len(problems) == 6
     run = PlainPlan.run
 

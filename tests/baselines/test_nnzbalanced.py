@@ -90,7 +90,7 @@ def test_the_rule(matrix: Csr, width: int, dtype: DType, expected: tuple[str, st
     assert (plan.config["reduction"], plan.config["balance"]) == expected
 
 
-@pytest.mark.parametrize(("beyond", "words"), [(1, "expected J of at most 2097120, found 2097121"), (2, None)])
+@pytest.mark.parametrize(("beyond", "words"), [(1, "expected J of at most 2,097,120, found 2,097,121"), (2, None)])
 def test_widths_beyond_the_grid_are_refused(beyond: int, words: str | None) -> None:
     """An odd J has loads of one, and 32 lanes of each of 65,535 blocks; an even J has wider loads."""
     assert NnzBalanced().unsupported(Problem(Op.SPMM, MATRIX, 32 * 65535 + beyond), HOST) == words

@@ -70,7 +70,7 @@ def test_what_stands_in_other_rows_of_b_does_not_reach_a_result(spmm_target: Tab
     np.testing.assert_allclose(out[1], dense[5] + dense[6], rtol=1e-6)
 
 
-@pytest.mark.parametrize(("beyond", "words"), [(1, "expected J of at most 2097120, found 2097121"), (2, None)])
+@pytest.mark.parametrize(("beyond", "words"), [(1, "expected J of at most 2,097,120, found 2,097,121"), (2, None)])
 def test_widths_beyond_the_grid_are_refused(beyond: int, words: str | None) -> None:
     """An odd J has loads of one, and 32 lanes of each of 65,535 blocks; an even J has wider loads."""
     assert RowSplit().unsupported(Problem(Op.SPMM, MATRIX, 32 * 65535 + beyond), HOST) == words

@@ -126,6 +126,7 @@ def test_include_names_and_wildcards(tmp_path):
         "patterns/strided_64",
         "twin/proteins_twin",
         "twin/reddit_twin",
+        "twin/products_twin",
         "dnn_layers/bert_768x768@0.9@AT",
         "dnn_layers/bert_3072x768@0.9@AT",
         "dnn_layers/bert_768x3072@0.9@AT",

@@ -197,7 +197,7 @@ def test_refused_problems_are_counted_by_reason(invoke, tmp_path):
     (tmp_path / "mine.py").write_text(MINE + refuses)
     code, out, _ = invoke("check", "./mine.py:Mine", "--device", "cpu")
     assert code == 0
-    assert "36 problems refused, which is no fault: J is odd" in out
+    assert "54 problems refused, which is no fault: J is odd" in out
 
 
 def test_a_file_without_a_class_asks_for_one(invoke, tmp_path):

@@ -289,4 +289,6 @@ def test_row_lengths(name):
     lengths = row_lengths(law)
     assert (lengths.size, lengths.sum(), lengths.max()) == (law.num_rows, law.nnz, law.longest_row)
     assert lengths.min() >= 1
-    assert np.mean(np.diff(lengths) < 0) < 0.02
+    steps = np.diff(lengths)
+    assert steps.min() >= -1, "a rest is spread over rows one by one"
+    assert np.mean(steps < 0) < 0.04
