@@ -57,7 +57,8 @@ def arrays_of(a: Any) -> Arrays | None:
         if a.layout is not torch.sparse_csr or a.dim() != 2 or a.dense_dim():
             return None
         refuse_gradient(a, torch, "matrix")
-        return Arrays(a.crow_indices(), a.col_indices(), a.values(), tuple(a.shape))
+        # A view of the values would keep the matrix alive, and with it the plan.
+        return Arrays(a.crow_indices(), a.col_indices(), a.values().detach(), tuple(a.shape))
     if getattr(a, "format", None) != "csr" or not hasattr(a, "indptr"):
         return None
     return Arrays(a.indptr, a.indices, a.data, a.shape)

@@ -116,6 +116,15 @@ def test_illegal_columns_are_refused(operators: Any, a: Any, b: Any) -> None:
         operators.find(matrix, b.dtype)(b)
 
 
+def test_arrays_do_not_keep_their_matrix(torch: Any, a: Any) -> None:
+    parts = [torch.tensor(one) for one in (a.indptr, a.indices, a.data)]
+    matrix = torch.sparse_csr_tensor(*parts, size=a.shape)
+    alive, arrays = weakref.ref(matrix), borrowed.arrays_of(matrix)
+    del matrix
+    assert alive() is None
+    assert arrays.values.data_ptr() == parts[2].data_ptr()
+
+
 def test_tensors(torch: Any, a: Any) -> None:
     parts = [torch.tensor(one) for one in (a.indptr, a.indices, a.data)]
     matrix = torch.sparse_csr_tensor(*parts, size=a.shape)
