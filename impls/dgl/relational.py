@@ -28,7 +28,9 @@ class DglRgcn:
     extra: ClassVar[str] = "dgl"
 
     def unsupported(self, problem: RelationalProblem, device: DeviceSpec) -> str | None:
-        """Say that DGL has no float16 on the CPU, or what is not installed; the first call imports DGL (seconds)."""
+        """Say which type DGL refuses, or what is not installed; the first call imports DGL (seconds)."""
+        if problem.dtype is DType.BFLOAT16:
+            return f"expected float32 or float16, found {problem.dtype}"
         if problem.dtype is DType.FLOAT16 and device.kind is DeviceKind.CPU:
             return "DGL has no float16 on the CPU"
         return missing(device.kind)

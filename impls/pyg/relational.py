@@ -15,7 +15,6 @@ import numpy as np
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import check_choices, how_to_install
 from spmark.impls.core.interfaces import Plan
-from spmark.impls.core.problem import DType
 from spmark.impls.core.relational import RelationalOp, RelationalProblem
 from spmark.impls.runtime.withtorch import Tensor, TorchPlan, load_torch, torch_missing
 
@@ -55,14 +54,15 @@ class PygRgcn:
 
 def _aggregate(problem: RelationalProblem) -> str | None:
     """Give what the layer does with the edges of a relation and row, by A's values; None where it cannot give them."""
-    if (problem.values == 1).all():
+    matrix, dtype = problem.matrix, problem.dtype
+    values = dtype.numbers(problem.values)
+    if (values == 1).all():
         return "add"
-    matrix = problem.matrix
     relation, rows, _ = matrix.edges
     pairs = relation.astype(np.int64) * matrix.num_rows + rows
     _, pair, counts = np.unique(pairs, return_inverse=True, return_counts=True)
-    means = (1 / counts)[pair].astype(np.float32).astype(problem.dtype.numpy)
-    return "mean" if (problem.values == means).all() else None
+    means = dtype.numbers(dtype.stored((1 / counts)[pair].astype(np.float32)))
+    return "mean" if (values == means).all() else None
 
 
 class _Plan(TorchPlan):
@@ -71,7 +71,7 @@ class _Plan(TorchPlan):
 
         super().__init__(problem, kind)
         self.config, self.deterministic = {"layer": layer}, kind is DeviceKind.CPU
-        self.half_sums = problem.dtype is DType.FLOAT16
+        self.half_sums = problem.dtype.narrow
         matrix, torch = problem.matrix, load_torch()
         relation, rows, cols = (each.astype(np.int64) for each in matrix.edges)
         with self.phase("convert"):
