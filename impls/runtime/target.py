@@ -100,7 +100,7 @@ def open_target(spec: DeviceSpec) -> Target:
         from spmark.impls.runtime.host.ring import HostTarget
 
         return HostTarget(spec)
-    return Target(spec)
+    raise DeviceError(f"expected a device that runs kernels (cuda, host-simt), found {spec.kind}")
 
 
 def too_wide(width: int, tile: int) -> str | None:

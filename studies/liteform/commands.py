@@ -10,9 +10,9 @@ from itertools import product
 from typing import Any, ClassVar
 
 from spmark.impls.core.digest import implementation_version
+from spmark.impls.core.enums import MEASURED_TYPES
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.files import written
-from spmark.impls.core.problem import DType
 from spmark.impls.liteform.predictor import ForestCard
 from spmark.impls.liteform.schedule import ScheduleTable, shipped_table, table_for
 from spmark.records.rowfile import RecordFile, read_rows
@@ -161,12 +161,12 @@ class ScheduleCalibration:
         """Time schedules matrix by matrix, one of each kind after the other, and fit the table to what there is."""
         from spmark.studies.liteform.gpu import ScheduleTimer, compile_schedules
 
-        compile_schedules(job.device, tuple(DType), _TIMED_AT, None)
+        compile_schedules(job.device, MEASURED_TYPES, _TIMED_AT, None)
         ends = time.monotonic() + job.seconds
         rows: list[ScheduleRow] = []
         warm = True
         for name, matrix in job.load(sorted(job.names, key=lambda name: (name.rpartition("_")[2], name))):
-            for dtype, width in product(DType, _TIMED_AT):
+            for dtype, width in product(MEASURED_TYPES, _TIMED_AT):
                 timers = [ScheduleTimer(matrix.csr, job.device, dtype, width) for _ in range(1 + warm)]
                 rows.append([timer.row(name) for timer in timers][-1])  # the first of a process is slow
                 warm = False

@@ -208,7 +208,7 @@ class _Run:
 
     def close(self) -> None:
         """Give up what still runs, and leave nothing behind at the scheduler and on the GPUs."""
-        with suppress(OSError):  # the scheduler may be gone
+        with suppress(OSError, RuntimeError):  # the scheduler may be gone, and then the client is closed
             self._client.cancel(self._futures, force=True)
             self._client.set_metadata([self._name], {})
             self._queue.close()

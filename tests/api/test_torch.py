@@ -358,7 +358,9 @@ def test_a_gradient_outlives_the_matrix(small: Any) -> None:
     assert torch.allclose(b.grad, torch.tensor(small.toarray()).T @ torch.ones(7, 3).double())
     del c
     gc.collect()
-    with pytest.raises(OperandError, match=r"expected the handle of a living SparseMatrix, found .*: keep the matrix"):
+    with pytest.raises(
+        OperandError, match=r"expected the handle of a living SparseMatrix or KernelMap, found .*: keep it"
+    ):
         torch.ops.spmark.spmm(None, b, handle, False)
 
 

@@ -141,7 +141,7 @@ def test_a_method_without_its_library_says_so(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setitem(sys.modules, "lightgbm", None)
     outcome = study(job(tmp_path, methods=("lightgbm", "random5")))
     assert outcome.left == 1
-    assert "expected LightGBM for training, found none" in outcome.answer["left_out"]["lightgbm"]
+    assert "expected LightGBM, found none" in outcome.answer["left_out"]["lightgbm"]
     assert "lightgbm is left out" in outcome.line
     assert {fact.method for fact in facts_of(tmp_path) if isinstance(fact, TransferResult)} == {"random5"}
 

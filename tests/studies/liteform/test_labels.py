@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from problems import random_csr
 
+from spmark.impls.core.enums import MEASURED_TYPES
 from spmark.impls.core.errors import BuildError, DatasetError, RecordError, UnsupportedError
 from spmark.impls.core.problem import Csr, DType
 from spmark.impls.liteform.compose import StoredAs
@@ -142,7 +143,7 @@ def test_a_shard_goes_on_where_it_was(tmp_path: Path) -> None:
 
     def go_on(matrices: list, ends: float) -> int:
         have = measured_before(there(path), "fake-gpu", "0" * 16)
-        keys = [(name, dtype, one) for name, one in matrices for dtype in DType]
+        keys = [(name, dtype, one) for name, one in matrices for dtype in MEASURED_TYPES]
         things = (((name, dtype), one) for name, dtype, one in keys if (name, dtype) not in have)
         return append_rows(path, things, make, ends, lambda *_: None)
 
@@ -150,7 +151,7 @@ def test_a_shard_goes_on_where_it_was(tmp_path: Path) -> None:
     assert calls == []
     assert go_on(todo[:1], inf) == 2
     assert go_on(todo, inf) == 2
-    assert calls[2:] == [(f"made/{n}", dtype) for n in (1, 2) for dtype in DType]
+    assert calls[2:] == [(f"made/{n}", dtype) for n in (1, 2) for dtype in MEASURED_TYPES]
     assert go_on(todo, inf) == 0
 
 
