@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from spmark.impls.core.errors import needed
 from spmark.impls.core.problem import Problem
 from spmark.impls.runtime.plan import DevicePlan
 
 
 def csr_matrix(plan: DevicePlan, problem: Problem) -> Any:
     """Upload A as a `cupyx.scipy.sparse.csr_matrix`; counted in the plan's bytes."""
-    sparse, matrix = needed("cupyx.scipy.sparse", "CuPy", "gpu"), problem.matrix
+    from cupyx.scipy import sparse
+
+    matrix = problem.matrix
     with plan.phase("upload"):
         arrays = tuple(plan.upload(one) for one in (problem.values, matrix.indices, matrix.indptr))
         made = sparse.csr_matrix(arrays, shape=matrix.shape)
