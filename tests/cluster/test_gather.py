@@ -154,7 +154,8 @@ def test_ctrl_c_ends_all_processes_and_the_next_run_goes_on(run, fakes, tmp_path
     cases = [fakes.case(f"m{at}", "slow") for at in range(40)]
     assert run(cases).skipped == done
     assert each_once(tmp_path / "r", cases)
-    assert sum(count - 1 for count in measured().values()) <= 2, "the cases that were given up"
+    # Of each of two workers the case that was given up, and perhaps the one before, whose outcome was on its way.
+    assert sum(count - 1 for count in measured().values()) <= 4
 
 
 def test_time_that_is_up_ends_a_run_after_the_cases_that_have_begun(run, fakes, monkeypatch, tmp_path):
