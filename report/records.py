@@ -57,7 +57,8 @@ two patterns share an id, the start of the pattern's hash); ``op`` is ``sddmm-sc
 ``baseline_refused`` is a tuple of `RefusedConfig`; ``beside_us`` is the median of the baseline's samples; ``facts`` is
 the `Environment`, or None where its row is missing, and the two rates are then NaN; ``library`` is the version of a
 GPU's sparse library, empty where it is not known; ``other_ids`` is a tuple of ids of the same case under other names of
-its matrix; ``pattern`` is ``matrix_hash``, or, where that is empty, the pattern that another run of the case has seen.
+its matrix; ``pattern`` is ``matrix_hash``, or, where that is empty, the pattern that another run of the case has seen,
+and has the columns of X where ``matrix`` has them.
 """
 _CASE = ["device", "case_id", "pattern"]
 """Columns that tell cases apart: files of one name may hold several patterns."""
@@ -291,9 +292,12 @@ def _pattern(frame: pd.DataFrame) -> pd.Series:
     """Give the pattern that each row counts for; a failure may have come before its matrix was loaded.
 
     Such a row counts for the pattern of the next row of its case, or of the last one where no later row has a pattern.
+    Two problems of RGMS that differ in the columns of X are no problems of one pattern, as their matrices' names say.
     """
     groups = frame["matrix_hash"].where(frame["matrix_hash"] != "").groupby([frame["device"], frame["case_id"]])
-    return groups.bfill().fillna(groups.ffill()).fillna("")
+    patterns = groups.bfill().fillna(groups.ffill()).fillna("")
+    wider = (frame["width_in"] != 0) & (frame["width_in"] != frame["width"]) & (patterns != "")
+    return patterns.where(~wider, patterns + " from " + frame["width_in"].astype(str))
 
 
 def _named_apart(frame: pd.DataFrame) -> pd.DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from math import inf, isnan, nan
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -275,3 +276,9 @@ def test_matrices_of_one_pattern_meet_under_one_name_with_the_newest_row_of_each
         ("rowsplit", 32, same): "planetoid/cora",
         ("rowsplit", 64, ""): "planetoid/cora",
     }
+
+
+def test_problems_of_rgms_that_differ_in_the_columns_of_x_are_all_kept() -> None:
+    frame = load_records([Path(__file__).parents[3] / "report/reference/h200/sparsetir_fig23_sparse_conv"])
+    assert (frame["width_in"] != frame["width"]).any()
+    assert len(each_problem_once(frame)) == frame["case_id"].nunique() == 117
