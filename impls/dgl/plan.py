@@ -37,11 +37,7 @@ class Dgl:
         """Say which part of the problem DGL refuses, or what is not installed; the first call imports DGL (seconds)."""
         if problem.scaled:
             return "DGL's u_dot_v does not multiply by A"
-        if problem.dtype is DType.BFLOAT16:
-            return f"expected float32 or float16, found {problem.dtype}"
-        if problem.dtype is DType.FLOAT16 and device.kind is DeviceKind.CPU:
-            return "DGL has no float16 on the CPU"
-        return missing(device.kind)
+        return refused(problem.dtype, device.kind)
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """Make the graph in the one format that DGL's kernel reads: CSC for SpMM, COO for SDDMM.
@@ -97,6 +93,15 @@ def _graph(problem: Problem, place: str) -> tuple[Any, int]:
         load_dgl().heterograph({("col", "a", "row"): (layout, tuple(parts))}, counts, device=place).formats([layout])
     )
     return graph._graph, sum(part.nbytes for part in parts)
+
+
+def refused(dtype: DType, kind: DeviceKind) -> str | None:
+    """Say why DGL has no operators of a type on a kind of device, or what is missing; None where it has them."""
+    if dtype is DType.BFLOAT16:
+        return f"expected float32 or float16, found {dtype}"
+    if dtype is DType.FLOAT16 and kind is DeviceKind.CPU:
+        return "DGL has no float16 on the CPU"
+    return missing(kind)
 
 
 @cache

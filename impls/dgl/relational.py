@@ -12,7 +12,7 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import DType
 from spmark.impls.core.relational import RelationalOp, RelationalProblem
-from spmark.impls.dgl.plan import Dgl, load_dgl, missing
+from spmark.impls.dgl.plan import Dgl, load_dgl, refused
 from spmark.impls.runtime.withtorch import Tensor, TorchPlan
 
 
@@ -29,11 +29,7 @@ class DglRgcn:
 
     def unsupported(self, problem: RelationalProblem, device: DeviceSpec) -> str | None:
         """Say which type DGL refuses, or what is not installed; the first call imports DGL (seconds)."""
-        if problem.dtype is DType.BFLOAT16:
-            return f"expected float32 or float16, found {problem.dtype}"
-        if problem.dtype is DType.FLOAT16 and device.kind is DeviceKind.CPU:
-            return "DGL has no float16 on the CPU"
-        return missing(device.kind)
+        return refused(problem.dtype, device.kind)
 
     def build(self, problem: RelationalProblem, device: DeviceSpec) -> Plan:
         """Make the graph, with A's values as norms of its edges."""

@@ -21,12 +21,13 @@ from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import DType
 from spmark.impls.core.relational import RelationalCsr, RelationalProblem
 from spmark.impls.formats.relational_rows import why_not_rows
-from spmark.impls.operator.arrays import ALIGNMENT
+from spmark.impls.operator.arrays import ALIGNMENT, TorchTensors
 from spmark.impls.operator.torchops import convolve, register
 from spmark.impls.operator.turns import Turns
 from spmark.impls.runtime.device import find
 from spmark.impls.table import create
 
+_TENSORS = TorchTensors(torch)
 _DTYPES = {torch.float32: DType.FLOAT32, torch.float16: DType.FLOAT16}
 _IN_ORDER = ("rgms_rows", "rgms_hyb", "gather_gemm_scatter")
 """Implementations that a product may take; the first that has its problem does."""
@@ -107,7 +108,7 @@ class KernelMap:
         out = x.new_empty((self.matrix.num_rows, width_out))
         operands = [each.detach().contiguous() for each in (x, w)]
         operands = [each if each.data_ptr() % ALIGNMENT == 0 else each.clone() for each in operands]
-        given = [*operands, out] if x.is_cuda else list(map(_numpy, (*operands, out)))
+        given = [_TENSORS.shown(each) for each in (*operands, out)]
         turns.take(plan.run, operands, given[:2], given[2])
         return out
 
@@ -134,11 +135,6 @@ class KernelMap:
         """Say in a line what the map is."""
         edges = f"{self.matrix.nnz:,} pairs at {self.matrix.relations} offsets"
         return f"<spmark.torch.KernelMap of {self.matrix.num_rows:,} outputs, {self.matrix.num_cols:,} inputs, {edges}>"
-
-
-def _numpy(tensor: Tensor) -> Any:
-    """Give a view for NumPy, which has no bfloat16: plans take its bits."""
-    return (tensor.view(torch.uint16) if tensor.dtype is torch.bfloat16 else tensor).numpy()
 
 
 class SparseConv3d(torch.nn.Module):  # type: ignore[misc]

@@ -70,7 +70,7 @@ def measure_all(spec: DeviceSpec, ship: bool, report: Callable[[str], None]) -> 
     RecordError
         A file cannot be written.
     """
-    written = {}
+    files = {}
     for method in CONTRACTS["calibration"]:
         calibration = find_contract("calibration", method)
         shipped: Path = calibration.shipped(spec.name)
@@ -78,8 +78,8 @@ def measure_all(spec: DeviceSpec, ship: bool, report: Callable[[str], None]) -> 
             report(f"measuring {calibration.what} of {method} ...")
             path = shipped if ship else constants_file(method, spec.name)
             _write(_measured(method, spec, _SHIPPED_S if ship else _OWN_S), path)
-            written[method] = path
-    return written
+            files[method] = path
+    return files
 
 
 def _measured(method: str, spec: DeviceSpec, seconds: float) -> Constants:
