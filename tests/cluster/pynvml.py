@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 
-def nvmlInit() -> None:  # noqa: N802
+def nvmlInit() -> None:
     """Fail as the library does for a GPU that is not there."""
     raise RuntimeError("a worker asks NVML for a GPU")
