@@ -63,9 +63,13 @@ class Cluster:
             asked = client.submit(described, device, sparse_library, workers=[first], pure=False)
             self.environment = Environment.model_validate_json(asked.result())
 
+    @property
+    def workers(self) -> int:
+        """Those that are there now."""
+        return len(self.client.nthreads())
+
     def __str__(self) -> str:
-        count = len(self.client.nthreads())
-        return f"{self.environment.device.name}, {count} {'workers' if count > 1 else 'worker'}"
+        return f"{self.environment.device.name}, {self.workers} {'workers' if self.workers > 1 else 'worker'}"
 
     def measure(
         self, items: Sequence[Item], options: Options, *, stop: StopSignals, watcher: Watcher, until: float
@@ -109,7 +113,7 @@ class Cluster:
                 files=files,
                 probe=probe_case(items, self.environment.device.kind),
             ).model_dump_json()
-            for number, group in enumerate(grouped(items, len(self.client.nthreads())))
+            for number, group in enumerate(grouped(items, self.workers))
         ]
         return _Run(self.client, name, groups)
 
