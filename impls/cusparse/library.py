@@ -6,7 +6,6 @@ from ctypes import POINTER, byref, c_int, c_int64, c_size_t, c_void_p
 from functools import cache
 from typing import Any
 
-from spmark.impls.core.errors import UnsupportedError
 from spmark.impls.core.problem import DType
 from spmark.impls.runtime.vendor import VendorLibrary
 
@@ -27,10 +26,6 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
         *(POINTER(c_void_p), c_int64, c_int64, c_int64),
         *(c_void_p, c_void_p, c_void_p, c_int, c_int, c_int, c_int),
     ),
-    "cusparseCreateBlockedEll": (
-        *(POINTER(c_void_p), c_int64, c_int64, c_int64, c_int64),
-        *(c_void_p, c_void_p, c_int, c_int, c_int),
-    ),
     "cusparseDestroySpMat": (c_void_p,),
     "cusparseSpMatSetValues": (c_void_p, c_void_p),
     "cusparseCreateDnMat": (POINTER(c_void_p), c_int64, c_int64, c_int64, c_void_p, c_int, c_int),
@@ -39,13 +34,6 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     **{f"cusparse{op}_bufferSize": (*_SPMM, POINTER(c_size_t)) for op in ("SpMM", "SDDMM")},
     **{f"cusparse{call}": (*_SPMM, c_void_p) for op in ("SpMM", "SDDMM") for call in (op, f"{op}_preprocess")},
 }
-_CREATE_BSR = (
-    *(POINTER(c_void_p), c_int64, c_int64, c_int64, c_int64, c_int64),
-    *(c_void_p, c_void_p, c_void_p, c_int, c_int, c_int, c_int, c_int),
-)
-"""cusparseCreateBsr is in the library from CUDA 12.1 on."""
-
-
 class CusparseLibrary(VendorLibrary):
     """The loaded library and a handle of it.
 
@@ -62,46 +50,6 @@ class CusparseLibrary(VendorLibrary):
     def csr(self, shape: tuple[int, int], nnz: int, arrays: tuple[int, int, int], dtype: DType) -> Descriptor:
         """Describe a CSR matrix by the device addresses of indptr, indices and values."""
         return self._made("Csr", *shape, nnz, *arrays, _INDEX_32I, _INDEX_32I, _BASE_ZERO, dtype.cuda_type)
-
-    def bsr(
-        self, shape: tuple[int, int], nblocks: int, block: int, arrays: tuple[int, int, int], dtype: DType
-    ) -> Descriptor:
-        """Describe a matrix of row-major square blocks by the device addresses of indptr, indices and blocks.
-
-        Parameters
-        ----------
-        shape : (block rows, block columns)
-        nblocks, block : int
-            Number of stored blocks, and rows of each.
-
-        Raises
-        ------
-        UnsupportedError
-            The library is older than CUDA 12.1.
-        """
-        create = getattr(self._library, "cusparseCreateBsr", None)
-        if create is None:
-            raise UnsupportedError(
-                "expected cusparseCreateBsr, found a cuSPARSE without it: update to CUDA 12.1 or newer"
-            )
-        create.argtypes, create.restype = _CREATE_BSR, c_int
-        types = (_INDEX_32I, _INDEX_32I, _BASE_ZERO, dtype.cuda_type, _ORDER_ROW)
-        return self._made("Bsr", *shape, nblocks, block, block, *arrays, *types)
-
-    def blocked_ell(
-        self, shape: tuple[int, int], block: int, row_slots: int, arrays: tuple[int, int], dtype: DType
-    ) -> Descriptor:
-        """Describe a Blocked-ELL matrix by the device addresses of block columns and values.
-
-        Parameters
-        ----------
-        shape : (I, K)
-            Multiples of ``block``.
-        row_slots : int
-            Columns of the values: slots of a block row times ``block``.
-        """
-        types = (_INDEX_32I, _BASE_ZERO, dtype.cuda_type)
-        return self._made("BlockedEll", *shape, block, row_slots, *arrays, *types)
 
     def dense(self, shape: tuple[int, int], dtype: DType) -> Descriptor:
         """Describe a row-major dense matrix of (rows, columns); its address comes with every run."""
