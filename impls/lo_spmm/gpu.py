@@ -43,8 +43,6 @@ class Kernels:
     target: Target
     """The GPU."""
     emitter: Emitter
-    cpl: int = 0
-    """`spmark.impls.lo_spmm.kernel.TileSchedule.cpl` of every candidate."""
     warm: bool = True
     """`spmark.impls.lo_spmm.kernel.UnrolledKernel.warm`."""
     proxies: bool = False
@@ -130,7 +128,7 @@ class Kernels:
 
     def _kernel(self, key: KernelKey) -> UnrolledKernel:
         if key not in self._kernels:
-            kernel = self.space.kernel(*key, self.cpl, self.warm)
+            kernel = self.space.kernel(*key, self.warm)
             if self.proxies:
                 matrix = self.space.problem.matrix
                 kernel = make_proxy(kernel, 1 - matrix.nnz / math.prod(matrix.shape), self._active[key])

@@ -133,12 +133,12 @@ class TileSpace:
                 self._dealt[tile_rows, parts] = Dealt(rows, nnz, nnc)
         return self._dealt[tile_rows, split]
 
-    def kernel(self, tile_rows: int, cpt: int, split: int, cpl: int = 0, warm: bool = True) -> UnrolledKernel:
+    def kernel(self, tile_rows: int, cpt: int, split: int, warm: bool = True) -> UnrolledKernel:
         """Describe the kernel of all candidates that share these."""
         if (tile_rows, split) not in self._tiles:
             self._tiles[tile_rows, split] = tiles_of(self.problem, self.dealt(tile_rows).rows, split)
         tiles = self._tiles[tile_rows, split]
-        schedule = TileSchedule(cpt, self.pins.depth(tile_rows, cpt), cpl)
+        schedule = TileSchedule(cpt, self.pins.depth(tile_rows, cpt))
         dispatch = np.arange(len(tiles), dtype=np.int32)
         return UnrolledKernel(tiles, dispatch, self.problem.width, schedule, warm, followed=split > 1)
 
