@@ -3,6 +3,12 @@
 Peng, Thomadakis, Pienaar and Kestor, "LiteForm", HPDC 2025, section 5.3, equations 5 to 7. One pass over the non-zeros
 gives the counts for every cap of the bucket widths. A column keeps one bit for each power of two of the pieces that
 touch it, so that the distinct columns of merged buckets are a count of bits instead of a union of sets.
+
+The second cost is that of one GPU: the volume that all buckets of one grid move, weighed by measured times. LiteForm's
+equations let every bucket read its rows of B anew, as grids of their own would. Where all buckets are one grid they
+meet in the L2, so that those rows cost the same under every cap. What differs is padding, how often rows of C are
+written, the chain of loads behind the longest row, and the launch that clears rows of C that several ELL rows are added
+to.
 """
 
 from __future__ import annotations
@@ -20,6 +26,8 @@ from spmark.impls.liteform.loops import MAX_POWER, count_columns, count_rows
 POWERS = MAX_POWER + 1
 _SHARE = 1 << 18
 """Least non-zeros of a task."""
+CHAIN = 64
+"""Slots from which several groups of threads may share a row."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +72,7 @@ def count(matrix: Csr, partitions: int, columns: bool = True, thirds: bool = Fal
     partitions : int
         Ranges of ceil(K / partitions) columns.
     columns : bool
-        Count distinct columns, which the paper's cost needs and `spmark.impls.liteform.weights.weighed` does not.
+        Count distinct columns, which the paper's cost needs and `weighed` does not.
     thirds : bool
         Count slots of buckets of 24, 48, 96, ... between the powers of two, which the paper's cost does not know.
 
@@ -133,13 +141,94 @@ def costs(counts: BucketCounts, width: int) -> NDArray[np.float64]:
     return total
 
 
+@dataclass(frozen=True)
+class Weights:
+    """How much each part of the cost counts on a GPU, in loads and stores of one element.
+
+    `spmark.studies.liteform.schedules` fits the numbers to measured times.
+    """
+
+    atomic: float
+    """A store that adds to C, over a plain store."""
+    slot: float
+    """A slot's load of a row of B, padded or not: from a cache, since the first load of a row is under every cap."""
+    chain: float
+    """A slot of the widest row, up to `CHAIN`."""
+    beyond: float
+    """A slot of the widest row beyond `CHAIN`."""
+    launch: float
+    """Clearing the rows that are added up: one more launch."""
+
+
+def weighed(counts: BucketCounts, width: int, weights: Weights, tail_in_last: bool = False) -> NDArray[np.float64]:
+    """Give the cost of every partition under every cap of the bucket widths.
+
+    Parameters
+    ----------
+    counts : BucketCounts
+    width : int
+        J.
+    weights : Weights
+    tail_in_last : bool
+        Whether the rest of a folded row stays in the widest bucket.
+
+    Returns
+    -------
+    (partitions, POWERS) float64
+        Costs like those of `costs`, in the weights' unit. With several partitions every
+        store adds to C.
+    """
+    caps = np.arange(POWERS)
+    plain = counts.rows.sum(1, keepdims=True) - counts.longer
+    of_cap = counts.rows - np.where(caps == POWERS - 1, counts.longer, 0)
+    stored = np.cumsum(counts.slots, 1)
+    if tail_in_last:
+        added = counts.folded - of_cap
+        stored += added << caps
+    else:
+        added = counts.split
+        stored += counts.split_slots
+    if counts.partitions > 1:
+        added, plain = added + plain, 0 * plain
+    stores = plain + counts.longer + weights.atomic * added
+    widest = np.left_shift(1, caps)
+    chain = weights.chain * np.minimum(widest, CHAIN) + weights.beyond * np.maximum(widest - CHAIN, 0)
+    total = 2.0 * stored + width * (stores + weights.slot * stored) + chain + weights.launch * (added > 0)
+    possible = caps <= counts.widest[:, None]
+    total[~possible] = np.inf
+    total[counts.rows.sum(1) == 0, 0] = 0.0
+    return np.asarray(total, np.float64)
+
+
+def table_of(
+    counts: BucketCounts, width: int, *, weights: Weights | None = None, tail_in_last: bool = False
+) -> NDArray[np.float64]:
+    """Give the cost of every partition under every cap: the paper's, or by the weights of a GPU.
+
+    Parameters
+    ----------
+    counts : BucketCounts
+    width : int
+        J.
+    weights : Weights, optional
+        Those of a GPU; without weights the cost is the paper's.
+    tail_in_last : bool
+        Whether the rest of a folded row stays in the widest bucket; for the paper's cost it always does.
+
+    Returns
+    -------
+    (partitions, POWERS) float64
+    """
+    return costs(counts, width) if weights is None else weighed(counts, width, weights, tail_in_last)
+
+
 def capped(table: NDArray[np.float64], counts: BucketCounts, power: int) -> float:
     """Give the cost of all partitions, each capped at 2^``power`` or at its own widest bucket.
 
     Parameters
     ----------
     table : (partitions, POWERS) float64
-        As `spmark.impls.liteform.search.table_of` gives it.
+        As `table_of` gives it.
     counts : BucketCounts
     power : int
     """
