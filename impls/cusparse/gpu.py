@@ -11,7 +11,7 @@ import numpy as np
 from spmark.impls.core.errors import BuildError, UnsupportedError
 from spmark.impls.core.interfaces import Built, Config, DeviceArray, Plan
 from spmark.impls.core.problem import Op, Problem
-from spmark.impls.cusparse.library import ALGORITHMS, NON_TRANSPOSE, TRANSPOSE, library
+from spmark.impls.cusparse.library import ALGORITHMS, NON_TRANSPOSE, TRANSPOSE, csr, dense, library
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target
 from spmark.impls.runtime.withcupy import cupy
@@ -47,15 +47,13 @@ class CuSparsePlan(DevicePlan):
         # these 16 bits, even where float32 sums are asked for.
         self.deterministic = not spmm or algorithm == "alg3"
         self.half_sums = not self.deterministic and problem.dtype.narrow
-        self._library = lib = library()
-        matrix = problem.matrix
+        matrix, lib = problem.matrix, library()
         with self.phase("upload"):  # for SDDMM the values only reserve memory, since the result replaces them
             self.arrays = arrays or [self.upload(one) for one in (matrix.indptr, matrix.indices, problem.values)]
         self.values = self.arrays[2]  # preprocessing looks at the pattern alone
-        indptr, indices, values = (array.data.ptr for array in self.arrays)
-        sparse = lib.csr(matrix.shape, matrix.nnz, (indptr, indices, values), problem.dtype)
-        operands = [lib.dense(shape, problem.dtype) for shape in problem.operand_shapes]
-        out = lib.dense(problem.out_shape, problem.dtype) if spmm else sparse
+        sparse = csr(matrix.shape, matrix.nnz, [array.data.ptr for array in self.arrays], problem.dtype)
+        operands = [dense(shape, problem.dtype) for shape in problem.operand_shapes]
+        out = dense(problem.out_shape, problem.dtype) if spmm else sparse
         self._left, self._right = (sparse, *operands) if spmm else operands
         self._pointed, self._function = [*operands, out], "cusparseSpMM" if spmm else "cusparseSDDMM"
         second = NON_TRANSPOSE if spmm else TRANSPOSE
@@ -72,8 +70,9 @@ class CuSparsePlan(DevicePlan):
             self.target.synchronize()
 
     def _call(self, step: str, last: Any) -> None:
-        self._library("cusparseSetStream", self._library.handle, c_void_p(cupy.cuda.get_current_stream().ptr))
-        self._library(f"{self._function}{step}", *self._arguments, last)
+        lib = library()
+        lib("cusparseSetStream", lib.handle, c_void_p(cupy.cuda.get_current_stream().ptr))
+        lib(f"{self._function}{step}", *self._arguments, last)
 
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
         """Call the library once."""

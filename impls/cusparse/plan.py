@@ -16,6 +16,7 @@ from spmark.impls.core.problem import Op, Problem
 from spmark.impls.runtime.target import open_target
 from spmark.impls.runtime.template import KernelTemplate
 
+
 class _Library:
     """What both have in common."""
 
