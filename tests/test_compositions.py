@@ -35,7 +35,7 @@ PINNED = [
     ("liteform", DType.FLOAT16, {"format": "bsr"}),
     ("liteform", DType.FLOAT32, {"format": "csr"}),
     ("stile", DType.FLOAT16, {"formats": "blocks", "calibration": "nvidia-h200"}),
-    ("stile", DType.FLOAT16, {"calibration": "nvidia-h200", "thirds": True}),
+    ("stile", DType.FLOAT16, {"calibration": "nvidia-h200"}),
     ("sparsetir", DType.FLOAT32, {"mode": "paper"}),
     ("stile", DType.FLOAT16, {"keep_mixture": True, "calibration": "nvidia-h200"}),
     ("stile", DType.FLOAT32, {"mode": "paper", "calibration": "nvidia-h200"}),
@@ -103,7 +103,7 @@ def test_a_forecast_needs_no_device(name, op, dtype):
     if name == "lo_spmm" and dtype.narrow:
         assert "expected float32" in (how.unsupported(problem, H200) or "")
         return
-    found = how.forecast(problem, H200, 60)
+    found = how.forecast(problem, H200)
     check(stores_of(how, problem, H200, found.config), problem.matrix.nnz)  # a config like any other
     assert found.by
     fixed = found.config.get("format", "cell") != "cell" or "reads" in found.config
@@ -114,7 +114,7 @@ def test_the_rule_has_no_answer_for_sddmm():
     problem = Problem(Op.SDDMM, matrices()["wide"], 32)
     with pytest.raises(UnsupportedError, match="expected spmm, for which the paper has a rule, found sddmm"):
         how: Any = create("sparsetir")
-        how.forecast(problem, H200, 60)
+        how.forecast(problem, H200)
 
 
 @pytest.mark.parametrize(

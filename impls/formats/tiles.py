@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import Csr, grouped, numbered, offsets, openings
 from spmark.impls.formats import limits
-from spmark.impls.formats.hyb import THIRDS, HybFormat, HybLayout, unfilled
+from spmark.impls.formats.hyb import HybFormat, HybLayout, unfilled
 from spmark.impls.formats.row_use import row_use
 from spmark.impls.formats.threads import SHARE, cores, run_all, with_scratch
 
@@ -116,15 +116,13 @@ class TileFormat:
     runs: Runs | None
 
     @classmethod
-    def from_csr(cls, matrix: Csr, selection: Selection, *, thirds: bool = False) -> TileFormat:
+    def from_csr(cls, matrix: Csr, selection: Selection) -> TileFormat:
         """Lay out tiles.
 
         Parameters
         ----------
         matrix : Csr
         selection : Selection
-        thirds : bool
-            Whether ELL rows that fill at most 3/4 of a tile of 32 and more stand in buckets of that width.
 
         Returns
         -------
@@ -163,7 +161,7 @@ class TileFormat:
         part, runs = every.part(panels, ells), every.part(ells, bins.size)
         pieces = [one.rows[one.rows >= 0] for one in blocks.values()] + [runs.rows[runs.openings()]]
         sizes = selection.width[bins[panels:ells]], selection.height[bins[panels:ells]]
-        ell = _ell(matrix, part, sizes, pieces, room=room, thirds=thirds) if part.held.size else None
+        ell = _ell(matrix, part, sizes, pieces, room) if part.held.size else None
         return cls(matrix.shape, matrix.nnz, blocks, ell, part.held, runs if runs.held.size else None)
 
     @property
@@ -210,9 +208,7 @@ def _ell(
     part: Runs,
     most: tuple[NDArray[np.int32], NDArray[np.int32]],
     others: list[NDArray[np.int32]],
-    *,
     room: int,
-    thirds: bool,
 ) -> HybFormat:
     """Cut ELL tiles, a run each, into rows and sort these into buckets.
 
@@ -234,9 +230,6 @@ def _ell(
         at = high[0]
         raise BuildError(f"expected at most {heights[at]} rows of {widths[at]} in an ELL tile, found {counts[at]}")
     rows, lengths, widths = part.rows[starts[:-1]], np.diff(starts), widths[tile]
-    narrower = widths // 4 * 3
-    if thirds:
-        widths = np.where((lengths <= narrower) & (THIRDS[0] <= narrower) & (narrower <= THIRDS[1]), narrower, widths)
     whole = np.ones(matrix.num_rows, np.bool_)
     whole[row_use(matrix.num_rows, [*others, rows]).shared] = False
     keys, kind_of = np.unique(-2 * widths + whole[rows], return_inverse=True)

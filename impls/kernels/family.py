@@ -76,7 +76,7 @@ class OneFormat(Generic[F]):
         self._refused: dict[str, str] = {}
 
     def __call__(self, config: Config) -> DevicePlan:
-        """Build a plan; another format than the last one takes its place, and one that was refused is not tried again."""
+        """Build a plan; another format than the last takes its place, and one that was refused is not tried again."""
         form, schedule = taken_apart(config, self._names)
         if self._held is None or self._held[0] != form:
             self._held, self._arrays, self._first_s = None, (), {}  # two formats of a large matrix might not fit

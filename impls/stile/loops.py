@@ -453,9 +453,9 @@ def _sweep(state: Any, window: Any, shape: Any, cost: Any, limit: Any) -> None:
             at += 1
 
 
-@compiled(types.void, STATE, LONG, REAL, REAL, LONG, LONG)
-def prefer_blocks(state: Any, withdraw: Any, slack: Any, below: Any, first: Any, stop: Any) -> None:  # noqa: PLR0917
-    """Pick blocks of windows ``first:stop``, one after the other, while a new non-zero costs less than ``below``.
+@compiled(types.void, STATE, LONG, REAL, REAL)
+def prefer_blocks(state: Any, withdraw: Any, slack: Any, below: Any) -> None:
+    """Pick blocks, one window after the other, while a new non-zero costs less than ``below``.
 
     Parameters
     ----------
@@ -467,7 +467,7 @@ def prefer_blocks(state: Any, withdraw: Any, slack: Any, below: Any, first: Any,
         Milliseconds for each new non-zero.
     """
     windows, groups = state.windows, state.groups
-    for window in range(first, stop):
+    for window in range(windows.left.size):
         while windows.left[window] > 0:
             _rank_blocks(state, window)
             whole = _whole_average(windows, window, withdraw)

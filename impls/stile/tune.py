@@ -98,7 +98,7 @@ def _family(forms: Sequence[Tiling], facts: Mapping[str, Any]) -> KernelFamily:
 
     def opened(problem: Problem, target: Target) -> Build:
         def convert(own: Config) -> TileFormat:
-            return TileFormat.from_csr(problem.matrix, _form(forms, own).selection, thirds=facts.get("thirds", False))
+            return TileFormat.from_csr(problem.matrix, _form(forms, own).selection)
 
         def build(tiles: TileFormat, own: Config, schedule: Config, arrays: Sequence[DeviceArray]) -> DevicePlan:
             told = {**facts, **own}

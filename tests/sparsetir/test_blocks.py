@@ -135,9 +135,9 @@ def test_float32_and_widths_beyond_the_grid_are_refused(kind: type[Any]) -> None
 def test_illegal_tunables_are_refused() -> None:
     for kind in (SparseTirBsr, SparseTirDbsr):
         for rows, cols in ((48, 0), (0, 8), (32, 16), (32, 64)):
-            with pytest.raises(ValueError, match=f"found .*block_rows={rows}, block_cols={cols}"):
+            with pytest.raises(ValueError, match=rf"found .*block_rows={rows}, block_cols={cols}"):
                 kind(block_rows=rows, block_cols=cols)
-    with pytest.raises(ValueError, match="expected sizes of one of .* found .*t=12"):
+    with pytest.raises(ValueError, match=r"expected sizes of one of .* found .*t=12"):
         SparseTirSrBcrs(t=12)
 
 

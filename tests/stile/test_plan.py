@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from problems import dense_operands, matrices, random_csr, run_checked
+from problems import dense_operands, matrices, run_checked
 from way_back import csr_of
 
 from spmark.datasets.cache import Cache
@@ -46,14 +46,6 @@ def run(problem: Problem, implementation: Stile) -> Any:
     plan = implementation.build(problem, HOST)
     run_checked(plan, problem)
     return plan
-
-
-def test_thirds_store_less_and_are_named() -> None:
-    problem = Problem(Op.SPMM, random_csr(60, 90, [20, 45] * 30), 32)
-    thirds, powers = (run(problem, Stile(thirds=on, formats="other", widest=64)) for on in (True, False))
-    assert (thirds.config["thirds"], "thirds" in powers.config) == (True, False)
-    assert thirds.stored < powers.stored
-    assert "thirds" not in run(Problem(Op.SDDMM, problem.matrix, 32), Stile(thirds=True)).config
 
 
 @pytest.mark.parametrize(
@@ -131,7 +123,6 @@ def test_blocks_of_float32_where_they_are_calibrated(formats: str, tmp_path: Pat
         ({"mode": "codes"}, "mode"),
         ({"formats": "none"}, "formats"),
         ({"searched_width": -1}, "searched_width"),
-        ({"budget_s": float("nan")}, "budget_s"),
         ({"widest": 12}, "widest"),
         ({"levels": -1}, "level"),
         ({"order": "rows"}, "order"),
