@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.problem import Problem
 from spmark.impls.lo_spmm.constraints import Survivors, register_cap, survivors
-from spmark.impls.lo_spmm.estimate import cycles_of, estimate, work_of
+from spmark.impls.lo_spmm.estimate import estimate
 from spmark.impls.lo_spmm.kernel import Tile, TileSchedule, UnrolledKernel
 from spmark.impls.lo_spmm.parts import part_of_columns, tiles_of
 from spmark.impls.lo_spmm.reorder import Reordering, deal_rows
@@ -144,7 +144,7 @@ class TileSpace:
 
     def cycles(self, size: TileSize) -> float:
         """Estimate the cycles of a candidate."""
-        return cycles_of(estimate(work_of(self, size), self.device))
+        return estimate(self, size)
 
     def registers(self, size: TileSize) -> int:
         """Give the registers of a thread of a candidate."""
