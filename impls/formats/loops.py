@@ -260,8 +260,7 @@ def condense_panels(  # noqa: PLR0917 (numba takes no keyword-only arguments)
     counts : (p,) int32
         Written: distinct columns of each panel.
     places : (2, n) int32
-        Written: the place of each non-zero among its panel's rows, -1 where these lack its row, and among its panel's
-        columns in rising order.
+        Written: the place of each non-zero among its panel's rows, and among its panel's columns in rising order.
     used : (p, R) bool
         Written: whether each row of a panel has a non-zero; False before the call.
     """
@@ -281,11 +280,9 @@ def condense_panels(  # noqa: PLR0917 (numba takes no keyword-only arguments)
         for s in range(count):
             column_places[columns[s]] = s
         for i in range(ptr[panel], ptr[panel + 1]):
-            r = row_places[row_of[i]]
-            places[0, i] = r
+            places[0, i] = row_places[row_of[i]]
             places[1, i] = column_places[indices[i]]
-            if r >= 0:
-                used[panel, r] = True
+            used[panel, places[0, i]] = True
         for s in range(count):
             column_places[columns[s]] = -1
         for r in range(rows.shape[1]):

@@ -122,8 +122,7 @@ def costs(counts: BucketCounts, width: int) -> NDArray[np.float64]:
     ValueError
         Distinct columns were not counted.
     """
-    if counts.columns is None or counts.columns_above is None:
-        raise ValueError("expected counts with distinct columns, found none: count them with columns=True")
+    assert counts.columns is not None and counts.columns_above is not None
     total = np.full(counts.rows.shape, np.inf)
     several = counts.partitions > 1
     above = np.cumsum(counts.rows[:, ::-1], 1)[:, ::-1]

@@ -92,11 +92,6 @@ class LiteForm:
     """A model that ships, or the path of one that ``spmark study train liteform`` wrote."""
 
     def __post_init__(self) -> None:
-        if self.format == "direct":
-            raise ValueError(
-                f"expected format to be one of {', '.join(StoredAs)}, found direct, which is an implementation of its "
-                "own: take direct, or auto, which chooses among all implementations"
-            )
         check_choices(self, format=StoredAs, search=Method, cost=Cost, order=BucketOrder)
         if not 0 <= self.partitions <= MOST_PARTITIONS:
             raise ValueError(f"expected partitions in [1, {MOST_PARTITIONS}], or 0 to predict, found {self.partitions}")
