@@ -122,7 +122,7 @@ class Calibration:
         told = "a > 0, b >= 0, c, d, peak > 0 and, where it is there, bytes of a read > 0"
         with reading(f"{spec.name}: {name}_roofline", told, DeviceError):
             roofline = _LINE.validate_python(ArgsKwargs(tuple(line)))
-        told = "rows of 5: rows, columns and part (whole numbers from 1), and milliseconds without and with atomics, rising"
+        told = "rows of 5: rows, columns, part (whole numbers from 1), milliseconds without and with atomics, rising"
         with reading(f"{spec.name}: {name}_blocks", told, DeviceError):
             rows = np.reshape(spec.tables.get(f"{name}_blocks", []), (-1, 5)).tolist()
             blocks = tuple(_BLOCK.validate_python(ArgsKwargs(tuple(row))) for row in rows)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import BuildError, UnsupportedError, check_choices
+from spmark.impls.core.errors import BuildError, check_choices
 from spmark.impls.core.interfaces import Built, Config, Plan
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.core.stores import Forecast
@@ -149,8 +149,8 @@ class Stile:
             return f"expected order: csr of SpMM, whose result is dense, found {self.order}"
         if self._needs_blocks and not _has_blocks(problem):
             return (
-                f"expected 16-bit floats for SDDMM, and J a multiple of {_MATRIX_UNIT_COLUMNS} for SpMM, for "
-                f"{self._asked}, found {problem.dtype} and {problem.width}"
+                f"expected 16-bit floats for SDDMM, and J a multiple of {_MATRIX_UNIT_COLUMNS} for SpMM, for block "
+                f"tiles, found {problem.dtype} and {problem.width}"
             )
         return None
 
@@ -162,11 +162,6 @@ class Stile:
             from spmark.impls.formats import loops  # noqa: F401
             from spmark.impls.stile import search  # noqa: F401
         calibration, label = self.priced_by(problem, device)
-        if self._needs_blocks and not calibration.blocks:
-            raise UnsupportedError(
-                f"expected costs of block tiles of {problem.op} in {problem.dtype} for {self._asked}, found none "
-                f"for {label}: calibrate them (spmark study calibrate stile)"
-            )
         measured = self.tuned and device.kind is DeviceKind.CUDA and problem.matrix.nnz > 0
         with own.phase("search"):
             forms = self.forms(problem, calibration, measured)
@@ -185,10 +180,6 @@ class Stile:
     def _needs_blocks(self) -> bool:
         """Whether block tiles are asked for, whatever the search would prefer."""
         return self.formats == Formats.BLOCKS or self.keep_mixture
-
-    @property
-    def _asked(self) -> str:
-        return "a mixture with block tiles" if self.keep_mixture else "block tiles alone"
 
     def priced_by(self, problem: Problem, device: DeviceSpec) -> tuple[Calibration, str]:
         """Give the calibration that prices tiles, and its label for a plan's config.

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from spmark.impls.core.errors import UnsupportedError
 from spmark.impls.core.problem import Csr, Op
 from spmark.impls.formats.nearness import RowOrder, near_order
 from spmark.impls.formats.threads import SHARE, cores, run_all
@@ -124,8 +125,8 @@ def search(matrix: Csr, calibration: Calibration, width: int, rules: Rules | Non
 
     Raises
     ------
-    ValueError
-        Blocks alone are asked for, and the calibration has none.
+    UnsupportedError
+        Blocks are asked for, and the calibration has none.
     """
     return search_each(matrix, [rules or Rules()], calibration, width)[0][0]
 
@@ -219,12 +220,13 @@ def _reach(matrix: Csr, calibration: Calibration, rules: Rules) -> int | None:
 
 def _mixtures(rules: Rules, calibration: Calibration) -> tuple[Formats, ...]:
     """List the mixtures that are searched, the surest first."""
-    if rules.formats is Formats.BLOCKS and not calibration.blocks:
-        raise ValueError(
+    alone = rules.formats is not Formats.MIXED or not rules.compared
+    if alone and rules.formats is not Formats.OTHER and not calibration.blocks:
+        raise UnsupportedError(
             f"{calibration.device}: expected costs of block tiles for {calibration.op} in {calibration.dtype}, found "
-            "none: search other formats, or calibrate them"
+            "none: calibrate them (spmark study calibrate stile), or search other formats"
         )
-    if rules.formats is not Formats.MIXED or not rules.compared:
+    if alone:
         return (rules.formats,)
     return (Formats.OTHER, Formats.MIXED, Formats.BLOCKS) if calibration.blocks else (Formats.OTHER,)
 

@@ -14,6 +14,7 @@ from stile_recount import Watched
 from stile_reference import Slow, labels
 from way_back import csr_of
 
+from spmark.impls.core.errors import UnsupportedError
 from spmark.impls.core.problem import Csr, DType, Op
 from spmark.impls.formats.tiles import BLOCK, ELL, RUN, TileFormat
 from spmark.impls.stile.calibration import Calibration, published_a100
@@ -109,7 +110,7 @@ def test_blocks_that_were_not_measured_are_no_candidates() -> None:
     single = Calibration.of(published_a100(), Op.SPMM, DType.FLOAT32)
     matrix = matrices()["empty_rows"]
     assert search(matrix, single, 32).formats is Formats.OTHER
-    with pytest.raises(ValueError, match="expected costs of block tiles"):
+    with pytest.raises(UnsupportedError, match="expected costs of block tiles"):
         search(matrix, single, 32, Rules(formats=Formats.BLOCKS))
 
 
