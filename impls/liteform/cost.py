@@ -15,13 +15,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.problem import Csr
+from spmark.impls.formats.hyb import partition_columns, widths_up_to
 from spmark.impls.formats.threads import cores, run_all, with_scratch
-from spmark.impls.liteform.loops import MAX_POWER, count_columns, count_rows
+from spmark.impls.liteform.loops import MAX_POWER, mark_columns
 
 POWERS = MAX_POWER + 1
 _SHARE = 1 << 18
@@ -79,22 +81,40 @@ def count(matrix: Csr, partitions: int, columns: bool = True, thirds: bool = Fal
     Returns
     -------
     BucketCounts
-        O(nnz + I + K partitions) time, 2 K bytes of scratch for each task; without columns and in one partition O(I).
+        O(I + pieces + K) time; with columns O(nnz + K partitions) on all cores, and 2 K bytes of scratch for each task.
     """
-    width = -(-matrix.num_cols // partitions)
-    marked_columns = matrix.num_cols if columns else 0
-    tasks = with_scratch(min(cores(), matrix.nnz // _SHARE), 2 * marked_columns)
-    cuts = np.searchsorted(matrix.indptr, np.linspace(0, matrix.nnz, tasks + 1)[1:-1])
-    bounds = [0, *map(int, cuts), matrix.num_rows]
-    counted = np.zeros((tasks, 6, partitions, POWERS), np.int64)
-    marks = np.zeros((tasks, marked_columns), np.uint16)
-    given = matrix.indptr, matrix.indices, width, thirds
-    run_all(count_rows, ((*given, *share, *own) for *own, share in zip(counted, marks, pairwise(bounds), strict=True)))
+    width, caps = -(-matrix.num_cols // partitions), np.arange(POWERS)
+    _, starts, lengths, partition = partition_columns(matrix, partitions).table
+    # Pieces of equal length and partition count alike: there are at most K + partitions kinds of them.
+    longest = int(lengths.max(initial=0))
+    times = np.bincount(partition * np.int64(longest + 1) + lengths)
+    kinds = np.flatnonzero(times)
+    of, length = kinds // (longest + 1), (kinds % (longest + 1))[:, None]
+    power, ladder = _power(length), np.array([0, *widths_up_to(1 << MAX_POWER, thirds)])
+    slots = ladder[np.searchsorted(ladder, length.clip(max=1 << MAX_POWER))]
+    full, rest, over = length >> caps, length & ((1 << caps) - 1), length > 1 << caps
+    ell_rows, kept = full + (rest > 0), power.clip(max=MAX_POWER)
+    split_slots = (full << caps) + ladder[np.searchsorted(ladder, rest)]
+    each = (kept == caps, slots * (power == caps), ell_rows * (caps <= kept), over, ell_rows * over, split_slots * over)
+    counted = np.zeros((len(each), partitions, POWERS), np.int64)
+    for total, one in zip(counted, each, strict=True):
+        np.add.at(total, of, one * times[kinds, None])
     if not columns:
-        return BucketCounts(*counted.sum(axis=0))
-    distinct = np.zeros((2, partitions, POWERS), np.int64)
-    count_columns(np.bitwise_or.reduce(marks, axis=0) if tasks > 1 else marks[0], width, *distinct)
-    return BucketCounts(*counted.sum(axis=0), *distinct)
+        return BucketCounts(*counted)
+    tasks = with_scratch(min(cores(), matrix.nnz // _SHARE), 2 * matrix.num_cols)
+    cuts = np.searchsorted(starts, np.linspace(0, matrix.nnz, tasks + 1)[1:-1]).tolist()
+    marks = np.zeros((tasks, matrix.num_cols), np.uint16)
+    given = matrix.indices, starts, lengths, (1 << _power(lengths).clip(max=MAX_POWER)).astype(np.uint16)
+    shares = pairwise([0, *cuts, starts.size])
+    run_all(mark_columns, ((*given, *share, own) for share, own in zip(shares, marks, strict=True)))
+    every = np.pad(np.bitwise_or.reduce(marks, axis=0), (0, partitions * width - matrix.num_cols))
+    bits = every.reshape(partitions, width) >> caps[:, None, None].astype(np.uint16)
+    return BucketCounts(*counted, *(one.sum(axis=2, dtype=np.int64).T for one in (bits & 1, bits > 0)))
+
+
+def _power(lengths: NDArray[Any]) -> NDArray[np.int32]:
+    """Give the binary logarithm of the least power of two that holds each length."""
+    return np.frexp(lengths - 1)[1]
 
 
 def costs(counts: BucketCounts, width: int) -> NDArray[np.float64]:
