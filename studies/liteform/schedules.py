@@ -19,9 +19,8 @@ from pydantic import model_validator
 from spmark.impls.core.problem import DType
 from spmark.impls.core.untrusted import Frozen
 from spmark.impls.formats.hyb import THIRDS
-from spmark.impls.liteform.cost import POWERS, BucketCounts
+from spmark.impls.liteform.cost import POWERS, BucketCounts, Weights, weighed
 from spmark.impls.liteform.schedule import CellSchedule, Gathering, ScheduleEntry, ScheduleTable, nearest
-from spmark.impls.liteform.weights import Weights, weighed
 from spmark.studies.rows import Row, one_device
 
 COUNTED = ("rows", "folded", "longer", "split", "split_slots")

@@ -144,12 +144,12 @@ def test_who_has_no_network_says_so() -> None:
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        (lambda table: [], "begin with the number of sizes"),
-        (lambda table: [4.0, 5.0, *table[2:]], "begin with the number of sizes"),
-        (lambda table: [4.0, 6.0, 0.5, *table[3:]], "begin with the number of sizes"),
-        (lambda table: [9.0, *table[1:]], "begin with the number of sizes"),
-        (lambda table: table[:-1], "finite numbers"),
-        (lambda table: [*table[:-1], float("nan")], "finite numbers"),
+        (lambda table: [], "expected the number of sizes"),
+        (lambda table: [4.0, 5.0, *table[2:]], "expected the number of sizes"),
+        (lambda table: [4.0, 6.0, 0.5, *table[3:]], "expected the number of sizes"),
+        (lambda table: [9.0, *table[1:]], "expected the number of sizes"),
+        (lambda table: table[:-1], "numbers for layers of"),
+        (lambda table: [*table[:-1], float("nan")], "not finite"),
     ],
 )
 def test_what_is_no_network_is_refused(change, what: str, spmm: Fitted) -> None:

@@ -11,7 +11,7 @@ from problems import random_csr
 
 from spmark.impls.core.errors import BuildError, DatasetError
 from spmark.impls.core.problem import DType
-from spmark.impls.liteform.cost import count
+from spmark.impls.liteform.cost import Weights, count, weighed
 from spmark.impls.liteform.schedule import (
     CellSchedule,
     Gathering,
@@ -21,7 +21,6 @@ from spmark.impls.liteform.schedule import (
     read_table,
     table_for,
 )
-from spmark.impls.liteform.weights import Weights, weighed
 from spmark.studies.liteform.schedules import (
     COUNTED,
     ScheduleRow,
