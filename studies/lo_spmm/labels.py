@@ -32,7 +32,7 @@ from spmark.impls.lo_spmm.reorder import Reordering
 from spmark.impls.lo_spmm.search import Pins, TileSpace, explore
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.lo_spmm.tuning import by_kernel, config_of, kernel_of
-from spmark.impls.runtime.compile_pool import side_by_side
+from spmark.impls.runtime.compile import side_by_side
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.strategies import by_turns
 from spmark.records.rowfile import read_rows
