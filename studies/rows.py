@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from spmark.impls.core.errors import DatasetError, RecordError, SpmarkError
 from spmark.impls.core.untrusted import Frozen
@@ -27,14 +27,17 @@ class Row(Frozen):
     schema_version: Literal[1] = 1
 
 
+class Appended(NamedTuple):
+    """How many rows were written, and how many things have none since they cannot be measured."""
+
+    made: int
+    failed: int
+
+
 def append_rows(
-    path: Path,
-    things: Iterable[tuple[Key, Thing | str]],
-    make: Callable[[Key, Thing], Row],
-    ends: float,
-    skip: Callable[[Key, str], None] | None = None,
-) -> int:
-    """Measure one thing after the other as long as there is time.
+    path: Path, things: Iterable[tuple[Key, Thing | str]], make: Callable[[Key, Thing], Row], ends: float
+) -> Appended:
+    """Measure one thing after the other as long as there is time; what cannot be measured is told and passed over.
 
     Parameters
     ----------
@@ -46,23 +49,13 @@ def append_rows(
         Measures a thing.
     ends : float
         Time of the monotonic clock, in seconds, after which no measurement begins.
-    skip : callable, optional
-        Receives the key of everything that cannot have a row, and the reason, so that one broken matrix does not end a
-        shard. Without ``skip`` an error ends the shard.
-
-    Returns
-    -------
-    int
-        Rows written.
 
     Raises
     ------
-    DatasetError
-        A thing is missing, and ``skip`` is not given.
     RecordError
         The file cannot be written.
     """
-    made = 0
+    made = failed = 0
     with RecordFile(path) as file:
         for key, thing in things:
             if time.monotonic() >= ends:
@@ -72,12 +65,12 @@ def append_rows(
                     raise DatasetError(thing)
                 file.append(make(key, thing))
                 made += 1
+            except RecordError:
+                raise
             except SpmarkError as error:
-                if skip is None or isinstance(error, RecordError):
-                    raise
                 _log.warning("%s cannot be measured: %s", key, error)
-                skip(key, str(error))
-    return made
+                failed += 1
+    return Appended(made, failed)
 
 
 def one_device(devices: Iterable[str], expected: str = "expected labels") -> str:

@@ -15,12 +15,12 @@ from spmark.impls.core.errors import RecordError
 from spmark.impls.core.files import written
 from spmark.impls.liteform.predictor import ForestCard
 from spmark.impls.liteform.schedule import ScheduleTable, shipped_table, table_for
-from spmark.records.rowfile import RecordFile, read_rows
+from spmark.records.rowfile import read_rows
 from spmark.studies.contracts import CalibrationJob, Constants, LabelJob, Outcome, TrainingJob
 from spmark.studies.liteform import labels as labelled
 from spmark.studies.liteform import published
 from spmark.studies.liteform.forests import FOREST, held_out, train
-from spmark.studies.liteform.labels import WIDTHS, Key, MatrixLabels, Skipped
+from spmark.studies.liteform.labels import WIDTHS, Key, MatrixLabels
 from spmark.studies.liteform.schedules import ScheduleRow, make_table
 from spmark.studies.liteform.tables import read_published, table_of
 from spmark.studies.rows import append_rows, digest_of
@@ -30,8 +30,6 @@ SPEEDS = "liteform/eva_suitesparse_exe_time"
 OVERHEADS = "liteform/eva_suitesparse_overhead"
 _LIMIT_S = 6.0
 """Seconds after which the climb on one matrix is cut short."""
-_EXHAUSTIVE_NNZ = 3_000_000
-"""Non-zeros up to which every config of a matrix may be tried."""
 _TIMED_AT = (32, 128, 512)
 """J at which schedules are timed."""
 
@@ -42,18 +40,14 @@ class FormatLabels:
     patterns: ClassVar[Sequence[str]] = ("tuning_graphs", "seeded/*")
 
     def measure(self, job: LabelJob) -> Outcome:
-        """Measure matrices without a row; one that cannot be measured is kept with the reason and not tried again."""
+        """Measure matrices without a row, in this shard's file or in another one, until the time is up."""
         from spmark.studies.liteform.gpu import GpuTimer, compile_schedules, start_width
 
-        device = job.device
+        device, file = job.device, job.folder / f"shard-{job.part}.jsonl"
         about = {"device": device.name, "implementation_version": implementation_version("liteform")}
-        # Labels alone end in .jsonl: training reads every such file of the folder.
-        path = job.folder / f"skipped-{job.part}.ndjson"
-        skipped = labelled.skipped_before(path, **about)
-        done = labelled.measured_before(sorted(job.folder.glob("shard-*.jsonl")), *about.values())
-        todo = [key for key in product(job.own(job.names), job.dtypes) if key not in done | skipped]
-        step = max(1, len(job.names) // max(job.exhaustive, 1))
-        exhaustive = set(job.names[::step][: job.exhaustive])  # some of every source and kind
+        rows = (row for path in sorted(job.folder.glob("shard-*.jsonl")) for row in read_rows(path, MatrixLabels))
+        done = {(row.matrix, row.dtype) for row in rows}
+        todo = [key for key in product(job.own(job.names), job.dtypes) if key not in done]
         compile_schedules(device, job.dtypes, WIDTHS, table_for(device.name))
 
         def things() -> Iterator[tuple[Key, Any]]:
@@ -67,25 +61,11 @@ class FormatLabels:
                 GpuTimer(matrix.csr, device, dtype),
                 {"matrix": name, "matrix_kind": str(matrix.kind), **about},
                 dtype=dtype,
-                exhaustive=name in exhaustive and matrix.csr.nnz <= _EXHAUSTIVE_NNZ,
                 start_width=start_width(matrix.csr, device),
                 limit_s=_LIMIT_S,
             )
 
-        def skip(key: Key, reason: str) -> None:
-            skipped.add(key)
-            with RecordFile(path) as rows:
-                rows.append(Skipped.model_validate({"matrix": key[0], "dtype": key[1], "reason": reason, **about}))
-
-        file = job.folder / f"shard-{job.part}.jsonl"
-        made = append_rows(file, things(), make, job.ends, skip)
-        left = sum(key not in skipped for key in todo) - made
-        why = f", {len(skipped)} skipped, see {path}" if skipped else ""
-        return Outcome(
-            answer={"file": file, "made": made, "left": left, "skipped": len(skipped), "skips": path},
-            line=f"{file}: {made} made, {left} left{why}",
-            left=left,
-        )
+        return job.told(file, len(todo), append_rows(file, things(), make, job.ends))
 
 
 class ForestTraining:

@@ -8,7 +8,6 @@ climb begins at the width of least cost instead of at narrow buckets, which are 
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import numpy as np
 from pydantic import Field, field_validator
 
-from spmark.impls.core.errors import RecordError, SpmarkError
+from spmark.impls.core.errors import SpmarkError
 from spmark.impls.core.problem import Csr, DType
 from spmark.impls.core.untrusted import Frozen
 from spmark.impls.liteform.compose import StoredAs
@@ -40,7 +39,6 @@ FIXED = (StoredAs.CSR, StoredAs.BSR)
 MAX_SAMPLES = 10
 """Most samples of a config."""
 MAX_PARTITION_POWER = 7
-_log = logging.getLogger(__name__)
 
 
 Key = tuple[str, DType]
@@ -74,8 +72,8 @@ class MatrixLabels(Row):
     refused: dict[str, str] = Field(default_factory=dict)
     """Why a fixed format is missing."""
     tried: tuple[TriedConfig, ...]
-    exhaustive: bool
-    """Whether every config was tried."""
+    exhaustive: bool = False
+    """Whether every config was tried, as in some rows of before."""
     complete: bool
     """Whether the climb ended by itself, and not because its time was up."""
     spent_s: float
@@ -150,7 +148,6 @@ def measure(
     dtype: DType,
     start_width: int,
     widths: Sequence[int] = WIDTHS,
-    exhaustive: bool = False,
     limit_s: float = inf,
 ) -> MatrixLabels:
     """Time one matrix.
@@ -165,8 +162,6 @@ def measure(
     dtype : DType
     widths : sequence of int
         J.
-    exhaustive : bool
-        Try every config instead of climbing.
     start_width : int
         Widest bucket that the climb begins with, a power of two.
     limit_s : float
@@ -208,12 +203,7 @@ def measure(
         return float(np.median(times)) if times else inf
 
     try:
-        for partitions in range(most.partitions + 1) if exhaustive else ():
-            points = [Point(partitions, power) for power in range(most.width + 1)]
-            announce(points)
-            for point in points:
-                time_us(point, widths[0])
-        for width in () if exhaustive else widths:
+        for width in widths:
             climb(start, most, partial(time_us, width=width), announce)
     except _TimeIsUpError:
         complete = False
@@ -226,55 +216,9 @@ def measure(
         fixed_us=fixed,
         refused=refused,
         tried=tuple(tried.values()),
-        exhaustive=exhaustive,
         complete=complete,
         spent_s=time.monotonic() - started,
     )
-
-
-class Skipped(Row):
-    """A line of a file of matrices that could not be measured; the same version does not try them again."""
-
-    matrix: str
-    """``source/name``."""
-    device: str
-    dtype: DType
-    width: int = 0
-    """0 stands for all J; rows of before have others for what is measured no more."""
-    reason: str
-    implementation_version: str
-
-
-def skipped_before(path: Path, device: str, implementation_version: str) -> set[Key]:
-    """Give everything that this version cannot measure on the device."""
-    own = (device, implementation_version, 0)
-    rows = read_rows(path, Skipped) if path.is_file() else ()
-    return {(row.matrix, row.dtype) for row in rows if (row.device, row.implementation_version, row.width) == own}
-
-
-def measured_before(paths: Sequence[Path], device: str, version: str) -> set[Key]:
-    """Give the key of every row in the files of labels to continue, however they were sharded.
-
-    Rows that another version of the implementation measured count, with a warning.
-
-    Raises
-    ------
-    RecordError
-        The labels are another device's, or a line is not a label.
-    """
-    rows = [(path, row) for path in paths for row in read_rows(path, MatrixLabels)]
-    for path, row in rows:
-        if row.device != device:
-            raise RecordError(
-                f"{path}: expected labels of {device}, found those of {row.device}; name another folder with --out"
-            )
-    others = sum(row.implementation_version != version for _, row in rows)
-    if others:
-        _log.warning(
-            "%s: %d of %d labels were measured by another version and are kept; name another folder to measure anew",
-            paths[0].parent, others, len(rows),
-        )  # fmt: skip
-    return {(row.matrix, row.dtype) for _, row in rows}
 
 
 def read_labels(paths: Sequence[Path]) -> list[MatrixLabels]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from math import inf
 from pathlib import Path
@@ -13,9 +12,8 @@ import pandas as pd
 import pytest
 from problems import random_csr
 
-from spmark.impls.core.enums import MEASURED_TYPES
 from spmark.impls.core.errors import BuildError, DatasetError, RecordError, UnsupportedError
-from spmark.impls.core.problem import Csr, DType
+from spmark.impls.core.problem import DType
 from spmark.impls.liteform.compose import StoredAs
 from spmark.studies.liteform.labels import (
     MAX_SAMPLES,
@@ -23,7 +21,6 @@ from spmark.studies.liteform.labels import (
     Point,
     climb,
     measure,
-    measured_before,
     read_labels,
 )
 from spmark.studies.liteform.tables import table_of
@@ -104,9 +101,9 @@ def test_a_config_is_built_once_for_all_widths() -> None:
 
 
 def test_what_fails_is_kept_with_its_reason_and_never_chosen(tmp_path: Path) -> None:
-    row = made(FakeTimer(fail_from=64), exhaustive=True)
+    row = made(FakeTimer(fail_from=64))
     failed = [tried for tried in row.tried if tried.reason]
-    assert {tried.max_width for tried in failed} == {64, 128, 256}
+    assert {tried.max_width for tried in failed} == {64}
     path = tmp_path / "labels.jsonl"
     append_rows(path, [("made/up", MATRIX)], lambda *_: row, inf)
     labels, gpu = read(path), read_labels([path])[0].device
@@ -125,46 +122,6 @@ def test_labels_become_a_table(tmp_path: Path) -> None:
     assert labels.cell_us.tolist() == [10, 40]
     assert labels.speedup.tolist() == [5, 5]
     assert labels.nnz.tolist() == [MATRIX.nnz] * 2
-
-
-def test_a_shard_goes_on_where_it_was(tmp_path: Path) -> None:
-    path = tmp_path / "labels.jsonl"
-    row = made(FakeTimer())
-    todo = [(f"made/{n}", MATRIX if n != 3 else "no such file") for n in range(4)]
-    calls: list[tuple[str, DType]] = []
-
-    def make(key: tuple[str, DType], matrix: Csr) -> MatrixLabels:
-        name, dtype = key
-        calls.append(key)
-        assert matrix is MATRIX
-        if name == "made/1":
-            raise DatasetError("broken")
-        return row.model_copy(update={"matrix": name, "dtype": dtype})
-
-    def go_on(matrices: list, ends: float) -> int:
-        have = measured_before(there(path), "fake-gpu", "0" * 16)
-        keys = [(name, dtype, one) for name, one in matrices for dtype in MEASURED_TYPES]
-        things = (((name, dtype), one) for name, dtype, one in keys if (name, dtype) not in have)
-        return append_rows(path, things, make, ends, lambda *_: None)
-
-    assert go_on(todo, time.monotonic() - 1) == 0
-    assert calls == []
-    assert go_on(todo[:1], inf) == 2
-    assert go_on(todo, inf) == 2
-    assert calls[2:] == [(f"made/{n}", dtype) for n in (1, 2) for dtype in MEASURED_TYPES]
-    assert go_on(todo, inf) == 0
-
-
-def test_a_shard_of_another_device_is_not_gone_on_with(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = tmp_path / "labels.jsonl"
-    assert measured_before([], "fake-gpu", "") == set()
-    append_rows(path, [("made/up", MATRIX)], lambda *_: made(FakeTimer()), inf)
-    with pytest.raises(RecordError, match="expected labels of other-gpu, found those of fake-gpu; name"):
-        measured_before([path], "other-gpu", "0" * 16)
-    assert measured_before([path], "fake-gpu", "0" * 16) == {("made/up", "float32")}
-    assert not caplog.records
-    assert measured_before([path], "fake-gpu", "1" * 16) == {("made/up", "float32")}
-    assert "1 of 1 labels were measured by another version" in caplog.text
 
 
 @pytest.mark.parametrize(
