@@ -19,7 +19,7 @@ from spmark.records.rowfile import read_rows
 from spmark.studies.contracts import CalibrationJob, Constants, LabelJob, Outcome, TrainingJob
 from spmark.studies.liteform import labels as labelled
 from spmark.studies.liteform import published
-from spmark.studies.liteform.forests import FOREST, held_out, train
+from spmark.studies.liteform.forests import FOREST, train
 from spmark.studies.liteform.labels import WIDTHS, Key, MatrixLabels
 from spmark.studies.liteform.schedules import ScheduleRow, make_table
 from spmark.studies.liteform.tables import read_published, table_of
@@ -93,13 +93,13 @@ class ForestTraining:
         facts = {"name": job.name, "gpu": gpu, "trained_on": origin, "labels_sha256": digest}
         about = ForestCard(**facts, made_with={"command": job.command})
         by_width = not (job.published or job.as_published)
-        scores = held_out(rows, about) if by_width else {}
+        scores = published.held_out(labels) if by_width else []
         card = train(labels, about, by_width=by_width).save(job.out)
         return Outcome(
             answer={"file": job.out, "card": card.model_dump(), "held_out": scores},
             line=f"{job.out}: {card.trained_on}; {labels['matrix'].nunique()} matrices",
             title="On matrices that were held out",
-            rows=[{"what": name, **spread} for name, spread in scores.items()],
+            rows=scores,
         )
 
 
@@ -126,8 +126,7 @@ class PublishedLabels:
             {"name": name, "what": tables[of].about.what, **found.rename(columns={"ratio": "ratios"}), **more}
             for name, (of, found, more) in ratios.items()
         ]
-        told_scores = [published.rounded(score._asdict()) for score in scores]
-        return {"scores": told_scores, "ratios": list(map(published.rounded, told))}
+        return {"scores": list(map(published.rounded, scores)), "ratios": list(map(published.rounded, told))}
 
 
 class ScheduleCalibration:

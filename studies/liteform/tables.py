@@ -14,8 +14,7 @@ A table has a row for each matrix and J; numbers are float64, NaN or infinite wh
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Sequence
-from math import log2
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.liteform.compose import StoredAs
-from spmark.impls.liteform.features import PARTITIONS, SELECTION, Features
+from spmark.impls.liteform.features import PARTITIONS, SELECTION
 from spmark.impls.tuning.race import ConfigTime
 from spmark.studies.liteform.labels import FIXED, MatrixLabels
 
@@ -187,31 +186,3 @@ def selection_regret(table: pd.DataFrame, cell: NDArray[np.bool_]) -> float:
     both = np.isfinite(times).all(axis=1)
     ratios = np.where(cell, *times.T)[both] / times[both].min(axis=1)
     return float(np.exp(np.mean(np.log(ratios))) - 1)
-
-
-def partition_regret(rows: Iterable[MatrixLabels], predict: Callable[[Features, int], int]) -> float:
-    """Give the loss of time by predicted numbers of partitions, each with its own best bucket width.
-
-    Parameters
-    ----------
-    rows : iterable of MatrixLabels
-    predict : callable
-        Partitions for features and J; where that number was not tried, the nearest tried number is taken.
-
-    Returns
-    -------
-    float
-        Geometric mean over all matrices and J of the time over that of the best number, minus 1; NaN without times.
-    """
-    logs = []
-    for row in rows:
-        features = Features(**row.features)  # type: ignore[arg-type]
-        for width in row.widths:
-            times = [
-                (one.partitions, np.median(one.samples_us[width])) for one in row.tried if one.samples_us.get(width)
-            ]
-            if times:
-                wanted, best_us = predict(features, width), min(time_us for _, time_us in times)
-                taken = min((partitions for partitions, _ in times), key=lambda one: abs(log2(one / wanted)))
-                logs.append(log2(min(time_us for partitions, time_us in times if partitions == taken) / best_us))
-    return float(2 ** np.mean(logs) - 1) if logs else float("nan")
