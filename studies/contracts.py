@@ -40,7 +40,6 @@ from typing import Any
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.enums import MEASURED_TYPES
 from spmark.impls.core.problem import Csr, DType, Op
-from spmark.studies.rows import Appended
 
 
 @dataclass(frozen=True)
@@ -62,22 +61,28 @@ Named = tuple[str, Any]
 """What is asked for, and its matrix as `spmark.datasets.load.LoadedMatrix`, or a text that says why it is missing."""
 
 
-@dataclass(frozen=True)
-class LabelJob:
-    """What ``spmark study label`` asks for."""
+@dataclass(frozen=True, kw_only=True)
+class _OnMatrices:
+    """A GPU, and matrices that are measured on it."""
 
     device: DeviceSpec
-    """A GPU, with measured rates."""
+    """With measured rates."""
+    names: Sequence[str] = ()
+    """``source/name`` of the matrices of all parts; empty where the implementation makes its own."""
+    load: Callable[[Sequence[str]], Iterator[Named]] = lambda _: iter(())
+    """Gives the matrices of these names in their order."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelJob(_OnMatrices):
+    """What ``spmark study label`` asks for."""
+
     folder: Path
     """Holds the labels of this device."""
     shard: tuple[int, int]
     """The number of this part of the work, counted from 1, and the number of parts."""
     ends: float
     """Time of the monotonic clock, in seconds, after which no measurement begins."""
-    names: Sequence[str] = ()
-    """``source/name`` of the matrices of all parts; empty where the implementation makes its own."""
-    load: Callable[[Sequence[str]], Iterator[Named]] = lambda _: iter(())
-    """Gives the matrices of these names in their order."""
     dtypes: Sequence[DType] = MEASURED_TYPES
 
     def own(self, things: Sequence[Any]) -> Sequence[Any]:
@@ -90,7 +95,7 @@ class LabelJob:
         """The shard as names of files spell it, such as ``02-of-08``."""
         return f"{self.shard[0]:02d}-of-{self.shard[1]:02d}"
 
-    def told(self, file: Path, todo: int, appended: Appended) -> Outcome:
+    def told(self, file: Path, todo: int, appended: tuple[int, int]) -> Outcome:
         """Answer that so many of the rows that were to be made are in ``file`` now."""
         made, failed = appended
         left = todo - made - failed
@@ -116,18 +121,12 @@ class TrainingJob:
     """Whether features and questions of the model are the paper's, where ours differ."""
 
 
-@dataclass(frozen=True)
-class CalibrationJob:
+@dataclass(frozen=True, kw_only=True)
+class CalibrationJob(_OnMatrices):
     """What ``spmark calibrate`` asks for."""
 
-    device: DeviceSpec
-    """A GPU, with measured rates."""
     seconds: float
     """Time after which no measurement of a further matrix begins."""
-    names: Sequence[str] = ()
-    """``source/name`` of the matrices."""
-    load: Callable[[Sequence[str]], Iterator[Named]] = lambda _: iter(())
-    """Gives the matrices of these names in their order."""
 
 
 @dataclass(frozen=True)

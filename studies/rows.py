@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, TypeVar
 
 from spmark.impls.core.errors import DatasetError, RecordError, SpmarkError
 from spmark.impls.core.untrusted import Frozen
@@ -27,16 +27,9 @@ class Row(Frozen):
     schema_version: Literal[1] = 1
 
 
-class Appended(NamedTuple):
-    """How many rows were written, and how many things have none since they cannot be measured."""
-
-    made: int
-    failed: int
-
-
 def append_rows(
     path: Path, things: Iterable[tuple[Key, Thing | str]], make: Callable[[Key, Thing], Row], ends: float
-) -> Appended:
+) -> tuple[int, int]:
     """Measure one thing after the other as long as there is time; what cannot be measured is told and passed over.
 
     Parameters
@@ -49,6 +42,11 @@ def append_rows(
         Measures a thing.
     ends : float
         Time of the monotonic clock, in seconds, after which no measurement begins.
+
+    Returns
+    -------
+    made, failed : int
+        Rows written, and things that cannot be measured.
 
     Raises
     ------
@@ -70,7 +68,7 @@ def append_rows(
             except SpmarkError as error:
                 _log.warning("%s cannot be measured: %s", key, error)
                 failed += 1
-    return Appended(made, failed)
+    return made, failed
 
 
 def one_device(devices: Iterable[str], expected: str = "expected labels") -> str:

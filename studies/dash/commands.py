@@ -44,15 +44,11 @@ class TransferTraining:
         subject = [*phases.values()][-1].samples.subject
         out = job.out or own_model(subject.platform, subject.op)
         for phase, samples in phases.items():
-
-            def tell(line: str, phase: str = phase) -> None:
-                job.tell(f"{phase}, {line}")
-
             session = Session(
                 checkpoint=out.with_suffix(f".{phase}.checkpoint"),
                 device=best_device(),
                 command=job.command,
-                tell=tell,
+                tell=job.tell,
             )
             model, curve = maker.trained(samples, session, model)
             rows.append({"phase": phase, **curve[-1].known()})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import inf
 from pathlib import Path
 
@@ -50,16 +50,12 @@ class FakeTimer:
 
     def __init__(self, fail_from: int = 1024) -> None:
         self.built: list[tuple[int, int]] = []
-        self.prepared: list[tuple[int, int]] = []
         self._fail_from = fail_from
 
     def fixed(self, form: StoredAs, width: int) -> list[float]:
         if form is StoredAs.BSR:
             raise UnsupportedError("no blocks here")
         return [50.0 * width / 32] * 12
-
-    def prepare(self, configs: Sequence[tuple[int, int]]) -> None:
-        self.prepared += configs
 
     def cell(self, partitions: int, max_width: int) -> Mapping[int, list[float]]:
         self.built.append((partitions, max_width))
@@ -93,8 +89,6 @@ def test_a_config_is_built_once_for_all_widths() -> None:
     row = made(timer)
     assert len(timer.built) == len(set(timer.built)) == len(row.tried)
     assert row.complete
-    assert len(timer.prepared) == len(set(timer.prepared))
-    assert set(timer.built[1:]) == set(timer.prepared), "all but the start are announced before they are built"
     assert all(len(samples) <= MAX_SAMPLES for tried in row.tried for samples in tried.samples_us.values())
     assert {len(tried.samples_us) for tried in row.tried if not tried.reason} == {2}
     assert row.refused == {"bsr": "no blocks here"}
@@ -127,7 +121,7 @@ def test_labels_become_a_table(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"features": {"num_rows": 3.0}}, "expected the features"),
+        ({"features": {"num_rows": 3.0}}, "features.num_cols"),
         ({"fixed_us": {"csr": {32: [0.0]}}}, "greater than 0"),
         ({"tried": [{"partitions": 1, "max_width": 8, "samples_us": {32: [-1.0]}}]}, "greater than 0"),
         ({"schema_version": 2}, "schema_version"),
