@@ -114,7 +114,7 @@ def count(matrix: Csr, partitions: int, columns: bool = True, thirds: bool = Fal
 
 def _power(lengths: NDArray[Any]) -> NDArray[np.int32]:
     """Give the binary logarithm of the least power of two that holds each length."""
-    return np.frexp(lengths - 1)[1]
+    return np.asarray(np.frexp(lengths - 1)[1])
 
 
 def costs(counts: BucketCounts, width: int) -> NDArray[np.float64]:

@@ -19,8 +19,9 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import DeviceArray, Plan
 from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.formats.row_use import RowUse
+from spmark.impls.kernels.csr_spmm import CsrSpmmPlan
 from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS, ZERO_ROWS, SharedRows, shared_instances
-from spmark.impls.runtime.plan import DevicePlan, OneLaunchPlan
+from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Grid, Target, ceil_div, open_target, too_wide
 from spmark.impls.runtime.template import C_TYPES, ELEMENTS, KernelTemplate, TemplateValue, widest_aligned
 
@@ -68,29 +69,11 @@ SPANS_PARALLEL = KernelTemplate(
 )
 
 
-class RowBalancedPlan(OneLaunchPlan):
-    """C = A B with a group of threads for each row.
-
-    Parameters
-    ----------
-    parallel : bool
-        The lanes of a group share a row's non-zeros; otherwise they share its columns.
-    vector, lanes : int
-        Elements of a load, threads of a group.
-    """
-
-    def __init__(self, problem: Problem, target: Target, *, parallel: bool, vector: int, lanes: int) -> None:
-        matrix = problem.matrix
-        config = {"reduction": "parallel" if parallel else "sequential", "balance": "rows"}
-        schedule = {"vector": vector, "lanes": lanes}
-        super().__init__(problem, target, {**config, **schedule}, alignment=vector * problem.dtype.itemsize)
-        self.stored = matrix.nnz
-        template = ROWS_PARALLEL if parallel else ROWS_SEQUENTIAL
-        self._load(template.instance(T=C_TYPES[problem.dtype], **schedule, threads=THREADS))
-        columns = vector if parallel else lanes * vector
-        grid = (ceil_div(matrix.num_rows, THREADS // lanes), ceil_div(problem.width, columns), 1)
-        self._arrange(grid, (matrix.num_rows, problem.width), (matrix.indptr, matrix.indices, problem.values))
-        self.values = self._args[-1]
+def row_balanced(problem: Problem, target: Target, *, parallel: bool, vector: int, lanes: int) -> CsrSpmmPlan:
+    """Plan C = A B with a group of threads for each row, which share its non-zeros (``parallel``) or its columns."""
+    template, columns = (ROWS_PARALLEL, vector) if parallel else (ROWS_SEQUENTIAL, lanes * vector)
+    config = {"reduction": "parallel" if parallel else "sequential", "balance": "rows"}
+    return CsrSpmmPlan(problem, target, template, columns, config, vector=vector, lanes=lanes, threads=THREADS)
 
 
 class NnzBalancedPlan(DevicePlan):
@@ -172,7 +155,7 @@ class NnzBalanced:
         lanes, terms = _lanes(problem.width, vector), problem.matrix.nnz * problem.width
         if not by_nnz:
             lanes = (WARP if problem.width <= _SCALARS else WARP // 2) if parallel else lanes
-            return RowBalancedPlan(problem, target, parallel=parallel, vector=vector, lanes=lanes)
+            return row_balanced(problem, target, parallel=parallel, vector=vector, lanes=lanes)
         span = LONG_SPAN if terms >= LONG_TERMS else SPAN
         whole = vector * problem.dtype.itemsize == _LOAD_BYTES
         sums = None if parallel else (lanes, 4 if whole and terms >= BUSY_TERMS else 8)
