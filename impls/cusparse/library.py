@@ -71,7 +71,7 @@ def csr(shape: tuple[int, int], nnz: int, arrays: Sequence[int], dtype: DType) -
     return Descriptor("SpMat", "Csr", *shape, nnz, *arrays, _INDEX_32I, _INDEX_32I, _BASE_ZERO, dtype.cuda_type)
 
 
-def dense(shape: tuple[int, int], dtype: DType) -> Descriptor:
+def dense(shape: tuple[int, ...], dtype: DType) -> Descriptor:
     """Describe a row-major dense matrix of (rows, columns); its address comes with every run."""
     # The library wants an address that is not null; the first run sets the real one.
     return Descriptor("DnMat", "DnMat", *shape, shape[1], c_void_p(256), dtype.cuda_type, _ORDER_ROW)
