@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import UnsupportedError, check_choices, how_to_install
+from spmark.impls.core.errors import UnsupportedError, check_choices
 from spmark.impls.core.interfaces import Config, Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.core.stores import Forecast, Held, StoreKind
@@ -21,8 +21,8 @@ from spmark.impls.lo_spmm.estimate import CYCLES_PER_S
 from spmark.impls.lo_spmm.kernel import NAME, TileSchedule
 from spmark.impls.lo_spmm.machine import Emitter, TileLaunch, fitting, is_assembled, load_binary, make_code
 from spmark.impls.lo_spmm.parts import SUM_PARTS, workspace_bytes
-from spmark.impls.lo_spmm.rank import SHIPPED, exists, find
-from spmark.impls.lo_spmm.reorder import Reordering, is_installed
+from spmark.impls.lo_spmm.rank import SHIPPED, find
+from spmark.impls.lo_spmm.reorder import Reordering
 from spmark.impls.lo_spmm.search import Pins, TileSpace, explore
 from spmark.impls.lo_spmm.space import MOST_THREADS, SPLITS, VALUES, TileSize
 from spmark.impls.lo_spmm.tuning import Chooser, choose, config_of, kernel_of
@@ -133,10 +133,6 @@ class LoSpmm:
             yield f"expected J to be a multiple of cpt = {self.cpt}, found {problem.width}"
         if self.chooser(device).runs and device.kind is not DeviceKind.CUDA:
             yield f"expected a GPU, which mode {self.mode} runs candidates on, found {device.kind}"
-        if self.chooser(device).ranks and not exists(self.model):
-            yield f"expected the rank model {self.model}, found none: spmark study train lo_spmm makes one"
-        if self.order == Reordering.HYPERGRAPH and not is_installed():
-            yield f"expected Mt-KaHyPar for order hypergraph, found none: {how_to_install('hypergraph')}"
         if matrix.nnz > most:
             yield f"expected at most {most:,} non-zeros in one unrolled kernel, found {matrix.nnz:,}"
         if device.kind is DeviceKind.HOST_SIMT and longest > _LONGEST_ROW_ON_HOST:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 from functools import cache
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -151,11 +150,6 @@ def _deal(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
         size[best] += 1
         for at in range(start, stop):
             marks[indices[at], best] = 1
-
-
-def is_installed() -> bool:
-    """Tell whether the partitioner is installed."""
-    return find_spec("mtkahypar") is not None
 
 
 def partition_rows(matrix: Csr, rows: NDArray[np.int32], tile_rows: int) -> list[NDArray[np.int32]]:
