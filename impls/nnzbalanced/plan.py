@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import DeviceArray, Plan
-from spmark.impls.core.problem import Csr, Op, Problem
-from spmark.impls.formats.row_use import RowUse
+from spmark.impls.core.problem import Op, Problem, openings
+from spmark.impls.formats.row_use import row_use
 from spmark.impls.kernels.csr_spmm import CsrSpmmPlan
 from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS, ZERO_ROWS, SharedRows, shared_instances
 from spmark.impls.runtime.plan import DevicePlan
@@ -98,9 +97,11 @@ class NnzBalancedPlan(DevicePlan):
         super().__init__(problem, target, {**config, **tile}, alignment=vector * problem.dtype.itemsize)
         self.stored = matrix.nnz
         with self.phase("convert"):
-            empty = np.flatnonzero(matrix.row_lengths == 0).astype(np.int32)
-            use = RowUse(matrix.num_rows, shared_rows(matrix, span), empty)
-            marks = use.targets(matrix.rows_of_entries(), numbered=half)
+            rows = matrix.rows_of_entries()
+            begins = openings(rows)
+            begins[::span] = True
+            use = row_use(matrix.num_rows, [rows[begins]])
+            marks = use.targets(rows, numbered=half)
         with self.phase("compile"):
             template = SPANS_SEQUENTIAL if sums else SPANS_PARALLEL
             instance = template.instance(T=C_TYPES[problem.dtype], **tile, threads=THREADS)
@@ -121,13 +122,6 @@ class NnzBalancedPlan(DevicePlan):
         self._shared.before(out)
         self._kernel.launch(self._grid, (*self._sizes, *self._arrays, *operands, out, self._shared.sums))
         self._shared.after(out)
-
-
-def shared_rows(matrix: Csr, span: int) -> NDArray[np.int32]:
-    """Give the rows whose non-zeros lie in more than one span of ``span`` consecutive non-zeros, ascending."""
-    start, stop = matrix.indptr[:-1], matrix.indptr[1:]
-    # An empty row never counts, since its stop - 1 lies before its start.
-    return np.flatnonzero((stop - 1) // span > start // span).astype(np.int32)
 
 
 @dataclass(frozen=True)
