@@ -74,8 +74,7 @@ def deal_rows(matrix: Csr, tile_rows: int, order: Reordering = Reordering.GREEDY
     if count > 1:
         _deal(matrix.indptr, matrix.indices, rows, tile_rows, matrix.nnz / count, matrix.num_cols, count, tile_of)
     by_tile = rows[np.lexsort((rows, tile_of))]
-    ends = np.cumsum(np.bincount(tile_of, minlength=count))
-    return [by_tile[start:stop] for start, stop in zip([0, *ends[:-1]], ends, strict=True)] if count else []
+    return np.split(by_tile, np.cumsum(np.bincount(tile_of, minlength=count))[:-1]) if count else []
 
 
 def deal_empty_rows(matrix: Csr, dealt: Sequence[NDArray[np.int32]]) -> list[NDArray[np.int32]]:
