@@ -98,7 +98,7 @@ def test_a_plan_tells_what_each_constraint_left() -> None:
 
 @pytest.mark.parametrize(
     ("lengths", "width", "cpt", "bytes_"),
-    [([3, 2], 8, 1, 4), ([3, 2], 8, 2, 8), ([3, 0], 8, 1, 4), ([0, 0], 8, 1, 16), ([0, 0], 6, 1, 8)],
+    [([3, 2], 8, 1, 4), ([3, 2], 8, 2, 8), ([3, 0], 8, 1, 4)],
 )
 def test_addresses_are_as_aligned_as_what_moves_at_once(lengths: list[int], width: int, cpt: int, bytes_: int) -> None:
     small = Problem(Op.SPMM, random_csr(2, 5, lengths), width)
