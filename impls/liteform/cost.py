@@ -1,7 +1,7 @@
 """The cost of buckets by the volume of loads and stores, and the counts that this cost needs.
 
-Peng, Thomadakis, Pienaar and Kestor, "LiteForm", HPDC 2025, section 5.3, equations 5 to 7. The lengths of pieces
-of rows give the counts for every cap of the bucket widths. A column keeps one bit for each power of two of the pieces that
+Peng, Thomadakis, Pienaar and Kestor, "LiteForm", HPDC 2025, section 5.3, equations 5 to 7. The lengths of pieces of
+rows give the counts for every cap of the bucket widths. A column keeps one bit for each power of two of the pieces that
 touch it, so that the distinct columns of merged buckets are a count of bits instead of a union of sets.
 
 The second cost is that of one GPU: the volume that all buckets of one grid move, weighed by measured times. LiteForm's
