@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from platformdirs import user_cache_path
 
-from spmark.impls.core.errors import SpmarkError
+from spmark.impls.core.errors import BuildError, SpmarkError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -81,6 +81,22 @@ def at_home(path: str) -> Path:
     Shells do the same; `pathlib.Path.expanduser` raises RuntimeError for such a user.
     """
     return Path(os.path.expanduser(path))  # noqa: PTH111
+
+
+def model_file(folder: Path, name: str, suffix: str) -> Path:
+    """Give the file of a model that ships in a folder, by the model's name, or the file of another by its path.
+
+    Raises
+    ------
+    BuildError
+        There is none; names those that ship.
+    """
+    own = folder / f"{name}{suffix}"
+    path = own if is_file(own) else at_home(name)
+    if not is_file(path):
+        known = ", ".join(sorted(one.stem for one in folder.glob(f"*{suffix}"))) or "none that ship"
+        raise BuildError(f"expected a model out of {known}, or the path of a file, found {name!r}")
+    return path
 
 
 def is_file(path: Path | str) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import DType, Op, Problem
-from spmark.impls.kernels.csr_spmm import SPMM_CSR, CsrSpmmPlan, coarsen_for, vector_and_lanes
+from spmark.impls.kernels.csr_spmm import SPMM_CSR, csr_plan, vector_and_lanes
 from spmark.impls.kernels.sddmm import SDDMM_CSR, SddmmPlan
 from spmark.impls.runtime.target import open_target, too_wide
 from spmark.impls.runtime.template import KernelTemplate, widest_load
@@ -54,5 +54,4 @@ class GeSpmm:
         if problem.op is Op.SDDMM:
             vector, lanes = sddmm_vector_and_lanes(problem.width, problem.dtype)
             return SddmmPlan(problem, target, {}, vector=vector, lanes=lanes, batch=BATCH)
-        vector, lanes = vector_and_lanes(problem.width, problem.dtype)
-        return CsrSpmmPlan(problem, target, {}, vector=vector, lanes=lanes, coarsen=coarsen_for(problem, device))
+        return csr_plan(problem, target, {})

@@ -6,6 +6,7 @@ Networks", SC 2020.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -54,22 +55,41 @@ def coarsen_for(problem: Problem, device: DeviceSpec) -> int:
 
 
 class CsrSpmmPlan(OneLaunchPlan):
-    """C = A B by `SPMM_CSR`; deterministic, and every row is written.
+    """C = A B by a kernel over CSR with a group of lanes for each row; deterministic, and every row is written.
 
     Parameters
     ----------
+    template : KernelTemplate
+        Of ``T`` and the schedule; the kernel takes rows, J and A's arrays before B and C.
+    columns : int
+        Columns of C of one group.
     config : mapping
-        Facts for `DevicePlan.config`, to which the schedule below is added.
+        Facts for `DevicePlan.config`, to which the schedule is added.
     **schedule : int
-        ``vector, lanes, coarsen``: elements of a load, lanes of a row, column tiles of one group.
+        ``lanes`` of a row, ``threads`` of a block, and what else the template has.
     """
 
-    def __init__(self, problem: Problem, target: Target, config: Mapping[str, object], **schedule: int) -> None:
-        matrix, schedule = problem.matrix, {**schedule, "threads": THREADS}
-        super().__init__(problem, target, {**config, **schedule}, schedule["vector"] * problem.dtype.itemsize)
+    def __init__(
+        self,
+        problem: Problem,
+        target: Target,
+        template: KernelTemplate,
+        columns: int,
+        config: Mapping[str, object],
+        **schedule: int,
+    ) -> None:
+        matrix = problem.matrix
+        super().__init__(problem, target, {**config, **schedule}, schedule.get("vector", 1) * problem.dtype.itemsize)
         self.stored = matrix.nnz
-        self._load(SPMM_CSR.instance(T=C_TYPES[problem.dtype], **schedule))
-        columns = schedule["lanes"] * schedule["vector"] * schedule["coarsen"]
-        grid = (ceil_div(matrix.num_rows, THREADS // schedule["lanes"]), ceil_div(problem.width, columns), 1)
+        self._load(template.instance(T=C_TYPES[problem.dtype], **schedule))
+        rows = schedule["threads"] // schedule["lanes"]
+        grid = (ceil_div(matrix.num_rows, rows), ceil_div(problem.width, columns), 1)
         self._arrange(grid, (matrix.num_rows, problem.width), (matrix.indptr, matrix.indices, problem.values))
         self.values = self._args[-1]
+
+
+def csr_plan(problem: Problem, target: Target, config: Mapping[str, object]) -> CsrSpmmPlan:
+    """Plan C = A B by `SPMM_CSR`, with the schedule that the rules give."""
+    vector, lanes = vector_and_lanes(problem.width, problem.dtype)
+    tile = {"vector": vector, "lanes": lanes, "coarsen": coarsen_for(problem, target.spec)}
+    return CsrSpmmPlan(problem, target, SPMM_CSR, math.prod(tile.values()), config, **tile, threads=THREADS)

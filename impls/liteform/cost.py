@@ -1,7 +1,7 @@
 """The cost of buckets by the volume of loads and stores, and the counts that this cost needs.
 
-Peng, Thomadakis, Pienaar and Kestor, "LiteForm", HPDC 2025, section 5.3, equations 5 to 7. One pass over the non-zeros
-gives the counts for every cap of the bucket widths. A column keeps one bit for each power of two of the pieces that
+Peng, Thomadakis, Pienaar and Kestor, "LiteForm", HPDC 2025, section 5.3, equations 5 to 7. The lengths of pieces of
+rows give the counts for every cap of the bucket widths. A column keeps one bit for each power of two of the pieces that
 touch it, so that the distinct columns of merged buckets are a count of bits instead of a union of sets.
 
 The second cost is that of one GPU: the volume that all buckets of one grid move, weighed by measured times. LiteForm's
@@ -114,7 +114,7 @@ def count(matrix: Csr, partitions: int, columns: bool = True, thirds: bool = Fal
 
 def _power(lengths: NDArray[Any]) -> NDArray[np.int32]:
     """Give the binary logarithm of the least power of two that holds each length."""
-    return np.frexp(lengths - 1)[1]
+    return np.asarray(np.frexp(lengths - 1)[1])
 
 
 def costs(counts: BucketCounts, width: int) -> NDArray[np.float64]:
@@ -136,28 +136,15 @@ def costs(counts: BucketCounts, width: int) -> NDArray[np.float64]:
     (partitions, POWERS) float64
         Loads and stores in elements; infinite for a cap where every piece fits into half of it, zero in an empty
         partition.
-
-    Raises
-    ------
-    ValueError
-        Distinct columns were not counted.
     """
     assert counts.columns is not None and counts.columns_above is not None
-    total = np.full(counts.rows.shape, np.inf)
-    several = counts.partitions > 1
-    above = np.cumsum(counts.rows[:, ::-1], 1)[:, ::-1]
-    powers = np.arange(POWERS)
-    for cap in range(POWERS):
-        own = counts.rows[:, :cap]
-        fill = np.left_shift(1, cap - powers[:cap])
-        filled = -(-own // fill) * fill
-        spent = 2 * filled * np.left_shift(1, powers[:cap])
-        spent = spent + (counts.columns[:, :cap] + (filled if several else own)) * width
-        last = counts.folded[:, cap]
-        of_last = 2 * last * (1 << cap) + (counts.columns_above[:, cap] + last) * width
-        used = (above[:, cap] > 0) | (cap == 0)
-        total[used, cap] = (spent.sum(1) + of_last)[used]
-    return total
+    caps = np.arange(POWERS)
+    fill, rows = 1 << (caps[:, None] - caps).clip(0), counts.rows[:, None, :]
+    filled = -(-rows // fill) * fill
+    touched = counts.columns[:, None, :] + (filled if counts.partitions > 1 else rows)
+    narrower = ((2 * filled << caps) + touched * width) * (caps < caps[:, None])
+    widest = (2 * counts.folded << caps) + (counts.columns_above + counts.folded) * width
+    return np.where(caps <= counts.widest[:, None], narrower.sum(2) + widest, np.inf)
 
 
 @dataclass(frozen=True)

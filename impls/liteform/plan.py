@@ -24,7 +24,7 @@ from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.formats.hyb import HybLayout, cell_layout, prepare
 from spmark.impls.formats.nearness import RowOrder, distinct_share, near_order
 from spmark.impls.kernels.block_spmm import SPMM_BLOCKS, BlockSpmmPlan, vector_of
-from spmark.impls.kernels.csr_spmm import SPMM_CSR, CsrSpmmPlan, coarsen_for, vector_and_lanes
+from spmark.impls.kernels.csr_spmm import SPMM_CSR, csr_plan
 from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS, EllBucketsPlan
 from spmark.impls.kernels.hyb_spmm import FILL_ELL_BUCKETS, HybConverter
 from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS, ZERO_ROWS
@@ -154,9 +154,7 @@ class LiteForm:
             depth = BLOCK if vector_of(problem.width) > 1 else BLOCK // 2
             plan = BlockSpmmPlan(problem, target, blocks, {**facts, "block": BLOCK}, tile=64, depth=depth)
         else:
-            vector, lanes = vector_and_lanes(problem.width, problem.dtype)
-            coarsen = coarsen_for(problem, target.spec)
-            plan = CsrSpmmPlan(problem, target, facts, vector=vector, lanes=lanes, coarsen=coarsen)
+            plan = csr_plan(problem, target, facts)
         plan.charge(own.phases_s)
         return plan
 

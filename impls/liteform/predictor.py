@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.files import at_home, digest_of_arrays, written
+from spmark.impls.core.files import digest_of_arrays, model_file, written
 from spmark.impls.core.untrusted import Frozen, parse_model, reading
 from spmark.impls.liteform.features import PARTITIONS, SELECTION, SELECTION_BY_WIDTH, Features
 from spmark.impls.liteform.forest import Forest, forest_from
@@ -157,8 +157,4 @@ def find(name: str) -> Predictor:
     BuildError
         The model is missing, or its file cannot be used.
     """
-    own = _MODELS / f"{name}.npz"
-    path = own if own.is_file() else at_home(name)
-    if not path.is_file():
-        raise BuildError(f"expected a model out of {', '.join(shipped())}, or the path of a file, found {name!r}")
-    return load(path)
+    return load(model_file(_MODELS, name, ".npz"))

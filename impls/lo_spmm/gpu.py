@@ -90,11 +90,12 @@ class Kernels:
         check_fits(code, size, self.target)
         if split not in self._sums:
             self._sums[split] = PartSums(self.target, space.problem, split)
-        num_tiles, shared_bytes = self._kernel(key).dispatch.size, None
+        launch, num_tiles = TileLaunch(space.problem, self.target, config), self._kernel(key).dispatch.size
+        launch.take(code, size, num_tiles, space.problem, sums=self._sums[split])
         if self.proxies:
             active = active_tiles(size, num_tiles, space.problem.width, space.registers(size), self.target.spec)
-            shared_bytes = shared_for(active // size.tiles_per_block, self.target.spec)
-        return TileLaunch(code, size, num_tiles, space.problem, sums=self._sums[split], proxy_bytes=shared_bytes)
+            launch.proxy_bytes = shared_for(active // size.tiles_per_block, self.target.spec)
+        return launch
 
     def _assemble(self, wanted: Sequence[KernelKey]) -> None:
         """Assemble into the cache."""

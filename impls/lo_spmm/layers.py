@@ -32,8 +32,6 @@ class SparseLayer(TilePlan):
         # Neighbouring pixels are not neighbours in memory where a row of the image ends.
         how = LoSpmm(mode=Chooser.ESTIMATE, cpt=0 if conv is None else 1, split=1, emitter=emitter)
         reason = how.unsupported(problem, device)
-        if reason is None and not problem.matrix.nnz:
-            reason = "expected at least one weight that is not zero, found none"
         if reason is not None:
             raise UnsupportedError(reason)
         super().__init__(problem, open_target(device), {"relu": ending.relu, "bias": ending.bias is not None})

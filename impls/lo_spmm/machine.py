@@ -12,7 +12,7 @@ import numpy as np
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.interfaces import Built, DeviceArray
+from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import Problem
 from spmark.impls.lo_spmm.assemble import assemble, cache_key
 from spmark.impls.lo_spmm.constraints import most_warps, register_cap, resident_blocks
@@ -21,6 +21,7 @@ from spmark.impls.lo_spmm.kernel import INSTRUCTION_BYTES, NAME, UnrolledKernel
 from spmark.impls.lo_spmm.parts import PartSums, workspace_bytes
 from spmark.impls.lo_spmm.space import TileSize, grid_of
 from spmark.impls.runtime.compile import Binary, kept_source
+from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target
 from spmark.impls.runtime.template import Instance, KernelTemplate
 
@@ -149,46 +150,26 @@ def _most_threads(code: Code, size: TileSize, target: Target) -> int:
     return most_warps(code.registers_at(size.block_threads), target.spec) * target.spec.warp_size
 
 
-class TileLaunch(Built):
-    """A kernel's launch for one tile size, and the launch that adds parts: a candidate of a race, or what a plan runs.
+class TileLaunch(DevicePlan):
+    """A kernel's launch for a tile size, and the launch that adds parts: a candidate of a race, or what a plan runs."""
 
-    Parameters
-    ----------
-    code : Code
-    size : TileSize
-    num_tiles : int
-        Row tiles of all parts.
-    problem : Problem
-    sums : PartSums, optional
-        Of the size's parts.
-    proxy_bytes : int, optional
-        Dynamic shared memory of a proxy, which writes where the kernel would, and whose parts nothing adds.
+    code: Code
+    num_tiles: int
+    proxy_bytes: int | None = None
+    """Dynamic shared memory of a proxy, which writes where the kernel would, and whose parts nothing adds."""
 
-    Attributes
-    ----------
-    alignment : int
-        Bytes that the addresses of operand and result must be a multiple of.
-    """
-
-    def __init__(
-        self,
-        code: Code,
-        size: TileSize,
-        num_tiles: int,
-        problem: Problem,
-        *,
-        sums: PartSums | None,
-        proxy_bytes: int | None = None,
-    ) -> None:
-        super().__init__(device_bytes=code.code_bytes + workspace_bytes(problem, size.split))
-        self.code, self.size, self.num_tiles, self._sums, self._proxy_bytes = code, size, num_tiles, sums, proxy_bytes
-        self.alignment = max(problem.dtype.itemsize * size.cpt, sums.alignment if sums else 1)
+    def take(self, code: Code, size: TileSize, num_tiles: int, problem: Problem, *, sums: PartSums | None) -> None:
+        """Take code that fits a size, with row tiles of all parts; sums that are not given are the plan's own."""
+        own = PartSums(self.target, problem, size.split) if size.split > 1 and sums is None else sums
+        self.code, self.num_tiles, self._sums = code, num_tiles, own
+        self.device_bytes += code.code_bytes + workspace_bytes(problem, size.split)
+        self._alignment = max(problem.dtype.itemsize * size.cpt, own.alignment if own else 1)
         self._kernel, self._threads = code.kernel_at(size.block_threads), np.uint32(size.threads)
         self._grid = grid_of(size, num_tiles, problem.width)
 
-    def run(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
-        """Enqueue on the current stream."""
+    def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
+        """Launch, and add parts."""
         written = self._sums.partial if self._sums else out
-        self._kernel.launch(self._grid, (operands[0], written, self._threads), self._proxy_bytes or 0)
-        if self._sums and self._proxy_bytes is None:
+        self._kernel.launch(self._grid, (operands[0], written, self._threads), self.proxy_bytes or 0)
+        if self._sums and self.proxy_bytes is None:
             self._sums.enqueue(out)

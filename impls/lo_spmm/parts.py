@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.interfaces import DeviceArray
-from spmark.impls.core.problem import Csr, Problem
+from spmark.impls.core.problem import Csr, Problem, offsets
 from spmark.impls.lo_spmm.kernel import Tile, make_tiles
 from spmark.impls.lo_spmm.space import SPLITS
 from spmark.impls.runtime.target import Target, ceil_div
@@ -44,43 +45,26 @@ def part_of_columns(matrix: Csr, split: int) -> NDArray[np.int32]:
     return np.asarray(np.minimum(middle * split / max(1, matrix.nnz), split - 1), np.int32)
 
 
-def split_tiles(tiles: Sequence[Tile], part_of: NDArray[np.int32], split: int, num_rows: int) -> tuple[Tile, ...]:
-    """Cut tiles by the parts of their columns.
-
-    Parameters
-    ----------
-    tiles : sequence of Tile
-    part_of : (K,) int32
-        Part of each column, by `part_of_columns`.
-    split : int
-    num_rows : int
-        I: the tiles write row r of part p to row ``p I + r``.
+def tiles_of(problem: Problem, dealt: Sequence[NDArray[np.int32]], split: int) -> tuple[Tile, ...]:
+    """Lay out the tiles of dealt rows (`spmark.impls.lo_spmm.kernel.make_tiles`), each in ``split`` parts.
 
     Returns
     -------
     tuple of Tile
-        All tiles of the first part, then all of the second; tiles without entries write zeros. Tiles leave empty rows
-        out: the grid that adds the parts writes every row of C, and reads zeros where no tile has written
-        (`PartSums`).
+        In one part with the empty rows of A. Else all tiles of the first part, then all of the second, which write row
+        r of part p to row ``p I + r``; tiles without entries write zeros. They leave empty rows out: the grid that adds
+        the parts writes every row of C, and reads zeros where no tile has written (`PartSums`).
     """
-    cut = []
-    bounds = [np.searchsorted(part_of[tile.cols], np.arange(split + 1)).tolist() for tile in tiles]
-    for part in range(split):
-        for tile, bound in zip(tiles, bounds, strict=True):
-            starts = tile.starts[bound[part] : bound[part + 1] + 1]
-            entries = slice(int(starts[0]), int(starts[-1]))
-            rows, cols = (tile.rows + part * num_rows).astype(np.int32), tile.cols[bound[part] : bound[part + 1]]
-            cut.append(Tile(rows, cols, starts - starts[0], tile.sums[entries], tile.values[entries]))
-    return tuple(cut)
-
-
-def tiles_of(problem: Problem, dealt: Sequence[NDArray[np.int32]], split: int) -> tuple[Tile, ...]:
-    """Lay out the tiles of dealt rows (`spmark.impls.lo_spmm.kernel.make_tiles`), each in ``split`` parts."""
-    matrix = problem.matrix
-    tiles = make_tiles(matrix, problem.values, dealt)
+    matrix, tiles = problem.matrix, list[Tile]()
     if split == 1:
-        return tiles
-    return split_tiles(tiles[: len(dealt)], part_of_columns(matrix, split), split, matrix.num_rows)
+        return make_tiles(matrix, problem.values, dealt)
+    part_of, none = part_of_columns(matrix, split)[matrix.indices], np.zeros(0, np.int32)
+    for part in range(split):
+        kept = part_of == part
+        own = Csr(matrix.shape, offsets(kept)[matrix.indptr], matrix.indices[kept], matrix.values[kept])
+        for tile in make_tiles(own, problem.values[kept], dealt)[: len(dealt)]:
+            tiles.append(replace(tile, rows=tile.rows + np.int32(part * matrix.num_rows), empty=none))
+    return tuple(tiles)
 
 
 def workspace_bytes(problem: Problem, split: int) -> int:

@@ -6,33 +6,29 @@ TACO 21(4), 2024.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
-import numpy as np
-
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import UnsupportedError, check_choices, how_to_install
-from spmark.impls.core.interfaces import Config, DeviceArray, Plan
+from spmark.impls.core.errors import UnsupportedError, check_choices
+from spmark.impls.core.interfaces import Config, Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.core.stores import Forecast, Held, StoreKind
-from spmark.impls.kernels.shared_rows import ZERO_ROWS, RowZeroing, zeroing_instance
 from spmark.impls.lo_spmm.constraints import MOST_REGISTERS, cov_row
 from spmark.impls.lo_spmm.estimate import CYCLES_PER_S
 from spmark.impls.lo_spmm.kernel import NAME, TileSchedule
-from spmark.impls.lo_spmm.machine import Code, Emitter, TileLaunch, fitting, is_assembled, load_binary, make_code
-from spmark.impls.lo_spmm.parts import SUM_PARTS, PartSums, workspace_bytes
-from spmark.impls.lo_spmm.rank import SHIPPED, exists, find
-from spmark.impls.lo_spmm.reorder import Reordering, is_installed
+from spmark.impls.lo_spmm.machine import Emitter, TileLaunch, fitting, is_assembled, load_binary, make_code
+from spmark.impls.lo_spmm.parts import SUM_PARTS, workspace_bytes
+from spmark.impls.lo_spmm.rank import SHIPPED, find
+from spmark.impls.lo_spmm.reorder import Reordering
 from spmark.impls.lo_spmm.search import Pins, TileSpace, explore
 from spmark.impls.lo_spmm.space import MOST_THREADS, SPLITS, VALUES, TileSize
 from spmark.impls.lo_spmm.tuning import Chooser, choose, config_of, kernel_of
 from spmark.impls.runtime.compile import Binary, kept_binary
-from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div, open_target
-from spmark.impls.runtime.template import KernelTemplate, loads_of
+from spmark.impls.runtime.template import KernelTemplate
 from spmark.impls.runtime.toolchain import nvcc_version
 from spmark.impls.tuning.cache import Kept, PlanCache
 
@@ -55,7 +51,7 @@ class LoSpmm:
     name: ClassVar[str] = NAME
     ops: ClassVar[frozenset[Op]] = frozenset({Op.SPMM})
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
-    kernels: ClassVar[tuple[KernelTemplate, ...]] = (ZERO_ROWS, SUM_PARTS)
+    kernels: ClassVar[tuple[KernelTemplate, ...]] = (SUM_PARTS,)
     literal_values: ClassVar[bool] = True
     retired: ClassVar[Mapping[str, Any]] = {"cpl": 0}
     cost_models: ClassVar[Mapping[str, str]] = {
@@ -116,15 +112,7 @@ class LoSpmm:
         return [Held(StoreKind.LITERAL, "literals in code", problem.matrix.nnz)]
 
     def forecast(self, problem: Problem, device: DeviceSpec) -> Forecast:
-        """Take the tile size of the least estimate; nothing is compiled.
-
-        Raises
-        ------
-        UnsupportedError
-            A has no non-zeros, so that there is no tile to size.
-        """
-        if not problem.matrix.nnz:
-            raise UnsupportedError("expected a matrix with non-zeros, whose tiles are sized, found none")
+        """Take the tile size of the least estimate; nothing is compiled."""
         space = self.explored(problem, device, Chooser.ESTIMATE)
         size = choose(space, Chooser.ESTIMATE).size
         config = config_of(size) | {"mode": str(Chooser.ESTIMATE)}
@@ -139,14 +127,12 @@ class LoSpmm:
         longest = matrix.longest_row
         if problem.dtype is not DType.FLOAT32:
             yield f"expected float32, found {problem.dtype}"
+        if not matrix.nnz:
+            yield "expected non-zeros, of which the code is made, found none"
         if self.cpt and problem.width % self.cpt:
             yield f"expected J to be a multiple of cpt = {self.cpt}, found {problem.width}"
         if self.chooser(device).runs and device.kind is not DeviceKind.CUDA:
             yield f"expected a GPU, which mode {self.mode} runs candidates on, found {device.kind}"
-        if self.chooser(device).ranks and not exists(self.model):
-            yield f"expected the rank model {self.model}, found none: spmark study train lo_spmm makes one"
-        if self.order == Reordering.HYPERGRAPH and not is_installed():
-            yield f"expected Mt-KaHyPar for order hypergraph, found none: {how_to_install('hypergraph')}"
         if matrix.nnz > most:
             yield f"expected at most {most:,} non-zeros in one unrolled kernel, found {matrix.nnz:,}"
         if device.kind is DeviceKind.HOST_SIMT and longest > _LONGEST_ROW_ON_HOST:
@@ -195,8 +181,8 @@ def _read(cache: PlanCache) -> tuple[Kept, TileSize, Binary] | None:
     return None
 
 
-class TilePlan(DevicePlan):
-    """A plan whose run is the launch of one kernel, and of the grid that adds parts where there are several."""
+class TilePlan(TileLaunch):
+    """A launch with the search that chose it."""
 
     def build(self, problem: Problem, how: LoSpmm, **fused: Any) -> Kept:
         """Search, then write and compile the chosen kernel unless the race has run it; give what may be kept.
@@ -228,7 +214,7 @@ class TilePlan(DevicePlan):
             with self.phase("compile"):
                 code = make_code(kernel, self.target, emitter, [size.block_threads])
                 size = fitting(code, size, self.target)
-        self.take(code, size, num_tiles, problem)
+        self.take(code, size, num_tiles, problem, sums=None)
         dealt, survivors = space.dealt(size.tile_rows, size.split), space.survivors
         self.config |= config_of(size) | {
             "mode": str(mode),
@@ -246,31 +232,16 @@ class TilePlan(DevicePlan):
         code_facts = {"size": vars(size), "num_tiles": num_tiles, "code_key": code.cache_key}
         return Kept(self.config, self.search, self.phases_s, code_facts)
 
-    def take(self, code: Code, size: TileSize, num_tiles: int, problem: Problem) -> None:
-        """Make the launch of a tile size that the code fits."""
-        sums = PartSums(self.target, problem, size.split) if size.split > 1 else None
-        launch = TileLaunch(code, size, num_tiles, problem, sums=sums)
-        self._run, self._alignment = launch.run, launch.alignment
-        self.device_bytes += launch.device_bytes
-
-    def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
-        """Compute all of the result."""
-        self._run(operands, out)
-
 
 class LoSpmmPlan(TilePlan):
     """C = A B by one launch, which also writes the rows that A leaves empty; deterministic.
 
     Where the columns of A are cut into parts, a second launch adds the parts: runs of such a plan must not overlap.
-    Where A has no entries at all, the launch clears C.
     """
 
     def __init__(self, problem: Problem, target: Target, how: LoSpmm, *, alone: bool = False) -> None:
         super().__init__(problem, target, {"order": str(how.order)})
         self.stored = problem.matrix.nnz
-        if not self.stored:
-            self._clear(problem)
-            return
         with self.phase("search"):
             cache = _cache_of(problem, target.spec, how) if is_assembled(target, Emitter(how.emitter)) else None
             kept = _read(cache) if cache else None
@@ -281,19 +252,10 @@ class LoSpmmPlan(TilePlan):
         if cache is not None:
             cache.write(built)
 
-    def _clear(self, problem: Problem) -> None:
-        # Rows are cleared four elements at a time where J allows it.
-        self._alignment = problem.dtype.itemsize * loads_of(problem.width, 4)[0]
-        with self.phase("compile"):
-            (kernel,) = self.target.load([zeroing_instance(problem.width, problem.dtype)])
-        with self.phase("upload"):
-            zeroing = RowZeroing(self, np.arange(problem.matrix.num_rows, dtype=np.int32), problem.width, kernel)
-        self._run = lambda operands, out: zeroing.enqueue(out)
-
     def _load(self, problem: Problem, kept: Kept, size: TileSize, binary: Binary, *, alone: bool) -> None:
         """Take over a kept plan, of which only the loading takes time; unless ``alone``, its building is told, too."""
         with self.phase("upload"):
-            self.take(load_binary(binary, kept.more["code_key"]), size, kept.more["num_tiles"], problem)
+            self.take(load_binary(binary, kept.more["code_key"]), size, kept.more["num_tiles"], problem, sums=None)
         self.config |= kept.config
         if alone:
             self.config["loaded"] = True

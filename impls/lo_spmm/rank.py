@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.files import at_home, written
+from spmark.impls.core.files import model_file, written
 from spmark.impls.core.trees import FlatTrees
 from spmark.impls.core.untrusted import Frozen, parse_model, reading
 from spmark.impls.lo_spmm.search import TileSpace
@@ -160,11 +160,6 @@ def shipped() -> list[str]:
     return sorted(path.stem for path in _FOLDER.glob("*.json"))
 
 
-def exists(name: str) -> bool:
-    """Tell whether `find` has a file to read."""
-    return _path(name).is_file()
-
-
 @cache
 def find(name: str) -> RankModel:
     """Give a model that ships, or a model by the path of its file; a process reads it once.
@@ -174,12 +169,4 @@ def find(name: str) -> RankModel:
     BuildError
         The model is missing, or its file cannot be used.
     """
-    if not exists(name):
-        known = ", ".join(shipped()) or "none that ship"
-        raise BuildError(f"expected a rank model out of {known}, or the path of a file, found {name!r}")
-    return RankModel.load(_path(name))
-
-
-def _path(name: str) -> Path:
-    own = _FOLDER / f"{name}.json"
-    return own if own.is_file() else at_home(name)
+    return RankModel.load(model_file(_FOLDER, name, ".json"))

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 from functools import cache
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -75,8 +74,7 @@ def deal_rows(matrix: Csr, tile_rows: int, order: Reordering = Reordering.GREEDY
     if count > 1:
         _deal(matrix.indptr, matrix.indices, rows, tile_rows, matrix.nnz / count, matrix.num_cols, count, tile_of)
     by_tile = rows[np.lexsort((rows, tile_of))]
-    ends = np.cumsum(np.bincount(tile_of, minlength=count))
-    return [by_tile[start:stop] for start, stop in zip([0, *ends[:-1]], ends, strict=True)] if count else []
+    return np.split(by_tile, np.cumsum(np.bincount(tile_of, minlength=count))[:-1]) if count else []
 
 
 def deal_empty_rows(matrix: Csr, dealt: Sequence[NDArray[np.int32]]) -> list[NDArray[np.int32]]:
@@ -151,11 +149,6 @@ def _deal(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
         size[best] += 1
         for at in range(start, stop):
             marks[indices[at], best] = 1
-
-
-def is_installed() -> bool:
-    """Tell whether the partitioner is installed."""
-    return find_spec("mtkahypar") is not None
 
 
 def partition_rows(matrix: Csr, rows: NDArray[np.int32], tile_rows: int) -> list[NDArray[np.int32]]:

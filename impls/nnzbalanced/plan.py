@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import DeviceArray, Plan
-from spmark.impls.core.problem import Csr, Op, Problem
-from spmark.impls.formats.row_use import RowUse
+from spmark.impls.core.problem import Op, Problem, openings
+from spmark.impls.formats.row_use import row_use
+from spmark.impls.kernels.csr_spmm import CsrSpmmPlan
 from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS, ZERO_ROWS, SharedRows, shared_instances
-from spmark.impls.runtime.plan import DevicePlan, OneLaunchPlan
+from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Grid, Target, ceil_div, open_target, too_wide
 from spmark.impls.runtime.template import C_TYPES, ELEMENTS, KernelTemplate, TemplateValue, widest_aligned
 
@@ -68,29 +68,11 @@ SPANS_PARALLEL = KernelTemplate(
 )
 
 
-class RowBalancedPlan(OneLaunchPlan):
-    """C = A B with a group of threads for each row.
-
-    Parameters
-    ----------
-    parallel : bool
-        The lanes of a group share a row's non-zeros; otherwise they share its columns.
-    vector, lanes : int
-        Elements of a load, threads of a group.
-    """
-
-    def __init__(self, problem: Problem, target: Target, *, parallel: bool, vector: int, lanes: int) -> None:
-        matrix = problem.matrix
-        config = {"reduction": "parallel" if parallel else "sequential", "balance": "rows"}
-        schedule = {"vector": vector, "lanes": lanes}
-        super().__init__(problem, target, {**config, **schedule}, alignment=vector * problem.dtype.itemsize)
-        self.stored = matrix.nnz
-        template = ROWS_PARALLEL if parallel else ROWS_SEQUENTIAL
-        self._load(template.instance(T=C_TYPES[problem.dtype], **schedule, threads=THREADS))
-        columns = vector if parallel else lanes * vector
-        grid = (ceil_div(matrix.num_rows, THREADS // lanes), ceil_div(problem.width, columns), 1)
-        self._arrange(grid, (matrix.num_rows, problem.width), (matrix.indptr, matrix.indices, problem.values))
-        self.values = self._args[-1]
+def row_balanced(problem: Problem, target: Target, *, parallel: bool, vector: int, lanes: int) -> CsrSpmmPlan:
+    """Plan C = A B with a group of threads for each row, which share its non-zeros (``parallel``) or its columns."""
+    template, columns = (ROWS_PARALLEL, vector) if parallel else (ROWS_SEQUENTIAL, lanes * vector)
+    config = {"reduction": "parallel" if parallel else "sequential", "balance": "rows"}
+    return CsrSpmmPlan(problem, target, template, columns, config, vector=vector, lanes=lanes, threads=THREADS)
 
 
 class NnzBalancedPlan(DevicePlan):
@@ -115,9 +97,11 @@ class NnzBalancedPlan(DevicePlan):
         super().__init__(problem, target, {**config, **tile}, alignment=vector * problem.dtype.itemsize)
         self.stored = matrix.nnz
         with self.phase("convert"):
-            empty = np.flatnonzero(matrix.row_lengths == 0).astype(np.int32)
-            use = RowUse(matrix.num_rows, shared_rows(matrix, span), empty)
-            marks = use.targets(matrix.rows_of_entries(), numbered=half)
+            rows = matrix.rows_of_entries()
+            begins = openings(rows)
+            begins[::span] = True
+            use = row_use(matrix.num_rows, [rows[begins]])
+            marks = use.targets(rows, numbered=half)
         with self.phase("compile"):
             template = SPANS_SEQUENTIAL if sums else SPANS_PARALLEL
             instance = template.instance(T=C_TYPES[problem.dtype], **tile, threads=THREADS)
@@ -138,13 +122,6 @@ class NnzBalancedPlan(DevicePlan):
         self._shared.before(out)
         self._kernel.launch(self._grid, (*self._sizes, *self._arrays, *operands, out, self._shared.sums))
         self._shared.after(out)
-
-
-def shared_rows(matrix: Csr, span: int) -> NDArray[np.int32]:
-    """Give the rows whose non-zeros lie in more than one span of ``span`` consecutive non-zeros, ascending."""
-    start, stop = matrix.indptr[:-1], matrix.indptr[1:]
-    # An empty row never counts, since its stop - 1 lies before its start.
-    return np.flatnonzero((stop - 1) // span > start // span).astype(np.int32)
 
 
 @dataclass(frozen=True)
@@ -172,7 +149,7 @@ class NnzBalanced:
         lanes, terms = _lanes(problem.width, vector), problem.matrix.nnz * problem.width
         if not by_nnz:
             lanes = (WARP if problem.width <= _SCALARS else WARP // 2) if parallel else lanes
-            return RowBalancedPlan(problem, target, parallel=parallel, vector=vector, lanes=lanes)
+            return row_balanced(problem, target, parallel=parallel, vector=vector, lanes=lanes)
         span = LONG_SPAN if terms >= LONG_TERMS else SPAN
         whole = vector * problem.dtype.itemsize == _LOAD_BYTES
         sums = None if parallel else (lanes, 4 if whole and terms >= BUSY_TERMS else 8)

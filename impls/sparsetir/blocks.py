@@ -10,7 +10,7 @@ rows are cut in parts.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
@@ -155,8 +155,7 @@ class TunedBlocks:
     layout: ClassVar[type[BsrFormat | DbsrFormat | SrBcrsFormat]]
     every: ClassVar[Sequence[Config]]
     """Sizes of a block that are searched."""
-
-    tuned: bool
+    retired: ClassVar[Mapping[str, Any]] = {"tuned": True}
 
     def __post_init__(self) -> None:
         if not self.forms:
@@ -204,7 +203,7 @@ class TunedBlocks:
             lambda race: run_through(race, space, lambda config: grid(problem, config) < few),
             owner="sparsetir",
             facts={"format": self.name, "space": space},
-            measured=self.tuned and len(space) > 1,
+            measured=len(space) > 1,
         )
 
 
@@ -213,15 +212,14 @@ class SparseTirDbsr(TunedBlocks):
     """SpMM over the block rows of BSR(R, C) that have blocks; a kernel before it clears all other rows of C."""
 
     name: ClassVar[str] = "sparsetir_dbsr"
-    layout, every = DbsrFormat, BLOCKS
+    layout: ClassVar[type[BsrFormat | DbsrFormat | SrBcrsFormat]] = DbsrFormat
+    every = BLOCKS
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (SPMM_BLOCKS, ZERO_ROWS)
 
     block_rows: int = 0
     """R: 16, 32, 64, 96 or 128 rows; 0 searches. SDDMM has square blocks of 16 or 32."""
     block_cols: int = 0
     """C: 16 (with R = 16), 32, 64 or 128 columns, at most R; 0 searches."""
-    tuned: bool = True
-    """Measure on the device; otherwise take the pinned blocks, or 32 x 32."""
 
     def space(self, problem: Problem) -> Sequence[Config]:
         """List blocks and tiles."""
@@ -261,7 +259,6 @@ class SparseTirBsr(SparseTirDbsr):
             owner="sparsetir",
             pinned=pinned,
             facts={"form": BsrFormat.name},  # apart from the two-stage kernel's search
-            measured=self.tuned,
         )
 
     def space(self, problem: Problem) -> Sequence[Config]:
@@ -279,8 +276,6 @@ class SparseTirSrBcrs(TunedBlocks):
 
     t: int = 0
     """Rows of a panel: 8 (the paper's), 16, 32 or 64; 0 searches."""
-    tuned: bool = True
-    """Measure on the device; otherwise take the pinned panel, or the paper's SR-BCRS(8, 16)."""
 
     def space(self, problem: Problem) -> Sequence[Config]:
         """List panels, groups and tiles."""

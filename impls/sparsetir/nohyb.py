@@ -14,16 +14,16 @@ from typing import ClassVar
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import Op, Problem
-from spmark.impls.runtime.plan import OneLaunchPlan
-from spmark.impls.runtime.target import Target, ceil_div, open_target, too_wide
-from spmark.impls.runtime.template import C_TYPES, ELEMENTS, KernelTemplate
+from spmark.impls.kernels.csr_spmm import CsrSpmmPlan
+from spmark.impls.runtime.target import Target, open_target, too_wide
+from spmark.impls.runtime.template import ELEMENTS, KernelTemplate
 
-LANES = 32
-"""Threads of a row."""
+LANES, THREADS = 32, 256
+"""Threads of a row and of a block."""
 SPMM_CSR_ROWS = KernelTemplate(
     Path(__file__).parent / "kernels" / "csr_rows.cu",
     "spmm_csr_rows",
-    {"T": ELEMENTS, "coarsen": (1, 2), "threads": (256,)},
+    {"T": ELEMENTS, "lanes": (LANES,), "coarsen": (1, 2), "threads": (THREADS,)},
     max_registers=48,
 )
 
@@ -43,7 +43,7 @@ class SparseTirNoHyb:
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """Upload the matrix; the kernel comes from the cache or is compiled."""
-        return CsrRowsPlan(problem, open_target(device), coarsening(problem.width))
+        return planned(problem, open_target(device), coarsening(problem.width))
 
 
 def coarsening(width: int) -> int:
@@ -51,23 +51,7 @@ def coarsening(width: int) -> int:
     return 2 if width >= 2 * LANES else 1
 
 
-class CsrRowsPlan(OneLaunchPlan):
-    """C = A B by `SPMM_CSR_ROWS`; the matrix is used as it comes.
-
-    Parameters
-    ----------
-    problem : Problem
-    target : Target
-    coarsen : int
-        Columns of a lane, `LANES` apart.
-    """
-
-    def __init__(self, problem: Problem, target: Target, coarsen: int) -> None:
-        matrix = problem.matrix
-        super().__init__(problem, target, {"coarsen": coarsen})
-        self.stored = matrix.nnz
-        threads = int(SPMM_CSR_ROWS.space["threads"][0])
-        self._load(SPMM_CSR_ROWS.instance(T=C_TYPES[problem.dtype], coarsen=coarsen, threads=threads))
-        grid = (ceil_div(matrix.num_rows, threads // LANES), ceil_div(problem.width, LANES * coarsen), 1)
-        self._arrange(grid, (matrix.num_rows, problem.width), (matrix.indptr, matrix.indices, problem.values))
-        self.values = self._args[-1]
+def planned(problem: Problem, target: Target, coarsen: int) -> Plan:
+    """Plan C = A B by `SPMM_CSR_ROWS`, with ``coarsen`` columns of a lane, `LANES` apart."""
+    schedule = {"lanes": LANES, "coarsen": coarsen, "threads": THREADS}
+    return CsrSpmmPlan(problem, target, SPMM_CSR_ROWS, LANES * coarsen, {}, **schedule)

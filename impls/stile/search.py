@@ -179,7 +179,7 @@ def search_each(matrix: Csr, asked: Sequence[Rules], calibration: Calibration, w
 
     longest_first = sorted(jobs, key=lambda job: job.rules.formats is Formats.OTHER)
     found_of = map(run, longest_first) if matrix.nnz < SHARE else run_all(run, [(job,) for job in longest_first])
-    done = dict(zip(longest_first, found_of, strict=True))
+    done: dict[_Job, tuple[float, list[Piece]]] = dict(zip(longest_first, found_of, strict=True))
     found: list[list[Tiling]] = []
     for number, rules in enumerate(asked):
         best: dict[Formats, Tiling] = {}

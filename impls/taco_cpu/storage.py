@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.problem import Csr, openings
+from spmark.impls.core.problem import Csr, offsets, openings
 
 _POSITION_BYTES = 4
 """What a position of a level takes in the array below it, at least: an int32 bound or a float32 value."""
@@ -70,7 +70,8 @@ def store(
         coordinate, extent = coordinates[loop][entries], extents[loop]
         if loop in compressed:
             begins = openings(position) | openings(coordinate)
-            arrays |= {f"pos_{loop}": _bounds(position[begins], size), f"crd_{loop}": coordinate[begins]}
+            bounds = offsets(np.bincount(position[begins], minlength=size), np.int32)
+            arrays |= {f"pos_{loop}": bounds, f"crd_{loop}": coordinate[begins]}
             position, size = np.cumsum(begins) - 1, int(np.count_nonzero(begins))
         else:
             position, size = position * extent + coordinate, size * extent
@@ -84,17 +85,3 @@ def store(
     values, stored_entries = np.zeros(size, np.float32), np.full(size, -1, np.int32)
     values[position], stored_entries[position] = matrix.values[entries], entries
     return {**arrays, "values": values, "entries": stored_entries}
-
-
-def _bounds(parents: NDArray[np.int64], size: int) -> NDArray[np.int32]:
-    """Give where the children of each of ``size`` positions begin and the last ones end, (size + 1,) int32.
-
-    Parameters
-    ----------
-    parents : (n,) int64
-        The position of each child's parent, never falling.
-    """
-    first = np.flatnonzero(openings(parents))
-    bounds = np.zeros(size + 1, np.int32)
-    bounds[parents[first] + 1] = np.diff(first, append=parents.size)
-    return np.cumsum(bounds, out=bounds)

@@ -54,10 +54,7 @@ class TritonBlockSparse:
     needs: ClassVar[tuple[str, ...]] = ("triton",)
     extra: ClassVar[str] = "triton"
 
-    retired: ClassVar[Mapping[str, Any]] = {"block": 0}
-
-    tuned: bool = True
-    """Measure block sizes and schedules on the device; otherwise take a middle config."""
+    retired: ClassVar[Mapping[str, Any]] = {"block": 0, "tuned": True}
 
     def stored_as(self, problem: Problem, device: DeviceSpec, config: Config) -> BsrFormat:
         """Cut A into the blocks of a config."""
@@ -70,7 +67,7 @@ class TritonBlockSparse:
         return (too_wide(problem.width, widest_tile(problem)) if problem.op is Op.SPMM else None) or _missing()
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
-        """Search where plans are tuned and A has non-zeros, then compile, convert and upload.
+        """Search where A has non-zeros, then compile, convert and upload.
 
         Raises
         ------
@@ -91,7 +88,7 @@ class TritonBlockSparse:
             axes=lambda *_: {"config": [config for size in BLOCKS for config in space(size)]},
             opened=opened,
         )
-        return tune(problem, device, [family], strategy, owner=self.name, measured=self.tuned)
+        return tune(problem, device, [family], strategy, owner=self.name)
 
 
 def widest_tile(problem: Problem) -> int:

@@ -79,15 +79,8 @@ class Space:
 
     def __contains__(self, config: Mapping[str, Any]) -> bool:
         """Tell whether a config has a value of every axis, nothing else, and is legal; 1, 1.0 and true differ."""
-        left = {name: key_of({name: value}) for name, value in config.items()}
-        for axis in self.axes:
-            named = [{name: key_of({name: value}) for name, value in one.items()} for one in axis.values]
-            found = max((one for one in named if one.items() <= left.items()), key=len, default=None)
-            if found is None:
-                return False
-            for name in found:
-                del left[name]
-        return not left and self.legal(dict(config))
+        near = (Axis(axis.name, tuple(v for v in axis.values if v.items() <= config.items())) for axis in self.axes)
+        return key_of(dict(config)) in map(key_of, Space(tuple(near), self.legal).configs())
 
     @property
     def digest(self) -> str:

@@ -13,7 +13,7 @@ from tables import DTYPES, TableTarget, every_instance, table_target
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.gespmm.plan import GeSpmm
-from spmark.impls.kernels.csr_spmm import SPMM_CSR, CsrSpmmPlan
+from spmark.impls.kernels.csr_spmm import SPMM_CSR, THREADS, CsrSpmmPlan
 from spmark.impls.kernels.sddmm import SDDMM_CSR, SddmmPlan
 from spmark.impls.runtime.device import shipped_calibration
 from spmark.impls.runtime.template import Instance
@@ -31,7 +31,8 @@ def test_every_spmm_instance(instance: Instance, spmm_target: TableTarget) -> No
     vector, lanes, coarsen = (int(values[key]) for key in ("vector", "lanes", "coarsen"))
     # A tile and a part of one: the last lanes have nothing to do.
     problem = Problem(Op.SPMM, MATRIX, vector * (lanes * coarsen + 3), DTYPES[str(values["T"])])
-    plan = CsrSpmmPlan(problem, spmm_target, {}, vector=vector, lanes=lanes, coarsen=coarsen)
+    schedule = {"vector": vector, "lanes": lanes, "coarsen": coarsen, "threads": THREADS}
+    plan = CsrSpmmPlan(problem, spmm_target, SPMM_CSR, vector * lanes * coarsen, {}, **schedule)
     run_checked(plan, problem)
 
 

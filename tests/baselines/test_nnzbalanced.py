@@ -14,8 +14,8 @@ from spmark.impls.nnzbalanced.plan import (
     SPANS_SEQUENTIAL,
     NnzBalanced,
     NnzBalancedPlan,
-    RowBalancedPlan,
     choose,
+    row_balanced,
 )
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.plan import DevicePlan
@@ -34,7 +34,7 @@ def planned(instance: Instance, problem: Problem, target: TableTarget, span: int
     vector, name = int(values["vector"]), instance.template.name
     if "rows" in name:
         parallel, lanes = "parallel" in name, int(values["lanes"])
-        return RowBalancedPlan(problem, target, parallel=parallel, vector=vector, lanes=lanes)
+        return row_balanced(problem, target, parallel=parallel, vector=vector, lanes=lanes)
     sums = (int(values["lanes"]), int(values["flight"])) if "lanes" in values else None
     return NnzBalancedPlan(problem, target, span=span, vector=vector, sums=sums)
 

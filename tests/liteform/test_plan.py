@@ -124,7 +124,7 @@ def test_blocks_are_taken_where_they_are_smaller() -> None:
     ("config", "message"),
     [
         ({"format": "ell"}, "format out of"),
-        ({"format": "direct"}, "format out of auto, cell, csr, bsr, found direct"),
+        ({"format": "direct"}, "format out of auto, cell, csr, bsr, found 'direct'"),
         ({"search": "random"}, "search out of"),
         ({"partitions": -1}, "partitions in"),
         ({"max_width": 24}, "bucket width out of"),

@@ -72,7 +72,7 @@ def test_c_of_all_candidates_is_compiled_at_once(
     # A kernel is loaded once for all of its candidates.
     for config in CONFIGS:
         plan = kernels.plan(config)
-        plan.run([None], None)
+        plan.enqueue([None], None)
         # What a plan takes over where this candidate wins: the code, and as many tiles as M1 makes of 64 rows.
         assert plan.num_tiles == 64 // config["tile_rows"]
     assert made == ([[128], [96]] if proxies else [[64, 128], [64, 96]])

@@ -13,7 +13,7 @@ from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.core.tolerance import tolerance
 from spmark.impls.lo_spmm.emit_ptx import entry_ptx, function_ptx
 from spmark.impls.lo_spmm.kernel import TileSchedule, UnrolledKernel, make_tiles
-from spmark.impls.lo_spmm.parts import PartSums, part_of_columns, split_tiles, tiles_of, workspace_bytes
+from spmark.impls.lo_spmm.parts import PartSums, part_of_columns, tiles_of, workspace_bytes
 from spmark.impls.lo_spmm.plan import LoSpmm
 from spmark.impls.lo_spmm.reorder import Reordering, deal_rows
 from spmark.impls.lo_spmm.search import Pins, explore
@@ -48,7 +48,7 @@ def test_tiles_are_cut_by_column(split: int) -> None:
     dealt = deal_rows(MATRIX, 4)
     tiles = make_tiles(MATRIX, MATRIX.values, dealt)
     part_of = part_of_columns(MATRIX, split)
-    cut = split_tiles(tiles, part_of, split, MATRIX.num_rows)
+    cut = tiles_of(Problem(Op.SPMM, MATRIX, 8), dealt, split)
     assert len(cut) == split * len(tiles)
     found: dict[tuple[int, int], float] = {}
     for number, tile in enumerate(cut):

@@ -79,7 +79,6 @@ def test_too_long_kernels_are_refused_with_the_reason(problem: Problem) -> None:
     assert "at most 4 GiB of marks" in str(LoSpmm().unsupported(scattered, H200))
     assert LoSpmm(order="none").unsupported(scattered, H200) is None
     assert LoSpmm(tile_rows=4).unsupported(scattered, H200) is None
-    assert "the rank model nobody" in str(LoSpmm(mode="ec_spmm", model="nobody").unsupported(hub, H200))
 
 
 def test_names_of_former_modes_are_the_searches_as_published() -> None:
@@ -99,7 +98,7 @@ def test_a_plan_tells_what_each_constraint_left() -> None:
 
 @pytest.mark.parametrize(
     ("lengths", "width", "cpt", "bytes_"),
-    [([3, 2], 8, 1, 4), ([3, 2], 8, 2, 8), ([3, 0], 8, 1, 4), ([0, 0], 8, 1, 16), ([0, 0], 6, 1, 8)],
+    [([3, 2], 8, 1, 4), ([3, 2], 8, 2, 8), ([3, 0], 8, 1, 4)],
 )
 def test_addresses_are_as_aligned_as_what_moves_at_once(lengths: list[int], width: int, cpt: int, bytes_: int) -> None:
     small = Problem(Op.SPMM, random_csr(2, 5, lengths), width)
