@@ -57,12 +57,6 @@ class Pairs:
         return float((scores[self.slower] > scores[self.faster]).mean())
 
 
-def relevance(times: NDArray[np.float64], grades: int) -> NDArray[np.int64]:
-    """Grade candidates for LightGBM, (n,): the best time over a candidate's, in steps of one part in ``grades``."""
-    graded: NDArray[np.int64] = np.floor(times.min() / times * grades).astype(np.int64)
-    return graded
-
-
 def ranking_trees(
     groups: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]], grades: int, rounds: int, **settings: Any
 ) -> Any:
@@ -73,7 +67,7 @@ def ranking_trees(
     groups : sequence of (features, times)
         Of the candidates of each problem, (n, f) and (n,).
     grades : int
-        See `relevance`.
+        A candidate's relevance is the best time over its own, in steps of one part in so many.
     rounds : int
         Trees.
     **settings
@@ -90,6 +84,6 @@ def ranking_trees(
     """
     lightgbm = needed("lightgbm", "LightGBM", "study")
     features, times = zip(*groups, strict=True)
-    graded = np.concatenate([relevance(one, grades) for one in times])
+    graded = np.concatenate([np.floor(one.min() / one * grades).astype(np.int64) for one in times])
     data = lightgbm.Dataset(np.concatenate(features), graded, group=[one.size for one in times])
     return lightgbm.train({**_SETTINGS, "label_gain": list(range(grades + 1)), **settings}, data, rounds)

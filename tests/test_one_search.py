@@ -28,7 +28,7 @@ FORBIDDEN = {
 """What each kind of thing is called where it is imported, defined or read."""
 EXCEPTIONS = {
     "core/interfaces.py": {"clocks": "`Built.phase`, by which all building is accounted for"},
-    "formats/threads.py": {"pools": "loops of conversions on several cores; nothing is compiled"},
+    "core/machine.py": {"pools": "threads for conversions and compilers, which are owned elsewhere"},
     "operator/extension.py": {"cache writes": "the compiled extension: a search keeps none"},
     "operator/saved.py": {
         "cache writes": "writes what a person saves, where the person says, and raises where it cannot"

@@ -8,8 +8,11 @@ from __future__ import annotations
 import math
 import os
 import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 import psutil
 
@@ -21,6 +24,21 @@ def allowed_cores() -> list[int]:
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
+
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def side_by_side(function: Callable[[T], R], tasks: Sequence[T], workers: int) -> list[R]:
+    """Call ``function``, which waits for a compiler or releases Python's lock, with every task on so many threads.
+
+    Results come in the order of the tasks. Where a call raises, tasks that have not begun are dropped.
+    """
+    if min(workers, len(tasks)) <= 1:
+        return list(map(function, tasks))
+    with ThreadPoolExecutor(min(workers, len(tasks))) as threads:
+        return list(threads.map(function, tasks))
 
 
 _MOST_SHARE = 0.1

@@ -1,4 +1,4 @@
-"""What a plan takes: the check of operands and result before a run, and float32 staging of host operands.
+"""What a plan takes: the check of operands and result before a run, and plans on the host that compute in float32.
 
 The check sees facts of arrays (`ArrayFacts`), not arrays, so one set of messages serves NumPy, CuPy and PyTorch.
 """
@@ -189,65 +189,35 @@ class Shaped(Protocol):
         """Type of operands and result."""
 
 
-class HostStaging:
-    """Staging of a host plan's arrays in float32: operands are checked, 16 bits are widened and rounded once.
+class HostPlan(Built):
+    """A plan on the host's cores that computes in float32; subclasses call `hold` in ``__init__``.
 
     float32 arrays pass through untouched. For other types the plan has float32 workspaces for every operand and for the
-    result. A run fills and empties them, so its time includes the conversions.
-
-    Parameters
-    ----------
-    problem : Shaped
-        No reference to its matrix is kept.
+    result. A run widens the operands and rounds the result once, so its time includes the conversions.
     """
-
-    def __init__(self, problem: Shaped) -> None:
-        self._wanted = problem.operand_shapes, problem.out_shape, problem.dtype
-        self._dtype = DType(str(problem.dtype))
-        widened = (*problem.operand_shapes, problem.out_shape) if self._dtype.narrow else ()
-        self._work = [np.empty(shape, np.float32) for shape in widened]
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the workspaces."""
-        return sum(array.nbytes for array in self._work)
-
-    def enter(self, operands: Sequence[Any], out: Any) -> tuple[NDArray[np.float32], ...]:
-        """Give operands and then the array to write, all float32.
-
-        Raises
-        ------
-        OperandError
-            An array does not fit the problem.
-        """
-        check_operands(*self._wanted, operands, out, device="cpu")
-        if not self._work:
-            return (*operands, out)
-        for wide, narrow in zip(self._work, operands, strict=False):
-            np.copyto(wide, self._dtype.numbers(narrow))
-        return tuple(self._work)
-
-    def leave(self, out: NDArray[Any]) -> None:
-        """Round the result into ``out`` where it was computed in a workspace."""
-        if self._work:
-            result = self._work[-1]
-            np.copyto(out, result if out.dtype.kind == "f" else self._dtype.stored(result), casting="same_kind")
-
-
-class HostPlan(Built):
-    """A plan on the host's cores that computes in float32; subclasses call `hold` in ``__init__``."""
-
-    _staging: HostStaging
 
     def hold(self, problem: Shaped, *arrays: NDArray[Any]) -> None:
         """Make the workspaces of a problem, and count their bytes with those of arrays that the plan holds."""
-        self._staging = HostStaging(problem)
-        self.device_bytes = sum(array.nbytes for array in arrays) + self._staging.nbytes
+        # No reference to the problem's matrix is kept.
+        self._wanted, self._dtype = (
+            (problem.operand_shapes, problem.out_shape, problem.dtype),
+            DType(str(problem.dtype)),
+        )
+        widened = (*problem.operand_shapes, problem.out_shape) if self._dtype.narrow else ()
+        self._work = [np.empty(shape, np.float32) for shape in widened]
+        self.device_bytes = sum(array.nbytes for array in (*arrays, *self._work))
 
     def run(self, operands: Sequence[Any], out: Any) -> None:
         """Check the arrays and compute, in float32."""
-        self.compute(*self._staging.enter(operands, out))
-        self._staging.leave(out)
+        check_operands(*self._wanted, operands, out, device="cpu")
+        if not self._work:
+            self.compute(*operands, out)
+            return
+        for wide, narrow in zip(self._work, operands, strict=False):
+            np.copyto(wide, self._dtype.numbers(narrow))
+        self.compute(*self._work)
+        result = self._work[-1]
+        np.copyto(out, result if out.dtype.kind == "f" else self._dtype.stored(result), casting="same_kind")
 
     @abstractmethod
     def compute(self, *arrays: Any, **nothing: Any) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.machine import allowed_cores
+from spmark.impls.core.machine import allowed_cores, side_by_side
 
 _MOST = 16
 """Threads beyond which a conversion, which moves memory, gains nothing."""
@@ -39,12 +38,7 @@ def run_all(function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> l
     list
         The results, in the order of the tasks.
     """
-    calls = list(tasks)
-    threads = min(cores(), len(calls))
-    if threads <= 1:
-        return [function(*task) for task in calls]
-    with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(lambda task: function(*task), calls))
+    return side_by_side(lambda task: function(*task), list(tasks), cores())
 
 
 def equal_shares(indptr: NDArray[np.int32]) -> NDArray[np.int64]:

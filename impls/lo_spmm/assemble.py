@@ -15,11 +15,12 @@ import numpy as np
 
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import CompileError
+from spmark.impls.core.machine import side_by_side
 from spmark.impls.formats.threads import cores
 from spmark.impls.lo_spmm.constraints import MOST_REGISTERS
 from spmark.impls.lo_spmm.emit_ptx import entry_ptx, function_ptx, head
 from spmark.impls.lo_spmm.kernel import NAME, UnrolledKernel
-from spmark.impls.runtime.compile import Binary, cached, side_by_side
+from spmark.impls.runtime.compile import Binary, cached
 from spmark.impls.runtime.toolchain import nvcc_version, tool
 
 TIMEOUT_S = 600.0

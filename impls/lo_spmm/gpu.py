@@ -11,6 +11,7 @@ from typing import Any
 
 from spmark.impls.core.errors import CompileError, SpmarkError
 from spmark.impls.core.interfaces import Config
+from spmark.impls.core.machine import side_by_side
 from spmark.impls.formats.threads import cores
 from spmark.impls.lo_spmm.assemble import assemble
 from spmark.impls.lo_spmm.kernel import UnrolledKernel
@@ -29,7 +30,7 @@ from spmark.impls.lo_spmm.proxies import active_tiles, make_proxy, shared_for
 from spmark.impls.lo_spmm.search import TileSpace
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.lo_spmm.tuning import KernelKey, by_kernel, kernel_of
-from spmark.impls.runtime.compile import compile_many, side_by_side
+from spmark.impls.runtime.compile import compile_many
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.timer import PlanTimer

@@ -12,16 +12,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TypeVar, cast
+from typing import cast
 
 from spmark.impls.core.errors import BuildError, CompileError, DeviceError, how_to_install
 from spmark.impls.core.files import cache_folder, read_sealed, whole, write_sealed
-from spmark.impls.core.machine import allowed_cores
+from spmark.impls.core.machine import allowed_cores, side_by_side
 from spmark.impls.core.untrusted import parse_json
 from spmark.impls.runtime.toolchain import INCLUDE, content, cuda_include
 
@@ -29,8 +28,6 @@ OPTIONS = ("-std=c++17", "-lineinfo")
 """Given to every compiler: IEEE arithmetic (no fast math, denormals kept), lines for profilers."""
 _COUNTS = (r"Used (\d+) registers", r"(\d+) bytes spill stores", r"(\d+) bytes smem")
 """Where the log tells registers, spilled bytes and shared bytes."""
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -99,15 +96,6 @@ def kept_binary(key: str) -> Binary | None:
         return None
     counts = (binary.registers, binary.spill_bytes, binary.shared_bytes)
     return binary if isinstance(binary.symbol, str) and all(isinstance(count, int) for count in counts) else None
-
-
-def side_by_side(function: Callable[[T], R], tasks: Sequence[T], workers: int) -> list[R]:
-    """Call ``function``, which waits for a compiler or an assembler, with every task, ``workers`` calls at a time.
-
-    Results come in the order of the tasks. Where a call raises, tasks that have not begun are dropped.
-    """
-    with ThreadPoolExecutor(max(1, min(workers, len(tasks)))) as threads:
-        return list(threads.map(function, tasks))
 
 
 def compile_many(kernels: Iterable[tuple[Path, str, str]], workers: int | None = None) -> list[Binary | CompileError]:

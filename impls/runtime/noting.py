@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 
@@ -22,25 +22,21 @@ class Noted(NamedTuple):
     """Whether the launch may begin before the one before it has ended."""
 
 
-class _Notes(threading.local):
-    launches: list[Noted] | None = None
-
-
-_NOTES = _Notes()
+_NOTES: ContextVar[list[Noted] | None] = ContextVar("notes", default=None)
 
 
 @contextmanager
 def noted() -> Iterator[list[Noted]]:
     """Give a list that holds the launches of this thread once the ``with`` statement is left."""
     launches: list[Noted] = []
-    _NOTES.launches = launches
+    before = _NOTES.set(launches)
     try:
         yield launches
     finally:
-        _NOTES.launches = None
+        _NOTES.reset(before)
 
 
 def note(function: Any, *launch: Any) -> None:
     """Note a launch of a function of CuPy where somebody asked for that; the rest is as of `Noted`."""
-    if _NOTES.launches is not None:
-        _NOTES.launches.append(Noted(function.ptr, *launch))
+    if (launches := _NOTES.get()) is not None:
+        launches.append(Noted(function.ptr, *launch))

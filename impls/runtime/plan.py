@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -75,19 +75,15 @@ class DevicePlan(Built):
         CuPy arrays, PyTorch tensors and all others with ``__cuda_array_interface__`` or DLPack are taken without a
         copy. Where one is a PyTorch tensor, the plan enqueues on PyTorch's current stream.
         """
-        if self.target.spec.kind is DeviceKind.HOST_SIMT:
-            self._start(operands, out, nullcontext())
-            return
-        from spmark.impls.runtime.adopt import adopt, stream_of
+        given, stream = (*operands, out), None
+        if self.target.spec.kind is not DeviceKind.HOST_SIMT:
+            from spmark.impls.runtime.adopt import adopt, stream_of
 
-        given = (*operands, out)
-        *adopted, result = map(adopt, given)
-        self._start(adopted, result, stream_of(given) or nullcontext())
-
-    def _start(self, operands: Sequence[DeviceArray], out: DeviceArray, stream: AbstractContextManager[Any]) -> None:
+            stream, given = stream_of(given), tuple(map(adopt, given))
+        *operands, out = given
         where = self.target.location
         check_operands(*self.shapes, self.dtype, operands, out, device=where, alignment=self._alignment)
-        with stream:
+        with stream or nullcontext():
             if self._failed:
                 for counters in self._counters:
                     counters.fill(0)

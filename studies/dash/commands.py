@@ -40,7 +40,7 @@ class TransferTraining:
         if job.target:
             phases[FINE_TUNING] = gathered(job.target, job.target_matrices)
         check_apart(phases[PRETRAINING], phases.get(FINE_TUNING), None)
-        maker, model, rows = Maker(MODELS["dash"], [*phases.values()], job.epochs, job.seed), None, []
+        maker, model = Maker(MODELS["dash"], [*phases.values()], job.epochs, job.seed), None
         subject = [*phases.values()][-1].samples.subject
         out = job.out or own_model(subject.platform, subject.op)
         for phase, samples in phases.items():
@@ -50,9 +50,7 @@ class TransferTraining:
                 command=job.command,
                 tell=job.tell,
             )
-            model, curve = maker.trained(samples, session, model)
-            rows.append({"phase": phase, **curve[-1].known()})
+            model, _ = maker.trained(samples, session, model)
         assert model
         card = model.save(out)
-        title = f"{subject.op} on {subject.platform}, last epochs"
-        return Outcome({"file": out, "card": card.model_dump(mode="json")}, str(out), title, rows)
+        return Outcome({"file": out, "card": card.model_dump(mode="json")}, str(out))

@@ -11,10 +11,8 @@ from typing import Any, ClassVar
 
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.enums import MEASURED_TYPES
-from spmark.impls.core.errors import RecordError
-from spmark.impls.core.files import written
 from spmark.impls.liteform.predictor import ForestCard
-from spmark.impls.liteform.schedule import ScheduleTable, shipped_table, table_for
+from spmark.impls.liteform.schedule import shipped_table
 from spmark.records.rowfile import read_rows
 from spmark.studies.contracts import CalibrationJob, Constants, LabelJob, Outcome, TrainingJob
 from spmark.studies.liteform import labels as labelled
@@ -48,7 +46,7 @@ class FormatLabels:
         rows = (row for path in sorted(job.folder.glob("shard-*.jsonl")) for row in read_rows(path, MatrixLabels))
         done = {(row.matrix, row.dtype) for row in rows}
         todo = [key for key in product(job.own(job.names), job.dtypes) if key not in done]
-        compile_schedules(device, job.dtypes, WIDTHS, table_for(device.name))
+        compile_schedules(device, job.dtypes, WIDTHS)
 
         def things() -> Iterator[tuple[Key, Any]]:
             for name, matrix in job.load(list(dict.fromkeys(name for name, _ in todo))):
@@ -69,7 +67,7 @@ class FormatLabels:
 
 
 class ForestTraining:
-    """Trains both forests, or fits a table to times of schedules (`spmark.studies.contracts`)."""
+    """Trains both forests (`spmark.studies.contracts`)."""
 
     ending: ClassVar[str] = ".npz"
     published: ClassVar[str] = LABELS
@@ -78,10 +76,8 @@ class ForestTraining:
         """Train on labels; measured ones are also held out, matrix by matrix, to say how good the models are.
 
         As published, the selection knows no J and asks for a speed-up of 1.1, and nothing is held out: the study of the
-        published labels says how good such models are. Files of schedules (``.ndjson``) give a table, which is JSON.
+        published labels says how good such models are.
         """
-        if any(".ndjson" in path.suffixes for path in job.files):
-            return _fitted_table(job)
         rows = [] if job.published else labelled.read_labels(job.files)
         if job.published:
             table = job.published.about
@@ -140,7 +136,7 @@ class ScheduleCalibration:
         """Time schedules matrix by matrix, one of each kind after the other, and fit the table to what there is."""
         from spmark.studies.liteform.gpu import ScheduleTimer, compile_schedules
 
-        compile_schedules(job.device, MEASURED_TYPES, _TIMED_AT, None)
+        compile_schedules(job.device, MEASURED_TYPES, _TIMED_AT)
         ends = time.monotonic() + job.seconds
         rows: list[ScheduleRow] = []
         warm = True
@@ -152,23 +148,8 @@ class ScheduleCalibration:
             if time.monotonic() >= ends:
                 break
         kept = gzip.compress("".join(f"{row.model_dump_json()}\n" for row in rows).encode(), mtime=0)
-        table, text = _fitted(rows, "spmark calibrate", hashlib.sha256(kept).hexdigest())
+        counted = f"{len(rows)} rows of {len({row.matrix for row in rows})} matrices"
+        table = make_table(rows, f"spmark calibrate: {counted}, SHA-256 {hashlib.sha256(kept).hexdigest()}")
+        text = table.model_dump_json(exclude_defaults=True) + "\n"
         told = [{"rows": len(rows), "entries": len(table.entries), "thirds": table.thirds}]
         return Constants({".json": text.encode(), ".ndjson.gz": kept}, told)
-
-
-def _fitted(rows: Sequence[ScheduleRow], command: str, sha256: str) -> tuple[ScheduleTable, str]:
-    """Fit a table to rows, which names the command and the rows; gives the text of its file, too."""
-    counted = f"{len(rows)} rows of {len({row.matrix for row in rows})} matrices"
-    table = make_table(rows, f"{command}: {counted}, SHA-256 {sha256}")
-    return table, table.model_dump_json(exclude_defaults=True) + "\n"
-
-
-def _fitted_table(job: TrainingJob) -> Outcome:
-    """Fit a table to rows, which need no GPU."""
-    rows, path = [row for path in job.files for row in read_rows(path, ScheduleRow)], job.out.with_suffix(".json")
-    table, text = _fitted(rows, job.command, digest_of(job.files))
-    with written(path, RecordError) as part:
-        part.write_text(text, encoding="utf-8")
-    answer = {"file": path, "entries": len(table.entries), "thirds": table.thirds}
-    return Outcome(answer, f"{path}: {len(rows)} rows; {len(table.entries)} entries")

@@ -23,7 +23,7 @@ from spmark.impls.liteform.compose import StoredAs
 from spmark.impls.liteform.cost import count
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.plan import LiteForm, scheduled
-from spmark.impls.liteform.schedule import CellSchedule, ScheduleTable, schedule_for, table_for
+from spmark.impls.liteform.schedule import CellSchedule, schedule_for, table_for
 from spmark.impls.liteform.search import search
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import open_target
@@ -333,23 +333,9 @@ def start_width(matrix: Csr, device: DeviceSpec) -> int:
     return 1 << int(search(costs, counts.widest).powers[0])
 
 
-def compile_schedules(
-    device: DeviceSpec, dtypes: Sequence[DType], widths: Sequence[int], table: ScheduleTable | None
-) -> None:
-    """Compile every kernel that timing will need, on all cores, so that no compiling falls between two times.
-
-    Parameters
-    ----------
-    device : DeviceSpec
-    dtypes, widths : sequence
-    table : ScheduleTable, optional
-        Table of the device: its schedules alone are compiled; by default all candidates are.
-    """
-    shapes = []
-    for dtype, width in product(dtypes, widths):
-        own = [e.schedule for e in (table.entries if table else ()) if e.dtype is dtype]
-        known = [(one.vector, one.vectors, one.lanes) for one in own if width % one.vector == 0]
-        shapes += [(dtype, *tile) for tile in known or tiles(width, dtype, small=True)]
+def compile_schedules(device: DeviceSpec, dtypes: Sequence[DType], widths: Sequence[int]) -> None:
+    """Compile the kernels that timing will need, on all cores, so that no compiling falls between two times."""
+    shapes = [(dtype, *tile) for dtype, width in product(dtypes, widths) for tile in tiles(width, dtype, small=True)]
     instances = [
         SPMM_ELL_BUCKETS.instance(T=C_TYPES[dtype], vector=vector, vectors=vectors, lanes=lanes, threads=128)
         for dtype, vector, vectors, lanes in dict.fromkeys(shapes)

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pydantic import model_validator
 
 from spmark.impls.core.problem import DType
 from spmark.impls.core.untrusted import Frozen
@@ -90,15 +89,6 @@ class ScheduleRow(Row):
     timed: tuple[TimedSchedule, ...]
     direct: tuple[Any, ...] = ()
     """Times of another kernel, in rows of before; nothing reads them."""
-
-    @model_validator(mode="after")
-    def _has_every_count(self) -> Self:
-        for names, counted in ((COUNTED, self.counted), (COUNTED_THIRDS, self.counted_thirds or None)):
-            if counted is not None and {name: len(one) for name, one in counted.items()} != dict.fromkeys(
-                names, POWERS
-            ):
-                raise ValueError(f"expected {', '.join(names)} of {POWERS} powers each, found others")
-        return self
 
     def counts(self, thirds: bool) -> BucketCounts:
         """Give the counts that weights price."""

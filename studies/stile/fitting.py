@@ -195,15 +195,10 @@ def fit_line(
         and d is 1.
     peak : float
         Flops for each byte.
-
-    Raises
-    ------
-    ValueError
-        There are fewer than two different R: a line needs two points.
     """
     sides = (plain_bytes, plain_ms, atomic_bytes, atomic_ms)
     r, ms, r_atomic, ms_atomic = (np.asarray(side, np.float64) for side in sides)
-    a, b = _straight(r, ms)
+    a, b = map(float, np.polyfit(r, ms, 1))
     if b < 0:
         a, b = float(r @ ms / (r @ r)), 0.0
     if not r_atomic.size:
@@ -211,15 +206,8 @@ def fit_line(
     more, longer = r_atomic / r, ms_atomic / ms
     if np.ptp(more) < _SAME:  # arithmetic bounds every tile, so that atomic additions leave R as it is
         return Line(a, b, 0.0, float(longer.mean()), peak)
-    c, d = _straight(more, longer)
+    c, d = map(float, np.polyfit(more, longer, 1))
     return Line(a, b, c, d, peak)
-
-
-def _straight(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
-    if np.unique(x).size < 2:
-        raise ValueError(f"expected tiles of at least two sizes to fit a line through, found {np.unique(x).size}")
-    slope, offset = np.polyfit(x, y, 1)
-    return float(slope), float(offset)
 
 
 def train_net(features: NDArray[np.float64], milliseconds: NDArray[np.float64], seed: int = 0) -> Net:

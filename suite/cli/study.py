@@ -49,6 +49,7 @@ def label(
         ),
     ] = None,
     dtype: Annotated[list[str] | None, typer.Option(help="float32 or float16; both by default. Repeatable.")] = None,
+    exhaustive: Annotated[int, typer.Option(hidden=True)] = 0,
     budget: Annotated[str, typer.Option(metavar="TIME", help="No matrix begins after this time: 90s, 7m.")] = "7m",
     shard: Annotated[str, typer.Option(metavar="N/M", help="Every M-th matrix, beginning with the N-th.")] = "1/1",
     device: DeviceOption = "auto",
@@ -68,6 +69,7 @@ def label(
     """
     from spmark.suite.study.label import LabelRequest, measure_labels
 
+    _warn_of_retired(exhaustive=exhaustive)
     if gpus or scheduler or cluster:
         raise typer.Exit(_on_cluster(device, gpus, scheduler, cluster, shard=shard, out=out, as_json=as_json))
     request = LabelRequest(
@@ -136,6 +138,12 @@ def _on_cluster(
     return ExitCode.FAILURES if left else ExitCode.OK
 
 
+def _warn_of_retired(**given: object) -> None:
+    """Say of each option of earlier versions that is given that it does nothing."""
+    for name in (name.replace("_", "-") for name, value in given.items() if value):
+        sys.stderr.write(f"--{name} does nothing since 0.2 and goes with 0.3\n")
+
+
 @app.command("train")
 def train(
     method: TrainedArgument,
@@ -147,6 +155,9 @@ def train(
     target: Annotated[
         list[Path] | None, typer.Option(help="Samples of the platform that the model is for. Repeatable.")
     ] = None,
+    held_out: Annotated[list[Path] | None, typer.Option(hidden=True)] = None,
+    model: Annotated[str, typer.Option(hidden=True)] = "",
+    featuriser: Annotated[Path | None, typer.Option(hidden=True)] = None,
     source_matrices: Annotated[int, typer.Option(min=1, help="Matrices to take of --source.")] = 100,
     target_matrices: Annotated[int, typer.Option(min=1, help="Matrices to take of --target.")] = 5,
     op: Annotated[str, typer.Option(help="A model that moves: spmm or sddmm.")] = "spmm",
@@ -182,6 +193,12 @@ def train(
     if method in CONTRACTS["transfer"]:
         from spmark.suite.study.transfer import TransferRequest, train_transfer
 
+        if featuriser or model not in {"", method}:
+            raise typer.BadParameter(
+                f"expected neither --model nor --featuriser since 0.2: spmark study transfer {method} --methods NAME "
+                "trains variants"
+            )
+        _warn_of_retired(held_out=held_out)
         train_transfer(
             TransferRequest(
                 method=method,

@@ -8,7 +8,7 @@ import pytest
 from problems import matrices
 
 from spmark.impls.core.errors import OperandError
-from spmark.impls.core.operands import ArrayFacts, HostStaging, check_operands
+from spmark.impls.core.operands import ArrayFacts, HostPlan, check_operands
 from spmark.impls.core.problem import DType, Op, Problem
 
 SPMM = ((10, 8),), (6, 8), DType.FLOAT32
@@ -143,18 +143,24 @@ def test_gpu_arrays_are_held_to_the_same_rules() -> None:
     assert "read-only" in refused([on_gpu((10, 8), at=1 << 21), on_gpu((6, 8), data=(1 << 20, True))])
 
 
-def test_staging_widens_and_rounds_once() -> None:
+class Doubled(HostPlan):
+    """Writes twice the operand, and keeps what it was given."""
+
+    def compute(self, *arrays: Any, **nothing: Any) -> None:
+        self.seen = arrays
+        arrays[-1][:] = 2.001 * arrays[0][: len(arrays[-1])]
+
+
+def test_a_host_plan_widens_and_rounds_once() -> None:
     problem = Problem(Op.SPMM, matrices()["under_32_rows"], 5, DType.FLOAT16)
-    staging = HostStaging(problem)
-    rng = np.random.default_rng(0)
-    dense = rng.standard_normal(problem.operand_shapes[0]).astype(np.float16)
-    out = np.full(problem.out_shape, np.nan, np.float16)
-    wide, result = staging.enter([dense], out)
+    plan, out = Doubled(), np.full(problem.out_shape, np.nan, np.float16)
+    plan.hold(problem, np.zeros(3, np.int32))
+    dense = np.random.default_rng(0).standard_normal(problem.operand_shapes[0]).astype(np.float16)
+    plan.run([dense], out)
+    wide, result = plan.seen
     assert wide.dtype == result.dtype == np.float32
     np.testing.assert_array_equal(wide, dense)
-    result[:] = rng.standard_normal(result.shape)
-    staging.leave(out)
     np.testing.assert_array_equal(out, result.astype(np.float16))
-    assert staging.nbytes == 4 * (dense.size + out.size)
+    assert plan.device_bytes == 4 * (dense.size + out.size) + 12
     with pytest.raises(OperandError, match="dtype float16, found float32"):
-        staging.enter([dense.astype(np.float32)], out)
+        plan.run([dense.astype(np.float32)], out)

@@ -73,3 +73,12 @@ def test_what_no_study_can_do_is_refused(
 def test_a_folder_without_samples_says_what_writes_them(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="found none: spmark study label and spmark study collect write such files"):
         transfer.labels_in(tmp_path)
+
+
+def test_options_of_earlier_versions_say_what_became_of_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*"study train dash --source x --model scratch".split(), monkeypatch=monkeypatch) != 0
+    assert "transfer dash --methods NAME" in " ".join(capsys.readouterr().err.replace("│", "").split())
+    assert run(*"study label liteform --exhaustive 3 --shard none".split(), monkeypatch=monkeypatch) != 0
+    assert "--exhaustive does nothing since 0.2 and goes with 0.3\n" in capsys.readouterr().err

@@ -13,7 +13,9 @@ from spmark.datasets.origins import other_ids
 from spmark.datasets.sweep.reading import packaged_lists, read_list
 from spmark.impls.liteform.predictor import find, load
 from spmark.impls.liteform.schedule import ScheduleTable, table_for
+from spmark.records.rowfile import read_rows
 from spmark.studies.contracts import TrainingJob
+from spmark.studies.liteform.schedules import ScheduleRow, make_table
 from spmark.studies.rows import digest_of
 from spmark.studies.table import find_contract
 
@@ -55,8 +57,7 @@ def test_the_rows_give_what_ships(tmp_path: Path) -> None:
             old, new = getattr(shipped, name), getattr(again, name)
             assert old.classes.tolist() == new.classes.tolist()
             assert all((a == b).all() for a, b in zip(vars(old).values(), vars(new).values(), strict=True))
-    training.train(TrainingJob("nvidia-h200", tmp_path / "table.json", "command", files=[SCHEDULES]))
-    table = ScheduleTable.model_validate_json((tmp_path / "table.json").read_text(encoding="utf-8"))
+    table = make_table(list(read_rows(SCHEDULES, ScheduleRow)), "command")
     shipped_table = table_for("nvidia-h200")
     assert shipped_table is not None
     assert table.model_dump(exclude={"made_with"}) == shipped_table.model_dump(exclude={"made_with"})
