@@ -105,12 +105,13 @@ def find_in_mirror(mirror: Path | None, source: Source, name: str) -> RawMatrix 
 
 def has_entry(mirror: Path | None, source: Source, name: str) -> bool:
     """Tell whether a mirror has a matrix, as `find_in_mirror` gives it or as its source reads it."""
-    of_source = mirror is not None and source.name in _NOT_MATRICES and is_file(mirror / source.name / f"{name}.npz")
-    return of_source or _entry_of(mirror, source, name) is not None
+    if own := source.mirrored_as(name):
+        return mirror is not None and is_file(mirror / own)
+    return _entry_of(mirror, source, name) is not None
 
 
 def _entry_of(mirror: Path | None, source: Source, name: str) -> ManifestLine | None:
-    if mirror is None or source.name in _NOT_MATRICES:
+    if mirror is None or source.mirrored_as(name):
         return None
     origin = find_origin(source.name, name)
     for entry in read_manifest(mirror):

@@ -92,13 +92,16 @@ class MirroredEdges(RelationalSource):
         one = self.listed.get(name)
         return None if one is None else Facts(one.rows, one.rows * one.relations, one.nnz)
 
+    def mirrored_as(self, name: str) -> str:
+        """Give the file of the mirror."""
+        return f"{self.name}/{name}.npz"
+
     def load(self, name: str, args: Args, cache: Cache) -> RawMatrix:
         """Read a file of the mirror. Takes no arguments."""
         where = f"{self.name}/{name}"
         only(where, args)
         one = self.listed[known(self.name, name, self.listed)]
-        place = f"{self.name}/{name}.npz"
-        with mirrored(cache, place, one.url, "an npz file with edges of several relations") as file:
+        with mirrored(cache, self.mirrored_as(name), one.url, "an npz file with edges of several relations") as file:
             edges = self.edges(file)
         return wide(one.rows, one.relations, edges, where)
 
@@ -141,7 +144,7 @@ class Hetero(MirroredEdges, DownloadedSource):
 
     def load(self, name: str, args: Args, cache: Cache) -> RawMatrix:
         """Read a file of the mirror, or a download. Takes no arguments."""
-        if cache.mirror is not None and is_file(cache.mirror / self.name / f"{name}.npz"):
+        if cache.mirror is not None and is_file(cache.mirror / self.mirrored_as(name)):
             return MirroredEdges.load(self, name, args, cache)
         return DownloadedSource.load(self, name, args, cache)
 
