@@ -124,7 +124,6 @@ class MinkUNet(RelationalSource):
         wide = _map_of(points, which).wide
         return RawMatrix(wide.shape, wide.indptr, wide.indices, wide.values, kind)
 
-
     def mirrored_as(self, name: str) -> str:
         """Give the file of a scan."""
         scan, _, _ = name.rpartition("/")
