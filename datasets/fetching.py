@@ -39,17 +39,18 @@ def needed(matrices: Iterable[MatrixSource], cache: Cache) -> Mapping[str, Downl
 
 def _needed(matrix: MatrixSource, cache: Cache) -> Download | str:
     source = find_source(matrix.source)
-    if not source.network:
+    file = source.download(matrix.name)
+    if file is None and not source.network:
         return "here"
     if has_entry(cache.mirror, source, matrix.name):
         return "mirror"
     if cache.has(source.name, matrix.name, matrix.args):
         return "cache"
-    if not isinstance(source, DownloadedSource):
+    if file is None:
         return "its source"
-    if (copy := source.package_copy(matrix.name)) is not None:
+    if isinstance(source, DownloadedSource) and (copy := source.package_copy(matrix.name)) is not None:
         return str(copy)
-    return Download(source.address(matrix.name), source.place(matrix.name))
+    return Download(*file)
 
 
 def sizes(downloads: Iterable[Download], cache: Cache) -> Mapping[Download, int | str]:

@@ -43,8 +43,8 @@ class ManifestLine:
         return f"{self.category}/{self.name}"
 
 
-def read_manifest(mirror: Path) -> list[ManifestLine]:
-    """Read the manifest's matrices.
+def read_manifest(mirror: Path, *, edges: bool = False) -> list[ManifestLine]:
+    """Read the manifest's matrices, and with ``edges`` the lines of all other files.
 
     Raises
     ------
@@ -60,7 +60,11 @@ def read_manifest(mirror: Path) -> list[ManifestLine]:
             raise DatasetError(
                 f"{path}:1: expected the columns {', '.join(_COLUMNS)}, found none of {', '.join(missing)}"
             )
-        return [_entry(row, mirror, f"{path}:{rows.line_num}") for row in rows if row["category"] not in _NOT_MATRICES]
+        return [
+            _entry(row, mirror, f"{path}:{rows.line_num}")
+            for row in rows
+            if edges or row["category"] not in _NOT_MATRICES
+        ]
 
 
 def _entry(row: dict[str, str], mirror: Path, where: str) -> ManifestLine:
@@ -100,12 +104,14 @@ def find_in_mirror(mirror: Path | None, source: Source, name: str) -> RawMatrix 
 
 
 def has_entry(mirror: Path | None, source: Source, name: str) -> bool:
-    """Tell whether `find_in_mirror` finds a matrix."""
+    """Tell whether a mirror has a matrix, as `find_in_mirror` gives it or as its source reads it."""
+    if own := source.mirrored_as(name):
+        return mirror is not None and is_file(mirror / own)
     return _entry_of(mirror, source, name) is not None
 
 
 def _entry_of(mirror: Path | None, source: Source, name: str) -> ManifestLine | None:
-    if mirror is None:
+    if mirror is None or source.mirrored_as(name):
         return None
     origin = find_origin(source.name, name)
     for entry in read_manifest(mirror):

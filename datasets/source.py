@@ -90,6 +90,14 @@ class Source(ABC):
         """Give the number of relations that stand side by side in a loaded matrix, 0 for any other matrix."""
         return 0
 
+    def download(self, name: str) -> tuple[str, str] | None:
+        """Give what a matrix is made of: its address, and its place in the cache. None where nothing is downloaded."""
+        return None
+
+    def mirrored_as(self, name: str) -> str:
+        """Give the file of a mirror that the source reads itself; empty where mirrors have the matrix as a CSR."""
+        return ""
+
     @abstractmethod
     def load(self, name: str, args: Args, cache: Cache) -> RawMatrix:
         """Read or generate a matrix.

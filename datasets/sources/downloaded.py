@@ -47,6 +47,10 @@ class DownloadedSource(Source):
         """Give where the cache keeps the download."""
         return f"{self.name}/{PurePosixPath(urlsplit(self.address(name)).path).name}"
 
+    def download(self, name: str) -> tuple[str, str]:
+        """Give the address of a matrix and its place in the cache."""
+        return self.address(name), self.place(name)
+
     @abstractmethod
     def read(self, path: Path, name: str) -> RawMatrix:
         """Read a matrix out of a downloaded file.
@@ -64,7 +68,7 @@ class DownloadedSource(Source):
     def load(self, name: str, args: Args, cache: Cache) -> RawMatrix:
         """Fetch and read a matrix, out of the package's copy where there is one. Takes no arguments."""
         only(f"{self.name}/{name}", args)
-        return self.read(self.package_copy(name) or cache.fetch(self.address(name), self.place(name)), name)
+        return self.read(self.package_copy(name) or cache.fetch(*self.download(name)), name)
 
 
 class EdgeSource(DownloadedSource):

@@ -14,8 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.datasets.cache import Cache
+from spmark.datasets.readers.archive import FETCH_AGAIN
 from spmark.datasets.source import Args, RawMatrix, argument, known, only
 from spmark.datasets.sources.relational import RelationalSource, mirrored
+from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.files import is_file
 from spmark.impls.core.relational import RelationalCsr
 from spmark.impls.core.voxels import coarser, distinct_voxels, kernel_map, voxels_of_points
 from spmark.records.schema import MatrixKind
@@ -25,11 +28,23 @@ VOXEL_M = 0.05
 _LEVELS = 5
 DRAWN = "drawn"
 """Name of the scan that is drawn here."""
+
+
+class Scan(NamedTuple):
+    """A scan of KITTI's: ``pointcloud/<scan>.npz`` of a mirror has its points as ``xyz`` in metres, to a millimetre."""
+
+    points: int
+    url: str
+    """Of KITTI's format: x, y, z and the intensity of each point as little-endian float32."""
+
+
+_RAW = "https://raw.githubusercontent.com"
 SCANS = {
-    "semantickitti_spvnas_000000": "https://github.com/mit-han-lab/spvnas (assets/000000.bin)",
-    "kitti_object_000000": "https://github.com/kuixu/kitti_object_vis (data/object/training/velodyne/000000.bin)",
+    "semantickitti_spvnas_000000": Scan(123_389, f"{_RAW}/mit-han-lab/spvnas/master/assets/000000.bin"),
+    "kitti_object_000000": Scan(
+        115_384, f"{_RAW}/kuixu/kitti_object_vis/master/data/object/training/velodyne/000000.bin"
+    ),
 }
-"""Scans of the mirror, ``pointcloud/<scan>.npz`` with ``xyz`` in metres, and where they come from."""
 
 
 class Layer(NamedTuple):
@@ -105,11 +120,33 @@ class MinkUNet(RelationalSource):
         if scan == DRAWN:
             points, kind = drawn_scan(argument(where, args, "seed", 0, (0, 2**31 - 1))), MatrixKind.SYNTHETIC
         else:
-            place = f"pointcloud/{scan}.npz"
-            with mirrored(cache, place, SCANS[scan], "an npz file with a scan, xyz in metres") as file:
-                points, kind = file["xyz"], MatrixKind.REAL
+            points, kind = self._points(name, cache), MatrixKind.REAL
         wide = _map_of(points, which).wide
         return RawMatrix(wide.shape, wide.indptr, wide.indices, wide.values, kind)
+
+    def mirrored_as(self, name: str) -> str:
+        """Give the file of a scan."""
+        scan, _, _ = name.rpartition("/")
+        return f"pointcloud/{scan}.npz" if scan in SCANS else ""
+
+    def download(self, name: str) -> tuple[str, str] | None:
+        """Give the address of a scan, and its place in the cache."""
+        scan, _, _ = name.rpartition("/")
+        return (SCANS[scan].url, f"minkunet/{scan}.bin") if scan in SCANS else None
+
+    def _points(self, name: str, cache: Cache) -> NDArray[np.float32]:
+        """Read (n, 3) float32 points of a scan, in metres."""
+        place, file = self.mirrored_as(name), self.download(name)
+        assert file is not None
+        if cache.mirror is not None and is_file(cache.mirror / place):
+            with mirrored(cache, place, file[0], "an npz file with a scan, xyz in metres") as arrays:
+                return np.asarray(arrays["xyz"], np.float32)
+        path, expected = cache.fetch(*file), SCANS[name.rpartition("/")[0]].points
+        if path.stat().st_size != 16 * expected:
+            raise DatasetError(
+                f"{path}: expected {expected:,} points of 16 bytes, found {path.stat().st_size:,} bytes; {FETCH_AGAIN}"
+            )
+        return np.round(np.fromfile(path, "<f4").reshape(-1, 4)[:, :3], 3).astype(np.float32)
 
 
 def _map_of(points: NDArray[np.float32], which: str) -> RelationalCsr:

@@ -1,4 +1,4 @@
-"""Matrices of several relations: what all share, and the mirror's knowledge graphs and maps of sparse convolutions.
+"""Matrices of several relations: what all share, public knowledge graphs, and the mirror's maps of sparse convolutions.
 
 Each is the wide CSR of a `spmark.impls.core.relational.RelationalCsr`, as which
 `spmark.datasets.relational.load_relational` gives it.
@@ -7,7 +7,7 @@ Each is the wide CSR of a `spmark.impls.core.relational.RelationalCsr`, as which
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -16,8 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.datasets.cache import Cache
+from spmark.datasets.readers.archive import FETCH_AGAIN, unpacked
 from spmark.datasets.source import Args, Facts, RawMatrix, Source, check_bytes, check_shape, known, only
+from spmark.datasets.sources.downloaded import DownloadedSource, read_integers
 from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.files import is_file
 from spmark.impls.core.problem import openings
 from spmark.impls.core.relational import RelationalCsr
 from spmark.impls.core.untrusted import reading
@@ -80,7 +83,7 @@ class MirroredEdges(RelationalSource):
     licence = "per matrix, in the mirror's MANIFEST.tsv"
     listed: ClassVar[Mapping[str, Listed]]
 
-    def names(self, cache: Cache) -> Sequence[str]:
+    def names(self, cache: Cache) -> tuple[str, ...]:
         """List the matrices."""
         return tuple(self.listed)
 
@@ -89,13 +92,16 @@ class MirroredEdges(RelationalSource):
         one = self.listed.get(name)
         return None if one is None else Facts(one.rows, one.rows * one.relations, one.nnz)
 
+    def mirrored_as(self, name: str) -> str:
+        """Give the file of the mirror."""
+        return f"{self.name}/{name}.npz"
+
     def load(self, name: str, args: Args, cache: Cache) -> RawMatrix:
         """Read a file of the mirror. Takes no arguments."""
         where = f"{self.name}/{name}"
         only(where, args)
         one = self.listed[known(self.name, name, self.listed)]
-        place = f"{self.name}/{name}.npz"
-        with mirrored(cache, place, one.url, "an npz file with edges of several relations") as file:
+        with mirrored(cache, self.mirrored_as(name), one.url, "an npz file with edges of several relations") as file:
             edges = self.edges(file)
         return wide(one.rows, one.relations, edges, where)
 
@@ -104,14 +110,18 @@ class MirroredEdges(RelationalSource):
         """Give relation, row and column of each edge."""
 
 
-class Hetero(MirroredEdges):
+class Hetero(MirroredEdges, DownloadedSource):
     """Knowledge graphs: an edge of relation r from subject j to object i is A_r[i, j].
+
+    They come from the mirror, or from repositories. Nodes and relations that have names are numbered as they first
+    appear.
 
     Stored values are those of a relational graph network: 1 over the edges of the same relation and object. AIFB and
     MUTAG are without the relations that tell labels; all have edges in one direction.
     """
 
     name = "hetero"
+    cached = False  # they are small
     title = "knowledge graphs"
     citation = (
         "Schlichtkrull, Kipf, Bloem, van den Berg, Titov and Welling, Modeling relational data with graph "
@@ -126,8 +136,44 @@ class Hetero(MirroredEdges):
     }
 
     def edges(self, file: Mapping[str, NDArray[Any]]) -> Edges:
-        """Read ``rel``, ``dst`` and ``src``."""
-        return file["rel"], file["dst"], file["src"]
+        """Read ``rel``, ``dst`` and ``src``, or the wide CSR that ``spmark mirror make`` writes."""
+        if "rel" in file:
+            return file["rel"], file["dst"], file["src"]
+        nodes, rows = file["shape"][0], np.repeat(np.arange(file["indptr"].size - 1), np.diff(file["indptr"]))
+        return file["indices"] // nodes, rows, file["indices"] % nodes
+
+    def load(self, name: str, args: Args, cache: Cache) -> RawMatrix:
+        """Read a file of the mirror, or a download. Takes no arguments."""
+        if cache.mirror is not None and is_file(cache.mirror / self.mirrored_as(name)):
+            return MirroredEdges.load(self, name, args, cache)
+        return DownloadedSource.load(self, name, args, cache)
+
+    def read(self, path: Path, name: str) -> RawMatrix:
+        """Read OpenKE's triples of numbers (subject, object, relation), or lines of three names."""
+        one = self.listed[name]
+        if path.name == "train2id.txt":
+            subjects, objects, relation = read_integers(path, str(path), columns=3, header=1)
+        elif path.suffix == ".gz":
+            with unpacked(path, "", FETCH_AGAIN) as file:
+                relation, objects, subjects = _numbered(file, path)
+        else:
+            relation, objects, subjects = _numbered(path, path)
+        return wide(one.rows, one.relations, (relation, objects, subjects), path)
+
+
+def _numbered(file: Path, where: Path) -> Edges:
+    """Read lines of a subject, a relation and an object, which are names; those of N-Triples end with a full stop."""
+    nodes: dict[str, int] = {}
+    relations: dict[str, int] = {}
+    found: list[tuple[int, int, int]] = []
+    with reading(where, "lines of a subject, a relation and an object", remedy=FETCH_AGAIN):
+        for line in filter(str.strip, file.read_text(encoding="utf-8").split("\n")):
+            subject, relation, object_ = line.split(None, 2)
+            at = nodes.setdefault(subject, len(nodes))
+            to = nodes.setdefault(object_.rstrip().removesuffix(".").rstrip(), len(nodes))
+            found.append((relations.setdefault(relation, len(relations)), to, at))
+    relation_of, objects, subjects = np.array(found, np.int64).reshape(-1, 3).T
+    return relation_of, objects, subjects
 
 
 class PointCloud(MirroredEdges):

@@ -237,7 +237,7 @@ def make_mirror(folder: Path, sweep_names: Sequence[str]) -> int:
             plain = MatrixSource(source=origin.source, name=origin.name, args=origin.args)
             if find_source(plain.source).network:
                 found[plain.id] = plain
-    there = {entry.id for entry in read_manifest(folder)} if (folder / MANIFEST).exists() else set()
+    there = {entry.id for entry in read_manifest(folder, edges=True)} if (folder / MANIFEST).exists() else set()
     todo = [spec for spec in found.values() if spec.id not in there]
     failed = {}
     for spec, loaded, _ in loaded_matrices(screen, todo, 0):

@@ -188,9 +188,9 @@ def test_shards_of_a_collection_run_on_all_workers(monkeypatch, capsys, tmp_path
     sweep, out = tmp_path / "tiny.yaml", tmp_path / "samples"
     sweep.write_text(SWEEP)
     words = ["study", "collect", "--platform", "spade_sim", "--sweep", sweep, "--configs", 3, "--out", out]
-    assert spmark(monkeypatch, *words, "--gpus", "0,1", "--json") == 0
+    assert spmark(monkeypatch, *words, "--gpus", "0,1,2", "--json") == 0
     answer = json.loads(capsys.readouterr().out)
-    assert [shard["made"] for shard in answer["shards"]] == [2, 2]
+    assert [shard["made"] for shard in answer["shards"]] == [2, 2, 0], "there are two matrices"
     rows = [row for file in (out / "spade_sim").glob("*.jsonl") for row in read_rows(file, CollectedRow)]
     assert len({(row.matrix, row.op) for row in rows}) == len(rows) == 4
     assert spmark(monkeypatch, *words, "--json") == 0, "one shard in place of two goes on, too"

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 
+import dask
 import psutil
 import pytest
 from distributed import Client, Security
@@ -231,6 +232,10 @@ def test_times_in_records_are_of_the_clock_of_the_process_that_writes(run, fakes
 
 
 @pytest.mark.full
+def test_workers_do_not_ask_the_driver_for_gpus(client):
+    assert set(client.run(dask.config.get, "distributed.diagnostics.nvml").values()) == {False}
+
+
 @pytest.mark.parametrize("client", [("apart", "", "")], indirect=True)
 def test_a_machine_that_does_not_see_the_cache_is_told_of_once(run, fakes, caplog):
     run([fakes.case(f"m{at}", "slow") for at in range(9)])

@@ -12,6 +12,7 @@ import json
 import os
 import pickle
 import tarfile
+import tempfile
 import zipfile
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -30,6 +31,7 @@ from spmark.datasets.cache import Cache
 from spmark.datasets.collection import matching, read_index
 from spmark.datasets.load import load_matrix
 from spmark.datasets.mirror import read_manifest
+from spmark.datasets.readers.npz import write_npz
 from spmark.datasets.readers.rdf import Triple, read_triples
 from spmark.datasets.relational import load_relational
 from spmark.datasets.source import RawMatrix
@@ -106,6 +108,18 @@ def cache_entry(data: bytes, folder: Path) -> object:
     if matrix is None:
         raise DatasetError("to be made again")
     return matrix
+
+
+def mapped_entry(data: bytes, folder: Path) -> object:
+    """Do the same with an entry that is mapped whatever its size."""
+    with patch("spmark.datasets.readers.npz.LARGE_BYTES", 0):
+        return cache_entry(data, folder)
+
+
+def mapped_seeds() -> Sequence[bytes]:
+    with tempfile.TemporaryDirectory() as folder:
+        write_npz(Path(folder) / "m.npz", CSR)
+        return [(Path(folder) / "m.npz").read_bytes()]
 
 
 def cache_place(data: bytes, folder: Path) -> object:
@@ -322,6 +336,7 @@ TARGETS = (
         lambda: [b"3, 4, 3\n0 2 2 3\n1 3 0\n", b"1, 4, 0\n0 0\n\n"],
     ),
     Target("cache_entry", cache_entry, npz_seeds, claims=True),
+    Target("mapped_entry", mapped_entry, mapped_seeds, claims=True),
     Target("cache_place", cache_place, lambda: [b"a/b.zip"]),
     Target("manifest", manifest, lambda: [MANIFEST]),
     Target("sweep", sweep, lambda: [SWEEP]),
@@ -350,6 +365,11 @@ TARGETS = (
     ),
     Target("index", index, lambda: [INDEX]),
     Target("heterophilous", partial(archive, "e.npz", "heterophilous/actor"), lambda: [edges_npz()], claims=True),
+    Target(
+        "hetero_words",
+        partial(archive, "train.txt", "hetero/wn18rr"),
+        lambda: [b"X\tin\tt\nn1\tof\tX\n", b"<a> <b> <c> .\n"],
+    ),
     Target("hetero", partial(relations, "hetero"), lambda: [relations_npz("rel", "dst", "src")], claims=True),
     Target(
         "kernel_map",

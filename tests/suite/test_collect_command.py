@@ -18,6 +18,7 @@ from spmark.impls.table import find_platform
 from spmark.records.rowfile import read_rows
 from spmark.studies.collected import CollectedRow, SampledConfig, read_collected
 from spmark.suite.cli import main as cli
+from spmark.suite.study import collect
 
 SWEEP = """
 schema: 1
@@ -88,8 +89,8 @@ def test_a_row_says_what_was_measured_where(sweep: Path, tmp_path: Path, monkeyp
 def test_shards_are_parts_of_the_whole(sweep: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = list(read_rows(collected(sweep, tmp_path / "whole", monkeypatch), CollectedRow))
     parts: list[CollectedRow] = []
-    for number in (1, 2):
-        file = collected(sweep, tmp_path / str(number), monkeypatch, "--shard", f"{number}/2")
+    for number in range(1, 5):  # one shard more than there are matrices
+        file = collected(sweep, tmp_path / str(number), monkeypatch, "--shard", f"{number}/4")
         parts += read_rows(file, CollectedRow)
     assert sorted(row.model_dump_json() for row in parts) == sorted(row.model_dump_json() for row in whole)
 
@@ -105,6 +106,11 @@ def test_the_host_is_measured_with_its_cores(sweep: Path, tmp_path: Path, monkey
     default = row.configs[0]
     assert default.config == find_platform("cpu").default(row.problem(matrix()))
     assert (len(default.chosen_by_us), len(default.valued_by_us)) == (8, 7)
+    monkeypatch.setattr(collect, "allowed_cores", lambda: [core + 100 for core in row.cores])
+    assert spmark(*arguments, *only, monkeypatch=monkeypatch) == 0, "another worker of the machine goes on"
+    assert len(read_collected([tmp_path / "cpu" / "tiny-01-of-01.jsonl"])) == 1
+    monkeypatch.setattr(collect, "allowed_cores", lambda: [*row.cores, 100])
+    assert spmark(*arguments, *only, monkeypatch=monkeypatch) == 4, "times on more cores are others"
 
 
 def matrix(name: str = "logsparse_64") -> Csr:

@@ -43,7 +43,7 @@ def test_sizes_that_no_record_has_are_those_that_the_source_states() -> None:
 @pytest.mark.parametrize(("orientation", "rows"), [(Orientation.A, 2), (Orientation.TRANSPOSED, 3)])
 def test_a_transpose_swaps_rows_and_columns(monkeypatch, orientation, rows) -> None:
     class Source:
-        def facts(self, name):
+        def likely(self, name):
             return Facts(2, 3, 4)
 
     monkeypatch.setattr("spmark.suite.plan.plan.find_source", lambda name: Source())

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from spmark.datasets.cache import Cache
+from spmark.datasets.fetching import Download, needed
 from spmark.datasets.relational import load_relational
-from spmark.datasets.sources.minkunet import LAYERS, SCANS, MinkUNet, drawn_scan
+from spmark.datasets.sources.minkunet import LAYERS, SCANS, MinkUNet, Scan, drawn_scan
 from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.relational import RelationalCsr
@@ -78,15 +79,32 @@ def test_what_is_no_map_is_refused(maps: Any, cache: Cache) -> None:
     _, load = maps
     with pytest.raises(DatasetError, match="found 'semantickitti_spvnas_000000/up0'"):
         load("up0")
-    missing = MatrixSpec(source="minkunet", name=f"{SCAN}/l0")
-    with pytest.raises(
-        DatasetError, match=rf"a folder with pointcloud/{SCAN}.npz, found none; its data come from https"
-    ):
-        load_relational(missing, cache, 0)
     seeded = MatrixSpec(source="minkunet", name=f"{SCAN}/l0", args={"seed": 1})
     with pytest.raises(DatasetError, match="seed"):
         load_relational(seeded, cache, 0)
     assert len(MinkUNet().names(cache)) == 3 * 13
+
+
+def test_a_scan_is_downloaded_where_no_mirror_has_it(
+    maps: Any, server: Any, cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points, _ = maps
+    content = np.c_[points, np.ones(len(points))].astype("<f4").tobytes()
+    monkeypatch.setitem(SCANS, SCAN, Scan(len(points), server.url + "000000.bin"))
+    server.files["/000000.bin"] = content
+    spec = MatrixSpec(source="minkunet", name=f"{SCAN}/l1")
+    (file,) = needed([spec], cache).values()
+    assert file == Download(server.url + "000000.bin", f"minkunet/{SCAN}.bin")
+    np.testing.assert_array_equal(MinkUNet()._points(spec.name, cache), np.round(points, 3))
+    assert load_relational(spec, cache, 0).relations == 27
+    assert list(needed([spec], Cache(cache.root, cache.root.parent)).values()) == ["mirror"]
+    assert set(needed([spec.model_copy(update={"name": "drawn/l1"})], cache).values()) == {"here"}
+    (cache.root / "downloads" / "minkunet" / f"{SCAN}.bin").unlink()
+    server.files["/000000.bin"] = content[:-16]
+    with pytest.raises(DatasetError):
+        load_relational(spec, Cache(cache.root), 0)
+    with pytest.raises(DatasetError, match=r"expected 900 points of 16 bytes, found 14,384 bytes"):
+        load_relational(spec, Cache(cache.root / "other"), 0)
 
 
 @pytest.mark.parametrize("scan", SCANS)

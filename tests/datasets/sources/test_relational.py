@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,17 @@ import numpy as np
 import pytest
 
 from spmark.datasets.cache import Cache
+from spmark.datasets.fetching import needed
+from spmark.datasets.mirror import add_to_mirror
 from spmark.datasets.relational import load_relational, of_relations
+from spmark.datasets.source import RawMatrix
 from spmark.datasets.sources.relational import Hetero, Listed, PointCloud
 from spmark.datasets.sources.relational_twin import Typed
 from spmark.datasets.sweep.model import MatrixSpec
 from spmark.impls.core.errors import DatasetError, MatrixError
 from spmark.impls.core.problem import Csr
 from spmark.impls.formats.relational_hyb import RelationalHyb
-from spmark.records.schema import Orientation
+from spmark.records.schema import MatrixKind, Orientation
 
 LISTED = Listed(4, 3, 5, "https://example.org")
 
@@ -73,8 +77,57 @@ def test_what_is_no_matrix_of_several_relations_is_refused(cache: Cache) -> None
         of_relations(MatrixSpec(source="ogb", name="ogbn-arxiv"), two)
     with pytest.raises(DatasetError, match="as it is stored, found its transpose"):
         of_relations(MatrixSpec(source="hetero", name="aifb", orientation=Orientation.TRANSPOSED), two)
-    with pytest.raises(DatasetError, match=r"a folder with hetero/aifb.npz, found none; its data come from https"):
-        load_relational(MatrixSpec(source="hetero", name="aifb"), cache, 0)
+    with pytest.raises(DatasetError, match=r"a folder with pointcloud/\w+.npz, found none; its data come from https"):
+        load_relational(MatrixSpec(source="pointcloud", name=next(iter(PointCloud.listed))), cache, 0)
+
+
+TRIPLES = b"""<http://a#X> <http://a#in> "a text of . <words>"@en .
+_:n1 <http://a#of> <http://a#X> .
+<http://a#X> <http://a#in> _:n1 .
+<http://a#u> <http://a#of> <http://a#X> .
+"""
+"""Nodes 0 to 3 as they appear: X, the text, n1, u; relations in and of."""
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("graph.nt.gz", gzip.compress(TRIPLES, mtime=0)),
+        ("train.txt", b"X\tin\tt\nn1\tof\tX\nX\tin\tn1\nu\tof\tX\n"),
+        ("train2id.txt", b"4\n0 1 0\n2 0 1\n0 2 0\n3 0 1\n"),
+    ],
+    ids=["triples", "words", "numbers"],
+)
+def test_a_graph_is_downloaded_where_no_mirror_has_it(
+    server: Any, cache: Cache, list_origin: Any, monkeypatch: pytest.MonkeyPatch, file: str, content: bytes
+) -> None:
+    server.files[f"/{file}"] = content
+    list_origin("hetero/small", (4, 8, 4), server.url + file)
+    monkeypatch.setattr(Hetero, "listed", {"small": Listed(4, 2, 4, "")})
+    spec = MatrixSpec(source="hetero", name="small", values="stored")
+    found = load_relational(spec, cache, 0)
+    order, _ = found.by_relation
+    assert [each[order].tolist() for each in found.edges] == [[0, 0, 1, 1], [1, 2, 0, 0], [0, 0, 2, 3]]
+    assert found.wide.values[order].tolist() == [1, 1, 0.5, 0.5]
+    mirror, wide = Cache(cache.root, cache.root / "mirror"), found.wide
+    add_to_mirror(
+        cache.root / "mirror",
+        spec,
+        RawMatrix(wide.shape, wide.indptr, wide.indices, wide.values, MatrixKind.REAL),
+        "MIT",
+        server.url,
+    )
+    server.files.clear()
+    assert load_relational(spec, Cache(cache.root / "new", mirror.mirror), 0).hash == found.hash
+    assert needed([spec], mirror) == {spec.id: "mirror"}
+
+
+def test_a_graph_of_broken_lines(server: Any, cache: Cache, list_origin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Hetero, "listed", {"small": Listed(4, 2, 4, "")})
+    server.files["/train.txt"] = b"X in\n"
+    list_origin("hetero/small", (4, 8, 4), server.url + "train.txt")
+    with pytest.raises(DatasetError, match=r"train.txt: expected lines of a subject, a relation and an object"):
+        load_relational(MatrixSpec(source="hetero", name="small"), cache, 0)
 
 
 @pytest.mark.parametrize(
