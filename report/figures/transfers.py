@@ -258,7 +258,8 @@ def sizes_of(moved: Moved, figure: MovedFigure) -> pd.DataFrame:
             for row in own.sort_values(figure.axis).to_dict("records"):
                 rows.append(alike | {"method": name, "matrices_used": row[figure.axis]} | _value(row, "top1"))
         level: dict[str, Choice] = dict.fromkeys(figure.held, "top1")
-        level |= {name: of.choices[0] for name, of in methods.beside(one["target"], one["op"]).items()}
+        baselines = methods.beside(one["target"], one["op"])
+        level |= {name: of.choices[0] for name, of in baselines.items() if name not in figure.methods}
         for name, choice in level.items():
             found = headline.loc[name].to_dict() if name in headline.index else None
             rows.append(alike | {"method": name, "matrices_used": 0} | _value(found, choice))

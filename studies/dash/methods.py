@@ -196,7 +196,10 @@ def tasks(
     )
     for seed in range(few):
         others = [
-            StudyTask(method, seed, of, size) for method, of in (("dash", main[0]), ("scratch", 0)) for size in targets
+            StudyTask(method, seed, of, size)
+            for method, of in (("dash", main[0]), ("unfrozen", main[0]), ("scratch", 0), ("lightgbm", 0))
+            for size in targets
+            if seed < seeds_of[method]
         ]
         others += [StudyTask("dash", seed, size, main[1]) for size in sources]
         yield from (task for task in others if task.method in methods)

@@ -15,14 +15,13 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from spmark.impls.core.errors import BuildError, DatasetError
@@ -37,7 +36,7 @@ from spmark.impls.dash.sites import MAX_SIDE, MAX_SITES
 from spmark.impls.dash.weights import ModelCard, TrainedModel
 from spmark.impls.dash.withtorch import Tensor, load_torch, quick_products, to_numpy
 from spmark.studies.dash.samples import MatrixSamples, SampleSet
-from spmark.studies.orders import Pairs, kendall
+from spmark.studies.dash.steps import Configs
 
 BATCH: Final = 32
 """Configs of a batch on a target platform."""
@@ -145,55 +144,6 @@ def embedder(network: Network, made: Embeddings) -> Callable[[MatrixSamples], tu
     return embed
 
 
-def ranking_loss(scores: Tensor, slower: Tensor, faster: Tensor, margin: float) -> Tensor:
-    """Give the mean over pairs of ``max(0, margin - (score of the slower - score of the faster))``; 0 without pairs.
-
-    DASH (COGNATE), appendix A.4, sums over pairs; by the mean, matrices with other numbers of pairs weigh the same.
-
-    Parameters
-    ----------
-    scores : (n,) tensor
-    slower, faster : (p,) int64 tensors
-        As `spmark.studies.orders.Pairs` has them.
-    margin : float
-    """
-    if not len(slower):
-        return scores.sum() * 0
-    return (margin - (scores[slower] - scores[faster])).relu().mean()
-
-
-class _Batch:
-    """Configs of one matrix on the device; a pattern is embedded in each look, an embedding taken as it is."""
-
-    def __init__(
-        self, of: Pattern | Tensor, common: Tensor, latent: Tensor, seconds: NDArray[np.float64], noise: float
-    ) -> None:
-        self._of, self._configs, self.seconds, self._noise = of, (common, latent), seconds, noise
-        self.pairs = Pairs.of(seconds, noise)
-        sides = (self.pairs.slower, self.pairs.faster)
-        self._slower, self._faster = (load_torch().from_numpy(one).to(common.device) for one in sides)
-
-    def look(self, network: Network, margin: float) -> tuple[Tensor, Tensor]:
-        """Give the configs' scores, and their ranking loss."""
-        embedding = network.embed(self._of) if isinstance(self._of, Pattern) else self._of
-        scores = network.rank(embedding, network.embed_configs(*self._configs))
-        return scores, ranking_loss(scores, self._slower, self._faster, margin)
-
-    def parts(self, size: int, order: NDArray[np.int64]) -> Iterator[_Batch]:
-        """Divide the configs, in an order, into batches of at most ``size``."""
-        for chosen in np.split(order, range(size, len(order), size)):
-            at = load_torch().from_numpy(chosen).to(self._configs[0].device)
-            common, latent = (one[at] for one in self._configs)
-            yield _Batch(self._of, common, latent, self.seconds[chosen], self._noise)
-
-    def measures(self, scores: Tensor, loss: Tensor) -> tuple[float, float, float]:
-        """Give PRL, OPA and Kendall's tau; NaN where the matrix has none."""
-        if not self.pairs.slower.size:
-            return math.nan, math.nan, math.nan
-        found = to_numpy(scores)
-        return float(loss), self.pairs.share_in_order(found), kendall(found, self.seconds)
-
-
 def train(
     what: NetworkSpec | TrainedModel,
     encoder: Encoder,
@@ -239,14 +189,15 @@ def train(
         network.take_featuriser(before.network)
     fixed = session.featuriser_of is not None or (before is not None and settings.frozen)
     made = ({} if session.embeddings is None else session.embeddings) if fixed else None
-    batches, prepared_s = _batches(network, encoder, samples, settings.noise, made)
-    if not any(batch.pairs.slower.size for batch in batches):
+    if not any(one.seconds.max() > (1 + settings.noise) * one.seconds.min() for one in samples.matrices):
         raise DatasetError(
             f"expected a matrix with two configs whose times differ by more than {settings.noise:.1%}, "
-            f"found none among {len(batches)} matrices"
+            f"found none among {len(samples.matrices)} matrices"
         )
-    held = _batches(network, encoder, session.held_out, settings.noise, made)[0] if session.held_out else []
-    optimizer = load_torch().optim.Adam(network.parameters(with_featuriser=not fixed), lr=settings.rate)
+    configs, prepared_s = _configs(network, encoder, samples, settings, made)
+    held = _configs(network, encoder, session.held_out, settings, made)[0] if session.held_out else None
+    on_gpu = dict.fromkeys(("capturable", "fused"), session.device != "cpu")
+    optimizer = load_torch().optim.Adam(network.parameters(with_featuriser=not fixed), lr=settings.rate, **on_gpu)
     path, key = session.checkpoint, _key(network, encoder, samples, settings, session)
     curve = _resumed(path, key, network, optimizer) if path and path.is_file() else []
     saved = time.monotonic()
@@ -258,7 +209,7 @@ def train(
         if is_over:
             raise OutOfTime
         with quick_products(session.device):
-            curve.append(_epoch(network, optimizer, batches, held, settings, number=number, prepared_s=prepared_s))
+            curve.append(_epoch(network, optimizer, configs, held, settings, number=number, prepared_s=prepared_s))
         prepared_s = 0.0
         told = ", ".join(f"{name} {value:.3f}" for name, value in curve[-1].known().items())
         session.tell(f"epoch {number + 1} of {settings.epochs}: {told}")
@@ -297,35 +248,30 @@ def _resumed(path: Path, key: str, network: Network, optimizer: Any) -> list[Epo
         return [Epoch.model_validate(epoch) for epoch in state["curve"]]
 
 
-def _batches(
-    network: Network, encoder: Encoder, samples: SampleSet, noise: float, made: Embeddings | None
-) -> tuple[list[_Batch], float]:
-    """Put all matrices on the device; gives the seconds of that, as if no embedding had been there before."""
+def _configs(
+    network: Network, encoder: Encoder, samples: SampleSet, settings: TrainingSettings, made: Embeddings | None
+) -> tuple[Configs, float]:
+    """Put all configs on the device; gives the seconds of that, as if no embedding had been there before."""
     limits, lengths = (network.spec.max_sites, network.spec.max_side), (COMMON_SIZE, encoder.maps[0][0].shape[0])
     if limits != (MAX_SITES, MAX_SIDE):
         raise DatasetError(f"expected sites within the limits {limits}, found {(MAX_SITES, MAX_SIDE)}")
-    torch, device = load_torch(), network.device
-    embedded = [] if made is None else list(map(embedder(network, made), samples.matrices))
-    started = time.perf_counter()
-    patterns: list[Any] = [vector for vector, _ in embedded]
-    if made is None:
-        patterns = [Pattern.of(one.sites, one.sizes, device) for one in samples.matrices]
-    batches = []
-    for one, pattern in zip(samples.matrices, patterns, strict=True):
+    for one in samples.matrices:
         if (found := (one.common.shape[1], one.own.shape[1])) != lengths:
             raise DatasetError(
                 f"{one.matrix}: expected vectors of {lengths[0]} and {lengths[1]} numbers, found {found}"
             )
-        common, latent = (torch.from_numpy(array).to(device) for array in (one.common, encoder.encode(one.own)))
-        batches.append(_Batch(pattern, common, latent, one.seconds, noise))
-    return batches, time.perf_counter() - started + sum(seconds for _, seconds in embedded)
+    embedded = None if made is None else list(map(embedder(network, made), samples.matrices))
+    started = time.perf_counter()
+    vectors = embedded and [vector for vector, _ in embedded]
+    configs = Configs(network, encoder, samples.matrices, vectors, noise=settings.noise, margin=settings.margin)
+    return configs, time.perf_counter() - started + sum(seconds for _, seconds in embedded or ())
 
 
 def _epoch(
     network: Network,
     optimizer: Any,
-    batches: list[_Batch],
-    held: list[_Batch],
+    configs: Configs,
+    held: Configs | None,
     settings: TrainingSettings,
     *,
     number: int,
@@ -336,31 +282,22 @@ def _epoch(
     Measures are taken after all steps, so that the host need not wait for a GPU in between.
     """
     draw, started = np.random.default_rng((settings.seed, number)), time.perf_counter()
-
-    def stepped(batch: _Batch) -> tuple[_Batch, Tensor, Tensor]:
-        """Take a step, and give scores and loss of before; a batch without pairs changes nothing."""
-        scores, loss = batch.look(network, settings.margin)
-        if batch.pairs.slower.size:
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-        return batch, scores.detach(), loss.detach()
-
-    def looks(of: list[_Batch]) -> list[tuple[_Batch, Tensor, Tensor]]:
-        with load_torch().no_grad():
-            return [(batch, *batch.look(network, settings.margin)) for batch in of]
-
     if settings.batch is None:
-        seen = [stepped(batches[place]) for place in draw.permutation(len(batches))]
+        parts = [(int(matrix), np.arange(configs.counts[matrix])) for matrix in draw.permutation(len(configs.counts))]
+        configs.steps(optimizer, parts, max(configs.counts))
+        seen = configs.scores
     else:
-        seen = looks(batches)
-        parts = [part for one in batches for part in one.parts(settings.batch, draw.permutation(len(one.seconds)))]
-        for place in draw.permutation(len(parts)):
-            stepped(parts[place])
+        seen = configs.look()
+        parts = [
+            (matrix, part)
+            for matrix, count in enumerate(configs.counts)
+            for part in np.split(draw.permutation(count), range(settings.batch, count, settings.batch))
+        ]
+        configs.steps(optimizer, [parts[place] for place in draw.permutation(len(parts))], settings.batch)
     network.wait()
     seconds, means = prepared_s + time.perf_counter() - started, dict[str, float | None]()
-    for prefix, of in (("", seen), ("held_", looks(held))):
-        table = np.array([batch.measures(scores, loss) for batch, scores, loss in of], np.float64).reshape(-1, 3)
+    for prefix, of, scores in (("", configs, seen), ("held_", held, held.look() if held else None)):
+        table = of.measures(scores) if of else np.empty((0, 3))
         for name, column in zip(("prl", "opa", "tau"), table.T, strict=True):
             known = column[np.isfinite(column)]
             means[prefix + name] = float(known.mean()) if known.size else None

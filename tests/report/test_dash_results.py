@@ -17,16 +17,22 @@ from spmark.report.transfers import load_transfers
 pytestmark = pytest.mark.full
 
 ROOT = Path(__file__).parents[2]
-SECTION = (ROOT / "impls/dash/README.md").read_text().split("## Results")[1].split("### ")[0]
+SECTION, SIZES = (ROOT / "impls/dash/README.md").read_text().split("## Results")[1].split("### ")[:2]
 COLUMNS = [(target, op) for target in ("cuda", "spade_sim") for op in ("spmm", "sddmm")]
 CELL = re.compile(r"([\d.]+) / ([\d.]+) \((\d)\)")
 
 
 @pytest.fixture(scope="module")
-def results() -> pd.DataFrame:
-    """Give the results of the whole source and of all five target matrices, or of methods that do not see them."""
+def of_sizes() -> pd.DataFrame:
+    """Give the results of the whole source, or of methods that do not see it."""
     found = load_transfers([ROOT / "report/reference/h200/dash_study"]).results
-    return found[found.source_matrices.isin([0, 98, 99]) & found.target_matrices.isin([0, 5])]
+    return found[found.source_matrices.isin([0, 98, 99])]
+
+
+@pytest.fixture(scope="module")
+def results(of_sizes: pd.DataFrame) -> pd.DataFrame:
+    """Give the results of the whole source and of the five target matrices, or of methods that do not see them."""
+    return of_sizes[of_sizes.target_matrices.isin([0, 5])]
 
 
 def cell(results: pd.DataFrame, method: str, target: str, op: str) -> str:
@@ -43,6 +49,15 @@ def test_every_cell_is_that_of_the_facts(results: pd.DataFrame) -> None:
     said = {method: cells.split(" | ") for method, cells in lines}
     assert set(said) == set(results.method)
     assert said == {method: [cell(results, method, *column) for column in COLUMNS] for method in said}
+
+
+def test_every_size_is_that_of_the_facts(of_sizes: pd.DataFrame) -> None:
+    (sizes,) = re.findall(r"^\| operator, method \| (.*) \|$", SIZES, re.MULTILINE)
+    lines = re.findall(r"^\| (\w+), `(\w+)` \| (.*) \|$", SIZES, re.MULTILINE)
+    assert len(lines) == 8
+    for op, method, cells in lines:
+        parts = (of_sizes[of_sizes.target_matrices == int(size.replace(",", ""))] for size in sizes.split(" | "))
+        assert cells.split(" | ") == [cell(part, method, "spade_sim", op.lower()) for part in parts]
 
 
 def test_the_front_page_has_the_same_shares(results: pd.DataFrame) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spmark.studies.dash.training import ranking_loss
+from spmark.studies.dash.steps import ranking_loss
 from spmark.studies.orders import Pairs
 
 pytestmark = pytest.mark.full
@@ -14,9 +14,8 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra das
 
 
 def loss_of(scores, seconds, noise=0.0, margin=1.0):
-    pairs = Pairs.of(np.asarray(seconds, float), noise)
-    slower, faster = torch.from_numpy(pairs.slower), torch.from_numpy(pairs.faster)
-    return float(ranking_loss(torch.tensor(scores, dtype=torch.float64), slower, faster, margin))
+    given = (torch.tensor(one, dtype=torch.float64) for one in (scores, np.asarray(seconds, float)))
+    return float(ranking_loss(*given, noise, margin))
 
 
 def test_the_loss_is_the_mean_of_pytorch_s():
