@@ -38,6 +38,8 @@ _IDLE_S = 60.0
 _JOBS_OF_A_START = 4
 """Kernels for which a process is worth starting: the start takes a core from others, and the time of eight kernels
 (H200 machine of 16 cores: 0.45 s to start, 0.55 s until the compiler is loaded, 0.13 s a kernel)."""
+_SPARE = 4
+"""Of so many cores one is spare: a process is started for any second kernel, since a search has more of them."""
 _READY = "ready"
 """The first line of a process, before any request."""
 # -P imports nothing from the current folder. multiprocessing would run the caller's main module again.
@@ -81,8 +83,9 @@ def compile_many(kernels: Iterable[Job], workers: int | None = None) -> list[Bin
             tasks.put((job, results[-1]))
         else:
             results[-1].set_result(binary)
-    helpers = min(workers or len(allowed_cores()), tasks.qsize()) - 1
-    for _ in range(min(helpers, _WAITING.qsize() + tasks.qsize() // _JOBS_OF_A_START)):
+    cores = workers or len(allowed_cores())
+    helpers, started = min(cores, tasks.qsize()) - 1, max(tasks.qsize() // _JOBS_OF_A_START, cores // _SPARE)
+    for _ in range(min(helpers, _WAITING.qsize() + started)):
         Thread(target=_help, args=(tasks,), daemon=True).start()  # one without a job delays nobody
     with suppress(Empty):
         while True:
