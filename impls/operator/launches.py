@@ -77,6 +77,20 @@ class Launches:
             if found is not None:
                 self._held[width] = _Held(plan, found, int(plan.target.location.partition(":")[2]))
 
+    def learn(self, width: int, plan: Any, operands: tuple[Any, ...], out: Any) -> None:
+        """Run a plan whose launches alone compute what it computes, and take up these launches, unchecked.
+
+        Arrays are CuPy's, and all else that the kernels read stays where it is as long as the plan is in use.
+        """
+        with noted() as launches:
+            plan.run(operands, out)
+        spans = [_span(one) for one in (*operands, out, *(buffer for buffer, _ in plan.buffers))]
+        found = launch_list(launches, spans)
+        given = sorted(source for one in found for _, source, _ in one.patches if source <= len(operands))
+        if given == list(range(len(operands) + 1)):  # else an array of the plan lies in one that was given
+            made = _made(self._launcher, self._turns, plan, found, (*operands, out))
+            self._held[width] = _Held(plan, made, out.data.device_id)
+
     def find(self, width: int) -> Any | None:
         """Give the extension's plan of a width, where it has one."""
         found = self._held.get(width)
@@ -140,9 +154,7 @@ def noted_plan(launcher: Any, turns: Turns, plan: Any) -> Any | None:
         expected = target.download(out)
         if not all(_equal(one, target.download(other)) for one, other in zip(before, held, strict=True)):
             return None
-        sizes = [one.nbytes for one in (*operands, out)]
-        owned = [(*_span(buffer), counts) for buffer, counts in plan.buffers]
-        made = launcher.plan(turns.shared, out.data.device_id, tuple(sizes), _flat(found), _bytes(chain(*owned)))
+        made = _made(launcher, turns, plan, found, (*operands, out))
         result, *others = (
             target.upload(np.full(one.nbytes, 0 if counts else _UNWRITTEN, np.uint8).view(one.dtype).reshape(one.shape))
             for one, counts in ((out, False), *plan.buffers)
@@ -152,6 +164,13 @@ def noted_plan(launcher: Any, turns: Turns, plan: Any) -> Any | None:
         same = _same(target.download(result), expected, plan.deterministic)
         counters = [one for one, (_, counts) in zip(others, plan.buffers, strict=True) if counts]
         return made if same and not any(target.download(one).any() for one in counters) else None
+
+
+def _made(launcher: Any, turns: Turns, plan: DevicePlan, found: Sequence[Launch], arrays: Sequence[Any]) -> Any:
+    """Give the extension's plan for arrays like these, operands and then the result."""
+    sizes = tuple(one.nbytes for one in arrays)
+    owned = [(*_span(buffer), counts) for buffer, counts in plan.buffers]
+    return launcher.plan(turns.shared, arrays[-1].data.device_id, sizes, _flat(found), _bytes(chain(*owned)))
 
 
 class Launch(NamedTuple):
