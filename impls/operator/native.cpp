@@ -1,6 +1,6 @@
-// A plan's launches in C++, for products of spmark.torch that need nothing else: a plain tensor, the matrix's own values,
-// a width whose launches are noted. Every other call is Python's. Such products come from SparseMatrix.spmm, and through
-// PyTorch's dispatcher as spmark::spmm.
+// A plan's launches in C++, for products of spmark.torch that need nothing else: a plain tensor, the matrix's own
+// values, a width whose launches are noted. Every other call is Python's. Such products come from SparseMatrix.spmm,
+// and through PyTorch's dispatcher as spmark::spmm.
 //
 // PyTorch's and Python's headers suffice: PyTorch's current stream is found at run time.
 #include "launches.h"
@@ -249,8 +249,8 @@ PyObject* py_spmm(PyObject*, PyObject* const* args, Py_ssize_t count) {
   if (!THPVariable_CheckExact(args[2])) Py_RETURN_NOTIMPLEMENTED;
   const MatrixPtr& matrix = within<MatrixPtr>(args[0], kMatrix);
   const Tensor& b = THPVariable_Unpack(args[2]);
-  const bool usual = is_plain(b) && !at::impl::torch_function_mode_enabled() &&
-                     !at::autocast::is_autocast_enabled(b.device().type());
+  const bool usual =
+      is_plain(b) && !at::impl::torch_function_mode_enabled() && !at::autocast::is_autocast_enabled(b.device().type());
   const Plan* plan = usual ? matrix->find(b, false) : nullptr;
   if (!plan) Py_RETURN_NOTIMPLEMENTED;
   KeptPtr kept;
