@@ -202,10 +202,10 @@ def test_shares_on_record() -> None:
     told = load_script("studies/auto_selector").judged()
     means = [[float(cell) for cell in line.split("|")[6:9]] for line in list(told)[2:]]
     assert len(means) == 12
-    rule, first, three = (min(column) for column in zip(*means, strict=True))
+    rule, first, raced = (min(column) for column in zip(*means, strict=True))
     assert rule >= 0.75
     assert first >= 0.95
-    assert three >= 0.985
+    assert raced >= 0.985
 
 
 def test_candidates_serve_their_operator() -> None:
