@@ -130,7 +130,7 @@ def _mean(of: pd.Series[float] | np.ndarray[Any, Any]) -> float:
 
 
 def shares(row: Mapping[str, Any], trees: Trees, device: str = TRAINED_ON) -> dict[str, float]:
-    """Give the least time of a problem over the time of each way of choosing; a race may have the rule's choice, too."""
+    """Give the least time of a problem over the time of each way of choosing; a race may have the rule's, too."""
     op, us, features = Op(row["op"]), row["us"], row["features"]
     width, dtype, least = row["width"], DType(row["dtype"]), min(row["us"].values())
     names = {str(choice): name for name, choice in PORTFOLIO[op].items()}
