@@ -210,7 +210,7 @@ def test_shares_on_record() -> None:
 
 def test_candidates_serve_their_operator() -> None:
     for op, choices in PORTFOLIO.items():
-        assert all(op in choice.made().ops for choice in choices.values())
+        assert all(op in choice.made().ops and DeviceKind.CUDA in choice.made().devices for choice in choices.values())
 
 
 def test_no_row_of_the_training_is_of_the_judging_half() -> None:
