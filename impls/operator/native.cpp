@@ -93,7 +93,7 @@ private:
   std::unordered_map<int64_t, std::weak_ptr<Matrix>> held_;
 };
 Known& known() {
-  static auto* const held = new Known;  // matrices may outlive the end of the process's statics
+  static auto* const held = new Known;  // matrices may outlive what ends with the process
   return *held;
 }
 
