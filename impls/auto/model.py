@@ -5,7 +5,7 @@ LightGBM trains (`scripts/studies/auto_selector.py`). The trees are flat arrays 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.auto.portfolio import NAMES, PORTFOLIO, Features
+from spmark.impls.auto.portfolio import NAMES, PORTFOLIO, TWINS, Features
 from spmark.impls.auto.race import Choice
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import DType, Op
@@ -24,6 +24,10 @@ TRAINED_ON = "nvidia-h100-80gb-hbm3"
 REFERENCE, DENSE = "sparsetir", "cublas"
 """Candidates whose times are learned in the units of `Features.unit_us`. The times of all others are learned over the
 reference's, in which what they have in common cancels."""
+_MOST = 3
+"""Candidates of a race."""
+_GAIN = 1.03
+"""How many times as fast as its twin a candidate has to be expected for a race."""
 MODEL = Path(__file__).parent / "models" / f"{TRAINED_ON}.npz"
 
 
@@ -91,6 +95,18 @@ def ranked(trees: Trees, features: Features, op: Op, width: int, dtype: DType, *
     build_s = trees.build_s @ (1.0, features.nnz / 1e6)
     expected = map(Expected, PORTFOLIO[op].values(), times.tolist(), build_s.tolist())
     return sorted(expected, key=lambda one: one.seconds(runs))
+
+
+def worth_a_race(expected: Sequence[Expected], dtype: DType) -> list[Expected]:
+    """Give the first three; in float32 the first two, without those not expected to be clearly faster than a twin."""
+    if dtype.narrow:
+        return list(expected[:_MOST])
+
+    def gains(one: Expected) -> bool:
+        twin = TWINS.get(one.choice)
+        return not any(other.choice == twin and other.us < _GAIN * one.us for other in expected)
+
+    return [one for one in expected if gains(one)][: _MOST - 1]
 
 
 def samples_of(vectors: NDArray[np.float64], num_candidates: int) -> NDArray[np.float64]:

@@ -11,9 +11,9 @@ from enum import StrEnum
 from math import inf
 from typing import Any, ClassVar
 
-from spmark.impls.auto.model import TRAINED_ON, ranked, read
+from spmark.impls.auto.model import TRAINED_ON, Expected, ranked, read, worth_a_race
 from spmark.impls.auto.portfolio import BASELINE, Features, by_rule
-from spmark.impls.auto.race import Choice, Chosen, fastest, first
+from spmark.impls.auto.race import Chosen, fastest, first
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import check_choices
 from spmark.impls.core.interfaces import Built, Config, Plan
@@ -21,8 +21,6 @@ from spmark.impls.core.problem import Op, Problem
 from spmark.impls.runtime.template import KernelTemplate
 from spmark.impls.table import create
 
-_MOST = 3
-"""Candidates of a race."""
 _SHARE = 0.1
 """Where the number of runs is known: the share of their time that building a further candidate may take."""
 
@@ -101,18 +99,21 @@ class Auto:
         known = device.kind is DeviceKind.HOST_SIMT or device.name == TRAINED_ON
         if self.mode == Mode.LEARNED:
             if known:
-                return first(problem, device, [*named, *rule]), own
+                return first(problem, device, [*(one.choice for one in named), *rule]), own
             named = named[:1]
-        entrants = [*named[:_MOST], *(() if known else rule[:1] if named else rule)]
+        entrants = [one.choice for one in worth_a_race(named, problem.dtype)]
+        entrants += () if known else rule[:1] if named else rule
         if self.mode == Mode.RACE and device.kind is DeviceKind.CUDA:
             entrants.append(BASELINE)
         return fastest(problem, device, list(dict.fromkeys(entrants)), self.budget_s or None), own
 
-    def _named(self, problem: Problem, device: DeviceSpec, features: Features) -> list[Choice]:
+    def _named(self, problem: Problem, device: DeviceSpec, features: Features) -> list[Expected]:
         """Name candidates that are expected to be fast, the fastest first; none by the rule, and none on a CPU."""
         if self.mode == Mode.RULE or device.kind is DeviceKind.CPU or not problem.matrix.nnz:
             return []
         expected = ranked(read()[problem.op], features, problem.op, problem.width, problem.dtype, runs=self.runs)
-        able = [one for one in expected if device.kind in one.choice.made().devices]
+        # All candidates run on a GPU, and some take a second to import.
+        on_gpu = device.kind is DeviceKind.CUDA
+        able = [one for one in expected if on_gpu or device.kind in one.choice.made().devices]
         most_s = _SHARE * self.runs * able[0].us * 1e-6 if self.runs else inf
-        return [one.choice for one in able if one is able[0] or one.build_s <= most_s]
+        return [one for one in able if one is able[0] or one.build_s <= most_s]

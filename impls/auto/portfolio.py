@@ -100,6 +100,9 @@ PORTFOLIO: Mapping[Op, Mapping[str, Choice]] = {
 """Candidates on a GPU, by the names that rows of times and models have. GE-SpMM, row splitting and balanced non-zeros
 are none of them: hardly any row of the tuning half has them as the fastest. Nor is cuSPARSE, which every race measures.
 """
+TWINS = {Choice("stile"): Choice("sparsetir")}
+"""Beside a candidate another one that takes less time to search over the same kernels. In narrow types STile has
+kernels of its own, on tensor cores."""
 BASELINE = Choice("cusparse_best")
 _CPU = (Choice("scipy_cpu"), Choice("numba_cpu"))
 _FEW_ROWS, _LONG_MEAN, _FEW_WIDTHS = 1024, 128, range(64, 257)

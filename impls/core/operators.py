@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import singledispatch
+from functools import cache, singledispatch
 from typing import Any
 
 import numpy as np
@@ -49,9 +49,8 @@ def random_values(index: Any, seed: int, stream: int, xp: Any = np) -> Any:
     array of float32
         Same shape as ``index``. SplitMix64's finaliser (Steele, Lea and Flood, OOPSLA 2014) over a keyed counter.
     """
-    key = ((seed * 0x9E3779B97F4A7C15) ^ ((stream + 1) * 0xD1B54A32D192ED03)) + 0x9E3779B97F4A7C15
     bits = index * xp.uint64(0x9E3779B97F4A7C15)
-    bits += xp.uint64(key & (2**64 - 1))
+    bits += xp.uint64(_key(seed, stream))
     bits ^= bits >> xp.uint64(30)
     bits *= xp.uint64(0xBF58476D1CE4E5B9)
     bits ^= bits >> xp.uint64(27)
@@ -64,6 +63,27 @@ def random_values(index: Any, seed: int, stream: int, xp: Any = np) -> Any:
     bits |= xp.uint64(0x3F000000)
     bits |= sign
     return bits.astype(xp.uint32).view(xp.float32)
+
+
+def _key(seed: int, stream: int) -> int:
+    key = ((seed * 0x9E3779B97F4A7C15) ^ ((stream + 1) * 0xD1B54A32D192ED03)) + 0x9E3779B97F4A7C15
+    return key & (2**64 - 1)
+
+
+_RANDOM_BITS = """
+unsigned long long b = (unsigned long long)i * 0x9E3779B97F4A7C15ULL + key;
+b = (b ^ (b >> 30)) * 0xBF58476D1CE4E5B9ULL;
+b = (b ^ (b >> 27)) * 0x94D049BB133111EBULL;
+b ^= b >> 31;
+bits = (unsigned int)((b >> 41 & 0x7FFFFE) | 0x3F000000 | b << 31);
+"""
+"""`random_values` at position ``i`` in C++."""
+
+
+@cache
+def _drawing(xp: Any) -> Any:
+    """Give one kernel of CuPy for all steps of `random_values`, each of which a first process would compile."""
+    return xp.ElementwiseKernel("uint64 key", "uint32 bits", _RANDOM_BITS, "random_values")
 
 
 @dataclass(frozen=True)
@@ -92,6 +112,9 @@ class RandomOperand:
 
     def fill(self, out: Any, xp: Any = np) -> None:
         """Write every value into ``out``, a contiguous (rows, J) array of NumPy or CuPy. O(rows J)."""
+        if xp is not np and self.dtype is DType.FLOAT32:
+            _drawing(xp)(np.uint64(_key(self.seed, self.stream)), out.view(np.uint32))
+            return
         for part, values in self._beside(out.reshape(-1), xp):
             part[:] = values
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,9 +20,11 @@ from spmark.impls.kernels.direct_spmm import DirectPlan, usual_schedule
 from spmark.impls.kernels.plain import PlainPlan
 from spmark.impls.operator.arrays import TorchTensors
 from spmark.impls.operator.choose import PLAIN, Asked
-from spmark.impls.operator.compiled import CompiledOperator
+from spmark.impls.operator.compiled import CompiledOperator, Run
+from spmark.impls.operator.extension import LAUNCHER
 from spmark.impls.operator.gpu import adopted, on_stream_of
-from spmark.impls.operator.matrices import ElementType, OwnedMatrix, refuse_gradient
+from spmark.impls.operator.launches import Launches
+from spmark.impls.operator.matrices import ElementType, OwnedMatrix, loses_gradient, refuse_gradient
 from spmark.impls.runtime.cuda import CudaTarget
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.target import MAX_GRID, Kernel, Target
@@ -79,6 +81,12 @@ class BorrowedOperator(CompiledOperator):
         asked = Asked(Op.SPMM, matrix.target.spec, (name,), values="constant")
         super().__init__(OwnedMatrix(matrix, matrix.values, dtype), asked, {}, lasting=False)
         self._csr, self._choice = matrix, Choice(name)
+        self._learned: set[int] = set()
+        self.again = False
+        """Whether the matrix was multiplied before."""
+        extension = LAUNCHER.found() if self._cuda else None
+        if extension is not None:
+            self._launches = self._shared(extension)
 
     @property
     def pattern(self) -> DeviceCsr:
@@ -100,6 +108,18 @@ class BorrowedOperator(CompiledOperator):
             )
         with on_stream_of(arrays):
             super()._plan_call(width, arrays)
+
+    def _runner(self, width: int) -> Run:
+        """Note launches at the second product, since many matrices are multiplied once."""
+        run = super()._runner(width)
+        if not self.again or self._launches is None or width in self._learned:
+            return run
+        self._learned.add(width)
+        return partial(self._learn, self._launches, width)
+
+    def _learn(self, launches: Launches, width: int, operands: Sequence[Any], out: Any) -> None:
+        with on_stream_of((*operands, out)):
+            launches.learn(width, self.built(width), tuple(map(adopted, operands)), adopted(out))
 
     def _built_for(self, width: int) -> Plan:
         matrix, dtype, target = self._csr, self._matrix.dtype, self._csr.target
@@ -144,6 +164,23 @@ def _current_target() -> Target:
     return _target_of(cupy.cuda.runtime.getDevice())
 
 
+class _Kept(NamedTuple):
+    matrix: weakref.ref[Any]
+    signature: Hashable
+    version: Hashable
+    asked: Any
+    """Type of the operand."""
+    operator: BorrowedOperator
+
+
+def _version(a: Any) -> Hashable:
+    """Give what tells without looking at all arrays that a tensor has the same; None for others, or by a gradient."""
+    torch = sys.modules.get("torch")
+    if torch is None or type(a) is not torch.Tensor or a.layout is not torch.sparse_csr:
+        return None
+    return None if a.is_inference() or loses_gradient(a, torch) else (a._version, a.values().data_ptr())
+
+
 class BorrowedOperators:
     """Operators of matrices on the GPU: each is kept as long as its matrix lives and has the same arrays.
 
@@ -158,7 +195,7 @@ class BorrowedOperators:
 
     def __init__(self, target: Callable[[], Target] = _current_target) -> None:
         self._target = target
-        self._kept: dict[int, tuple[weakref.ref[Any], Hashable, BorrowedOperator]] = {}
+        self._kept: dict[int, _Kept] = {}
 
     def find(self, a: Any, dtype: Any) -> BorrowedOperator | None:
         """Give the operator of a matrix, None where plans cannot read its arrays, or have operands of another type.
@@ -168,16 +205,25 @@ class BorrowedOperators:
         ProblemError
             A gradient of the matrix would be lost.
         """
+        key, target, version = id(a), self._target(), _version(a)
+        kept = self._kept.get(key)
+        if kept is None or kept.matrix() is not a or kept.operator.pattern.target is not target:
+            kept = None
+        elif version is not None and (kept.version, kept.asked) == (version, dtype):
+            kept.operator.again = True
+            return kept.operator
         arrays = arrays_of(a)
         if arrays is None or (arrays.values.dtype != dtype and dtype_name(arrays.values.dtype) != dtype_name(dtype)):
             return None
-        target, signature, key = self._target(), arrays.signature(), id(a)
-        reference, known, operator = self._kept.get(key, (None, None, None))
-        if operator is not None and reference is not None and reference() is a and known == signature:
-            return operator if operator.pattern.target is target else None
+        signature = arrays.signature()
+        if kept is not None and kept.signature == signature:
+            kept.operator.again = True
+            self._kept[key] = kept._replace(version=version, asked=dtype)
+            return kept.operator
         made = _operator(arrays, target)
         if made is not None:
-            self._kept[key] = weakref.ref(a, lambda _: self._kept.pop(key, None)), signature, made
+            forget = weakref.ref(a, lambda _: self._kept.pop(key, None))
+            self._kept[key] = _Kept(forget, signature, version, dtype, made)
         return made
 
 

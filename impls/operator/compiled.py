@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from spmark.impls.operator.launches import Launches
     from spmark.impls.operator.values import ChangingValues
 
+Run = Callable[[Sequence[Any], Any], None]
+"""Takes operands and the result."""
 ROLES = {Op.SPMM: ("operand B (K, J)",), Op.SDDMM: ("operand X (I, J)", "operand Y (K, J)")}
 
 
@@ -190,13 +192,17 @@ class CompiledOperator:
             out = library.empty(out_shape, operands[0])
         if self._launches is not None and self._launches.run(width, library, (*operands, out)):
             return out
-        run = self._planned[width].plan.run
+        run = self._runner(width)
         if as_they_are:
             self._turns.take(run, operands, operands, out)
         else:
             shown = [library.shown(one) for one in operands]
             self._turns.take(run, operands, shown, library.shown(out))
         return out
+
+    def _runner(self, width: int) -> Run:
+        """Give what runs a plan in Python."""
+        return self._planned[width].plan.run
 
     def _checked_call(self, operands: Sequence[Any], out: Any) -> Any:
         """Check everything, plan the width where that is allowed, copy operands where that is needed, and run."""
@@ -301,9 +307,13 @@ class CompiledOperator:
         if extension is None:
             return
         if self._launches is None:
-            self._turns.share(extension)
-            self._launches = _launches(extension, self._turns)
+            self._launches = self._shared(extension)
         self._launches.add(width, plan)
+
+    def _shared(self, extension: Any) -> Launches:
+        """Let the extension make launches beside Python's."""
+        self._turns.share(extension)
+        return _launches(extension, self._turns)
 
     def tune(self, width: int, *, budget_s: float | None = None, runs: int | None = None) -> None:
         """Choose the plan of one J anew, in a race of the same implementations; calls take it from now on.
@@ -428,7 +438,7 @@ def _streams() -> Any:
     return CudaStreams()
 
 
-def _launches(extension: Any, turns: Turns) -> Any:
+def _launches(extension: Any, turns: Turns) -> Launches:
     from spmark.impls.operator.launches import Launches
 
     return Launches(extension, turns)

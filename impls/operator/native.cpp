@@ -1,5 +1,6 @@
-// A plan's launches in C++, for calls of spmark.torch.SparseMatrix.spmm that need nothing else: a plain tensor, the
-// matrix's own values, a width whose launches are noted. Every other call answers NotImplemented, and Python takes it.
+// A plan's launches in C++, for products of spmark.torch that need nothing else: a plain tensor, the matrix's own
+// values, a width whose launches are noted. Every other call is Python's. Such products come from SparseMatrix.spmm,
+// and through PyTorch's dispatcher as spmark::spmm.
 //
 // PyTorch's and Python's headers suffice: PyTorch's current stream is found at run time.
 #include "launches.h"
@@ -15,6 +16,9 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
+#include <torch/library.h>
+
+#include <unordered_map>
 
 namespace {
 using at::Tensor;
@@ -63,19 +67,46 @@ struct Matrix {
   }
 };
 
-// Python's matrix and this module's, for as long as a gradient may ask for them. Made and copied under the GIL alone.
-struct Kept : torch::CustomClassHolder {
-  PyObject *owner, *capsule;
-  Matrix* matrix;
-  Kept(PyObject* o, PyObject* c, Matrix* m) : owner(o), capsule(c), matrix(m) {
-    Py_INCREF(owner);
-    Py_INCREF(capsule);
+using MatrixPtr = std::shared_ptr<Matrix>;
+class Known {  // matrices by their handles, while they live
+public:
+  MatrixPtr find(int64_t handle) {
+    std::lock_guard<std::mutex> guard(lock_);
+    const auto found = held_.find(handle);
+    return found == held_.end() ? nullptr : found->second.lock();
   }
+  MatrixPtr made(int64_t handle) {
+    const MatrixPtr made(new Matrix{handle}, [this](Matrix* matrix) {
+      {
+        std::lock_guard<std::mutex> guard(lock_);
+        held_.erase(matrix->handle);
+      }
+      delete matrix;
+    });
+    std::lock_guard<std::mutex> guard(lock_);
+    held_[handle] = made;
+    return made;
+  }
+
+private:
+  std::mutex lock_;
+  std::unordered_map<int64_t, std::weak_ptr<Matrix>> held_;
+};
+Known& known() {
+  static auto* const held = new Known;  // matrices may outlive what ends with the process
+  return *held;
+}
+
+// Python's matrix and this module's, for as long as a gradient may ask for them. Made under the GIL alone.
+struct Kept : torch::CustomClassHolder {
+  PyObject* owner;
+  MatrixPtr matrix;
+  Kept(PyObject* o, MatrixPtr m) : owner(Py_NewRef(o)), matrix(std::move(m)) {}
   ~Kept() override {
     if (!Py_IsInitialized()) return;
     py::gil_scoped_acquire gil;
     Py_DECREF(owner);
-    Py_DECREF(capsule);
+    matrix.reset();
   }
 };
 using KeptPtr = c10::intrusive_ptr<Kept>;
@@ -91,16 +122,16 @@ bool is_plain(const Tensor& b) {
   if (!b.defined() || b.key_set().raw_repr() & ~usual) return false;
   const auto included = c10::impl::tls_local_dispatch_key_set().included_;
   return !(included.raw_repr() & ~c10::default_included_set.raw_repr()) &&
-         !c10::impl::TorchDispatchModeTLS::any_modes_set() && !at::impl::torch_function_mode_enabled() &&
-         !at::autocast::is_autocast_enabled(b.device().type()) && b.dim() == 2 && b.is_contiguous() &&
+         !c10::impl::TorchDispatchModeTLS::any_modes_set() && b.dim() == 2 && b.is_contiguous() &&
          reinterpret_cast<uintptr_t>(b.const_data_ptr()) % spmark::kAlignment == 0 && !b._fw_grad(0).defined();
 }
 bool needs_gradient(const Tensor& b) { return b.requires_grad() && at::GradMode::is_enabled(); }
 
-using Signature = Tensor(const std::optional<Tensor>&, const Tensor&, int64_t, bool);
-Tensor through_python(const Tensor& b, int64_t handle, bool transposed) {
-  static auto op = c10::Dispatcher::singleton().findSchemaOrThrow("spmark::spmm", "").typed<Signature>();
-  return op.call(std::nullopt, b, handle, transposed);
+using Values = std::optional<Tensor>;
+using Signature = Tensor(const Values&, const Tensor&, int64_t, bool);
+Tensor in_python(const Values& values, const Tensor& b, int64_t handle, bool transposed) {
+  static auto op = c10::Dispatcher::singleton().findSchemaOrThrow("spmark::_spmm", "").typed<Signature>();
+  return op.call(values, b, handle, transposed);
 }
 
 struct Spmm : torch::autograd::Function<Spmm> {
@@ -124,9 +155,39 @@ torch::autograd::variable_list Spmm::backward(torch::autograd::AutogradContext* 
   const bool transposed = !context->saved_data["transposed"].toBool();
   const Tensor gradient = gradients[0].contiguous();
   const Plan* plan = is_plain(gradient) ? kept->matrix->find(gradient, transposed) : nullptr;
-  const Tensor of_b =
-      plan ? multiplied(gradient, kept, transposed, plan) : through_python(gradient, kept->matrix->handle, transposed);
+  const Tensor of_b = plan ? multiplied(gradient, kept, transposed, plan)
+                           : in_python(std::nullopt, gradient, kept->matrix->handle, transposed);
   return {of_b, Tensor(), Tensor(), Tensor()};
+}
+
+// ---- the dispatcher's side ----
+PyObject* owner_of = nullptr;  // Python's function that gives the matrix of a handle
+
+struct Found {
+  MatrixPtr matrix;
+  const Plan* plan = nullptr;
+  Found(const Values& values, const Tensor& b, int64_t handle, bool transposed) {
+    if (values || !is_plain(b)) return;
+    matrix = known().find(handle);
+    if (matrix) plan = matrix->find(b, transposed);
+  }
+};
+Tensor differentiable(const Values& values, const Tensor& b, int64_t handle, bool transposed) {
+  const Found found(values, b, handle, transposed);
+  if (!found.plan) return in_python(values, b, handle, transposed);
+  KeptPtr kept;
+  if (needs_gradient(b)) {
+    py::gil_scoped_acquire gil;
+    const py::object owner = py::reinterpret_borrow<py::object>(owner_of)(handle);
+    kept = c10::make_intrusive<Kept>(owner.ptr(), found.matrix);
+  }
+  return multiplied(b, kept, transposed, found.plan);
+}
+Tensor computed(const Values& values, const Tensor& b, int64_t handle, bool transposed) {
+  const Found found(values, b, handle, transposed);
+  if (found.plan) return found.plan->run(b);
+  const at::AutoDispatchBelowAutograd below;
+  return in_python(values, b, handle, transposed);
 }
 
 // ---- Python's side ----
@@ -139,13 +200,28 @@ T& within(PyObject* capsule, const char* name) {
   return *held;
 }
 
+// serve(owner_of, backend): from now on spmark::spmm on a backend is this module's; `owner_of` gives a handle's matrix
+PyObject* py_serve(PyObject*, PyObject* given) {
+  HANDLE_TH_ERRORS
+  static std::vector<torch::Library> served;
+  const auto args = py::reinterpret_borrow<py::tuple>(given);
+  owner_of = py::object(args[0]).release().ptr();
+  const auto backend = py::cast<std::string>(args[1]);
+  for (const auto& [key, kernel] : {std::pair{backend, &computed}, {"Autograd" + backend, &differentiable}}) {
+    served.emplace_back(torch::Library::IMPL, "spmark", c10::parseDispatchKey(key), __FILE__, __LINE__);
+    served.back().impl("spmm", kernel);
+  }
+  Py_RETURN_NONE;
+  END_HANDLE_TH_ERRORS
+}
+
 // matrix(handle) -> capsule
 PyObject* py_matrix(PyObject*, PyObject* handle) {
   HANDLE_TH_ERRORS
-  auto made = std::make_unique<Matrix>();
-  made->handle = py::cast<int64_t>(py::handle(handle));
-  return PyCapsule_New(made.release(), kMatrix,
-                       [](PyObject* capsule) { delete static_cast<Matrix*>(PyCapsule_GetPointer(capsule, kMatrix)); });
+  auto made = std::make_unique<MatrixPtr>(known().made(py::cast<int64_t>(py::handle(handle))));
+  return PyCapsule_New(made.release(), kMatrix, [](PyObject* capsule) {
+    delete static_cast<MatrixPtr*>(PyCapsule_GetPointer(capsule, kMatrix));
+  });
   END_HANDLE_TH_ERRORS
 }
 
@@ -154,7 +230,7 @@ PyObject* py_matrix(PyObject*, PyObject* handle) {
 PyObject* py_add(PyObject*, PyObject* given) {
   HANDLE_TH_ERRORS
   const auto args = py::reinterpret_borrow<py::tuple>(given);
-  auto& matrix = within<Matrix>(py::object(args[0]).ptr(), kMatrix);
+  auto& matrix = *within<MatrixPtr>(py::object(args[0]).ptr(), kMatrix);
   const auto& made = within<std::shared_ptr<spmark::Plan>>(py::object(args[2]).ptr(), spmark::kPlan);
   const auto [rows, inner, width] = py::cast<std::tuple<int64_t, int64_t, int64_t>>(args[3]);
   const Tensor like = py::cast<Tensor>(args[4]);
@@ -171,12 +247,14 @@ PyObject* py_spmm(PyObject*, PyObject* const* args, Py_ssize_t count) {
   HANDLE_TH_ERRORS
   TORCH_CHECK(count == 3, "expected matrix, owner, b, found ", count, " arguments");
   if (!THPVariable_CheckExact(args[2])) Py_RETURN_NOTIMPLEMENTED;
-  auto& matrix = within<Matrix>(args[0], kMatrix);
+  const MatrixPtr& matrix = within<MatrixPtr>(args[0], kMatrix);
   const Tensor& b = THPVariable_Unpack(args[2]);
-  const Plan* plan = is_plain(b) ? matrix.find(b, false) : nullptr;
+  const bool usual =
+      is_plain(b) && !at::impl::torch_function_mode_enabled() && !at::autocast::is_autocast_enabled(b.device().type());
+  const Plan* plan = usual ? matrix->find(b, false) : nullptr;
   if (!plan) Py_RETURN_NOTIMPLEMENTED;
   KeptPtr kept;
-  if (needs_gradient(b)) kept = c10::make_intrusive<Kept>(args[1], args[0], &matrix);
+  if (needs_gradient(b)) kept = c10::make_intrusive<Kept>(args[1], matrix);
   Tensor out;
   {
     py::gil_scoped_release released;
@@ -187,6 +265,7 @@ PyObject* py_spmm(PyObject*, PyObject* const* args, Py_ssize_t count) {
 }
 
 PyMethodDef methods[] = {
+    {"serve", py_serve, METH_VARARGS, nullptr},
     {"matrix", py_matrix, METH_O, nullptr},
     {"add", py_add, METH_VARARGS, nullptr},
     {"spmm", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(py_spmm)), METH_FASTCALL, nullptr},

@@ -16,10 +16,17 @@ from torch import Tensor  # pyright: ignore[reportMissingImports]
 
 from spmark.impls.operator.compiled import CompiledOperator
 from spmark.impls.operator.extension import Background, built
+from spmark.impls.operator.torchops import matrix_of
 
 
-def build() -> Any:
-    """Give the extension, compiled or out of the cache; raises as `built`."""
+def build(backend: str = "CUDA") -> Any:
+    """Give the extension, compiled or out of the cache, and let it serve ``spmark::spmm``; raises as `built`.
+
+    Parameters
+    ----------
+    backend : str
+        PyTorch's name of the device whose tensors it serves.
+    """
     root = Path(torch.__file__).parent
     options = [
         f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
@@ -27,7 +34,9 @@ def build() -> Any:
     ]
     libraries = [f"-L{root / 'lib'}", f"-Wl,-rpath,{root / 'lib'}", "-lc10", "-ltorch_cpu", "-ltorch_python"]
     versions = (torch.__version__, str(torch.version.git_version))
-    return built(Path(__file__).with_name("native.cpp"), *versions, options=options, libraries=libraries)
+    module = built(Path(__file__).with_name("native.cpp"), *versions, options=options, libraries=libraries)
+    module.serve(matrix_of, backend)
+    return module
 
 
 EXTENSION = Background(build, "products take their path in Python")

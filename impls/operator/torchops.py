@@ -40,7 +40,8 @@ def register(matrix: SparseMatrix | KernelMap) -> int:
     return handle
 
 
-def _matrix(handle: int) -> Any:
+def matrix_of(handle: int) -> Any:
+    """Give the matrix or the map of a handle; raises OperandError where there is none."""
     found = _MATRICES.get(handle)
     if found is None:
         raise OperandError(f"expected the handle of a living SparseMatrix or KernelMap, found {handle}: keep it")
@@ -49,7 +50,7 @@ def _matrix(handle: int) -> Any:
 
 def _spmm_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     values, b, handle, ctx.transposed = inputs
-    ctx.matrix = _matrix(handle)  # the gradient outlives the caller's matrix
+    ctx.matrix = matrix_of(handle)  # the gradient outlives the caller's matrix
     ctx.save_for_backward(values, b if ctx.needs_input_grad[0] else None)  # the gradient of B needs A alone
 
 
@@ -66,7 +67,7 @@ def _spmm_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None
 
 def _bilinear_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     left, right, handle = inputs
-    ctx.matrix = _matrix(handle)
+    ctx.matrix = matrix_of(handle)
     ctx.save_for_backward(left, right)
 
 
@@ -95,7 +96,6 @@ def _correlate_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor |
 def _defined(name: str, schema: str, *, compute: Any, shape: Any, gradient: Any, context: Any) -> Any:
     """Define an operator without the checks of `torch.library.custom_op`, which take 2 us of each call."""
     _LIBRARY.define(name + schema, tags=(torch.Tag.pt2_compliant_tag,))
-    _LIBRARY.impl(name, compute, "CompositeExplicitAutograd")
     torch.library.register_fake(f"spmark::{name}", shape, lib=_LIBRARY)
     operator = getattr(torch.ops.spmark, name).default
     # `torch.library.register_autograd` would register this kernel alone, which drops tangents without a word.
@@ -115,15 +115,19 @@ def _defined(name: str, schema: str, *, compute: Any, shape: Any, gradient: Any,
             output = backward(keyset, *given)
         return forward_ad.make_dual(output, sum(tangents)) if tangents else output
 
-    _LIBRARY.impl(name, differentiable, "Autograd", with_keyset=True)
+    # The second name leads here where an extension has the first for tensors of a GPU (`spmark.impls.operator.native`).
+    _LIBRARY.define(f"_{name}{schema}")
+    for one in (name, f"_{name}"):
+        _LIBRARY.impl(one, compute, "CompositeExplicitAutograd")
+        _LIBRARY.impl(one, differentiable, "Autograd", with_keyset=True)
     return operator
 
 
 spmm = _defined(
     "spmm",
     "(Tensor? values, Tensor b, int handle, bool transposed) -> Tensor",
-    compute=lambda values, b, handle, transposed: _matrix(handle).multiply(values, b, transposed),
-    shape=lambda values, b, handle, transposed: b.new_empty((_matrix(handle).shape[transposed], b.shape[1])),
+    compute=lambda values, b, handle, transposed: matrix_of(handle).multiply(values, b, transposed),
+    shape=lambda values, b, handle, transposed: b.new_empty((matrix_of(handle).shape[transposed], b.shape[1])),
     gradient=_spmm_gradient,
     context=_spmm_context,
 )
@@ -131,8 +135,8 @@ spmm = _defined(
 sddmm = _defined(
     "sddmm",
     "(Tensor x, Tensor y, int handle) -> Tensor",
-    compute=lambda x, y, handle: _matrix(handle).sample(x, y),
-    shape=lambda x, y, handle: x.new_empty((_matrix(handle).nnz,)),
+    compute=lambda x, y, handle: matrix_of(handle).sample(x, y),
+    shape=lambda x, y, handle: x.new_empty((matrix_of(handle).nnz,)),
     gradient=_sddmm_gradient,
     context=_bilinear_context,
 )
@@ -141,8 +145,8 @@ sddmm = _defined(
 convolve = _defined(
     "convolve",
     "(Tensor x, Tensor w, int handle) -> Tensor",
-    compute=lambda x, w, handle: _matrix(handle).multiply(x, w),
-    shape=lambda x, w, handle: x.new_empty((_matrix(handle).matrix.num_rows, w.shape[2])),
+    compute=lambda x, w, handle: matrix_of(handle).multiply(x, w),
+    shape=lambda x, w, handle: x.new_empty((matrix_of(handle).matrix.num_rows, w.shape[2])),
     gradient=_convolve_gradient,
     context=_bilinear_context,
 )
@@ -150,8 +154,8 @@ convolve = _defined(
 correlate = _defined(
     "correlate",
     "(Tensor x, Tensor y, int handle) -> Tensor",
-    compute=lambda x, y, handle: torch.stack([x[cols].T @ y[rows] for rows, cols in _matrix(handle).pairs(x.device)]),
-    shape=lambda x, y, handle: x.new_empty((_matrix(handle).matrix.relations, x.shape[1], y.shape[1])),
+    compute=lambda x, y, handle: torch.stack([x[cols].T @ y[rows] for rows, cols in matrix_of(handle).pairs(x.device)]),
+    shape=lambda x, y, handle: x.new_empty((matrix_of(handle).matrix.relations, x.shape[1], y.shape[1])),
     gradient=_correlate_gradient,
     context=_bilinear_context,
 )
@@ -165,7 +169,7 @@ correlate = _defined(
 )
 def spmm_out(values: Tensor | None, b: Tensor, handle: int, transposed: bool, out: Tensor) -> None:
     """Compute `spmm` into ``out``."""
-    _matrix(handle).multiply(values, b, transposed, out)
+    matrix_of(handle).multiply(values, b, transposed, out)
 
 
 @torch.library.custom_op(  # type: ignore[untyped-decorator]
@@ -173,7 +177,7 @@ def spmm_out(values: Tensor | None, b: Tensor, handle: int, transposed: bool, ou
 )
 def sddmm_out(x: Tensor, y: Tensor, handle: int, out: Tensor) -> None:
     """Compute `sddmm` into ``out``."""
-    _matrix(handle).sample(x, y, out)
+    matrix_of(handle).sample(x, y, out)
 
 
 @spmm_out.register_fake  # type: ignore[untyped-decorator]

@@ -60,11 +60,10 @@ def along(race: Race[Any], config: Config, axis: str, values: Iterable[Any]) -> 
     A value replaces another where it is faster beyond the errors of both times, so that noise alone moves nothing. Two
     clearly worse values in a row end the search along the axis.
     """
+    candidates = [one for value in values if (one := {**config, axis: value}) != config]
+    race.prepare([config, *candidates])  # also what an early end leaves out: the cores wait otherwise
     best, worse = race.time(config), 0
-    for value in values:
-        candidate = {**config, axis: value}
-        if candidate == config:
-            continue
+    for candidate in candidates:
         timed = race.time(candidate)
         if timed.us < best.us and not timed.ties(best):
             best, worse = timed, 0

@@ -11,6 +11,7 @@ from spmark.impls.core.relational import AnyProblem
 from spmark.impls.kernels.family import Build, KernelFamily
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, open_target
+from spmark.impls.runtime.template import Instance
 from spmark.impls.tuning.cache import PlanCache, searched
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.space import Space
@@ -115,11 +116,13 @@ def open_race(
     """Open a race among configs of some families on the present GPU; ``options`` are those of `Race`."""
     from spmark.impls.tuning.timer import PlanTimer
 
-    target = open_target(device)
+    target, known = open_target(device), set[Instance]()
 
     def prepare(configs: Sequence[Config]) -> None:
         kernels = [family_of(families, config).kernel for config in configs]
-        wanted = [kernel(problem, config) for kernel, config in zip(kernels, configs, strict=True) if kernel]
-        target.load(list(dict.fromkeys(wanted)))
+        wanted = {kernel(problem, config) for kernel, config in zip(kernels, configs, strict=True) if kernel}
+        if len(wanted - known) > 1:
+            target.load(list(wanted - known))
+        known.update(wanted)
 
     return Race(builder(problem, target, families), PlanTimer(problem, device), prepare=prepare, **options)

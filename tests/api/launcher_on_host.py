@@ -24,6 +24,7 @@ from spmark.impls.core.problem import Op
 from spmark.impls.operator import compiled
 from spmark.impls.operator.choose import Asked
 from spmark.impls.operator.extension import LAUNCHER
+from spmark.impls.operator.gpu import CupyArrays
 from spmark.impls.operator.launches import noted_plan
 from spmark.impls.operator.matrices import OwnedMatrix
 from spmark.impls.runtime.device import find
@@ -329,6 +330,24 @@ def refusals() -> None:
     assert noted_plan(LAUNCHER.wait(), shared, SimpleNamespace()) is None
 
 
+def learned() -> None:
+    """Launches of a call are taken up unchecked, but not where an array of the plan lies in one that was given."""
+    for plan in (PlainPlan(), TriplePlan(counted=True)):
+        launches, (b, expected), out = operator(PlainPlan())._launches, drawn(), empty()
+        launches.learn(WIDTH, plan, (b,), out)
+        assert np.array_equal(from_host(out), expected)
+        runs = plan.runs
+        for _ in range(2):
+            (b, expected), out = drawn(), empty()
+            assert launches.run(WIDTH, CupyArrays(), (b, out))
+            assert np.array_equal(from_host(out), expected)
+        assert plan.runs == runs
+        held = launches.find(WIDTH)
+        plan.hidden = b
+        launches.learn(WIDTH, plan, (b,), out)
+        assert launches.find(WIDTH) is held
+
+
 def lives() -> None:
     """Plans and events go with their operators, ten thousand of them as well as one."""
     before = DRIVER.held
@@ -359,5 +378,5 @@ if __name__ == "__main__":
     cupy.cuda.get_current_stream = lambda: STREAM
     cupy.empty = lambda shape, dtype: on_host(np.empty(shape, dtype))
     DRIVER.library.cuCtxSetCurrent(1)
-    for test in (calls, turns, graphs, failures, threads, refusals, lives):
+    for test in (calls, turns, graphs, failures, threads, refusals, learned, lives):
         test()

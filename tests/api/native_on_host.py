@@ -14,6 +14,7 @@ import torch
 from fake_driver import FakeDriver
 from scipy import sparse
 
+from spmark.impls.core.errors import OperandError
 from spmark.impls.operator.extension import LAUNCHER
 from spmark.impls.operator.native import build
 from spmark.torch import SparseMatrix
@@ -80,6 +81,36 @@ def refusals(held: Held) -> None:
     assert seen == [True]
 
 
+def dispatched(held: Held) -> None:
+    """Products through PyTorch's dispatcher take plans, too, and Python's kernels where none fits."""
+    op, handle, b = torch.ops.spmark.spmm.default, held.owner.handle, torch.randn(4, 3, requires_grad=True)
+    assert torch.equal(op(None, b, handle, False), 3 * b)
+    assert torch.equal(op(torch.full((4,), 5.0), b, handle, False), 5 * b)
+    wide = torch.randn(4, 5)
+    assert torch.equal(op(None, wide, handle, False), 2 * wide)
+    (of_b,) = torch.autograd.grad(op(None, b, handle, False), b, torch.ones(4, 3), create_graph=True)
+    assert torch.equal(of_b, torch.full((4, 3), 3.0))
+    with torch.inference_mode():
+        assert torch.equal(op(None, b.detach(), handle, False), 3 * b)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(op(None, b, handle, False), 3 * b)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(b.detach(), torch.ones(4, 3))
+        primal, tangent = torch.autograd.forward_ad.unpack_dual(op(None, dual, handle, False))
+        assert torch.equal(primal, 3 * b)
+        assert torch.equal(tangent, torch.full((4, 3), 3.0))
+    compiled = torch.compile(lambda x: held.owner.spmm(x).relu().sum(), fullgraph=True, backend="aot_eager")
+    (found,) = torch.autograd.grad(compiled(b), b)
+    assert torch.equal(found, 3.0 * (b > 0))
+    assert set(torch.library.opcheck(op, (None, b, handle, False)).values()) == {"SUCCESS"}
+    try:
+        op(None, b, handle + 1, False)
+    except OperandError as error:
+        assert "expected the handle of a living SparseMatrix" in str(error)
+    else:
+        raise AssertionError
+
+
 def failures(held: Held, driver: FakeDriver) -> None:
     """What the driver refuses is an error, and no order of sums is chosen where a fixed one is asked for."""
     driver.fail(1)
@@ -102,24 +133,25 @@ def lives(kernel: int, native: Any) -> None:
     held = Held(kernel, native)
     held.add(False)
     owner = weakref.ref(held.owner)
-    b = torch.randn(4, 3, requires_grad=True)
-    out = held(b)
+    b, handle = torch.randn(4, 3, requires_grad=True), held.owner.handle
+    outs = [held(b), torch.ops.spmark.spmm(None, b, handle, False)]
     del held
-    gc.collect()
-    assert owner() is not None
-    out.sum().backward()
-    assert torch.equal(b.grad, torch.full((4, 3), 2.0))
-    del out
+    while outs:
+        gc.collect()
+        assert owner() is not None
+        (of_b,) = torch.autograd.grad(outs.pop().sum(), b)
+        assert torch.equal(of_b, torch.full((4, 3), 2.0))
     gc.collect()
     assert owner() is None
 
 
 if __name__ == "__main__":
-    driver, native = FakeDriver(Path(sys.argv[1])), build()
+    driver, native = FakeDriver(Path(sys.argv[1])), build("CPU")
     kernel = driver.kernel("triple")
     held = Held(kernel, native)
     held.add(False)
     gradients(held)
     refusals(held)
+    dispatched(held)
     failures(held, driver)
     lives(kernel, native)

@@ -129,11 +129,16 @@ def test_arrays_do_not_keep_their_matrix(torch: Any, a: Any) -> None:
 def test_tensors(torch: Any, a: Any) -> None:
     parts = [torch.tensor(one) for one in (a.indptr, a.indices, a.data)]
     matrix = torch.sparse_csr_tensor(*parts, size=a.shape)
-    known = borrowed.arrays_of(matrix).signature()
+    known, version = borrowed.arrays_of(matrix).signature(), borrowed._version(matrix)
+    assert version is not None
+    assert borrowed._version(matrix) == version
     matrix.values().mul_(2)
     assert borrowed.arrays_of(matrix).signature() == known
+    assert borrowed._version(matrix) != version, "all arrays are looked at again"
     copied = torch.sparse_csr_tensor(parts[0], parts[1].clone(), parts[2], size=a.shape)
     assert borrowed.arrays_of(copied).signature() != known
     assert borrowed.arrays_of(matrix.to_sparse_coo()) is None
+    needing = torch.sparse_csr_tensor(*parts, size=a.shape, requires_grad=True)
+    assert borrowed._version(needing) is None
     with pytest.raises(ProblemError, match="expected a tensor without a gradient"):
-        borrowed.arrays_of(torch.sparse_csr_tensor(*parts, size=a.shape, requires_grad=True))
+        borrowed.arrays_of(needing)

@@ -42,6 +42,16 @@ def test_a_better_value_begins_the_count_of_worse_ones_again() -> None:
     assert along(race, {"c": 1}, "c", (2, 4, 8, 16)) == {"c": 16}
 
 
+def test_values_of_an_axis_are_prepared_together() -> None:
+    asked: list[list[int]] = []
+    race, timer = made_up_race(
+        lambda config: float(config["c"]), prepare=lambda configs: asked.append([config["c"] for config in configs])
+    )
+    along(race, {"c": 1}, "c", (2, 4, 8, 16))
+    assert asked[0] == [1, 2, 4, 8, 16]
+    assert [config["c"] for config in timer.asked] == [1, 2, 4]
+
+
 def test_noise_moves_nothing_along_an_axis() -> None:
     moved = 0
     for seed in range(30):
