@@ -16,6 +16,7 @@ import pandas as pd
 
 from spmark.impls.core.baseline import chosen_baseline
 from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.enums import NetworkOp
 from spmark.impls.core.interfaces import CHOOSING_PHASES
 from spmark.impls.core.machine import Load
 from spmark.records.schema import SPARSE_PACKAGE, Environment, Status
@@ -227,7 +228,7 @@ def _flags(throttled: Sequence[str], half_width: float, load: Load) -> str:
 
 ALL = "all"
 """First word of the groups that stand for several matrices."""
-_OPS = ("spmm", "sddmm", "sddmm-scaled", "spmm-scaled", "rgms")
+_OPS = ("spmm", "sddmm", "sddmm-scaled", "spmm-scaled", "rgms", *NetworkOp)
 MOST_GROUPS = 16
 """Matrices up to which each has a place of its own."""
 MOST_POOLED = 22

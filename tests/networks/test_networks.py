@@ -1,0 +1,78 @@
+"""Networks: every library computes what float64 does, step by step, and what leaves a part out is seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from spmark.datasets.cache import Cache
+from spmark.datasets.load import load_matrix
+from spmark.impls.core.errors import ProblemError, SweepError
+from spmark.impls.core.network import NetworkOp, NetworkProblem, PrunedNetwork
+from spmark.impls.core.operators import flops
+from spmark.impls.core.problem import Csr, DType
+from spmark.impls.runtime.device import find
+from spmark.impls.table import NETWORKS, create
+from spmark.records.schema import MatrixSource
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+CPU = find("cpu")
+SIZES = {
+    NetworkOp.GRAPHSAGE: ("graph", 33, 7),
+    NetworkOp.GCN: ("graph", 33, 7),
+    "bert": ("bert_2x128@0.9", 16, 2),
+    NetworkOp.PRUNED_TRAINING: ("bert_1x128@0.9", 16, 2),
+    "resnet": ("resnet14@0.9", 32, 2),
+    NetworkOp.ATTENTION: ("band_64", 2, 32),
+}
+"""The matrix, width_in and width of a small problem of each op; of a forward pass two."""
+OP_OF = {at: at if isinstance(at, NetworkOp) else NetworkOp.PRUNED_FORWARD for at in SIZES}
+MORE = {"spmark_network": {"use": "scipy_cpu"}}
+FORMS = [
+    (name, at)
+    for name in NETWORKS
+    for at, op in OP_OF.items()
+    if op in create(name).ops and CPU.kind in create(name).devices
+]
+
+
+def problem_of(at: str, dtype: DType = DType.FLOAT32) -> NetworkProblem:
+    (name, width_in, width), op = SIZES[at], OP_OF[at]
+    if name == "graph":
+        rng = np.random.default_rng(3)
+        edges = rng.random((90, 90)) < 0.05
+        edges[4], edges[:, 6] = False, False  # a node that nobody sends to, and one that sends to nobody
+        return NetworkProblem(op, name, Csr.of(sparse.csr_array(edges.astype(np.float32))), width_in, width, dtype, 1)
+    masks = {"source": "patterns", "args": {"heads": width_in}} if name.startswith("band") else {}
+    spec = MatrixSource.model_validate({"source": "pruned_networks", "name": name} | masks)
+    return NetworkProblem(op, name, load_matrix(spec, Cache.default(), 1).csr, width_in, width, dtype, 1)
+
+
+def build(name: str, problem: NetworkProblem, **config: Any) -> Any:
+    how = create(name, MORE.get(name, {}) | config)
+    reason = how.unsupported(problem, CPU)
+    if reason is not None:
+        pytest.skip(reason)
+    return how.build(problem, CPU)
+
+
+@pytest.fixture(scope="module")
+def expected() -> dict[str, Any]:
+    """Keep what each op should compute, which the first library that asks computes."""
+    return {}
+
+
+@pytest.mark.parametrize(("name", "at"), FORMS)
+def test_a_library_computes_what_float64_does(name: str, at: str, expected: dict[str, Any]) -> None:
+    plan = build(name, problem_of(at))
+    if at not in expected:
+        expected[at] = plan.expected()
+    error, allowed = plan.error(expected[at])
+    assert error <= allowed
+    assert plan.error(expected[at])[0] == pytest.approx(error, rel=0.5, abs=1e-7), "a step begins anew"
+    for part in plan.parts.values():
+        part()
