@@ -20,7 +20,6 @@ from spmark.records.schema import MatrixSource
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-CPU = find("cpu")
 SIZES = {
     NetworkOp.GRAPHSAGE: ("graph", 33, 7),
     NetworkOp.GCN: ("graph", 33, 7),
@@ -31,12 +30,13 @@ SIZES = {
 }
 """The matrix, width_in and width of a small problem of each op; of a forward pass two."""
 OP_OF = {at: at if isinstance(at, NetworkOp) else NetworkOp.PRUNED_FORWARD for at in SIZES}
-MORE = {"spmark_network": {"use": "scipy_cpu"}}
 FORMS = [
-    (name, at)
+    pytest.param(name, at, kind, mode, id=f"{name}-{at}-{kind}-{mode}", marks=[pytest.mark.gpu] if on_gpu else [])
     for name in NETWORKS
     for at, op in OP_OF.items()
-    if op in create(name).ops and CPU.kind in create(name).devices
+    for kind, on_gpu, modes in (("cpu", False, ("eager",)), ("cuda", True, ("eager", "graph")))
+    for mode in modes
+    if op in create(name).ops and kind in create(name).devices
 ]
 
 
@@ -52,27 +52,29 @@ def problem_of(at: str, dtype: DType = DType.FLOAT32) -> NetworkProblem:
     return NetworkProblem(op, name, load_matrix(spec, Cache.default(), 1).csr, width_in, width, dtype, 1)
 
 
-def build(name: str, problem: NetworkProblem, **config: Any) -> Any:
-    how = create(name, MORE.get(name, {}) | config)
-    reason = how.unsupported(problem, CPU)
+def build(name: str, problem: NetworkProblem, kind: str = "cpu", **config: Any) -> Any:
+    how, device = create(name, config), find(kind)
+    reason = how.unsupported(problem, device)
     if reason is not None:
         pytest.skip(reason)
-    return how.build(problem, CPU)
+    return how.build(problem, device)
 
 
 @pytest.fixture(scope="module")
-def expected() -> dict[str, Any]:
+def expected() -> dict[tuple[str, str], Any]:
     """Keep what each op should compute, which the first library that asks computes."""
     return {}
 
 
-@pytest.mark.parametrize(("name", "at"), FORMS)
-def test_a_library_computes_what_float64_does(name: str, at: str, expected: dict[str, Any]) -> None:
-    plan = build(name, problem_of(at))
-    if at not in expected:
-        expected[at] = plan.expected()
-    error, allowed = plan.error(expected[at])
+@pytest.mark.parametrize(("name", "at", "kind", "mode"), FORMS)
+def test_a_library_computes_what_float64_does(
+    name: str, at: str, kind: str, mode: str, expected: dict[tuple[str, str], Any]
+) -> None:
+    plan = build(name, problem_of(at), kind, mode=mode)
+    if (at, kind) not in expected:  # masks of dropout are a device's own
+        expected[at, kind] = plan.expected()
+    error, allowed = plan.error(expected[at, kind])
     assert error <= allowed
-    assert plan.error(expected[at])[0] == pytest.approx(error, rel=0.5, abs=1e-7), "a step begins anew"
+    assert plan.error(expected[at, kind])[0] == pytest.approx(error, rel=0.5, abs=1e-7), "a step begins anew"
     for part in plan.parts.values():
         part()
