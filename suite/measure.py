@@ -274,7 +274,7 @@ class Bench:
         plan.run(setting.operands, setting.out)
         self._lab.synchronize()
         selected = setting.reference.select(problem, setting.out, plan.order)
-        error = setting.reference.max_error(self._lab.download(selected))
+        error: float = setting.reference.max_error(self._lab.download(selected))
         unwritten = int(xp.count_nonzero(xp.isnan(problem.dtype.numbers(setting.out))))
         reason = why_wrong(problem, error, unwritten, plan.half_sums)
         if reason is not None:

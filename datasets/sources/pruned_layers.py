@@ -1,6 +1,6 @@
 """Stand-ins for layers of pruned networks: seeded masks of published shapes and sparsities.
 
-Whole networks stand here, too, for `spmark.impls.core.network`. Randomly pruned layers of BERT-base, ResNet50, MobileNetV2 and ShuffleNetV2 make 41 problems at five sparsities.
+Randomly pruned layers of BERT-base, ResNet50, MobileNetV2 and ShuffleNetV2 make 41 problems at five sparsities.
 
 LO-SpMM (Lin et al., ACM TACO 2024) gives the networks, the ranges of its 41 shapes and says that pruning is random. The
 paper lists neither shapes nor sparsities. The shapes here are not the authors' list; they lie within all published
@@ -10,6 +10,8 @@ SparseTIR (Ye et al., ASPLOS 2023, section 4.3.2) multiplies by the 72 weight ma
 query, key, value and output of 12 layers are 768 x 768, the two of the feed-forward part 3072 x 768 and 768 x 3072.
 One model is pruned in blocks of 32 x 32 to 93 % on average (Lagunas et al., EMNLP 2021), one by elements to 94 % (Sanh
 et al., NeurIPS 2020). The real masks are in the models alone, which are not part of this project.
+
+The weights of whole networks are there for `spmark.impls.core.network`.
 """
 
 from __future__ import annotations

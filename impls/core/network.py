@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
 
-import numpy as np
-
 from spmark.impls.core.enums import NetworkOp as NetworkOp  # noqa: PLC0414 - is part of this module, too
 from spmark.impls.core.errors import ProblemError
 from spmark.impls.core.operators import compulsory_bytes, flops, operand_bytes
@@ -22,7 +20,7 @@ from spmark.impls.core.problem import Csr, DType
 HIDDEN = 128
 """Hidden features of graph networks: SparseTIR, section 4.2.3."""
 GRAPH_NETWORKS = (NetworkOp.GRAPHSAGE, NetworkOp.GCN)
-_NAME = re.compile(r"(?:bert_(\d+)x(\d+)|resnet(14|50))@(0\.\d+)")
+_NAME = re.compile(r"(?:bert_([1-9]\d*)x(\d+)|resnet(14|50))@(0\.\d+)")
 _BLOCKS = {"14": (1, 1, 1, 1), "50": (3, 4, 6, 3)}
 """Blocks of each stage: He, Zhang, Ren and Sun, "Deep Residual Learning for Image Recognition", CVPR 2016, table 1."""
 
@@ -79,7 +77,9 @@ class PrunedNetwork:
         ProblemError
             The matrix has another shape.
         """
-        rows, cols = (list(accumulate(sizes, initial=0)) for sizes in zip(*(one.shape for one in self.layers)))
+        rows, cols = (
+            list(accumulate(sizes, initial=0)) for sizes in zip(*(one.shape for one in self.layers), strict=True)
+        )
         if matrix.shape != (rows[-1], cols[-1]):
             raise ProblemError(f"{self.name}: expected weights of shape {(rows[-1], cols[-1])}, found {matrix.shape}")
         found = []
@@ -159,10 +159,13 @@ def _network_flops(problem: NetworkProblem) -> int:
         return 4 * nnz * (HIDDEN + problem.width)
     if op is NetworkOp.ATTENTION:
         return 12 * nnz * problem.width
+    layers = problem.pruned.layers
     if not problem.pruned.blocks:
-        return 2 * nnz * problem.width_in * problem.width * (3 if op is NetworkOp.PRUNED_TRAINING else 1)
-    found, side, ends = 0, problem.width_in // 4, list(accumulate(one.filters for one in problem.pruned.layers))
-    for layer, end in zip(problem.pruned.layers, ends, strict=True):
+        # The gradients of the weights and of what the layers see take as much again each, but for the first one's input.
+        backward = 2 * nnz - int(problem.matrix.indptr[layers[0].filters]) if op is NetworkOp.PRUNED_TRAINING else 0
+        return 2 * (nnz + backward) * problem.width_in * problem.width
+    found, side, ends = 0, problem.width_in // 4, accumulate(one.filters for one in layers)
+    for layer, end in zip(layers, ends, strict=True):
         # The layer that strides comes before its block's last and the shortcut, which sees the larger image, too.
         side = side // layer.stride if layer.taps > 1 else side
         part = int(problem.matrix.indptr[end] - problem.matrix.indptr[end - layer.filters])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy import sparse
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
 from spmark.impls.core.errors import ProblemError, SweepError
-from spmark.impls.core.network import NetworkOp, NetworkProblem, PrunedNetwork
+from spmark.impls.core.network import GRAPH_NETWORKS, NetworkOp, NetworkProblem, PrunedNetwork
 from spmark.impls.core.operators import flops
 from spmark.impls.core.problem import Csr, DType
 from spmark.impls.runtime.device import find
@@ -19,6 +20,9 @@ from spmark.impls.table import NETWORKS, create
 from spmark.records.schema import MatrixSource
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+from torch.utils.flop_counter import FlopCounterMode  # noqa: E402 (needs PyTorch)
+
+from spmark.impls.networks.models import bert, libraries, resnet  # noqa: E402 (needs PyTorch)
 
 SIZES = {
     NetworkOp.GRAPHSAGE: ("graph", 33, 7),
@@ -78,3 +82,52 @@ def test_a_library_computes_what_float64_does(
     assert plan.error(expected[at, kind])[0] == pytest.approx(error, rel=0.5, abs=1e-7), "a step begins anew"
     for part in plan.parts.values():
         part()
+
+
+@pytest.mark.parametrize("at", SIZES)
+def test_a_missing_row_of_a_product_is_seen(at: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = build("torch_network", problem_of(at))
+    expected, right = plan.expected(), libraries._TorchMatrix.times
+
+    def wrong(matrix: Any, b: Any, values: Any) -> Any:
+        found = right(matrix, b, values)
+        return found * (torch.arange(len(found)) != 11)[:, None]
+
+    monkeypatch.setattr(libraries._TorchMatrix, "times", wrong)
+    error, allowed = plan.error(expected)
+    assert error > allowed
+
+
+@pytest.mark.parametrize(("at", "others"), [("bert", 0), (NetworkOp.PRUNED_TRAINING, 0), ("resnet", 17_825_792)])
+def test_flops_are_those_of_the_weights_that_are_kept(at: str, others: int) -> None:
+    """The layers with their zeros take ten times as many; ResNet's first and last layer are no pruned ones."""
+    problem = problem_of(at)
+    step = (resnet if at == "resnet" else bert).step(problem, libraries.Dense("cpu", torch.float32), "eager")
+    with FlopCounterMode(display=False) as counted:
+        step.run()
+    assert counted.get_total_flops() - others == pytest.approx(10 * flops(problem), rel=1e-3)
+
+
+def test_what_is_refused() -> None:
+    cpu = find("cpu")
+    for name, at, config, dtype, reason in (
+        ("torch_network", NetworkOp.GCN, {"mode": "graph"}, DType.FLOAT32, "expected a GPU for mode graph"),
+        ("torch_network", NetworkOp.GCN, {}, DType.FLOAT16, "expected float32, in which networks are trained here"),
+    ):
+        assert reason in str(create(name, config).unsupported(problem_of(at, dtype), cpu))
+    trained = replace(problem_of("resnet"), op=NetworkOp.PRUNED_TRAINING)
+    assert "expected BERT" in str(create("dense_network").unsupported(trained, cpu))
+    with pytest.raises(SweepError, match="expected mode out of eager, compile, graph, found .quick."):
+        create("dense_network", {"mode": "quick"})
+    with pytest.raises(ProblemError, match="expected the weights of a pruned network, .* found the matrix 'graph'"):
+        flops(replace(problem_of("bert"), name="graph"))
+    with pytest.raises(ProblemError, match=r"bert_1x128@0.9: expected weights of shape \(1152, 1152\), found"):
+        PrunedNetwork.of("bert_1x128@0.9").parts(problem_of("bert").matrix)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("at", [NetworkOp.GRAPHSAGE, "bert"])
+def test_a_compiled_step_computes_the_same(at: str) -> None:
+    plan = build("spmark_network", problem_of(at), mode="compile")
+    error, allowed = plan.error(plan.expected())
+    assert error <= allowed

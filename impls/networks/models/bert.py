@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import torch  # pyright: ignore[reportMissingImports]
 from torch import Tensor, nn  # pyright: ignore[reportMissingImports]
-from torch.nn import functional as F  # noqa: N812  # pyright: ignore[reportMissingImports]
+from torch.nn import functional as F  # pyright: ignore[reportMissingImports]
 
 from spmark.impls.core.network import NetworkOp, NetworkProblem
 from spmark.impls.core.problem import Csr

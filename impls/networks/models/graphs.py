@@ -1,12 +1,13 @@
 """GraphSAGE and GCN, trained on a whole graph with random features and labels.
 
-- GraphSAGE (Hamilton, Ying and Leskovec, NeurIPS 2017) with means, as SparseTIR trains it (Ye et al., ASPLOS 2023, section
-  4.2.3): three layers that aggregate first and multiply then, batch normalisation, ReLU and dropout of a half.
+- GraphSAGE (Hamilton, Ying and Leskovec, NeurIPS 2017) with means, as SparseTIR trains it (Ye et al., ASPLOS 2023,
+  section 4.2.3): three layers that aggregate first and multiply then, batch normalisation, ReLU and dropout of a half.
 - GCN (Kipf and Welling, ICLR 2017): two layers that multiply first, A normalised by both ends' degrees.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
@@ -64,11 +65,11 @@ def normalised(graph: Csr, means: bool) -> Csr:
     if not means:
         degrees = np.maximum(np.bincount(graph.indices, minlength=graph.num_cols), 1).astype(np.float32)
         values = np.sqrt(values / degrees[graph.indices])
-    return replace(graph, values=values)
+    return replace(graph, values=values.astype(np.float32))
 
 
 class _GraphSage(nn.Module):  # type: ignore[misc]
-    def __init__(self, sizes: list[int], product: object) -> None:
+    def __init__(self, sizes: list[int], product: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
         self._product = product
         self.own, self.near = (nn.ModuleList(nn.Linear(*two, bias=False) for two in pairwise(sizes)) for _ in range(2))
@@ -81,7 +82,7 @@ class _GraphSage(nn.Module):  # type: ignore[misc]
 
 
 class _Gcn(nn.Module):  # type: ignore[misc]
-    def __init__(self, sizes: list[int], product: object) -> None:
+    def __init__(self, sizes: list[int], product: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
         self._product = product
         self.layers = nn.ModuleList(nn.Linear(*two, bias=False) for two in pairwise(sizes))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch  # pyright: ignore[reportMissingImports]
 from torch import Tensor, nn  # pyright: ignore[reportMissingImports]
-from torch.nn import functional as F  # noqa: N812  # pyright: ignore[reportMissingImports]
+from torch.nn import functional as F  # pyright: ignore[reportMissingImports]
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.network import PrunedLayer
@@ -125,6 +125,7 @@ class Spmark(Library):
         self._how = {"use": use, "budget_s": budget_s, "device": torch.device(place).type}
 
     def matrix(self, matrix: Csr, widths: list[int], *, trained: bool = False, backward: bool = True) -> Any:
+        """Plan the products now."""
         from spmark.impls.operator.pytorch import SparseMatrix
 
         found = SparseMatrix(matrix, dtype=self.dtype, **self._how)
@@ -136,6 +137,7 @@ class TorchSparse(Library):
     """PyTorch's CSR, which calls cuSPARSE on a GPU; its transpose is laid out once."""
 
     def matrix(self, matrix: Csr, widths: list[int], *, trained: bool = False, backward: bool = True) -> Any:
+        """Give A and its transpose."""
         return _TorchMatrix(matrix, self)
 
 
@@ -202,6 +204,7 @@ class Pyg(Library):
     """PyTorch Geometric's message passing, which holds a message for every non-zero."""
 
     def matrix(self, matrix: Csr, widths: list[int], *, trained: bool = False, backward: bool = True) -> Any:
+        """Give A as edges, for `spmm` with its own values."""
         return _PygMatrix(matrix, self)
 
 
@@ -228,6 +231,7 @@ class Dgl(Library):
     """DGL's u_mul_e_sum."""
 
     def matrix(self, matrix: Csr, widths: list[int], *, trained: bool = False, backward: bool = True) -> Any:
+        """Give A as a graph, for `spmm` with its own values."""
         return _DglMatrix(matrix, self)
 
 
@@ -258,7 +262,7 @@ class _DglMatrix:
 
 
 class Dense(Library):
-    """Products with the zeros. ``masked`` layers take gradients for the kept weights alone, as PyTorch's pruning does.
+    """Layers with their zeros.
 
     Parameters
     ----------
@@ -273,11 +277,13 @@ class Dense(Library):
         self._format = torch.channels_last if matrix_unit else torch.contiguous_format
 
     def linear(self, weight: Csr, bias: Tensor, tokens: int, trained: bool) -> nn.Module:
+        """Give the layer with its zeros; training multiplies the weight by its mask, as PyTorch's pruning does."""
         return _DenseLinear(self._filled(weight), self._pattern(weight) if trained else None, bias)
 
     def convolution(
         self, layer: PrunedLayer, weight: Csr, bias: Tensor, relu: bool, images: tuple[int, int, int, int]
     ) -> nn.Module:
+        """Give the convolution of the zeros, too."""
         found = nn.Conv2d(layer.channels, layer.filters, layer.taps, layer.stride, layer.taps // 2)
         found = found.to(self.place, self.dtype)
         found.weight.data.copy_(self._filled(weight).view(found.weight.shape))
@@ -286,14 +292,25 @@ class Dense(Library):
         return nn.Sequential(found, nn.ReLU(inplace=True)) if relu else found
 
     def attention(self, mask: Csr, heads: int, width: int) -> Attention:
-        tokens = mask.num_rows // heads
-        seen = self._pattern(mask)[:tokens, :tokens].bool()
+        """Give PyTorch's attention with a dense mask."""
+        seen = self.seen(mask, heads)
 
         def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            parts = (one.view(1, heads, tokens, width) for one in (q, k, v))
-            return F.scaled_dot_product_attention(*parts, attn_mask=seen).reshape(-1, width)
+            q, k, v = (one.view(1, heads, -1, width) for one in (q, k, v))
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=seen).reshape(-1, width)
 
         return attend
+
+    def seen(self, mask: Csr, heads: int) -> Tensor:
+        """Give the mask of one head, of all of which it is the same, as (T, T) truth values."""
+        tokens = mask.num_rows // heads
+        first = slice(mask.indptr[tokens])
+        found = torch.zeros(tokens, tokens, device=self.place, dtype=torch.bool)
+        rows, cols = (
+            torch.from_numpy(one[first]).long().to(self.place) for one in (mask.rows_of_entries(), mask.indices)
+        )
+        found[rows, cols] = True
+        return found
 
     def _filled(self, weight: Csr) -> Tensor:
         found = torch.zeros(weight.shape, device=self.place, dtype=self.dtype)
@@ -327,6 +344,7 @@ class LoSpmm(Library):
         self._device = device
 
     def linear(self, weight: Csr, bias: Tensor, tokens: int, trained: bool) -> nn.Module:
+        """Compile the layer, with its bias."""
         from spmark.impls.lo_spmm.layers import fused_spmm
 
         plan = fused_spmm(Problem(Op.SPMM, weight, tokens), self._device, bias=bias.cpu().numpy())
@@ -341,11 +359,12 @@ class LoSpmm(Library):
     def convolution(
         self, layer: PrunedLayer, weight: Csr, bias: Tensor, relu: bool, images: tuple[int, int, int, int]
     ) -> nn.Module:
+        """Compile the convolution, with bias and ReLU."""
         from spmark.impls.lo_spmm.layers import conv2d
 
-        filled = np.zeros(layer.shape, np.float32)
-        filled[weight.rows_of_entries(), weight.indices] = weight.values
-        filled = filled.reshape(layer.filters, layer.channels, layer.taps, layer.taps)
+        flat = np.zeros(layer.shape, np.float32)
+        flat[weight.rows_of_entries(), weight.indices] = weight.values
+        filled = flat.reshape(layer.filters, layer.channels, layer.taps, layer.taps)
         how: dict[str, Any] = {"stride": layer.stride, "padding": layer.taps // 2, "relu": relu}
         plan = conv2d(filled, images, self._device, bias=bias.cpu().numpy(), **how)
         shape = images[0], layer.filters, images[2] // layer.stride, images[3] // layer.stride
@@ -368,18 +387,15 @@ class Flex(Library):
     """PyTorch's FlexAttention, compiled, over the blocks of 128 x 128 that the mask reaches."""
 
     def attention(self, mask: Csr, heads: int, width: int) -> Attention:
-        from torch.nn.attention.flex_attention import (  # pyright: ignore[reportMissingImports]
-            create_block_mask,
-            flex_attention,
-        )
+        """Compile attention for the mask."""
+        from torch.nn.attention import flex_attention as flex  # pyright: ignore[reportMissingImports]
 
-        tokens = mask.num_rows // heads
-        seen = Dense(self.place, self.dtype)._pattern(mask)[:tokens, :tokens].bool()
-        blocks = create_block_mask(lambda b, h, q, k: seen[q, k], None, None, tokens, tokens, device=self.place)
-        compiled = torch.compile(flex_attention)
+        seen = Dense(self.place, self.dtype).seen(mask, heads)
+        blocks = flex.create_block_mask(lambda b, h, q, k: seen[q, k], None, None, *seen.shape, device=self.place)
+        compiled = torch.compile(flex.flex_attention)
 
         def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            parts = (one.view(1, heads, tokens, width) for one in (q, k, v))
-            return compiled(*parts, block_mask=blocks).reshape(-1, width)
+            q, k, v = (one.view(1, heads, -1, width) for one in (q, k, v))
+            return compiled(q, k, v, block_mask=blocks).reshape(-1, width)
 
         return attend

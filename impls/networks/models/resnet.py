@@ -1,6 +1,6 @@
-"""ResNet (He, Zhang, Ren and Sun, CVPR 2016; v1.5) with pruned convolutions and batch normalisation folded into them.
+"""ResNet (He, Zhang, Ren and Sun, CVPR 2016; v1.5) with pruned convolutions, batch normalisation folded into them.
 
-LO-SpMM (Lin et al., ACM TACO 2024, section 7.4) has ResNet50 at 90 % with a batch of 32, its first and last layer dense.
+LO-SpMM (Lin et al., ACM TACO 2024, section 7.4) has ResNet50 at 90 %, its first and last layer dense, a batch of 32.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 import torch  # pyright: ignore[reportMissingImports]
@@ -21,7 +21,7 @@ class Step:
     Parameters
     ----------
     forward : callable
-        Gives the results, or, where there is a ``module`` to train, the loss.
+        Gives the results, a tensor or several, or, where there is a ``module`` to train, the loss.
     mode : str
         ``eager``; ``compile``, `torch.compile` of ``forward``; or ``graph``, where all but ``draw`` is one CUDA graph.
     module : nn.Module, optional
@@ -36,7 +36,7 @@ class Step:
 
     def __init__(
         self,
-        forward: Callable[[], Tensor | Sequence[Tensor]],
+        forward: Callable[[], Any],
         mode: str,
         *,
         module: nn.Module | None = None,
@@ -48,7 +48,8 @@ class Step:
         self._forward = torch.compile(forward) if mode == "compile" else forward
         self._draw, self._generator, self.parts = draw, torch.Generator(place), parts
         self._start = {} if module is None else {key: one.clone() for key, one in module.state_dict().items()}
-        self._module, self._mode, self._graph = module, mode, None
+        self._module, self._mode = module, mode
+        self._graph: Any = None
         on_gpu = self._generator.device.type == "cuda"
         if module is not None:
             self._optimizer = torch.optim.Adam(module.parameters(), lr=rate, fused=True, capturable=on_gpu)
@@ -109,7 +110,7 @@ class Step:
 def product_part(product: Callable[[Tensor], Tensor], x: Tensor, backward: bool) -> Part:
     """Give a sparse layer on its own, with its gradients where the step takes them."""
     if not backward:
-        return torch.no_grad()(lambda: product(x))
+        return cast(Part, torch.no_grad()(lambda: product(x)))
     x = x.detach().requires_grad_()
     along = torch.ones_like(product(x))
 
