@@ -161,7 +161,7 @@ def _network_flops(problem: NetworkProblem) -> int:
         return 12 * nnz * problem.width
     layers = problem.pruned.layers
     if not problem.pruned.blocks:
-        # The gradients of the weights and of what the layers see take as much again each, but for the first one's input.
+        # Gradients of weights, and of what layers see, take as much again each, but for the first layer's input.
         backward = 2 * nnz - int(problem.matrix.indptr[layers[0].filters]) if op is NetworkOp.PRUNED_TRAINING else 0
         return 2 * (nnz + backward) * problem.width_in * problem.width
     found, side, ends = 0, problem.width_in // 4, accumulate(one.filters for one in layers)

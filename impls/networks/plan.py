@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from spmark.impls.networks.models.libraries import Library
     from spmark.impls.networks.models.step import Step
 
-MODES = ("eager", "compile", "graph")
+MODES = ("eager", "compile", "graph", "compile_graph")
 _TRAINING = (*GRAPH_NETWORKS, NetworkOp.PRUNED_TRAINING)
 _STEPS = 5
 """Steps of training whose losses are compared."""
@@ -61,7 +62,11 @@ class NetworkPlan(Plan):
     @property
     def parts(self) -> Mapping[str, Callable[[], Any]]:
         """The step's sparse layers, each on its own."""
-        return self._step.parts
+        return {name: partial(self._part, part) for name, part in self._step.parts.items()}
+
+    def _part(self, part: Callable[[], Any]) -> None:
+        with _settings(self._tf32):
+            part()
 
     def expected(self) -> NDArray[np.float64]:
         """Give what the first steps should compute: the losses of training, or the results of a pass, flat.
@@ -139,7 +144,7 @@ class _Network:
     extra: ClassVar[str] = "torch"
 
     mode: str = "eager"
-    """``eager``, ``compile`` (`torch.compile` of the forward pass), or ``graph``, a step as one CUDA graph."""
+    """``eager``, ``compile`` (`torch.compile` of the forward pass), ``graph``, a step as one CUDA graph, or both."""
 
     def __post_init__(self) -> None:
         check_choices(self, mode=MODES)
@@ -149,8 +154,8 @@ class _Network:
         lacking = [name for name in self.needs if find_spec(name) is None]
         if lacking:
             return f"{' and '.join(lacking)} is not installed: {how_to_install(self.extra)}"
-        if self.mode == "graph" and device.kind is not DeviceKind.CUDA:
-            return "expected a GPU for mode graph, a CUDA graph, found a CPU"
+        if "graph" in self.mode and device.kind is not DeviceKind.CUDA:
+            return f"expected a GPU for mode {self.mode}, a CUDA graph, found a CPU"
         if problem.dtype.narrow and problem.op in _TRAINING:
             return f"expected float32, in which networks are trained here, found {problem.dtype}"
         if problem.op is NetworkOp.PRUNED_TRAINING and problem.pruned.blocks:
@@ -265,7 +270,7 @@ class LoSpmmNetwork(_Network):
         """Refuse what the kernels do not have, which PyTorch cannot compile either."""
         if problem.dtype is not DType.FLOAT32:
             return f"expected float32, found {problem.dtype}"
-        if self.mode == "compile":
+        if "compile" in self.mode:
             return "expected mode eager or graph: PyTorch does not know what the kernels do"
         return super().unsupported(problem, device)
 

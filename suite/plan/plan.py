@@ -77,7 +77,7 @@ class Plan:
     def memory_bytes(self, spec: CaseSpec) -> int | None:
         """Give what A in CSR, the dense operands and the result take.
 
-        None where the sizes of A are not known yet, and for networks, which hold more than their sparse layers' operands.
+        None where the sizes of A are not known yet, and for networks, which hold far more than one operator's operands.
         """
         if isinstance(spec.op, NetworkOp):
             return None

@@ -13,9 +13,9 @@ from spmark.impls.networks.models.step import Step
 def step(problem: NetworkProblem, library: Library, mode: str) -> Step:
     """Make the step: the heads' outputs, and the gradients of Q, K and V for a random gradient of theirs."""
     attend = library.attention(problem.matrix, problem.width_in, problem.width)
-    generator = torch.Generator().manual_seed(problem.seed)
+    generator = torch.Generator(library.place).manual_seed(problem.seed)
     shape = problem.matrix.num_rows, problem.width
-    *given, along = (library.tensor(torch.randn(shape, generator=generator)) for _ in range(4))
+    *given, along = (library.drawn(generator, *shape) for _ in range(4))
     given = [one.requires_grad_() for one in given]
 
     def both() -> tuple[Tensor, ...]:

@@ -28,19 +28,22 @@ def step(problem: NetworkProblem, library: Library, mode: str) -> Step:
     trained, place = problem.op is NetworkOp.PRUNED_TRAINING, library.place
     tokens, weights = problem.width_in * problem.width, problem.pruned.parts(problem.matrix)
     features = weights[0].num_cols
-    generator = torch.Generator().manual_seed(problem.seed)
+    generator = torch.Generator(place).manual_seed(problem.seed)
     layers = []
     for weight in weights:
-        bias = library.tensor(torch.randn(weight.num_rows, generator=generator) / 8)
+        bias = library.drawn(generator, weight.num_rows) / 8
         layers.append(library.linear(scaled(weight), bias, tokens, trained))
     module = nn.Sequential(
         *(_Encoder(layers[at : at + 4], features, problem.width) for at in range(0, len(layers), 4))
     ).to(place, library.dtype)
-    x, target = (library.tensor(torch.randn(tokens, features, generator=generator)) for _ in range(2))
+    x, target, wide = (
+        library.drawn(generator, tokens, features),
+        library.drawn(generator, tokens, features),
+        library.drawn(generator, tokens, 4 * features),
+    )
     parts = {}
     for at, (name, layer, weight) in enumerate(zip(_LAYERS * (len(layers) // 4), layers, weights, strict=True)):
-        operand = x if weight.num_cols == features else torch.randn(tokens, weight.num_cols).to(place, library.dtype)
-        parts[f"{name} {at // 4}"] = product_part(layer, operand, trained)
+        parts[f"{name} {at // 4}"] = product_part(layer, x if weight.num_cols == features else wide, trained)
     if not trained:
         return Step(torch.no_grad()(lambda: module(x)), mode, place=place, parts=parts)
     loss = lambda: F.mse_loss(module(x), target)  # noqa: E731

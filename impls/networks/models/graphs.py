@@ -30,17 +30,17 @@ def step(problem: NetworkProblem, library: Library, mode: str) -> Step:
     widths = sizes[:-1] if sage else sizes[1:]
     nodes, place, dtype = problem.matrix.num_rows, library.place, library.dtype
     product = library.matrix(normalised(problem.matrix, sage), sorted(set(widths))).spmm
-    generator = torch.Generator().manual_seed(problem.seed)
-    x = library.tensor(torch.randn(nodes, problem.width_in, generator=generator))
-    labels = torch.randint(problem.width, (nodes,), generator=generator).to(place)
+    generator = torch.Generator(place).manual_seed(problem.seed)
+    x = library.drawn(generator, nodes, problem.width_in)
+    labels = torch.randint(problem.width, (nodes,), generator=generator, device=place)
     kept = [torch.empty(nodes, HIDDEN, device=place) for _ in sizes[1:-1]]
-    module = (_GraphSage if sage else _Gcn)(sizes, product)
+    module = (_GraphSage if sage else _Gcn)(sizes, product).to(place)
     with torch.no_grad():
         for one in module.parameters():
             if one.ndim == 2:
                 bound = (6 / sum(one.shape)) ** 0.5  # Glorot and Bengio, AISTATS 2010
-                one.copy_(torch.rand(one.shape, generator=generator) * 2 * bound - bound)
-    module.to(place, dtype)
+                one.uniform_(-bound, bound, generator=generator)
+    module.to(dtype)
 
     def loss() -> Tensor:
         return nn.functional.cross_entropy(module(x, kept), labels)

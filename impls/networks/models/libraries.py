@@ -83,6 +83,10 @@ class Library:
 
         return attend
 
+    def drawn(self, generator: torch.Generator, *shape: int) -> Tensor:
+        """Draw normal numbers, which are the same for every library on a device."""
+        return self.tensor(torch.randn(shape, generator=generator, device=self.place))
+
     def tensor(self, array: Any) -> Tensor:
         """Copy an array to the device, in the library's type."""
         return torch.as_tensor(array).to(self.place, self.rounded).to(self.dtype)

@@ -19,20 +19,20 @@ _CLASSES = 1000
 def step(problem: NetworkProblem, library: Library, mode: str) -> Step:
     """Make the forward pass of random images."""
     network, place = problem.pruned, library.place
-    generator = torch.Generator().manual_seed(problem.seed)
+    generator = torch.Generator(place).manual_seed(problem.seed)
     weights = iter(zip(network.layers, network.parts(problem.matrix), strict=True))
     side, parts = problem.width_in // 4, {}
 
     def convolution(name: str, side: int, relu: bool) -> nn.Module:
         layer, weight = next(weights)
-        bias = library.tensor(torch.randn(layer.filters, generator=generator) / 8)
+        bias = library.drawn(generator, layer.filters) / 8
         images = problem.width, layer.channels, side, side
         made = library.convolution(layer, scaled(weight, 2**0.5 if relu else 0.5), bias, relu, images)
-        parts[name] = product_part(made, torch.randn(images, device=place).to(library.dtype), False)
+        parts[name] = product_part(made, library.drawn(generator, *images), False)
         return made
 
-    stem = nn.Conv2d(3, 64, 7, 2, 3)
-    blocks, last = [], nn.Linear(2048, _CLASSES)
+    stem, last = (one.to(place, library.dtype) for one in (nn.Conv2d(3, 64, 7, 2, 3), nn.Linear(2048, _CLASSES)))
+    blocks = []
     for stage, count in enumerate(network.blocks):
         for block in range(count):
             stride, name = 2 if stage and not block else 1, f"{stage}.{block}"
@@ -43,10 +43,10 @@ def step(problem: NetworkProblem, library: Library, mode: str) -> Step:
             side //= stride
     with torch.no_grad():
         for one in (*stem.parameters(), *last.parameters()):
-            one.copy_(torch.randn(one.shape, generator=generator) * (2 / one[0].numel()) ** 0.5)
+            one.copy_(library.drawn(generator, *one.shape) * (2 / one[0].numel()) ** 0.5)
     beginning = nn.Sequential(stem, nn.ReLU(), nn.MaxPool2d(3, 2, 1))
-    module = nn.Sequential(beginning, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), last).to(place, library.dtype)
-    x = library.tensor(torch.randn(problem.width, 3, problem.width_in, problem.width_in, generator=generator))
+    module = nn.Sequential(beginning, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), last)
+    x = library.drawn(generator, problem.width, 3, problem.width_in, problem.width_in)
     return Step(torch.no_grad()(lambda: module(x)), mode, place=place, parts=parts)
 
 

@@ -23,7 +23,8 @@ class Step:
     forward : callable
         Gives the results, a tensor or several, or, where there is a ``module`` to train, the loss.
     mode : str
-        ``eager``; ``compile``, `torch.compile` of ``forward``; or ``graph``, where all but ``draw`` is one CUDA graph.
+        ``eager``; ``compile``, `torch.compile` of ``forward``; ``graph``, where all but ``draw`` is one CUDA graph; or
+        ``compile_graph``.
     module : nn.Module, optional
         Whose parameters are trained.
     rate : float
@@ -45,7 +46,7 @@ class Step:
         place: str,
         parts: dict[str, Part],
     ) -> None:
-        self._forward = torch.compile(forward) if mode == "compile" else forward
+        self._forward = torch.compile(forward) if "compile" in mode else forward
         self._draw, self._generator, self.parts = draw, torch.Generator(place), parts
         self._start = {} if module is None else {key: one.clone() for key, one in module.state_dict().items()}
         self._module, self._mode = module, mode
@@ -56,7 +57,7 @@ class Step:
 
     def prepare(self) -> None:
         """Compile or capture the step, and begin anew."""
-        if self._mode == "graph":
+        if "graph" in self._mode:
             self._capture()
         self.run()
         self.restart()
