@@ -12,7 +12,7 @@ from scipy import sparse
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
 from spmark.impls.core.errors import ProblemError, SweepError
-from spmark.impls.core.network import NetworkOp, NetworkProblem, PrunedNetwork
+from spmark.impls.core.network import GRAPH_NETWORKS, NetworkOp, NetworkProblem, PrunedNetwork
 from spmark.impls.core.operators import flops
 from spmark.impls.core.problem import Csr, DType
 from spmark.impls.runtime.device import find
@@ -84,16 +84,21 @@ def test_a_library_computes_what_float64_does(
         part()
 
 
-@pytest.mark.parametrize("at", SIZES)
-def test_a_missing_row_of_a_product_is_seen(at: str, monkeypatch: pytest.MonkeyPatch) -> None:
+WITH_GRADIENTS = (*GRAPH_NETWORKS, NetworkOp.PRUNED_TRAINING, NetworkOp.ATTENTION)
+
+
+@pytest.mark.parametrize(
+    ("product", "at"), [*(("times", at) for at in SIZES), *(("turned_times", at) for at in WITH_GRADIENTS)]
+)
+def test_a_missing_row_of_a_product_is_seen(product: str, at: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = build("torch_network", problem_of(at))
-    expected, right = plan.expected(), libraries._TorchMatrix.times
+    expected, right = plan.expected(), getattr(libraries._TorchMatrix, product)
 
     def wrong(matrix: Any, b: Any, values: Any) -> Any:
         found = right(matrix, b, values)
         return found * (torch.arange(len(found)) != 11)[:, None]
 
-    monkeypatch.setattr(libraries._TorchMatrix, "times", wrong)
+    monkeypatch.setattr(libraries._TorchMatrix, product, wrong)
     error, allowed = plan.error(expected)
     assert error > allowed
 
@@ -121,7 +126,7 @@ def test_what_is_refused() -> None:
         create("dense_network", {"mode": "quick"})
     with pytest.raises(ProblemError, match=r"expected the weights of a pruned network, .* found the matrix 'graph'"):
         flops(replace(problem_of("bert"), name="graph"))
-    with pytest.raises(ProblemError, match=r"bert_1x128@0.9: expected weights of shape \(1152, 1152\), found"):
+    with pytest.raises(ProblemError, match=r"bert_1x128@0.9: expected weights of shape \(1152, 896\), found"):
         PrunedNetwork.of("bert_1x128@0.9").parts(problem_of("bert").matrix)
 
 

@@ -95,8 +95,9 @@ class Library:
 class _Linear(nn.Module):  # type: ignore[misc]
     def __init__(self, matrix: Any, weight: Csr, bias: Tensor, trained: bool, library: Library) -> None:
         super().__init__()
-        self._matrix, self.bias = matrix, nn.Parameter(bias)
+        self._matrix = matrix
         self.values = nn.Parameter(library.tensor(weight.values)) if trained else None
+        self.bias = nn.Parameter(bias)  # behind the weights, as in the layer with its zeros
 
     def forward(self, x: Tensor) -> Tensor:
         return self._matrix.spmm(x.T, self.values).T + self.bias

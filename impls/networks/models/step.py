@@ -84,9 +84,14 @@ class Step:
                     one.zero_()
 
     def found(self) -> NDArray[np.float64]:
-        """Give the results of the last step, flat."""
+        """Give the results of the last step, flat; of training its loss."""
         found = [self._found] if isinstance(self._found, Tensor) else self._found
         return np.concatenate([one.detach().double().cpu().numpy().ravel() for one in found])
+
+    def gradients(self) -> NDArray[np.float64]:
+        """Give the norm of each parameter's gradient in the last step of training."""
+        assert self._module is not None
+        return np.array([float(one.grad.double().norm()) for one in self._module.parameters()])
 
     def _body(self) -> None:
         self._found = self._forward()
