@@ -69,7 +69,7 @@ class NetworkPlan(Plan):
             part()
 
     def expected(self) -> NDArray[np.float64]:
-        """Give what the first steps should compute, flat: losses and the first gradients' norms, or the results of a pass.
+        """Give what the first steps should compute: losses and the first gradients' norms, or the results of a pass.
 
         Parameters and inputs are those of the problem's dtype; all else is float64.
         """
