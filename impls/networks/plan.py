@@ -79,7 +79,7 @@ class NetworkPlan(Plan):
         kind = TorchSparse if problem.op in GRAPH_NETWORKS else Dense
         library = kind(self._place, torch.float64)
         library.rounded = getattr(torch, problem.dtype)
-        with _settings(False):
+        with _settings(False, tuned=False):
             return _outputs(_made(problem, library, "eager"), problem.op)
 
     def error(self, expected: NDArray[np.float64]) -> tuple[float, float]:
@@ -111,9 +111,10 @@ def _outputs(step: Step, op: NetworkOp) -> NDArray[np.float64]:
 
 
 @contextmanager
-def _settings(tf32: bool) -> Iterator[None]:
-    """Let float32 be TF32 on the matrix unit, or not; PyTorch's lack of memory is Python's."""
+def _settings(tf32: bool, tuned: bool = True) -> Iterator[None]:
+    """Let float32 be TF32 or not, and cuDNN try its algorithms; PyTorch's lack of memory is Python's."""
     torch = load_torch()
+    torch.backends.cudnn.benchmark = tuned
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
     torch.backends.cudnn.allow_tf32 = tf32
     try:
