@@ -235,9 +235,9 @@ class DglNetwork(_Network):
 
     def unsupported(self, problem: NetworkProblem, device: DeviceSpec) -> str | None:
         """Say what is not installed; the first call imports DGL (seconds)."""
-        from spmark.impls.networks.models.libraries import dgl_missing
+        from spmark.impls.dgl.plan import missing
 
-        return super().unsupported(problem, device) or dgl_missing(device.kind)
+        return super().unsupported(problem, device) or missing(device.kind)
 
     def _library(self, place: str, dtype: Any, device: DeviceSpec) -> Library:
         from spmark.impls.networks.models.libraries import Dgl

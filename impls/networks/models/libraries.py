@@ -7,7 +7,6 @@ view of the product's (I, T), so that the layer after an element-wise function t
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ import torch  # pyright: ignore[reportMissingImports]
 from torch import Tensor, nn  # pyright: ignore[reportMissingImports]
 from torch.nn import functional as F  # pyright: ignore[reportMissingImports]
 
-from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.network import PrunedLayer
 from spmark.impls.core.problem import Csr, Op, Problem, grouped
 
@@ -240,22 +239,11 @@ class Dgl(Library):
         return _DglMatrix(matrix, self)
 
 
-@cache
-def dgl_missing(kind: DeviceKind) -> str | None:
-    """Say why DGL computes nothing on a kind of device here, or None."""
-    try:
-        import dgl  # pyright: ignore[reportMissingImports]
-
-        dgl.graph(([0], [0]), device=str(kind))
-    except Exception as error:  # DGL fails in many ways, as it does for its implementation of SpMM
-        return f"dgl does not compute on {kind}: {str(error).strip().splitlines()[0]}"
-    return None
-
-
 class _DglMatrix:
     def __init__(self, matrix: Csr, library: Library) -> None:
-        import dgl  # pyright: ignore[reportMissingImports]
+        from spmark.impls.dgl.plan import load_dgl
 
+        dgl = load_dgl()
         ends = torch.from_numpy(matrix.indices), torch.from_numpy(matrix.rows_of_entries())
         self._product = dgl.ops.u_mul_e_sum
         self._graph = dgl.graph(ends, num_nodes=matrix.num_rows).formats(["csr", "csc"]).to(library.place)
