@@ -225,6 +225,7 @@ def test_layers_are_pruned_uniformly(cache):
     [
         ("dnn_layers", "shufflenetv2_116x116@0.98", "e42500768b275aaa"),
         ("pruned_bert", "768x768_block32@0.93", "73cae7d55d584d84"),
+        ("pruned_networks", "bert_1x64@0.9", "cee6848471ff048f"),
         ("rmat", "r", "0b7c4efe17e01986"),
     ],
 )
