@@ -82,7 +82,7 @@ class Plan:
         if isinstance(spec.op, NetworkOp):
             return None
         recorded = self.history.problems.get(spec.matrix.id)
-        facts = recorded or find_source(spec.matrix.source).facts(spec.matrix.name)
+        facts = recorded or find_source(spec.matrix.source).likely(spec.matrix.name)
         if facts is None:
             return None
         turned = not recorded and spec.matrix.orientation is Orientation.TRANSPOSED
