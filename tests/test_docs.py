@@ -20,7 +20,7 @@ from spmark.datasets.published import TABLES
 from spmark.datasets.sweep.model import ImplementationSpec, MatrixSpec, Sweep, expand
 from spmark.datasets.sweep.reading import packaged_sweeps
 from spmark.impls.core.devicespec import DeviceKind
-from spmark.impls.table import IMPLEMENTATIONS
+from spmark.impls.table import IMPLEMENTATIONS, OTHERS
 from spmark.records.schema import Measurement
 from spmark.suite.cli.main import app
 
@@ -150,8 +150,8 @@ def test_generated_pages_are_complete(generated: ModuleType) -> None:
         for parameter in command.params:
             assert all(f"`{option}`" in commands for option in parameter.opts if option.startswith("--"))
     implementations = generated.implementations()
-    assert all(f"## {name}\n" in implementations for name in IMPLEMENTATIONS)
-    assert all(f"| [`{name}`](#{name}) |" in implementations for name in IMPLEMENTATIONS)
+    assert all(f"## {name}\n" in implementations for name in (*IMPLEMENTATIONS, *OTHERS))
+    assert all(f"| [`{name}`](#{name}) |" in implementations for name in (*IMPLEMENTATIONS, *OTHERS))
     assert "| `c` |" in implementations
     assert all(f"| `{name}` |" in generated.sweeps() for name in packaged_sweeps())
     assert all(
