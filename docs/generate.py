@@ -22,7 +22,7 @@ from pydantic import BaseModel
 
 from spmark.datasets.sweep.model import ImplementationSpec, MatrixSpec, Sweep
 from spmark.datasets.sweep.reading import packaged_sweeps
-from spmark.impls.table import IMPLEMENTATIONS, create
+from spmark.impls.table import IMPLEMENTATIONS, OTHERS, create
 from spmark.records.schema import CandidateRow, Environment, Measurement
 from spmark.suite.cli.main import app
 from spmark.suite.plan.papers import ALL, read_papers
@@ -138,7 +138,7 @@ def implementations() -> str:
         "`spmark doctor` says which of these can run on a machine, and why the others cannot. The README in each "
         "folder below `impls/` says how a system works and where it deviates from its paper.\n",
     ]
-    made = {name: create(name) for name in IMPLEMENTATIONS}
+    made = {name: create(name) for name in (*IMPLEMENTATIONS, *OTHERS)}
     overview = [[f"[`{name}`](#{name})", *_reach(one), _first(type(one))] for name, one in made.items()]
     parts.append(table(("name", "devices", "operators", "what it is"), overview))
     for name, one in made.items():

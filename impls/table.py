@@ -22,7 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from spmark.impls.core.enums import AnyOp, DeviceKind, Op, RelationalOp
+from spmark.impls.core.enums import AnyOp, DeviceKind, NetworkOp, Op, RelationalOp
 from spmark.impls.core.errors import SweepError, UnsupportedError, check_type, how_to_install, none_of
 from spmark.impls.core.files import is_file
 from spmark.impls.core.outside import (
@@ -86,6 +86,19 @@ RELATIONAL: Mapping[str, str] = {
 }
 """Implementations of RGMS, which take a `spmark.impls.core.relational.RelationalProblem`: what searches among all
 implementations of SpMM or SDDMM does not ask them."""
+
+NETWORKS: Mapping[str, str] = {
+    "spmark_network": "spmark.impls.networks.plan:SpmarkNetwork",
+    "lo_spmm_network": "spmark.impls.networks.plan:LoSpmmNetwork",
+    "torch_network": "spmark.impls.networks.plan:TorchNetwork",
+    "pyg_network": "spmark.impls.networks.plan:PygNetwork",
+    "dgl_network": "spmark.impls.networks.plan:DglNetwork",
+    "dense_network": "spmark.impls.networks.plan:DenseNetwork",
+    "flex_network": "spmark.impls.networks.plan:FlexNetwork",
+}
+"""Networks by the library of their sparse products, which take a `spmark.impls.core.network.NetworkProblem`."""
+OTHERS: Mapping[str, str] = {**RELATIONAL, **NETWORKS}
+"""Implementations of other operators than SpMM and SDDMM."""
 
 
 class Reach(NamedTuple):
@@ -161,7 +174,7 @@ def reach_of(name: str) -> Reach:
         if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and line.value is not None
     }
     return Reach(
-        ops=_members(said["ops"], RelationalOp if name in RELATIONAL else Op),
+        ops=_members(said["ops"], NetworkOp if name in NETWORKS else RelationalOp if name in RELATIONAL else Op),
         devices=_members(said["devices"], DeviceKind),
         needs=ast.literal_eval(said["needs"]) if "needs" in said else (),
         extra=ast.literal_eval(said["extra"]) if "extra" in said else "",
@@ -273,9 +286,9 @@ def _outside(name: str) -> Outside | None:
             return LOADED[name]
         if offer := find_offer(IMPLEMENTATION_GROUP, name, IMPLEMENTATIONS, SweepError):
             return _load_offer(offer)
-        if name in IMPLEMENTATIONS or name in RELATIONAL:
+        if name in IMPLEMENTATIONS or name in OTHERS:
             return None
-    message = none_of("an implementation", name, (*implementation_names(), *RELATIONAL))
+    message = none_of("an implementation", name, (*implementation_names(), *OTHERS))
     raise SweepError(f"{message}; a file is named by its path, ./mine.cu or ./mine.py:MyKernel")
 
 
@@ -286,7 +299,7 @@ def _class_of(name: str) -> Any:
 
 
 def _entry(name: str) -> str:
-    return IMPLEMENTATIONS[name] if name in IMPLEMENTATIONS else RELATIONAL[name]
+    return IMPLEMENTATIONS[name] if name in IMPLEMENTATIONS else OTHERS[name]
 
 
 def module_of(name: str) -> str:
@@ -466,7 +479,7 @@ def _kept(found: Outside, sources: OutsideSources | None) -> Outside:
         raise SweepError(f"{found.entry}: expected an implementation: {'; '.join(wrong)}")
     name = found.kind.name
     owners = [offer.owner for offer in offers(IMPLEMENTATION_GROUP).get(name, ()) if offer.entry != found.entry]
-    if name in IMPLEMENTATIONS or name in RELATIONAL or (Path(__file__).parent / name).is_dir():
+    if name in IMPLEMENTATIONS or name in OTHERS or (Path(__file__).parent / name).is_dir():
         owners.append("spmark")
     if name in LOADED:
         owners.append(LOADED[name].owner)

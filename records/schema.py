@@ -193,7 +193,7 @@ class CaseSpec(Frozen):
     width: Whole
     """J: columns of the dense operands, of RGMS those of Y."""
     width_in: Whole = 0
-    """RGMS: columns of X; 0 for other operators."""
+    """RGMS: columns of X; networks: as `spmark.impls.core.network.NetworkProblem` has it; 0 for other operators."""
     dtype: DType
     scaled: bool = False
     """Whether SDDMM is scaled by A's values."""
@@ -273,6 +273,8 @@ class Outcome(Frozen):
     device_bytes: Whole = 0
     peak_device_bytes: Whole = 0
     """Most device memory in use by the process from the start of the build to the end of the check."""
+    parts_us: dict[str, float] = {}
+    """Networks: median time of each sparse layer on its own, its gradients included where a step takes them, warm."""
 
 
 class Measurement(Outcome):

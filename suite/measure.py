@@ -22,9 +22,9 @@ from spmark.impls.core.devicespec import BUSY, DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError, KernelFault, SpmarkError, UnsupportedError
 from spmark.impls.core.interfaces import Implementation, KeepsPlans, Plan
 from spmark.impls.core.machine import LoadMeter
+from spmark.impls.core.network import NetworkOp, NetworkProblem
 from spmark.impls.core.operators import (
     RandomOperand,
-    Reference,
     compulsory_bytes,
     flops,
     operand_bytes,
@@ -36,7 +36,7 @@ from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.core.relational import AnyProblem, RelationalCsr, RelationalOp, RelationalProblem
 from spmark.impls.core.tolerance import why_wrong
 from spmark.impls.runtime.lab import Lab, canary, open_lab
-from spmark.impls.runtime.timing import Run, Stopping, Stopwatch, take_samples
+from spmark.impls.runtime.timing import Run, StepStopwatch, Stopping, Stopwatch, take_samples
 from spmark.impls.table import create
 from spmark.impls.tuning.cache import empty_cache
 from spmark.records.schema import (
@@ -66,6 +66,8 @@ _BELOW_FLOOR = {DeviceKind.CUDA: 0.95, DeviceKind.CPU: 0.5}
 _GRAPH_BELOW_US = 20.0
 """Kernels faster than this are also replayed as a graph."""
 _GRAPH_REPLAYS = 15
+_PART = Stopping(half_width=0.03, max_seconds=0.02, warmups=1)
+"""Parts of a network are a few times slower than single products, and many."""
 _MEMORY_SHARE = 0.9
 _CHECK_ARRAYS = 4
 """Of float64 and of the checked result's size: reference, magnitude, difference and error."""
@@ -90,9 +92,11 @@ class _Setting:
     """A problem, the reference that its results are compared with and, once placed, its operands on the device."""
 
     key: object
-    problem: AnyProblem
+    problem: Any
+    """An `AnyProblem`, or a `NetworkProblem`, whose plans make operands of their own."""
     sources: tuple[RandomOperand, ...]
-    reference: Reference
+    reference: Any
+    """A `Reference`; what a `NetworkProblem`'s outputs should be, once its first plan has told."""
     operands: tuple[Any, ...] = ()
     out: Any = None
     baselines: dict[str, Plan | None] = field(default_factory=dict)
@@ -164,7 +168,7 @@ class Bench:
         implementation = create(case.implementation, case.config)
         self._on_phase("loading")
         matrix = self._load(case)
-        problem = problem_of(case, matrix.csr)
+        problem: Any = problem_of(case, matrix.csr)
         facts.update(matrix_kind=matrix.kind, matrix_hash=problem.matrix.hash, problem=_problem_facts(problem))
         self._refuse(implementation, problem)
         setting = self._set(case, problem)
@@ -203,7 +207,7 @@ class Bench:
             facts["status"] = Status.IMPLAUSIBLE
             facts["reason"] = f"expected a median of at least {floor}, found {median_us:.2f} us"
 
-    def _refuse(self, implementation: Implementation, problem: AnyProblem) -> None:
+    def _refuse(self, implementation: Implementation, problem: AnyProblem | NetworkProblem) -> None:
         """Raise where an implementation says that it cannot build a problem."""
         reason = implementation.unsupported(problem, self._device)
         if reason is not None:
@@ -217,11 +221,14 @@ class Bench:
             self._matrix = key, load_matrix(case.matrix, self._cache, case.seed)
         return self._matrix[1]
 
-    def _set(self, case: CaseSpec, problem: AnyProblem) -> _Setting:
+    def _set(self, case: CaseSpec, problem: AnyProblem | NetworkProblem) -> _Setting:
         """Give the problem with its reference, computed on the host once for all cases of the problem."""
         key = (case.matrix.model_dump_json(), case.seed, case.op, case.width, case.width_in, case.dtype, case.scaled)
         if self._setting is None or self._setting.key != key:
             self._forget()
+            if isinstance(problem, NetworkProblem):
+                self._setting = _Setting(key, problem, (), None, out=())
+                return self._setting
             sources = random_operands(problem, case.seed)
             rows = sampled_rows(problem, case.seed)
             checked = problem.matrix.nnz if problem.op is Op.SDDMM else rows.size * problem.width
@@ -261,11 +268,13 @@ class Bench:
     def _check(self, plan: Plan, setting: _Setting) -> float:
         """Run once into a poisoned result; give its error, or raise where it is wrong."""
         xp, problem = self._lab.xp, setting.problem
+        if isinstance(problem, NetworkProblem):
+            return _check_network(plan, setting)
         setting.out.fill(problem.dtype.nan)
         plan.run(setting.operands, setting.out)
         self._lab.synchronize()
         selected = setting.reference.select(problem, setting.out, plan.order)
-        error = setting.reference.max_error(self._lab.download(selected))
+        error: float = setting.reference.max_error(self._lab.download(selected))
         unwritten = int(xp.count_nonzero(xp.isnan(problem.dtype.numbers(setting.out))))
         reason = why_wrong(problem, error, unwritten, plan.half_sums)
         if reason is not None:
@@ -280,14 +289,16 @@ class Bench:
     ) -> dict[str, Any]:
         """Sample the plan beside its baseline; gives fields of an `Outcome`."""
         run: Run = lambda: plan.run(setting.operands, setting.out)  # noqa: E731
+        if network := isinstance(setting.problem, NetworkProblem):
+            stopwatch = StepStopwatch(stopwatch, self._lab.synchronize)
         runs, baseline = [run], self._baseline(case, setting)
         if baseline is not None:
             runs.append(lambda: baseline.run(setting.operands, setting.out))
         stopping = _STOPPING[self._device.kind]
-        samples, load = take_samples(stopwatch, runs, stopping), meter.read()
+        samples, load = take_samples(stopwatch, runs, stopping, cold=not network), meter.read()
         warm = take_samples(stopwatch, [run], stopping, cold=False).times_us[0] if self._options.warm else []
         graph: list[float] = []
-        if np.median(samples.times_us[0]) < _GRAPH_BELOW_US:
+        if np.median(samples.times_us[0]) < _GRAPH_BELOW_US and not network:
             with suppress(KernelFault):  # a library that cannot be captured has no time as a graph
                 graph = self._lab.graph_times_us(run, _GRAPH_REPLAYS)
         return {
@@ -297,8 +308,18 @@ class Bench:
             "graph_samples_us": six_digits(graph),
             "clocks_mhz": samples.clocks_mhz,
             "throttled": samples.throttled,
+            "parts_us": six_digits(self._parts_us(plan)) if network else {},
             "load_average": load.load_average,
             "free_cores": load.free_cores,
+        }
+
+    def _parts_us(self, plan: Any) -> dict[str, float]:
+        """Give the median time of each sparse layer of a network on its own."""
+        assert self._lab.stopwatch is not None
+        watch = self._lab.stopwatch
+        return {
+            name: float(np.median(take_samples(watch, [part], _PART, cold=False).times_us[0]))
+            for name, part in plan.parts.items()
         }
 
     def _baseline(self, case: CaseSpec, setting: _Setting) -> Plan | None:
@@ -321,6 +342,16 @@ class Bench:
                 self._fill(setting)  # a wrong baseline may have written to the operands
             setting.baselines[name] = plan
         return setting.baselines[name]
+
+
+def _check_network(plan: Any, setting: _Setting) -> float:
+    """Compare what a network's first steps compute with float64, which is computed once for a problem."""
+    if setting.reference is None:
+        setting.reference = plan.expected()
+    error, allowed = plan.error(setting.reference)
+    if error > allowed:
+        raise _WrongResultError(f"expected an error of at most {allowed:.3g}, found {error:.3g}")
+    return float(error)
 
 
 def _told(name: str, plan: Plan, samples_us: list[float]) -> Baseline:
@@ -351,7 +382,7 @@ def track(cases: Sequence[Mapping[str, Any]], device: str = "auto") -> list[dict
     return answer_all(cases, device)
 
 
-def problem_of(case: CaseSpec, csr: Csr) -> AnyProblem:
+def problem_of(case: CaseSpec, csr: Csr) -> AnyProblem | NetworkProblem:
     """Make the problem of a case on its matrix as it was loaded.
 
     Raises
@@ -361,10 +392,12 @@ def problem_of(case: CaseSpec, csr: Csr) -> AnyProblem:
     """
     if case.op is RelationalOp.RGMS:
         return RelationalProblem(of_relations(case.matrix, csr), case.width_in, case.width, case.dtype)
+    if isinstance(case.op, NetworkOp):
+        return NetworkProblem(case.op, case.matrix.name, csr, case.width_in, case.width, case.dtype, case.seed)
     return Problem(case.op, csr, case.width, case.dtype, case.scaled)
 
 
-def floor_s(problem: AnyProblem, device: DeviceSpec) -> float:
+def floor_s(problem: AnyProblem | NetworkProblem, device: DeviceSpec) -> float:
     """Give the least time that a cold run can take: operand bytes at read bandwidth, or flops at the highest rate.
 
     Zero where the device's rates are not known, or were measured on a busy machine.
@@ -376,7 +409,7 @@ def floor_s(problem: AnyProblem, device: DeviceSpec) -> float:
     return max(bytes_s, flops(problem) / rate if rate else 0.0)
 
 
-def _build(implementation: Implementation, problem: AnyProblem, device: DeviceSpec, config: Mapping[str, Any]) -> Plan:
+def _build(implementation: Implementation, problem: Any, device: DeviceSpec, config: Mapping[str, Any]) -> Plan:
     """Build as a config's switches say; an exception that an implementation did not foresee becomes a `BuildError`."""
     empty = config.get("anew") and device.kind is DeviceKind.CUDA
     try:
@@ -390,7 +423,7 @@ def _build(implementation: Implementation, problem: AnyProblem, device: DeviceSp
         raise BuildError(f"{implementation.name}: {type(error).__name__}: {error}") from error
 
 
-def _problem_facts(problem: AnyProblem) -> ProblemFacts:
+def _problem_facts(problem: AnyProblem | NetworkProblem) -> ProblemFacts:
     matrix = problem.matrix
     return ProblemFacts(
         num_rows=matrix.num_rows,

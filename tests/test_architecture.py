@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from spmark.datasets.sources.table import SOURCES
-from spmark.impls.table import IMPLEMENTATIONS, PLATFORMS, RELATIONAL
+from spmark.impls.table import IMPLEMENTATIONS, OTHERS, PLATFORMS
 from spmark.studies.table import CONTRACTS
 
 ROOT = Path(__file__).parents[1]
@@ -50,7 +50,18 @@ def agreed(broken: list[str], rule: str) -> None:
 def test_the_host_side_imports_no_gpu_library() -> None:
     """Planning, reading records and help must work, and be quick, where CuPy, PyTorch and DGL are missing."""
     paths = [path.relative_to(ROOT).with_suffix("") for path in sources(".py", folders=PACKAGES)]
-    for_gpus = ("runtime", "kernels", "borrowed", "convolution", "gpu", "launches", "native", "pytorch", "torchops")
+    for_gpus = (
+        "runtime",
+        "kernels",
+        "models",
+        "borrowed",
+        "convolution",
+        "gpu",
+        "launches",
+        "native",
+        "pytorch",
+        "torchops",
+    )
     names = [
         ".".join(("spmark", *path.parts)).removesuffix(".__init__") for path in paths if not {*path.parts} & {*for_gpus}
     ]
@@ -85,7 +96,7 @@ def test_an_implementation_is_described_and_listed(name: str) -> None:
     )
     if not (folder / "plan.py").is_file():
         return  # a search that has no kernels yet: nothing in it can be asked to run
-    entries = (*IMPLEMENTATIONS.values(), *RELATIONAL.values())
+    entries = (*IMPLEMENTATIONS.values(), *OTHERS.values())
     listed = [entry for entry in entries if entry.startswith(f"spmark.impls.{name}.")]
     assert listed, f"impls/table.py has a line for impls/{name}"
 
@@ -94,7 +105,7 @@ def test_an_implementation_is_described_and_listed(name: str) -> None:
     "entry",
     [
         *IMPLEMENTATIONS.values(),
-        *RELATIONAL.values(),
+        *OTHERS.values(),
         *SOURCES.values(),
         *PLATFORMS.values(),
         *(one for by in CONTRACTS.values() for one in by.values()),

@@ -20,7 +20,7 @@ from spmark.datasets.published import TABLES
 from spmark.datasets.sweep.model import ImplementationSpec, MatrixSpec, Sweep, expand
 from spmark.datasets.sweep.reading import packaged_sweeps
 from spmark.impls.core.devicespec import DeviceKind
-from spmark.impls.table import IMPLEMENTATIONS
+from spmark.impls.table import IMPLEMENTATIONS, OTHERS
 from spmark.records.schema import Measurement
 from spmark.suite.cli.main import app
 
@@ -98,7 +98,7 @@ def generated() -> ModuleType:
 
 def test_the_example_of_a_sweep_has_every_key(tmp_path: Path) -> None:
     text = (ROOT / "docs/howto/sweeps.md").read_text()
-    block, relational, chosen = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    block, relational, networks, chosen = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
     for entry in yaml.safe_load(chosen)["matrices"]:
         assert entry["source"] == "suitesparse"
         assert entry.get("table", next(iter(TABLES))) in TABLES
@@ -116,6 +116,10 @@ def test_the_example_of_a_sweep_has_every_key(tmp_path: Path) -> None:
     (tmp_path / "rgms.yaml").write_text(yaml.safe_dump(of_rgms))
     cases = expand(Sweep.load(tmp_path / "rgms.yaml"), DeviceKind.CPU)
     assert {(case.matrix.relations, case.width_in) for case in cases} == {(0, 32), (0, 64), (12, 32), (12, 64)}
+    of_networks = {key: written[key] for key in ("schema", "name")} | yaml.safe_load(networks)
+    (tmp_path / "networks.yaml").write_text(yaml.safe_dump(of_networks))
+    cases = expand(Sweep.load(tmp_path / "networks.yaml"), DeviceKind.CPU)
+    assert {(case.op, case.width_in, case.width) for case in cases} == {("graphsage", 1433, 7), ("gcn", 1433, 7)}
     named = {key for entry in written["matrices"] if isinstance(entry, dict) for key in entry}
     assert named == set(MatrixSpec.model_fields) - {"folder"} | {"include"}
     assert {key for entry in written["implementations"] if isinstance(entry, dict) for key in entry} == set(
@@ -146,8 +150,8 @@ def test_generated_pages_are_complete(generated: ModuleType) -> None:
         for parameter in command.params:
             assert all(f"`{option}`" in commands for option in parameter.opts if option.startswith("--"))
     implementations = generated.implementations()
-    assert all(f"## {name}\n" in implementations for name in IMPLEMENTATIONS)
-    assert all(f"| [`{name}`](#{name}) |" in implementations for name in IMPLEMENTATIONS)
+    assert all(f"## {name}\n" in implementations for name in (*IMPLEMENTATIONS, *OTHERS))
+    assert all(f"| [`{name}`](#{name}) |" in implementations for name in (*IMPLEMENTATIONS, *OTHERS))
     assert "| `c` |" in implementations
     assert all(f"| `{name}` |" in generated.sweeps() for name in packaged_sweeps())
     assert all(

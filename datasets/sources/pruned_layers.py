@@ -10,6 +10,8 @@ SparseTIR (Ye et al., ASPLOS 2023, section 4.3.2) multiplies by the 72 weight ma
 query, key, value and output of 12 layers are 768 x 768, the two of the feed-forward part 3072 x 768 and 768 x 3072.
 One model is pruned in blocks of 32 x 32 to 93 % on average (Lagunas et al., EMNLP 2021), one by elements to 94 % (Sanh
 et al., NeurIPS 2020). The real masks are in the models alone, which are not part of this project.
+
+The weights of whole networks are there for `spmark.impls.core.network`.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +27,7 @@ from numpy.typing import NDArray
 from spmark.datasets.cache import Cache
 from spmark.datasets.source import Args, Facts, RawMatrix, Source, argument, csr_from_edges, known, only
 from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.network import PrunedLayer, PrunedNetwork
 from spmark.records.schema import MatrixKind
 
 SPARSITIES = ("0.7", "0.8", "0.9", "0.95", "0.98")
@@ -112,6 +116,55 @@ class DnnLayers(Source):
         seed = argument(where, args, "seed", 0, (0, 2**31 - 1))
         row, col = np.divmod(draw_places([seed, rows, cols, nnz], rows * cols, nnz), cols)
         return csr_from_edges((rows, cols), row, col, None, MatrixKind.SYNTHETIC, merge=False, where=where)
+
+
+class PrunedNetworks(Source):
+    """The weights of all pruned layers of a network, on the diagonal of one matrix; another ``seed`` draws others.
+
+    Names are those of `spmark.impls.core.network.PrunedNetwork`. Each layer keeps a uniform sample of exactly
+    floor((1 - sparsity) I K) weights, as random pruning does; those of checkpoints are not part of this project.
+    """
+
+    name = "pruned_networks"
+    title = "stand-ins for pruned networks"
+    citation = "networks and sparsities after Lin et al., LO-SpMM, ACM TACO 2024, section 7.4; masks are drawn"
+
+    def names(self, cache: Cache) -> Sequence[str]:
+        """List the paper's networks at its sparsities; other sizes work as well."""
+        return ("bert_12x768@0.91", "resnet50@0.9")
+
+    def facts(self, name: str) -> Facts | None:
+        """Give the counts; None for a name that loading will refuse."""
+        network = PrunedNetwork.of(name)
+        if network is None:
+            return None
+        rows, cols = (sum(sizes) for sizes in zip(*(one.shape for one in network.layers), strict=True))
+        return Facts(rows, cols, sum(map(_kept_of, network.layers, repeat(network.sparsity))))
+
+    def load(self, name: str, args: Args, cache: Cache) -> RawMatrix:
+        """Draw the masks, one layer after the other."""
+        where, facts, network = f"pruned_networks/{name}", self.facts(name), PrunedNetwork.of(name)
+        if network is None or facts is None:
+            raise DatasetError(
+                f"{where}: expected bert_<layers>x<features>@<sparsity> with features in steps of 64, "
+                f"resnet50@<sparsity> or resnet14@<sparsity>, found {name!r}"
+            )
+        only(where, args, "seed")
+        seed = argument(where, args, "seed", 0, (0, 2**31 - 1))
+        rows, cols, at = [], [], np.zeros(2, np.int64)
+        for number, layer in enumerate(network.layers):
+            size, kept = layer.shape[0] * layer.shape[1], _kept_of(layer, network.sparsity)
+            row, col = np.divmod(draw_places([seed, number, size, kept], size, kept), layer.shape[1])
+            rows.append(row + at[0])
+            cols.append(col + at[1])
+            at += layer.shape
+        shape = facts.num_rows, facts.num_cols
+        ends = np.concatenate(rows), np.concatenate(cols)
+        return csr_from_edges(shape, *ends, None, MatrixKind.SYNTHETIC, merge=False, where=where)
+
+
+def _kept_of(layer: PrunedLayer, sparsity: str) -> int:
+    return int((1 - Fraction(sparsity)) * layer.shape[0] * layer.shape[1])
 
 
 class PrunedBert(Source):

@@ -39,6 +39,7 @@ SOURCES: Mapping[str, str] = {
     "patterns": "spmark.datasets.sources.patterns:Patterns",
     "dnn_layers": "spmark.datasets.sources.pruned_layers:DnnLayers",
     "pruned_bert": "spmark.datasets.sources.pruned_layers:PrunedBert",
+    "pruned_networks": "spmark.datasets.sources.pruned_layers:PrunedNetworks",
     "rmat": "spmark.datasets.sources.rmat:Rmat",
     "twin": "spmark.datasets.sources.twin:Twin",
     "seeded": "spmark.datasets.sources.seeded:Seeded",

@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, fie
 from spmark.datasets.origins import find_origin, other_ids
 from spmark.datasets.sources.table import source_names
 from spmark.impls.core.devicespec import DeviceKind
-from spmark.impls.core.enums import AnyOp, RelationalOp, SweepOp
+from spmark.impls.core.enums import AnyOp, NetworkOp, RelationalOp, SweepOp
 from spmark.impls.core.errors import near, none_of
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.untrusted import Frozen
@@ -28,12 +28,12 @@ Columns = Annotated[int, Field(ge=1, lt=2**31, strict=True)]
 
 
 class Widths(Frozen):
-    """The columns of RGMS's dense operands."""
+    """The columns of RGMS's dense operands, or the two sizes of a network's step."""
 
     width_in: Columns
-    """Of X."""
+    """Of X; of a network as `spmark.impls.core.network.NetworkProblem` has it."""
     width_out: Columns
-    """Of Y."""
+    """Of Y; of a network its ``width``."""
 
     def __str__(self) -> str:
         return f"{self.width_in}x{self.width_out}"
@@ -85,6 +85,8 @@ class ImplementationSpec(_Written):
 
 def operator_of(op: SweepOp) -> tuple[AnyOp, bool]:
     """Give the operator that a sweep's word means, and whether SDDMM is scaled by A's values."""
+    if op in tuple(NetworkOp):
+        return NetworkOp(op), False
     return RelationalOp.RGMS if op == "rgms" else Op(op.partition("_")[0]), op == "sddmm_scaled"
 
 
@@ -146,8 +148,11 @@ class Sweep(_Written):
         _refuse_twice("implementations: name and config", configs)
         every = chain(self.widths, *(matrix.widths for matrix in self.matrices))
         pair = next((width for width in every if isinstance(width, Widths)), None)
-        if pair is not None and self.ops != ("rgms",):
-            raise ValueError(f"widths: expected width_in and width_out in sweeps of rgms alone, found {pair}")
+        of_two = {"rgms", *NetworkOp}
+        if pair is not None and not of_two.issuperset(self.ops):
+            raise ValueError(
+                f"widths: expected width_in and width_out in sweeps of rgms and of networks alone, found {pair}"
+            )
         names = {entry.name for entry in self.implementations}
         borrowed = [one.label for one in self.implementations if one.label in names and one.label != one.name]
         if borrowed:
@@ -214,7 +219,7 @@ def _columns(op: SweepOp, width: Width) -> tuple[int, int]:
     """Give the columns of X of RGMS, else 0, and J."""
     if isinstance(width, Widths):
         return width.width_in, width.width_out
-    return width if op == "rgms" else 0, width
+    return width if op == "rgms" or op in tuple(NetworkOp) else 0, width
 
 
 def _refuse_twice(key: str, items: Sequence[str]) -> None:

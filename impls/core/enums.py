@@ -22,10 +22,22 @@ class RelationalOp(StrEnum):
     RGMS = "rgms"
 
 
-AnyOp = Op | RelationalOp
+class NetworkOp(StrEnum):
+    """Steps of whole networks (`spmark.impls.core.network`)."""
+
+    GRAPHSAGE = "graphsage"
+    GCN = "gcn"
+    PRUNED_FORWARD = "pruned_forward"
+    PRUNED_TRAINING = "pruned_training"
+    ATTENTION = "attention"
+
+
+AnyOp = Op | RelationalOp | NetworkOp
 """An operator of a case."""
 
-SweepOp = Literal["spmm", "sddmm", "sddmm_scaled", "rgms"]
+SweepOp = Literal[
+    "spmm", "sddmm", "sddmm_scaled", "rgms", "graphsage", "gcn", "pruned_forward", "pruned_training", "attention"
+]
 """An operator as sweeps and the command line spell it: ``sddmm_scaled`` is SDDMM whose result is multiplied by A."""
 
 

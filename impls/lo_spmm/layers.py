@@ -1,6 +1,7 @@
 """Layers of a network on unrolled kernels: SpMM with bias and ReLU fused, and convolutions without im2col.
 
-A sweep has no such operators: callers of the library use these plans. The estimate chooses a tile size.
+Networks (`spmark.impls.networks`) are made of them, and callers of the library use these plans. The estimate chooses a
+tile size.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ import pandas as pd
 
 from spmark.impls.core.baseline import chosen_baseline
 from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.enums import NetworkOp
 from spmark.impls.core.interfaces import CHOOSING_PHASES
 from spmark.impls.core.machine import Load
 from spmark.records.schema import SPARSE_PACKAGE, Environment, Status
@@ -69,6 +70,7 @@ def derive(frame: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
           samples are scaled by its two medians, so that the drift between the two moments cancels; the interval leaves
           out the spread of these two medians. ``record``: the baseline's record is of a like machine, with the same
           driver, CUDA and sparse library, and of a CPU with as many cores; a record of another machine counts as none.
+        - ``sparse_us``, the time of a network's sparse layers, each alone, and ``sparse_share`` of it in a step.
         - ``gflops_per_s``; ``bytes_share`` and ``flops_share`` (floor over median).
         - ``wide``, whether the speed-up's interval reaches more than `WIDE_SPEEDUP` to either side; ``taken_cores``,
           the host's cores that other processes took; ``flags``.
@@ -91,6 +93,7 @@ def derive(frame: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
     rates = frame[["copy_bytes_per_s", "flops_per_s"]].where(lambda known: known > 0)
     floors = {"bytes_share": ("compulsory_bytes", "copy_bytes_per_s"), "flops_share": ("flops", "flops_per_s")}
     shares = {name: frame[amount] / rates[rate] * 1e6 / median_us for name, (amount, rate) in floors.items()}
+    sparse_us = frame["parts_us"].map(lambda parts: sum(parts.values()) if parts else nan).astype(float)
     loads = list(map(_load, frame["facts"], frame["free_cores"]))
     return frame.assign(
         is_baseline=itself,
@@ -104,6 +107,8 @@ def derive(frame: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
         speedup_from=source,
         wide=_half_width(speedup, "speedup") > WIDE_SPEEDUP,
         taken_cores=[load.taken_cores for load in loads],
+        sparse_us=sparse_us,
+        sparse_share=sparse_us / median_us,
         gflops_per_s=frame["flops"] / median_us * 1e-3,
         **shares,
         padding=(frame["stored"] / frame["nnz"] - 1).where((frame["stored"] > 0) & (frame["nnz"] > 0)).astype(float),
@@ -227,7 +232,7 @@ def _flags(throttled: Sequence[str], half_width: float, load: Load) -> str:
 
 ALL = "all"
 """First word of the groups that stand for several matrices."""
-_OPS = ("spmm", "sddmm", "sddmm-scaled", "spmm-scaled", "rgms")
+_OPS = ("spmm", "sddmm", "sddmm-scaled", "spmm-scaled", "rgms", *NetworkOp)
 MOST_GROUPS = 16
 """Matrices up to which each has a place of its own."""
 MOST_POOLED = 22

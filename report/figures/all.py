@@ -10,7 +10,7 @@ import pandas as pd
 
 from spmark.report.analysis.cases import panels_of
 from spmark.report.analysis.tiles import published_agreement
-from spmark.report.figures import ablation, costs, predictions, roof, series, speedups
+from spmark.report.figures import ablation, costs, predictions, roof, series, speedups, steps
 from spmark.report.figures.plot import Plot
 
 Draw = Callable[[float], Plot]
@@ -29,8 +29,9 @@ def plots(derived: pd.DataFrame, baseline: str | None, *, every: bool = False) -
     baseline : str or None
         What the speed-ups are over, for captions and axes.
     every : bool
-        All figures. By default: speed-ups, for each matrix and against J; times over a number that matrices are made
-        by; the time of searches and when they have paid off; costs over bucket widths; memory where it differs.
+        All figures. By default: speed-ups, for each matrix and against J; sparse layers in the steps of networks; times
+        over a number that matrices are made by; the time of searches and when they have paid off; costs over bucket
+        widths; memory where it differs.
     """
     derived = with_results(derived)
     rivals = derived[~derived["is_baseline"]]
@@ -44,6 +45,7 @@ def plots(derived: pd.DataFrame, baseline: str | None, *, every: bool = False) -
             for (op, dtype), part in panels_of(faster)
         ),
         (every and faster.loc[faster["nnz"].notna(), "matrix"].nunique() > 1, speedups.speedup_over_size, over),
+        (not steps.steps_of(derived).empty, steps.step_parts, {}),
         (not series.series_of(derived).empty, series.time_over_series, {}),
         *(
             (every and ablation.drawable(derived, ratio), ablation.variant_ratios, {"ratio": ratio})

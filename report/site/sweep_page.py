@@ -242,5 +242,10 @@ def _tables(derived: pd.DataFrame, once: pd.DataFrame, baseline: str | None) -> 
     if derived["device_kind"].iloc[0] == DeviceKind.HOST_SIMT.value:
         blocks.append(tables.checked_table(derived))
     blocks += [tables.failure_groups(derived), tables.failure_table(derived), tables.case_table(derived)]
-    blocks += [roof_table(derived), tables.build_table(derived, baseline), tables.flag_table(derived)]
+    blocks += [
+        roof_table(derived),
+        tables.part_table(derived),
+        tables.build_table(derived, baseline),
+        tables.flag_table(derived),
+    ]
     return [*blocks, tables.matrix_facts(derived)]

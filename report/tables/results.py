@@ -29,7 +29,7 @@ _MEANS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 _MEDIAN = ["median_us", "median_us_low", "median_us_high", "samples"]
 _CASE_COLUMNS = [
     "status", *_MEDIAN, "speedup", "speedup_low", "speedup_high", "speedup_from", "gflops_per_s", "bytes_share",
-    "flops_share", "warm_us", "graph_us", "padding", "device_bytes", "max_rel_error", "config", "flags",
+    "flops_share", "sparse_share", "warm_us", "graph_us", "padding", "device_bytes", "max_rel_error", "config", "flags",
 ]  # fmt: skip
 _PAID = ["break_even_runs", "break_even_runs_with_compile"]
 _IDENTITY = ("matrix", "op", "dtype", "width", "seed", "label")
@@ -89,6 +89,20 @@ def times_table(derived: pd.DataFrame) -> Table:
         "of these columns: the baseline was measured again in turn with each case."
     )
     return Table("times", "Absolute times", note, shown.rename_axis(columns=None))
+
+
+def part_table(derived: pd.DataFrame) -> Table:
+    """Give the time of each sparse layer of networks, with a column for each label."""
+    rows = derived[derived["sparse_us"].notna()]
+    parts = rows.assign(part=rows["parts_us"].map(list), part_us=rows["parts_us"].map(lambda of: list(of.values())))
+    parts = parts.explode(["part", "part_us"]).astype({"part_us": float})
+    problem = [*(name for name in _identity(derived) if name != "label"), "part"]
+    wide = parts.pivot_table("part_us", problem, "label", aggfunc="last", sort=False) if len(rows) else pd.DataFrame()
+    shown = wide.add_suffix("_us").reset_index() if len(wide) else wide
+    note = (
+        "Median time of each sparse layer on its own, in µs, with its gradients where a step takes them; warm caches."
+    )
+    return Table("parts", "Time by layer", note, shown.rename_axis(columns=None), Chapter.CASES)
 
 
 def build_table(derived: pd.DataFrame, baseline: str | None) -> Table:

@@ -23,7 +23,7 @@ from spmark.impls.core.errors import SweepError, near
 from spmark.impls.core.plainyaml import parse_yaml
 from spmark.impls.core.problem import Op
 from spmark.impls.core.untrusted import Frozen, reading
-from spmark.impls.table import IMPLEMENTATIONS, RELATIONAL, find_platform
+from spmark.impls.table import IMPLEMENTATIONS, OTHERS, find_platform
 from spmark.records.schema import Environment, Status
 from spmark.suite.plan.plan import Chosen, choose, completed
 from spmark.suite.plan.refusals import refusal
@@ -107,7 +107,7 @@ class Paper(Frozen):
 
     @property
     def implementations(self) -> list[str]:
-        """Those of SpMM and SDDMM that are in the table, the paper's own first; steps of RGMS run their sweep's."""
+        """Those of SpMM and SDDMM that are in the table, the paper's own first; other steps run their sweep's."""
         return [name for name in dict.fromkeys((*self.needs, *self.beside)) if name in IMPLEMENTATIONS]
 
     @property
@@ -185,7 +185,7 @@ def missing(paper: Paper, kind: DeviceKind) -> list[str]:
     SweepError
         A sweep of the paper is invalid.
     """
-    absent = [name for name in paper.needs if name not in (*IMPLEMENTATIONS, *RELATIONAL)]
+    absent = [name for name in paper.needs if name not in (*IMPLEMENTATIONS, *OTHERS)]
     if absent:
         return [f"its implementation {name} does not exist yet (no line in impls/table.py)" for name in absent]
     ops = {case.op for step in steps(paper, kind) for case in step.chosen.cases}

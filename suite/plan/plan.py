@@ -14,7 +14,7 @@ from spmark.datasets.sources.table import find_source, own_file
 from spmark.datasets.sweep.model import ImplementationSpec, Sweep, expand
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.digest import implementation_version
-from spmark.impls.core.enums import Op, RelationalOp
+from spmark.impls.core.enums import NetworkOp, Op, RelationalOp
 from spmark.impls.core.errors import SweepError, none_of
 from spmark.impls.core.files import in_place_of_file, is_file, path_component
 from spmark.impls.core.outside import is_file_class
@@ -75,7 +75,12 @@ class Plan:
         return sum(item.action == action for item in self.items)
 
     def memory_bytes(self, spec: CaseSpec) -> int | None:
-        """Give what A in CSR, the dense operands and the result take; None where the sizes of A are not known yet."""
+        """Give what A in CSR, the dense operands and the result take.
+
+        None where the sizes of A are not known yet, and for networks, which hold far more than one operator's operands.
+        """
+        if isinstance(spec.op, NetworkOp):
+            return None
         recorded = self.history.problems.get(spec.matrix.id)
         facts = recorded or find_source(spec.matrix.source).likely(spec.matrix.name)
         if facts is None:

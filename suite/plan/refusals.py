@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from spmark.impls.core.devicespec import DeviceKind
-from spmark.impls.core.enums import AnyOp, Op, RelationalOp
+from spmark.impls.core.enums import AnyOp, NetworkOp, Op, RelationalOp
 from spmark.impls.core.errors import UnsupportedError, how_to_install
 from spmark.impls.core.interfaces import Implementation
 from spmark.impls.table import IMPLEMENTATIONS, create
@@ -16,7 +16,9 @@ EXTRAS = {"cupy": "gpu", "cupyx": "gpu", "dgl": "dgl", "torch": "dgl"}
 """The extra of spmark that installs a module."""
 ELSEWHERE: Mapping[DeviceKind, str] = {DeviceKind.CPU: "need a GPU", DeviceKind.CUDA: "run on the CPU alone"}
 """What is said of implementations that run on the other kind of device alone, whose reason begins with `RUNS_ON`."""
-_PRODUCTS: Mapping[AnyOp, str] = {Op.SPMM: "SpMM", Op.SDDMM: "SDDMM", RelationalOp.RGMS: "RGMS"}
+_PRODUCTS: Mapping[AnyOp, str] = {
+    Op.SPMM: "SpMM", Op.SDDMM: "SDDMM", RelationalOp.RGMS: "RGMS", **{one: str(one) for one in NetworkOp}
+}  # fmt: skip
 
 
 def make(name: str, config: Mapping[str, Any]) -> Implementation | str:

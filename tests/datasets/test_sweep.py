@@ -176,7 +176,10 @@ def test_overrides(tmp_path):
         ({"seed": -1}, "seed: .*found -1"),
         ({"seed": 2**63}, "seed: .*found 9223372036854775808"),
         ({"widths": [2**31]}, r"widths\.0: .*found 2147483648"),
-        ({"widths": [{"width_in": 2, "width_out": 3}]}, "width_in and width_out in sweeps of rgms alone, found 2x3"),
+        (
+            {"widths": [{"width_in": 2, "width_out": 3}]},
+            "width_in and width_out in sweeps of rgms and of networks alone, found 2x3",
+        ),
         ({"widths": [{"width_in": 2, "width_out": 0}]}, r"widths\.0\.width_out: .*found 0"),
         ({"widths": [{"width": 2}]}, r"widths\.0\.width: unknown key; expected keys out of width_in, width_out"),
         (

@@ -8,7 +8,15 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from spmark.impls.runtime.timing import HostStopwatch, Run, Stopping, Stopwatch, half_width, take_samples
+from spmark.impls.runtime.timing import (
+    HostStopwatch,
+    Run,
+    StepStopwatch,
+    Stopping,
+    Stopwatch,
+    half_width,
+    take_samples,
+)
 from spmark.records.schema import Flush
 
 
@@ -102,3 +110,19 @@ def test_the_host_stopwatch_times_each_run_apart_and_flushes_between() -> None:
     assert times.shape == (2, 3)
     assert np.all(times[0] > 9_000)
     assert np.all(times[1] < 5_000)
+
+
+def test_a_step_lasts_until_the_device_has_finished() -> None:
+    due = [0.0]
+
+    def enqueue() -> None:
+        due[0] = time.perf_counter() + 0.02
+
+    def finish() -> None:
+        time.sleep(max(0.0, due[0] - time.perf_counter()))
+
+    watch = StepStopwatch(Scripted([1.0], 0.0), finish)
+    times = watch.batch([enqueue, nothing], 3, cold=False)
+    assert (times[0] >= 20_000).all()
+    assert (times[1] < 20_000).all(), "a step waits for the one before, outside of its time"
+    assert watch.state() == (1500.0, ["power cap"])

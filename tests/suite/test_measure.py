@@ -203,6 +203,30 @@ def test_a_case_of_rgms_says_how_many_relations_there_are(bench: Bench, relation
     assert reason in row.reason
 
 
+def test_a_case_of_a_network(bench: Bench) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    how = {"op": "gcn", "width_in": 9, "width": 4, "config": {}, "baseline": "torch_network"}
+    own, other = (
+        bench.measure(but(CASE, implementation="torch_network", **how)).outcome,
+        bench.measure(but(CASE, implementation="spmark_network", **how)).outcome,
+    )
+    for row in (own, other):
+        assert row.status is Status.OK, row.reason
+        assert 0 < row.max_rel_error < 1e-3
+        assert list(row.parts_us) == ["aggregate 0", "aggregate 1"]
+        assert 0 < sum(row.parts_us.values()) < float(np.median(row.samples_us))
+    assert own.baseline is None
+    assert other.baseline.implementation == "torch_network"
+
+
+def test_a_wrong_step_of_a_network_has_no_time(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    monkeypatch.setattr("spmark.impls.networks.plan._ALLOWED_LOSS", 1e-12)
+    row = bench.measure(but(CASE, op="gcn", width_in=9, width=4, implementation="torch_network", config={})).outcome
+    assert (row.status, row.samples_us) == (Status.WRONG_RESULT, [])
+    assert "expected an error of at most 1e-12, found" in row.reason
+
+
 def test_what_the_search_saw_comes_along(bench: Bench) -> None:
     _, (candidate, refused) = bench.measure(but(CASE, config={}))
     assert candidate.config == {"a": 1}

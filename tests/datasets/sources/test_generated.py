@@ -133,6 +133,7 @@ def test_published_counts(cache, name, nnz):
         ("patterns", "band_64_x", {"heads": 0}, r"expected heads to be an integer in \[1, 16384\], found 0"),
         ("patterns", "band_4096", {"heads": 2}, "8,192 x 8,192"),
         ("pruned_bert", "768x768_block32@1.0", {}, "such as 3072x768_block32@0.93, found '768x768_block32@1.0'"),
+        ("pruned_networks", "bert_2x100@0.9", {}, "features in steps of 64, .* found 'bert_2x100@0.9'"),
         ("pruned_bert", "700x768_block32@0.9", {}, "expected a shape out of 768x768, 3072x768, 768x3072"),
         ("pruned_bert", "768x768_block33@0.9", {}, "a block that divides 768"),
         ("pruned_bert", "768x768_block32@0.9", {"empty_rows": 1.5}, r"empty_rows to be a number in \[0.0, 1.0\]"),
@@ -224,6 +225,7 @@ def test_layers_are_pruned_uniformly(cache):
     [
         ("dnn_layers", "shufflenetv2_116x116@0.98", "e42500768b275aaa"),
         ("pruned_bert", "768x768_block32@0.93", "73cae7d55d584d84"),
+        ("pruned_networks", "bert_1x64@0.9", "cee6848471ff048f"),
         ("rmat", "r", "0b7c4efe17e01986"),
     ],
 )

@@ -1,0 +1,299 @@
+"""Networks by the library that computes their sparse layers; everything else in them is PyTorch's and the same for all.
+
+A plan's run is a step. The check begins anew and compares what a few steps compute with the network in float64, whose
+pruned layers are dense and whose products with a graph are PyTorch's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.errors import check_choices, how_to_install
+from spmark.impls.core.interfaces import Plan
+from spmark.impls.core.network import GRAPH_NETWORKS, NetworkOp, NetworkProblem
+from spmark.impls.core.problem import DType
+from spmark.impls.runtime.withtorch import load_torch, torch_missing
+
+if TYPE_CHECKING:
+    from spmark.impls.networks.models.libraries import Library
+    from spmark.impls.networks.models.step import Step
+
+MODES = ("eager", "compile", "graph", "compile_graph")
+_TRAINING = (*GRAPH_NETWORKS, NetworkOp.PRUNED_TRAINING)
+_STEPS = 5
+"""Steps of training that are compared."""
+_ALLOWED_LOSS = 1e-3
+"""Largest relative error of a loss, and of the norm of a parameter's gradient."""
+_ALLOWED = {"float32": 1e-4, "tf32": 1e-2, "float16": 1e-2, "bfloat16": 5e-2}
+"""Largest error of outputs over the outputs, both by their Euclidean norm; one row of 4,096 left out has 1.6e-2."""
+
+
+class NetworkPlan(Plan):
+    """A step of a network on one device."""
+
+    def __init__(self, problem: NetworkProblem, device: DeviceSpec, library: Library, mode: str, tf32: bool) -> None:
+        super().__init__(config={"mode": mode}, stored=problem.matrix.nnz)
+        self._problem, self._tf32, self._place = problem, tf32, library.place
+        with _settings(tf32), self.phase("convert"):
+            self._step = _made(problem, library, mode)
+        with _settings(tf32), self.phase("compile"):
+            self._step.prepare()
+
+    def run(self, operands: Sequence[Any] = (), out: Any = None) -> None:
+        """Enqueue one step.
+
+        Raises
+        ------
+        MemoryError
+            PyTorch ran out of memory.
+        """
+        with _settings(self._tf32):
+            self._step.run()
+
+    @property
+    def parts(self) -> Mapping[str, Callable[[], Any]]:
+        """The step's sparse layers, each on its own."""
+        return {name: partial(self._part, part) for name, part in self._step.parts.items()}
+
+    def _part(self, part: Callable[[], Any]) -> None:
+        with _settings(self._tf32):
+            part()
+
+    def expected(self) -> NDArray[np.float64]:
+        """Give what the first steps should compute: losses and the first gradients' norms, or the results of a pass.
+
+        Parameters and inputs are those of the problem's dtype; all else is float64.
+        """
+        from spmark.impls.networks.models.libraries import Dense, TorchSparse
+
+        torch, problem = load_torch(), self._problem
+        kind = TorchSparse if problem.op in GRAPH_NETWORKS else Dense
+        library = kind(self._place, torch.float64)
+        library.rounded = getattr(torch, problem.dtype)
+        with _settings(False, tuned=False):
+            return _outputs(_made(problem, library, "eager"), problem.op)
+
+    def error(self, expected: NDArray[np.float64]) -> tuple[float, float]:
+        """Begin anew, and give how far the first steps are from what is expected, and how far they may be.
+
+        The error is infinite where a number is NaN.
+        """
+        with _settings(self._tf32):
+            found = _outputs(self._step, self._problem.op)
+        if self._problem.op in _TRAINING:
+            error = float(np.max(np.abs(found / expected - 1)))
+            allowed = _ALLOWED["tf32"] if self._tf32 else _ALLOWED_LOSS
+        else:
+            error = float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
+            allowed = _ALLOWED["tf32" if self._tf32 else self._problem.dtype]
+        return (error if np.isfinite(error) else float("inf")), allowed
+
+
+def _outputs(step: Step, op: NetworkOp) -> NDArray[np.float64]:
+    step.restart()
+    step.run()
+    found = [step.found()]
+    if op in _TRAINING:
+        found.append(step.gradients())
+        for _ in range(_STEPS - 1):
+            step.run()
+            found.append(step.found())
+    return np.concatenate(found)
+
+
+@contextmanager
+def _settings(tf32: bool, tuned: bool = True) -> Iterator[None]:
+    """Let float32 be TF32 or not, and cuDNN try its algorithms; PyTorch's lack of memory is Python's."""
+    torch = load_torch()
+    torch.backends.cudnn.benchmark = tuned
+    torch.set_float32_matmul_precision("high" if tf32 else "highest")
+    torch.backends.cudnn.allow_tf32 = tf32
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise MemoryError(str(error)) from error
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+def _made(problem: NetworkProblem, library: Library, mode: str) -> Step:
+    from spmark.impls.networks.models import attention, bert, graphs, resnet
+
+    if problem.op in GRAPH_NETWORKS:
+        make = graphs.step
+    elif problem.op is NetworkOp.ATTENTION:
+        make = attention.step
+    else:
+        make = resnet.step if problem.pruned.blocks else bert.step
+    if library.place.startswith("cuda"):
+        load_torch().cuda.empty_cache()  # memory of the network before
+    return make(problem, library, mode)
+
+
+@dataclass(frozen=True)
+class _Network:
+    """What all networks have; subclasses give the library."""
+
+    devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CPU, DeviceKind.CUDA})
+    kernels: ClassVar[tuple[()]] = ()
+    needs: ClassVar[tuple[str, ...]] = ("torch",)
+    extra: ClassVar[str] = "torch"
+
+    mode: str = "eager"
+    """``eager``, ``compile`` (`torch.compile` of the forward pass), ``graph``, a step as one CUDA graph, or both."""
+
+    def __post_init__(self) -> None:
+        check_choices(self, mode=MODES)
+
+    def unsupported(self, problem: NetworkProblem, device: DeviceSpec) -> str | None:
+        """Refuse graphs on a CPU, types that a network is not trained in, and what is not installed."""
+        lacking = [name for name in self.needs if find_spec(name) is None]
+        if lacking:
+            return f"{' and '.join(lacking)} is not installed: {how_to_install(self.extra)}"
+        if "graph" in self.mode and device.kind is not DeviceKind.CUDA:
+            return f"expected a GPU for mode {self.mode}, a CUDA graph, found a CPU"
+        if problem.dtype.narrow and problem.op in _TRAINING:
+            return f"expected float32, in which networks are trained here, found {problem.dtype}"
+        if problem.op is NetworkOp.PRUNED_TRAINING and problem.pruned.blocks:
+            return "expected BERT, which is trained here, found ResNet"
+        return torch_missing(device.kind)
+
+    def build(self, problem: NetworkProblem, device: DeviceSpec) -> Plan:
+        """Make the network, plan its products and capture its step."""
+        torch = load_torch()
+        place = "cpu" if device.kind is DeviceKind.CPU else f"cuda:{torch.cuda.current_device()}"
+        library = self._library(place, getattr(torch, problem.dtype), device)
+        return NetworkPlan(problem, device, library, self.mode, getattr(self, "tf32", False))
+
+    def _library(self, place: str, dtype: Any, device: DeviceSpec) -> Library:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class SpmarkNetwork(_Network):
+    """Sparse layers by `spmark.torch`."""
+
+    name: ClassVar[str] = "spmark_network"
+    ops: ClassVar[frozenset[NetworkOp]] = frozenset(NetworkOp)
+
+    use: str = "auto"
+    """The implementation of the products, as `spmark.compile` takes it."""
+    budget_s: float = 0.0
+    """Seconds of its race for each product; 0 measures nothing, and takes the choice by rule."""
+
+    def _library(self, place: str, dtype: Any, device: DeviceSpec) -> Library:
+        from spmark.impls.networks.models.libraries import Spmark
+
+        return Spmark(place, dtype, self.use, self.budget_s)
+
+
+@dataclass(frozen=True)
+class TorchNetwork(_Network):
+    """Sparse layers by PyTorch's CSR, which calls cuSPARSE on a GPU."""
+
+    name: ClassVar[str] = "torch_network"
+    ops: ClassVar[frozenset[NetworkOp]] = frozenset(NetworkOp)
+
+    def _library(self, place: str, dtype: Any, device: DeviceSpec) -> Library:
+        from spmark.impls.networks.models.libraries import TorchSparse
+
+        return TorchSparse(place, dtype)
+
+
+@dataclass(frozen=True)
+class PygNetwork(_Network):
+    """Graph networks by PyTorch Geometric's message passing."""
+
+    name: ClassVar[str] = "pyg_network"
+    ops: ClassVar[frozenset[NetworkOp]] = frozenset({NetworkOp.GRAPHSAGE, NetworkOp.GCN})
+    needs: ClassVar[tuple[str, ...]] = ("torch", "torch_geometric")
+    extra: ClassVar[str] = "pyg"
+
+    def _library(self, place: str, dtype: Any, device: DeviceSpec) -> Library:
+        from spmark.impls.networks.models.libraries import Pyg
+
+        return Pyg(place, dtype)
+
+
+@dataclass(frozen=True)
+class DglNetwork(_Network):
+    """Graph networks by DGL's products, where a build of DGL for the device is installed."""
+
+    name: ClassVar[str] = "dgl_network"
+    ops: ClassVar[frozenset[NetworkOp]] = frozenset({NetworkOp.GRAPHSAGE, NetworkOp.GCN})
+    needs: ClassVar[tuple[str, ...]] = ("torch", "dgl")
+    extra: ClassVar[str] = "dgl"
+
+    def unsupported(self, problem: NetworkProblem, device: DeviceSpec) -> str | None:
+        """Say what is not installed; the first call imports DGL (seconds)."""
+        from spmark.impls.dgl.plan import missing
+
+        return super().unsupported(problem, device) or missing(device.kind)
+
+    def _library(self, place: str, dtype: Any, device: DeviceSpec) -> Library:
+        from spmark.impls.networks.models.libraries import Dgl
+
+        return Dgl(place, dtype)
+
+
+@dataclass(frozen=True)
+class DenseNetwork(_Network):
+    """Pruned layers with their zeros, by cuBLAS and cuDNN on a GPU; attention with a dense mask."""
+
+    name: ClassVar[str] = "dense_network"
+    ops: ClassVar[frozenset[NetworkOp]] = frozenset(
+        {NetworkOp.PRUNED_FORWARD, NetworkOp.PRUNED_TRAINING, NetworkOp.ATTENTION}
+    )
+
+    tf32: bool = False
+    """Whether float32 is TF32 on the matrix unit."""
+
+    def _library(self, place: str, dtype: Any, device: DeviceSpec) -> Library:
+        from spmark.impls.networks.models.libraries import Dense
+
+        return Dense(place, dtype, self.tf32 or dtype is not load_torch().float32)
+
+
+@dataclass(frozen=True)
+class LoSpmmNetwork(_Network):
+    """Pruned layers by LO-SpMM's fused kernels: bias and ReLU in registers, convolutions without im2col."""
+
+    name: ClassVar[str] = "lo_spmm_network"
+    ops: ClassVar[frozenset[NetworkOp]] = frozenset({NetworkOp.PRUNED_FORWARD})
+    devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA})
+
+    def unsupported(self, problem: NetworkProblem, device: DeviceSpec) -> str | None:
+        """Refuse what the kernels do not have, which PyTorch cannot compile either."""
+        if problem.dtype is not DType.FLOAT32:
+            return f"expected float32, found {problem.dtype}"
+        if "compile" in self.mode:
+            return "expected mode eager or graph: PyTorch does not know what the kernels do"
+        return super().unsupported(problem, device)
+
+    def _library(self, place: str, dtype: Any, device: DeviceSpec) -> Library:
+        from spmark.impls.networks.models.libraries import LoSpmm
+
+        return LoSpmm(place, dtype, device)
+
+
+@dataclass(frozen=True)
+class FlexNetwork(_Network):
+    """Attention by PyTorch's FlexAttention, which `torch.compile` makes a kernel of."""
+
+    name: ClassVar[str] = "flex_network"
+    ops: ClassVar[frozenset[NetworkOp]] = frozenset({NetworkOp.ATTENTION})
+    devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA})
+
+    def _library(self, place: str, dtype: Any, device: DeviceSpec) -> Library:
+        from spmark.impls.networks.models.libraries import Flex
+
+        return Flex(place, dtype)
