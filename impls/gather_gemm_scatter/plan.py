@@ -17,6 +17,7 @@ from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.operands import HostPlan
 from spmark.impls.core.relational import RelationalOp, RelationalProblem
 from spmark.impls.gather_gemm_scatter.device import GATHER_ROWS, SCATTER_ROWS, GatherGemmScatterPlan
+from spmark.impls.kernels.ordered_rows import SUM_PIECES
 from spmark.impls.runtime.target import open_target
 from spmark.impls.runtime.template import KernelTemplate
 
@@ -28,17 +29,20 @@ class GatherGemmScatter:
     name: ClassVar[str] = "gather_gemm_scatter"
     ops: ClassVar[frozenset[RelationalOp]] = frozenset(RelationalOp)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset(DeviceKind)
-    kernels: ClassVar[tuple[KernelTemplate, ...]] = (GATHER_ROWS, SCATTER_ROWS)
+    kernels: ClassVar[tuple[KernelTemplate, ...]] = (GATHER_ROWS, SCATTER_ROWS, SUM_PIECES)
+
+    grouped: bool = False
+    """One call of cuBLAS 12.5 or newer for all relations; its products are rounded to the dtype."""
 
     def unsupported(self, problem: RelationalProblem, device: DeviceSpec) -> str | None:
-        """Refuse nothing."""
-        return None
+        """Refuse grouped products on a CPU."""
+        return "expected a GPU for grouped products" if self.grouped and device.kind is DeviceKind.CPU else None
 
     def build(self, problem: RelationalProblem, device: DeviceSpec) -> Plan:
         """Sort edges by relation."""
-        return (
-            _OnHost(problem) if device.kind is DeviceKind.CPU else GatherGemmScatterPlan(problem, open_target(device))
-        )
+        if device.kind is DeviceKind.CPU:
+            return _OnHost(problem)
+        return GatherGemmScatterPlan(problem, open_target(device), self.grouped)
 
 
 class _OnHost(HostPlan):
