@@ -113,10 +113,15 @@ def times(problem: RelationalProblem, lab: Lab, device: Any, every: bool) -> Ite
                 out.fill(np.nan)
                 plan.run(operands, out)
                 error = expected.max_error(lab.download(out[rows]))
-        except (SpmarkError, MemoryError) as fault:
+        except (SpmarkError, MemoryError, RuntimeError) as fault:  # PyTorch has an error of its own for its memory
             line["reason"] = f"{type(fault).__name__}: {fault}"
             continue
-        facts = {"stored": plan.stored, "device_bytes": plan.device_bytes, "peak_device_bytes": peak.bytes}
+        facts = {
+            "chose": plan.config,
+            "stored": plan.stored,
+            "device_bytes": plan.device_bytes,
+            "peak_device_bytes": peak.bytes,
+        }
         line |= {**facts, "phases_s": plan.phases_s, "deterministic": plan.deterministic, "max_rel_error": error}
         if not error <= tolerance(problem, plan.half_sums):
             line["reason"] = f"expected an error of at most {tolerance(problem, plan.half_sums):.3g}, the {_ROUNDOFF}"

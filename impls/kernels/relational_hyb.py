@@ -70,7 +70,7 @@ RGMS_MERGE = KernelTemplate(
         "ordered": (False, True),
         "threads": (_THREADS,),
     },
-    max_registers=144,
+    max_registers=160,
     max_spill_bytes=16,
 )
 

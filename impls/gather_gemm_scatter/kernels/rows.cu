@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(threads)
     scatter_rows(int num_pieces, int pieces, const int* __restrict__ starts, const int* __restrict__ targets,
                  const int* __restrict__ slots, const T* __restrict__ values, const Product* __restrict__ products,
                  T* __restrict__ out, float* __restrict__ sums) {
-  static_assert(sizeof(Product) * vector <= 16, "a vector of products is loaded at once");
+  static_assert(sizeof(Product) * vector <= 16 && sizeof(T) * vector <= 16, "a vector is loaded or stored at once");
   const int64_t at = static_cast<int64_t>(blockIdx.x) * threads + threadIdx.x;
   const int64_t piece = at / pieces;
   if (piece >= num_pieces) return;  // no barrier follows
