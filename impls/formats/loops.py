@@ -255,6 +255,8 @@ def ell_rows_of_relations(  # noqa: PLR0917
 ) -> None:
     """Cut the edges of each row and relation into ELL rows of up to ``widest`` slots, and place these in buckets.
 
+    All ELL rows of more than ``widest`` edges are that wide, also the last one.
+
     Parameters
     ----------
     indptr, indices : (I + 1,), (nnz,) int32
@@ -270,19 +272,20 @@ def ell_rows_of_relations(  # noqa: PLR0917
     for row in range(indptr.size - 1):
         at, end = np.int64(indptr[row]), np.int64(indptr[row + 1])
         while at < end:
-            relation, first, power = np.int64(indices[at]) // num_cols, at, 0
-            while at < end and at - first < widest and indices[at] < (relation + 1) * num_cols:
-                at += 1
-            while (1 << power) < at - first:
+            relation, power = np.int64(indices[at]) // num_cols, 0
+            stop = _end_of_range(indices, at + 1, end, (relation + 1) * num_cols)
+            while (1 << power) < min(stop - at, widest):
                 power += 1
             bucket = 5 * relation + power
-            if rows.size:
-                rows[row_at[bucket]] = row
-                for edge in range(first, at):
-                    columns[slot_at[bucket] + edge - first] = indices[edge] - relation * num_cols
-                    positions[slot_at[bucket] + edge - first] = edge
-            row_at[bucket] += 1
-            slot_at[bucket] += 1 << power
+            while at < stop:
+                first, at = at, min(at + widest, stop)
+                if rows.size:
+                    rows[row_at[bucket]] = row
+                    for edge in range(first, at):
+                        columns[slot_at[bucket] + edge - first] = indices[edge] - relation * num_cols
+                        positions[slot_at[bucket] + edge - first] = edge
+                row_at[bucket] += 1
+                slot_at[bucket] += 1 << power
 
 
 # ---- tiles (tiles.py) ----

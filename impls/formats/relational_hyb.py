@@ -1,8 +1,10 @@
 """The 3-D hyb of a matrix of several relations: rows of each relation in ELL buckets, cut into groups of equal work.
 
 Ye, Lai, Shao, Chen and Ceze, "SparseTIR: Composable Abstractions for Sparse Compilation in Deep Learning", ASPLOS 2023,
-section 4.4: rows of A_r with up to 1, 2, 4, 8 or 16 edges are padded to this width. A group holds as many rows of one
-relation and width as fill its slots, so that a thread block needs one weight matrix.
+section 4.4: rows of A_r with up to 1, 2, 4, 8 or 16 edges are padded to this width. Longer ones are folded over several
+rows of the widest bucket, of which the last is padded, too: with that, padding over stored elements is what tables 1
+and 2 of the paper have. A group holds as many rows of one relation and width as fill its slots, so that a thread block
+needs one weight matrix.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from spmark.impls.core.relational import RelationalCsr
 from spmark.impls.formats.limits import MAX_STORED
 
 WIDEST = 16
-"""Width of the widest bucket; longer rows are folded over several of its rows."""
+"""Width of the widest bucket."""
 WIDTHS = (1, 2, 4, 8, WIDEST)
 
 
