@@ -1,6 +1,7 @@
 """Times RGMS by every implementation that runs on a device, by turns and from cold caches, and prints JSON lines.
 
     python scripts/relational_times.py hetero/{aifb,mutag,wn18rr,fb15k237} relational_twin/am --widths 32 128
+    python scripts/relational_times.py hetero/{aifb,mutag} --layers 2 --stored
     python scripts/relational_times.py minkunet/drawn --stored
 
 Records of sweeps have times of graphs for fast kernels alone; here every plan that can be captured has one. Each plan
@@ -88,14 +89,23 @@ def checked_rows(problem: RelationalProblem) -> np.ndarray[Any, Any]:
     return np.union1d(some, [np.argmax(lengths)]).astype(np.int64)
 
 
-def times(problem: RelationalProblem, lab: Lab, device: Any, every: bool) -> Iterator[dict[str, Any]]:
-    """Give a line for each candidate."""
+def times(problem: RelationalProblem, lab: Lab, device: Any, every: bool, layers: int = 1) -> Iterator[dict[str, Any]]:
+    """Give a line for each candidate; of several layers, which are equal, with ReLU between them."""
     sources = random_operands(problem, 0)
     operands = [lab.empty(shape, problem.dtype.numpy) for shape in problem.operand_shapes]
     for source, operand in zip(sources, operands, strict=True):
         source.fill(operand, lab.xp)
+    hidden = [lab.empty(problem.out_shape, problem.dtype.numpy) for _ in range(layers - 1)]
     out, rows = lab.empty(problem.out_shape, problem.dtype.numpy), checked_rows(problem)
     expected = reference(problem, sources, rows)
+
+    def run(plan: Plan) -> None:
+        source = operands[0]
+        for features in hidden:
+            plan.run((source, operands[1]), features)
+            source = lab.xp.maximum(features, features.dtype.type(0), out=features)
+        plan.run((source, operands[1]), out)
+
     lines: list[dict[str, Any]] = []
     plans: list[tuple[dict[str, Any], Plan]] = []
     for name, config in candidates(every, problem.dtype):
@@ -127,7 +137,7 @@ def times(problem: RelationalProblem, lab: Lab, device: Any, every: bool) -> Ite
             line["reason"] = f"expected an error of at most {tolerance(problem, plan.half_sums):.3g}, the {_ROUNDOFF}"
         else:
             plans.append((line, plan))
-    runs = [lambda plan=plan: plan.run(operands, out) for _, plan in plans]
+    runs = [lambda plan=plan: run(plan) for _, plan in plans]
     if runs and lab.stopwatch is not None:
         found = take_samples(lab.stopwatch, runs, Stopping(max_seconds=0.3 * len(runs)))
         for (line, _), run, samples in zip(plans, runs, found.times_us, strict=True):
@@ -192,6 +202,7 @@ def main() -> None:
     parser.add_argument("--dtype", type=DType, choices=list(DType), default=DType.FLOAT16)
     parser.add_argument("--device", default="auto", help="cuda, cpu or host-simt (no times)")
     parser.add_argument("--every", action="store_true", help="all configs, not the defaults alone")
+    parser.add_argument("--layers", type=int, default=1, help="so many layers with ReLU between, as inference of RGCN")
     parser.add_argument("--stored", action="store_true", help="A's own values (of a map: ones), not random ones")
     parser.add_argument("--seconds", type=float, default=np.inf, help="begin no further problem after so long")
     args = parser.parse_args()
@@ -201,17 +212,24 @@ def main() -> None:
     values = "stored" if args.stored else "seeded"
     for name in args.matrices:
         for matrix, problem in problems(name, args.widths, args.dtype, values):
+            if args.layers > 1 and problem.operand_shapes[0] != problem.out_shape:
+                parser.error(
+                    f"{matrix}: expected as many rows and columns of Y as of X, to put layers behind each other"
+                )
             about = {"matrix": matrix, "values": values, "dtype": args.dtype, "device": device.name}
-            about |= {"width_in": problem.width_in, "width_out": problem.width_out}
+            about |= {"width_in": problem.width_in, "width_out": problem.width_out, "layers": args.layers}
             if perf_counter() - started > args.seconds:
                 sys.stdout.write(json.dumps({**about, "reason": "the time is up"}) + "\n")
                 continue
             shapes = (*problem.operand_shapes, problem.out_shape)
             held = sum(int(np.prod(shape)) for shape in shapes) * problem.dtype.itemsize
-            about |= {"flops": flops(problem), "compulsory_bytes": compulsory_bytes(problem), "operand_bytes": held}
+            about |= {"operand_bytes": held} | {
+                name: args.layers * count(problem)
+                for name, count in (("flops", flops), ("compulsory_bytes", compulsory_bytes))
+            }
             if np.isfinite(roof := roof_us(problem, device)):
-                about["roof_us"] = roof
-            told.append([{**about, **line} for line in times(problem, lab, device, args.every)])
+                about["roof_us"] = roof * args.layers
+            told.append([{**about, **line} for line in times(problem, lab, device, args.every, args.layers)])
             sys.stdout.write("".join(json.dumps(line) + "\n" for line in told[-1]))
             sys.stdout.flush()
     sys.stdout.write(json.dumps({"summary": summary(told), "seconds": perf_counter() - started}) + "\n")

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from relational import relational_matrices
+from relational import drawn, relational_matrices
 from scripts_by_name import load_script
 
 from spmark.datasets.sources.minkunet import LAYERS
+from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import DType
 from spmark.impls.core.relational import RelationalProblem
 from spmark.impls.runtime.device import find
@@ -28,6 +29,17 @@ def test_times_on_the_host() -> None:
     ours = [line for line in found if not line["config"] and not line["implementation"].endswith("_rgcn")]
     assert [line["implementation"] for line in ours] == ["rgms_naive", "gather_gemm_scatter"]
     assert all(line["median_us"] > 0 and line["max_rel_error"] < 1e-5 and "reason" not in line for line in ours)
+
+
+def test_layers_stand_behind_each_other_with_relu_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec, made = find("cpu"), list[Any]()
+    lab, problem = open_lab(spec), RelationalProblem(drawn(20, 20, [60, 30]), 8, 8)
+    empty = lab.empty
+    monkeypatch.setattr(lab, "empty", lambda *about: made.append(empty(*about)) or made[-1])
+    assert any("median_us" in line for line in SCRIPT.times(problem, lab, spec, False, layers=2))
+    x, w, hidden, out = made[:4]
+    np.testing.assert_allclose(hidden, np.maximum(reference(problem, (x, w)).result, 0), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(out, reference(problem, (hidden, w)).result, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", [DType.FLOAT32, pytest.param(DType.FLOAT16, marks=pytest.mark.full)])
