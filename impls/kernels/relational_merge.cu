@@ -4,11 +4,11 @@
 // Both are products on the matrix unit: the first has a matrix of A's values, in which each edge is in the row that it
 // ends in. float16 with float32 sums.
 
-#include <spmark/mma.cuh>
 #include <spmark/overlap.cuh>
 #include <spmark/warp.cuh>
 
 #include "relational_group.cuh"
+#include "relational_sums.cuh"
 #include "relational_tile.cuh"
 
 using namespace spmark;
@@ -18,17 +18,6 @@ struct Edge {
   int source, target;
   unsigned tag;
 };
-
-// A's values of two edges, as a word of a fragment's row; zeros where an edge ends in another row.
-__device__ __forceinline__ unsigned values_of_row(unsigned tag, unsigned next_tag, unsigned row) {
-  return (tag >> 16 == row ? tag & 0xffffu : 0u) | (next_tag >> 16 == row ? next_tag << 16 : 0u);
-}
-
-// A float32 as the sum of two halves, of 22 bits where the second is no subnormal.
-__device__ __forceinline__ Vec<half, 2> halves_of(float value) {
-  const half high = from_float<half>(value);
-  return {high, from_float<half>(value - to_float(high))};
-}
 
 // A warp takes 32 edges at a time, a lane looks after one. Arguments as of rgms_hyb, with a width of 1 for all groups;
 // targets, one for each edge, are alike for edges of the 32 that end in one row, and differ where the row does.
@@ -45,7 +34,7 @@ __global__ void __launch_bounds__(threads)
   constexpr int kStage = kWarpSize * Tile::kStrideX;
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   __shared__ int places[threads];
-  const int lane = threadIdx.x % kWarpSize, warp = threadIdx.x / kWarpSize, g = lane / 4, t = lane % 4;
+  const int lane = threadIdx.x % kWarpSize, warp = threadIdx.x / kWarpSize, g = lane / 4;
   half* const weights = reinterpret_cast<half*>(shared_bytes);
   half* const stages = weights + depth * Tile::kStrideW + warp * 2 * kStage;
   int* const places_of_warp = places + warp * kWarpSize;
@@ -105,64 +94,20 @@ __global__ void __launch_bounds__(threads)
 #pragma unroll
       for (int upper = 0; upper < 2; ++upper) {
         if (upper == 0 ? top > 0 : middle > top + 15) continue;  // the first row of an edge is at most its own number
-        const int k = upper * 16 + 2 * t;
-        unsigned tags[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) tags[i] = __shfl_sync(kFullMask, tag, k + i / 2 * 8 + i % 2);
-        unsigned a[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) a[i] = values_of_row(tags[i / 2 * 2], tags[i / 2 * 2 + 1], top + g + i % 2 * 8);
-#pragma unroll
-        for (int n = 0; n < depth / 8; n += 2) {
-          unsigned b[4];
-          load_matrices(b, stage + upper * 16 * Tile::kStrideX + n * 8);
-          mma_m16n8k16<half>(merged[n], a, {b[0], b[1]});
-          mma_m16n8k16<half>(merged[n + 1], a, {b[2], b[3]});
-        }
+        add_edges<depth>(merged, stage + upper * 16 * Tile::kStrideX, tag, upper * 16, top);
       }
-
-      // The layout of sums is that of the left operand, two columns to a word.
-      unsigned high[depth / 16][4], low[depth / 16][4];
-#pragma unroll
-      for (int n = 0; n < depth / 8; ++n)
-#pragma unroll
-        for (int side = 0; side < 2; ++side) {
-          const auto left = halves_of(merged[n][side * 2]), right = halves_of(merged[n][side * 2 + 1]);
-          const Vec<half, 2> highs{left[0], right[0]}, lows{left[1], right[1]};
-          memcpy(&high[n / 2][n % 2 * 2 + side], &highs, sizeof(highs));
-          memcpy(&low[n / 2][n % 2 * 2 + side], &lows, sizeof(lows));
-        }
-
+      const Halves<depth> halves(merged);
       const int place[2] = {top + g < rows ? places_of_warp[top + g] : kNoRow,
                             top + g + 8 < rows ? places_of_warp[top + g + 8] : kNoRow};
       const half* const from_w = weights + lane % 16 * Tile::kStrideW + lane / 16 * 8;
 #pragma unroll 2
       for (int n = 0; n < tile / 8; n += 2) {
         float product[2][4] = {};
-#pragma unroll
-        for (int k = 0; k < depth / 16; ++k) {
-          unsigned b[4];
-          load_matrices(b, from_w + k * 16 * Tile::kStrideW + n * 8);
-#pragma unroll
-          for (int i = 0; i < 2; ++i) {
-            mma_m16n8k16<half>(product[i], high[k], {b[i * 2], b[i * 2 + 1]});
-            mma_m16n8k16<half>(product[i], low[k], {b[i * 2], b[i * 2 + 1]});
-          }
-        }
-        // Lanes with two columns of both products exchange them: even ones have four of the first then, odd ones of the
-        // second.
-        const int odd = t % 2, column = relational.first_column + n * 8 + odd * 8 + t / 2 * 4;
+        halves.template multiply<Tile::kStrideW>(product, from_w + n * 8);
+        const int column = relational.first_column + n * 8 + column_of_four();
 #pragma unroll
         for (int side = 0; side < 2; ++side) {
-          float mine[2], theirs[2];
-#pragma unroll
-          for (int i = 0; i < 2; ++i) {
-            mine[i] = product[1][side * 2 + i], theirs[i] = product[0][side * 2 + i];
-            if (odd == 0) mine[i] = product[0][side * 2 + i], theirs[i] = product[1][side * 2 + i];
-            theirs[i] = __shfl_xor_sync(kFullMask, theirs[i], 1);
-          }
-          const Vec<float, 4> four = odd == 0 ? Vec<float, 4>{mine[0], mine[1], theirs[0], theirs[1]}
-                                              : Vec<float, 4>{theirs[0], theirs[1], mine[0], mine[1]};
+          const Vec<float, 4> four = four_columns(product, side);
           if (column < width_out) write_row<ordered>(to, place[side], column, four);
         }
       }

@@ -30,6 +30,7 @@ from spmark.impls.kernels.relational_hyb import (
     usual_hyb,
 )
 from spmark.impls.kernels.relational_rows import RELATIONAL_ROWS, RGMS_ROWS
+from spmark.impls.kernels.relational_sets import RELATIONAL_SETS, RGMS_SETS
 from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS
 from spmark.impls.runtime.template import KernelTemplate
 from spmark.impls.tuning.race import Race
@@ -45,7 +46,7 @@ class RgmsHyb:
     ops: ClassVar[frozenset[RelationalOp]] = frozenset(RelationalOp)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (
-        *(RGMS_HYB, RGMS_HYB_FLOAT, RGMS_MERGE, RGMS_ROWS),
+        *(RGMS_HYB, RGMS_HYB_FLOAT, RGMS_MERGE, RGMS_SETS, RGMS_ROWS),
         *(ROUND_SHARED_ROWS, SUM_PIECES),
     )
 
@@ -77,10 +78,10 @@ class RgmsHyb:
     def build(self, problem: RelationalProblem, device: DeviceSpec) -> Plan:
         """Search where edges and a device to measure on exist; otherwise take the published schedule."""
         pinned, others = self._pinned(problem), list[KernelFamily]()
-        if not pinned and may_merge(problem):
-            others.append(RELATIONAL_MERGE)
         if not pinned and problem.dtype.narrow and why_not_rows(problem.matrix) is None:
-            others.append(RELATIONAL_ROWS)
+            others = [RELATIONAL_ROWS]
+        elif not pinned and may_merge(problem):
+            others = [RELATIONAL_MERGE, RELATIONAL_SETS]
         families, strategy = [RELATIONAL_HYB, *others], partial(_search, problem, pinned, others)
         return tune(problem, device, families, strategy, owner=self.name, pinned=pinned, measured=self.tuned)
 
@@ -93,8 +94,8 @@ def _search(problem: RelationalProblem, pinned: Config, others: Sequence[KernelF
     """Time groups with tiles, then one other tunable after the other; and every schedule of the other families.
 
     With wide buckets products of a row are summed before they leave the thread block, with a width of 1 products are
-    added edge by edge. `RELATIONAL_MERGE` sums rows of X before the product. With `RELATIONAL_ROWS`, nothing is added
-    up outside of a thread block.
+    added edge by edge. `RELATIONAL_MERGE` sums rows of X before the product. With `RELATIONAL_SETS` and, for maps,
+    `RELATIONAL_ROWS` next to nothing is added up outside of a thread block.
     """
     configs = list(space_of(RELATIONAL_HYB, problem, pinned).configs())
     best = configs[0]
