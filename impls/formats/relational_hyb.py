@@ -114,8 +114,8 @@ class RelationalHyb:
         positions, indices = np.full((2, groups.shape[0] * slots), -1, np.int32)
         cut(first_rows[first_groups], first_groups * slots, rows, indices, positions)
         shape = matrix.num_rows, matrix.num_cols
-        held = (each.reshape(-1, slots) for each in (indices, positions))
-        return cls(shape, matrix.relations, slots, groups, rows, *held, matrix.nnz)
+        columns, places = (each.reshape(-1, slots) for each in (indices, positions))
+        return cls(shape, matrix.relations, slots, groups, rows, columns, places, matrix.nnz)
 
     def to_relational(self, values: NDArray[np.float32]) -> RelationalCsr:
         """Give the matrix back, with ``values`` in the order of its wide CSR."""

@@ -82,10 +82,13 @@ class RelationalSets:
                 code ^= code >> shift
             codes.append(code)
         order = np.lexsort(codes)
+        held = np.pad(order, (0, -order.size % (WARPS * GROUP)), constant_values=-1).reshape(-1, WARPS * GROUP)
+        # Long work first, so that the last thread blocks are short.
+        held = held[np.argsort(-np.append(lengths, 0)[held].sum(axis=1), kind="stable")]
+        tiles, real = len(held), held.reshape(-1) >= 0
         place = np.empty(of_piece.size, np.int64)
-        place[order] = np.arange(order.size)
-        places = np.pad(of_piece[order], (0, -order.size % (WARPS * GROUP)), constant_values=-1)
-        tiles = places.size // (WARPS * GROUP)
+        place[held.reshape(-1)[real]] = np.flatnonzero(real)
+        places = np.append(of_piece, -1)[held]  # where a place is -1, the last element
 
         # Edges warp by warp, and relation by relation.
         warp = place[mine] // GROUP
@@ -102,7 +105,7 @@ class RelationalSets:
         positions, indices, rows = np.full((3, int(chunks.sum()) * CHUNK), -1, np.int32)
         positions[slot], indices[slot], rows[slot] = edges, cols[edges], place[mine[edges]] % GROUP
         return cls(
-            places.astype(np.int32).reshape(-1, WARPS * GROUP),
+            places.astype(np.int32),
             starts,
             (keys % matrix.relations).astype(np.int32),
             offsets(np.bincount(of_warp, chunks, tiles * WARPS).astype(np.int64), np.int32),

@@ -8,7 +8,7 @@ import numpy as np
 
 from spmark.impls.core.interfaces import Config, DeviceArray
 from spmark.impls.core.relational import RelationalProblem
-from spmark.impls.formats.relational_sets import CHUNK, GROUP, WARPS, RelationalSets
+from spmark.impls.formats.relational_sets import CHUNK, WARPS, RelationalSets
 from spmark.impls.formats.row_use import row_use
 from spmark.impls.kernels.family import KernelFamily, OneFormat
 from spmark.impls.kernels.ordered_rows import OrderedRows, ordered_instances
