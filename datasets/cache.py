@@ -23,10 +23,12 @@ from filelock import FileLock, Timeout
 from spmark.datasets.readers.npz import read_npz, write_npz
 from spmark.datasets.source import Args, RawMatrix
 from spmark.impls.core.errors import DatasetError, SpmarkError
-from spmark.impls.core.files import path_component, whole
+from spmark.impls.core.files import keep_latest, mark_used, path_component, whole
+from spmark.impls.core.machine import positive_number
 
 _LAYOUT = 2
 """Counts up when parsed matrices of older versions must no longer be read."""
+_MOST, _MOST_GIB = "SPMARK_MAX_PARSED_GIB", 64.0
 MIRROR = "set SPMARK_MIRROR to a folder with MANIFEST.tsv that holds the matrix"
 """What helps without a network, for matrices."""
 _log = logging.getLogger(__name__)
@@ -111,13 +113,16 @@ class Cache:
         return self._parsed_path(source, name, args).exists()
 
     def parsed(self, source: str, name: str, args: Args) -> RawMatrix | None:
-        """Give a matrix that was parsed or generated before, or None.
+        """Give a matrix that was parsed or generated before, or None; that of a large file is mapped (`read_npz`).
 
         A damaged file is passed over with a warning: the caller makes the matrix again.
         """
         path = self._parsed_path(source, name, args)
         try:
-            return read_npz(path) if path.exists() else None
+            if not path.exists():
+                return None
+            mark_used(path)
+            return read_npz(path)
         except SpmarkError as error:
             _log.warning("making %s/%s again, since its cached form is unusable: %s", source, name, error)
             return None
@@ -145,10 +150,15 @@ class Cache:
             lock.release()
 
     def keep(self, source: str, name: str, args: Args, matrix: RawMatrix) -> None:
-        """Store a parsed matrix; two processes may do so at once, and a full disk raises no error."""
+        """Store a parsed matrix; two processes may do so at once, and a full disk raises no error.
+
+        Matrices that were used least recently go where all take more than ``SPMARK_MAX_PARSED_GIB``, by default 64.
+        """
+        most_bytes = int(positive_number(_MOST, _MOST_GIB, "GiB", DatasetError) * (1 << 30))
         try:
             with whole(self._parsed_path(source, name, args)) as part:
                 write_npz(part, matrix)
+            keep_latest(self.root / "parsed", most_bytes)
         except OSError as error:
             _log.warning("%s/%s is not kept in the cache at %s: %s", source, name, self.root, error)
 

@@ -7,6 +7,7 @@ mirror may hold it as ``suitesparse/ssstats.csv``.
 from __future__ import annotations
 
 import csv
+import functools
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,8 +18,9 @@ import numpy as np
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.published import read_table
+from spmark.datasets.source import Facts
 from spmark.impls.core.errors import DatasetError, none_of
-from spmark.impls.core.files import is_file, whole
+from spmark.impls.core.files import Stamp, is_file, stamp, whole
 from spmark.impls.core.untrusted import reading
 
 URL = "https://sparse.tamu.edu/files/ssstats.csv"
@@ -52,9 +54,39 @@ def read_index(cache: Cache) -> Index:
     DatasetError
         The index cannot be fetched, or is something else.
     """
-    mirrored = [cache.mirror / _PLACE] if cache.mirror else []
     offline = f"set SPMARK_MIRROR to a folder that holds {_PLACE}"
-    path = next(filter(is_file, mirrored), None) or cache.fetch(URL, _PLACE, offline=offline)
+    mirrored = cache.mirror / _PLACE if cache.mirror else None
+    if mirrored is not None and is_file(mirrored):
+        return _read(mirrored)
+    return _read(cache.fetch(URL, _PLACE, offline=offline))
+
+
+def counts_here(cache: Cache) -> Mapping[str, Facts]:
+    """Give the counts of each matrix by ``Group/Name``, where the mirror or the cache has the index; fetches nothing.
+
+    Raises
+    ------
+    DatasetError
+        The index is damaged.
+    """
+    places = (*([cache.mirror / _PLACE] if cache.mirror else []), _kept(cache))
+    found = next(filter(is_file, places), None)
+    return {} if found is None else _counts(found, stamp(found))
+
+
+@functools.cache
+def _counts(path: Path, _: Stamp | None) -> Mapping[str, Facts]:
+    return {
+        f"{line['group']}/{line['name']}": Facts(int(line["rows"]), int(line["cols"]), int(line["nnz"]))
+        for line in _read(path).lines
+    }
+
+
+def _kept(cache: Cache) -> Path:
+    return cache.root / "downloads" / _PLACE
+
+
+def _read(path: Path) -> Index:
     with reading(path, "the index of the SuiteSparse collection", remedy="delete it to fetch it again"):
         count, date, *rows = path.read_text(encoding="utf-8").splitlines()
         lines = [
@@ -68,8 +100,7 @@ def read_index(cache: Cache) -> Index:
 
 def copy_index(cache: Cache, mirror: Path) -> None:
     """Put the index into a mirror, if the cache has it: a sweep's condition then needs no network."""
-    kept = cache.root / "downloads" / _PLACE
-    if is_file(kept):
+    if is_file(kept := _kept(cache)):
         with whole(mirror / _PLACE) as part:
             part.write_bytes(kept.read_bytes())
 

@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from spmark.datasets.cache import Cache
 from spmark.datasets.mirror import at_origin, find_in_mirror
 from spmark.datasets.origins import LIST, find_origin
-from spmark.datasets.source import Facts, RawMatrix, Source, check_shape
+from spmark.datasets.readers.npz import LARGE_BYTES
+from spmark.datasets.source import Args, Facts, RawMatrix, Source, check_shape
 from spmark.datasets.sources.table import find_source, own_file
 from spmark.impls.core.errors import DatasetError, MatrixError
+from spmark.impls.core.files import stamp
 from spmark.impls.core.operators import random_values
 from spmark.impls.core.problem import Csr
 from spmark.records.schema import MatrixKind, MatrixSource, Orientation
@@ -41,7 +43,8 @@ def load_matrix(spec: MatrixSource, cache: Cache, seed: int) -> LoadedMatrix:
     ----------
     spec : MatrixSource
     cache : Cache
-        For a source on the network the mirror comes first, then the files of the cache, then the network.
+        For a source on the network the mirror comes first, then the files of the cache, then the network. It also keeps
+        what large files of the user's own hold, so that each is parsed once.
     seed : int
         Seed of the values, which are `random_values` at positions 0 .. nnz - 1 of A's CSR (stream 0), whatever the
         orientation: the transpose has the same value at the same edge.
@@ -56,27 +59,35 @@ def load_matrix(spec: MatrixSource, cache: Cache, seed: int) -> LoadedMatrix:
     """
     spec = at_origin(spec, cache.mirror)
     source = find_source(spec.source)
-    if (file := own_file(spec)) is not None:
-        return _ready(source, spec, source.load(spec.name, {**spec.args, "path": str(file)}, cache), seed, cache=cache)
-    if source.network and (mirrored := find_in_mirror(cache.mirror, source, spec.name)) is not None:
+    file, args, key = own_file(spec), spec.args, spec.args
+    if file is not None:
+        args, seen = {**args, "path": str(file)}, stamp(file)
+        key, keep = {**args, "stamp": str(seen)}, seen is not None and seen.size >= LARGE_BYTES
+    elif source.network and (mirrored := find_in_mirror(cache.mirror, source, spec.name)) is not None:
         return _ready(source, spec, mirrored, seed, cache=cache, where=f"in the mirror {cache.mirror}")
-    if not source.cached:
-        raw = source.load(spec.name, spec.args, cache)
-        return _ready(source, spec, raw, seed, cache=cache, where="in what the source gives")
-    if (kept := _kept(source, spec, cache, seed)) is not None:
+    else:
+        keep = source.cached
+    if not keep:
+        return _made(source, spec, args, seed, cache)[1]
+    if (kept := _kept(source, spec, key, seed, cache)) is not None:
         return kept
-    with cache.turn(source.name, spec.name, spec.args) as waited:  # one of the processes that want it makes it
-        if waited and (kept := _kept(source, spec, cache, seed)) is not None:
+    with cache.turn(source.name, spec.name, key) as waited:  # one of the processes that want it makes it
+        if waited and (kept := _kept(source, spec, key, seed, cache)) is not None:
             return kept
-        raw = source.load(spec.name, spec.args, cache)
-        loaded = _ready(source, spec, raw, seed, cache=cache, where="in what the source gives")
-        cache.keep(source.name, spec.name, spec.args, raw)
+        raw, loaded = _made(source, spec, args, seed, cache)
+        cache.keep(source.name, spec.name, key, raw)
         return loaded
 
 
-def _kept(source: Source, spec: MatrixSource, cache: Cache, seed: int) -> LoadedMatrix | None:
+def _made(source: Source, spec: MatrixSource, args: Args, seed: int, cache: Cache) -> tuple[RawMatrix, LoadedMatrix]:
+    """Let the source read or generate a matrix."""
+    raw = source.load(spec.name, args, cache)
+    return raw, _ready(source, spec, raw, seed, cache=cache, where="in what the source gives")
+
+
+def _kept(source: Source, spec: MatrixSource, key: Args, seed: int, cache: Cache) -> LoadedMatrix | None:
     """Give a matrix from the cache, or None where it is not there or cannot be used."""
-    kept = cache.parsed(source.name, spec.name, spec.args)
+    kept = cache.parsed(source.name, spec.name, key)
     if kept is None or (spec.values == "stored" and kept.values is None):
         return None
     try:

@@ -82,6 +82,10 @@ class Source(ABC):
         origin = find_origin(self.name, name)
         return origin.facts if origin is not None else None
 
+    def likely(self, name: str) -> Facts | None:
+        """Give counts for estimates, which loading does not check: by default those of `facts`."""
+        return self.facts(name)
+
     def relations(self, name: str, rows: int, cols: int) -> int:
         """Give the number of relations that stand side by side in a loaded matrix, 0 for any other matrix."""
         return 0

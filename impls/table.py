@@ -45,8 +45,6 @@ _PRIVATE = "spmark_outside_"
 IMPLEMENTATIONS: Mapping[str, str] = {
     "cusparse": "spmark.impls.cusparse.plan:CuSparse",
     "cusparse_best": "spmark.impls.cusparse.plan:CuSparseBest",
-    "cusparse_bell": "spmark.impls.cusparse.plan:CuSparseBell",
-    "cusparse_bsr": "spmark.impls.cusparse.plan:CuSparseBsr",
     "cublas": "spmark.impls.cublas.plan:CuBlas",
     "cublaslt_best": "spmark.impls.cublas.plan:CuBlasLtBest",
     "gespmm": "spmark.impls.gespmm.plan:GeSpmm",

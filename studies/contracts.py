@@ -14,8 +14,7 @@ is an `Outcome`. The classes have, by contract:
 ``transfer`` (``spmark study train`` and ``transfer``)
     ``train(job: TransferJob)`` trains a model on many samples of one platform, then on few of another, and writes its
     file; ``study(job: StudyJob)`` trains every method with every seed, judges it, and appends the facts. What was
-    stopped goes on. ``models`` are the names of models that can be trained, the method's own first; ``methods`` are all
-    that a study compares.
+    stopped goes on.
 ``published labels`` (``spmark study train --reproduce``)
     ``evaluate(tables, seeds, slow, tell)`` trains and tests the models that a paper compares on its own labels, on so
     many random splits of each kind, and gives ``scores`` and ``ratios`` with the keys that the file of a study has.
@@ -62,25 +61,29 @@ Named = tuple[str, Any]
 """What is asked for, and its matrix as `spmark.datasets.load.LoadedMatrix`, or a text that says why it is missing."""
 
 
-@dataclass(frozen=True)
-class LabelJob:
-    """What ``spmark study label`` asks for."""
+@dataclass(frozen=True, kw_only=True)
+class _OnMatrices:
+    """A GPU, and matrices that are measured on it."""
 
     device: DeviceSpec
-    """A GPU, with measured rates."""
+    """With measured rates."""
+    names: Sequence[str] = ()
+    """``source/name`` of the matrices of all parts; empty where the implementation makes its own."""
+    load: Callable[[Sequence[str]], Iterator[Named]] = lambda _: iter(())
+    """Gives the matrices of these names in their order."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelJob(_OnMatrices):
+    """What ``spmark study label`` asks for."""
+
     folder: Path
     """Holds the labels of this device."""
     shard: tuple[int, int]
     """The number of this part of the work, counted from 1, and the number of parts."""
     ends: float
     """Time of the monotonic clock, in seconds, after which no measurement begins."""
-    names: Sequence[str] = ()
-    """``source/name`` of the matrices of all parts; empty where the implementation makes its own."""
-    load: Callable[[Sequence[str]], Iterator[Named]] = lambda _: iter(())
-    """Gives the matrices of these names in their order."""
     dtypes: Sequence[DType] = MEASURED_TYPES
-    exhaustive: int = 0
-    """Matrices on which every config is tried."""
 
     def own(self, things: Sequence[Any]) -> Sequence[Any]:
         """Give the part of ``things`` that this shard measures: every M-th, beginning with the N-th."""
@@ -91,6 +94,13 @@ class LabelJob:
     def part(self) -> str:
         """The shard as names of files spell it, such as ``02-of-08``."""
         return f"{self.shard[0]:02d}-of-{self.shard[1]:02d}"
+
+    def told(self, file: Path, todo: int, appended: tuple[int, int]) -> Outcome:
+        """Answer that so many of the rows that were to be made are in ``file`` now."""
+        made, failed = appended
+        left = todo - made - failed
+        line = f"{file}: {made} made, {left} left" + f", {failed} cannot be measured" * bool(failed)
+        return Outcome({"file": file, "made": made, "left": left, "failed": failed}, line, left=left)
 
 
 @dataclass(frozen=True)
@@ -111,18 +121,12 @@ class TrainingJob:
     """Whether features and questions of the model are the paper's, where ours differ."""
 
 
-@dataclass(frozen=True)
-class CalibrationJob:
+@dataclass(frozen=True, kw_only=True)
+class CalibrationJob(_OnMatrices):
     """What ``spmark calibrate`` asks for."""
 
-    device: DeviceSpec
-    """A GPU, with measured rates."""
     seconds: float
     """Time after which no measurement of a further matrix begins."""
-    names: Sequence[str] = ()
-    """``source/name`` of the matrices."""
-    load: Callable[[Sequence[str]], Iterator[Named]] = lambda _: iter(())
-    """Gives the matrices of these names in their order."""
 
 
 @dataclass(frozen=True)
@@ -163,16 +167,10 @@ class TransferJob(_Moving):
     Without ``target``, the model is for the source platform.
     """
 
-    held_out: Sequence[Path]
-    """Files of samples of the model's platform, for curves alone. None of their matrices may be trained on."""
     op: Op
     seed: int
     out: Path | None
-    """File that the model is written to; checkpoints and curves stand beside it. None is where the cost model looks."""
-    model: str = ""
-    """Empty for the method's own."""
-    featuriser: Path | None = None
-    """File of a model of the source platform, whose part that looks at matrices is taken over and stays as it is."""
+    """File that the model is written to; checkpoints stand beside it. None is where the cost model looks."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,13 +28,9 @@ class Row(Frozen):
 
 
 def append_rows(
-    path: Path,
-    things: Iterable[tuple[Key, Thing | str]],
-    make: Callable[[Key, Thing], Row],
-    ends: float,
-    skip: Callable[[Key, str], None] | None = None,
-) -> int:
-    """Measure one thing after the other as long as there is time.
+    path: Path, things: Iterable[tuple[Key, Thing | str]], make: Callable[[Key, Thing], Row], ends: float
+) -> tuple[int, int]:
+    """Measure one thing after the other as long as there is time; what cannot be measured is told and passed over.
 
     Parameters
     ----------
@@ -46,23 +42,18 @@ def append_rows(
         Measures a thing.
     ends : float
         Time of the monotonic clock, in seconds, after which no measurement begins.
-    skip : callable, optional
-        Receives the key of everything that cannot have a row, and the reason, so that one broken matrix does not end a
-        shard. Without ``skip`` an error ends the shard.
 
     Returns
     -------
-    int
-        Rows written.
+    made, failed : int
+        Rows written, and things that cannot be measured.
 
     Raises
     ------
-    DatasetError
-        A thing is missing, and ``skip`` is not given.
     RecordError
         The file cannot be written.
     """
-    made = 0
+    made = failed = 0
     with RecordFile(path) as file:
         for key, thing in things:
             if time.monotonic() >= ends:
@@ -72,12 +63,12 @@ def append_rows(
                     raise DatasetError(thing)
                 file.append(make(key, thing))
                 made += 1
+            except RecordError:
+                raise
             except SpmarkError as error:
-                if skip is None or isinstance(error, RecordError):
-                    raise
                 _log.warning("%s cannot be measured: %s", key, error)
-                skip(key, str(error))
-    return made
+                failed += 1
+    return made, failed
 
 
 def one_device(devices: Iterable[str], expected: str = "expected labels") -> str:

@@ -87,7 +87,7 @@ def foresee(names: Sequence[str], problem: Problem, device: DeviceSpec, budget_s
     device : DeviceSpec
         The machine may lack it.
     budget_s : float
-        Seconds after which no search begins; a search that can be cut short gets what is left.
+        Seconds after which no search begins; one that has begun ends.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def foresee(names: Sequence[str], problem: Problem, device: DeviceSpec, budget_s
                 raise UnsupportedError(reason)
             if started >= ends:
                 raise UnsupportedError(f"not begun: the budget of {budget_s:g} s is spent")
-            foreseen: Forecast = how.forecast(problem, device, ends - started)
+            foreseen: Forecast = how.forecast(problem, device)
             stores = stores_of(how, problem, device, foreseen.config)
         except (SpmarkError, MemoryError) as error:
             yield Tuned(name, NOT_MEASURED, reason=str(error) or "memory ran out")

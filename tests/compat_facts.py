@@ -147,10 +147,10 @@ def predictions(number: int) -> dict[str, Any]:
 def _liteform(matrix: Csr) -> Iterator[tuple[str, Any]]:
     from spmark.impls.liteform import predictor
     from spmark.impls.liteform.compose import StoredAs, choose
-    from spmark.impls.liteform.cost import count
+    from spmark.impls.liteform.cost import count, table_of
     from spmark.impls.liteform.features import Features
     from spmark.impls.liteform.schedule import table_for
-    from spmark.impls.liteform.search import search, table_of
+    from spmark.impls.liteform.search import search
 
     features, table = Features.of(matrix), table_for("nvidia-h200")
     for name, width in product(predictor.shipped(), (32, 512)):

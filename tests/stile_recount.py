@@ -47,8 +47,6 @@ class Event(StrEnum):
     WINDOW = "window"
     OTHER = "other"
     """ELL or one-dimensional tiles."""
-    REST = "rest"
-    """All non-zeros that were left when time was up."""
 
 
 @dataclass(frozen=True)
@@ -77,16 +75,15 @@ class Watched(Greedy):
         super()._beforehand()
         self.note(Event.BEFOREHAND, self._shapes.cheapest_ms, before)
 
-    def _pick_blocks(self, average, window, whole, slack):
+    def _pick_blocks(self, average, window, whole):
         before = self._state.chosen.tally.copy()
-        super()._pick_blocks(average, window, whole, slack)
-        kind = Event.WINDOW if whole else Event.BLOCK
-        self.note(Event.REST if math.isinf(slack) else kind, average, before)
+        super()._pick_blocks(average, window, whole)
+        self.note(Event.WINDOW if whole else Event.BLOCK, average, before)
 
-    def _pick_light(self, average, best, slack):
+    def _pick_light(self, average, best):
         before = self._state.chosen.tally.copy()
-        super()._pick_light(average, best, slack)
-        self.note(Event.REST if math.isinf(slack) else Event.OTHER, average, before)
+        super()._pick_light(average, best)
+        self.note(Event.OTHER, average, before)
 
     def note(self, event, average, before):
         tally = self._state.chosen.tally
@@ -111,7 +108,8 @@ class Recounted(Watched):
         super().__init__(*given)
         self.homes, self.ties = {}, 0
 
-    def _pick_blocks(self, average, window, whole, slack):
+    def _pick_blocks(self, average, window, whole):
+        slack = self._rules.slack
         if not math.isinf(slack):
             wholes, singles = self._wholes(), self._singles()
             assert average == min([*wholes.values(), *(tile[0] for tile in singles)])
@@ -122,10 +120,11 @@ class Recounted(Watched):
                 assert average <= min(lights.values(), default=math.inf)
                 self.ties += average == min(lights.values(), default=math.inf)
         first_new = int(self._state.chosen.tally[0])
-        super()._pick_blocks(average, window, whole, slack)
+        super()._pick_blocks(average, window, whole)
         self._check_reach(average, window, whole, slack, first_new)
 
-    def _pick_light(self, average, best, slack):
+    def _pick_light(self, average, best):
+        slack = self._rules.slack
         lights = self._lights()
         assert average == min(lights.values())
         assert best == min(tile for tile, value in lights.items() if value == average)
@@ -133,7 +132,7 @@ class Recounted(Watched):
             blocks = [*self._wholes().values(), *(tile[0] for tile in self._singles())]
             assert average < min(blocks, default=math.inf)  # of equals a block
         first_new = int(self._state.chosen.tally[0])
-        super()._pick_light(average, best, slack)
+        super()._pick_light(average, best)
         limit, shape = _limit(average, slack), self._level.shape[best]
         after = {tile: value for tile, value in self._lights().items() if self._level.shape[tile] == shape}
         assert slack <= 0 or all(_is_beyond(value, limit) for value in after.values())

@@ -35,7 +35,7 @@ PINNED = [
     ("liteform", DType.FLOAT16, {"format": "bsr"}),
     ("liteform", DType.FLOAT32, {"format": "csr"}),
     ("stile", DType.FLOAT16, {"formats": "blocks", "calibration": "nvidia-h200"}),
-    ("stile", DType.FLOAT16, {"calibration": "nvidia-h200", "thirds": True}),
+    ("stile", DType.FLOAT16, {"calibration": "nvidia-h200"}),
     ("sparsetir", DType.FLOAT32, {"mode": "paper"}),
     ("stile", DType.FLOAT16, {"keep_mixture": True, "calibration": "nvidia-h200"}),
     ("stile", DType.FLOAT32, {"mode": "paper", "calibration": "nvidia-h200"}),
@@ -82,19 +82,17 @@ def test_stores_of_pinned_configs(name, dtype, config):
     assert len(stores.parts) > 1 or stores.padding > 0 or config.get("format") == "csr"
 
 
-@pytest.mark.parametrize("name", ["cusparse_bell", "cusparse_bsr", "triton_blocksparse"])
+@pytest.mark.parametrize("name", ["triton_blocksparse"])
 def test_blocks_of_plans_that_need_a_gpu(name):
     problem = Problem(Op.SPMM, matrices()["hub"], 32, DType.FLOAT16)
     stores = stores_of(create(name), problem, H200, {"block": 16})
     check(stores, problem.matrix.nnz)
     assert (stores.parts[0].kind, stores.parts[0].name) == (StoreKind.BLOCK, "blocks of 16 x 16")
-    # A hub's block row is the fullest: Blocked-ELL pads all three to it.
     lengths = [
         len(np.unique(problem.matrix.indices[slice(*problem.matrix.indptr[[r, min(r + 16, 40)]])] // 16))
         for r in (0, 16, 32)
     ]
-    slots = 3 * max(lengths) if name == "cusparse_bell" else sum(lengths)
-    assert stores.stored == 256 * slots
+    assert stores.stored == 256 * sum(lengths)
 
 
 @pytest.mark.parametrize("dtype", DType)
@@ -105,7 +103,7 @@ def test_a_forecast_needs_no_device(name, op, dtype):
     if name == "lo_spmm" and dtype.narrow:
         assert "expected float32" in (how.unsupported(problem, H200) or "")
         return
-    found = how.forecast(problem, H200, 60)
+    found = how.forecast(problem, H200)
     check(stores_of(how, problem, H200, found.config), problem.matrix.nnz)  # a config like any other
     assert found.by
     fixed = found.config.get("format", "cell") != "cell" or "reads" in found.config
@@ -116,7 +114,7 @@ def test_the_rule_has_no_answer_for_sddmm():
     problem = Problem(Op.SDDMM, matrices()["wide"], 32)
     with pytest.raises(UnsupportedError, match="expected spmm, for which the paper has a rule, found sddmm"):
         how: Any = create("sparsetir")
-        how.forecast(problem, H200, 60)
+        how.forecast(problem, H200)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +124,7 @@ def test_the_rule_has_no_answer_for_sddmm():
         ("sparsetir", {"c": 10**9, "max_width": 8}, "expected c of 1 to 700 columns, found 1000000000"),
         ("liteform", {"format": "cell", "max_widths": "32x99999999999"}, "expected widths of buckets such as"),
         ("stile", {"formats": "blocks", "part": 3}, "expected the search to find the recorded tiles"),
-        ("cusparse_bsr", {"algorithm": "x"}, "expected block in the config that a plan chose, found algorithm"),
+        ("sparsetir_bsr", {"algorithm": "x"}, "expected block_rows in the config that a plan chose, found algorithm"),
     ],
 )
 def test_a_config_of_no_plan_is_refused(name, config, message):

@@ -1,7 +1,15 @@
-"""Sparse matrices as ``scipy.sparse.save_npz`` writes them, read without pickle, as a CSR."""
+"""Sparse matrices as ``scipy.sparse.save_npz`` writes them, read without pickle, as a CSR.
+
+The files that spmark writes for itself are mapped and not read: processes of one machine share a matrix's memory.
+"""
 
 from __future__ import annotations
 
+import io
+import mmap
+import struct
+import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,17 +34,30 @@ _PLACES: Mapping[str, tuple[str, ...]] = {
 """The arrays of each layout that say where the entries are."""
 _NAMES = frozenset({"shape", "format", "data", "kind", *(name for names in _PLACES.values() for name in names)})
 _EXPECTED = "a complete npz file without pickled objects"
+LARGE_BYTES = 1 << 24
+"""Smaller files are read: a mapping saves little of their memory, and holds a file open."""
+_ALIGNED = 64
+_LOCAL = struct.Struct("<26xHH")
+"""What stands before a member of a zip file. Its last two numbers are the bytes of the name and the extra field that
+follow (APPNOTE 6.3.10, 4.3.7)."""
+_ZIP64_BYTES = 20
+"""What `zipfile` adds to the extra field of a member that may exceed 4 GiB."""
+_FILLED = struct.Struct("<HH")
+"""Head of a part of the extra field: an id, here one that nobody has registered, and the bytes that follow."""
 
 
 def read_npz(path: Path) -> RawMatrix:
-    """Read a CSR, whose arrays loading checks; ``data`` may be missing (a pattern), and ``kind`` (a real matrix).
+    """Give a CSR, whose arrays loading checks; ``data`` may be missing (a pattern), and ``kind`` (a real matrix).
+
+    Arrays of a large file are read-only and mapped if they are as `write_npz` writes them, and else read. Their
+    checksums are compared either way. A mapping sees the file that it was made of, also after another takes its name.
 
     Raises
     ------
     DatasetError
         The file is missing, corrupt, truncated, or holds something else; names the file.
     """
-    return _csr(path, *_layout(path, ("csr",)))
+    return _csr(path, *_layout(path, ("csr",), mapped=True))
 
 
 def read_scipy(path: Path) -> RawMatrix:
@@ -62,13 +83,14 @@ def read_scipy(path: Path) -> RawMatrix:
         return RawMatrix(shape, rows.indptr, rows.indices, rows.data if "data" in arrays else None, MatrixKind.REAL)
 
 
-def _layout(path: Path, layouts: tuple[str, ...]) -> tuple[str, Mapping[str, NDArray[Any]]]:
+def _layout(path: Path, layouts: tuple[str, ...], mapped: bool = False) -> tuple[str, Mapping[str, NDArray[Any]]]:
     """Read the arrays of SciPy's layouts, which have to be those of one of ``layouts``; others are left alone."""
     if not is_file(path):
         raise DatasetError(f"{path}: expected an npz file, found {in_place_of_file(path)}")
     with reading(path, _EXPECTED), np.load(path, allow_pickle=False) as file:
         check_bytes(str(path), "its arrays", sum(info.file_size for info in file.zip.infolist()))
-        names, arrays = file.files, {name: file[name] for name in file.files if name in _NAMES}
+        names, arrays = file.files, _mapped(file.zip) if mapped and path.stat().st_size >= LARGE_BYTES else {}
+        arrays |= {name: file[name] for name in file.files if name in _NAMES - arrays.keys()}
         layout = str(arrays["format"].astype(str)) if "format" in arrays else "csr"
     needed = {"shape", *_PLACES.get(layout, ()), *(["data"] if layout in {"bsr", "dia"} else [])}
     if layout not in layouts or not arrays.keys() >= needed:
@@ -78,6 +100,26 @@ def _layout(path: Path, layouts: tuple[str, ...]) -> tuple[str, Mapping[str, NDA
             f"{', '.join(sorted(names))}; write it with scipy.sparse.save_npz(path, scipy.sparse.csr_array(matrix))"
         )
     return layout, arrays
+
+
+def _mapped(file: zipfile.ZipFile) -> dict[str, NDArray[Any]]:
+    """Map the arrays of numbers that stand in a file uncompressed and aligned; their checksums bring them to memory."""
+    assert file.fp is not None
+    memory, arrays = memoryview(mmap.mmap(file.fp.fileno(), 0, access=mmap.ACCESS_READ)), {}
+    for member in file.infolist():
+        start = member.header_offset + _LOCAL.size + sum(_LOCAL.unpack_from(memory, member.header_offset))
+        content = memory[start : start + member.file_size]
+        name, header = member.filename.removesuffix(".npy"), io.BytesIO(content[: 1 << 16])
+        if member.compress_type != zipfile.ZIP_STORED or np.lib.format.read_magic(header) != (1, 0):
+            continue
+        shape, by_columns, dtype = np.lib.format.read_array_header_1_0(header)
+        begin = header.tell()
+        if dtype.kind not in "iuf" or by_columns or (start + begin) % _ALIGNED or begin == len(content):
+            continue
+        if zlib.crc32(content) != member.CRC:
+            raise zipfile.BadZipFile(f"Bad CRC-32 for file {member.filename!r}")
+        arrays[name] = np.frombuffer(content[begin:], dtype).reshape(shape)
+    return arrays
 
 
 def _shape(path: Path, arrays: Mapping[str, NDArray[Any]]) -> tuple[int, int]:
@@ -141,8 +183,14 @@ def _matrix(path: Path, layout: str, arrays: Mapping[str, NDArray[Any]], shape: 
 
 
 def write_npz(path: Path, matrix: RawMatrix) -> None:
-    """Write a CSR, uncompressed, so that reading the file costs little more than the disk."""
+    """Write a CSR as `numpy.savez` does, and each array at a multiple of 64 bytes, so that the file can be mapped."""
     arrays: dict[str, Any] = {name: getattr(matrix, name) for name in ("indptr", "indices", "shape")}
     arrays |= {"format": b"csr", "kind": str(matrix.kind)} | ({} if matrix.values is None else {"data": matrix.values})
-    with path.open("wb") as file:
-        np.savez(file, **arrays)
+    with path.open("wb") as out, zipfile.ZipFile(out, "w") as file:
+        for name, array in arrays.items():
+            member = zipfile.ZipInfo(f"{name}.npy")
+            # NumPy's header takes a multiple of 64 bytes, and so has to begin at one.
+            fill = -(out.tell() + _LOCAL.size + len(member.filename) + _FILLED.size + _ZIP64_BYTES) % _ALIGNED
+            member.extra = _FILLED.pack(0x5053, fill) + bytes(fill)
+            with file.open(member, "w", force_zip64=True) as content:
+                np.lib.format.write_array(content, np.asanyarray(array), allow_pickle=False)

@@ -17,10 +17,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from spmark.datasets.cache import Cache
+from spmark.datasets.collection import counts_here
 from spmark.datasets.readers.archive import FETCH_AGAIN, unpacked
 from spmark.datasets.readers.matrix_market import read_mtx
 from spmark.datasets.readers.npz import read_scipy
-from spmark.datasets.source import RawMatrix
+from spmark.datasets.source import Facts, RawMatrix
 from spmark.datasets.sources.downloaded import (
     DownloadedSource,
     EdgeSource,
@@ -228,6 +230,10 @@ class SuiteSparse(DownloadedSource):
     citation = "Davis and Hu, The University of Florida sparse matrix collection, ACM TOMS 38(1), 2011"
     url = "https://sparse.tamu.edu"
     base_url = "https://suitesparse-collection-website.herokuapp.com/MM/"
+
+    def likely(self, name: str) -> Facts | None:
+        """Give the listed counts, else those of the collection's index where it is here; it leaves stored zeros out."""
+        return self.facts(name) or counts_here(Cache.default()).get(name)
 
     def address(self, name: str) -> str:
         """Give the archive of any matrix that the collection may have."""

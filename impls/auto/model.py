@@ -1,7 +1,6 @@
 """The learned selector: expected time and seconds of building of each candidate, from boosted trees in a file.
 
-LightGBM trains (`scripts/studies/auto_selector.py`). The trees are flat arrays in an npz, which is never unpickled, and
-a loop over NumPy arrays walks all of them at once.
+LightGBM trains (`scripts/studies/auto_selector.py`). The trees are flat arrays in an npz, which is never unpickled.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from spmark.impls.auto.portfolio import NAMES, PORTFOLIO, Features
 from spmark.impls.auto.race import Choice
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import DType, Op
+from spmark.impls.core.trees import FlatTrees
 from spmark.impls.core.untrusted import reading
 
 TRAINED_ON = "nvidia-h100-80gb-hbm3"
@@ -28,19 +28,9 @@ MODEL = Path(__file__).parent / "models" / f"{TRAINED_ON}.npz"
 
 
 @dataclass(frozen=True, eq=False)
-class Trees:
+class Trees(FlatTrees):
     """Boosted trees whose leaves are added up."""
 
-    roots: NDArray[np.int32]
-    """(trees,) first node of each tree."""
-    feature: NDArray[np.int16]
-    """(nodes,) feature that a node looks at, -1 in a leaf."""
-    threshold: NDArray[np.float64]
-    """(nodes,) samples up to this value go left."""
-    left: NDArray[np.int32]
-    """(nodes,) child; children stand after their parents."""
-    right: NDArray[np.int32]
-    """(nodes,) child."""
     value: NDArray[np.float64]
     """(nodes,) what a leaf adds."""
     build_s: NDArray[np.float64]
@@ -48,12 +38,7 @@ class Trees:
 
     def predict(self, samples: NDArray[np.float64]) -> NDArray[np.float64]:
         """Give the sums of leaves of samples (s, f), (s,) float64. O(s trees depth)."""
-        at = np.tile(self.roots, (len(samples), 1))
-        which = np.arange(len(samples))[:, None]
-        while (inner := self.feature[at] >= 0).any():
-            down = np.where(samples[which, self.feature[at]] <= self.threshold[at], self.left[at], self.right[at])
-            at = np.where(inner, down, at)
-        return np.asarray(self.value[at].sum(1), np.float64)
+        return np.asarray(self.value[self.reached(samples)].sum(1), np.float64)
 
     def check(self, num_features: int, num_candidates: int, where: str) -> None:
         """Refuse arrays whose walk would leave them or never end.
@@ -63,17 +48,9 @@ class Trees:
         BuildError
             Says which array is wrong.
         """
-        nodes, inner = np.arange(self.feature.size), np.flatnonzero(self.feature >= 0)
-        right = {name: getattr(self, name).shape == nodes.shape for name in ("threshold", "left", "right", "value")}
-        right["feature"] = self.feature.ndim == 1 and bool((self.feature < num_features).all())
-        right["roots"] = self.roots.ndim == 1 and bool(((self.roots >= 0) & (self.roots < nodes.size)).all())
-        right["build_s"] = self.build_s.shape == (num_candidates, 2)
-        for name in ("left", "right"):
-            child = getattr(self, name)[inner] if right[name] else inner
-            right[name] = right[name] and bool(((child > inner) & (child < nodes.size)).all())
-        for name, is_right in right.items():
-            if not is_right:
-                raise BuildError(f"{where}: expected {name} of trees, found other sizes or values: train them again")
+        sizes = {"value": self.value.shape == self.feature.shape, "build_s": self.build_s.shape == (num_candidates, 2)}
+        if wrong := self.fault(num_features) or next((name for name, fits in sizes.items() if not fits), ""):
+            raise BuildError(f"{where}: expected {wrong} of trees, found other sizes or values: train them again")
 
 
 @dataclass(frozen=True)

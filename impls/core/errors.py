@@ -74,10 +74,6 @@ class CompileError(BuildError):
         self.source, self.instance, self.log = source, instance, log
         super().__init__(f"{source}: {instance} does not compile\n{log.strip()}")
 
-    def __reduce__(self) -> tuple[type[CompileError], tuple[str, str, str]]:
-        """Survive the way back from a compile worker."""
-        return type(self), (self.source, self.instance, self.log)
-
 
 class KernelFault(SpmarkError, RuntimeError):
     """A kernel did something illegal while it ran (out-of-bounds access, missed barrier, sticky CUDA error)."""

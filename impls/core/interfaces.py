@@ -158,8 +158,7 @@ class Implementation(Protocol):
     # and have these methods:
     #   stored_as(problem, device, config)       the format that holds A in a plan of this config, made on the host, as
     #                                            `spmark.impls.formats.stores.held` takes it; by default CSR as it is
-    #   forecast(problem, device, budget_s)      a `spmark.impls.core.stores.Forecast` for a device that may be absent,
-    #                                            from a search that is cut short after budget_s where it can be
+    #   forecast(problem, device)                a `spmark.impls.core.stores.Forecast` for a device that may be absent
 
     def unsupported(self, problem: Any, device: DeviceSpec) -> str | None:
         """Say why the problem cannot be built on the device, or None."""

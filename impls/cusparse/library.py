@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from ctypes import POINTER, byref, c_int, c_int64, c_size_t, c_void_p
 from functools import cache
 from typing import Any
 
-from spmark.impls.core.errors import UnsupportedError
 from spmark.impls.core.problem import DType
 from spmark.impls.runtime.vendor import VendorLibrary
 
@@ -27,10 +27,6 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
         *(POINTER(c_void_p), c_int64, c_int64, c_int64),
         *(c_void_p, c_void_p, c_void_p, c_int, c_int, c_int, c_int),
     ),
-    "cusparseCreateBlockedEll": (
-        *(POINTER(c_void_p), c_int64, c_int64, c_int64, c_int64),
-        *(c_void_p, c_void_p, c_int, c_int, c_int),
-    ),
     "cusparseDestroySpMat": (c_void_p,),
     "cusparseSpMatSetValues": (c_void_p, c_void_p),
     "cusparseCreateDnMat": (POINTER(c_void_p), c_int64, c_int64, c_int64, c_void_p, c_int, c_int),
@@ -39,96 +35,43 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     **{f"cusparse{op}_bufferSize": (*_SPMM, POINTER(c_size_t)) for op in ("SpMM", "SDDMM")},
     **{f"cusparse{call}": (*_SPMM, c_void_p) for op in ("SpMM", "SDDMM") for call in (op, f"{op}_preprocess")},
 }
-_CREATE_BSR = (
-    *(POINTER(c_void_p), c_int64, c_int64, c_int64, c_int64, c_int64),
-    *(c_void_p, c_void_p, c_void_p, c_int, c_int, c_int, c_int, c_int),
-)
-"""cusparseCreateBsr is in the library from CUDA 12.1 on."""
 
 
-class CusparseLibrary(VendorLibrary):
-    """The loaded library and a handle of it.
+@cache
+def library() -> VendorLibrary:
+    """Load cuSPARSE and make this process's handle, once.
 
     Raises
     ------
     DeviceError
         cuSPARSE cannot be loaded.
     """
-
-    def __init__(self) -> None:
-        functions = {"create": "cusparseCreate", "describe": "cusparseGetErrorString"}
-        super().__init__("cusparse", _SIGNATURES, _NOT_SUPPORTED, _OUT_OF_MEMORY, **functions)
-
-    def csr(self, shape: tuple[int, int], nnz: int, arrays: tuple[int, int, int], dtype: DType) -> Descriptor:
-        """Describe a CSR matrix by the device addresses of indptr, indices and values."""
-        return self._made("Csr", *shape, nnz, *arrays, _INDEX_32I, _INDEX_32I, _BASE_ZERO, dtype.cuda_type)
-
-    def bsr(
-        self, shape: tuple[int, int], nblocks: int, block: int, arrays: tuple[int, int, int], dtype: DType
-    ) -> Descriptor:
-        """Describe a matrix of row-major square blocks by the device addresses of indptr, indices and blocks.
-
-        Parameters
-        ----------
-        shape : (block rows, block columns)
-        nblocks, block : int
-            Number of stored blocks, and rows of each.
-
-        Raises
-        ------
-        UnsupportedError
-            The library is older than CUDA 12.1.
-        """
-        create = getattr(self._library, "cusparseCreateBsr", None)
-        if create is None:
-            raise UnsupportedError(
-                "expected cusparseCreateBsr, found a cuSPARSE without it: update to CUDA 12.1 or newer"
-            )
-        create.argtypes, create.restype = _CREATE_BSR, c_int
-        types = (_INDEX_32I, _INDEX_32I, _BASE_ZERO, dtype.cuda_type, _ORDER_ROW)
-        return self._made("Bsr", *shape, nblocks, block, block, *arrays, *types)
-
-    def blocked_ell(
-        self, shape: tuple[int, int], block: int, row_slots: int, arrays: tuple[int, int], dtype: DType
-    ) -> Descriptor:
-        """Describe a Blocked-ELL matrix by the device addresses of block columns and values.
-
-        Parameters
-        ----------
-        shape : (I, K)
-            Multiples of ``block``.
-        row_slots : int
-            Columns of the values: slots of a block row times ``block``.
-        """
-        types = (_INDEX_32I, _BASE_ZERO, dtype.cuda_type)
-        return self._made("BlockedEll", *shape, block, row_slots, *arrays, *types)
-
-    def dense(self, shape: tuple[int, int], dtype: DType) -> Descriptor:
-        """Describe a row-major dense matrix of (rows, columns); its address comes with every run."""
-        # The library wants an address that is not null; the first run sets the real one.
-        return self._made("DnMat", *shape, shape[1], c_void_p(256), dtype.cuda_type, _ORDER_ROW)
-
-    def _made(self, kind: str, *arguments: Any) -> Descriptor:
-        made = c_void_p()
-        self(f"cusparseCreate{kind}", byref(made), *arguments)
-        return Descriptor(self, made, "DnMat" if kind == "DnMat" else "SpMat")
+    functions = {"create": "cusparseCreate", "describe": "cusparseGetErrorString"}
+    return VendorLibrary("cusparse", _SIGNATURES, _NOT_SUPPORTED, _OUT_OF_MEMORY, **functions)
 
 
 class Descriptor:
-    """A matrix descriptor that is destroyed with its last reference."""
+    """A matrix descriptor (``SpMat`` or ``DnMat``) that is destroyed with its last reference."""
 
-    def __init__(self, library: CusparseLibrary, pointer: c_void_p, kind: str) -> None:
-        self._library, self.pointer, self._kind = library, pointer, kind
+    def __init__(self, kind: str, form: str, *arguments: Any) -> None:
+        self.pointer, self._kind, self._library = c_void_p(), kind, library()
+        self._library(f"cusparseCreate{form}", byref(self.pointer), *arguments)
 
     def point_to(self, address: int) -> None:
         """Set the device address of the values."""
         self._library(f"cusparse{self._kind}SetValues", self.pointer, c_void_p(address))
 
     def __del__(self) -> None:
-        self._library(f"cusparseDestroy{self._kind}", self.pointer)
+        if self.pointer:  # unless the library refused to make it
+            self._library(f"cusparseDestroy{self._kind}", self.pointer)
 
 
-@cache
-def library() -> CusparseLibrary:
-    """Load cuSPARSE and make this process's handle, once."""
-    return CusparseLibrary()
+def csr(shape: tuple[int, int], nnz: int, arrays: Sequence[int], dtype: DType) -> Descriptor:
+    """Describe a CSR matrix by the device addresses of indptr, indices and values."""
+    return Descriptor("SpMat", "Csr", *shape, nnz, *arrays, _INDEX_32I, _INDEX_32I, _BASE_ZERO, dtype.cuda_type)
+
+
+def dense(shape: tuple[int, int], dtype: DType) -> Descriptor:
+    """Describe a row-major dense matrix of (rows, columns); its address comes with every run."""
+    # The library wants an address that is not null; the first run sets the real one.
+    return Descriptor("DnMat", "DnMat", *shape, shape[1], c_void_p(256), dtype.cuda_type, _ORDER_ROW)

@@ -75,13 +75,9 @@ class BsrFormat(DenseBlocks):
 
         Raises
         ------
-        ValueError
-            R or C below 1.
         BuildError
             More than `spmark.impls.formats.limits.MAX_STORED` elements.
         """
-        if block_rows < 1 or block_cols < 1:
-            raise ValueError(f"expected blocks of at least 1 x 1, found {block_rows} x {block_cols}")
         num_block_rows, num_block_cols = -(-matrix.num_rows // block_rows), -(-matrix.num_cols // block_cols)
         bounds = matrix.indptr[np.minimum(np.arange(num_block_rows + 1) * block_rows, matrix.num_rows)]
         # Entries of a block row stand together in CSR; two transpositions sort them by block column.
@@ -162,13 +158,9 @@ class SrBcrsFormat(DenseBlocks):
 
         Raises
         ------
-        ValueError
-            t or g below 1.
         BuildError
             More than `spmark.impls.formats.limits.MAX_STORED` elements.
         """
-        if t < 1 or g < 1:
-            raise ValueError(f"expected t and g of at least 1, found t = {t}, g = {g}")
         tiles = BsrFormat.from_csr(matrix, t, 1)
         lengths = np.diff(tiles.indptr)
         indptr = offsets(-(-lengths // g))

@@ -62,14 +62,7 @@ def partition_columns(matrix: Csr, partitions: int = 1) -> Pieces:
     -------
     Pieces
         An empty row has no piece. O(I + n log(longest row)) time; memory does not grow with nnz.
-
-    Raises
-    ------
-    ValueError
-        Fewer than one partition.
     """
-    if partitions < 1:
-        raise ValueError(f"expected at least one column partition, found {partitions}")
     if partitions == 1:
         rows = np.flatnonzero(matrix.row_lengths).astype(np.int32)
         uncut = np.stack([rows, matrix.indptr[rows], matrix.row_lengths[rows], np.zeros_like(rows)])
@@ -344,7 +337,7 @@ def cell_layout(
     Raises
     ------
     ValueError
-        A width is not a power of two, or ``max_widths`` is empty.
+        A width is not a power of two.
     """
     pieces = partition_columns(matrix, len(max_widths))
     return lay_out(pieces.in_order(order.positions) if order else pieces, max_widths, tail_in_last, thirds)

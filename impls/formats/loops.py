@@ -16,6 +16,7 @@ from spmark.impls.core.loops import compiled, inlined
 
 _LONG = types.int64
 _IN = types.Array(types.int32, 1, "C", readonly=True)
+_LONGS_IN = types.Array(types.int64, 1, "C", readonly=True)
 _WORDS_IN = types.Array(types.uint32, 1, "C", readonly=True)
 _TABLE = types.Array(types.int32, 2, "C", readonly=True)
 _MARKS = types.Array(types.boolean, 1, "C", readonly=True)
@@ -204,38 +205,34 @@ def vote(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
         chosen[vertex] = best
 
 
-@compiled(types.UniTuple(_LONG, 2), _IN, _IN, _IN, _COUNTS, _LONG, _OUT)
-def distinct_columns(indptr: Any, indices: Any, rows: Any, begins: Any, window: Any, seen: Any) -> Any:  # noqa: PLR0917
-    """Count the distinct columns of windows of rows, and the non-zeros in these windows.
+@compiled(types.void, _IN, _IN, _IN, _LONGS_IN, _IN, _LONG, _LONG, _OUT, _COUNTS, _COUNTS)
+def count_columns(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
+    indptr: Any, indices: Any, owner: Any, row_ptr: Any, rows: Any, first: Any, stop: Any, stamp: Any, columns: Any,
+    nnz: Any,
+) -> None:  # fmt: skip
+    """Count the distinct columns and the non-zeros of windows ``first:stop`` of rows.
 
     Parameters
     ----------
-    indptr, indices : (I + 1,), (nnz,) int32
-        A in CSR.
-    rows : (n,) int32
-        Rows of A in the order to be judged.
-    begins : (windows,) int64
-        First place of each window.
-    window : int
-        Rows of a window.
-    seen : (K,) int32
-        Scratch: all -1 before the call, afterwards the last window that has touched each column.
-
-    Returns
-    -------
-    distinct, total : int
-        Distinct columns and non-zeros, each summed over all windows.
+    owner : (nnz,) or (0,) int32
+        Non-zeros with an owner, 0 or more, are left out.
+    row_ptr, rows : (W + 1,) int64, (n,) int32
+        Rows of each window.
+    stamp : (K,) int32
+        Scratch, which the caller has filled with -1: the last window that named each column.
+    columns, nnz : (W,) int64
+        Written.
     """
-    distinct = total = 0
-    for number in range(begins.size):
-        for place in range(begins[number], min(begins[number] + window, rows.size)):
-            row = rows[place]
-            total += indptr[row + 1] - indptr[row]
-            for at in range(indptr[row], indptr[row + 1]):
-                if seen[indices[at]] != number:
-                    seen[indices[at]] = number
-                    distinct += 1
-    return distinct, total
+    for window in range(first, stop):
+        distinct, entries = 0, 0
+        for r in range(row_ptr[window], row_ptr[window + 1]):
+            for at in range(indptr[rows[r]], indptr[rows[r] + 1]):
+                if owner.size == 0 or owner[at] < 0:
+                    entries += 1
+                    if stamp[indices[at]] != window:
+                        stamp[indices[at]] = window
+                        distinct += 1
+        columns[window], nnz[window] = distinct, entries
 
 
 # ---- ELL rows of relations (relational_hyb.py) ----
@@ -310,8 +307,7 @@ def condense_panels(  # noqa: PLR0917 (numba takes no keyword-only arguments)
     counts : (p,) int32
         Written: distinct columns of each panel.
     places : (2, n) int32
-        Written: the place of each non-zero among its panel's rows, -1 where these lack its row, and among its panel's
-        columns in rising order.
+        Written: the place of each non-zero among its panel's rows, and among its panel's columns in rising order.
     used : (p, R) bool
         Written: whether each row of a panel has a non-zero; False before the call.
     """
@@ -331,11 +327,9 @@ def condense_panels(  # noqa: PLR0917 (numba takes no keyword-only arguments)
         for s in range(count):
             column_places[columns[s]] = s
         for i in range(ptr[panel], ptr[panel + 1]):
-            r = row_places[row_of[i]]
-            places[0, i] = r
+            places[0, i] = row_places[row_of[i]]
             places[1, i] = column_places[indices[i]]
-            if r >= 0:
-                used[panel, r] = True
+            used[panel, places[0, i]] = True
         for s in range(count):
             column_places[columns[s]] = -1
         for r in range(rows.shape[1]):

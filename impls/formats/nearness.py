@@ -91,9 +91,12 @@ def distinct_share(matrix: Csr, order: RowOrder | None = None) -> float:
     rows = rows[matrix.row_lengths[rows] > 0]
     count = max(1, rows.size // WINDOW)
     begins = np.unique(np.linspace(0, count - 1, min(count, _WINDOWS)).astype(np.int64)) * WINDOW
-    seen = np.full(matrix.num_cols, -1, np.int32)
-    distinct, total = _loops().distinct_columns(matrix.indptr, matrix.indices, rows, begins, WINDOW, seen)
-    return distinct / total if total else 1.0
+    rows = np.concatenate([rows[begin : begin + WINDOW] for begin in begins])
+    bounds, seen = np.minimum(np.arange(begins.size + 1) * WINDOW, rows.size), np.full(matrix.num_cols, -1, np.int32)
+    distinct, total = np.zeros((2, begins.size), np.int64)
+    given = matrix.indptr, matrix.indices, np.empty(0, np.int32), bounds, rows
+    _loops().count_columns(*given, 0, begins.size, seen, distinct, total)
+    return float(distinct.sum() / total.sum()) if total.any() else 1.0
 
 
 def _loops() -> Any:

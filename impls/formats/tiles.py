@@ -15,10 +15,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import Csr, grouped, numbered, offsets, openings
 from spmark.impls.formats import limits
-from spmark.impls.formats.hyb import THIRDS, HybFormat, HybLayout, unfilled
+from spmark.impls.formats.hyb import HybFormat, HybLayout, unfilled
 from spmark.impls.formats.row_use import row_use
 from spmark.impls.formats.threads import SHARE, cores, run_all, with_scratch
 
@@ -116,15 +115,13 @@ class TileFormat:
     runs: Runs | None
 
     @classmethod
-    def from_csr(cls, matrix: Csr, selection: Selection, *, thirds: bool = False) -> TileFormat:
+    def from_csr(cls, matrix: Csr, selection: Selection) -> TileFormat:
         """Lay out tiles.
 
         Parameters
         ----------
         matrix : Csr
         selection : Selection
-        thirds : bool
-            Whether ELL rows that fill at most 3/4 of a tile of 32 and more stand in buckets of that width.
 
         Returns
         -------
@@ -135,20 +132,13 @@ class TileFormat:
         Raises
         ------
         BuildError
-            A non-zero has no tile, a row is not in its block's window, an ELL tile has too many rows, or the tiles
-            would hold more than `MAX_STORED` elements.
+            The tiles would hold more than `MAX_STORED` elements.
         """
-        owner = selection.owner
-        if owner.shape != (matrix.nnz,) or (owner.size and not 0 <= owner.min() <= owner.max() < selection.kind.size):
-            raise BuildError(
-                f"expected a tile out of {selection.kind.size} for each of {matrix.nnz:,} non-zeros, found "
-                f"{owner.size:,} numbers from {owner.min(initial=0)} to {owner.max(initial=0)}"
-            )
         # A bin for each panel, the highest first, then for each ELL tile, then for each run.
         kind, height, windows = selection.kind, selection.height.astype(np.int64), selection.window_rows.shape[0]
         number = np.where(kind == BLOCK, selection.window - height * (windows + 1), np.arange(kind.size))
         bins, bin_of = np.unique(number + kind.size * (kind == RUN), return_inverse=True)
-        items, ptr = grouped(bin_of.astype(np.int32).take(owner), bins.size)
+        items, ptr = grouped(bin_of.astype(np.int32).take(selection.owner), bins.size)
         row_of, columns, values = matrix.rows_of_entries(), matrix.indices, matrix.values
         every = Runs(ptr, row_of.take(items), columns.take(items), values.take(items), items)
         heights, window_of = -(bins // (windows + 1)), bins % (windows + 1)
@@ -162,8 +152,7 @@ class TileFormat:
             room -= blocks[high].values.size
         part, runs = every.part(panels, ells), every.part(ells, bins.size)
         pieces = [one.rows[one.rows >= 0] for one in blocks.values()] + [runs.rows[runs.openings()]]
-        sizes = selection.width[bins[panels:ells]], selection.height[bins[panels:ells]]
-        ell = _ell(matrix, part, sizes, pieces, room=room, thirds=thirds) if part.held.size else None
+        ell = _ell(matrix, part, selection.width[bins[panels:ells]], pieces, room) if part.held.size else None
         return cls(matrix.shape, matrix.nnz, blocks, ell, part.held, runs if runs.held.size else None)
 
     @property
@@ -178,8 +167,8 @@ def _blocks(matrix: Csr, part: Runs, rows: NDArray[np.int32], room: int) -> Bloc
     from spmark.impls.formats import loops
 
     ptr, columns, items = part.indptr, part.indices, part.held
-    height, (num_rows, num_cols) = rows.shape[1], matrix.shape
-    tasks = with_scratch(min(cores(), items.size // SHARE), 4 * (2 * num_cols + num_rows))
+    height = rows.shape[1]
+    tasks = with_scratch(min(cores(), items.size // SHARE), 4 * (2 * matrix.num_cols + matrix.num_rows))
     cuts = np.searchsorted(ptr, np.linspace(0, items.size, tasks + 1)[1:-1]).tolist()
     counts, places = np.zeros(rows.shape[0], np.int32), np.empty((2, items.size), np.int32)
     used = np.zeros(rows.shape, np.bool_)
@@ -188,10 +177,6 @@ def _blocks(matrix: Csr, part: Runs, rows: NDArray[np.int32], room: int) -> Bloc
         of, given = slice(first, stop), (part.rows, columns, ptr[first : stop + 1])
         calls.append((*given, rows[of], *matrix.shape, counts[of], places, used[of]))
     run_all(loops.condense_panels, calls)
-    wrong = np.flatnonzero(places[0] < 0)
-    if wrong.size:
-        row = part.rows[wrong[0]]
-        raise BuildError(f"expected every row of a block tile in its window, found row {row} of {num_rows} outside")
     group_ptr = offsets(-(-counts // GROUP))
     limits.check_stored(f"block tiles of {height} rows", matrix, int(group_ptr[-1]) * height * GROUP, room)
     starts, panel = group_ptr.astype(np.int32), np.repeat(np.arange(rows.shape[0], dtype=np.int32), np.diff(ptr))
@@ -205,38 +190,21 @@ def _blocks(matrix: Csr, part: Runs, rows: NDArray[np.int32], room: int) -> Bloc
     return Blocks(rows, starts, indices.reshape(-1, GROUP), values, items, targets.astype(np.int64))
 
 
-def _ell(
-    matrix: Csr,
-    part: Runs,
-    most: tuple[NDArray[np.int32], NDArray[np.int32]],
-    others: list[NDArray[np.int32]],
-    *,
-    room: int,
-    thirds: bool,
-) -> HybFormat:
+def _ell(matrix: Csr, part: Runs, widths: NDArray[np.int32], others: list[NDArray[np.int32]], room: int) -> HybFormat:
     """Cut ELL tiles, a run each, into rows and sort these into buckets.
 
     Parameters
     ----------
-    most : two of (tiles,) int32
-        Most non-zeros of a row, and most rows, of each tile.
+    widths : (tiles,) int32
+        Most non-zeros of a row of each tile.
     others : list of (n,) int32
         Rows of A of other pieces.
     """
-    widths, heights = most
     first = np.flatnonzero(part.openings())  # of each row in a tile, which is cut where the width is full
     tile = np.searchsorted(part.indptr, first, side="right") - 1
     row, number = numbered(-(-np.diff(first, append=part.held.size) // widths[tile]))
     tile, starts = tile[row], np.append(first[row] + number * widths[tile[row]], part.held.size).astype(np.int32)
-    counts = np.bincount(tile, minlength=widths.size)
-    high = np.flatnonzero(counts > heights)
-    if high.size:
-        at = high[0]
-        raise BuildError(f"expected at most {heights[at]} rows of {widths[at]} in an ELL tile, found {counts[at]}")
     rows, lengths, widths = part.rows[starts[:-1]], np.diff(starts), widths[tile]
-    narrower = widths // 4 * 3
-    if thirds:
-        widths = np.where((lengths <= narrower) & (THIRDS[0] <= narrower) & (narrower <= THIRDS[1]), narrower, widths)
     whole = np.ones(matrix.num_rows, np.bool_)
     whole[row_use(matrix.num_rows, [*others, rows]).shared] = False
     keys, kind_of = np.unique(-2 * widths + whole[rows], return_inverse=True)

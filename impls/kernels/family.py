@@ -73,15 +73,22 @@ class OneFormat(Generic[F]):
         self._held: tuple[Config, F] | None = None
         self._arrays: Sequence[DeviceArray] = ()
         self._converting, self._first_s = Built(), dict[str, float]()
+        self._refused: dict[str, str] = {}
 
     def __call__(self, config: Config) -> DevicePlan:
-        """Build a plan; another format than the last one takes its place."""
+        """Build a plan; another format than the last takes its place, and one that was refused is not tried again."""
         form, schedule = taken_apart(config, self._names)
         if self._held is None or self._held[0] != form:
             self._held, self._arrays, self._first_s = None, (), {}  # two formats of a large matrix might not fit
             self._converting = Built()
-            with self._converting.phase("convert"):
-                self._held = form, self._convert(form)
+            if str(form) in self._refused:
+                raise BuildError(self._refused[str(form)])
+            try:
+                with self._converting.phase("convert"):
+                    self._held = form, self._convert(form)
+            except BuildError as error:
+                self._refused[str(form)] = str(error)
+                raise
         plan = self._build(self._held[1], form, schedule, self._arrays)
         self._arrays, self._first_s = plan.arrays, self._first_s or dict(plan.phases_s)
         for name in ("convert", "upload"):

@@ -3,23 +3,33 @@
 Peng, Thomadakis, Pienaar and Kestor, "LiteForm", HPDC 2025, section 5.3, equations 5 to 7. One pass over the non-zeros
 gives the counts for every cap of the bucket widths. A column keeps one bit for each power of two of the pieces that
 touch it, so that the distinct columns of merged buckets are a count of bits instead of a union of sets.
+
+The second cost is that of one GPU: the volume that all buckets of one grid move, weighed by measured times. LiteForm's
+equations let every bucket read its rows of B anew, as grids of their own would. Where all buckets are one grid they
+meet in the L2, so that those rows cost the same under every cap. What differs is padding, how often rows of C are
+written, the chain of loads behind the longest row, and the launch that clears rows of C that several ELL rows are added
+to.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.problem import Csr
+from spmark.impls.formats.hyb import partition_columns, widths_up_to
 from spmark.impls.formats.threads import cores, run_all, with_scratch
-from spmark.impls.liteform.loops import MAX_POWER, count_columns, count_rows
+from spmark.impls.liteform.loops import MAX_POWER, mark_columns
 
 POWERS = MAX_POWER + 1
 _SHARE = 1 << 18
 """Least non-zeros of a task."""
+CHAIN = 64
+"""Slots from which several groups of threads may share a row."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,29 +74,47 @@ def count(matrix: Csr, partitions: int, columns: bool = True, thirds: bool = Fal
     partitions : int
         Ranges of ceil(K / partitions) columns.
     columns : bool
-        Count distinct columns, which the paper's cost needs and `spmark.impls.liteform.weights.weighed` does not.
+        Count distinct columns, which the paper's cost needs and `weighed` does not.
     thirds : bool
         Count slots of buckets of 24, 48, 96, ... between the powers of two, which the paper's cost does not know.
 
     Returns
     -------
     BucketCounts
-        O(nnz + I + K partitions) time, 2 K bytes of scratch for each task; without columns and in one partition O(I).
+        O(I + pieces + K) time; with columns O(nnz + K partitions) on all cores, and 2 K bytes of scratch for each task.
     """
-    width = -(-matrix.num_cols // partitions)
-    marked_columns = matrix.num_cols if columns else 0
-    tasks = with_scratch(min(cores(), matrix.nnz // _SHARE), 2 * marked_columns)
-    cuts = np.searchsorted(matrix.indptr, np.linspace(0, matrix.nnz, tasks + 1)[1:-1])
-    bounds = [0, *map(int, cuts), matrix.num_rows]
-    counted = np.zeros((tasks, 6, partitions, POWERS), np.int64)
-    marks = np.zeros((tasks, marked_columns), np.uint16)
-    given = matrix.indptr, matrix.indices, width, thirds
-    run_all(count_rows, ((*given, *share, *own) for *own, share in zip(counted, marks, pairwise(bounds), strict=True)))
+    width, caps = -(-matrix.num_cols // partitions), np.arange(POWERS)
+    _, starts, lengths, partition = partition_columns(matrix, partitions).table
+    # Pieces of equal length and partition count alike: there are at most K + partitions kinds of them.
+    longest = int(lengths.max(initial=0))
+    times = np.bincount(partition * np.int64(longest + 1) + lengths)
+    kinds = np.flatnonzero(times)
+    of, length = kinds // (longest + 1), (kinds % (longest + 1))[:, None]
+    power, ladder = _power(length), np.array([0, *widths_up_to(1 << MAX_POWER, thirds)])
+    slots = ladder[np.searchsorted(ladder, length.clip(max=1 << MAX_POWER))]
+    full, rest, over = length >> caps, length & ((1 << caps) - 1), length > 1 << caps
+    ell_rows, kept = full + (rest > 0), power.clip(max=MAX_POWER)
+    split_slots = (full << caps) + ladder[np.searchsorted(ladder, rest)]
+    each = (kept == caps, slots * (power == caps), ell_rows * (caps <= kept), over, ell_rows * over, split_slots * over)
+    counted = np.zeros((len(each), partitions, POWERS), np.int64)
+    for total, one in zip(counted, each, strict=True):
+        np.add.at(total, of, one * times[kinds, None])
     if not columns:
-        return BucketCounts(*counted.sum(axis=0))
-    distinct = np.zeros((2, partitions, POWERS), np.int64)
-    count_columns(np.bitwise_or.reduce(marks, axis=0) if tasks > 1 else marks[0], width, *distinct)
-    return BucketCounts(*counted.sum(axis=0), *distinct)
+        return BucketCounts(*counted)
+    tasks = with_scratch(min(cores(), matrix.nnz // _SHARE), 2 * matrix.num_cols)
+    cuts = np.searchsorted(starts, np.linspace(0, matrix.nnz, tasks + 1)[1:-1]).tolist()
+    marks = np.zeros((tasks, matrix.num_cols), np.uint16)
+    given = matrix.indices, starts, lengths, (1 << _power(lengths).clip(max=MAX_POWER)).astype(np.uint16)
+    shares = pairwise([0, *cuts, starts.size])
+    run_all(mark_columns, ((*given, *share, own) for share, own in zip(shares, marks, strict=True)))
+    every = np.pad(np.bitwise_or.reduce(marks, axis=0), (0, partitions * width - matrix.num_cols))
+    bits = every.reshape(partitions, width) >> caps[:, None, None].astype(np.uint16)
+    return BucketCounts(*counted, *(one.sum(axis=2, dtype=np.int64).T for one in (bits & 1, bits > 0)))
+
+
+def _power(lengths: NDArray[Any]) -> NDArray[np.int32]:
+    """Give the binary logarithm of the least power of two that holds each length."""
+    return np.frexp(lengths - 1)[1]
 
 
 def costs(counts: BucketCounts, width: int) -> NDArray[np.float64]:
@@ -114,8 +142,7 @@ def costs(counts: BucketCounts, width: int) -> NDArray[np.float64]:
     ValueError
         Distinct columns were not counted.
     """
-    if counts.columns is None or counts.columns_above is None:
-        raise ValueError("expected counts with distinct columns, found none: count them with columns=True")
+    assert counts.columns is not None and counts.columns_above is not None
     total = np.full(counts.rows.shape, np.inf)
     several = counts.partitions > 1
     above = np.cumsum(counts.rows[:, ::-1], 1)[:, ::-1]
@@ -133,13 +160,94 @@ def costs(counts: BucketCounts, width: int) -> NDArray[np.float64]:
     return total
 
 
+@dataclass(frozen=True)
+class Weights:
+    """How much each part of the cost counts on a GPU, in loads and stores of one element.
+
+    `spmark.studies.liteform.schedules` fits the numbers to measured times.
+    """
+
+    atomic: float
+    """A store that adds to C, over a plain store."""
+    slot: float
+    """A slot's load of a row of B, padded or not: from a cache, since the first load of a row is under every cap."""
+    chain: float
+    """A slot of the widest row, up to `CHAIN`."""
+    beyond: float
+    """A slot of the widest row beyond `CHAIN`."""
+    launch: float
+    """Clearing the rows that are added up: one more launch."""
+
+
+def weighed(counts: BucketCounts, width: int, weights: Weights, tail_in_last: bool = False) -> NDArray[np.float64]:
+    """Give the cost of every partition under every cap of the bucket widths.
+
+    Parameters
+    ----------
+    counts : BucketCounts
+    width : int
+        J.
+    weights : Weights
+    tail_in_last : bool
+        Whether the rest of a folded row stays in the widest bucket.
+
+    Returns
+    -------
+    (partitions, POWERS) float64
+        Costs like those of `costs`, in the weights' unit. With several partitions every
+        store adds to C.
+    """
+    caps = np.arange(POWERS)
+    plain = counts.rows.sum(1, keepdims=True) - counts.longer
+    of_cap = counts.rows - np.where(caps == POWERS - 1, counts.longer, 0)
+    stored = np.cumsum(counts.slots, 1)
+    if tail_in_last:
+        added = counts.folded - of_cap
+        stored += added << caps
+    else:
+        added = counts.split
+        stored += counts.split_slots
+    if counts.partitions > 1:
+        added, plain = added + plain, 0 * plain
+    stores = plain + counts.longer + weights.atomic * added
+    widest = np.left_shift(1, caps)
+    chain = weights.chain * np.minimum(widest, CHAIN) + weights.beyond * np.maximum(widest - CHAIN, 0)
+    total = 2.0 * stored + width * (stores + weights.slot * stored) + chain + weights.launch * (added > 0)
+    possible = caps <= counts.widest[:, None]
+    total[~possible] = np.inf
+    total[counts.rows.sum(1) == 0, 0] = 0.0
+    return np.asarray(total, np.float64)
+
+
+def table_of(
+    counts: BucketCounts, width: int, *, weights: Weights | None = None, tail_in_last: bool = False
+) -> NDArray[np.float64]:
+    """Give the cost of every partition under every cap: the paper's, or by the weights of a GPU.
+
+    Parameters
+    ----------
+    counts : BucketCounts
+    width : int
+        J.
+    weights : Weights, optional
+        Those of a GPU; without weights the cost is the paper's.
+    tail_in_last : bool
+        Whether the rest of a folded row stays in the widest bucket; for the paper's cost it always does.
+
+    Returns
+    -------
+    (partitions, POWERS) float64
+    """
+    return costs(counts, width) if weights is None else weighed(counts, width, weights, tail_in_last)
+
+
 def capped(table: NDArray[np.float64], counts: BucketCounts, power: int) -> float:
     """Give the cost of all partitions, each capped at 2^``power`` or at its own widest bucket.
 
     Parameters
     ----------
     table : (partitions, POWERS) float64
-        As `spmark.impls.liteform.search.table_of` gives it.
+        As `table_of` gives it.
     counts : BucketCounts
     power : int
     """

@@ -6,7 +6,7 @@ them spent on checks and threads, and its files are pickles.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.errors import BuildError
+from spmark.impls.core.trees import FlatTrees
 from spmark.impls.liteform.loops import add_votes
 
 ARRAYS: Mapping[str, tuple[Any, int]] = {
@@ -25,19 +26,9 @@ ARRAYS: Mapping[str, tuple[Any, int]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Forest:
-    """Trees whose votes are averaged, behind a standardisation of the features."""
+class Forest(FlatTrees):
+    """Trees whose votes are averaged, behind a standardisation of the features; ``left`` of a leaf is its row."""
 
-    roots: NDArray[np.int32]
-    """(trees,) first node of each tree."""
-    feature: NDArray[np.int16]
-    """(nodes,) feature that a node looks at, -1 in a leaf."""
-    threshold: NDArray[np.float64]
-    """(nodes,) samples up to this value go left."""
-    left: NDArray[np.int32]
-    """(nodes,) child, or the row of ``leaves`` in a leaf."""
-    right: NDArray[np.int32]
-    """(nodes,) child."""
     leaves: NDArray[np.float64]
     """(m, classes) shares of the classes."""
     mean: NDArray[np.float64]
@@ -91,30 +82,17 @@ def forest_from(arrays: Mapping[str, NDArray[Any]], prefix: str, num_features: i
                 "train the model again"
             )
     forest = Forest(**{name: np.ascontiguousarray(arrays[prefix + name]) for name in ARRAYS})
-    for wrong in _misfits(forest, num_features):
+    if wrong := forest.fault(num_features) or _misfit(forest, num_features):
         raise BuildError(f"{where}: expected {wrong} of one forest, found other sizes or values; train it again")
     return forest
 
 
-def _misfits(forest: Forest, num_features: int) -> Iterator[str]:
-    """Name what does not fit the rest; what is asked for later relies on what came before."""
-    nodes, roots, classes = forest.feature.size, forest.roots, forest.classes.size
-    if any(array.size != nodes for array in (forest.threshold, forest.left, forest.right)):
-        yield "nodes"
+def _misfit(forest: Forest, num_features: int) -> str:
+    """Name what does not fit trees that fit each other; empty where everything does."""
     scaling = forest.mean, forest.scale, forest.low, forest.high
     if any(array.size != num_features for array in scaling) or not forest.scale.all():
-        yield "features"
-    if not classes or forest.leaves.shape[1] != classes:
-        yield "classes"
-    if not roots.size or roots.min() < 0 or roots.max() >= nodes:
-        yield "roots"
-    if forest.feature.max() >= num_features:
-        yield "feature"
-    inner = np.flatnonzero(forest.feature >= 0)
-    for name in ("left", "right"):
-        children = getattr(forest, name)[inner]
-        if ((children <= inner) | (children >= nodes)).any():  # children stand after their parents: a walk ends
-            yield f"children ({name}) inside"
+        return "features"
+    if not forest.classes.size or forest.leaves.shape[1] != forest.classes.size:
+        return "classes"
     rows = forest.left[forest.feature < 0]
-    if ((rows < 0) | (rows >= forest.leaves.shape[0])).any():
-        yield "leaves"
+    return "leaves" if ((rows < 0) | (rows >= forest.leaves.shape[0])).any() else ""

@@ -38,11 +38,11 @@ from spmark.impls.liteform.compose import (
     expanded,
     fixed_form,
 )
-from spmark.impls.liteform.cost import BucketCounts, capped, count, power_of
+from spmark.impls.liteform.cost import BucketCounts, capped, count, power_of, table_of
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.predictor import SHIPPED, find
 from spmark.impls.liteform.schedule import CellSchedule, ScheduleTable, rule, schedule_for, table_for
-from spmark.impls.liteform.search import Method, Widths, search, table_of
+from spmark.impls.liteform.search import Method, Widths, search
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, open_target, too_wide
 from spmark.impls.runtime.template import KernelTemplate
@@ -92,11 +92,6 @@ class LiteForm:
     """A model that ships, or the path of one that ``spmark study train liteform`` wrote."""
 
     def __post_init__(self) -> None:
-        if self.format == "direct":
-            raise ValueError(
-                f"expected format to be one of {', '.join(StoredAs)}, found direct, which is an implementation of its "
-                "own: take direct, or auto, which chooses among all implementations"
-            )
         check_choices(self, format=StoredAs, search=Method, cost=Cost, order=BucketOrder)
         if not 0 <= self.partitions <= MOST_PARTITIONS:
             raise ValueError(f"expected partitions in [1, {MOST_PARTITIONS}], or 0 to predict, found {self.partitions}")
@@ -120,7 +115,7 @@ class LiteForm:
             max_widths = expanded(widths, MOST_PARTITIONS)
         return cell_layout(problem.matrix, max_widths, self.tail_in_last, thirds=config.get("thirds", False))
 
-    def forecast(self, problem: Problem, device: DeviceSpec, budget_s: float) -> Forecast:
+    def forecast(self, problem: Problem, device: DeviceSpec) -> Forecast:
         """Ask the models, and the cost of buckets where buckets are chosen."""
         config: Config = {"format": str(self.choice(problem).form)}
         composition = self.compose(problem, device)

@@ -22,7 +22,7 @@ from spmark.impls.core.files import constants_file, path_component
 from spmark.impls.core.problem import DType
 from spmark.impls.core.untrusted import Frozen, parse_model, reading
 from spmark.impls.kernels.ell_buckets import LANES, NEVER
-from spmark.impls.liteform.weights import Weights
+from spmark.impls.liteform.cost import Weights
 from spmark.impls.runtime.template import widest_aligned
 
 _LEAST_WORK = 32

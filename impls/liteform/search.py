@@ -12,9 +12,6 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.liteform.cost import BucketCounts, costs
-from spmark.impls.liteform.weights import Weights, weighed
-
 
 class Method(StrEnum):
     """How caps are searched."""
@@ -37,35 +34,13 @@ class Widths:
     """How many costs of a partition under a cap were looked at."""
 
 
-def table_of(
-    counts: BucketCounts, width: int, *, weights: Weights | None = None, tail_in_last: bool = False
-) -> NDArray[np.float64]:
-    """Give the cost of every partition under every cap: the paper's, or by the weights of a GPU.
-
-    Parameters
-    ----------
-    counts : BucketCounts
-    width : int
-        J.
-    weights : Weights, optional
-        Those of a GPU; without weights the cost is the paper's.
-    tail_in_last : bool
-        Whether the rest of a folded row stays in the widest bucket; for the paper's cost it always does.
-
-    Returns
-    -------
-    (partitions, POWERS) float64
-    """
-    return costs(counts, width) if weights is None else weighed(counts, width, weights, tail_in_last)
-
-
 def search(table: NDArray[np.float64], widest: NDArray[np.int64], method: Method = Method.LINEAR) -> Widths:
     """Find each partition's cap.
 
     Parameters
     ----------
     table : (partitions, POWERS) float64
-        Costs from `table_of`.
+        Costs from `spmark.impls.liteform.cost.table_of`.
     widest : (partitions,) int64
         `spmark.impls.liteform.cost.BucketCounts.widest`: no cap beyond it is looked at.
     method : Method

@@ -19,8 +19,7 @@ from spmark.impls.formats.threads import cores
 from spmark.impls.lo_spmm.constraints import MOST_REGISTERS
 from spmark.impls.lo_spmm.emit_ptx import entry_ptx, function_ptx, head
 from spmark.impls.lo_spmm.kernel import NAME, UnrolledKernel
-from spmark.impls.runtime.compile import Binary, cached
-from spmark.impls.runtime.compile_pool import side_by_side
+from spmark.impls.runtime.compile import Binary, cached, side_by_side
 from spmark.impls.runtime.toolchain import nvcc_version, tool
 
 TIMEOUT_S = 600.0

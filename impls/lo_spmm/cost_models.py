@@ -1,6 +1,6 @@
-"""Cost models of configs by which LO-SpMM's searches prune and rank: counted cycles, rank model, proxies.
+"""Cost models of configs by which LO-SpMM's searches prune and rank: counted cycles, rank model.
 
-Lin et al., "LO-SpMM", ACM TACO 21(4), 2024, sections 3.4 and 3.5; the cycles are ours.
+Lin et al., "LO-SpMM", ACM TACO 21(4), 2024, section 3.5; the cycles are ours.
 """
 
 from __future__ import annotations
@@ -12,17 +12,13 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import DeviceError
+from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Problem
-from spmark.impls.lo_spmm.machine import Emitter
 from spmark.impls.lo_spmm.rank import features_of, find
 from spmark.impls.lo_spmm.reorder import Reordering
 from spmark.impls.lo_spmm.search import Pins, TileSpace
 from spmark.impls.lo_spmm.space import TileSize
-from spmark.impls.lo_spmm.tuning import config_of
-from spmark.impls.runtime.target import open_target
 
 if TYPE_CHECKING:
     from spmark.impls.lo_spmm.plan import LoSpmm
@@ -72,29 +68,3 @@ class RankTrees(_OfTileSizes):
         """
         space, sizes = self._seen(problem, configs)
         return find(self._how.model).score(features_of(space, sizes))
-
-
-class ProxyTimes(_OfTileSizes):
-    """Times of the proxies of section 3.4, which run on the GPU that they stand for."""
-
-    unit: ClassVar[str | None] = "s"
-
-    def score(self, problem: Problem, configs: Sequence[Config]) -> NDArray[np.float64]:
-        """Compile and run the proxy of every tile size, (len(configs),) float64 seconds.
-
-        Scores are medians, and NaN where a proxy cannot be made.
-
-        Raises
-        ------
-        DeviceError
-            The machine has no such GPU.
-        """
-        if self._device.kind is not DeviceKind.CUDA:
-            raise DeviceError(f"{self._device.name}: expected a GPU, on which proxies run, found {self._device.kind}")
-        target = open_target(self._device)
-        from spmark.impls.lo_spmm.gpu import open_race
-
-        how, (space, sizes) = self._how, self._seen(problem, configs)
-        race = open_race(space, target, emitter=Emitter(how.emitter), cpl=how.cpl, warm=how.warm, proxies=True)
-        times_us = np.array([timed.us for timed in race.time_all(map(config_of, sizes))], np.float64)
-        return np.where(np.isfinite(times_us), times_us * 1e-6, np.nan)

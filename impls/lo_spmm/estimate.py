@@ -5,17 +5,14 @@ and a block is a chain of instructions that no other warp shortens. The rates ar
 exponent. They were fitted to 920 times of 48 kernels of eleven pruned layers from a cold L2, which they met within 15 %
 on average. The assembler, and not the kernel, decides how far loads run ahead; the loads are counted in machine code.
 
-The times and counts to which these numbers were fitted were not kept; docs/notes/lo_spmm.md says how they were taken,
-and what rates that `spmark.studies.lo_spmm.rates` fits to kept rows would change.
+The times and counts to which these numbers were fitted were not kept; docs/notes/lo_spmm.md says how they were taken.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.lo_spmm.constraints import resident_blocks
 from spmark.impls.lo_spmm.kernel import INSTRUCTION_BYTES
 from spmark.impls.lo_spmm.reorder import MOST_EMPTY
@@ -60,60 +57,14 @@ with. ptxas orders loads by rules of its own, whatever the order of the PTX, and
 loads."""
 
 
-@dataclass(frozen=True)
-class Work:
-    """What the busiest multiprocessor has to do; `estimate` makes cycles of it."""
-
-    issues: float
-    """Instructions of warps."""
-    loads: float
-    """Loads of warps, a column each."""
-    data_bytes: float
-    """Bytes of B that come from L2."""
-    code: float
-    """Instructions that come to the multiprocessor."""
-    latencies: float
-    """Loads behind each other."""
-    chain: float
-    """Instructions behind each other, from code that a warp is the first to run."""
-    memory_bytes: float
-    """Bytes that all multiprocessors together move from and to memory."""
-    sum_bytes: float = 0.0
-    """Bytes of workspace that all multiprocessors together write, read and add up; 0 for uncut columns."""
-
-
 def loads_ahead(tile_rows: int, cpt: int, prefetch: int) -> float:
     """Give how many of the ``prefetch`` loads that a thread asks for are on their way on average."""
     known = _AHEAD[cpt]
     return min(prefetch, known[min(known, key=lambda rows: abs(rows - tile_rows))])
 
 
-def estimate(work: Work, device: DeviceSpec) -> Work:
-    """Price a candidate's work by the rates of an H200 and the device's bandwidth.
-
-    Returns
-    -------
-    Work
-        In each field the cycles that the busiest multiprocessor would need for it alone; those of the sums come after
-        everything else.
-    """
-    rate = max(device.copy_bytes_per_s, 1e9) * _MEMORY_SHARE / CYCLES_PER_S
-    return Work(
-        *(work.issues * _ISSUE, work.loads * _LOAD, work.data_bytes / _DATA_BYTES, work.code * _FETCH),
-        *(work.latencies * _LATENCY, work.chain * _CHAIN, work.memory_bytes / rate),
-        NEXT_GRID + work.sum_bytes / _SUM_BYTES if work.sum_bytes else 0.0,
-    )
-
-
-def cycles_of(priced: Work) -> float:
-    """Give the cycles of all of an `estimate`: all parts side by side, then the sums."""
-    *parts, sums = vars(priced).values()
-    # Rounded once: the last bit of sum() depends on Python's version.
-    return float(math.fsum(part**TOGETHER for part in parts) ** (1 / TOGETHER) + sums)
-
-
-def work_of(space: TileSpace, size: TileSize) -> Work:
-    """Count a candidate's work."""
+def estimate(space: TileSpace, size: TileSize) -> float:
+    """Give the cycles of a candidate: those of its busiest multiprocessor, by the rates above."""
     device, (num_rows, num_cols), width = space.device, space.problem.matrix.shape, space.problem.width
     dealt, prefetch = space.dealt(size.tile_rows, size.split), space.pins.depth(size.tile_rows, size.cpt)
     tiles_in_all, loads = dealt.nnz.size, float(dealt.nnc.mean())
@@ -135,12 +86,15 @@ def work_of(space: TileSpace, size: TileSize) -> Work:
     of_part = num_cols / size.split
     shared = of_part * (1 - (1 - min(loads / of_part, 1 - 1e-4)) ** stacked)
     moved = (num_cols + num_rows) * width * 4 + tiles_in_all * instructions * INSTRUCTION_BYTES
-    return Work(
-        *(tiles * warps * instructions, tiles * warps * loads * size.cpt),
-        blocks / device.num_sms * shared * size.tile_width * 4,
-        functions * instructions,
-        turns * loads / loads_ahead(size.tile_rows, size.cpt, prefetch),
-        turns * instructions,
-        moved,
-        2 * size.split * num_rows * width * 4 if size.split > 1 else 0.0,
+    parts = (
+        tiles * warps * instructions * _ISSUE,
+        tiles * warps * loads * size.cpt * _LOAD,
+        blocks / device.num_sms * shared * size.tile_width * 4 / _DATA_BYTES,
+        functions * instructions * _FETCH,
+        turns * loads / loads_ahead(size.tile_rows, size.cpt, prefetch) * _LATENCY,
+        turns * instructions * _CHAIN,
+        moved / (max(device.copy_bytes_per_s, 1e9) * _MEMORY_SHARE / CYCLES_PER_S),
     )
+    sums = NEXT_GRID + 2 * size.split * num_rows * width * 4 / _SUM_BYTES if size.split > 1 else 0.0
+    # Rounded once: the last bit of sum() depends on Python's version.
+    return float(math.fsum(part**TOGETHER for part in parts) ** (1 / TOGETHER) + sums)

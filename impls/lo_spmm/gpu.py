@@ -29,7 +29,7 @@ from spmark.impls.lo_spmm.proxies import active_tiles, make_proxy, shared_for
 from spmark.impls.lo_spmm.search import TileSpace
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.lo_spmm.tuning import KernelKey, by_kernel, kernel_of
-from spmark.impls.runtime.compile_pool import compile_many, side_by_side
+from spmark.impls.runtime.compile import compile_many, side_by_side
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.timer import PlanTimer
@@ -43,8 +43,6 @@ class Kernels:
     target: Target
     """The GPU."""
     emitter: Emitter
-    cpl: int = 0
-    """`spmark.impls.lo_spmm.kernel.TileSchedule.cpl` of every candidate."""
     warm: bool = True
     """`spmark.impls.lo_spmm.kernel.UnrolledKernel.warm`."""
     proxies: bool = False
@@ -112,7 +110,7 @@ class Kernels:
         side_by_side(make, wanted, cores())
 
     def _compile(self, wanted: Mapping[KernelKey, Sequence[int]]) -> None:
-        """Have processes compile all block sizes of all kernels into the cache, the longest texts first."""
+        """Compile all block sizes of all kernels into the cache, the longest texts first."""
         spec = self.target.spec
         instances = [one for key, blocks in wanted.items() for one in instances_of(self._kernel(key), spec, blocks)]
         instances.sort(key=lambda one: one.template.source.stat().st_size, reverse=True)
@@ -130,7 +128,7 @@ class Kernels:
 
     def _kernel(self, key: KernelKey) -> UnrolledKernel:
         if key not in self._kernels:
-            kernel = self.space.kernel(*key, self.cpl, self.warm)
+            kernel = self.space.kernel(*key, self.warm)
             if self.proxies:
                 matrix = self.space.problem.matrix
                 kernel = make_proxy(kernel, 1 - matrix.nnz / math.prod(matrix.shape), self._active[key])

@@ -36,17 +36,12 @@ class TileSchedule:
     """Neighbouring columns of a thread: 1, 2 or 4."""
     prefetch: int = 8
     """Columns of a tile whose element of B is in a register or on its way (b in algorithm 2)."""
-    cpl: int = 0
-    """Least products (of one column of C) between two loads (CPL in algorithm 2); with 0 a load follows as soon as its
-    register is free."""
 
     def __post_init__(self) -> None:
         if self.cpt not in (1, 2, 4):
             raise ValueError(f"expected cpt out of 1, 2, 4, found {self.cpt}")
         if not 1 <= self.prefetch <= 64:
             raise ValueError(f"expected prefetch in [1, 64], found {self.prefetch}")
-        if self.cpl < 0:
-            raise ValueError(f"expected cpl of at least 0, found {self.cpl}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,24 +169,17 @@ class UnrolledKernel:
 def steps(tile: Tile, schedule: TileSchedule) -> Iterator[ColumnStep]:
     """Walk a tile in the order of algorithm 2.
 
-    The first ``prefetch`` columns are loaded at once. Column p may be loaded when column p - prefetch is done, whose
-    register it takes over. Its load then waits until ``cpl`` products have gone by since the load before, but no longer
-    than until the element is needed. Registers are then the bound of loads in flight, as in the paper. A tile without
-    columns has one step, without loads and products.
+    The first ``prefetch`` columns are loaded at once. Column p is loaded when column p - prefetch is done, whose
+    register it takes over. The paper's least distance between two loads (CPL) is 0: the assembler orders loads by rules
+    of its own. A tile without columns has one step, without loads and products.
     """
     if not tile.nnc:
         yield ColumnStep(range(0), 0, range(0))
-    starts = tile.starts.tolist()
-    columns = tile.nnc
-    loaded = since = 0
-    for column in range(columns):
-        until = min(columns, column + schedule.prefetch)  # the registers of all columns before this one are free
-        if schedule.cpl and column:
-            until = max(min(until, loaded + since // schedule.cpl), column + 1, loaded)
-            since = max(0, since - (until - loaded) * schedule.cpl)
+    starts, loaded = tile.starts.tolist(), 0
+    for column in range(tile.nnc):
+        until = min(tile.nnc, column + schedule.prefetch)  # the registers of all columns before this one are free
         yield ColumnStep(range(loaded, until), column, range(starts[column], starts[column + 1]))
         loaded = until
-        since += starts[column + 1] - starts[column]
 
 
 def make_tiles(matrix: Csr, values: NDArray[np.float32], dealt: Sequence[NDArray[np.int32]]) -> tuple[Tile, ...]:

@@ -57,10 +57,10 @@ class LoSpmm:
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (ZERO_ROWS, SUM_PARTS)
     literal_values: ClassVar[bool] = True
+    retired: ClassVar[Mapping[str, Any]] = {"cpl": 0}
     cost_models: ClassVar[Mapping[str, str]] = {
         "estimate": "spmark.impls.lo_spmm.cost_models:CountedCycles",
         "rank": "spmark.impls.lo_spmm.cost_models:RankTrees",
-        "proxies": "spmark.impls.lo_spmm.cost_models:ProxyTimes",
     }
 
     tile_rows: int = 0
@@ -75,8 +75,6 @@ class LoSpmm:
     """Parts of the columns of A, each with tiles of its own: 1, 2, 4 or 8; 0 searches in modes that cut columns."""
     prefetch: int = 0
     """Columns of a tile in flight (b of algorithm 2); 0 follows M1 and ``cpt``."""
-    cpl: int = 0
-    """Least products between two loads (CPL of algorithm 2)."""
     order: str = Reordering.GREEDY
     """``greedy`` (algorithm 1), ``none`` or ``hypergraph``."""
     emitter: str = Emitter.PTX
@@ -89,7 +87,7 @@ class LoSpmm:
     """Whether a kernel in PTX asks for its code before it runs it."""
 
     def __post_init__(self) -> None:
-        TileSchedule(self.cpt or 1, self.prefetch or 1, self.cpl)
+        TileSchedule(self.cpt or 1, self.prefetch or 1)
         check_choices(self, split=(0, *SPLITS), order=Reordering, emitter=Emitter, mode=("", *Chooser, *_FORMER))
         threads = self.threads or VALUES["threads"][0]
         if not 0 <= self.tile_rows <= MOST_REGISTERS:
@@ -117,7 +115,7 @@ class LoSpmm:
         """Write every non-zero into the code; the config decides in which function each stands."""
         return [Held(StoreKind.LITERAL, "literals in code", problem.matrix.nnz)]
 
-    def forecast(self, problem: Problem, device: DeviceSpec, budget_s: float) -> Forecast:
+    def forecast(self, problem: Problem, device: DeviceSpec) -> Forecast:
         """Take the tile size of the least estimate; nothing is compiled.
 
         Raises
@@ -217,7 +215,7 @@ class TilePlan(DevicePlan):
             if mode.runs and len(space.survivors.sizes) > 1:
                 from spmark.impls.lo_spmm.gpu import open_race
 
-                more = {"cpl": how.cpl, "warm": how.warm, "proxies": mode.by_proxies}
+                more = {"warm": how.warm, "proxies": mode.by_proxies}
                 race = open_race(space, self.target, emitter=emitter, **more)
             size, self.search, launched = choose(space, mode, race, find(how.model) if mode.ranks else None)
         if launched is not None and not mode.by_proxies:
@@ -225,7 +223,7 @@ class TilePlan(DevicePlan):
             code, num_tiles = launched.code, launched.num_tiles
         else:
             with self.phase("convert"):
-                kernel = replace(space.kernel(*kernel_of(size), how.cpl, how.warm), **fused)
+                kernel = replace(space.kernel(*kernel_of(size), how.warm), **fused)
                 num_tiles = kernel.dispatch.size
             with self.phase("compile"):
                 code = make_code(kernel, self.target, emitter, [size.block_threads])
@@ -236,7 +234,6 @@ class TilePlan(DevicePlan):
             "mode": str(mode),
             "tile_width": size.tile_width,
             "prefetch": space.pins.depth(size.tile_rows, size.cpt),
-            "cpl": how.cpl,
             "nnc_sum": int(dealt.nnc.sum()),
             "cov_row": round(cov_row(dealt.nnz), 4),
             "emitter": str(Emitter.PTX if assembled else Emitter.CUDA),

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Sequence
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Final, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from pydantic import model_validator
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.files import at_home, written
+from spmark.impls.core.trees import FlatTrees
 from spmark.impls.core.untrusted import Frozen, parse_model, reading
 from spmark.impls.lo_spmm.search import TileSpace
 from spmark.impls.lo_spmm.space import TileSize
@@ -81,17 +82,14 @@ class Trees(Frozen):
 
     @model_validator(mode="after")
     def _closed(self) -> Self:
-        nodes = len(self.feature)
-        if not self.roots or {len(self.threshold), len(self.left), len(self.right)} != {nodes}:
-            raise ValueError("expected trees whose lists are as long as each other, found other lengths")
-        if any(not 0 <= root < nodes for root in self.roots):
-            raise ValueError("expected roots among the nodes, found one outside")
-        for node, feature in enumerate(self.feature):
-            children = (self.left[node], self.right[node])
-            inside = node < min(children) and max(children) < nodes
-            if not -1 <= feature < len(FEATURES) or not (inside if feature >= 0 else children == (0, 0)):
-                raise ValueError(f"expected children after their parents, and leaves without, found others at {node}")
+        if wrong := self.flat.fault(len(FEATURES)):
+            raise ValueError(f"expected {wrong} of trees, found other sizes or values")
         return self
+
+    @cached_property
+    def flat(self) -> FlatTrees:
+        """The lists as arrays."""
+        return FlatTrees(*(np.array(values) for _, values in self))
 
 
 class RankModel(Frozen):
@@ -105,11 +103,6 @@ class RankModel(Frozen):
     digest: str = ""
     """SHA-256 over the rest."""
 
-    @cached_property
-    def arrays(self) -> tuple[NDArray[Any], ...]:
-        """Roots, features, thresholds, left and right children."""
-        return tuple(np.array(values) for _, values in self.trees)
-
     def score(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
         """Score candidates of one problem; only the order means something, and less is better.
 
@@ -122,14 +115,8 @@ class RankModel(Frozen):
         -------
         (n,) float64. O(n trees depth).
         """
-        roots, feature, threshold, left, right = self.arrays
-        node = np.tile(roots, (features.shape[0], 1))
-        sample = np.arange(features.shape[0])[:, None]
-        while (feature[node] >= 0).any():
-            looked = feature[node]
-            goes_left = features[sample, looked] <= threshold[node]
-            node = np.where(looked < 0, node, np.where(goes_left, left[node], right[node]))
-        return -np.asarray(threshold[node].sum(1), np.float64)
+        trees = self.trees.flat
+        return -np.asarray(trees.threshold[trees.reached(features)].sum(1), np.float64)
 
     def save(self, path: Path) -> RankModel:
         """Write the file with its digest; gives the model with the digest.

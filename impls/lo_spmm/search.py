@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.problem import Problem
 from spmark.impls.lo_spmm.constraints import Survivors, register_cap, survivors
-from spmark.impls.lo_spmm.estimate import cycles_of, estimate, work_of
+from spmark.impls.lo_spmm.estimate import estimate
 from spmark.impls.lo_spmm.kernel import Tile, TileSchedule, UnrolledKernel
 from spmark.impls.lo_spmm.parts import part_of_columns, tiles_of
 from spmark.impls.lo_spmm.reorder import Reordering, deal_rows
@@ -133,18 +133,18 @@ class TileSpace:
                 self._dealt[tile_rows, parts] = Dealt(rows, nnz, nnc)
         return self._dealt[tile_rows, split]
 
-    def kernel(self, tile_rows: int, cpt: int, split: int, cpl: int = 0, warm: bool = True) -> UnrolledKernel:
+    def kernel(self, tile_rows: int, cpt: int, split: int, warm: bool = True) -> UnrolledKernel:
         """Describe the kernel of all candidates that share these."""
         if (tile_rows, split) not in self._tiles:
             self._tiles[tile_rows, split] = tiles_of(self.problem, self.dealt(tile_rows).rows, split)
         tiles = self._tiles[tile_rows, split]
-        schedule = TileSchedule(cpt, self.pins.depth(tile_rows, cpt), cpl)
+        schedule = TileSchedule(cpt, self.pins.depth(tile_rows, cpt))
         dispatch = np.arange(len(tiles), dtype=np.int32)
         return UnrolledKernel(tiles, dispatch, self.problem.width, schedule, warm, followed=split > 1)
 
     def cycles(self, size: TileSize) -> float:
         """Estimate the cycles of a candidate."""
-        return cycles_of(estimate(work_of(self, size), self.device))
+        return estimate(self, size)
 
     def registers(self, size: TileSize) -> int:
         """Give the registers of a thread of a candidate."""

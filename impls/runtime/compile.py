@@ -1,7 +1,10 @@
-"""CUDA C++ to machine code without a GPU: NVRTC and a disk cache.
+"""CUDA C++ to machine code without a GPU: NVRTC, many kernels side by side, and a disk cache.
 
 The cache is keyed by the source, every header it includes (CuPy's own cache ignores those), the options, the compiler's
 version, the architecture and the instance; entries are written whole or not at all, so processes may share it.
+
+NVRTC releases Python's lock, so that threads compile side by side. NVRTC of CUDA 12 holds a lock of its own: there one
+kernel is compiled after the other.
 """
 
 from __future__ import annotations
@@ -9,14 +12,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import cast
+from typing import TypeVar, cast
 
 from spmark.impls.core.errors import BuildError, CompileError, DeviceError, how_to_install
 from spmark.impls.core.files import cache_folder, read_sealed, whole, write_sealed
+from spmark.impls.core.machine import allowed_cores
 from spmark.impls.core.untrusted import parse_json
 from spmark.impls.runtime.toolchain import INCLUDE, content, cuda_include
 
@@ -24,6 +29,8 @@ OPTIONS = ("-std=c++17", "-lineinfo")
 """Given to every compiler: IEEE arithmetic (no fast math, denormals kept), lines for profilers."""
 _COUNTS = (r"Used (\d+) registers", r"(\d+) bytes spill stores", r"(\d+) bytes smem")
 """Where the log tells registers, spilled bytes and shared bytes."""
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -94,9 +101,43 @@ def kept_binary(key: str) -> Binary | None:
     return binary if isinstance(binary.symbol, str) and all(isinstance(count, int) for count in counts) else None
 
 
-def cached_kernel(source: Path, expression: str, arch: str) -> Binary | None:
-    """Read a kernel that NVRTC compiled from the cache; None where it must be compiled."""
-    return kept_binary(_kernel_key(source, expression, arch))
+def side_by_side(function: Callable[[T], R], tasks: Sequence[T], workers: int) -> list[R]:
+    """Call ``function``, which waits for a compiler or an assembler, with every task, ``workers`` calls at a time.
+
+    Results come in the order of the tasks. Where a call raises, tasks that have not begun are dropped.
+    """
+    with ThreadPoolExecutor(max(1, min(workers, len(tasks)))) as threads:
+        return list(threads.map(function, tasks))
+
+
+def compile_many(kernels: Iterable[tuple[Path, str, str]], workers: int | None = None) -> list[Binary | CompileError]:
+    """Compile kernels side by side; binaries in the cache are read from there.
+
+    Parameters
+    ----------
+    kernels : iterable of (source, expression, architecture)
+        As of `compile_kernel`.
+    workers : int, optional
+        Threads at most; by default one for each core that this process may use.
+
+    Returns
+    -------
+    list
+        In the order given: the binary, or the error of a kernel that does not compile.
+
+    Raises
+    ------
+    DeviceError
+        The compiler is not installed.
+    """
+
+    def made(kernel: tuple[Path, str, str]) -> Binary | CompileError:
+        try:
+            return compile_kernel(*kernel)
+        except CompileError as error:
+            return error
+
+    return side_by_side(made, list(kernels), workers or len(allowed_cores()))
 
 
 def kept_source(text: str, name: str) -> Path:

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError, CompileError, DeviceError, KernelFault
 from spmark.impls.core.interfaces import DeviceArray
-from spmark.impls.runtime.compile import Binary
-from spmark.impls.runtime.compile_pool import compile_many
+from spmark.impls.runtime.compile import Binary, compile_many
 from spmark.impls.runtime.noting import note
 from spmark.impls.runtime.overlap import MIN_CAPABILITY, launch_overlapping
 from spmark.impls.runtime.target import Grid, Kernel, Target

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import BuildError, check_choices
 from spmark.impls.core.interfaces import Config, DeviceArray, Plan
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.formats.bsr import BsrFormat, DbsrFormat, DenseBlocks, SrBcrsFormat
@@ -42,12 +41,15 @@ from spmark.impls.tuning.space import key_of
 from spmark.impls.tuning.strategies import along, exhaustive
 from spmark.impls.tuning.tune import space_of, tune
 
-ROWS = (16, 32, 64, 96, 128)
-"""R of BSR(R, C): the rows of a thread block. R = 2 b, 3 b and so on stack block rows of b rows."""
-COLS = (16, 32, 64, 128)
-"""C of BSR(R, C)."""
-PANELS = ((8, 16), (16, 32), (32, 32), (32, 64), (64, 64))
-"""t and g of SR-BCRS(t, g), the paper's first."""
+BLOCKS: Sequence[Config] = [
+    {"block_rows": rows, "block_cols": cols}
+    for cols in (16, 32, 64, 128)
+    for rows in (16, 32, 64, 96, 128)
+    if cols <= rows and (rows == 16) == (cols == 16)
+]
+"""R and C of BSR(R, C), small blocks first; R is also the rows of a thread block, and a multiple stacks block rows."""
+PANELS: Sequence[Config] = [{"t": t, "g": g} for t, g in ((8, 16), (16, 32), (32, 32), (32, 64), (64, 64))]
+"""SR-BCRS(t, g), the paper's first and low panels first."""
 PARTS = (2, 4, 8)
 """Thread blocks that share the longest block row where the grid is small."""
 _TURNED = 3
@@ -59,49 +61,30 @@ FORM = ("block_rows", "block_cols", "t", "g")
 """Tunables of the format."""
 
 
-def block_space(problem: Problem, rows: int = 0, cols: int = 0) -> list[Config]:
-    """List the configs of BSR and DBSR, small blocks first.
-
-    Parameters
-    ----------
-    problem : Problem
-    rows, cols : int
-        R and C where they are pinned. Otherwise blocks are at most as wide as high, and at most 128 x 128.
-
-    Returns
-    -------
-    list of dict
-        ``block_rows, block_cols, tile, depth, turned, parts``.
-    """
-    shapes = [(r, c) for c in COLS for r in ROWS if rows in (0, r) and cols in (0, c)]
-    if not (rows and cols):
-        shapes = [(r, c) for r, c in shapes if (r == 16) == (c == 16) and (c < 128 or r == 128)]
-        shapes = [(r, c) for r, c in shapes if c <= r] or shapes
+def block_space(problem: Problem, forms: Sequence[Config] = BLOCKS) -> list[Config]:
+    """List the configs of BSR and DBSR: ``block_rows, block_cols, tile, depth, turned, parts``."""
     return [
-        {"block_rows": r, "block_cols": c, "tile": tile, "depth": _depth(problem, r, c), **_PLAIN}
-        for r, c in shapes
+        {**form, "tile": tile, "depth": _depth(problem, *form.values()), **_PLAIN}
+        for form in forms
         for tile in _tiles(problem)
     ]
 
 
-def panel_space(problem: Problem, t: int = 0) -> list[Config]:
-    """List the configs of SR-BCRS, low panels first: ``t, g, tile, turned`` and, but for t = 8, ``depth, parts``."""
+def panel_space(problem: Problem, forms: Sequence[Config] = PANELS) -> list[Config]:
+    """List the configs of SR-BCRS: ``t, g, tile, turned`` and, but for t = 8, ``depth, parts``."""
     space: list[Config] = []
-    for rows, group in PANELS:
-        if t in (0, rows):
-            form = {"t": rows, "g": group}
-            depth = group if vector_of(problem.width) == 8 else 16
-            schedule = {"turned": False} if rows == PANELS[0][0] else {"depth": depth, **_PLAIN}
-            space += [{**form, "tile": tile, **schedule} for tile in _tiles(problem)]
+    for form in forms:
+        depth = form["g"] if vector_of(problem.width) == 8 else 16
+        schedule = {"turned": False} if form == PANELS[0] else {"depth": depth, **_PLAIN}
+        space += [{**form, "tile": tile, **schedule} for tile in _tiles(problem)]
     return space
 
 
-def strip_space(problem: Problem, rows: int = 0, cols: int = 0) -> list[Config]:
+def strip_space(problem: Problem, forms: Sequence[Config] = BLOCKS) -> list[Config]:
     """List the configs of BSR(16, 16) without shared memory: ``block_rows, block_cols, strips, tile``."""
-    if rows not in (0, 16) or cols not in (0, 16) or vector_of(problem.width) == 1:
+    if BLOCKS[0] not in forms or vector_of(problem.width) == 1:
         return []
-    form = {"block_rows": 16, "block_cols": 16}
-    return [{**form, "strips": strips, "tile": tile} for strips in STRIPS for tile in (32, 64)]
+    return [{**BLOCKS[0], "strips": strips, "tile": tile} for strips in STRIPS for tile in (32, 64)]
 
 
 def _tiles(problem: Problem) -> tuple[int, ...]:
@@ -116,8 +99,7 @@ def _depth(problem: Problem, rows: int, cols: int) -> int:
 
 def middle(space: Sequence[Config]) -> Config:
     """Give the paper's config, BSR(32, 32) or SR-BCRS(8, 16), or the first config where pinning excludes it."""
-    named = ({"block_rows": 32, "block_cols": 32}, dict(zip("tg", PANELS[0], strict=True)))
-    return next((c for c in space if any(form.items() <= c.items() for form in named)), space[0])
+    return next((one for one in space if any(form.items() <= one.items() for form in (BLOCKS[1], PANELS[0]))), space[0])
 
 
 def varied(space: Sequence[Config]) -> Iterator[Config]:
@@ -129,34 +111,13 @@ def varied(space: Sequence[Config]) -> Iterator[Config]:
 
 
 def opened(problem: Problem, target: Target, convert: Callable[[Problem, Config], DenseBlocks]) -> Build:
-    """Give what builds configs; plans of one format share it, and refused formats are not tried again.
-
-    Parameters
-    ----------
-    problem : Problem
-    target : Target
-    convert : callable
-        Gives the matrix in the format of a config, or raises BuildError. Formats whose blocks consist of whole blocks
-        of a refused format store as much, so that they are refused for the same reason.
-    """
-    refused: list[tuple[Config, str]] = []
-
-    def held(form: Config) -> DenseBlocks:
-        for less, why in refused:
-            if all(form[name] % less[name] == 0 for name in form):
-                raise BuildError(why)
-        try:
-            return convert(problem, form)
-        except BuildError as error:
-            refused.append((form, str(error)))
-            raise
+    """Give what builds configs; plans of one format, which ``convert`` makes, share it."""
 
     def build(blocks: DenseBlocks, form: Config, schedule: Config, arrays: Sequence[DeviceArray]) -> DevicePlan:
-        low = form.get("t") == PANELS[0][0]
-        plan: Any = StripSpmmPlan if "strips" in schedule else PanelSpmmPlan if low else BlockSpmmPlan
+        plan: Any = StripSpmmPlan if "strips" in schedule else PanelSpmmPlan if form == PANELS[0] else BlockSpmmPlan
         return cast("DevicePlan", plan(problem, target, blocks, form, arrays=arrays, **schedule))
 
-    return OneFormat(FORM, held, build)
+    return OneFormat(FORM, lambda form: convert(problem, form), build)
 
 
 def run_through(race: Race[Any], space: Sequence[Config], is_small: Callable[[Config], bool]) -> None:
@@ -192,10 +153,19 @@ class TunedBlocks:
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
     kernels: ClassVar[tuple[KernelTemplate, ...]]
     layout: ClassVar[type[BsrFormat | DbsrFormat | SrBcrsFormat]]
-    sizes: ClassVar[tuple[str, str]] = ("block_rows", "block_cols")
-    """Tunables that are the sizes of a block."""
+    every: ClassVar[Sequence[Config]]
+    """Sizes of a block that are searched."""
 
     tuned: bool
+
+    def __post_init__(self) -> None:
+        if not self.forms:
+            raise ValueError(f"expected sizes of one of {self.every}, or 0 to search them, found {self}")
+
+    @property
+    def forms(self) -> list[Config]:
+        """Sizes of a block that agree with those that are pinned."""
+        return [form for form in self.every if all(getattr(self, name, 0) in {0, form[name]} for name in form)]
 
     @abstractmethod
     def space(self, problem: Problem) -> Sequence[Config]:
@@ -203,7 +173,7 @@ class TunedBlocks:
 
     def convert(self, problem: Problem, config: Config) -> DenseBlocks:
         """Give the matrix in the format of a config."""
-        return self.layout.from_csr(problem.matrix, *(config[name] for name in self.sizes))
+        return self.layout.from_csr(problem.matrix, *(config[name] for name in self.every[0]))
 
     def stored_as(self, problem: Problem, device: DeviceSpec, config: Config) -> DenseBlocks:
         """Convert as a plan does."""
@@ -239,31 +209,26 @@ class TunedBlocks:
 
 
 @dataclass(frozen=True)
-class _RectangularBlocks(TunedBlocks):
-    """The base of BSR(R, C) and DBSR(R, C)."""
+class SparseTirDbsr(TunedBlocks):
+    """SpMM over the block rows of BSR(R, C) that have blocks; a kernel before it clears all other rows of C."""
+
+    name: ClassVar[str] = "sparsetir_dbsr"
+    layout, every = DbsrFormat, BLOCKS
+    kernels: ClassVar[tuple[KernelTemplate, ...]] = (SPMM_BLOCKS, ZERO_ROWS)
 
     block_rows: int = 0
-    """R: 16, 32, 64, 96 or 128 rows; 0 searches. A multiple of the block rows' height stacks them. SDDMM has square
-    blocks of 16 or 32, so that either of the two sizes pins both."""
+    """R: 16, 32, 64, 96 or 128 rows; 0 searches. SDDMM has square blocks of 16 or 32."""
     block_cols: int = 0
-    """C: 16 (with R = 16), 32, 64 or 128 columns; 0 searches."""
+    """C: 16 (with R = 16), 32, 64 or 128 columns, at most R; 0 searches."""
     tuned: bool = True
     """Measure on the device; otherwise take the pinned blocks, or 32 x 32."""
 
-    def __post_init__(self) -> None:
-        rows, cols = self.block_rows, self.block_cols
-        if rows not in (0, *ROWS) or cols not in (0, *COLS) or (cols == 16 and rows not in (0, 16)):
-            raise ValueError(
-                f"expected block_rows out of {ROWS} and block_cols out of {COLS}, 16 columns with 16 rows only, or 0 "
-                f"to search them, found {rows} and {cols}"
-            )
-
     def space(self, problem: Problem) -> Sequence[Config]:
         """List blocks and tiles."""
-        return block_space(problem, self.block_rows, self.block_cols)
+        return block_space(problem, self.forms)
 
 
-class SparseTirBsr(_RectangularBlocks):
+class SparseTirBsr(SparseTirDbsr):
     """SpMM over BSR(R, C), whose kernel also writes zeros into rows of C without blocks, and SDDMM."""
 
     name: ClassVar[str] = "sparsetir_bsr"
@@ -273,18 +238,21 @@ class SparseTirBsr(_RectangularBlocks):
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse float32, widths beyond the grid, and blocks for which SDDMM has no kernel."""
-        pinned = {self.block_rows, self.block_cols} - {0}
-        if problem.op is Op.SDDMM and pinned not in [set(), *({size} for size in SDDMM_BLOCKS)]:
+        if problem.op is Op.SDDMM and not self._squares:
             sizes = " or ".join(map(str, SDDMM_BLOCKS))
             return f"expected square blocks of {sizes} for SDDMM, found {self.block_rows} x {self.block_cols}"
         return super().unsupported(problem, device)
+
+    @property
+    def _squares(self) -> list[int]:
+        """Blocks of SDDMM."""
+        return [size for size in SDDMM_BLOCKS if {"block_rows": size, "block_cols": size} in self.forms]
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """Search where several configs and a device to measure on exist, then convert and upload."""
         if problem.op is Op.SPMM:
             return super().build(problem, device)
-        size = max(self.block_rows, self.block_cols)
-        pinned = {"block": size} if size else {}
+        pinned = {"block": self._squares[0]} if len(self._squares) == 1 else {}
         return tune(
             problem,
             device,
@@ -298,15 +266,7 @@ class SparseTirBsr(_RectangularBlocks):
 
     def space(self, problem: Problem) -> Sequence[Config]:
         """List blocks and tiles, and configs without shared memory."""
-        return [*super().space(problem), *strip_space(problem, self.block_rows, self.block_cols)]
-
-
-class SparseTirDbsr(_RectangularBlocks):
-    """SpMM over the block rows of BSR(R, C) that have blocks; a kernel before it clears all other rows of C."""
-
-    name: ClassVar[str] = "sparsetir_dbsr"
-    layout = DbsrFormat
-    kernels: ClassVar[tuple[KernelTemplate, ...]] = (SPMM_BLOCKS, ZERO_ROWS)
+        return [*super().space(problem), *strip_space(problem, self.forms)]
 
 
 @dataclass(frozen=True)
@@ -314,7 +274,7 @@ class SparseTirSrBcrs(TunedBlocks):
     """SpMM over SR-BCRS(t, g): panels of t rows with condensed columns."""
 
     name: ClassVar[str] = "sparsetir_srbcrs"
-    layout, sizes = SrBcrsFormat, ("t", "g")
+    layout, every = SrBcrsFormat, PANELS
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (SPMM_PANELS, SPMM_BLOCKS, ZERO_ROWS)
 
     t: int = 0
@@ -322,9 +282,6 @@ class SparseTirSrBcrs(TunedBlocks):
     tuned: bool = True
     """Measure on the device; otherwise take the pinned panel, or the paper's SR-BCRS(8, 16)."""
 
-    def __post_init__(self) -> None:
-        check_choices(self, t=sorted({0, *(rows for rows, _ in PANELS)}))
-
     def space(self, problem: Problem) -> Sequence[Config]:
         """List panels, groups and tiles."""
-        return panel_space(problem, self.t)
+        return panel_space(problem, self.forms)

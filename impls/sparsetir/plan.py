@@ -74,7 +74,7 @@ class SparseTir:
         tail_in_last, thirds = config.get("tail_in_last", False), config.get("thirds", False)
         return cell_layout(matrix, [widest] * partitions, tail_in_last, thirds=thirds)
 
-    def forecast(self, problem: Problem, device: DeviceSpec, budget_s: float) -> Forecast:
+    def forecast(self, problem: Problem, device: DeviceSpec) -> Forecast:
         """Take the paper's rule for k, and one column partition where c is not pinned: c has no rule.
 
         Raises

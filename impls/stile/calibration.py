@@ -19,34 +19,39 @@ tiles, times the number of multiprocessors, over the number of tiles.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field, FiniteFloat, PositiveInt, TypeAdapter
+from pydantic_core import ArgsKwargs
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.files import constants_file, path_component
 from spmark.impls.core.problem import DType, Op
+from spmark.impls.core.untrusted import reading
 from spmark.impls.stile.net import Net
 
 PUBLISHED = "nvidia-a100-sxm4-80gb"
 """The GPU whose constants the authors' code holds."""
 SECTOR = 32
 """Bytes of a sector, in which memory is read and table 3's R is counted."""
-_FIELDS = 5
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True)
 class BlockCost:
     """The cost of a block tile of one shape."""
 
-    rows: int
-    cols: int
-    part: int
+    rows: PositiveInt
+    cols: PositiveInt
+    part: PositiveInt
     """Columns of the dense operand (SpMM), or width of the slice of J that is summed (SDDMM)."""
-    plain_ms: float
-    atomic_ms: float
+    plain_ms: Positive
+    atomic_ms: Positive
 
 
 @dataclass(frozen=True)
@@ -57,16 +62,19 @@ class Line:
     more.
     """
 
-    a: float
+    a: Positive
     """Milliseconds for each byte."""
-    b: float
+    b: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     """Milliseconds."""
-    c: float
-    d: float
-    peak: float
+    c: FiniteFloat
+    d: FiniteFloat
+    peak: Positive
     """Flops for each byte: peak rate over peak bandwidth."""
-    read_bytes: float = SECTOR
+    read_bytes: Positive = SECTOR
     """Least bytes that count for a row of B that an ELL tile reads: a sector as published, or a cache line."""
+
+
+_LINE, _BLOCK = TypeAdapter(Line), TypeAdapter(BlockCost)
 
 
 @dataclass(frozen=True)
@@ -111,18 +119,17 @@ class Calibration:
                 f"{spec.name}: expected a table {name}_roofline of STile's cost model, found {present}: calibrate this "
                 "device, or search for one that is calibrated"
             )
-        whole = len(line) in {_FIELDS, _FIELDS + 1} and all(map(math.isfinite, line))
-        if not whole or min(line[0], *line[4:]) <= 0 or line[1] < 0:
-            raise DeviceError(
-                f"{spec.name}: expected {name}_roofline to be a > 0, b >= 0, c, d, peak > 0 and, where it is there, "
-                f"bytes of a read > 0, found {line}"
-            )
-        flat = spec.tables.get(f"{name}_blocks", [])
-        if len(flat) % _FIELDS:
-            raise DeviceError(f"{spec.name}: expected {name}_blocks in rows of {_FIELDS}, found {len(flat)} numbers")
-        blocks = tuple(_block(spec.name, name, flat[i : i + _FIELDS]) for i in range(0, len(flat), _FIELDS))
+        told = "a > 0, b >= 0, c, d, peak > 0 and, where it is there, bytes of a read > 0"
+        with reading(f"{spec.name}: {name}_roofline", told, DeviceError):
+            roofline = _LINE.validate_python(ArgsKwargs(tuple(line)))
+        told = "rows of 5: rows, columns, part (whole numbers from 1), milliseconds without and with atomics, rising"
+        with reading(f"{spec.name}: {name}_blocks", told, DeviceError):
+            rows = np.reshape(spec.tables.get(f"{name}_blocks", []), (-1, 5)).tolist()
+            blocks = tuple(_BLOCK.validate_python(ArgsKwargs(tuple(row))) for row in rows)
+            if any(block.plain_ms > block.atomic_ms for block in blocks):
+                raise ValueError("falling milliseconds")
         nets = tuple(_net(spec, key) for key in _net_names(op, dtype)) if net else ()
-        return cls(spec.name, spec.num_sms, op, dtype, blocks, Line(*line), nets)
+        return cls(spec.name, spec.num_sms, op, dtype, blocks, roofline, nets)
 
     def tables(self) -> dict[str, list[float]]:
         """Give the tables that `of` reads."""
@@ -148,17 +155,6 @@ def _net(spec: DeviceSpec, name: str) -> Net:
             "this device; calibrate it with scikit-learn installed, or take cost_model: line"
         )
     return Net.from_table(table, f"{spec.name}: {name}")
-
-
-def _block(device: str, name: str, row: list[float]) -> BlockCost:
-    rows, cols, part, plain, atomic = row
-    whole = all(math.isfinite(x) and x >= 1 and x == int(x) for x in (rows, cols, part))
-    if not whole or not 0 < plain <= atomic < math.inf:
-        raise DeviceError(
-            f"{device}: expected each row of {name}_blocks to be rows, columns and part (whole numbers from 1), and "
-            f"milliseconds without and with atomic additions, rising, found {row}"
-        )
-    return BlockCost(int(rows), int(cols), int(part), plain, atomic)
 
 
 def published_a100() -> DeviceSpec:

@@ -8,7 +8,6 @@ average serves as a bound until its candidate could win.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,8 +18,6 @@ from spmark.impls.stile import loops
 from spmark.impls.stile.levels import make_level
 from spmark.impls.stile.space import Formats, Rules, SearchMode, Shapes
 from spmark.impls.stile.windows import Tiled, begin, make_groups
-
-_WINDOWS_AT_ONCE = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +42,6 @@ class PickedTiles:
     """(tiles,)."""
     levels: int
     withdrawn: int
-    finished: bool
-    """Whether the time sufficed."""
 
     @property
     def spent_ms(self) -> float:
@@ -69,12 +64,10 @@ class Greedy:
     shapes : Shapes
         Block tiles are candidates only where there are heights.
     rules : Rules
-    late : callable
-        Says whether time is up.
     """
 
-    def __init__(self, tiled: Tiled, shapes: Shapes, rules: Rules, late: Callable[[], bool]) -> None:
-        self._tiled, self._shapes, self._rules, self._late = tiled, shapes, rules, late
+    def __init__(self, tiled: Tiled, shapes: Shapes, rules: Rules) -> None:
+        self._tiled, self._shapes, self._rules = tiled, shapes, rules
         nnz = tiled.matrix.nnz
         self._order, windows, groups = begin(tiled, shapes)
         chosen = loops.Chosen(  # memory that no tile needs is never touched
@@ -95,15 +88,9 @@ class Greedy:
             self._regroup()
         if self._rules.formats is Formats.MIXED and self._shapes.ell and self._shapes.heights and not self._literal:
             self._beforehand()
-        while self._left and not self._late():
+        while self._state.chosen.tally[2]:
             self._round()
-        finished = not self._left
-        self._take_rest()
-        return self._picked(finished)
-
-    @property
-    def _left(self) -> int:
-        return int(self._state.chosen.tally[2])
+        return self._picked()
 
     @property
     def _literal(self) -> bool:
@@ -127,13 +114,13 @@ class Greedy:
             if self._level is not None:
                 light, best = loops.best_light(self._state, self._level)
         if window >= 0 and average <= light:
-            self._pick_blocks(average, window, whole, self._rules.slack)
+            self._pick_blocks(average, window, whole)
         else:
-            self._pick_light(light, best, self._rules.slack)
+            self._pick_light(light, best)
 
-    def _pick_blocks(self, average: float, window: int, whole: int, slack: float) -> None:
+    def _pick_blocks(self, average: float, window: int, whole: int) -> None:
         """Pick the best block, and by local search whole windows and blocks of its shape that cost little more."""
-        state = self._state
+        state, slack = self._state, self._rules.slack
         height, shape = int(state.windows.height[window]), loops.NONE if whole else int(state.groups.shape[window])
         loops.pick_block(state, window, whole)
         self._fresh = False
@@ -142,9 +129,10 @@ class Greedy:
         elif slack > 0:
             loops.pick_near_blocks(state, self._rules.withdraw, loops.stretched(average, slack), height, shape)
 
-    def _pick_light(self, average: float, best: int, slack: float) -> None:
+    def _pick_light(self, average: float, best: int) -> None:
         """Pick the best light tile, and by local search those of its shape that cost little more."""
         assert self._level is not None
+        slack = self._rules.slack
         if slack > 0 and not self._literal:
             limit, shape = loops.stretched(average, slack), int(self._level.shape[best])
             loops.pick_lights(self._state, self._level, limit, shape, 0, self._level.first.size)
@@ -165,25 +153,7 @@ class Greedy:
 
     def _beforehand(self) -> None:
         """Pick blocks that cost less than every ELL tile could, window by window."""
-        count, rules, below = self._state.windows.left.size, self._rules, self._shapes.cheapest_ms
-        for first in range(0, count, _WINDOWS_AT_ONCE):
-            stop = min(first + _WINDOWS_AT_ONCE, count)
-            loops.prefer_blocks(self._state, rules.withdraw, rules.slack, below, first, stop)
-            if self._late():
-                break
-
-    def _take_rest(self) -> None:
-        """Give tiles to all non-zeros that are left, if any, without a search."""
-        blocks = self._rules.formats is Formats.BLOCKS
-        if self._left and not blocks:
-            self._regroup()
-        while self._left:
-            if blocks:
-                average, window, whole = loops.best_block(self._state, self._rules.withdraw)
-                self._pick_blocks(average, window, whole, math.inf)
-            else:
-                average, best = loops.best_light(self._state, self._level)
-                self._pick_light(average, best, math.inf)
+        loops.prefer_blocks(self._state, self._rules.withdraw, self._rules.slack, self._shapes.cheapest_ms)
 
     def _regroup(self) -> None:
         """Begin a level: make new light tiles of the non-zeros left, and in the paper's mode new groups of columns."""
@@ -194,7 +164,7 @@ class Greedy:
         self._levels += 1
         self._fresh = True
 
-    def _picked(self, finished: bool) -> PickedTiles:
+    def _picked(self) -> PickedTiles:
         chosen, windows = self._state.chosen, self._state.windows
         price, heights = self._shapes.price, self._shapes.heights
         shape, window, cost_ms = (one[: chosen.tally[0]] for one in (chosen.shape, chosen.window, chosen.cost_ms))
@@ -212,5 +182,4 @@ class Greedy:
             cost_ms=cost_ms,
             levels=self._levels,
             withdrawn=int(chosen.tally[1]),
-            finished=finished,
         )

@@ -243,36 +243,6 @@ def stretched(average: Any, slack: Any) -> Any:
     return average * (1 + slack) if average > 0 else average * (1 - slack)
 
 
-@compiled(types.void, NONZEROS, LONG_IN, IN, LONG, LONG, I32, I64, I64)
-def count_columns(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
-    nonzeros: Any, row_ptr: Any, rows: Any, first: Any, stop: Any, stamp: Any, columns: Any, nnz: Any
-) -> None:
-    """Count the columns and non-zeros without an owner of windows ``first:stop``.
-
-    Parameters
-    ----------
-    nonzeros
-        As the module says.
-    row_ptr, rows : (W + 1,) int64, (n,) int32
-        Rows of each window, as of `Windows`; read.
-    stamp : (K,) int32
-        Scratch, which the caller has filled with -1: the last window that named each column.
-    columns, nnz : (W,) int64
-        Written: distinct columns, and non-zeros.
-    """
-    indptr, indices, owner = nonzeros.indptr, nonzeros.indices, nonzeros.owner
-    for window in range(first, stop):
-        distinct, entries = 0, 0
-        for r in range(row_ptr[window], row_ptr[window + 1]):
-            for at in range(indptr[rows[r]], indptr[rows[r] + 1]):
-                if owner[at] < 0:
-                    entries += 1
-                    if stamp[indices[at]] != window:
-                        stamp[indices[at]] = window
-                        distinct += 1
-        columns[window], nnz[window] = distinct, entries
-
-
 @part
 def _by_count(  # noqa: PLR0917
     nonzeros: Any, row_ptr: Any, rows: Any, window: Any, counts: Any, slots: Any, order: Any
@@ -453,9 +423,9 @@ def _sweep(state: Any, window: Any, shape: Any, cost: Any, limit: Any) -> None:
             at += 1
 
 
-@compiled(types.void, STATE, LONG, REAL, REAL, LONG, LONG)
-def prefer_blocks(state: Any, withdraw: Any, slack: Any, below: Any, first: Any, stop: Any) -> None:  # noqa: PLR0917
-    """Pick blocks of windows ``first:stop``, one after the other, while a new non-zero costs less than ``below``.
+@compiled(types.void, STATE, LONG, REAL, REAL)
+def prefer_blocks(state: Any, withdraw: Any, slack: Any, below: Any) -> None:
+    """Pick blocks, one window after the other, while a new non-zero costs less than ``below``.
 
     Parameters
     ----------
@@ -467,7 +437,7 @@ def prefer_blocks(state: Any, withdraw: Any, slack: Any, below: Any, first: Any,
         Milliseconds for each new non-zero.
     """
     windows, groups = state.windows, state.groups
-    for window in range(first, stop):
+    for window in range(windows.left.size):
         while windows.left[window] > 0:
             _rank_blocks(state, window)
             whole = _whole_average(windows, window, withdraw)

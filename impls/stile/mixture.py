@@ -5,7 +5,6 @@ Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3.1. The choice of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -45,7 +44,6 @@ class Mixture:
     """All of the matrix."""
     shapes: Shapes
     rules: Rules
-    late: Callable[[], bool]
 
     def pieces(self, count: int) -> list[Piece]:
         """Search over ``count`` ranges of columns."""
@@ -62,7 +60,7 @@ class Mixture:
         return pieces
 
     def _greedy(self, tiled: Tiled) -> PickedTiles:
-        return Greedy(tiled, self.shapes, self.rules, self.late).run()
+        return Greedy(tiled, self.shapes, self.rules).run()
 
     def _rearranged(self, piece: Piece) -> list[Piece]:
         """Search the non-zeros that blocks leave once more, where another order of rows makes them much denser.
@@ -85,7 +83,7 @@ class Mixture:
         Blocks that hold a window whole may cost less than all else in their order, and still more than blocks in two
         orders. The list is empty where the rest is not much denser in another order.
         """
-        if not self.rules.rearrange or self.late():
+        if not self.rules.rearrange:
             return []
         # Blocks alone and the mixture begin with the same blocks.
         rules = replace(self.rules, formats=Formats.MIXED)
@@ -94,7 +92,7 @@ class Mixture:
             shapes, price = self.shapes, self.shapes.price
             price = price._replace(plain_ms=price.plain_ms * _MUCH_CHEAPER, atomic_ms=price.atomic_ms * _MUCH_CHEAPER)
             strict = replace(shapes, price=price, cheapest_ms=shapes.cheapest_ms * _MUCH_CHEAPER)
-            return self._parted(Piece(where, Greedy(tiled.again(), strict, rules, self.late).run()))
+            return self._parted(Piece(where, Greedy(tiled.again(), strict, rules).run()))
 
         parts = tiled.begun.get(("two orders", self.shapes.part, self.shapes.widest, rules), first_order)
         if parts is None:
@@ -112,8 +110,6 @@ class Mixture:
         taken = np.zeros(self.tiled.matrix.nnz, np.bool_)
         taken[left.where] = True
         rest, height = self.tiled.part(taken), self.shapes.heights[0]
-        if self.late():
-            return None
         now, then = (area(rest, order, height) for order in (piece.picked.order, order_of(rest, height)))
         return None if then > _MUCH_DENSER * now else (kept, left, rest)
 

@@ -5,7 +5,6 @@ scikit-learn trains (`spmark.studies.stile.fitting`). The layers include the sca
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.errors import DeviceError
+from spmark.impls.core.untrusted import reading
 
 FEATURES = 6
 """Number of a network's inputs: see `spmark.impls.stile.prices.features`."""
@@ -51,22 +51,16 @@ class Net:
         DeviceError
             The sizes do not lead from `FEATURES` to 1, or the finite numbers are not as many as the sizes need.
         """
-        count = int(table[0]) if table and table[0] in range(2, 9) else 0
-        sizes = tuple(table[1 : 1 + count])
-        whole = len(sizes) == count and all(size in range(1, 1025) for size in sizes)
-        if not count or not whole or sizes[0] != FEATURES or sizes[-1] != 1:
-            raise DeviceError(
-                f"expected {where} to begin with the number of sizes and sizes from {FEATURES} to 1, found "
-                f"{list(table[: 1 + count])}: calibrate again"
-            )
-        net = cls(tuple(map(int, sizes)), tuple(map(float, table[1 + count :])))
-        wanted = sum((a + 1) * b for a, b in zip(net.sizes[:-1], net.sizes[1:], strict=True))
-        if len(net.numbers) != wanted or not all(map(math.isfinite, net.numbers)):
-            raise DeviceError(
-                f"expected {where} to hold {wanted} finite numbers for layers of {net.sizes}, found "
-                f"{len(net.numbers)}, of which {sum(map(math.isfinite, net.numbers))} are finite: calibrate again"
-            )
-        return net
+        told = f"the number of sizes, sizes from {FEATURES} to 1 and as many finite numbers as such layers have"
+        with reading(where, told, DeviceError, "calibrate again"):
+            count = int(table[0])
+            net = cls(tuple(map(int, table[1 : 1 + count])), tuple(map(float, table[1 + count :])))
+            wanted = sum((a + 1) * b for a, b in zip(net.sizes[:-1], net.sizes[1:], strict=True))
+            if (net.sizes[0], net.sizes[-1]) != (FEATURES, 1) or min(net.sizes) < 1 or len(net.numbers) != wanted:
+                raise ValueError(f"{len(net.numbers)} numbers for layers of {net.sizes}")
+            if not np.isfinite(net.numbers).all():
+                raise ValueError("numbers that are not finite")
+            return net
 
     def table(self) -> list[float]:
         """Give the numbers that `from_table` reads: the count of sizes, the sizes, the layers."""

@@ -6,13 +6,12 @@ SIGMOD 2024.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import BuildError, UnsupportedError, check_choices
+from spmark.impls.core.errors import BuildError, check_choices
 from spmark.impls.core.interfaces import Built, Config, Plan
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.core.stores import Forecast
@@ -54,6 +53,7 @@ class Stile:
         *(SPMM_TILES, SPMM_TILES_FLOAT, SPMM_ELL_BUCKETS, ROUND_SHARED_ROWS, ZERO_ROWS),
         *(SDDMM_TILES, SDDMM_CSR, SDDMM_RUNS),
     )
+    retired: ClassVar[Mapping[str, Any]] = {"thirds": False, "budget_s": 0.0}
     loops: ClassVar[tuple[str, ...]] = ("spmark.impls.stile.loops", "spmark.impls.formats.loops")
     cost_models: ClassVar[Mapping[str, str]] = {"prices": "spmark.impls.stile.cost_models:TilePrices"}
 
@@ -73,13 +73,8 @@ class Stile:
     """Most non-zeros of a row of an ELL tile, a power of two; 0 takes the public code's estimate. Where plans are
     measured, 0 also compares wider rows, and rows ordered so that rows that share columns stand together; neither is in
     the paper, nor in its mode."""
-    thirds: bool = False
-    """Store ELL rows that fill at most 3/4 of a tile of 32, 64, ... in buckets of 24, 48, ...; tiles are searched and
-    priced by the paper's powers of two."""
     searched_width: int = 0
     """J that the format is searched for; 0 is the problem's own. The paper searches once for all J."""
-    budget_s: float = 0.0
-    """Seconds after which the search is cut short; 0 for no limit. The first plan is always finished."""
     tuned: bool = True
     """Measure the searched plans and their schedules on the device; otherwise take the plan predicted fastest."""
     calibration: str = ""
@@ -96,10 +91,8 @@ class Stile:
 
     def __post_init__(self) -> None:
         check_choices(self, mode=SearchMode, formats=Formats, cost_model=Pricing, order=ResultOrder)
-        if self.searched_width < 0 or not self.budget_s >= 0:
-            raise ValueError(
-                f"expected searched_width and budget_s of at least 0, found {self.searched_width} and {self.budget_s}"
-            )
+        if self.searched_width < 0:
+            raise ValueError(f"expected searched_width of at least 0, found {self.searched_width}")
         if self.keep_mixture and self.formats != Formats.MIXED:
             raise ValueError(f"expected formats: mixed with keep_mixture, found {self.formats}")
         self.rules()
@@ -118,7 +111,7 @@ class Stile:
         )
 
     def stored_as(self, problem: Problem, device: DeviceSpec, config: Config) -> TileFormat:
-        """Search the tiles of a config again and lay them out: the search is deterministic without a budget of time.
+        """Search the tiles of a config again and lay them out: the search is deterministic.
 
         Raises
         ------
@@ -130,13 +123,13 @@ class Stile:
         for measured in (False, True):
             for form in self.forms(problem, calibration, measured):
                 if form_of(form.facts) == form_of(config):
-                    return TileFormat.from_csr(problem.matrix, form.selection, thirds=self.thirds)
+                    return TileFormat.from_csr(problem.matrix, form.selection)
         raise BuildError(
             f"expected the search to find the recorded tiles {form_of(config)} again, found others: the search or its "
             "calibration has changed, so record the case anew"
         )
 
-    def forecast(self, problem: Problem, device: DeviceSpec, budget_s: float) -> Forecast:
+    def forecast(self, problem: Problem, device: DeviceSpec) -> Forecast:
         """Search, and take the tiles that are predicted fastest.
 
         Raises
@@ -145,7 +138,7 @@ class Stile:
             There is no calibration for the operator and the dtype.
         """
         calibration, label = self.priced_by(problem, device)
-        form = replace(self, budget_s=self.budget_s or budget_s).forms(problem, calibration, measured=False)[0]
+        form = self.forms(problem, calibration, measured=False)[0]
         return Forecast(form.facts, f"STile's search, prices of {label}", form.predicted_ms * 1e-3)
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
@@ -156,8 +149,8 @@ class Stile:
             return f"expected order: csr of SpMM, whose result is dense, found {self.order}"
         if self._needs_blocks and not _has_blocks(problem):
             return (
-                f"expected 16-bit floats for SDDMM, and J a multiple of {_MATRIX_UNIT_COLUMNS} for SpMM, for "
-                f"{self._asked}, found {problem.dtype} and {problem.width}"
+                f"expected 16-bit floats for SDDMM, and J a multiple of {_MATRIX_UNIT_COLUMNS} for SpMM, for block "
+                f"tiles, found {problem.dtype} and {problem.width}"
             )
         return None
 
@@ -169,11 +162,6 @@ class Stile:
             from spmark.impls.formats import loops  # noqa: F401
             from spmark.impls.stile import search  # noqa: F401
         calibration, label = self.priced_by(problem, device)
-        if self._needs_blocks and not calibration.blocks:
-            raise UnsupportedError(
-                f"expected costs of block tiles of {problem.op} in {problem.dtype} for {self._asked}, found none "
-                f"for {label}: calibrate them (spmark study calibrate stile)"
-            )
         measured = self.tuned and device.kind is DeviceKind.CUDA and problem.matrix.nnz > 0
         with own.phase("search"):
             forms = self.forms(problem, calibration, measured)
@@ -192,10 +180,6 @@ class Stile:
     def _needs_blocks(self) -> bool:
         """Whether block tiles are asked for, whatever the search would prefer."""
         return self.formats == Formats.BLOCKS or self.keep_mixture
-
-    @property
-    def _asked(self) -> str:
-        return "a mixture with block tiles" if self.keep_mixture else "block tiles alone"
 
     def priced_by(self, problem: Problem, device: DeviceSpec) -> tuple[Calibration, str]:
         """Give the calibration that prices tiles, and its label for a plan's config.
@@ -230,7 +214,7 @@ class Stile:
             if matrix.num_rows == matrix.num_cols and small and matrix.nnz * problem.width > _LARGE:
                 asked += [replace(self.rules(False, widest), near=True) for widest in _WIDER]
         width = self.searched_width or problem.width
-        return forms_of(matrix, asked, calibration, width, self.budget_s or math.inf)
+        return forms_of(matrix, asked, calibration, width)
 
     def _facts(self, problem: Problem, label: str) -> dict[str, Any]:
         return {
@@ -244,7 +228,6 @@ class Stile:
             **({"cost_model": str(self.cost_model)} if self.cost_model != Pricing.LINE else {}),
             **({"searched_width": self.searched_width} if self.searched_width else {}),
             **({"keep_mixture": True} if self.keep_mixture else {}),
-            **({"thirds": True} if self.thirds and problem.op is Op.SPMM else {}),
         }
 
 

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
-from time import monotonic
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from spmark.impls.core.errors import UnsupportedError
 from spmark.impls.core.problem import Csr, Op
 from spmark.impls.formats.nearness import RowOrder, near_order
 from spmark.impls.formats.threads import SHARE, cores, run_all
@@ -48,8 +48,6 @@ class Tiling:
     levels: int
     withdrawn: int
     """Tiles that were picked and replaced."""
-    finished: bool
-    """Whether the time sufficed for every search that was asked for."""
     positions: NDArray[np.int32] | None
     """(I,) place of every row in the order that was searched; None for A's own order."""
 
@@ -75,7 +73,6 @@ class Tiling:
             "levels_used": self.levels,
             "withdrawn": self.withdrawn,
             "predicted_us": round(self.predicted_ms * 1e3, 4),
-            **({} if self.finished else {"search": "cut short"}),
         }
 
 
@@ -108,13 +105,7 @@ class _Job(NamedTuple):
     divisions: int
 
 
-def search(
-    matrix: Csr,
-    calibration: Calibration,
-    width: int,
-    rules: Rules | None = None,
-    time_budget_s: float = math.inf,
-) -> Tiling:
+def search(matrix: Csr, calibration: Calibration, width: int, rules: Rules | None = None) -> Tiling:
     """Search tiles.
 
     Parameters
@@ -126,38 +117,31 @@ def search(
         J.
     rules : Rules, optional
         A mixture is compared with both formats alone; a single format is searched as it is.
-    time_budget_s : float
-        No round begins after so many seconds. Non-zeros without a tile then get one without a search, and mixtures that
-        have not begun are left out.
 
     Returns
     -------
     Tiling
-        Found in O(rounds (windows + tiles) + levels nnz); deterministic without a time budget.
+        Found in O(rounds (windows + tiles) + levels nnz); deterministic.
 
     Raises
     ------
-    ValueError
-        Blocks alone are asked for, and the calibration has none.
+    UnsupportedError
+        Blocks are asked for, and the calibration has none.
     """
-    return search_each(matrix, [rules or Rules()], calibration, width, time_budget_s)[0][0]
+    return search_each(matrix, [rules or Rules()], calibration, width)[0][0]
 
 
-def forms_of(
-    matrix: Csr, asked: Sequence[Rules], calibration: Calibration, width: int, time_budget_s: float = math.inf
-) -> list[Tiling]:
+def forms_of(matrix: Csr, asked: Sequence[Rules], calibration: Calibration, width: int) -> list[Tiling]:
     """Search as `search_each` does; tilings with formats, widest ELL tile and rows of an earlier one are left out."""
     forms: dict[object, Tiling] = {}
-    for rules, found in zip(asked, search_each(matrix, asked, calibration, width, time_budget_s), strict=True):
+    for rules, found in zip(asked, search_each(matrix, asked, calibration, width), strict=True):
         for one in found:
             forms.setdefault((one.formats, one.widest, rules.near), one)
     return list(forms.values())
 
 
-def search_each(
-    matrix: Csr, asked: Sequence[Rules], calibration: Calibration, width: int, time_budget_s: float = math.inf
-) -> list[list[Tiling]]:
-    """Search by several rules, all at once where the matrix is worth threads and time is not limited.
+def search_each(matrix: Csr, asked: Sequence[Rules], calibration: Calibration, width: int) -> list[list[Tiling]]:
+    """Search by several rules, all at once where the matrix is worth threads.
 
     Parameters
     ----------
@@ -167,25 +151,17 @@ def search_each(
     calibration : Calibration
     width : int
         J.
-    time_budget_s : float
-        Seconds for all searches together; the first always gives tiles.
 
     Returns
     -------
     list of list of Tiling
         By each of the rules the best plan of every mixture, the one predicted fastest first: the paper builds all three
-        and keeps the one that is measured fastest (section 3.3). Empty where a search had not begun in time or was left
-        out.
+        and keeps the one that is measured fastest (section 3.3). Empty where a search was left out.
     """
-    ends, once = monotonic() + time_budget_s, Once()
-    jobs = _jobs(matrix, asked, calibration, width)
-    limited = math.isfinite(time_budget_s)
+    once, jobs = Once(), _jobs(matrix, asked, calibration, width)
     # Light tiles alone take no time beside all others.
     long = {(job.number, job.rules.formats) for job in jobs if job.rules.formats is not Formats.OTHER}
-    threads = max(1, cores() // (1 if limited else max(1, len(long))))
-
-    def late() -> bool:
-        return monotonic() > ends
+    threads = max(1, cores() // max(1, len(long)))
 
     def ground(near: bool) -> _Ground:
         return once.get(near, lambda: _ground(matrix, near, threads))  # type: ignore[no-any-return]
@@ -198,25 +174,18 @@ def search_each(
             # Tiles of one level overlap only at the ends of widths, so that all tiles of a shape are taken at once.
             rules = replace(rules, slack=math.inf)
             shapes = replace(shapes, heights=(), single_ms=shapes.single_ms[:0], plain_ms=shapes.plain_ms[:0])
-        pieces = Mixture(tiled, shapes, rules, late).pieces(job.divisions)
+        pieces = Mixture(tiled, shapes, rules).pieces(job.divisions)
         return spent_ms(pieces) * shapes.repeats / calibration.num_sms, pieces
 
-    done: dict[_Job, tuple[float, list[Piece]]] = {}
-    if limited or matrix.nnz < SHARE:
-        for job in jobs:
-            if not done or not late():
-                done[job] = run(job)
-    else:
-        longest_first = sorted(jobs, key=lambda job: job.rules.formats is Formats.OTHER)
-        done = dict(zip(longest_first, run_all(run, [(job,) for job in longest_first]), strict=True))
+    longest_first = sorted(jobs, key=lambda job: job.rules.formats is Formats.OTHER)
+    found_of = map(run, longest_first) if matrix.nnz < SHARE else run_all(run, [(job,) for job in longest_first])
+    done = dict(zip(longest_first, found_of, strict=True))
     found: list[list[Tiling]] = []
     for number, rules in enumerate(asked):
-        own = [job for job in jobs if job.number == number]
-        finished = all(job in done and all(piece.picked.finished for piece in done[job][1]) for job in own)
         best: dict[Formats, Tiling] = {}
-        for job in sorted((job for job in own if job in done), key=lambda job: done[job][0]):
+        for job in sorted((job for job in jobs if job.number == number), key=lambda job: done[job][0]):
             if job.rules.formats not in best:
-                best[job.rules.formats] = _tiling(ground(rules.near), job, *done[job], finished, calibration.op)
+                best[job.rules.formats] = _tiling(ground(rules.near), job, *done[job], calibration.op)
         found.append(list(best.values()))
     return found
 
@@ -251,19 +220,18 @@ def _reach(matrix: Csr, calibration: Calibration, rules: Rules) -> int | None:
 
 def _mixtures(rules: Rules, calibration: Calibration) -> tuple[Formats, ...]:
     """List the mixtures that are searched, the surest first."""
-    if rules.formats is Formats.BLOCKS and not calibration.blocks:
-        raise ValueError(
+    alone = rules.formats is not Formats.MIXED or not rules.compared
+    if alone and rules.formats is not Formats.OTHER and not calibration.blocks:
+        raise UnsupportedError(
             f"{calibration.device}: expected costs of block tiles for {calibration.op} in {calibration.dtype}, found "
-            "none: search other formats, or calibrate them"
+            "none: calibrate them (spmark study calibrate stile), or search other formats"
         )
-    if rules.formats is not Formats.MIXED or not rules.compared:
+    if alone:
         return (rules.formats,)
     return (Formats.OTHER, Formats.MIXED, Formats.BLOCKS) if calibration.blocks else (Formats.OTHER,)
 
 
-def _tiling(  # noqa: PLR0917
-    ground: _Ground, job: _Job, predicted_ms: float, pieces: list[Piece], finished: bool, op: Op
-) -> Tiling:
+def _tiling(ground: _Ground, job: _Job, predicted_ms: float, pieces: list[Piece], op: Op) -> Tiling:
     selection, order = _selection(ground.tiled.matrix.nnz, pieces, ELL if op is Op.SPMM else RUN), ground.order
     if order:
         owner, rows = np.empty_like(selection.owner), selection.window_rows
@@ -277,7 +245,6 @@ def _tiling(  # noqa: PLR0917
         divisions=len(pieces),
         levels=max(piece.picked.levels for piece in pieces),
         withdrawn=sum(piece.picked.withdrawn for piece in pieces),
-        finished=finished,
         positions=order.positions if order else None,
     )
 

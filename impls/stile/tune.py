@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from spmark.impls.core.errors import BuildError, SpmarkError
 from spmark.impls.core.interfaces import Candidate, Config, DeviceArray, Search
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.formats.hyb import HybFormat
@@ -98,17 +97,8 @@ def _family(forms: Sequence[Tiling], facts: Mapping[str, Any]) -> KernelFamily:
         return tile_spmm_instance(problem, schedule, form.widest > 0 or not problem.matrix.row_lengths.all())
 
     def opened(problem: Problem, target: Target) -> Build:
-        refused: dict[int, str] = {}
-
         def convert(own: Config) -> TileFormat:
-            form = _form(forms, own)
-            if id(form) in refused:
-                raise BuildError(refused[id(form)])
-            try:
-                return TileFormat.from_csr(problem.matrix, form.selection, thirds=facts.get("thirds", False))
-            except (SpmarkError, MemoryError) as error:
-                refused[id(form)] = str(error)
-                raise
+            return TileFormat.from_csr(problem.matrix, _form(forms, own).selection)
 
         def build(tiles: TileFormat, own: Config, schedule: Config, arrays: Sequence[DeviceArray]) -> DevicePlan:
             told = {**facts, **own}

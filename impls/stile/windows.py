@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.problem import Csr, offsets
+from spmark.impls.formats import loops
 from spmark.impls.formats.threads import SHARE, cores, run_all, with_scratch
 from spmark.impls.formats.tiles import GROUP
-from spmark.impls.stile.loops import Groups, Nonzeros, Windows, condense, count_columns
+from spmark.impls.stile.loops import Groups, Nonzeros, Windows, condense
 from spmark.impls.stile.space import Shapes
 
 _SCRATCH = 12
@@ -246,9 +247,10 @@ def _count(
     matrix, count = tiled.matrix, row_ptr.size - 1
     columns, nnz = np.zeros(count, np.int64), np.zeros(count, np.int64)
     before = offsets(matrix.row_lengths[rows])
+    given = matrix.indptr, matrix.indices, tiled.owner, row_ptr, rows
     tasks = [
-        (tiled.nonzeros, row_ptr, rows, *share, np.full(matrix.num_cols, -1, np.int32), columns, nnz)
+        (*given, *share, np.full(matrix.num_cols, -1, np.int32), columns, nnz)
         for share in tiled.shares(before[row_ptr], 0, count)
     ]
-    run_all(count_columns, tasks)
+    run_all(loops.count_columns, tasks)
     return columns, nnz

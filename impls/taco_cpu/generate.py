@@ -11,39 +11,22 @@ from collections.abc import Iterable
 from spmark.impls.core.problem import Op
 from spmark.impls.taco_cpu.space import SPLITS, Nest
 
-SIZES = {
-    "threads": "threads of the parallel loop",
-    "chunk": "iterations of the parallel loop that a thread takes at a time",
-    "num_rows": "I",
-    "num_cols": "K",
-    "width": "J",
-    "isplit": "iterations of i0",
-    "ksplit": "iterations of k0",
-    "jsplit": "iterations of j0",
-}
-"""The numbers that every function takes before its arrays, int64_t."""
-_COMPUTED = {
-    Op.SPMM: "C[i, j] = sum_k A[i, k] B[k, j]",
-    Op.SDDMM: "D[i, k] = sum_j X[i, j] Y[k, j] where A has an element",
-}
+SIZES = ("threads", "chunk", "num_rows", "num_cols", "width", *SPLITS.values())
+"""The numbers that every function takes before its arrays, int64_t: threads of the parallel loop and iterations that a
+thread takes at a time, I, K, J, and iterations of i0, k0 and j0."""
 _LENGTHS = {"i": "num_rows", "k": "num_cols", "j": "width"}
 _CLEARED = (
     "#pragma omp parallel for num_threads(threads) schedule(static)",
     "for (int64_t i = 0; i < num_rows; ++i) memset(out + i * width, 0, width * sizeof(float));",
 )
 """Clears C in a loop of its own, where the nest does not."""
-_ARRAYS = {
-    "pos": ("const int32_t", "below position p of the level above lie positions [p] to [p + 1]"),
-    "crd": ("const int32_t", "coordinate of each position"),
-    "values": ("const float", "A[i, k] by position of the last level, 0 in padding"),
-    "entries": ("const int32_t", "element of the result by position of the last level, -1 in padding"),
-    "scale": ("const float", "A[i, k] by position of the last level; NULL where nothing is scaled"),
-    "dense": ("const float", "B, (K, J)"),
-    "x": ("const float", "X, (I, J)"),
-    "y": ("const float", "Y, (K, J)"),
-    "out": ("float", "the result; every element is written"),
+_TYPES = {
+    **dict.fromkeys(("pos", "crd", "entries"), "const int32_t"),
+    **dict.fromkeys(("values", "scale", "dense", "x", "y"), "const float"),
+    "out": "float",
 }
-"""Type and meaning of arrays. Those of a level have its name behind, as in ``pos_k1``."""
+"""Types of arrays: those of `spmark.impls.taco_cpu.storage.store`, a level's with its name behind, as in ``pos_k1``;
+values that scale SDDMM, or NULL; operands; the result, of which every element is written."""
 
 
 def arrays_of(nest: Nest) -> tuple[str, ...]:
@@ -65,20 +48,15 @@ def generate(nest: Nest) -> str:
             extents.append(f"const int64_t extent_{loop} = {tiles};")
     # SDDMM's first visit of an element overwrites it.
     cleared = [] if nest.op is Op.SDDMM or _clears_as_it_goes(nest) else _CLEARED
-    names = arrays_of(nest)
-    arrays = [(*_ARRAYS[name.split("_")[0]], name) for name in names]
+    arrays = [f"{_TYPES[name.split('_')[0]]} *restrict {name}" for name in arrays_of(nest)]
     lines = [
-        f"// {nest.op}: {_COMPUTED[nest.op]}.",
-        f"// Loops {' '.join(nest.loops)}; levels of A: {', '.join(formats)}.",
+        f"// {nest.op}: loops {' '.join(nest.loops)}; levels of A: {', '.join(formats)}.",
         "#include <stdint.h>",
         "#include <string.h>",
         "",
         "static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }",
         "",
-        f"void {nest.name}(",
-        *(f"    int64_t {name},  // {meaning}" for name, meaning in SIZES.items()),
-        *(f"    {kind} *restrict {name}{',' * (name != names[-1])}  // {meaning}" for kind, meaning, name in arrays),
-        ") {",
+        f"void {nest.name}({', '.join([*(f'int64_t {name}' for name in SIZES), *arrays])}) {{",
         *_indented([*extents, *cleared, *_loops(nest, 0, "")]),
         "}",
     ]

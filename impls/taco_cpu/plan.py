@@ -26,6 +26,9 @@ from spmark.impls.taco_cpu.generate import SIZES, arrays_of, generate
 from spmark.impls.taco_cpu.space import CSR, Nest, nest_of, why_illegal
 from spmark.impls.taco_cpu.storage import store
 
+MOST_BYTES = 1 << 28
+"""Bytes that the positions of an uncompressed level may take; the bytes of A's CSR, where these are more."""
+
 
 @dataclass(frozen=True)
 class TacoCpu:
@@ -41,7 +44,7 @@ class TacoCpu:
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CPU})
     kernels: ClassVar[tuple[()]] = ()
-    retired: ClassVar[Mapping[str, Any]] = {"candidates": 0, "seed": 0}
+    retired: ClassVar[Mapping[str, Any]] = {"candidates": 0, "seed": 0, "threads": 0, "most_bytes": MOST_BYTES}
     cost_models: ClassVar[Mapping[str, str]] = {"dash": "spmark.impls.dash.cost_models:TransferredScores"}
 
     isplit: int = CSR["isplit"]
@@ -56,17 +59,10 @@ class TacoCpu:
     """A letter for each of the levels i1, i0, k1 and k0: C compressed, U uncompressed."""
     chunk: int = CSR["chunk"]
     """Iterations of the parallel loop that a thread takes at a time, a power of two."""
-    threads: int = 0
-    """Threads; 0 is one for each core that the process may use."""
-    most_bytes: int = 1 << 28
-    """Bytes that the positions of an uncompressed level may take; the bytes of A's CSR, where these are more."""
 
     def __post_init__(self) -> None:
         if reason := why_illegal(None, self._config):
             raise ValueError(reason)
-        for name in ("threads", "most_bytes"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"expected {name} of at least 0, found {getattr(self, name)}")
 
     @property
     def _config(self) -> Config:
@@ -75,7 +71,7 @@ class TacoCpu:
 
     def stored_as(self, problem: Problem, device: DeviceSpec, config: Config) -> list[Held]:
         """Store A level by level, as a plan does: rows where no level pads, else blocks of the uncompressed levels."""
-        stored = _stored(nest_of(problem.op, config), problem.matrix, config, self.most_bytes)["values"].size
+        stored = _stored(nest_of(problem.op, config), problem.matrix, config)["values"].size
         kind = StoreKind.ROW if stored == problem.matrix.nnz else StoreKind.BLOCK
         return [Held(kind, f"levels {config['formats']}", stored)]
 
@@ -89,13 +85,13 @@ class TacoCpu:
         Raises
         ------
         BuildError
-            An uncompressed level would take more than ``most_bytes``.
+            An uncompressed level would take more than `MOST_BYTES`.
         CompileError
             The generated C does not compile.
         DeviceError
             g++ is not installed.
         """
-        return TacoPlan(problem, self._config, self.threads or len(allowed_cores()), self.most_bytes)
+        return TacoPlan(problem, self._config)
 
 
 class TacoPlan(HostPlan):
@@ -106,18 +102,17 @@ class TacoPlan(HostPlan):
     problem : Problem
     config : mapping
         A legal config of the operator's space.
-    threads, most_bytes : int
-        As in `TacoCpu`.
     """
 
-    def __init__(self, problem: Problem, config: Mapping[str, Any], threads: int, most_bytes: int) -> None:
+    def __init__(self, problem: Problem, config: Mapping[str, Any]) -> None:
+        threads = len(allowed_cores())
         super().__init__(config={**config, "threads": threads})
         nest = nest_of(problem.op, config)
         with self.phase("convert"):
             matrix = replace(
                 problem.matrix, values=problem.dtype.numbers(problem.values).astype(np.float32, copy=False)
             )
-            arrays: dict[str, Any] = dict(_stored(nest, matrix, config, most_bytes))
+            arrays: dict[str, Any] = dict(_stored(nest, matrix, config))
         with self.phase("compile"):
             self._function = getattr(load_c(generate(nest), nest.name), nest.name)
         self.stored = arrays["values"].size
@@ -135,5 +130,5 @@ class TacoPlan(HostPlan):
         self._function(*self._arguments, *(ctypes.c_void_p(array.ctypes.data) for array in arrays))
 
 
-def _stored(nest: Nest, matrix: Csr, config: Mapping[str, Any], most_bytes: int) -> dict[str, NDArray[Any]]:
-    return store(matrix, nest.levels, nest.compressed, (config["isplit"], config["ksplit"]), most_bytes)
+def _stored(nest: Nest, matrix: Csr, config: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    return store(matrix, nest.levels, nest.compressed, (config["isplit"], config["ksplit"]), MOST_BYTES)

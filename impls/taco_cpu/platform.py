@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.interfaces import Config
-from spmark.impls.core.machine import allowed_cores
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.runtime.toolchain import gcc_missing
 from spmark.impls.taco_cpu.plan import TacoCpu, TacoPlan
@@ -82,5 +81,5 @@ class CpuPlatform:
         return Race(lambda config: self.plan(problem, device, config), PlanTimer(problem, device), **options)
 
     def plan(self, problem: Problem, device: DeviceSpec, config: Config) -> TacoPlan:
-        """Generate, compile and convert, with `TacoCpu`'s threads and cap of storage."""
-        return TacoPlan(problem, config, len(allowed_cores()), TacoCpu().most_bytes)
+        """Generate, compile and convert, with a thread for each core and `TacoCpu`'s cap of storage."""
+        return TacoPlan(problem, config)

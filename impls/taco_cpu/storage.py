@@ -79,7 +79,7 @@ def store(
                 raise BuildError(
                     f"levels {names} of a {matrix.num_rows} x {matrix.num_cols} matrix with {matrix.nnz:,} non-zeros: "
                     f"expected the uncompressed level {loop} to take at most {most_bytes:,} bytes, found "
-                    f"{size * _POSITION_BYTES:,}: compress it, or raise most_bytes"
+                    f"{size * _POSITION_BYTES:,}: compress it"
                 )
     values, stored_entries = np.zeros(size, np.float32), np.full(size, -1, np.int32)
     values[position], stored_entries[position] = matrix.values[entries], entries

@@ -93,8 +93,6 @@ class Race(Generic[P]):
     predict : callable, optional
         Score of a cost model for a config, lower is better; the score is recorded and decides nothing. None where
         the model has no score for the config.
-    tell : callable, optional
-        Gives what is recorded of a config (`Candidate.config`); by default the config itself.
     trusts : callable, optional
         Tells whether a config's result need not be checked; by default every result is checked.
     compiled : callable, optional
@@ -112,14 +110,13 @@ class Race(Generic[P]):
         *,
         prepare: Callable[[Sequence[Config]], None] | None = None,
         predict: Callable[[Config], float | None] | None = None,
-        tell: Callable[[Config], Config] = dict,
         trusts: Callable[[Config], bool] | None = None,
         compiled: Callable[[], int] | None = None,
         budget_s: float = math.inf,
         finalists: int = FINALISTS,
     ) -> None:
         self._build, self._timer, self._prepare, self._predict = build, timer, prepare, predict
-        self._tell, self._trusts, self._compiled = tell, trusts, compiled
+        self._trusts, self._compiled = trusts, compiled
         self._budget_s, self._most_finalists = budget_s, finalists
         self._entrants: dict[str, _Entrant[P]] = {}
         self._finalists: list[_Entrant[P]] = []
@@ -155,7 +152,7 @@ class Race(Generic[P]):
             if key in self._entrants:
                 continue
             predicted = self._predict(config) if self._predict else None
-            one = self._entrants[key] = _Entrant(ConfigTime(config, math.inf), Candidate(self._tell(config), predicted))
+            one = self._entrants[key] = _Entrant(ConfigTime(config, math.inf), Candidate(dict(config), predicted))
             with self._reasons([one]):
                 self._ask_budget()
                 one.plan = self._made(config)

@@ -15,12 +15,12 @@ from spmark.impls.core.errors import RecordError
 from spmark.impls.core.files import written
 from spmark.impls.liteform.predictor import ForestCard
 from spmark.impls.liteform.schedule import ScheduleTable, shipped_table, table_for
-from spmark.records.rowfile import RecordFile, read_rows
+from spmark.records.rowfile import read_rows
 from spmark.studies.contracts import CalibrationJob, Constants, LabelJob, Outcome, TrainingJob
 from spmark.studies.liteform import labels as labelled
 from spmark.studies.liteform import published
-from spmark.studies.liteform.forests import FOREST, held_out, train
-from spmark.studies.liteform.labels import WIDTHS, Key, MatrixLabels, Skipped
+from spmark.studies.liteform.forests import FOREST, train
+from spmark.studies.liteform.labels import WIDTHS, Key, MatrixLabels
 from spmark.studies.liteform.schedules import ScheduleRow, make_table
 from spmark.studies.liteform.tables import read_published, table_of
 from spmark.studies.rows import append_rows, digest_of
@@ -30,8 +30,6 @@ SPEEDS = "liteform/eva_suitesparse_exe_time"
 OVERHEADS = "liteform/eva_suitesparse_overhead"
 _LIMIT_S = 6.0
 """Seconds after which the climb on one matrix is cut short."""
-_EXHAUSTIVE_NNZ = 3_000_000
-"""Non-zeros up to which every config of a matrix may be tried."""
 _TIMED_AT = (32, 128, 512)
 """J at which schedules are timed."""
 
@@ -42,18 +40,14 @@ class FormatLabels:
     patterns: ClassVar[Sequence[str]] = ("tuning_graphs", "seeded/*")
 
     def measure(self, job: LabelJob) -> Outcome:
-        """Measure matrices without a row; one that cannot be measured is kept with the reason and not tried again."""
+        """Measure matrices without a row, in this shard's file or in another one, until the time is up."""
         from spmark.studies.liteform.gpu import GpuTimer, compile_schedules, start_width
 
-        device = job.device
+        device, file = job.device, job.folder / f"shard-{job.part}.jsonl"
         about = {"device": device.name, "implementation_version": implementation_version("liteform")}
-        # Labels alone end in .jsonl: training reads every such file of the folder.
-        path = job.folder / f"skipped-{job.part}.ndjson"
-        skipped = labelled.skipped_before(path, **about)
-        done = labelled.measured_before(sorted(job.folder.glob("shard-*.jsonl")), *about.values())
-        todo = [key for key in product(job.own(job.names), job.dtypes) if key not in done | skipped]
-        step = max(1, len(job.names) // max(job.exhaustive, 1))
-        exhaustive = set(job.names[::step][: job.exhaustive])  # some of every source and kind
+        rows = (row for path in sorted(job.folder.glob("shard-*.jsonl")) for row in read_rows(path, MatrixLabels))
+        done = {(row.matrix, row.dtype) for row in rows}
+        todo = [key for key in product(job.own(job.names), job.dtypes) if key not in done]
         compile_schedules(device, job.dtypes, WIDTHS, table_for(device.name))
 
         def things() -> Iterator[tuple[Key, Any]]:
@@ -67,25 +61,11 @@ class FormatLabels:
                 GpuTimer(matrix.csr, device, dtype),
                 {"matrix": name, "matrix_kind": str(matrix.kind), **about},
                 dtype=dtype,
-                exhaustive=name in exhaustive and matrix.csr.nnz <= _EXHAUSTIVE_NNZ,
                 start_width=start_width(matrix.csr, device),
                 limit_s=_LIMIT_S,
             )
 
-        def skip(key: Key, reason: str) -> None:
-            skipped.add(key)
-            with RecordFile(path) as rows:
-                rows.append(Skipped.model_validate({"matrix": key[0], "dtype": key[1], "reason": reason, **about}))
-
-        file = job.folder / f"shard-{job.part}.jsonl"
-        made = append_rows(file, things(), make, job.ends, skip)
-        left = sum(key not in skipped for key in todo) - made
-        why = f", {len(skipped)} skipped, see {path}" if skipped else ""
-        return Outcome(
-            answer={"file": file, "made": made, "left": left, "skipped": len(skipped), "skips": path},
-            line=f"{file}: {made} made, {left} left{why}",
-            left=left,
-        )
+        return job.told(file, len(todo), append_rows(file, things(), make, job.ends))
 
 
 class ForestTraining:
@@ -105,7 +85,7 @@ class ForestTraining:
         rows = [] if job.published else labelled.read_labels(job.files)
         if job.published:
             table = job.published.about
-            labels, gpu, digest = read_published(job.published.text, table.name), table.gpu, table.sha256
+            labels, gpu, digest = read_published(job.published.text), table.gpu, table.sha256
             origin = f"the authors' published labels ({table.licence}): {table.citation}"
         else:
             labels, gpu, digest = table_of(rows), rows[0].device, digest_of(job.files)
@@ -113,13 +93,13 @@ class ForestTraining:
         facts = {"name": job.name, "gpu": gpu, "trained_on": origin, "labels_sha256": digest}
         about = ForestCard(**facts, made_with={"command": job.command})
         by_width = not (job.published or job.as_published)
-        scores = held_out(rows, about) if by_width else {}
+        scores = published.held_out(labels) if by_width else []
         card = train(labels, about, by_width=by_width).save(job.out)
         return Outcome(
             answer={"file": job.out, "card": card.model_dump(), "held_out": scores},
             line=f"{job.out}: {card.trained_on}; {labels['matrix'].nunique()} matrices",
             title="On matrices that were held out",
-            rows=[{"what": name, **spread} for name, spread in scores.items()],
+            rows=scores,
         )
 
 
@@ -133,21 +113,20 @@ class PublishedLabels:
         self, tables: Mapping[str, Any], seeds: int, slow: bool, tell: Callable[[str], None]
     ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
         """Train and test as the public code does and as one should; tables 5 and 6, figures 7, 9 and 10."""
-        labels = read_published(tables[LABELS].text, LABELS)
+        labels = read_published(tables[LABELS].text)
         scores = published.score_models(labels, seeds, slow, tell) + published.learning_curves(labels, seeds, tell)
-        speeds = published.speed_ratios(tables[SPEEDS].text, SPEEDS)
+        speeds = published.speed_ratios(tables[SPEEDS].text)
         kept, draws = published.selected_as_published(speeds["ratio"].to_numpy())
         selected = {"selected": kept, "selected_geomeans": [draws.min(), draws.mean(), draws.max()]}
         ratios = {
             "figure7": (SPEEDS, speeds, selected),
-            "figure9": (OVERHEADS, published.overhead_ratios(tables[OVERHEADS].text, OVERHEADS), {}),
+            "figure9": (OVERHEADS, published.overhead_ratios(tables[OVERHEADS].text), {}),
         }
         told = [
             {"name": name, "what": tables[of].about.what, **found.rename(columns={"ratio": "ratios"}), **more}
             for name, (of, found, more) in ratios.items()
         ]
-        told_scores = [published.rounded(score._asdict()) for score in scores]
-        return {"scores": told_scores, "ratios": list(map(published.rounded, told))}
+        return {"scores": list(map(published.rounded, scores)), "ratios": list(map(published.rounded, told))}
 
 
 class ScheduleCalibration:
@@ -173,25 +152,23 @@ class ScheduleCalibration:
             if time.monotonic() >= ends:
                 break
         kept = gzip.compress("".join(f"{row.model_dump_json()}\n" for row in rows).encode(), mtime=0)
-        counted = f"{len(rows)} rows of {len({row.matrix for row in rows})} matrices"
-        table = make_table(rows, f"spmark calibrate: {counted}, SHA-256 {hashlib.sha256(kept).hexdigest()}")
+        table, text = _fitted(rows, "spmark calibrate", hashlib.sha256(kept).hexdigest())
         told = [{"rows": len(rows), "entries": len(table.entries), "thirds": table.thirds}]
-        return Constants({".json": _text_of(table).encode(), ".ndjson.gz": kept}, told)
+        return Constants({".json": text.encode(), ".ndjson.gz": kept}, told)
+
+
+def _fitted(rows: Sequence[ScheduleRow], command: str, sha256: str) -> tuple[ScheduleTable, str]:
+    """Fit a table to rows, which names the command and the rows; gives the text of its file, too."""
+    counted = f"{len(rows)} rows of {len({row.matrix for row in rows})} matrices"
+    table = make_table(rows, f"{command}: {counted}, SHA-256 {sha256}")
+    return table, table.model_dump_json(exclude_defaults=True) + "\n"
 
 
 def _fitted_table(job: TrainingJob) -> Outcome:
-    """Fit a table to rows, which need no GPU; the table names the command and the rows."""
-    rows = [row for path in job.files for row in read_rows(path, ScheduleRow)]
-    path = job.out.with_suffix(".json")
-    counted = f"{len(rows)} rows of {len({row.matrix for row in rows})} matrices"
-    table = make_table(rows, f"{job.command}: {counted}, SHA-256 {digest_of(job.files)}")
+    """Fit a table to rows, which need no GPU."""
+    rows, path = [row for path in job.files for row in read_rows(path, ScheduleRow)], job.out.with_suffix(".json")
+    table, text = _fitted(rows, job.command, digest_of(job.files))
     with written(path, RecordError) as part:
-        part.write_text(_text_of(table), encoding="utf-8")
-    return Outcome(
-        answer={"file": path, "entries": len(table.entries), "thirds": table.thirds},
-        line=f"{path}: {counted}; {len(table.entries)} entries",
-    )
-
-
-def _text_of(table: ScheduleTable) -> str:
-    return table.model_dump_json(exclude_defaults=True) + "\n"
+        part.write_text(text, encoding="utf-8")
+    answer = {"file": path, "entries": len(table.entries), "thirds": table.thirds}
+    return Outcome(answer, f"{path}: {len(rows)} rows; {len(table.entries)} entries")

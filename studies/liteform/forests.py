@@ -6,7 +6,7 @@ the public code: all features are standardised, and settings that are not named 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.metadata import version
 from typing import Any
@@ -20,13 +20,10 @@ from spmark.impls.liteform.features import PARTITIONS, SELECTION, SELECTION_BY_W
 from spmark.impls.liteform.forest import ARRAYS, Forest
 from spmark.impls.liteform.predictor import ForestCard, Predictor
 from spmark.studies.liteform import tables
-from spmark.studies.liteform.labels import MatrixLabels
 
 _LEAST = 10
 _SEED = 42
 """Of all random numbers, as in the public code."""
-_SPLITS = 10
-"""Seeds of `disjoint_split` that say how good a predictor is."""
 FOREST = "Random Forest"
 """The kind that the paper and this project use."""
 SLOW = "Gaussian Process"
@@ -98,9 +95,25 @@ def similarity(truth: NDArray[Any], predicted: NDArray[Any]) -> float:
     return float(np.mean(1 - np.abs(truth - predicted) / np.maximum(truth, predicted)))
 
 
-def balanced_accuracy(truth: NDArray[Any], predicted: NDArray[Any]) -> float:
-    """Give the share of each true class that was recognised, averaged over the classes."""
-    return float(np.mean([np.mean(predicted[truth == label] == label) for label in np.unique(truth)]))
+def questions(
+    labels: pd.DataFrame, by_width: bool = False
+) -> dict[str, tuple[pd.DataFrame, NDArray[np.float64], NDArray[Any]]]:
+    """Give what is learned, ``selection`` and ``partitions``: the rows that teach it, their features, and the answers.
+
+    Parameters
+    ----------
+    labels : DataFrame
+        A table of `spmark.studies.liteform.tables`.
+    by_width : bool
+        As of `train`.
+    """
+    winners = tables.where_cell_wins(labels)
+    one = (labels.drop_duplicates("matrix"), SELECTION, tables.SPEEDUP)
+    seen, order, least = (labels, SELECTION_BY_WIDTH, 1.0) if by_width else one
+    return {
+        "selection": (seen, tables.numbers(seen, order), (seen["speedup"] >= least).to_numpy()),
+        "partitions": (winners, tables.partition_numbers(winners), winners["partitions"].to_numpy(np.int64)),
+    }
 
 
 def train(labels: pd.DataFrame, card: ForestCard, by_width: bool = False) -> Predictor:
@@ -124,87 +137,22 @@ def train(labels: pd.DataFrame, card: ForestCard, by_width: bool = False) -> Pre
     DatasetError
         There are too few labels, or all are of one class.
     """
-    one, winners = labels.drop_duplicates("matrix"), tables.where_cell_wins(labels)
-    seen, order = (labels, SELECTION_BY_WIDTH) if by_width else (one, SELECTION)
-    wins = seen.index.isin(tables.where_cell_wins(seen, 1).index if by_width else winners.index)
-    if len(one) < _LEAST or len(winners) < _LEAST or wins.all() or not wins.any():
+    (seen, features, wins), (winners, densities, partitions) = questions(labels, by_width).values()
+    matrices = labels["matrix"].nunique()
+    if matrices < _LEAST or len(winners) < _LEAST or wins.all() or not wins.any():
         raise DatasetError(
-            f"expected at least {_LEAST} matrices, some of which CELL wins on and some not, found {len(one)} with "
+            f"expected at least {_LEAST} matrices, some of which CELL wins on and some not, found {matrices} with "
             f"{int(wins.sum())} wins; measure more labels"
         )
     filled = card.model_copy(
         update={
             "rows": {"selection": len(seen), "partitions": len(winners)},
-            "features": {"selection": order, "partitions": PARTITIONS},
+            "features": {"selection": SELECTION_BY_WIDTH if by_width else SELECTION, "partitions": PARTITIONS},
             "made_with": {name: version(name) for name in ("scikit-learn", "numpy")} | card.made_with,
         }
     )
-    forest, told = model_kinds()[FOREST], winners["partitions"].to_numpy(np.int64)
-    questions = ((tables.numbers(seen, order), wins.astype(np.int64)), (tables.partition_numbers(winners), told))
-    return Predictor(filled, *(forest_of(fit(forest, *question), question[0]) for question in questions))
-
-
-def held_out(rows: Sequence[MatrixLabels], card: ForestCard) -> dict[str, dict[str, float]]:
-    """Train on four fifths of the matrices and predict the others, several times.
-
-    Parameters
-    ----------
-    rows : sequence of MatrixLabels
-        Labels from `spmark.studies.liteform.labels.read_labels`.
-    card : ForestCard
-
-    Returns
-    -------
-    dict
-        Accuracies, balanced accuracies and regrets in time of both models, each beside that of an answer that is
-        always the same: the mean, the least and the greatest over the splits; NaN where a split has no times.
-
-    Raises
-    ------
-    DatasetError
-        `train` raises it.
-    """
-    labels, scores = tables.table_of(rows), []
-    for seed in range(_SPLITS):
-        on_train, on_test = tables.disjoint_split(labels["matrix"], np.random.default_rng(seed))
-        test, predictor = labels.iloc[on_test], train(labels.iloc[on_train], card, by_width=True)
-        names = set(test["matrix"])
-        seen = [row for row in rows if f"{row.matrix} {row.dtype}" in names]
-        scores.append(_selection(predictor, test) | _partitions(predictor, test, seen))
-    spreads = pd.DataFrame(scores).agg(["mean", "min", "max"]).set_axis(["mean", "least", "greatest"])
-    return {str(name): spread for name, spread in spreads.to_dict().items()}
-
-
-def _selection(predictor: Predictor, test: pd.DataFrame) -> dict[str, float]:
-    wins = test["speedup"].to_numpy() >= 1
-    said = np.array([predictor.selection.predict(one) for one in tables.numbers(test, SELECTION_BY_WIDTH)], np.bool_)
-    bar = test.index.isin(tables.where_cell_wins(test).index)
-    return {
-        "selection, accuracy": float(np.mean(said == wins)),
-        "selection, balanced accuracy": balanced_accuracy(wins, said),
-        "selection, commonest label": float(max(wins.mean(), 1 - wins.mean())),
-        "selection, regret": tables.selection_regret(test, said),
-        "selection, regret of the paper's bar": tables.selection_regret(test, bar),
-        "selection, regret of always CELL": tables.selection_regret(test, np.ones(len(test), np.bool_)),
-    }
-
-
-def _partitions(predictor: Predictor, test: pd.DataFrame, rows: Sequence[MatrixLabels]) -> dict[str, float]:
-    forest, winners, scores = predictor.partitions, tables.where_cell_wins(test), {}
-    if len(winners):
-        truth = winners["partitions"].to_numpy()
-        said = np.array([forest.predict(one) for one in tables.partition_numbers(winners)])
-        scores = {
-            "partitions, accuracy": float(np.mean(said == truth)),
-            "partitions, balanced accuracy": balanced_accuracy(truth, said),
-            "partitions, share of one": float(np.mean(truth == 1)),
-        }
-    return scores | {
-        "partitions, regret": tables.partition_regret(
-            rows, lambda features, j: int(forest.predict(features.partitions(j)))
-        ),
-        "partitions, regret of one": tables.partition_regret(rows, lambda *_: 1),
-    }
+    forest, told = model_kinds()[FOREST], ((features, wins.astype(np.int64)), (densities, partitions))
+    return Predictor(filled, *(forest_of(fit(forest, *question), question[0]) for question in told))
 
 
 def forest_of(model: Any, features: NDArray[np.float64]) -> Forest:

@@ -14,9 +14,8 @@ from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError, SpmarkError, UnsupportedError
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Csr, DType, Op, Problem
-from spmark.impls.formats.hyb import THIRDS, HybLayout, Pieces, cell_layout, lay_out, partition_columns
+from spmark.impls.formats.hyb import THIRDS, HybLayout, cell_layout
 from spmark.impls.formats.nearness import RowOrder, distinct_share, near_order
-from spmark.impls.formats.threads import run_all
 from spmark.impls.kernels.ell_buckets import LANES, LONG_ROWS, NEVER, SPMM_ELL_BUCKETS, WORK, EllBucketsPlan
 from spmark.impls.kernels.family import taken_apart, tiles_of
 from spmark.impls.kernels.hyb_spmm import HybConverter
@@ -116,8 +115,6 @@ class _Bench:
     ) -> None:
         self.matrix, self.device, self.target = matrix, device, open_target(device)
         self.problems = {width: Problem(Op.SPMM, matrix, width, dtype) for width in widths}
-        self.laid: dict[_Form, HybLayout] = {}
-        """Formats whose rows were laid out ahead."""
         self._converter = HybConverter(self.problems[widths[0]], self.target)
         self._held: dict[_Form, tuple[HybLayout, Any]] = {}
         self.timers = {width: PlanTimer(problem, device) for width, problem in self.problems.items()}
@@ -141,8 +138,7 @@ class _Bench:
         if form not in self._held:
             self._held.clear()
             widest, order = [form.max_width] * form.partitions, self.order if form.gathered else None
-            sought = self.matrix, widest, form.tail_in_last, order, form.thirds
-            layout = self.laid.pop(form, None) or cell_layout(*sought)
+            layout = cell_layout(self.matrix, widest, form.tail_in_last, order, form.thirds)
             self._held[form] = layout, self._converter.fill(layout)
         return self._held[form]
 
@@ -168,7 +164,6 @@ class GpuTimer:
     def __init__(self, matrix: Csr, device: DeviceSpec, dtype: DType, widths: Sequence[int] = WIDTHS) -> None:
         self._bench, self._table = _Bench(matrix, device, dtype, widths, self._is_right), table_for(device.name)
         self._thirds = LiteForm().thirds_of(self._table)
-        self._pieces: dict[tuple[int, bool], Pieces] = {}
         self._timed_now = 0
 
     def fixed(self, form: StoredAs, width: int) -> list[float]:
@@ -187,25 +182,6 @@ class GpuTimer:
         race = Race(lambda _: chosen.build(problem, self._bench.device), self._bench.timers[width], finalists=0)
         return _samples_us(race, {"format": form.value})
 
-    def prepare(self, configs: Sequence[tuple[int, int]]) -> None:
-        """Lay the rows of several configs out at once, on all cores, while the GPU has nothing to do.
-
-        A config that cannot be laid out is left to `cell`, which says why.
-        """
-        forms = [self._form(*config, way) for config in configs for way in self._ways]
-        todo = [form for form in forms if form not in self._bench.laid]
-        for cut in dict.fromkeys((form.partitions, form.gathered) for form in todo):
-            if cut not in self._pieces:
-                pieces = partition_columns(self._bench.matrix, cut[0])
-                self._pieces[cut] = pieces.in_order(self._bench.order.positions) if cut[1] else pieces
-
-        def lay(form: _Form) -> None:
-            with suppress(SpmarkError):
-                pieces, widest = self._pieces[form.partitions, form.gathered], [form.max_width] * form.partitions
-                self._bench.laid[form] = lay_out(pieces, widest, thirds=self._thirds)
-
-        run_all(lay, [(form,) for form in todo])
-
     def cell(self, partitions: int, max_width: int) -> Mapping[int, list[float]]:
         """Time CELL with the same cap in all partitions, converted once for all widths; samples by J in microseconds.
 
@@ -216,7 +192,7 @@ class GpuTimer:
         """
         self._timed_now, samples_us, bench = 0, dict[int, list[float]](), self._bench
         for way, widths in self._ways.items():
-            form = self._form(partitions, max_width, way)._asdict()
+            form = _Form(partitions, max_width, way, tail_in_last=False, thirds=self._thirds)._asdict()
             for width in widths:
                 sizes = {"nnz": bench.matrix.nnz, "max_width": max_width}
                 dtype = bench.problems[width].dtype
@@ -224,9 +200,6 @@ class GpuTimer:
                 samples_us[width] = _samples_us(bench.races[width], form | schedule.arguments())
                 self._timed_now += 1
         return samples_us
-
-    def _form(self, partitions: int, max_width: int, way: bool) -> _Form:
-        return _Form(partitions, max_width, way, tail_in_last=False, thirds=self._thirds)
 
     def _is_right(self, width: int, config: Config) -> bool:
         """Tell whether a result need not be checked.
@@ -312,7 +285,7 @@ class ScheduleTimer:
         )
 
     def _refine(self, powers: Iterable[int]) -> None:
-        """Try the fastest way with other widths, the rest of folded rows in the last, no thirds, blocks by row."""
+        """Try the fastest way with other widths, the rest of folded rows in the last, no thirds."""
         fastest = min(self._timed(), key=lambda timed: timed.time_us)
         power = fastest.max_width.bit_length() - 1
         for other in powers:
@@ -320,8 +293,6 @@ class ScheduleTimer:
                 self._try(other, fastest.gathered, [fastest.schedule])
         self._try(power, fastest.gathered, [fastest.schedule], tail_in_last=True)
         self._try(power, fastest.gathered, [fastest.schedule], whole=True)
-        if not fastest.gathered:
-            self._try(power, False, [replace(fastest.schedule, by_row=True)])
 
     def _middle(self) -> CellSchedule:
         vector, vectors, lanes = max(

@@ -8,10 +8,8 @@ climb begins at the width of least cost instead of at narrow buckets, which are 
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, fields
 from functools import partial
 from itertools import product
 from math import inf
@@ -19,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from spmark.impls.core.errors import RecordError, SpmarkError
+from spmark.impls.core.errors import SpmarkError
 from spmark.impls.core.problem import Csr, DType
 from spmark.impls.core.untrusted import Frozen
 from spmark.impls.liteform.compose import StoredAs
@@ -40,7 +38,6 @@ FIXED = (StoredAs.CSR, StoredAs.BSR)
 MAX_SAMPLES = 10
 """Most samples of a config."""
 MAX_PARTITION_POWER = 7
-_log = logging.getLogger(__name__)
 
 
 Key = tuple[str, DType]
@@ -68,25 +65,18 @@ class MatrixLabels(Row):
     device: str
     dtype: DType
     widths: tuple[int, ...]
-    features: dict[str, float]
+    features: Features
     fixed_us: dict[str, Samples]
     """Samples by format and J; a format that could not be timed is missing."""
     refused: dict[str, str] = Field(default_factory=dict)
     """Why a fixed format is missing."""
     tried: tuple[TriedConfig, ...]
-    exhaustive: bool
-    """Whether every config was tried."""
+    exhaustive: bool = False
+    """Whether every config was tried, as in some rows of before."""
     complete: bool
     """Whether the climb ended by itself, and not because its time was up."""
     spent_s: float
     implementation_version: str = ""
-
-    @field_validator("features")
-    @classmethod
-    def _has_every_feature(cls, features: dict[str, float]) -> dict[str, float]:
-        if features.keys() != (wanted := {field.name for field in fields(Features)}):
-            raise ValueError(f"expected the features {', '.join(sorted(wanted))}, found {', '.join(sorted(features))}")
-        return features
 
 
 class Point(NamedTuple):
@@ -103,12 +93,7 @@ def neighbours(point: Point, most: Point) -> list[Point]:
     return [n for n in points if 0 <= n.partitions <= most.partitions and 0 <= n.width <= most.width]
 
 
-def climb(
-    start: Point,
-    most: Point,
-    time_us: Callable[[Point], float],
-    announce: Callable[[Sequence[Point]], None] = lambda _: None,
-) -> dict[Point, float]:
+def climb(start: Point, most: Point, time_us: Callable[[Point], float]) -> dict[Point, float]:
     """Walk over the configs depth first, on to each neighbour that is not slower than the config before it.
 
     Parameters
@@ -117,8 +102,6 @@ def climb(
         Where to begin, and the largest powers.
     time_us : callable
         Time of a config, infinite where it fails; asked once for each.
-    announce : callable
-        Told of all neighbours that are timed next, before the first of them is.
 
     Returns
     -------
@@ -129,17 +112,11 @@ def climb(
     stack = [start]
     while stack:
         here = stack.pop()
-        fresh = [there for there in neighbours(here, most) if there not in seen]
-        announce(fresh)
-        for there in fresh:
+        for there in (one for one in neighbours(here, most) if one not in seen):
             seen[there] = time_us(there)
             if seen[there] <= seen[here] and seen[there] < inf:
                 stack.append(there)
     return seen
-
-
-class _TimeIsUpError(Exception):
-    """The climb has used its time."""
 
 
 def measure(
@@ -150,7 +127,6 @@ def measure(
     dtype: DType,
     start_width: int,
     widths: Sequence[int] = WIDTHS,
-    exhaustive: bool = False,
     limit_s: float = inf,
 ) -> MatrixLabels:
     """Time one matrix.
@@ -165,8 +141,6 @@ def measure(
     dtype : DType
     widths : sequence of int
         J.
-    exhaustive : bool
-        Try every config instead of climbing.
     start_width : int
         Widest bucket that the climb begins with, a power of two.
     limit_s : float
@@ -187,16 +161,13 @@ def measure(
     start = Point(0, min(start_width.bit_length() - 1, longest))
     ends, complete, tried = started + limit_s, True, dict[Point, TriedConfig]()
 
-    def announce(points: Sequence[Point]) -> None:
-        fresh = [point for point in points if point not in tried]
-        if fresh and time.monotonic() < ends:
-            timer.prepare([(1 << point.partitions, 1 << point.width) for point in fresh])
-
     def time_us(point: Point, width: int) -> float:
-        """Give the median of a config, which is timed once for all widths J, at one of them; infinite if it failed."""
+        """Give the median at one width J of a config, which is timed once for all; infinite without a time."""
+        nonlocal complete
         if point not in tried:
             if tried and time.monotonic() >= ends:
-                raise _TimeIsUpError
+                complete = False
+                return inf
             found: dict[str, Any] = {"partitions": 1 << point.partitions, "max_width": 1 << point.width}
             try:
                 samples = timer.cell(**found)
@@ -207,81 +178,26 @@ def measure(
         times = tried[point].samples_us.get(width)
         return float(np.median(times)) if times else inf
 
-    try:
-        for partitions in range(most.partitions + 1) if exhaustive else ():
-            points = [Point(partitions, power) for power in range(most.width + 1)]
-            announce(points)
-            for point in points:
-                time_us(point, widths[0])
-        for width in () if exhaustive else widths:
-            climb(start, most, partial(time_us, width=width), announce)
-    except _TimeIsUpError:
-        complete = False
+    for width in widths:
+        climb(start, most, partial(time_us, width=width))
     return MatrixLabels(
         **about,
         matrix_hash=matrix.hash,
         dtype=dtype,
         widths=tuple(widths),
-        features={name: float(value) for name, value in asdict(features).items()},
+        features=features,
         fixed_us=fixed,
         refused=refused,
         tried=tuple(tried.values()),
-        exhaustive=exhaustive,
         complete=complete,
         spent_s=time.monotonic() - started,
     )
 
 
-class Skipped(Row):
-    """A line of a file of matrices that could not be measured; the same version does not try them again."""
-
-    matrix: str
-    """``source/name``."""
-    device: str
-    dtype: DType
-    width: int = 0
-    """0 stands for all J; rows of before have others for what is measured no more."""
-    reason: str
-    implementation_version: str
-
-
-def skipped_before(path: Path, device: str, implementation_version: str) -> set[Key]:
-    """Give everything that this version cannot measure on the device."""
-    own = (device, implementation_version, 0)
-    rows = read_rows(path, Skipped) if path.is_file() else ()
-    return {(row.matrix, row.dtype) for row in rows if (row.device, row.implementation_version, row.width) == own}
-
-
-def measured_before(paths: Sequence[Path], device: str, version: str) -> set[Key]:
-    """Give the key of every row in the files of labels to continue, however they were sharded.
-
-    Rows that another version of the implementation measured count, with a warning.
-
-    Raises
-    ------
-    RecordError
-        The labels are another device's, or a line is not a label.
-    """
-    rows = [(path, row) for path in paths for row in read_rows(path, MatrixLabels)]
-    for path, row in rows:
-        if row.device != device:
-            raise RecordError(
-                f"{path}: expected labels of {device}, found those of {row.device}; name another folder with --out"
-            )
-    others = sum(row.implementation_version != version for _, row in rows)
-    if others:
-        _log.warning(
-            "%s: %d of %d labels were measured by another version and are kept; name another folder to measure anew",
-            paths[0].parent, others, len(rows),
-        )  # fmt: skip
-    return {(row.matrix, row.dtype) for _, row in rows}
-
-
 def read_labels(paths: Sequence[Path]) -> list[MatrixLabels]:
     """Read files of labels of one device, every matrix and dtype once however the files were sharded.
 
-    Of several rows of one matrix and dtype, the row in which every config was tried is taken, else a complete row, else
-    the last row.
+    Of several rows of one matrix and dtype, the last one is taken.
 
     Raises
     ------
@@ -290,10 +206,7 @@ def read_labels(paths: Sequence[Path]) -> list[MatrixLabels]:
     RecordError
         A line is not a label.
     """
-    best: dict[tuple[str, str, DType], MatrixLabels] = {}
-    for row in (row for path in paths for row in read_rows(path, MatrixLabels)):
-        other = best.setdefault((row.device, row.matrix, row.dtype), row)
-        if (row.exhaustive, row.complete) >= (other.exhaustive, other.complete):
-            best[row.device, row.matrix, row.dtype] = row
-    one_device((row.device for row in best.values()), f"{', '.join(map(str, paths))}: expected labels")
-    return list(best.values())
+    found = (row for path in paths for row in read_rows(path, MatrixLabels))
+    rows = list({(row.device, row.matrix, row.dtype): row for row in found}.values())
+    one_device((row.device for row in rows), f"{', '.join(map(str, paths))}: expected labels")
+    return rows

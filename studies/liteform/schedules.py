@@ -8,20 +8,20 @@ of about the same size and widest bucket, and near matrices count more (Nadaraya
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from typing import Any, Final, Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from pydantic import model_validator
 
 from spmark.impls.core.problem import DType
 from spmark.impls.core.untrusted import Frozen
 from spmark.impls.formats.hyb import THIRDS
-from spmark.impls.liteform.cost import POWERS, BucketCounts
+from spmark.impls.liteform.cost import POWERS, BucketCounts, Weights, weighed
 from spmark.impls.liteform.schedule import CellSchedule, Gathering, ScheduleEntry, ScheduleTable, nearest
-from spmark.impls.liteform.weights import Weights, weighed
 from spmark.studies.rows import Row, one_device
 
 COUNTED = ("rows", "folded", "longer", "split", "split_slots")
@@ -55,19 +55,6 @@ _ANYWHERE = 0.001
 """Weight of matrices of quite another size: they decide where nothing near was measured."""
 _UNTRIED, _DOUBT = 0.15, 1.0
 """Loss that every schedule is given before any measurement, and as how many matrices this loss counts."""
-
-
-@dataclass(frozen=True)
-class Trials:
-    """Times of many schedules of one format of one matrix."""
-
-    dtype: DType
-    width: int
-    """J."""
-    nnz: int
-    max_width: int
-    gathered: bool
-    times_us: Mapping[CellSchedule, float]
 
 
 class TimedSchedule(Frozen):
@@ -104,11 +91,6 @@ class ScheduleRow(Row):
     direct: tuple[Any, ...] = ()
     """Times of another kernel, in rows of before; nothing reads them."""
 
-    @property
-    def key(self) -> tuple[str, DType, int]:
-        """Matrix, dtype and J."""
-        return self.matrix, self.dtype, self.width
-
     @model_validator(mode="after")
     def _has_every_count(self) -> Self:
         for names, counted in ((COUNTED, self.counted), (COUNTED_THIRDS, self.counted_thirds or None)):
@@ -127,31 +109,6 @@ class ScheduleRow(Row):
             told |= {name: np.array([counts], np.int64) for name, counts in self.counted_thirds.items()}
         return BucketCounts(**told)
 
-    def by_width(self, gathered: bool, tail_in_last: bool, thirds: bool = False) -> dict[int, float]:
-        """Give the least time of every widest bucket that was tried in one order of rows.
-
-        Up to 16 wide buckets have no widths between the powers of two: these times count with thirds and without.
-        """
-        least_us: dict[int, float] = {}
-        for timed in self.timed:
-            alike = timed.thirds is thirds or timed.max_width <= THIRDS[0]
-            if timed.gathered is gathered and timed.tail_in_last is tail_in_last and alike:
-                least_us[timed.max_width] = min(timed.time_us, least_us.get(timed.max_width, np.inf))
-        return least_us
-
-    def trials(self) -> list[Trials]:
-        """Give the formats for which many schedules were tried, with the times of all."""
-        kinds: dict[tuple[int, bool, bool, bool], dict[CellSchedule, float]] = {}
-        for timed in self.timed:
-            times = kinds.setdefault((timed.max_width, timed.gathered, timed.tail_in_last, timed.thirds), {})
-            key = timed.schedule.canonical(timed.max_width)
-            times[key] = min(timed.time_us, times.get(key, np.inf))
-        return [
-            Trials(self.dtype, self.width, self.nnz, max_width, gathered, times)
-            for (max_width, gathered, *_), times in kinds.items()
-            if len(times) >= MANY
-        ]
-
 
 def make_table(rows: Sequence[ScheduleRow], made_with: str = "") -> ScheduleTable:
     """Choose the entries, weights and bounds of a GPU that take least time over the measured rows.
@@ -169,49 +126,64 @@ def make_table(rows: Sequence[ScheduleRow], made_with: str = "") -> ScheduleTabl
         There are no rows, or rows of several devices.
     """
     device = one_device((row.device for row in rows), "expected schedules")
-    entries = fitted_entries([trials for row in rows for trials in row.trials()])
-    gathering, thirds = fitted_gathering(rows), fitted_thirds(rows)
+    times = times_of(rows)
+    gathering, thirds = fitted_gathering(rows, times), fitted_thirds(times)
     return ScheduleTable(
         device=device,
-        entries=tuple(entries),
-        weights=fitted_weights(rows, gathered=False, thirds=thirds),
-        gathering=gathering and replace(gathering, weights=fitted_weights(rows, gathered=True, thirds=thirds)),
+        entries=tuple(fitted_entries(times)),
+        weights=fitted_weights(rows, times, gathered=False, thirds=thirds),
+        gathering=gathering and replace(gathering, weights=fitted_weights(rows, times, gathered=True, thirds=thirds)),
         thirds=thirds,
         made_with=made_with,
     )
 
 
-def fitted_entries(trials: Sequence[Trials]) -> list[ScheduleEntry]:
+def times_of(rows: Sequence[ScheduleRow]) -> pd.DataFrame:
+    """Give a line for each timed schedule: the fields of `TimedSchedule`, and number, nnz, dtype and J of its row."""
+    return pd.DataFrame(
+        {"row": number, "dtype": row.dtype, "width": row.width, "nnz": max(row.nnz, 1), **dict(timed)}
+        for number, row in enumerate(rows)
+        for timed in row.timed
+    )
+
+
+def fitted_entries(times: pd.DataFrame) -> list[ScheduleEntry]:
     """Choose schedules over a grid of sizes and widest buckets; leave out entries that the nearest entry repeats.
 
     Parameters
     ----------
-    trials : sequence of Trials
-        Trials of one device.
+    times : DataFrame
+        Of `times_of`, for one device.
     """
-    kinds: dict[tuple[DType, int, bool], list[Trials]] = {}
-    for one in trials:
-        kinds.setdefault((one.dtype, one.width, one.gathered), []).append(one)
-    return [entry for alike in kinds.values() for entry in _thinned(list(_grid(alike)))]
+    run = [one.canonical(width) for one, width in zip(times["schedule"], times["max_width"], strict=True)]
+    known, times = {repr(one): one for one in run}, times.assign(schedule=list(map(repr, run)))
+    entries = []
+    for about, alike in times.groupby(["dtype", "width", "gathered"], sort=False):
+        formats = ["row", "nnz", "max_width", "tail_in_last", "thirds"]
+        tried = alike.groupby([*formats, "schedule"])["time_us"].min().unstack()
+        tried = tried[tried.notna().sum(axis=1) >= MANY]
+        entries += _thinned(list(_grid(tried, dict(zip(("dtype", "width", "gathered"), about, strict=True)), known)))
+    return entries
 
 
-def _grid(trials: Sequence[Trials]) -> Iterator[ScheduleEntry]:
-    """Give the best schedule at every point of the grid, for trials of one dtype, J and order of rows."""
-    schedules = sorted({schedule for one in trials for schedule in one.times_us}, key=repr)
-    times = np.array([[one.times_us.get(schedule, np.nan) for schedule in schedules] for one in trials])
-    losses = np.log(times / np.nanmin(times, axis=1, keepdims=True))
-    tried, losses = ~np.isnan(losses), np.nan_to_num(losses)
-    sizes = np.log2([max(one.nnz, 1) for one in trials])
-    widths = np.log2([one.max_width for one in trials])
+def _grid(tried: pd.DataFrame, about: Mapping[str, Any], known: Mapping[str, CellSchedule]) -> Iterator[ScheduleEntry]:
+    """Give the best schedule at every point of the grid, for formats of one dtype, J and order of rows.
+
+    ``tried`` has a line for each format and a column for each schedule, NaN where it was not tried.
+    """
+    tried = tried.dropna(axis=1, how="all")
+    schedules = [known[str(name)] for name in tried]
+    losses = np.log(tried.div(tried.min(axis=1), axis=0).to_numpy())
+    was_tried, losses = ~np.isnan(losses), np.nan_to_num(losses)
+    sizes, widths = (np.log2(tried.index.get_level_values(name)) for name in ("nnz", "max_width"))
     for max_width in _MAX_WIDTHS:
         legal = [number for number, one in enumerate(schedules) if one.canonical(max_width) == one]
         for nnz in _NNZ:
             away = ((sizes - np.log2(nnz)) / _REACH_NNZ) ** 2 + ((widths - np.log2(max_width)) / _REACH_WIDTH) ** 2
             near = np.exp(-away / 2) + _ANYWHERE
-            expected = (near @ losses + _UNTRIED * _DOUBT) / (near @ tried + _DOUBT)
+            expected = (near @ losses + _UNTRIED * _DOUBT) / (near @ was_tried + _DOUBT)
             if legal:
                 chosen = schedules[min(legal, key=lambda number: expected[number])]
-                about = {name: getattr(trials[0], name) for name in ("dtype", "width", "gathered")}
                 yield ScheduleEntry(**about, nnz=nnz, max_width=max_width, schedule=chosen)
 
 
@@ -225,32 +197,36 @@ def _thinned(entries: list[ScheduleEntry]) -> list[ScheduleEntry]:
     return kept
 
 
-def fitted_thirds(rows: Sequence[ScheduleRow]) -> bool:
+def fitted_thirds(times: pd.DataFrame) -> bool:
     """Tell whether widths between the powers of two take less time, over formats that were timed in both ways."""
-    gains = []
-    for row in rows:
-        thirds, whole = (
-            {(t.max_width, t.gathered, t.tail_in_last, t.schedule): t.time_us for t in row.timed if t.thirds is way}
-            for way in (True, False)
-        )
-        if both := thirds.keys() & whole.keys():
-            gains.append(float(np.mean([np.log(thirds[key] / whole[key]) for key in both])))
-    return bool(gains) and float(np.mean(gains)) < 0
+    logs = times.assign(schedule=times["schedule"].map(repr), log=np.log(times["time_us"]))
+    ways = logs.pivot_table("log", ["row", "max_width", "gathered", "tail_in_last", "schedule"], "thirds", "last")
+    if ways.shape[1] < 2:
+        return False
+    return float((ways[True] - ways[False]).dropna().groupby("row").mean().mean()) < 0
 
 
-def fitted_weights(rows: Sequence[ScheduleRow], gathered: bool, thirds: bool = False) -> Weights:
+def curves_of(times: pd.DataFrame, gathered: bool, thirds: bool = False) -> list[Any]:
+    """Give the least time of every widest bucket in one order of rows, by number of the row and where tails stand.
+
+    Up to 16 wide buckets have no widths between the powers of two: these times count with thirds and without.
+    """
+    alike = (times["thirds"] == thirds) | (times["max_width"] <= THIRDS[0])
+    chosen = times[(times["gathered"] == gathered) & alike].groupby(["row", "tail_in_last"])
+    return [(*key, one.groupby("max_width")["time_us"].min().to_dict()) for key, one in chosen]
+
+
+def fitted_weights(rows: Sequence[ScheduleRow], times: pd.DataFrame, gathered: bool, thirds: bool = False) -> Weights:
     """Find the weights under which the cheapest widths take least time, one weight after the other over a grid."""
     curves = [
-        (row, tail, times)
-        for row, tail in product(rows, (False, True))
-        if len(times := row.by_width(gathered, tail, thirds)) > 1
+        (rows[number].counts(thirds), rows[number].width, tail, curve)
+        for number, tail, curve in curves_of(times, gathered, thirds)
+        if len(curve) > 1
     ]
-    counts = [row.counts(thirds) for row, _, _ in curves]
 
     def regret(weights: Weights) -> float:
         regrets = [
-            _width_regret(weighed(counted, row.width, weights, tail)[0], times)
-            for counted, (row, tail, times) in zip(counts, curves, strict=True)
+            _width_regret(weighed(counted, width, weights, tail)[0], curve) for counted, width, tail, curve in curves
         ]
         return float(np.mean(regrets)) if regrets else 0.0
 
@@ -276,18 +252,16 @@ def _width_regret(prices: NDArray[np.float64], times: dict[int, float]) -> float
     return float(np.log(times[taken] / min(times.values())))
 
 
-def fitted_gathering(rows: Sequence[ScheduleRow]) -> Gathering | None:
+def fitted_gathering(rows: Sequence[ScheduleRow], times: pd.DataFrame) -> Gathering | None:
     """Find the bounds from which on gathering rows takes least time; None where it never pays or was never tried."""
-    pairs = []
-    for row in rows:
-        times = [[t.time_us for t in row.timed if t.gathered is way] for way in (False, True)]
-        if all(len(way_us) >= MANY for way_us in times):
-            gain = float(np.clip(np.log(min(times[1]) / min(times[0])), -_CREDIBLE, _CREDIBLE))
-            width = row.width * row.dtype.itemsize // DType.FLOAT32.itemsize  # as `Gathering.asks` counts
-            pairs.append((width, row.nnz * width, row.gathered_share / row.given_share, gain))
-    if not pairs:
+    ways = times.groupby(["row", "gathered"])["time_us"].agg(["min", "size"]).query(f"size >= {MANY}")["min"].unstack()
+    if ways.shape[1] < 2 or (least := ways.dropna()).empty:
         return None
-    widths, loads, shares, gains = (np.array(column) for column in zip(*pairs, strict=True))
+    own = [rows[int(number)] for number in least.index.to_numpy()]
+    gains = np.clip(np.log((least[True] / least[False]).to_numpy()), -_CREDIBLE, _CREDIBLE)
+    # J as `Gathering.asks` counts it
+    widths = np.array([row.width * row.dtype.itemsize // DType.FLOAT32.itemsize for row in own])
+    loads, shares = widths * [row.nnz for row in own], np.array([row.gathered_share / row.given_share for row in own])
 
     def total(rule: Gathering) -> float:
         taken = (widths >= rule.least_width) & (loads >= rule.least_loads) & (shares <= rule.most_share)

@@ -14,8 +14,8 @@ A table has a row for each matrix and J; numbers are float64, NaN or infinite wh
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Sequence
-from math import log2
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.liteform.compose import StoredAs
-from spmark.impls.liteform.features import PARTITIONS, SELECTION, Features
+from spmark.impls.liteform.features import PARTITIONS, SELECTION
 from spmark.impls.tuning.race import ConfigTime
 from spmark.studies.liteform.labels import FIXED, MatrixLabels
 
@@ -64,40 +64,20 @@ def where_cell_wins(table: pd.DataFrame, least: float = SPEEDUP) -> pd.DataFrame
     return table[table["speedup"] >= least]
 
 
-def read_columns(text: str, where: str, columns: Sequence[str]) -> pd.DataFrame:
-    """Read names and numbers of a CSV that the authors published; an empty cell is NaN.
+def read_columns(text: str, columns: Sequence[str]) -> pd.DataFrame:
+    """Read names and numbers, float64, of a CSV that the authors published; an empty cell is NaN.
 
-    Parameters
-    ----------
-    text : str
-        Content of the file.
-    where : str
-        Named in errors.
-    columns : sequence of str
-        Those with numbers.
-
-    Raises
-    ------
-    DatasetError
-        A column is missing, or a cell is not a number; the message names the line.
+    What the text holds is known: `spmark.datasets.published` compares its digest.
     """
-    rows = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False)
-    if missing := {"name", *columns} - set(rows.columns):
-        raise DatasetError(f"{where}:1: expected the published columns, missing {', '.join(sorted(missing))}")
-    for column in columns:
-        wrong = pd.to_numeric(rows[column], errors="coerce").isna() & ~rows[column].isin(["", "nan"])
-        if wrong.any():
-            line = int(wrong.argmax())
-            raise DatasetError(f"{where}:{line + 2}: expected a number in {column}, found {rows[column][line]!r}")
-    return rows[["name", *columns]].replace("", "nan").astype(dict.fromkeys(columns, np.float64))
+    kinds, missing = {"name": "str", **dict.fromkeys(columns, "float64")}, dict.fromkeys(columns, ("", "nan"))
+    how: Any = {"dtype": kinds, "na_values": missing, "keep_default_na": False, "float_precision": "round_trip"}
+    table: pd.DataFrame = pd.read_csv(io.StringIO(text), usecols=[*kinds], **how)
+    return table
 
 
-def read_published(text: str, where: str) -> pd.DataFrame:
-    """Read the authors' labels; raises `DatasetError` as `read_columns`, and where there are none."""
-    rows = read_columns(text, where, [*_PUBLISHED])
-    if rows.empty:
-        raise DatasetError(f"{where}: expected labels below the header, found none")
-    table = rows.rename(columns={"name": "matrix", **_PUBLISHED})
+def read_published(text: str) -> pd.DataFrame:
+    """Read the authors' labels."""
+    table = read_columns(text, [*_PUBLISHED]).rename(columns={"name": "matrix", **_PUBLISHED})
     return table.assign(cell_us=table["cell_us"] * 1e3, csr_us=table["csr_us"] * 1e3)
 
 
@@ -134,7 +114,7 @@ def _line(row: MatrixLabels, width: int) -> dict[str, Any]:
     # Of configs that noise cannot tell apart the label is the simplest, since that is what should be learned.
     tied = [(one.partitions, timed.us, one.max_width) for timed, one in times if timed.ties(fastest)]
     partitions, _, max_width = min(tied, key=lambda one: one[:2])
-    about = {"matrix": f"{row.matrix} {row.dtype}", **row.features, "width": width}
+    about = {"matrix": f"{row.matrix} {row.dtype}", **asdict(row.features), "width": width}
     chosen = {"partitions": float(partitions), "max_width": max_width, "cell_us": fastest.us}
     return about | chosen | {"csr_us": csr_us, "speedup": csr_us / fastest.us}
 
@@ -187,31 +167,3 @@ def selection_regret(table: pd.DataFrame, cell: NDArray[np.bool_]) -> float:
     both = np.isfinite(times).all(axis=1)
     ratios = np.where(cell, *times.T)[both] / times[both].min(axis=1)
     return float(np.exp(np.mean(np.log(ratios))) - 1)
-
-
-def partition_regret(rows: Iterable[MatrixLabels], predict: Callable[[Features, int], int]) -> float:
-    """Give the loss of time by predicted numbers of partitions, each with its own best bucket width.
-
-    Parameters
-    ----------
-    rows : iterable of MatrixLabels
-    predict : callable
-        Partitions for features and J; where that number was not tried, the nearest tried number is taken.
-
-    Returns
-    -------
-    float
-        Geometric mean over all matrices and J of the time over that of the best number, minus 1; NaN without times.
-    """
-    logs = []
-    for row in rows:
-        features = Features(**row.features)  # type: ignore[arg-type]
-        for width in row.widths:
-            times = [
-                (one.partitions, np.median(one.samples_us[width])) for one in row.tried if one.samples_us.get(width)
-            ]
-            if times:
-                wanted, best_us = predict(features, width), min(time_us for _, time_us in times)
-                taken = min((partitions for partitions, _ in times), key=lambda one: abs(log2(one / wanted)))
-                logs.append(log2(min(time_us for partitions, time_us in times if partitions == taken) / best_us))
-    return float(2 ** np.mean(logs) - 1) if logs else float("nan")

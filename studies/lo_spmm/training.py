@@ -17,7 +17,7 @@ from spmark.impls.core.errors import DatasetError
 from spmark.impls.lo_spmm.rank import FEATURES, RankCard, RankModel, Trees
 from spmark.impls.lo_spmm.tuning import RANKED
 from spmark.studies.lo_spmm.labels import TileLabels
-from spmark.studies.orders import kendall, ranking_trees, relevance
+from spmark.studies.orders import kendall, ranking_trees
 
 LEVELS = 16
 """Grades of relevance: the best time over a candidate's, rounded down to sixteenths."""
@@ -71,33 +71,26 @@ def _held_out(groups: Sequence[Group], card: RankCard) -> dict[str, float]:
     """Score models on the problems that they did not see, on average over these problems.
 
     The scores are the regret of the first and of the best of the first ten, how often the best of all is among the ten,
-    the normalised discounted cumulative gain of the ten, and Kendall's tau.
+    and Kendall's tau.
     """
     scores = []
     for fold in range(_FOLDS):
         trees = _fitted([group for at, group in enumerate(groups) if at % _FOLDS != fold])
         model = RankModel(card=card, trees=trees)
         for features, times in groups[fold::_FOLDS]:
-            predicted, losses, graded = model.score(features), np.log(times / times.min()), relevance(times, LEVELS)
+            predicted, losses = model.score(features), np.log(times / times.min())
             order = np.argsort(predicted, kind="stable")
             scores.append(
                 {
                     "regret_of_first": losses[order[0]],
                     "regret_of_first_ten": losses[order[:RANKED]].min(),
                     "best_in_first_ten": times.argmin() in order[:RANKED],
-                    "ndcg_ten": _gain(graded[order]) / _gain(np.sort(graded)[::-1]),
                     "kendall_tau": kendall(predicted, times),
                 }
             )
     means = pd.DataFrame(scores).mean()
     means[:2] = np.expm1(means[:2])
     return {str(name): round(float(mean), 4) for name, mean in means.items()}
-
-
-def _gain(graded: NDArray[np.int64]) -> float:
-    """Give the discounted cumulative gain of the first ten, with gains as in training."""
-    shown = graded[:RANKED]
-    return float((shown / np.log2(np.arange(shown.size) + 2)).sum())
 
 
 def _fitted(groups: Sequence[Group]) -> Trees:

@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from spmark.impls.core.errors import DeviceError, UnsupportedError, needed
+from spmark.impls.core.errors import UnsupportedError, needed
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.stile.calibration import SECTOR, Calibration, Line, shipped
 from spmark.impls.stile.net import Net
@@ -28,7 +28,6 @@ _PEAKS = tuple(2.0 ** (-half / 2) for half in range(13))
 """Shares of the device's peak that the roofline is tried with: a kernel that gathers reaches only a share."""
 _READS = (float(SECTOR), 128.0)
 """Least bytes of a read of a row of B that the roofline is tried with: a sector, a cache line."""
-_FIELDS = 6
 _SAME = 1e-9
 """Difference of ratios below which they differ only by rounding."""
 
@@ -54,29 +53,11 @@ class Measured:
     @classmethod
     def of(cls, tiles: Iterable[tuple[Tile, float, float]]) -> Measured:
         """Gather tiles with their milliseconds, to six digits."""
-        return cls.from_table([x for tile, *times in tiles for x in (*tile, *map(six_digits, times))], "measured tiles")
-
-    @classmethod
-    def from_table(cls, table: Sequence[float], where: str) -> Measured:
-        """Read the answer of `table`.
-
-        Raises
-        ------
-        DeviceError
-            The numbers are not tiles and times.
-        """
-        rows = np.asarray(table, np.float64)
-        if rows.size % _FIELDS or not np.isfinite(rows).all():
-            raise DeviceError(
-                f"expected {where} in rows of {_FIELDS} finite numbers, found {rows.size}: calibrate again"
-            )
-        rows = rows.reshape(-1, _FIELDS)
-        if not (rows[:, :5] > 0).all() or not (rows[:, 5] >= 0).all():
-            raise DeviceError(f"expected {where} to be shapes and times above zero, found others: calibrate again")
+        rows = np.array([(*tile, *map(six_digits, times)) for tile, *times in tiles], np.float64)
         return cls(rows[:, :4], rows[:, 4], rows[:, 5])
 
     def table(self) -> list[float]:
-        """Give the numbers that `from_table` reads: for each tile its four numbers and both times."""
+        """Give for each tile its four numbers and both times, as calibration files have them."""
         return [float(x) for x in np.column_stack([self.tiles, self.plain_ms, self.atomic_ms]).reshape(-1)]
 
     def some(self, which: NDArray[np.bool_]) -> Measured:

@@ -27,16 +27,16 @@ IMPLEMENTATIONS = (
 )  # fmt: skip
 """Followed from the first day, live and in imported sweeps."""
 LATER = (
-    "rowsplit", "nnzbalanced", "cusparse_bsr", "sparsetir_nohyb", "liteform", "stile", "lo_spmm",
+    "rowsplit", "nnzbalanced", "sparsetir_nohyb", "liteform", "stile", "lo_spmm",
     "dgsparse", "direct", "taco_cpu", "featgraph", "cublaslt_best", "rode",
 )  # fmt: skip
 """Followed live beside these. A new implementation is appended here, or to `HALF_LATER`, or explained in `REFUSED`."""
 HALF_LATER = (
-    "cusparse_bell", "triton_blocksparse", "sparsetir_bsr", "sparsetir_dbsr", "sparsetir_srbcrs", "flashsparse",
+    "triton_blocksparse", "sparsetir_bsr", "sparsetir_dbsr", "sparsetir_srbcrs", "flashsparse",
 )  # fmt: skip
 """Followed live, of float16 alone: their builds have benchmarks of their own, since those of others are of float32."""
 SDDMM_LATER = (
-    "rowsplit", "cusparse_bsr", "stile", "triton_blocksparse", "sparsetir_bsr", "dgsparse", "taco_cpu", "featgraph",
+    "rowsplit", "stile", "triton_blocksparse", "sparsetir_bsr", "dgsparse", "taco_cpu", "featgraph",
     "rode", "flashsparse",
 )  # fmt: skip
 """Those of the later ones that have SDDMM."""

@@ -14,6 +14,7 @@ from spmark.impls.core.errors import printable
 from spmark.impls.core.machine import Load, LoadMeter
 from spmark.records.schema import FINAL, CaseSpec, Measurement
 from spmark.suite.cli.console import say
+from spmark.suite.cluster.schedule import run_s
 from spmark.suite.plan.plan import Plan
 from spmark.suite.run.execute import Watcher
 
@@ -35,11 +36,31 @@ def tell_load(screen: Console, loads: Sequence[Load], remedy: str) -> None:
         say(screen, f"[yellow]{told}[/yellow]")
 
 
-class Bar(Watcher):
-    """Draws a bar for the cases that run, and writes a line for every failure as it happens."""
+def estimated_s(plan: Plan, gpus: int) -> float | None:
+    """Estimate the seconds of the cases that run, on so many GPUs; None without one, for which no records tell."""
+    return run_s((item.spec for item in plan.items if item.action == "run"), gpus) if gpus else None
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+
+def tell_estimate(screen: Console, plan: Plan, gpus: int) -> None:
+    """Say how long a run may take, before it begins."""
+    if seconds := estimated_s(plan, gpus):
+        unit, size = next((one for one in (("hours", 3600), ("minutes", 60)) if seconds >= 2 * one[1]), ("seconds", 1))
+        on = f"{gpus} GPUs" if gpus > 1 else "one GPU"
+        say(screen, f"about {seconds / size:.2g} {unit} on {on}, by what such cases took on an H200")
+
+
+class Bar(Watcher):
+    """Draws a bar for the cases that run, and writes a line for every failure as it happens.
+
+    Parameters
+    ----------
+    console : Console
+    gpus : int
+        That measure at a time, for an estimate; 0 where there is to be none.
+    """
+
+    def __init__(self, console: Console, gpus: int = 0) -> None:
+        self._console, self._gpus = console, gpus
         self._refused: set[str] = set()
         self._progress = Progress(
             SpinnerColumn(),
@@ -67,6 +88,7 @@ class Bar(Watcher):
         reasons = Counter(item.skipped for item in plan.items if item.skipped is not None)
         for reason, count in reasons.most_common():
             say(self._console, f"{count} of {len(plan.items)} cases skipped: {escape(reason)}")
+        tell_estimate(self._console, plan, self._gpus)
 
     def entered(self, case: CaseSpec, phase: str) -> None:
         """Show the case and its phase."""

@@ -47,7 +47,7 @@ def reproduce_papers(
 ) -> Reproduced:
     """Run the papers' cases, most important first, until all are done or the time is up; draw a page for each.
 
-    On a cluster, no study is run.
+    A study of models runs in this process, also where a cluster runs the cases.
 
     Raises
     ------
@@ -83,7 +83,8 @@ def _reproduce(
             say(screen, f"compared without what does not exist yet: {', '.join(paper.left_out)}")
     todo = in_turns(able, spec.kind)
     environment = place.environment if place else collect(spec if dry_run else calibrated(spec))
-    studies = {} if dry_run or place else _studies(able, spec, out, screen, ends=ends, as_json=as_json)
+    here = spec if place is None else find("auto" if device == "cuda" else device)
+    studies = {} if dry_run else _studies(able, here, out, screen, ends=ends, as_json=as_json)
     interrupted = False if dry_run else _run(todo, spec, place, out, screen, ends=ends)
     folders = [record_folder(out, step.chosen.sweep.name, environment.device.name) for step in todo]
     rows = [counts(step, folder, environment) for step, folder in zip(todo, folders, strict=True)]

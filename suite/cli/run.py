@@ -18,7 +18,7 @@ from spmark.impls.core.machine import Load, LoadMeter
 from spmark.records.rowfile import RECORDS
 from spmark.records.schema import FINAL, RUNS_ON, Status
 from spmark.suite.cli.console import answer, console, say, table
-from spmark.suite.cli.progress import Bar, tell_load, warn_of_load
+from spmark.suite.cli.progress import Bar, estimated_s, tell_estimate, tell_load, warn_of_load
 from spmark.suite.environment import collect
 from spmark.suite.plan.options import Options
 from spmark.suite.plan.plan import Plan, choose, make_plan, record_folder
@@ -70,23 +70,24 @@ def run_sweep(
 
             refuse_unreadable(chosen.cases, read=not dry_run)
         say(screen, f"[bold]{escape(asked.title or asked.name)}[/bold] on {escape(str(place or spec.name))}")
+        gpus = 0 if spec.kind is not DeviceKind.CUDA else 1 if place is None else place.workers
         if dry_run:
             environment = collect(spec, options.sparse_library) if place is None else place.environment
             plan = make_plan(chosen, environment, record_folder(out, asked.name, environment.device.name), options)
-            _show_plan(plan, screen, as_json)
+            _show_plan(plan, gpus, screen, as_json)
             return Ended()
         if place is None and spec.kind is not DeviceKind.HOST_SIMT:
             warn_of_load(screen, meter)
             if calibration_file(spec) is None:
                 say(screen, "measuring the device's bandwidth and rates first (once)")
-        with Bar(screen) as bar:
+        with Bar(screen, gpus) as bar:
             summary = execute(asked, spec, options, out=out, watcher=bar, place=place)
     _show_summary(summary, screen, as_json)
     failures = sum(count for status, count in summary.statuses.items() if status not in FINAL)
     return Ended(failures, summary.interrupted)
 
 
-def _show_plan(plan: Plan, screen: Console, as_json: bool) -> None:
+def _show_plan(plan: Plan, gpus: int, screen: Console, as_json: bool) -> None:
     rows: list[dict[str, Any]] = [
         {
             "case": item.spec.case_id,
@@ -98,7 +99,7 @@ def _show_plan(plan: Plan, screen: Console, as_json: bool) -> None:
     ]
     counts = {action: plan.count(action) for action in ("run", "skip", "refuse")}
     if as_json:
-        answer({"folder": plan.folder, "cases": rows} | counts)
+        answer({"folder": plan.folder, "cases": rows, "estimated_s": estimated_s(plan, gpus)} | counts)
         return
     longest = max((len(row["case"]) for row in rows), default=0)
     for row in rows:
@@ -106,6 +107,7 @@ def _show_plan(plan: Plan, screen: Console, as_json: bool) -> None:
         say(screen, escape(f"{row['action']:<6}  {row['case']:<{longest}}  {size:>12}  {row['why']}".rstrip()))
     told = ", ".join(f"{count} to {action}" for action, count in counts.items())
     say(screen, f"{told}; records go to {escape(str(plan.folder))}")
+    tell_estimate(screen, plan, gpus)
 
 
 def _show_summary(summary: Summary, screen: Console, as_json: bool) -> None:

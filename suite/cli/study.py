@@ -49,7 +49,6 @@ def label(
         ),
     ] = None,
     dtype: Annotated[list[str] | None, typer.Option(help="float32 or float16; both by default. Repeatable.")] = None,
-    exhaustive: Annotated[int, typer.Option(min=0, help="Try every config on so many of the matrices.")] = 40,
     budget: Annotated[str, typer.Option(metavar="TIME", help="No matrix begins after this time: 90s, 7m.")] = "7m",
     shard: Annotated[str, typer.Option(metavar="N/M", help="Every M-th matrix, beginning with the N-th.")] = "1/1",
     device: DeviceOption = "auto",
@@ -61,7 +60,7 @@ def label(
 ) -> None:
     """Measure labels on a GPU, matrix by matrix; the same command goes on where it was.
 
-    Exits with 1 while matrices are left. What cannot be measured is kept with the reason and not tried again.
+    Exits with 1 while matrices are left. What cannot be measured is told, and tried again by the next command.
 
     Where a method measures one dtype alone, --dtype changes nothing. On several GPUs, each measures a shard.
 
@@ -75,7 +74,6 @@ def label(
         method=method,
         patterns=tuple(matrices or ()),
         dtypes=tuple(dtype or ()),
-        exhaustive=exhaustive,
         budget=budget,
         shard=shard,
         device=device,
@@ -149,21 +147,11 @@ def train(
     target: Annotated[
         list[Path] | None, typer.Option(help="Samples of the platform that the model is for. Repeatable.")
     ] = None,
-    held_out: Annotated[
-        list[Path] | None, typer.Option(help="Samples of that platform for curves alone. Repeatable.")
-    ] = None,
     source_matrices: Annotated[int, typer.Option(min=1, help="Matrices to take of --source.")] = 100,
     target_matrices: Annotated[int, typer.Option(min=1, help="Matrices to take of --target.")] = 5,
     op: Annotated[str, typer.Option(help="A model that moves: spmm or sddmm.")] = "spmm",
     seed: Annotated[int, typer.Option(min=0, help="Of a model that moves.")] = 0,
     epochs: Annotated[int, typer.Option(min=1, help="Of each phase of a model that moves.")] = 100,
-    model: Annotated[
-        str, typer.Option(metavar="NAME", help="A model that moves: a variant of it, or another one beside it.")
-    ] = "",
-    featuriser: Annotated[
-        Path | None,
-        typer.Option(help="A model of the source platform: the part that looks at matrices is taken over, and frozen."),
-    ] = None,
     labels: Annotated[
         list[str] | None,
         typer.Option(help="Files of labels or folders that hold some; [bold]published[/bold] for the authors'."),
@@ -199,7 +187,6 @@ def train(
                 method=method,
                 source=source or (),
                 target=target or (),
-                held_out=held_out or (),
                 source_matrices=source_matrices,
                 target_matrices=target_matrices,
                 op=op,
@@ -207,8 +194,6 @@ def train(
                 epochs=epochs,
                 out=out,
                 as_json=as_json,
-                model=model,
-                featuriser=featuriser,
             )
         )
         return

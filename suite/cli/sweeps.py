@@ -233,8 +233,8 @@ def reproduce(
     """Reproduce a paper: calibrate, run its sweeps, most important cases first, and draw its page.
 
     No case begins after the budget. The same command goes on where it stopped: records are those of [bold]run[/bold]. A
-    paper that cannot run is named with what it lacks, and the exit code is 3; of [bold]all[/bold], the others run. On
-    several GPUs the sweeps run, and not the studies of models.
+    paper that cannot run is named with what it lacks, and the exit code is 3; of [bold]all[/bold], the others run. Of
+    several GPUs, a paper's study of models uses the first of this machine.
 
     Example: [bold]spmark reproduce liteform --budget 30m[/bold]
     """

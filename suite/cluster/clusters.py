@@ -32,6 +32,8 @@ _SETTINGS: dict[str, Any] = {
     # Its profiler looks at the thread of a task a hundred times a second, on the cores that the child measures with.
     "distributed.worker.profile.enabled": False,
     "distributed.admin.system-monitor.interval": "2s",
+    # It would ask NVML for the GPU of each worker, and end where the worker of a CPU has a number that no GPU has.
+    "distributed.diagnostics.nvml": False,
 }
 
 

@@ -14,13 +14,14 @@ from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from statistics import median
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 from spmark.impls.core.errors import DeviceError
 from spmark.records.schema import Environment
 from spmark.suite.cluster.schedule import grouped
 from spmark.suite.cluster.slow_gpus import probe_case, slower
-from spmark.suite.cluster.work import Group, News, described, end_child, measure_group, measures
+from spmark.suite.cluster.work import Group, News, cache_id, described, end_child, measure_group, measures
 from spmark.suite.plan.options import Options
 from spmark.suite.plan.plan import Item, files_of
 from spmark.suite.run.execute import Answer, Watcher, refusal
@@ -62,10 +63,15 @@ class Cluster:
             first = next(iter(client.nthreads()))
             asked = client.submit(described, device, sparse_library, workers=[first], pure=False)
             self.environment = Environment.model_validate_json(asked.result())
+            self._cache = client.submit(cache_id, workers=[first], pure=False).result()
+
+    @property
+    def workers(self) -> int:
+        """Those that are there now."""
+        return len(self.client.nthreads())
 
     def __str__(self) -> str:
-        count = len(self.client.nthreads())
-        return f"{self.environment.device.name}, {count} {'workers' if count > 1 else 'worker'}"
+        return f"{self.environment.device.name}, {self.workers} {'workers' if self.workers > 1 else 'worker'}"
 
     def measure(
         self, items: Sequence[Item], options: Options, *, stop: StopSignals, watcher: Watcher, until: float
@@ -109,18 +115,18 @@ class Cluster:
                 files=files,
                 probe=probe_case(items, self.environment.device.kind),
             ).model_dump_json()
-            for number, group in enumerate(grouped(items, len(self.client.nthreads())))
+            for number, group in enumerate(grouped(items, self.workers))
         ]
-        return _Run(self.client, name, groups)
+        return _Run(self.client, name, groups, self._cache)
 
 
 class _Run:
     """Groups that were submitted, the heaviest first."""
 
-    def __init__(self, client: Any, name: str, groups: Sequence[str]) -> None:
+    def __init__(self, client: Any, name: str, groups: Sequence[str], cache: str) -> None:
         from distributed import Queue
 
-        self._client, self._name = client, name
+        self._client, self._name, self._cache = client, name, cache
         self._queue = Queue(name, client=client)
         # Tasks of one name that are more than the workers wait at the scheduler, which hands them out by priority.
         self._futures = [
@@ -157,6 +163,7 @@ class _Run:
             news = News.model_validate_json(text)
             if news.environment is not None:
                 self._machines[news.worker] = news.environment
+            self._tell_of_cache(news)
             if news.kind == "lost":
                 self._reason = f"{news.worker}: {news.reason}"
                 _log.warning("a worker leaves: %s", self._reason)
@@ -177,6 +184,17 @@ class _Run:
             return tuple(self._queue.get(batch=True))
         except KeyError:  # a scheduler that was started anew has no such queue
             return ()
+
+    def _tell_of_cache(self, news: News) -> None:
+        """Tell of machines that do not see the cache of the first worker, each once."""
+        host = urlsplit(news.worker).hostname or ""
+        if news.cache not in ("", self._cache) and host not in self._told:
+            self._told.add(host)
+            _log.warning(
+                "%s has a cache of its own, so that it fetches and parses matrices itself: name a folder that all "
+                "machines see with SPMARK_CACHE, or give each a mirror (spmark mirror make) with SPMARK_MIRROR",
+                host,
+            )
 
     def _compare(self, probed: News) -> None:
         """Tell of GPUs that are slower than their siblings, each once."""

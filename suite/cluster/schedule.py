@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
@@ -38,10 +38,16 @@ def grouped(items: Sequence[Item], workers: int) -> list[list[Item]]:
     return sorted(groups, key=lambda group: sum(seconds[item.spec.case_id] for item in group), reverse=True)
 
 
+def run_s(cases: Iterable[CaseSpec], workers: int) -> float:
+    """Estimate the seconds that workers take for cases together: no more workers make the longest case shorter."""
+    seconds = [estimated_s(case) for case in cases]
+    return max(sum(seconds) / workers, max(seconds, default=0.0))
+
+
 def estimated_s(case: CaseSpec) -> float:
     """Estimate the seconds that a case takes, from loading to its last sample, before its matrix is there."""
     exponent, table = learned()
-    facts = find_source(case.matrix.source).facts(case.matrix.name)
+    facts = find_source(case.matrix.source).likely(case.matrix.name)
     flops = 2 * case.width * (facts.nnz if facts else _NNZ)
     own = table.get(case.implementation, median(table.values()))
     return own * float(((flops + FLOPS) / FLOPS) ** exponent)

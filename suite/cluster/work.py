@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict
 
+from spmark.datasets.cache import Cache
 from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.untrusted import Frozen
 from spmark.impls.runtime.device import calibrated, find
@@ -59,6 +60,8 @@ class News(Frozen):
     """The case that begins now; empty where the group ends here."""
     environment: Environment | None = None
     """The worker's machine, of which it tells before its first outcome of a group."""
+    cache: str = ""
+    """As `cache_id`, told with the machine."""
     outcome: Outcome | None = None
     seen: list[SeenConfig] = []
     reason: str = ""
@@ -119,6 +122,20 @@ def described(device: str, sparse_library: str) -> str:
     return environment(device, sparse_library).model_dump_json()
 
 
+def cache_id() -> str:
+    """Give what tells the cache of this machine from others, and not from one that several machines see: a task.
+
+    Empty where the cache cannot be written.
+    """
+    mark = Cache.default().root / "id"
+    with suppress(OSError):
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.open("a").close()  # which leaves the time of a file that is there
+        seen = mark.stat()
+        return f"{seen.st_ino} {seen.st_mtime_ns}"
+    return ""
+
+
 def why_unlike(environment: Environment, like: Environment) -> str:
     """Say what of a machine would make its times another case's; empty for a machine like the one of the plan."""
     for what, found, expected in (
@@ -160,7 +177,7 @@ def measure_group(text: str) -> None:
         if group.probe is not None and group.run not in _probed:
             _probed.add(group.run)
             tell(kind="probed", environment=here, outcome=_child.measure(group.probe, setup).outcome)
-        tell(kind="begun", next_id=todo[0].case_id, environment=here)
+        tell(kind="begun", next_id=todo[0].case_id, environment=here, cache=cache_id())
         for number, case in enumerate(todo, 1):
             outcome, seen = _child.measure(case, setup)
             following = "" if number == len(todo) or cancelled(worker, task) else todo[number].case_id

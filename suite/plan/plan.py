@@ -77,7 +77,7 @@ class Plan:
     def memory_bytes(self, spec: CaseSpec) -> int | None:
         """Give what A in CSR, the dense operands and the result take; None where the sizes of A are not known yet."""
         recorded = self.history.problems.get(spec.matrix.id)
-        facts = recorded or find_source(spec.matrix.source).facts(spec.matrix.name)
+        facts = recorded or find_source(spec.matrix.source).likely(spec.matrix.name)
         if facts is None:
             return None
         turned = not recorded and spec.matrix.orientation is Orientation.TRANSPOSED

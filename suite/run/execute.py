@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from spmark.datasets.sweep.model import Sweep
 from spmark.impls.core.devicespec import DeviceSpec
@@ -61,6 +61,10 @@ class Place(Protocol):
     def environment(self) -> Environment:
         """The machine that a run is planned for."""
 
+    @property
+    def workers(self) -> int:
+        """How many measure at a time."""
+
     def measure(
         self, items: Sequence[Item], options: Options, *, stop: StopSignals, watcher: Watcher, until: float
     ) -> Generator[Sequence[Answer], None, None]:
@@ -84,6 +88,7 @@ class Here:
     """On this machine, where a child of this process measures one case after the other."""
 
     environment: Environment
+    workers: ClassVar[int] = 1
 
     def measure(
         self, items: Sequence[Item], options: Options, *, stop: StopSignals, watcher: Watcher, until: float

@@ -70,7 +70,7 @@ def collect_samples(
     files = {path, *path.parent.glob(f"{asked.name}-*-of-*.jsonl")}
     done = set().union(*map(collector.done, sorted(files)))
     todo = [case for case in mine if done.isdisjoint(_keys(case))]
-    made = append_rows(path, ((case, case) for case in todo), collector.row, ends)
+    made, _ = append_rows(path, ((case, case) for case in todo), collector.row, ends)
     answer = {"file": path, "rows": len(done) + made, "made": made, "left": len(todo) - made, "note": platform.note}
     line = f"{path}: {made} rows more, {len(todo) - made} of {len(mine)} left ({platform.note})"
     tell(Outcome(answer, line, left=len(todo) - made), as_json)

@@ -85,7 +85,8 @@ def measure_all(spec: DeviceSpec, ship: bool, report: Callable[[str], None]) -> 
 def _measured(method: str, spec: DeviceSpec, seconds: float) -> Constants:
     calibration, cache = find_contract("calibration", method), Cache.default()
     names = list(matrices_of(calibration.patterns, cache))
-    made: Constants = calibration.calibrate(CalibrationJob(spec, seconds, names, partial(loaded, cache=cache)))
+    job = CalibrationJob(device=spec, seconds=seconds, names=names, load=partial(loaded, cache=cache))
+    made: Constants = calibration.calibrate(job)
     return made
 
 

@@ -43,7 +43,6 @@ class LabelRequest:
     patterns: Sequence[str]
     """Patterns of matrices, or names of packaged lists; those of the method by default."""
     dtypes: Sequence[str]
-    exhaustive: int
     budget: str
     shard: str
     device: str
@@ -82,7 +81,6 @@ def measure_labels(request: LabelRequest) -> int:
         names=names,
         load=partial(loaded, cache=cache),
         dtypes=dtypes,
-        exhaustive=request.exhaustive,
     )
     outcome: Outcome = labels.measure(job)
     tell(outcome, request.as_json)

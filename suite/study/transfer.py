@@ -46,11 +46,8 @@ class _Asked:
 class TransferRequest(_Asked):
     """What the command line of ``train`` asks for."""
 
-    held_out: Sequence[Path]
     seed: int
     out: Path | None
-    model: str = ""
-    featuriser: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,14 +81,11 @@ def train_transfer(request: TransferRequest) -> None:
         raise SweepError(f"train {request.method}: expected --source with samples of spmark study collect, found none")
     op = _op(request.op)
     screen = console(request.as_json)
-    words = _words(request, {"held-out": request.held_out})
+    words = _words(request, {})
     words += [f"--op {request.op}", f"--seed {request.seed}", f"--epochs {request.epochs}"]
-    words += [f"--model {request.model}"] if request.model else []
-    words += [f"--featuriser {request.featuriser.name}"] if request.featuriser else []
     job = TransferJob(
         source=_files(request.source),
         target=_files(request.target),
-        held_out=_files(request.held_out),
         source_matrices=request.source_matrices,
         target_matrices=request.target_matrices,
         op=op,
@@ -101,8 +95,6 @@ def train_transfer(request: TransferRequest) -> None:
         out=request.out,
         command=f"spmark study train {request.method} {' '.join(words)}",
         tell=lambda line: say(screen, escape(line)),
-        model=request.model,
-        featuriser=request.featuriser,
     )
     tell(transfer.train(job), request.as_json)
 

@@ -1,7 +1,8 @@
 """What a worker of a test's cluster imports first: the fake implementation, on a device that each worker has.
 
 ``FAKE_WORKERS`` holds what is wrong with a worker, by its number: ``other`` has another driver, ``dead`` a device that
-does not compute, ``skewed`` a clock that is a day ahead, ``slow`` a device that takes ten times as long.
+does not compute, ``skewed`` a clock that is a day ahead, ``slow`` a device that takes ten times as long, ``apart`` a
+cache that nobody else sees.
 """
 
 from __future__ import annotations
@@ -25,5 +26,7 @@ if wrong == "dead":
 if wrong == "skewed":
     clock = time.time
     time.time = lambda: clock() + 86400
+if wrong == "apart":
+    os.environ["SPMARK_CACHE"] = os.environ["FAKE_CACHE"]
 if wrong == "slow":
     os.environ["FAKE_FACTOR"] = "10"

@@ -30,11 +30,12 @@ def fakes(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def client(request, fakes):
+def client(request, fakes, tmp_path_factory):
     """Start workers: four, or what a test's parameter says of each of them; tests with one parameter share them."""
     told = getattr(request, "param", ("", "", "", ""))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FAKE_WORKERS", json.dumps(dict(enumerate(told))))
+        patch.setenv("FAKE_CACHE", str(tmp_path_factory.mktemp("apart")))
         with clusters.on_this_machine([str(number) for number in range(len(told))]) as client:
             yield client
 

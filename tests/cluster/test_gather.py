@@ -231,6 +231,14 @@ def test_times_in_records_are_of_the_clock_of_the_process_that_writes(run, fakes
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("client", [("apart", "", "")], indirect=True)
+def test_a_machine_that_does_not_see_the_cache_is_told_of_once(run, fakes, caplog):
+    run([fakes.case(f"m{at}", "slow") for at in range(9)])
+    (told,) = [line.getMessage() for line in caplog.records if "a cache of its own" in line.getMessage()]
+    assert told.startswith("127.0.0.1 has a cache")
+    assert "SPMARK_CACHE" in told and "spmark mirror make" in told
+
+
 @pytest.mark.parametrize("client", [("", "", "slow")], indirect=True)
 def test_a_gpu_that_is_slower_than_its_siblings_is_told_of(run, fakes, caplog):
     run([fakes.case(f"m{at}", "slow") for at in range(12)])

@@ -193,7 +193,7 @@ NAMES = ("cusparse", "sparsetir", "lo_spmm", "scipy_cpu")
     [
         ("core/problem.py", NAMES),
         ("core/plainyaml.py", ()),
-        ("cusparse/blocks.py", ("cusparse",)),  # imported inside a function
+        ("cusparse/gpu.py", ("cusparse",)),  # imported inside a function
         ("runtime/compile.py", NAMES[:3]),  # options of the compiler
         ("runtime/include/spmark/half.cuh", NAMES[:3]),
         ("kernels/sddmm.cu", ("sparsetir",)),

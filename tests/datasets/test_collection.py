@@ -11,6 +11,8 @@ import pytest
 from spmark.datasets import collection, published
 from spmark.datasets.cache import Cache
 from spmark.datasets.collection import copy_index, drawn, listed_in, matching, read_index
+from spmark.datasets.source import Facts
+from spmark.datasets.sources.table import find_source
 from spmark.datasets.sweep.model import Sweep
 from spmark.impls.core.errors import DatasetError, SweepError
 
@@ -165,3 +167,14 @@ def test_a_sweep_takes_a_condition_and_a_draw(sweep) -> None:
 def test_a_sweep_that_asks_for_something_else(sweep, line: str, message: str) -> None:
     with pytest.raises(SweepError, match=message):
         sweep(line)
+
+
+def test_counts_of_the_index_are_for_estimates_alone(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = find_source("suitesparse")
+    monkeypatch.setenv("SPMARK_CACHE", str(cache.root))
+    monkeypatch.setenv("SPMARK_MIRROR", str(cache.root))
+    assert source.likely("HB/abb313") is None, "nothing is fetched"
+    monkeypatch.setenv("SPMARK_MIRROR", str(cache.mirror))
+    assert source.likely("HB/abb313") == Facts(313, 176, 1557)
+    assert source.facts("HB/abb313") is None, "its entries may include zeros"
+    assert source.likely("HB/none") is None

@@ -118,8 +118,3 @@ def test_pieces_in_another_order_of_rows_are_those_of_the_reordered_matrix(
     assert rows[wanted.table[0]].tolist() == moved.table[0].tolist()
     assert wanted.table[2:].tolist() == moved.table[2:].tolist()
     assert matrix.indices[moved.table[1]].tolist() == reordered.indices[wanted.table[1]].tolist()
-
-
-def test_no_partition_is_refused() -> None:
-    with pytest.raises(ValueError, match="expected at least one column partition, found 0"):
-        partition_columns(random_csr(3, 4, [1, 2, 1]), 0)

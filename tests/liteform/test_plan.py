@@ -12,7 +12,7 @@ from spmark.datasets.sweep.model import Sweep
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.liteform import plan as plan_module
 from spmark.impls.liteform.compose import Choice, StoredAs, choose, estimated_blocks, fixed_form
-from spmark.impls.liteform.cost import count
+from spmark.impls.liteform.cost import Weights, count, table_of
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.plan import LiteForm
 from spmark.impls.liteform.predictor import SHIPPED, find
@@ -25,8 +25,7 @@ from spmark.impls.liteform.schedule import (
     schedule_for,
     table_for,
 )
-from spmark.impls.liteform.search import search, table_of
-from spmark.impls.liteform.weights import Weights
+from spmark.impls.liteform.search import search
 from spmark.impls.runtime.device import find as find_device
 from spmark.impls.table import create
 
@@ -125,7 +124,7 @@ def test_blocks_are_taken_where_they_are_smaller() -> None:
     ("config", "message"),
     [
         ({"format": "ell"}, "format out of"),
-        ({"format": "direct"}, "found direct, which is an implementation of its own: take direct, or auto"),
+        ({"format": "direct"}, "format out of auto, cell, csr, bsr, found direct"),
         ({"search": "random"}, "search out of"),
         ({"partitions": -1}, "partitions in"),
         ({"max_width": 24}, "bucket width out of"),

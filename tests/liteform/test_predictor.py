@@ -17,7 +17,7 @@ from spmark.impls.liteform.predictor import SHIPPED, ForestCard, Predictor, find
 from spmark.studies.liteform.forests import FOREST, fit, forest_of, model_kinds, train
 from spmark.studies.liteform.tables import numbers, partition_numbers, read_published
 
-LABELS = read_published(published_csv(), "labels.csv")
+LABELS = read_published(published_csv())
 ABOUT = ForestCard(name="made-up", trained_on="numbers made up", labels_sha256="0" * 64, gpu="none")
 
 

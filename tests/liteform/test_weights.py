@@ -8,8 +8,7 @@ from cell_format import CellFormat
 from problems import matrices, random_csr
 
 from spmark.impls.core.problem import Csr
-from spmark.impls.liteform.cost import count
-from spmark.impls.liteform.weights import CHAIN, Weights, weighed
+from spmark.impls.liteform.cost import CHAIN, Weights, count, weighed
 
 RNG = np.random.default_rng(6)
 WEIGHTS = Weights(atomic=3.5, slot=0.25, chain=7.0, beyond=2.0, launch=1000.0)

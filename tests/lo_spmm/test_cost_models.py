@@ -5,18 +5,15 @@ from __future__ import annotations
 from dataclasses import asdict
 
 import numpy as np
-import pytest
 from problems import random_csr
 
 from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.lo_spmm.plan import LoSpmm
 from spmark.impls.lo_spmm.rank import SHIPPED, features_of, find
 from spmark.impls.lo_spmm.reorder import Reordering
 from spmark.impls.lo_spmm.search import Pins, explore
 from spmark.impls.lo_spmm.space import TileSize
-from spmark.impls.runtime.device import find as find_device
 from spmark.impls.runtime.device import shipped_calibration
 from spmark.impls.table import cost_model
 
@@ -43,8 +40,3 @@ def test_ranks_are_those_of_the_shipped_trees() -> None:
     space = explore(PROBLEM, H200, Reordering.GREEDY, Pins())
     scores = cost_model(LoSpmm(), "rank", H200).score(PROBLEM, CONFIGS)
     assert scores.tolist() == find(SHIPPED).score(features_of(space, SIZES)).tolist()
-
-
-def test_proxies_are_refused_without_a_gpu() -> None:
-    with pytest.raises(DeviceError, match="host-simt: expected a GPU, on which proxies run"):
-        cost_model(LoSpmm(), "proxies", find_device("host-simt")).score(PROBLEM, CONFIGS)

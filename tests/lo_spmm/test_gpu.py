@@ -33,7 +33,7 @@ def kernels_of(proxies: bool, emitter: Emitter = Emitter.CUDA) -> Any:
     problem = Problem(Op.SPMM, random_csr(64, 128, [12] * 64), 256)
     space = explore(problem, SPEC, Reordering.GREEDY, Pins())
     space.survivors = Survivors(tuple(size for sizes in GROUPS for size in sizes), {})
-    return gpu.Kernels(space, SimpleNamespace(spec=SPEC), emitter=emitter, cpl=0, warm=False, proxies=proxies)
+    return gpu.Kernels(space, SimpleNamespace(spec=SPEC), emitter=emitter, warm=False, proxies=proxies)
 
 
 @pytest.fixture

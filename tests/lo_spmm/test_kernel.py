@@ -43,13 +43,12 @@ def test_tiles_write_every_row_once(name: str) -> None:
     np.testing.assert_array_equal(np.sort(empty), np.flatnonzero(matrix.row_lengths == 0))
 
 
-@pytest.mark.parametrize("cpl", [0, 1, 4, 100])
 @pytest.mark.parametrize("prefetch", [1, 3, 8])
-def test_steps_load_before_use_and_keep_what_is_needed(prefetch: int, cpl: int) -> None:
+def test_steps_load_before_use_and_keep_what_is_needed(prefetch: int) -> None:
     for tile in tiles_of("lengths_of_warps", 3):
         held: dict[int, int] = {}
         loaded, entries = [], []
-        for step in steps(tile, TileSchedule(1, prefetch, cpl)):
+        for step in steps(tile, TileSchedule(1, prefetch)):
             for position in step.loads:
                 held[position % prefetch] = position
                 loaded.append(position)
@@ -86,7 +85,7 @@ def test_digest_sees_everything() -> None:
     assert UnrolledKernel(tiles_of("under_32_rows", 4), dispatch, 32, TileSchedule()).digest == kernels[0].digest
 
 
-@pytest.mark.parametrize(("field", "value"), [("cpt", 3), ("prefetch", 0), ("prefetch", 65), ("cpl", -1)])
+@pytest.mark.parametrize(("field", "value"), [("cpt", 3), ("prefetch", 0), ("prefetch", 65)])
 def test_illegal_schedules_are_refused(field: str, value: int) -> None:
     with pytest.raises(ValueError, match=f"expected {field}"):
         TileSchedule(**{field: value})

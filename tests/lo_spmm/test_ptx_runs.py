@@ -40,7 +40,7 @@ def launch(kernel: UnrolledKernel, size: TileSize, operand: np.ndarray, out: np.
 def test_spmm(size: TileSize, width: int, warm: bool) -> None:
     """J is no multiple of N1, nor the tiles of those of a block: some threads have nothing to do."""
     problem = Problem(Op.SPMM, MATRIX, width)
-    kernel = kernel_of(MATRIX, size.tile_rows, width, TileSchedule(size.cpt, 3, 2), warm=warm)
+    kernel = kernel_of(MATRIX, size.tile_rows, width, TileSchedule(size.cpt, 3), warm=warm)
     operands = dense_operands(problem)
     out = np.full(problem.out_shape, np.nan, np.float32)
     machine = launch(kernel, size, operands[0], out)

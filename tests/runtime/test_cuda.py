@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from importlib import import_module
 from typing import Any
 
@@ -77,20 +78,20 @@ def test_a_run_is_enqueued_on_the_current_stream(name: str, problem: Problem, de
     import cupy
 
     built = Built(name, problem, device)
-    gate = cupy.cuda.Stream(non_blocking=True)
-    busy = cupy.zeros(1 << 28, cupy.uint8)
+    gate, opened = cupy.cuda.Stream(non_blocking=True), threading.Event()
     with gate:
         built.plan.run(
             built.operands, built.out
         )  # a library's first call may load code for longer than the GPU is busy
         built.out.fill(np.nan)
         gate.synchronize()
-        for value in range(200):
-            busy.data.memset_async(value, busy.nbytes, gate)
+        gate.launch_host_func(opened.wait, 20)  # seconds; a run that waits for the stream sees them pass
         built.plan.run(built.operands, built.out)
         finished = cupy.cuda.Event()
         finished.record(gate)
-    assert not finished.done, "a run on this stream waits for what was enqueued before it"
+    waited = finished.done
+    opened.set()
+    assert not waited, "a run on this stream waits for what was enqueued before it"
     gate.synchronize()
     assert built.error(built.out.get()) <= built.allowed()
 

@@ -10,7 +10,7 @@ from compilers import needs_compilers
 from sampling import ARCHES
 
 from spmark.impls.core.errors import CompileError
-from spmark.impls.runtime.compile_pool import compile_many
+from spmark.impls.runtime.compile import compile_many
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.host.ring import compile_host, launch_host
 from spmark.records.schema import Flush

@@ -10,7 +10,7 @@ import pytest
 from compilers import needs_compilers
 
 from spmark.impls.core.errors import CompileError
-from spmark.impls.runtime.compile_pool import compile_many
+from spmark.impls.runtime.compile import compile_many
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.host.ring import compile_host, launch_host
 

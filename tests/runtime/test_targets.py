@@ -11,7 +11,7 @@ from runtime.kernel_tables import templates, workers
 from sampling import ARCHES, compiled
 
 from spmark.impls.core.errors import CompileError
-from spmark.impls.runtime.compile_pool import compile_many
+from spmark.impls.runtime.compile import compile_many
 from spmark.impls.runtime.template import Instance, KernelTemplate
 
 pytestmark = needs_compilers

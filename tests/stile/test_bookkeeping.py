@@ -35,9 +35,8 @@ def mixed(seed: int, num_rows: int, num_cols: int, density: float) -> Csr:
 
 def search(matrix: Csr, calibration: Calibration, rules: Rules, *costs: float) -> Recounted:
     shapes = on_grid(shapes_of(calibration, 32, 32, matrix.nnz, rules.mode), *costs)
-    run = Recounted(Tiled.of(matrix), shapes, rules, lambda: False)
+    run = Recounted(Tiled.of(matrix), shapes, rules)
     picked = run.run()
-    assert picked.finished
     alive = np.unique(picked.owner)
     assert picked.spent_ms == run._state.chosen.cost_ms[alive].sum()
     return run
@@ -114,7 +113,7 @@ def test_windows_that_give_back_more_than_they_cost_are_taken_together() -> None
     matrix = Csr.checked((count, 60), np.arange(count + 1) * 24, indices, np.ones(indices.size))
     rules = Rules(SearchMode.PAPER, slack=0.5, widest=16)
     shapes = on_grid(shapes_of(SPMM, 32, 32, matrix.nnz, rules.mode, rules.widest), FINE, 0.2, 1.0)
-    run = Recounted(Tiled.of(matrix), shapes, rules, lambda: False)
+    run = Recounted(Tiled.of(matrix), shapes, rules)
     run._regroup()
     narrow, count, before = 1, run._level.first.size, run._state.chosen.tally.copy()
     pick_lights(run._state, run._level, math.inf, narrow, 0, count)

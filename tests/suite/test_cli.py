@@ -8,12 +8,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import suite_fakes
 from machine_speed import usual_seconds
 from suite_fakes import SWEEP
 from typer.testing import CliRunner
 
 import spmark
 from spmark.impls.core import files
+from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.runtime import device
@@ -26,6 +28,7 @@ from spmark.studies.stile.fitting import Agreement
 from spmark.suite.cli import asv, study
 from spmark.suite.cli import main as cli
 from spmark.suite.cli import run as run_command
+from spmark.suite.cluster.schedule import FLOPS, learned
 from spmark.suite.study import constants
 
 COMMANDS = [
@@ -89,6 +92,33 @@ def test_dry_run_lists_and_writes_nothing(invoke, sweep, tmp_path):
     assert answer["cases"][4]["why"] == "over --limit 1"
     assert answer["cases"][0]["memory_bytes"] == 4 * 5 + 8 * 8 + 4 * 8 * 32
     assert "to run" in invoke("run", sweep, "--dry-run")[1]
+
+
+def test_the_time_of_a_long_list_is_told_before_it_runs(invoke, monkeypatch, tmp_path):
+    lines = [f"G,m{n},{n + 2000},{n + 2000},{9000 + n},1,0,0,1,1,1,graph,9000" for n in range(700)]
+    place = tmp_path / "mirror" / "suitesparse" / "ssstats.csv"
+    place.parent.mkdir(parents=True)
+    place.write_text("\n".join(["700", "31-Oct-2023 18:12:37", *lines]) + "\n")
+    (place.parents[1] / "MANIFEST.tsv").write_text("name\tcategory\tsource\tlicence\trows\tcols\tnnz\tnote\n")
+    monkeypatch.setenv("SPMARK_MIRROR", str(place.parents[1]))
+    gpu = suite_fakes.CPU.model_copy(update={"name": "fake-gpu", "kind": DeviceKind.CUDA})
+    monkeypatch.setattr("spmark.impls.runtime.device.find", lambda device: gpu)
+    monkeypatch.setattr("spmark.suite.cli.run.collect", lambda *_: suite_fakes.environment(device=gpu))
+    path = tmp_path / "list.yaml"
+    path.write_text(
+        "schema: 1\nname: list\nops: [spmm]\nwidths: [32, 64]\nimplementations: [sparsetir, cusparse_best]\n"
+        "matrices: [{source: suitesparse, where: rows < 2600}]"
+    )
+    code, out, err = invoke("run", path, "--dry-run", "--json")
+    assert code == 0, err
+    answer = json.loads(out)
+    assert answer["run"] == 2400
+    exponent, table = learned()
+    least = 1200 * (table["sparsetir"] + table["cusparse_best"])
+    assert least < answer["estimated_s"] < least * (1 + 2 * 64 * 9700 / FLOPS) ** exponent
+    assert answer["cases"][0]["memory_bytes"]
+    text = invoke("run", path, "--dry-run")[1]
+    assert f"about {answer['estimated_s'] / 60:.2g} minutes on one GPU, by what such cases took on an H200" in text
 
 
 @pytest.mark.full

@@ -42,7 +42,7 @@ def folder(tmp_path, monkeypatch):
         if case.implementation in NAMES:
             problem = Problem(Op.SPMM, matrix, 32)
             how: Any = create(case.implementation)
-            found = how.forecast(problem, H200, 60)
+            found = how.forecast(problem, H200)
             stored = stores_of(how, problem, H200, found.config).stored
             outcome = Outcome(
                 status=Status.OK, matrix_kind=MatrixKind.SYNTHETIC, matrix_hash=matrix.hash, problem=facts,

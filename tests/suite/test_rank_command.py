@@ -36,9 +36,7 @@ def spmark(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
 def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(label, "gpu_named", lambda *_: H200)
     monkeypatch.setattr(commands, "_race", lambda space, device: estimated_race(space))
-    monkeypatch.setattr(labels, "assemble", lambda *arguments, **facts: None)
     monkeypatch.setattr(labels, "GROUPS", 24)
-    monkeypatch.delenv("SPMARK_MIRROR", raising=False)  # without a mirror only random problems are labelled
 
 
 @pytest.mark.usefixtures("fake_gpu")
@@ -51,6 +49,9 @@ def test_from_kernels_to_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         list(range(0, 24, 2)),
         list(range(1, 24, 2)),
     ]
+    files[1].write_text(files[1].read_text().split("\n", 1)[1] + '{"schema_version": 1, "seed": 9')
+    assert spmark(monkeypatch, "study", "label", "lo_spmm", "--out", str(tmp_path)) == 0
+    assert [row.seed for row in read_rows(files[0].with_name("shard-01-of-01.jsonl"), TileLabels)] == [1]
     out = tmp_path / "model.json"
     assert (
         spmark(monkeypatch, "study", "train", "lo_spmm", "--labels", str(tmp_path), "--name", "fake", "--out", str(out))
@@ -70,6 +71,6 @@ def test_from_kernels_to_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_wrong_requests_are_refused(budget: str, shard: str, device: str, error: type, message: str) -> None:
-    request = LabelRequest("lo_spmm", (), (), 0, budget, shard, device, Path("nowhere"), as_json=False)
+    request = LabelRequest("lo_spmm", (), (), budget, shard, device, Path("nowhere"), as_json=False)
     with pytest.raises(error, match=message):
         measure_labels(request)

@@ -196,7 +196,7 @@ def test_what_cannot_be_replayed_is_counted_with_its_reason(write: Callable[...,
 
 def test_an_unknown_model_and_a_filter_that_leaves_nothing_are_refused(write: Callable[..., Path]) -> None:
     folder = write((record(), SEEN))
-    with pytest.raises(SweepError, match="expected a cost model out of estimate, proxies, random, rank, recorded"):
+    with pytest.raises(SweepError, match="expected a cost model out of estimate, random, rank, recorded"):
         replay([folder], "estimates")
     with pytest.raises(SweepError, match="--only width=7: expected it to leave a case"):
         replay([folder], RECORDED, only=["width=7"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.runtime import device
 from spmark.suite.cli import main as cli
+from spmark.suite.cluster import clusters
 from spmark.suite.plan.papers import read_papers, seconds
 from spmark.suite.run import execute
 from spmark.suite.study import transfer
@@ -136,6 +138,21 @@ def test_a_machine_without_a_gpu_studies_what_is_simulated(asked: Log, reproduce
     page = "".join(path.read_text() for path in pages)
     assert "Nothing was measured on spade_sim" in page and "dash_fig5_per_matrix" in page
     assert [step["ok"] + step["no result"] for step in answer["steps"]] == [2], "cases run beside the study"
+
+
+@pytest.mark.full
+def test_a_study_beside_workers_runs_on_this_machine(
+    asked: Log, reproduce: Callable[..., Any], fakes: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = fakes.environment(device=fakes.CPU.model_copy(update={"name": "theirs"}))
+    monkeypatch.setattr(clusters, "opened", lambda *_, **asked: nullcontext(execute.Here(theirs)))
+    monkeypatch.setattr(device, "find", lambda name: {"auto": fakes.CPU}[name])
+    ended = reproduce("--json", "--gpus", "0,1", "--device", "cuda")
+    assert ended.exit_code == 0, ended.stderr
+    answer = json.loads(ended.stdout)
+    assert [(one["target"], one["left"], one["why"]) for one in answer["studies"]] == [("spade_sim", 0, "")]
+    assert {one.platform for one in asked.collected} == {"cpu", "spade_sim"}
+    assert "on theirs" in ended.stderr
 
 
 @pytest.mark.full

@@ -18,9 +18,8 @@ from spmark.impls.liteform.compose import StoredAs
 from spmark.impls.liteform.features import SELECTION_BY_WIDTH
 from spmark.impls.liteform.predictor import find
 from spmark.impls.runtime.device import shipped_calibration
-from spmark.records.rowfile import read_rows
 from spmark.studies.liteform.commands import LABELS, OVERHEADS, SPEEDS
-from spmark.studies.liteform.labels import MatrixLabels, Skipped, TriedConfig, read_labels
+from spmark.studies.liteform.labels import MatrixLabels, TriedConfig, read_labels
 from spmark.studies.liteform.tables import numbers, read_published
 from spmark.studies.rows import append_rows
 from spmark.suite.cli import main as cli
@@ -51,7 +50,7 @@ def tables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def measured(path: Path, device: str = "fake-gpu") -> Path:
-    published = read_published(published_csv(40), "x")
+    published = read_published(published_csv(40))
     rows = []
     for i in range(0, len(published), 2):
         widths = (int(published.width[i]), int(published.width[i + 1]))
@@ -66,7 +65,7 @@ def measured(path: Path, device: str = "fake-gpu") -> Path:
                           samples_us={w: [float(published.cell_us[i + k])]})
                     for k, w in enumerate(widths)
                 ),
-                exhaustive=False, complete=True, spent_s=1.0,
+                complete=True, spent_s=1.0,
             )
         )  # fmt: skip
     by_name = {row.matrix: row for row in rows}
@@ -92,13 +91,14 @@ def test_a_model_is_trained_on_measured_labels(monkeypatch, tmp_path: Path, caps
     )
     assert code == 0
     told = json.loads(capsys.readouterr().out)
-    card, scores = told["card"], told["held_out"]
-    assert scores["partitions, regret"]["least"] <= scores["partitions, regret"]["mean"]
-    assert scores["partitions, regret of one"]["greatest"] >= 0
-    assert 0 <= scores["selection, accuracy"]["mean"] <= 1
+    card, scores = told["card"], {(one["task"], one["model"], one["metric"]): one for one in told["held_out"]}
+    regret = scores["selection", "Random Forest", "regret"]
+    assert 0 <= regret["least"] <= regret["mean"] <= regret["greatest"]
+    accuracies = [scores["selection", model, "accuracy"]["mean"] for model in ("Random Forest", "majority")]
+    assert 0 < accuracies[1] < accuracies[0] <= 1, "what decides is a feature"
     assert (card["name"], card["gpu"], card["rows"]["selection"]) == ("fake", "fake-gpu", 80)
     assert card["trained_on"] == "labels measured with spmark on fake-gpu in float32"
-    sample = numbers(read_published(published_csv(40), "x"), SELECTION_BY_WIDTH)[0]
+    sample = numbers(read_published(published_csv(40)), SELECTION_BY_WIDTH)[0]
     assert find(str(out)).selection.predict(sample) in (0, 1)
 
 
@@ -123,7 +123,7 @@ def test_the_study_is_written_with_its_page(monkeypatch, tables: None, tmp_path:
 
 def request(**changes) -> LabelRequest:
     fields = {
-        "method": "liteform", "patterns": ("seeded/mesh_0*",), "dtypes": (), "exhaustive": 0, "budget": "1s",
+        "method": "liteform", "patterns": ("seeded/mesh_0*",), "dtypes": (), "budget": "1s",
         "shard": "1/1", "device": "cpu", "out": Path("nowhere"), "as_json": True,
     }  # fmt: skip
     return LabelRequest(**(fields | changes))
@@ -143,8 +143,11 @@ def test_wrong_requests_are_refused(changes, message: str) -> None:
         measure_labels(request(**changes))
 
 
-def test_labels_are_made_shard_by_shard_and_what_cannot_be_is_skipped(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_labels_are_made_shard_by_shard_and_what_cannot_be_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     gpu = pytest.importorskip("spmark.studies.liteform.gpu", reason="needs CuPy")
     device = DeviceSpec.load(shipped_calibration("nvidia-h200"))
@@ -156,9 +159,6 @@ def test_labels_are_made_shard_by_shard_and_what_cannot_be_is_skipped(
 
         def fixed(self, form: StoredAs, width: int) -> list[float]:
             return [9.0]
-
-        def prepare(self, configs: object) -> None:
-            pass
 
         def cell(self, partitions: int, max_width: int) -> dict[int, list[float]]:
             return {width: [5.0 + partitions + abs(max_width - 16)] for width in (32, 64, 128, 256, 512)}
@@ -174,12 +174,9 @@ def test_labels_are_made_shard_by_shard_and_what_cannot_be_is_skipped(
     names_of = {found.csr.hash: name for name, found in held if not isinstance(found, str)}
     assert measure_labels(request(patterns=(*names, "seeded/mesh_03"), **how)) == 0
     told = json.loads(capsys.readouterr().out)
-    assert (told["made"], told["left"], told["skipped"]) == (1, 0, 2)
-    folder = tmp_path / device.name
-    skipped = {row.matrix: row.reason for row in read_rows(folder / "skipped-01-of-01.ndjson", Skipped)}
-    assert skipped.keys() == {"seeded/no_such", "seeded/banded_03"}
-    assert skipped["seeded/banded_03"] == "nothing to time"
-    # Another sharding finds what is there; what was skipped is tried once more by a shard that has not yet.
+    assert (told["made"], told["left"], told["failed"]) == (1, 0, 2)
+    assert "cannot be measured: nothing to time" in caplog.text
+    # Another sharding finds what is there.
     assert measure_labels(request(patterns=names, shard="1/2", **how)) == 0
     assert json.loads(capsys.readouterr().out)["made"] == 0
-    assert len(read_labels(sorted(folder.glob("*.jsonl")))) == 1
+    assert len(read_labels(sorted((tmp_path / device.name).glob("*.jsonl")))) == 1

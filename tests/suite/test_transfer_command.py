@@ -23,8 +23,6 @@ from spmark.impls.runtime.device import find
 from spmark.impls.table import cost_model, create, find_platform
 from spmark.impls.tuning.platform import ConfigSamples, raced
 from spmark.impls.tuning.race import Race
-from spmark.records.rowfile import read_rows
-from spmark.studies.dash.commands import CurvePoint
 from spmark.suite.cli import main as cli
 from spmark.suite.study import transfer
 from spmark.suite.study.transfer import TransferRequest
@@ -62,11 +60,11 @@ def steady(race: Race[Any], configs: Sequence[Config]) -> list[ConfigSamples]:
 
 @pytest.fixture(scope="module")
 def collected(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Collect a source on the CPU, a target and a held-out set on the accelerator."""
+    """Collect a source on the CPU and a target on the accelerator."""
     folder = tmp_path_factory.mktemp("collected")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("spmark.impls.taco_cpu.platform.raced", steady)
-        for name, platform, configs in (("source", "cpu", 3), ("target", "spade_sim", 8), ("held", "spade_sim", 8)):
+        for name, platform, configs in (("source", "cpu", 3), ("target", "spade_sim", 8)):
             sweep = folder / f"{name}.yaml"
             sweep.write_text(SWEEP.format(name=name, seed=len(name)))
             options = ("--platform", platform, "--sweep", sweep, "--configs", configs, "--out", folder / name)
@@ -81,17 +79,17 @@ def samples(collected: Path, tmp_path: Path) -> Path:
 
 
 def request(samples: Path, **changes: object) -> TransferRequest:
-    of = {"source": [samples / "source"], "target": [samples / "target"], "held_out": [samples / "held"]}
+    of = {"source": [samples / "source"], "target": [samples / "target"]}
     counts = {"source_matrices": 2, "target_matrices": 2, "seed": 0, "epochs": 2}
     rest = {"method": "dash", "op": "spmm", "out": samples / "model.safetensors", "as_json": False}
     return TransferRequest(**{**of, **counts, **rest, **changes})
 
 
-def test_samples_become_a_model_with_card_curves_and_checkpoints(
+def test_samples_become_a_model_with_card_and_checkpoints(
     samples: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = samples / "spade.safetensors"
-    files = ("--source", samples / "source", "--target", samples / "target", "--held-out", samples / "held")
+    files = ("--source", samples / "source", "--target", samples / "target")
     counts = ("--source-matrices", 2, "--target-matrices", 1, "--epochs", 2)
     capsys.readouterr()
     run(monkeypatch, "study", "train", "dash", *files, *counts, "--out", out, "--json")
@@ -106,15 +104,9 @@ def test_samples_become_a_model_with_card_curves_and_checkpoints(
     assert [(one.platform, one.matrices) for one in card.trained_on] == [("cpu", 2), ("spade_sim", 1)]
     assert card.trained_on[1].samples == 9
     assert card.command == (
-        "spmark study train dash --source source --target target --held-out held --source-matrices 2 "
-        "--target-matrices 1 --op spmm --seed 0 --epochs 2"
+        "spmark study train dash --source source --target target --source-matrices 2 --target-matrices 1 --op spmm "
+        "--seed 0 --epochs 2"
     )
-    points = list(read_rows(Path(answer["curves"]), CurvePoint))
-    assert [(point.phase, point.epoch) for point in points] == [
-        (phase, epoch) for phase in ("pre-training", "fine-tuning") for epoch in (1, 2)
-    ]
-    assert "held_tau" in points[-1].values
-    assert "held_tau" not in points[0].values
     assert len(list(samples.glob("spade.*.checkpoint"))) == 2
     before = out.read_bytes()
     run(monkeypatch, "study", "train", "dash", *files, *counts, "--out", out)
@@ -125,8 +117,6 @@ def test_samples_become_a_model_with_card_curves_and_checkpoints(
     ("changes", "message"),
     [
         ({"source": ["target"]}, "two platforms, found spade_sim as source and as target"),
-        ({"held_out": ["target"]}, "no training has seen, found rmat/atarget, rmat/btarget in both"),
-        ({"held_out": ["source"]}, "held-out samples of spade_sim, found cpu"),
         ({"target_matrices": 3}, "samples of 3 matrices, found 2"),
         ({"op": "sddmm"}, "samples of 2 matrices, found 0"),
     ],
@@ -148,7 +138,7 @@ def test_a_kept_model_scores_the_configs_of_the_implementation(
     asked = r"a model of spmm on cpu, found none: .*train one with spmark study train dash.*cpu-spmm"
     with pytest.raises(BuildError, match=asked):
         model.score(problem, configs)
-    transfer.train_transfer(request(samples, target=[], held_out=[], epochs=1, out=None))
+    transfer.train_transfer(request(samples, target=[], epochs=1, out=None))
     scores = model.score(problem, [*configs, {**configs[0], "chunk": 3}, {"c": 1}])
     assert np.isfinite(scores[:5]).all()
     assert len(set(scores[:5].tolist())) == 5

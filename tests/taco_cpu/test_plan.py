@@ -59,7 +59,6 @@ def test_float16_is_rounded_before_the_product_and_behind_it(op: Op) -> None:
         ({"isplit": 6}, "expected isplit as a power of two of at most 65,536, found 6"),
         ({"order": "i1 i0"}, "expected order to name each of"),
         ({"jsplit": 4, "order": "i1 i0 j1 k1 k0 j0"}, "expected j1 directly outside of j0"),
-        ({"threads": -1}, "expected threads of at least 0, found -1"),
     ],
 )
 def test_illegal_tunables_are_refused(tunables: dict[str, Any], reason: str) -> None:

@@ -25,7 +25,7 @@ NAMES = ["seeded/banded_01", "seeded/banded_02", "seeded/mesh_06", "seeded/power
 
 @pytest.mark.full
 def test_kinds_take_turns_until_the_time_is_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {row.key: row for row in read_rows(ROWS, ScheduleRow)}
+    known = {(row.matrix, row.dtype, row.width): row for row in read_rows(ROWS, ScheduleRow)}
     timed: list[Any] = []
 
     class Timer:
@@ -43,7 +43,9 @@ def test_kinds_take_turns_until_the_time_is_up(tmp_path: Path, monkeypatch: pyte
     def constants(seconds: float) -> Any:
         timed.clear()
         matrices = lambda names: ((name, SimpleNamespace(csr=None)) for name in names)  # noqa: E731
-        return method.calibrate(CalibrationJob(shipped("nvidia-h200"), seconds, NAMES, matrices))
+        return method.calibrate(
+            CalibrationJob(device=shipped("nvidia-h200"), seconds=seconds, names=NAMES, load=matrices)
+        )
 
     constants(0)
     assert [name for name, *_ in timed] == ["seeded/power_law_00"] * 7, "one matrix, and once to warm up"

@@ -11,7 +11,7 @@ from problems import random_csr
 
 from spmark.impls.core.errors import BuildError, DatasetError
 from spmark.impls.core.problem import DType
-from spmark.impls.liteform.cost import count
+from spmark.impls.liteform.cost import Weights, count, weighed
 from spmark.impls.liteform.schedule import (
     CellSchedule,
     Gathering,
@@ -21,16 +21,16 @@ from spmark.impls.liteform.schedule import (
     read_table,
     table_for,
 )
-from spmark.impls.liteform.weights import Weights, weighed
 from spmark.studies.liteform.schedules import (
     COUNTED,
     ScheduleRow,
     TimedSchedule,
-    Trials,
+    curves_of,
     fitted_entries,
     fitted_gathering,
     fitted_weights,
     make_table,
+    times_of,
 )
 
 pytestmark = pytest.mark.full
@@ -39,14 +39,15 @@ SMALL, LARGE = CellSchedule(4, 8, 16), CellSchedule(4, 8, 64)
 SCHEDULES = [CellSchedule(4, lanes, work) for lanes in (8, 16) for work in (8, 16, 32, 64)]
 
 
-def trials(nnz: int, best: CellSchedule, skip: CellSchedule | None = None) -> Trials:
-    times = {one: 10.0 * (1 + (one != best) * (0.1 + 0.01 * one.work)) for one in SCHEDULES if one != skip}
-    return Trials(DType.FLOAT32, 32, nnz, 32, False, times)
+def trials(nnz: int, best: CellSchedule) -> ScheduleRow:
+    times = {one: 10.0 * (1 + (one != best) * (0.1 + 0.01 * one.work)) for one in SCHEDULES}
+    timed = [TimedSchedule(max_width=32, gathered=False, schedule=one, time_us=us) for one, us in times.items()]
+    return row(1, Weights(2.0, 0.2, 10.0, 3.0, 1000.0), 32).model_copy(update={"nnz": nnz, "timed": tuple(timed)})
 
 
 def test_each_size_gets_its_schedule() -> None:
     rows = [trials(nnz, SMALL) for nnz in (4000, 6000, 9000)] + [trials(nnz, LARGE) for nnz in (2**21, 2**22)]
-    entries = fitted_entries(rows)
+    entries = fitted_entries(times_of(rows))
     assert len(entries) < 7 * 6 / 2, "points that say the same are left out"
 
     def chosen(nnz: int) -> CellSchedule:
@@ -89,10 +90,9 @@ def row(seed: int, weights: Weights, width: int = 64, gain: float | None = None,
 def test_weights_are_found_that_choose_the_fastest_widths() -> None:
     truth = Weights(atomic=6.0, slot=0.1, chain=0.0, beyond=300.0, launch=0.0)
     rows = [row(seed, truth, width) for seed in range(6) for width in (32, 256)]
-    found = fitted_weights(rows, gathered=False)
+    found, curves = fitted_weights(rows, times_of(rows), gathered=False), curves_of(times_of(rows), gathered=False)
     losses = []
-    for one in rows:
-        times = one.by_width(gathered=False, tail_in_last=False)
+    for one, (_, _, times) in zip(rows, curves, strict=True):
         prices = weighed(one.counts(thirds=False), one.width, found)[0]
         taken = min(times, key=lambda width: prices[width.bit_length() - 1])
         losses.append(times[taken] / min(times.values()) - 1)
@@ -107,15 +107,15 @@ def test_rows_are_gathered_where_that_was_faster() -> None:
         row(3, truth, 256, gain=0.7),
         row(4, truth, 256, gain=1.2, gathered_share=0.79),
     ]
-    rule = fitted_gathering(rows)
+    rule = fitted_gathering(rows, times_of(rows))
     assert rule is not None
     taken = [
         rule.asks(one.nnz, one.width, one.dtype) and one.gathered_share <= rule.most_share * one.given_share
         for one in rows
     ]
     assert taken == [False, True, True, False]
-    assert fitted_gathering(rows[:1]) is None
-    assert fitted_gathering([row(1, truth)]) is None
+    for few in (rows[:1], [row(1, truth)]):
+        assert fitted_gathering(few, times_of(few)) is None
 
 
 def test_a_table_goes_through_a_file(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import numpy as np
@@ -13,17 +12,10 @@ from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.lo_spmm.rank import FEATURES, RankCard, RankModel
 from spmark.impls.lo_spmm.reorder import Reordering
-from spmark.impls.lo_spmm.search import Pins, TileSpace, explore
+from spmark.impls.lo_spmm.search import Pins, explore
 from spmark.impls.runtime.device import shipped_calibration
 from spmark.studies.lo_spmm import labels
-from spmark.studies.lo_spmm.labels import (
-    Key,
-    TileLabels,
-    label_all,
-    measure,
-    read_labels,
-    synthetic,
-)
+from spmark.studies.lo_spmm.labels import TileLabels, measure, read_labels, synthetic
 from spmark.studies.lo_spmm.training import take_over, train
 
 pytestmark = pytest.mark.full
@@ -31,41 +23,14 @@ pytestmark = pytest.mark.full
 H200 = DeviceSpec.load(shipped_calibration("nvidia-h200"))
 
 
-def space_of(key: Key) -> TileSpace:
-    return explore(synthetic(key[1]), H200, Reordering.NONE, Pins())
-
-
-def keys(*seeds: int) -> list[Key]:
-    return [("", seed) for seed in seeds]
-
-
-def test_labels_go_on_where_they_were(tmp_path: Path) -> None:
-    path, later = tmp_path / "shard.jsonl", time.monotonic() + 60
-    assert label_all(path, keys(0, 1, 2), space_of, estimated_race, later) == (3, 0)
-    assert label_all(path, keys(*range(5)), space_of, estimated_race, time.monotonic()) == (0, 2)
-    with path.open("a") as file:
-        file.write('{"schema_version": 1, "seed": 9')
-    asked: list[Key] = []
-
-    def watched(key: Key) -> TileSpace:
-        asked.append(key)
-        return space_of(key)
-
-    assert label_all(path, keys(*range(5)), watched, estimated_race, later) == (2, 0)
-    assert sorted(asked) == keys(3, 4)
-    assert [row.seed for row in read_labels([path])] == [0, 1, 2, 3, 4]
-    assert label_all(tmp_path / "shard-2.jsonl", keys(*range(3, 7)), space_of, estimated_race, later) == (2, 0)
-
-
 def rows_of(count: int) -> list[TileLabels]:
-    return [measure(key, (space := space_of(key)), estimated_race(space)) for key in keys(*range(count))]
+    spaces = [explore(synthetic(seed), H200, Reordering.NONE, Pins()) for seed in range(count)]
+    return [measure(seed, space, estimated_race(space)) for seed, space in enumerate(spaces)]
 
 
 def test_one_device_and_one_order_of_features(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "a.jsonl"
-    label_all(path, keys(0), space_of, estimated_race, time.monotonic() + 60)
-    other = tmp_path / "b.jsonl"
-    row = read_labels([path])[0]
+    (row,), path, other = rows_of(1), tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    path.write_text(row.model_dump_json() + "\n")
     other.write_text(row.model_copy(update={"device": "other", "seed": 7}).model_dump_json() + "\n")
     with pytest.raises(DatasetError, match="one device, found nvidia-h200, other"):
         read_labels([path, other])
