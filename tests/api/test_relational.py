@@ -46,7 +46,7 @@ def test_products_and_gradients_are_those_of_dense_matrices(name: str, dtype: st
     found.backward(g.to(device, kind))
     for mine, other in ((found, expected), *((one.grad, two.grad) for one, two in zip(own, rounded, strict=True))):
         if mine is not None:  # values that are not given have no gradient
-            scale = max(1.0, *other.detach().abs().flatten().tolist())
+            scale = max([1.0, *other.detach().abs().flatten().tolist()])
             torch.testing.assert_close(mine.cpu().double(), other, rtol=0, atol=DTYPES[dtype] * scale)
 
 
