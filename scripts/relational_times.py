@@ -48,7 +48,7 @@ _CHECKED_ROWS = 512
 _NOT_TUNABLES = {"T", "vector", "valued", "threads"}
 """Template arguments that the problem decides."""
 EXTENDED, PUBLISHED = ("rgms_hyb", dict[str, Any]()), ("rgms_hyb", {"tuned": False})
-GROUPED, FAST_LAYER = ("gather_gemm_scatter", {"grouped": True}), ("pyg_rgcn", {"layer": "FastRGCNConv"})
+FAST_LAYER = ("pyg_rgcn", {"layer": "FastRGCNConv"})
 _LARGE_ROOF_US = 5.0
 """Under this roof a launch decides."""
 _ROUNDOFF = "largest error over the sum of the terms' magnitudes"
@@ -58,7 +58,7 @@ def candidates(every: bool, dtype: DType) -> Iterator[tuple[str, dict[str, Any]]
     """Give implementations with their configs: the defaults and what is published, or all configs of fused kernels."""
     for name in RELATIONAL:
         yield name, {}
-    yield from (PUBLISHED, GROUPED, FAST_LAYER)
+    yield from (PUBLISHED, FAST_LAYER)
     if not every:
         return
     hyb = RGMS_HYB_FLOAT if dtype is DType.FLOAT32 else RGMS_HYB

@@ -140,7 +140,7 @@ def test_run_can_be_captured(name: str, place: Place) -> None:
 def test_grouped_products(dtype: DType, case: str, place: Place) -> None:
     """In 16 bits they are rounded before they are added up, and the plan says so."""
     problem = PROBLEMS[f"{case}-{dtype}"]
-    plan, operands = build("gather_gemm_scatter", problem, place, grouped=True), operand_arrays(problem)
+    plan, operands = build("gather_gemm_scatter", problem, place, products="grouped"), operand_arrays(problem)
     assert plan.half_sums == dtype.narrow
     out = place.xp.full(problem.out_shape, dtype.nan, dtype.numpy)
     plan.run([place.upload(array) for array in operands], out)

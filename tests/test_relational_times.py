@@ -48,7 +48,7 @@ def test_every_config_is_right_where_times_mean_nothing(dtype: DType) -> None:
     hyb = [line for line in found if line["implementation"] != "rgms_rows"]
     refused = [line for line in hyb if "reason" in line]
     assert all("static_asserts" in line["reason"] for line in refused)
-    assert len(hyb) - len(refused) == 5 + 3 * (4 if dtype is DType.FLOAT32 else 24)
+    assert len(hyb) - len(refused) == 4 + 3 * (4 if dtype is DType.FLOAT32 else 24)
     rows = [line["reason"] for line in found if line["implementation"] == "rgms_rows"]
     assert len(rows) == 1 + 3 * 16
     assert all(
@@ -84,7 +84,7 @@ def test_the_summary_is_of_times_in_graphs() -> None:
     second = [
         line("rgms_hyb", 30, 4),
         line("gather_gemm_scatter", 70, 99),
-        line("gather_gemm_scatter", 60, 8, grouped=True),
+        line("gather_gemm_scatter", 60, 8, products="each"),
         {**line("rgms_naive", 270, 1), "roof_us": 1.0},
     ]
     found = SCRIPT.summary([first, second])

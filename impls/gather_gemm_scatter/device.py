@@ -49,18 +49,18 @@ class GatherGemmScatterPlan(DevicePlan):
     ----------
     problem : RelationalProblem
     target : Target
-    grouped : bool
-        One call of cuBLAS for all relations, which rounds products to the dtype; otherwise a call for each relation
-        that has edges, whose products are float32.
+    products : str
+        ``grouped``: one call of cuBLAS for all relations, which rounds products to the dtype. ``each``: a call for each
+        relation that has edges, whose products are float32.
     """
 
-    def __init__(self, problem: RelationalProblem, target: Target, grouped: bool) -> None:
+    def __init__(self, problem: RelationalProblem, target: Target, products: str) -> None:
         matrix, widths, dtype = problem.matrix, (problem.width_in, problem.width_out), problem.dtype
-        kind = dtype if grouped else DType.FLOAT32
+        kind = dtype if products == "grouped" else DType.FLOAT32
         loads = widest_aligned(widths[0], dtype), widest_aligned(widths[1], kind)
         # What clears rows and adds up pieces moves as much at once as the width allows.
         widest = max(*loads, widest_aligned(widths[1], dtype))
-        super().__init__(problem, target, {}, alignment=widest * dtype.itemsize)
+        super().__init__(problem, target, {"products": products}, alignment=widest * dtype.itemsize)
         self.stored, self.half_sums = matrix.nnz, kind.narrow
         own: dict[str, TemplateValue] = {"T": C_TYPES[dtype], "threads": _THREADS}
         with self.phase("compile"):
@@ -85,18 +85,18 @@ class GatherGemmScatterPlan(DevicePlan):
             self._products = self.workspace((matrix.nnz, widths[1]), kind.numpy)
             parts = [(r, slice(bounds[r], bounds[r + 1])) for r in np.flatnonzero(np.diff(bounds)).tolist()]
             held = [(r, self._gathered[part], self._products[part]) for r, part in parts]
-            self._multiply = self._multiplier(problem, kind, held, grouped)
+            self._multiply = self._multiplier(problem, kind, held)
         pieces = [width // vector for width, vector in zip(widths, loads, strict=True)]
         counts = matrix.nnz, rows.size
         self._sizes = [tuple(map(np.int32, sizes)) for sizes in zip(counts, pieces, strict=True)]
         self._grids = [(ceil_div(count * each, _THREADS), 1, 1) for count, each in zip(counts, pieces, strict=True)]
 
-    def _multiplier(self, problem: RelationalProblem, kind: DType, parts: Sequence[Any], grouped: bool) -> Multiply:
+    def _multiplier(self, problem: RelationalProblem, kind: DType, parts: Sequence[Any]) -> Multiply:
         if self.target.spec.kind is DeviceKind.HOST_SIMT:
             return partial(_multiply_on_host, problem.dtype, kind, parts)
         from spmark.impls.runtime.gemm import Gemm, GroupedGemm
 
-        if grouped:
+        if self.config["products"] == "grouped":
             return GroupedGemm(self, problem.dtype, parts, problem.operand_shapes[1])
         each = Gemm(self, problem.width_out, problem.width_in, (problem.dtype, kind))
         return lambda w: each((left, w[relation], products) for relation, left, products in parts)
