@@ -1,4 +1,6 @@
-"""Sparse products with gradients for PyTorch: `SparseMatrix` and `SparseLinear`, `KernelMap` and `SparseConv3d`.
+"""Sparse products with gradients for PyTorch.
+
+`SparseMatrix` and `SparseLinear`; of several relations `RelationalMatrix`, `KernelMap` and `SparseConv3d`.
 
 Products are operators of `torch.library`. Autograd differentiates them as often as asked. Autocast,
 `torch.use_deterministic_algorithms` and `torch.compile` treat them like PyTorch's own, without a break of the graph.
@@ -20,5 +22,6 @@ except ImportError as error:
 
 from spmark.impls.operator.convolution import KernelMap, SparseConv3d, voxelize
 from spmark.impls.operator.pytorch import SparseLinear, SparseMatrix
+from spmark.impls.operator.relations import RelationalMatrix
 
-__all__ = ["KernelMap", "SparseConv3d", "SparseLinear", "SparseMatrix", "voxelize"]
+__all__ = ["KernelMap", "RelationalMatrix", "SparseConv3d", "SparseLinear", "SparseMatrix", "voxelize"]

@@ -50,18 +50,8 @@ def agreed(broken: list[str], rule: str) -> None:
 def test_the_host_side_imports_no_gpu_library() -> None:
     """Planning, reading records and help must work, and be quick, where CuPy, PyTorch and DGL are missing."""
     paths = [path.relative_to(ROOT).with_suffix("") for path in sources(".py", folders=PACKAGES)]
-    for_gpus = (
-        "runtime",
-        "kernels",
-        "models",
-        "borrowed",
-        "convolution",
-        "gpu",
-        "launches",
-        "native",
-        "pytorch",
-        "torchops",
-    )
+    operators = ("borrowed", "convolution", "launches", "native", "pytorch", "relations", "torchops")
+    for_gpus = ("runtime", "kernels", "models", "gpu", *operators)
     names = [
         ".".join(("spmark", *path.parts)).removesuffix(".__init__") for path in paths if not {*path.parts} & {*for_gpus}
     ]

@@ -134,13 +134,26 @@ def test_run_can_be_captured(name: str, place: Place) -> None:
     check(ONE, operand_arrays(ONE), place.download(out), plan.half_sums)
 
 
+@pytest.mark.parametrize("kind", [DeviceKind.HOST_SIMT, pytest.param(DeviceKind.CUDA, marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("case", ["hub-16-32", "empty_relations-5-3", "no_edges-16-32"])
+@pytest.mark.parametrize("dtype", list(DType))
+def test_grouped_products(dtype: DType, case: str, place: Place) -> None:
+    """In 16 bits they are rounded before they are added up, and the plan says so."""
+    problem = PROBLEMS[f"{case}-{dtype}"]
+    plan, operands = build("gather_gemm_scatter", problem, place, products="grouped"), operand_arrays(problem)
+    assert plan.half_sums == dtype.narrow
+    out = place.xp.full(problem.out_shape, dtype.nan, dtype.numpy)
+    plan.run([place.upload(array) for array in operands], out)
+    check(problem, operands, place.download(out), plan.half_sums)
+
+
 def test_rgms_rows_says_what_it_refuses() -> None:
     how, host = create("rgms_rows"), find("host-simt")
     assert how.unsupported(PROBLEMS["kernel_map-16-32-float32"], host) == "expected 16-bit floats, found float32"
     assert how.unsupported(PROBLEMS["many_relations-16-32-float16"], host) == (
         "expected at most 32 relations, found 300"
     )
-    large = create("rgms_rows", {"rows": 128, "tile": 128})
+    large = create("rgms_rows", {"rows": 256, "tile": 128})
     assert large.unsupported(PROBLEMS["kernel_map-16-32-float16"], host) is None  # whose values are 1
     assert "static_asserts" in str(large.unsupported(PROBLEMS["empty_relations-16-32-float16"], host))
     assert str(how.unsupported(PROBLEMS["hub-16-32-float16"], host)).startswith("expected an edge of each relation")

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from relational import relational_matrices
+from relational import drawn, relational_matrices
 from scripts_by_name import load_script
 
 from spmark.datasets.sources.minkunet import LAYERS
+from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import DType
 from spmark.impls.core.relational import RelationalProblem
 from spmark.impls.runtime.device import find
@@ -25,9 +26,20 @@ def lines(device: str, dtype: DType, every: bool = False) -> list[dict[str, Any]
 
 def test_times_on_the_host() -> None:
     found = lines("cpu", DType.FLOAT32)
-    ours = [line for line in found if not line["implementation"].endswith("_rgcn")]
+    ours = [line for line in found if not line["config"] and not line["implementation"].endswith("_rgcn")]
     assert [line["implementation"] for line in ours] == ["rgms_naive", "gather_gemm_scatter"]
     assert all(line["median_us"] > 0 and line["max_rel_error"] < 1e-5 and "reason" not in line for line in ours)
+
+
+def test_layers_stand_behind_each_other_with_relu_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec, made = find("cpu"), list[Any]()
+    lab, problem = open_lab(spec), RelationalProblem(drawn(20, 20, [60, 30]), 8, 8)
+    empty = lab.empty
+    monkeypatch.setattr(lab, "empty", lambda *about: made.append(empty(*about)) or made[-1])
+    assert any("median_us" in line for line in SCRIPT.times(problem, lab, spec, False, layers=2))
+    x, w, hidden, out = made[:4]
+    np.testing.assert_allclose(hidden, np.maximum(reference(problem, (x, w)).result, 0), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(out, reference(problem, (hidden, w)).result, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", [DType.FLOAT32, pytest.param(DType.FLOAT16, marks=pytest.mark.full)])
@@ -65,19 +77,21 @@ def test_a_wrong_result_has_a_reason_and_no_time(monkeypatch: pytest.MonkeyPatch
 
 def test_the_summary_is_of_times_in_graphs() -> None:
     def line(name: str, us: float, held: int, **config: Any) -> dict[str, Any]:
-        return {"implementation": name, "config": config, "graph_us": us, "device_bytes": held, "roof_us": 6.0}
+        about = {"implementation": name, "config": config, "operand_bytes": 4, "roof_us": 6.0}
+        return {**about, "graph_us": us, "device_bytes": held}
 
     first = [line("rgms_hyb", 10, 3), line("rgms_hyb", 20, 6, tuned=False), line("rgms_naive", 40, 9)]
     second = [
         line("rgms_hyb", 30, 4),
-        line("gather_gemm_scatter", 60, 8),
+        line("gather_gemm_scatter", 70, 99),
+        line("gather_gemm_scatter", 60, 8, products="each"),
         {**line("rgms_naive", 270, 1), "roof_us": 1.0},
     ]
     found = SCRIPT.summary([first, second])
     expected = {
         "extended_over_rgms_naive": 6.0,
         "extended_over_gather_gemm_scatter": 2.0,
-        "extended_bytes": 0.5,
+        "extended_bytes": 8 / 12,
         "extended_share": (6 / 10 * 6 / 30) ** 0.5,
         "published_over_rgms_naive": 2.0,
         "published_share": 6 / 20,

@@ -1,13 +1,16 @@
 """The 3-D hyb of a matrix of several relations: rows of each relation in ELL buckets, cut into groups of equal work.
 
 Ye, Lai, Shao, Chen and Ceze, "SparseTIR: Composable Abstractions for Sparse Compilation in Deep Learning", ASPLOS 2023,
-section 4.4: rows of A_r with up to 1, 2, 4, 8 or 16 edges are padded to this width. A group holds as many rows of one
-relation and width as fill its slots, so that a thread block needs one weight matrix.
+section 4.4: rows of A_r with up to 1, 2, 4, 8 or 16 edges are padded to this width. Longer ones are folded over several
+rows of the widest bucket, of which the last is padded, too: with that, padding over stored elements is what tables 1
+and 2 of the paper have. A group holds as many rows of one relation and width as fill its slots, so that a thread block
+needs one weight matrix.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -19,7 +22,7 @@ from spmark.impls.core.relational import RelationalCsr
 from spmark.impls.formats.limits import MAX_STORED
 
 WIDEST = 16
-"""Width of the widest bucket; longer rows are folded over several of its rows."""
+"""Width of the widest bucket."""
 WIDTHS = (1, 2, 4, 8, WIDEST)
 
 
@@ -64,7 +67,7 @@ class RelationalHyb:
 
     @classmethod
     def of(cls, matrix: RelationalCsr, slots: int, widest: int = WIDEST) -> RelationalHyb:
-        """Lay a matrix out. O(nnz log nnz) time.
+        """Lay a matrix out. O(nnz + R) time.
 
         Parameters
         ----------
@@ -85,35 +88,34 @@ class RelationalHyb:
             raise ValueError(f"expected slots as a power of two of at least {WIDEST}, found {slots}")
         if widest not in WIDTHS:
             raise ValueError(f"expected widest out of {WIDTHS}, found {widest}")
-        pieces = _pieces(matrix, widest)
-        # Pieces of one relation and width stand together; each such bucket begins with a group of its own.
-        bucket = pieces[0] * len(WIDTHS) + pieces[4]
-        pieces = pieces[:, np.argsort(bucket, kind="stable")]
-        used, counts = np.unique(bucket, return_counts=True)
-        relation, width = used // len(WIDTHS), 1 << used % len(WIDTHS)
-        groups_of = -(-counts * width // slots)
+        from spmark.impls.formats.loops import ell_rows_of_relations
+
+        wide, nothing = matrix.wide, np.empty(0, np.int32)
+        cut = partial(ell_rows_of_relations, wide.indptr, wide.indices, matrix.num_cols, widest)
+        counts, in_use = np.zeros((2, matrix.relations * len(WIDTHS)), np.int64)
+        cut(counts, in_use, nothing, nothing, nothing)
+
+        # ELL rows of one relation and width stand together; each such bucket begins with a group of its own.
+        groups_of = -(-in_use // slots)
         if (stored := int(groups_of.sum()) * slots) > MAX_STORED:
             raise BuildError(
                 f"3-D hyb with groups of {slots} slots: expected at most {MAX_STORED:,} stored elements, found "
                 f"{stored:,} for {matrix.nnz:,} edges"
             )
-        of_bucket, number = numbered(groups_of)
-        in_use = np.minimum(slots, (counts * width)[of_bucket] - number * slots)
-        ell_rows = slots // width[of_bucket]
-        groups = np.stack([relation[of_bucket], width[of_bucket], offsets(ell_rows)[:-1], in_use], axis=1)
+        bucket, number = numbered(groups_of)
+        relation, power = np.divmod(bucket, len(WIDTHS))
+        ell_rows = slots >> power
+        first_rows = offsets(ell_rows)
+        used = np.minimum(slots, in_use[bucket] - number * slots)
+        groups = np.stack([relation, 1 << power, first_rows[:-1], used], axis=1).astype(np.int32)
 
-        mine, at = numbered(counts)  # bucket of each piece, and its number therein
-        first_group = offsets(groups_of)[:-1]
-        rows = np.full(int(ell_rows.sum()), -1, np.int32)
-        rows[groups[first_group[mine], 2] + at] = pieces[1]
-        piece, slot = numbered(pieces[3])
-        place = first_group[mine][piece] * slots + at[piece] * width[mine][piece] + slot
-        positions, indices = np.full((2, groups.shape[0], slots), -1, np.int32)
-        order, _ = matrix.by_relation
-        positions.reshape(-1)[place] = edges = order[pieces[2][piece] + slot]
-        indices.reshape(-1)[place] = matrix.edges[2][edges]
+        first_groups = offsets(groups_of)[:-1]
+        rows = np.full(int(first_rows[-1]), -1, np.int32)
+        positions, indices = np.full((2, groups.shape[0] * slots), -1, np.int32)
+        cut(first_rows[first_groups], first_groups * slots, rows, indices, positions)
         shape = matrix.num_rows, matrix.num_cols
-        return cls(shape, matrix.relations, slots, groups.astype(np.int32), rows, indices, positions, matrix.nnz)
+        columns, places = (each.reshape(-1, slots) for each in (indices, positions))
+        return cls(shape, matrix.relations, slots, groups, rows, columns, places, matrix.nnz)
 
     def to_relational(self, values: NDArray[np.float32]) -> RelationalCsr:
         """Give the matrix back, with ``values`` in the order of its wide CSR."""
@@ -123,22 +125,3 @@ class RelationalHyb:
         relation = np.broadcast_to(self.groups[:, :1], real.shape)
         edges = relation[real], row[real], self.indices[real]
         return RelationalCsr.of_edges(self.shape, self.relations, edges, values[self.positions[real]])
-
-
-def _pieces(matrix: RelationalCsr, widest: int) -> NDArray[np.int64]:
-    """Cut the rows of each relation into pieces of up to ``widest`` edges.
-
-    Returns
-    -------
-    (5, n) int64
-        Relation, row, first edge in `RelationalCsr.by_relation`, edges, and binary logarithm of the width.
-    """
-    order, _ = matrix.by_relation
-    relation, rows = (each[order] for each in matrix.edges[:2])
-    first = np.flatnonzero(openings(rows) | openings(relation))
-    lengths = np.diff(first, append=order.size)
-    row, fold = numbered(-(-lengths // widest))
-    edges = np.minimum(widest, lengths[row] - fold * widest)
-    starts = first[row]
-    width = np.ceil(np.log2(edges)).astype(np.int64)
-    return np.stack([relation[starts], rows[starts], starts + fold * widest, edges, width]).astype(np.int64)

@@ -7,18 +7,23 @@ Point Cloud Inference Engine", MLSys 2022, section 2.2, for sparse convolution.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy.sparse import _sparsetools
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.interfaces import Plan
+from spmark.impls.core.errors import check_choices
+from spmark.impls.core.interfaces import Built, Plan
 from spmark.impls.core.operands import HostPlan
 from spmark.impls.core.relational import RelationalOp, RelationalProblem
 from spmark.impls.gather_gemm_scatter.device import GATHER_ROWS, SCATTER_ROWS, GatherGemmScatterPlan
+from spmark.impls.kernels.ordered_rows import SUM_PIECES
 from spmark.impls.runtime.target import open_target
 from spmark.impls.runtime.template import KernelTemplate
+from spmark.impls.tuning.race import Race
+from spmark.impls.tuning.strategies import exhaustive
 
 
 @dataclass(frozen=True)
@@ -28,17 +33,40 @@ class GatherGemmScatter:
     name: ClassVar[str] = "gather_gemm_scatter"
     ops: ClassVar[frozenset[RelationalOp]] = frozenset(RelationalOp)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset(DeviceKind)
-    kernels: ClassVar[tuple[KernelTemplate, ...]] = (GATHER_ROWS, SCATTER_ROWS)
+    kernels: ClassVar[tuple[KernelTemplate, ...]] = (GATHER_ROWS, SCATTER_ROWS, SUM_PIECES)
+
+    products: str = "fastest"
+    """``each``: a call of cuBLAS for each relation, with float32 products. ``grouped``: one for all, by cuBLAS 12.5 or
+    newer, whose products are rounded to the dtype. ``fastest`` measures which is faster."""
+
+    def __post_init__(self) -> None:
+        check_choices(self, products=("fastest", "each", "grouped"))
 
     def unsupported(self, problem: RelationalProblem, device: DeviceSpec) -> str | None:
-        """Refuse nothing."""
-        return None
+        """Refuse grouped products on a CPU."""
+        on_cpu = device.kind is DeviceKind.CPU
+        return "expected a GPU for grouped products" if self.products == "grouped" and on_cpu else None
 
     def build(self, problem: RelationalProblem, device: DeviceSpec) -> Plan:
-        """Sort edges by relation."""
-        return (
-            _OnHost(problem) if device.kind is DeviceKind.CPU else GatherGemmScatterPlan(problem, open_target(device))
-        )
+        """Sort edges by relation; on a GPU race both ways to multiply where none is asked for."""
+        if device.kind is DeviceKind.CPU:
+            return _OnHost(problem)
+        build = partial(GatherGemmScatterPlan, problem, open_target(device))
+        if self.products != "fastest":
+            return build(self.products)
+        if device.kind is not DeviceKind.CUDA:
+            return build("each")
+        from spmark.impls.tuning.timer import PlanTimer
+
+        own = Built()
+        with own.phase("search"):
+            race = Race(lambda config: build(**config), PlanTimer(problem, device))
+            exhaustive(race, [{"products": "each"}, {"products": "grouped"}])
+            _, best = race.finish()
+        own.phases_s["search"] -= sum(best.phases_s.values())
+        best.charge(own.phases_s)
+        best.search = race.describe()
+        return best
 
 
 class _OnHost(HostPlan):

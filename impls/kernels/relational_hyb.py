@@ -1,4 +1,4 @@
-"""The launcher of RGMS over the 3-D hyb: 16 bits on the matrix unit, float32 on ordinary cores."""
+"""The launchers of RGMS over the 3-D hyb: 16 bits on the matrix unit, float32 on ordinary cores."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from spmark.impls.core.interfaces import Config, DeviceArray
+from spmark.impls.core.problem import DType, openings
 from spmark.impls.core.relational import RelationalProblem
 from spmark.impls.formats.relational_hyb import RelationalHyb, widths_of
 from spmark.impls.formats.row_use import row_use
@@ -35,6 +36,8 @@ _FORM = ("slots", "widest")
 """Tunables of the format."""
 _FLOAT_TILE = 32
 """Columns of Y of a thread block in float32: the lanes of a warp."""
+_MERGED_EDGES = 32
+"""Edges that a warp of `RGMS_MERGE` takes at a time."""
 RGMS_HYB = KernelTemplate(
     _SOURCE,
     "rgms_hyb",
@@ -57,10 +60,23 @@ RGMS_HYB_FLOAT = KernelTemplate(
     max_registers=64,
     max_spill_bytes=8,
 )
+RGMS_MERGE = KernelTemplate(
+    Path(__file__).parent / "relational_merge.cu",
+    "rgms_merge",
+    {
+        "tile": TILES,
+        "slots": (128, 512),
+        "depth": (32, 64, 128),
+        "ordered": (False, True),
+        "threads": (_THREADS,),
+    },
+    max_registers=160,
+    max_spill_bytes=16,
+)
 
 
 class RelationalHybPlan(DevicePlan):
-    """Y by `RGMS_HYB` or `RGMS_HYB_FLOAT`.
+    """Y by `RGMS_HYB`, `RGMS_HYB_FLOAT` or `RGMS_MERGE`.
 
     A row of Y that one ELL row has alone is written whole. For the others there are two ways: they are cleared and
     added into atomically (`SharedRows`), or a second launch adds them up in order (`OrderedRows`).
@@ -70,14 +86,17 @@ class RelationalHybPlan(DevicePlan):
     problem : RelationalProblem
     target : Target
     held : RelationalHyb
+        With a width of 1 for ``merged``.
     config : mapping
         Facts for `DevicePlan.config`, to which the schedule below is added.
     apart : bool
         Launch the groups of each relation by themselves, one relation after the other.
+    merged : bool
+        Take `RGMS_MERGE`, for which `may_merge` says whether it has the problem.
     **schedule : int
         - ``ordered``: add up shared rows in order;
         - ``tile``: columns of Y of a thread block (32, 64, 128), of 16 bits alone;
-        - ``depth``: columns of X between two barriers (32, 64), of 16 bits alone.
+        - ``depth``: columns of X between two barriers (32, 64), of 16 bits that are not merged.
 
     Raises
     ------
@@ -91,18 +110,22 @@ class RelationalHybPlan(DevicePlan):
         target: Target,
         held: RelationalHyb,
         config: Config,
+        *,
         apart: bool = False,
+        merged: bool = False,
         **schedule: int,
     ) -> None:
-        template, arguments = _template(problem, held.slots, schedule)
+        template, arguments = _template(problem, held.slots, schedule, merged)
         instance, width = template.instance(**arguments), problem.width_out
         # What clears and finishes rows of Y moves as much at once as the width allows.
         widest = max(int(instance.values.get("vector", 1)), widest_aligned(width, problem.dtype))
         super().__init__(problem, target, {**config, **schedule}, alignment=widest * problem.dtype.itemsize)
         self.stored = held.stored
         with self.phase("convert"):
-            real = held.rows >= 0
+            real = np.flatnonzero(held.rows >= 0)
             rows = held.rows[real]
+            opens = openings(rows) | (real % _MERGED_EDGES == 0) if merged else np.ones(rows.size, np.bool_)
+            rows = rows[opens]
             use = row_use(problem.matrix.num_rows, [rows])
             values = np.zeros(held.positions.shape, problem.dtype.numpy)
             values[held.positions >= 0] = problem.values[held.positions[held.positions >= 0]]
@@ -122,13 +145,14 @@ class RelationalHybPlan(DevicePlan):
                 self._around = SharedRows(self, use, width, problem.dtype, around)
                 to = use.targets(rows, self._around.numbered)
             targets = np.full(held.rows.size, NO_ROW, np.int32)
-            targets[real] = to
+            targets[real] = to[np.cumsum(opens) - 1]
             self._arrays = [self.upload(array) for array in (held.groups, held.indices, values, targets)]
         tile = int(instance.values["tile"]) if problem.dtype.narrow else _FLOAT_TILE
         self._shared_bytes = 0
         if problem.dtype.narrow:
             depth = int(instance.values["depth"])
-            self._shared_bytes = 4 * (held.slots * (depth + 8) + depth * (tile + 8))
+            of_x, of_w = depth + 8, depth * (tile + 8)
+            self._shared_bytes = 4 * _THREADS * of_x + 2 * of_w if merged else 4 * (held.slots * of_x + of_w)
             self._kernel.allow_shared(self._shared_bytes)
         ends = [0, held.groups.shape[0]]
         if apart:
@@ -189,8 +213,9 @@ def usual_hyb(problem: RelationalProblem, pinned: Config) -> Config:
 
 
 def _instance(problem: RelationalProblem, config: Config) -> Instance:
-    form, schedule = taken_apart(config, _FORM)
-    template, arguments = _template(problem, form["slots"], schedule)
+    form, schedule = taken_apart(config, (*_FORM, "run"))
+    merged = "run" in form
+    template, arguments = _template(problem, form["run" if merged else "slots"], schedule, merged)
     return template.instance(**arguments)
 
 
@@ -205,13 +230,37 @@ RELATIONAL_HYB = KernelFamily(
     default=usual_hyb,
     kernel=_instance,
 )
+RELATIONAL_MERGE = KernelFamily(
+    mark="run",
+    axes=lambda problem, pinned: {
+        "run": RGMS_MERGE.space["slots"],
+        "tile": tiles_within(problem.width_out)[:-3:-1],
+        "ordered": (False, True),
+    },
+    opened=lambda problem, target: OneFormat(
+        ("run",),
+        lambda form: RelationalHyb.of(problem.matrix, form["run"], 1),
+        lambda held, form, schedule, _: RelationalHybPlan(problem, target, held, form, merged=True, **schedule),
+    ),
+    kernel=_instance,
+)
+"""For problems that `may_merge`; ``run`` is the number of slots."""
+
+
+def may_merge(problem: RelationalProblem) -> bool:
+    """Tell whether `RGMS_MERGE` has a problem: float16, widths in steps of 8, X as wide as a stage at most."""
+    aligned = problem.width_in % 8 == 0 and problem.width_out % 8 == 0
+    return problem.dtype is DType.FLOAT16 and aligned and problem.width_in <= max(map(int, RGMS_MERGE.space["depth"]))
 
 
 def _template(
-    problem: RelationalProblem, slots: int, schedule: Config
+    problem: RelationalProblem, slots: int, schedule: Config, merged: bool = False
 ) -> tuple[KernelTemplate, dict[str, TemplateValue]]:
     """Give the kernel of a schedule (see `RelationalHybPlan`), and its arguments, which it may not have."""
     common = {"slots": slots, **schedule, "threads": _THREADS}
+    if merged:
+        depth = next(depth for depth in map(int, RGMS_MERGE.space["depth"]) if depth >= problem.width_in)
+        return RGMS_MERGE, {**common, "depth": depth}
     if not problem.dtype.narrow:
         return RGMS_HYB_FLOAT, common
     vector = 8 if problem.width_in % 8 == 0 and problem.width_out % 8 == 0 else 1

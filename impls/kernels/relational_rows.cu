@@ -33,9 +33,11 @@ __global__ void __launch_bounds__(threads)
               const T* __restrict__ x, const T* __restrict__ w, T* __restrict__ out, float* __restrict__ sums) {
   static_assert(rows * 2 >= threads, "every warp has sixteen rows or more");
   static_assert(rows * tile * (1 + valued) <= 128 * threads, "the sums of a thread stay in registers");
+  static_assert(threads == 128 || rows * tile * (1 + valued) > 128 * 128, "few sums need few threads");
+  static_assert(vector == 8 || tile <= threads, "a thread copies elements of one column of the weights");
   // Two warps share rows where each keeps 32 columns or more: what a warp reads from shared memory grows with the edges
   // of its tile, and its products with their product.
-  using Tile = RelationalTile<T, tile, rows, depth, vector, threads, tile >= 64 ? 2 : 1>;
+  using Tile = RelationalTile<T, tile, rows, depth, vector, threads, (tile >= 256 ? 4 : tile >= 64 ? 2 : 1)>;
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   T* const stages = reinterpret_cast<T*>(shared_bytes);
   int* const sources = reinterpret_cast<int*>(stages + kStages * Tile::kStage);

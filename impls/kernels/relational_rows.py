@@ -17,7 +17,6 @@ from spmark.impls.runtime.plan import Arrays, DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import C_TYPES, NARROW, KernelTemplate, TemplateValue, widest_aligned
 
-_THREADS = 128
 _STAGES = 3
 """``kStages`` of the kernel."""
 RGMS_ROWS = KernelTemplate(
@@ -25,12 +24,12 @@ RGMS_ROWS = KernelTemplate(
     "rgms_rows",
     {
         "T": NARROW,
-        "tile": (32, 64, 96, 128),
-        "rows": (64, 128),
+        "tile": (32, 64, 96, 128, 256),
+        "rows": (64, 128, 256),
         "depth": (32, 64),
         "vector": (1, 8),
         "valued": (False, True),
-        "threads": (_THREADS,),
+        "threads": (128, 256),
     },
     max_registers=255,
     max_spill_bytes=16,  # a compiler that fits a round number of registers puts pointers aside
@@ -51,7 +50,7 @@ class RelationalRowsPlan(DevicePlan):
     config : mapping
         Facts for `DevicePlan.config`, to which the schedule below is added.
     **schedule : int
-        - ``tile``: columns of Y of a thread block (32, 64, 96, 128);
+        - ``tile``: columns of Y of a thread block (32, 64, 96, 128, 256);
         - ``depth``: columns of X between two barriers (32, 64).
 
     Raises
@@ -100,7 +99,8 @@ def rows_arguments(problem: RelationalProblem, rows: int, **schedule: int) -> di
     vector = 8 if problem.width_in % 8 == 0 and problem.width_out % 8 == 0 else 1
     valued = bool((problem.dtype.numbers(problem.values) != 1).any())
     own: dict[str, TemplateValue] = {"T": C_TYPES[problem.dtype], "rows": rows, "vector": vector, "valued": valued}
-    return {**own, **schedule, "threads": _THREADS}
+    many = rows * schedule["tile"] * (1 + valued) > 128 * 128
+    return {**own, **schedule, "threads": 256 if many else 128}
 
 
 def shared_bytes(rows: int, steps: int, tile: int, depth: int) -> int:
@@ -109,11 +109,12 @@ def shared_bytes(rows: int, steps: int, tile: int, depth: int) -> int:
 
 
 def _axes(problem: RelationalProblem, pinned: Config) -> Axes:
-    """Give every schedule whose tile and step are no wider than operands, the smallest first."""
+    """Give every schedule whose tile and step are no wider than operands, nor much narrower, the smallest first."""
+    width = problem.width_out
     return {
         "rows": RGMS_ROWS.space["rows"],
         "splits": (1, 2, 3),
-        "tile": [tile for tile in map(int, RGMS_ROWS.space["tile"]) if tile == 32 or tile < 2 * problem.width_out],
+        "tile": [tile for tile in map(int, RGMS_ROWS.space["tile"]) if tile == 32 or tile < 2 * width <= 8 * tile],
         "depth": (32,) if problem.width_in <= 32 else (32, 64),
     }
 

@@ -1,39 +1,26 @@
 """Sparse convolutions for PyTorch, with gradients; reached as `spmark.torch`.
 
-Y = sum over offsets r of A_r X W_r, where A_r says which input stands at offset r of an output. The gradient of X is
-the same product on the transposed map with the transposed weights, and that of W_r is (A_r X)^T times the gradient of
-Y.
+Y = sum over offsets r of A_r X W_r, where A_r says which input stands at offset r of an output.
 """
 
 from __future__ import annotations
 
 from contextlib import nullcontext
 from functools import cache, partial
-from typing import Any
+from typing import Any, ClassVar
 
-import numpy as np
 import torch  # pyright: ignore[reportMissingImports]
 from torch import Tensor  # pyright: ignore[reportMissingImports]
 
 from spmark.impls.core import voxels as on_host
 from spmark.impls.core.errors import MatrixError, OperandError
-from spmark.impls.core.interfaces import Plan
-from spmark.impls.core.problem import DType
-from spmark.impls.core.relational import RelationalCsr, RelationalProblem
+from spmark.impls.core.relational import RelationalCsr
 from spmark.impls.formats.relational_rows import why_not_rows
-from spmark.impls.operator.arrays import ALIGNMENT, TorchTensors
-from spmark.impls.operator.torchops import convolve, register
-from spmark.impls.operator.turns import Turns
-from spmark.impls.runtime.device import find
-from spmark.impls.table import create
-
-_TENSORS = TorchTensors(torch)
-_DTYPES = {torch.float32: DType.FLOAT32, torch.float16: DType.FLOAT16}
-_IN_ORDER = ("rgms_rows", "rgms_hyb", "gather_gemm_scatter")
-"""Implementations that a product may take; the first that has its problem does."""
+from spmark.impls.operator.relations import RelationalMatrix
+from spmark.impls.operator.torchops import convolve
 
 
-class KernelMap:
+class KernelMap(RelationalMatrix):
     """The map of a sparse convolution: which input stands at which offset of each output.
 
     Parameters
@@ -47,17 +34,15 @@ class KernelMap:
         There are more than 32 offsets, an output has several inputs at one offset, or an edge stands twice.
     """
 
+    in_order: ClassVar[tuple[str, ...]] = ("rgms_rows", *RelationalMatrix.in_order)
+
     def __init__(self, matrix: RelationalCsr) -> None:
         reason = why_not_rows(matrix)
         if reason is None and (matrix.wide.values != 1).any():
             reason = "expected each pair of input and output once for an offset, found values other than 1"
         if reason is not None:
             raise MatrixError(f"map: {reason}")
-        self.matrix = matrix
-        self.handle = register(self)
-        self._plans: dict[Any, tuple[Plan, Turns]] = {}
-        self._pairs: dict[torch.device, list[tuple[Tensor, Tensor]]] = {}
-        self._transpose: KernelMap | None = None
+        super().__init__(matrix)
 
     @classmethod
     def submanifold(cls, voxels: Tensor) -> KernelMap:
@@ -77,59 +62,13 @@ class KernelMap:
     def strided(cls, voxels: Tensor) -> tuple[Tensor, KernelMap]:
         """Make the map of a 2 x 2 x 2 convolution of stride 2, and give the voxels of its outputs with it.
 
-        The transposed convolution has its `T`.
+        The transposed convolution has its `T`, from outputs to inputs.
         """
         place = _place(voxels)
         with place.stream(voxels):
             given = place.array(voxels)
             coarse, _ = place.distinct_voxels(on_host.coarser(given))
             return place.tensor(coarse), cls(place.kernel_map(coarse, given, 2, 2))
-
-    @property
-    def T(self) -> KernelMap:
-        """The map from outputs to inputs."""
-        if self._transpose is None:
-            self._transpose = KernelMap(self.matrix.transposed())
-            self._transpose._transpose = self
-        return self._transpose
-
-    def multiply(self, x: Tensor, w: Tensor) -> Tensor:
-        """Compute Y without gradients; what `SparseConv3d` and gradients end in."""
-        (_, width_in, width_out), dtype = w.shape, _DTYPES.get(x.dtype)
-        if dtype is None:  # float64
-            out = x.new_zeros((self.matrix.num_rows, width_out))
-            for (rows, cols), weights in zip(self.pairs(x.device), w, strict=True):
-                out.index_add_(0, rows, x[cols] @ weights)
-            return out
-        key = (width_in, width_out, dtype, x.device)
-        if key not in self._plans:
-            self._plans[key] = self._planned(width_in, width_out, dtype, x.is_cuda)
-        plan, turns = self._plans[key]
-        out = x.new_empty((self.matrix.num_rows, width_out))
-        operands = [each.detach().contiguous() for each in (x, w)]
-        operands = [each if each.data_ptr() % ALIGNMENT == 0 else each.clone() for each in operands]
-        given = [_TENSORS.shown(each) for each in (*operands, out)]
-        turns.take(plan.run, operands, given[:2], given[2])
-        return out
-
-    def pairs(self, device: torch.device) -> list[tuple[Tensor, Tensor]]:
-        """Give the outputs and inputs of each offset, two int64 tensors on a device."""
-        if device not in self._pairs:
-            (order, bounds), (_, rows, cols) = self.matrix.by_relation, self.matrix.edges
-            ends = [torch.from_numpy(each[order].astype(np.int64)).to(device) for each in (rows, cols)]
-            self._pairs[device] = list(zip(*(each.split(np.diff(bounds).tolist()) for each in ends), strict=True))
-        return self._pairs[device]
-
-    def _planned(self, width_in: int, width_out: int, dtype: DType, on_gpu: bool) -> tuple[Plan, Turns]:
-        device = find("cuda" if on_gpu else "cpu")
-        problem = RelationalProblem(self.matrix, width_in, width_out, dtype)
-        able = (how for how in map(create, _IN_ORDER) if device.kind in how.devices)
-        how = next(how for how in able if how.unsupported(problem, device) is None)
-        if not on_gpu:
-            return how.build(problem, device), Turns()
-        from spmark.impls.operator.gpu import CudaStreams
-
-        return how.build(problem, device), Turns(CudaStreams())
 
     def __repr__(self) -> str:
         """Say in a line what the map is."""
@@ -194,7 +133,7 @@ class SparseConv3d(torch.nn.Module):  # type: ignore[misc]
             raise OperandError(
                 f"expected features of {self.weight.dtype} on {self.weight.device}, found {x.dtype} on {x.device}"
             )
-        y = convolve(x, self.weight, where.handle)
+        y = convolve(None, x, self.weight, where.handle)
         return y if self.bias is None else y + self.bias
 
 

@@ -22,8 +22,8 @@ from torch.autograd import forward_ad  # pyright: ignore[reportMissingImports]
 from spmark.impls.core.errors import OperandError
 
 if TYPE_CHECKING:
-    from spmark.impls.operator.convolution import KernelMap
     from spmark.impls.operator.pytorch import SparseMatrix
+    from spmark.impls.operator.relations import RelationalMatrix
 
 
 _MATRICES: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
@@ -33,7 +33,7 @@ _HANDLE_BITS = 62
 """Handles are drawn, so that a program that another process exported names no matrix of this one."""
 
 
-def register(matrix: SparseMatrix | KernelMap) -> int:
+def register(matrix: SparseMatrix | RelationalMatrix) -> int:
     """Give the handle by which operators find a matrix or a map while it lives."""
     handle = secrets.randbits(_HANDLE_BITS)
     _MATRICES[handle] = matrix
@@ -44,7 +44,7 @@ def matrix_of(handle: int) -> Any:
     """Give the matrix or the map of a handle; raises OperandError where there is none."""
     found = _MATRICES.get(handle)
     if found is None:
-        raise OperandError(f"expected the handle of a living SparseMatrix or KernelMap, found {handle}: keep it")
+        raise OperandError(f"expected the handle of a living SparseMatrix or RelationalMatrix, found {handle}: keep it")
     return found
 
 
@@ -79,18 +79,38 @@ def _sddmm_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | Non
     return of_x, of_y, None
 
 
-def _convolve_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-    x, w = ctx.saved_tensors
-    of_x = convolve(grad, w.transpose(1, 2), ctx.matrix.T.handle) if ctx.needs_input_grad[0] else None
-    of_w = correlate(x, grad, ctx.matrix.handle) if ctx.needs_input_grad[1] else None
-    return of_x, of_w, None
+def _trilinear_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    *tensors, handle = inputs
+    ctx.matrix = matrix_of(handle)
+    ctx.save_for_backward(*tensors)
 
 
-def _correlate_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-    x, y = ctx.saved_tensors
-    of_x = convolve(y, grad.transpose(1, 2), ctx.matrix.T.handle) if ctx.needs_input_grad[0] else None
-    of_y = convolve(x, grad, ctx.matrix.handle) if ctx.needs_input_grad[1] else None
-    return of_x, of_y, None
+def _of_x(matrix: RelationalMatrix, values: Tensor | None, w: Tensor, y: Tensor) -> Tensor:
+    return convolve(matrix.turned(values), y, w.transpose(1, 2), matrix.T.handle)
+
+
+def _convolve_gradient(ctx: Any, y: Tensor) -> tuple[Tensor | None, ...]:
+    (values, x, w), matrix, needs = ctx.saved_tensors, ctx.matrix, ctx.needs_input_grad
+    of_values = project(x, w, y, matrix.handle) if needs[0] else None
+    of_x = _of_x(matrix, values, w, y) if needs[1] else None
+    of_w = correlate(values, x, y, matrix.handle) if needs[2] else None
+    return of_values, of_x, of_w, None
+
+
+def _correlate_gradient(ctx: Any, w: Tensor) -> tuple[Tensor | None, ...]:
+    (values, x, y), matrix, needs = ctx.saved_tensors, ctx.matrix, ctx.needs_input_grad
+    of_values = project(x, w, y, matrix.handle) if needs[0] else None
+    of_x = _of_x(matrix, values, w, y) if needs[1] else None
+    of_y = convolve(values, x, w, matrix.handle) if needs[2] else None
+    return of_values, of_x, of_y, None
+
+
+def _project_gradient(ctx: Any, values: Tensor) -> tuple[Tensor | None, ...]:
+    (x, w, y), matrix, needs = ctx.saved_tensors, ctx.matrix, ctx.needs_input_grad
+    of_x = _of_x(matrix, values, w, y) if needs[0] else None
+    of_w = correlate(values, x, y, matrix.handle) if needs[1] else None
+    of_y = convolve(values, x, w, matrix.handle) if needs[2] else None
+    return of_x, of_w, of_y, None
 
 
 def _defined(name: str, schema: str, *, compute: Any, shape: Any, gradient: Any, context: Any) -> Any:
@@ -144,22 +164,31 @@ sddmm = _defined(
 
 convolve = _defined(
     "convolve",
-    "(Tensor x, Tensor w, int handle) -> Tensor",
-    compute=lambda x, w, handle: matrix_of(handle).multiply(x, w),
-    shape=lambda x, w, handle: x.new_empty((matrix_of(handle).matrix.num_rows, w.shape[2])),
+    "(Tensor? values, Tensor x, Tensor w, int handle) -> Tensor",
+    compute=lambda values, x, w, handle: matrix_of(handle).multiply(values, x, w),
+    shape=lambda values, x, w, handle: x.new_empty((matrix_of(handle).matrix.num_rows, w.shape[2])),
     gradient=_convolve_gradient,
-    context=_bilinear_context,
+    context=_trilinear_context,
 )
-"""Computes the sum over offsets r of A_r X W_r, (I, width_out), for the map of a handle."""
+"""Computes the sum over relations r of A_r X W_r, (I, width_out), for the relational matrix of a handle."""
 correlate = _defined(
     "correlate",
-    "(Tensor x, Tensor y, int handle) -> Tensor",
-    compute=lambda x, y, handle: torch.stack([x[cols].T @ y[rows] for rows, cols in matrix_of(handle).pairs(x.device)]),
-    shape=lambda x, y, handle: x.new_empty((matrix_of(handle).matrix.relations, x.shape[1], y.shape[1])),
+    "(Tensor? values, Tensor x, Tensor y, int handle) -> Tensor",
+    compute=lambda values, x, y, handle: matrix_of(handle).correlate(values, x, y),
+    shape=lambda values, x, y, handle: x.new_empty((matrix_of(handle).matrix.relations, x.shape[1], y.shape[1])),
     gradient=_correlate_gradient,
-    context=_bilinear_context,
+    context=_trilinear_context,
 )
-"""Computes (A_r X)^T Y for each offset r, (R, width_in, width_out), for the map of a handle."""
+"""Computes (A_r X)^T Y for each relation r, (R, width_in, width_out), for the relational matrix of a handle."""
+project = _defined(
+    "project",
+    "(Tensor x, Tensor w, Tensor y, int handle) -> Tensor",
+    compute=lambda x, w, y, handle: matrix_of(handle).project(x, w, y),
+    shape=lambda x, w, y, handle: x.new_empty((matrix_of(handle).matrix.nnz,)),
+    gradient=_project_gradient,
+    context=_trilinear_context,
+)
+"""Computes x_j W_r y_i for each edge (i, j) of relation r, (nnz,), for the relational matrix of a handle."""
 
 
 @torch.library.custom_op(  # type: ignore[untyped-decorator]

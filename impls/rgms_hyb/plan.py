@@ -6,6 +6,7 @@ section 4.4.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -16,9 +17,20 @@ from spmark.impls.core.interfaces import Config, Plan
 from spmark.impls.core.relational import RelationalOp, RelationalProblem
 from spmark.impls.formats.relational_hyb import WIDTHS
 from spmark.impls.formats.relational_rows import why_not_rows
+from spmark.impls.kernels.family import KernelFamily
 from spmark.impls.kernels.ordered_rows import SUM_PIECES
-from spmark.impls.kernels.relational_hyb import RELATIONAL_HYB, RGMS_HYB, RGMS_HYB_FLOAT, unfit, usual_hyb
+from spmark.impls.kernels.relational_hyb import (
+    RELATIONAL_HYB,
+    RELATIONAL_MERGE,
+    RGMS_HYB,
+    RGMS_HYB_FLOAT,
+    RGMS_MERGE,
+    may_merge,
+    unfit,
+    usual_hyb,
+)
 from spmark.impls.kernels.relational_rows import RELATIONAL_ROWS, RGMS_ROWS
+from spmark.impls.kernels.relational_sets import RELATIONAL_SETS, RGMS_SETS
 from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS
 from spmark.impls.runtime.template import KernelTemplate
 from spmark.impls.tuning.race import Race
@@ -33,7 +45,10 @@ class RgmsHyb:
     name: ClassVar[str] = "rgms_hyb"
     ops: ClassVar[frozenset[RelationalOp]] = frozenset(RelationalOp)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
-    kernels: ClassVar[tuple[KernelTemplate, ...]] = (RGMS_HYB, RGMS_HYB_FLOAT, RGMS_ROWS, ROUND_SHARED_ROWS, SUM_PIECES)
+    kernels: ClassVar[tuple[KernelTemplate, ...]] = (
+        *(RGMS_HYB, RGMS_HYB_FLOAT, RGMS_MERGE, RGMS_SETS, RGMS_ROWS),
+        *(ROUND_SHARED_ROWS, SUM_PIECES),
+    )
 
     slots: int = 0
     """Elements of a group (float32: 32, 64; 16 bits: 64, 128, 256); 0 searches."""
@@ -62,10 +77,12 @@ class RgmsHyb:
 
     def build(self, problem: RelationalProblem, device: DeviceSpec) -> Plan:
         """Search where edges and a device to measure on exist; otherwise take the published schedule."""
-        pinned, families = self._pinned(problem), [RELATIONAL_HYB]
+        pinned, others = self._pinned(problem), list[KernelFamily]()
         if not pinned and problem.dtype.narrow and why_not_rows(problem.matrix) is None:
-            families.append(RELATIONAL_ROWS)
-        strategy = partial(_search, problem, pinned, len(families) > 1)
+            others = [RELATIONAL_ROWS]
+        elif not pinned and may_merge(problem):
+            others = [RELATIONAL_MERGE, RELATIONAL_SETS]
+        families, strategy = [RELATIONAL_HYB, *others], partial(_search, problem, pinned, others)
         return tune(problem, device, families, strategy, owner=self.name, pinned=pinned, measured=self.tuned)
 
     def _pinned(self, problem: RelationalProblem) -> Config:
@@ -73,16 +90,17 @@ class RgmsHyb:
         return {name: value for name, value in asdict(self).items() if name in axes and value}
 
 
-def _search(problem: RelationalProblem, pinned: Config, with_rows: bool, race: Race[Any]) -> None:
-    """Time groups with tiles, then one other tunable after the other; and every schedule that owns rows of Y.
+def _search(problem: RelationalProblem, pinned: Config, others: Sequence[KernelFamily], race: Race[Any]) -> None:
+    """Time groups with tiles, then one other tunable after the other; and every schedule of the other families.
 
-    With wide buckets edges of a row are merged before they leave the thread block, with a width of 1 products are added
-    edge by edge. With `RELATIONAL_ROWS`, nothing is added up outside of a thread block.
+    With wide buckets products of a row are summed before they leave the thread block, with a width of 1 products are
+    added edge by edge. `RELATIONAL_MERGE` sums rows of X before the product. With `RELATIONAL_SETS` and, for maps,
+    `RELATIONAL_ROWS` next to nothing is added up outside of a thread block.
     """
     configs = list(space_of(RELATIONAL_HYB, problem, pinned).configs())
     best = configs[0]
     for walked in (("slots", "tile"), *((name,) for name in best if name not in ("slots", "tile"))):
         kept = {name: value for name, value in best.items() if name not in walked}
         best = exhaustive(race, [config for config in configs if kept.items() <= config.items()]).config
-    if with_rows:
-        exhaustive(race, space_of(RELATIONAL_ROWS, problem).configs())
+    for family in others:
+        exhaustive(race, space_of(family, problem).configs())

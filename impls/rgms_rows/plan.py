@@ -26,9 +26,9 @@ class RgmsRows:
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (RGMS_ROWS, SUM_PIECES)
 
     rows: int = 0
-    """Rows of Y of a thread block (64, 128); 0 takes 128 where Y is wide and relations are many."""
+    """Rows of Y of a thread block (64, 128, 256); 0 takes 128 where Y is wide and relations are many."""
     tile: int = 0
-    """Columns of Y of a thread block (32, 64, 96, 128); 0 takes what wastes little of the last block."""
+    """Columns of Y of a thread block (32, 64, 96, 128, 256); 0 takes what wastes little of the last block."""
     depth: int = 0
     """Columns of X between two barriers (32, 64); 0 takes 64 where X has more than 32."""
     splits: int = 0
@@ -72,7 +72,7 @@ class RgmsRows:
         of 24 layers of MinkUNet on an H200.
         """
         width_in, width_out = problem.width_in, problem.width_out
-        tiles = [int(tile) for tile in RGMS_ROWS.space["tile"]]
+        tiles = [int(tile) for tile in RGMS_ROWS.space["tile"] if int(tile) <= 128]
         tile = self.tile or min(reversed(tiles), key=lambda tile: ceil_div(width_out, tile) * (tile + 32))
         schedule = {"tile": tile, "depth": self.depth or (32 if width_in <= 32 else 64)}
         many = width_out >= 128 and problem.matrix.relations > 8

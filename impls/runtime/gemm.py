@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from ctypes import POINTER, c_int, c_size_t, c_void_p
 from functools import cache
 
@@ -32,19 +32,33 @@ _SIGNATURES = {
         *(c_void_p, c_void_p, c_int, c_int, c_int, c_int),
     ),
 }
+_OF_GROUPS = {
+    "cublasGemmGroupedBatchedEx": (
+        *(c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p),
+        *(c_void_p, c_void_p, c_int, c_void_p, c_void_p, c_int, c_void_p),
+        *(c_void_p, c_void_p, c_int, c_void_p, c_int, c_void_p, c_int),
+    ),
+}
+"""cuBLAS 12.5 and newer."""
 
 
 @cache
-def library() -> VendorLibrary:
+def library(groups: bool = False) -> VendorLibrary:
     """Load cuBLAS and make this process's handle, once.
+
+    Parameters
+    ----------
+    groups : bool
+        With the function for groups of products.
 
     Raises
     ------
     DeviceError
-        cuBLAS cannot be loaded.
+        cuBLAS cannot be loaded, or is older than 12.5 and has no such function.
     """
     functions = {"create": "cublasCreate_v2", "describe": "cublasGetStatusString"}
-    made = VendorLibrary("cublas", _SIGNATURES, NOT_SUPPORTED, OUT_OF_MEMORY, **functions)
+    signatures = _SIGNATURES | (_OF_GROUPS if groups else {})
+    made = VendorLibrary("cublas", signatures, NOT_SUPPORTED, OUT_OF_MEMORY, **functions)
     # Without this, partial sums of a split K are rounded to the result's type before they are added.
     made("cublasSetMathMode", made.handle, _NO_REDUCED_PRECISION_REDUCTION)
     return made
@@ -77,12 +91,72 @@ class Gemm:
     def __call__(self, products: Iterable[tuple[DeviceArray, DeviceArray, DeviceArray]]) -> None:
         """Enqueue products, each of left, right and out, on the current stream."""
         lib, (ld_right, ld_left, ld_out) = self._library, self._leading
-        lib("cublasSetStream_v2", lib.handle, c_void_p(cupy.cuda.get_current_stream().ptr))
-        # The library drops its workspace when a stream is set, so the workspace is set after it.
-        lib("cublasSetWorkspace_v2", lib.handle, c_void_p(self._workspace.data.ptr), self._workspace.nbytes)
+        _take_stream(lib, self._workspace)
         for left, right, out in products:
             lib(
                 *("cublasGemmEx", lib.handle, *self._transposes, self._n, left.shape[0], self._k, lib.one),
                 *(c_void_p(right.data.ptr), self._type, ld_right, c_void_p(left.data.ptr), self._type, ld_left),
                 *(lib.zero, c_void_p(out.data.ptr), self._out_type, ld_out, COMPUTE_32F, _DEFAULT_ALGORITHM),
             )
+
+
+class GroupedGemm:
+    """Row-major products out_i (m_i x n) = left_i (m_i x k) right_i (k x n), all in one call.
+
+    Parameters
+    ----------
+    plan : DevicePlan
+        Owner of workspaces.
+    dtype : DType
+        Of operands and results; sums are float32.
+    parts : sequence of (int, device array, device array)
+        i, left_i and out_i of each product.
+    shape : (int, int, int)
+        Of the rights: their number, k and n.
+
+    Raises
+    ------
+    DeviceError
+        cuBLAS is older than 12.5.
+    """
+
+    def __init__(
+        self,
+        plan: DevicePlan,
+        dtype: DType,
+        parts: Sequence[tuple[int, DeviceArray, DeviceArray]],
+        shape: tuple[int, ...],
+    ) -> None:
+        (_, k, n), count = shape, len(parts)
+        self._library, self._type, self._count = library(groups=True), dtype.cuda_type, count
+        self._workspace = plan.workspace((WORKSPACE_BYTES,), np.uint8)
+        offsets = [number * k * n * dtype.itemsize for number, _, _ in parts]
+        lefts, outs = [left.data.ptr for _, left, _ in parts], [out.data.ptr for _, _, out in parts]
+        held = (plan.upload(np.array(each, np.uint64)) for each in (offsets, lefts, outs))
+        self._offsets, self._lefts, self._outs = held
+        self._rights = plan.workspace((count,), np.uint64)
+        # What the library reads on the host, while the call is made. It is column-major: operands are swapped.
+        heights = np.array([left.shape[0] for _, left, _ in parts], np.int32)
+        self._none, self._n, self._k, self._each = (np.full(count, one, np.int32) for one in (_NO_TRANSPOSE, n, k, 1))
+        self._heights, self._ones, self._zeros = heights, np.ones(count, np.float32), np.zeros(count, np.float32)
+
+    def __call__(self, right: DeviceArray) -> None:
+        """Enqueue all products with the matrices of ``right``, (number, k, n), on the current stream."""
+        if self._count == 0:
+            return
+        lib = self._library
+        cupy.add(self._offsets, np.uint64(right.data.ptr), out=self._rights)
+        _take_stream(lib, self._workspace)
+        none, n, k, heights, each = (a.ctypes.data for a in (self._none, self._n, self._k, self._heights, self._each))
+        one, zero = self._ones.ctypes.data, self._zeros.ctypes.data
+        lib(
+            *("cublasGemmGroupedBatchedEx", lib.handle, none, none, n, heights, k, one),
+            *(self._rights.data.ptr, self._type, n, self._lefts.data.ptr, self._type, k),
+            *(zero, self._outs.data.ptr, self._type, n, self._count, each, COMPUTE_32F),
+        )
+
+
+def _take_stream(lib: VendorLibrary, workspace: DeviceArray) -> None:
+    lib("cublasSetStream_v2", lib.handle, c_void_p(cupy.cuda.get_current_stream().ptr))
+    # The library drops its workspace when a stream is set, so the workspace is set after it.
+    lib("cublasSetWorkspace_v2", lib.handle, c_void_p(workspace.data.ptr), workspace.nbytes)

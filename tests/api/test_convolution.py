@@ -14,8 +14,8 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 EDGE = 8
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
-DTYPES = {"float64": 1e-12, "float32": 1e-5, "float16": 4e-3, "bfloat16": 4e-2}
-"""Tolerances: sums of up to 27 times 5 products, rounded to the dtype once, in bfloat16 once for each offset."""
+DTYPES = {"float64": 1e-12, "float32": 1e-5, "float16": 4e-3, "bfloat16": 2e-2}
+"""Tolerances: sums of up to 27 times 5 products, rounded to the dtype once."""
 
 
 @pytest.fixture
@@ -78,9 +78,9 @@ def test_gradients(voxels: Any, which: str, device: str) -> None:
     new = {"dtype": torch.float64, "device": device, "requires_grad": True}
     x, w = torch.randn(matrix.num_cols, 2, **new), torch.randn(matrix.relations, 2, 3, **new)
     y = torch.randn(matrix.num_rows, 3, **new)
-    assert torch.autograd.gradcheck(lambda x, w: convolve(x, w, where.handle), (x, w))
-    assert torch.autograd.gradcheck(lambda x, y: correlate(x, y, where.handle), (x, y))
-    assert torch.autograd.gradgradcheck(lambda x, w: convolve(x, w, where.handle), (x, w))
+    assert torch.autograd.gradcheck(lambda x, w: convolve(None, x, w, where.handle), (x, w))
+    assert torch.autograd.gradcheck(lambda x, y: correlate(None, x, y, where.handle), (x, y))
+    assert torch.autograd.gradgradcheck(lambda x, w: convolve(None, x, w, where.handle), (x, w))
 
 
 @pytest.mark.full  # importing the compiler takes half a minute
@@ -94,8 +94,8 @@ def test_operators_are_what_they_say(voxels: Any, device: str) -> None:
         torch.randn(*shape, device=device, requires_grad=True)
         for shape in ((where.matrix.num_cols, 4), (where.matrix.num_rows, 3), (8, 4, 3))
     )
-    torch.library.opcheck(convolve, (x, w, where.handle))
-    torch.library.opcheck(correlate, (x, y, where.handle))
+    torch.library.opcheck(convolve, (None, x, w, where.handle))
+    torch.library.opcheck(correlate, (None, x, y, where.handle))
 
 
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("float16", marks=pytest.mark.gpu)])

@@ -359,7 +359,7 @@ def test_a_gradient_outlives_the_matrix(small: Any) -> None:
     del c
     gc.collect()
     with pytest.raises(
-        OperandError, match=r"expected the handle of a living SparseMatrix or KernelMap, found .*: keep it"
+        OperandError, match=r"expected the handle of a living SparseMatrix or RelationalMatrix, found .*: keep it"
     ):
         torch.ops.spmark.spmm(None, b, handle, False)
 

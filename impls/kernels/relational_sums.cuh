@@ -1,0 +1,97 @@
+// Sums of rows of X on the matrix unit, and their product with a relation's weights: float16 with float32 sums.
+#pragma once
+
+#include <spmark/half.cuh>
+#include <spmark/ldmatrix.cuh>
+#include <spmark/mma.cuh>
+#include <spmark/vec.cuh>
+#include <spmark/warp.cuh>
+
+namespace spmark {
+
+// A's values of two edges, as a word of a fragment's row; zeros where an edge ends in another row. A tag has A's value
+// in the lower half, and the row that the edge ends in.
+__device__ __forceinline__ unsigned values_of_row(unsigned tag, unsigned next_tag, unsigned row) {
+  return (tag >> 16 == row ? tag & 0xffffu : 0u) | (next_tag >> 16 == row ? next_tag << 16 : 0u);
+}
+
+// sums += the rows of X of sixteen edges, each into the row that it ends in, of rows `top` ... `top` + 15. They are
+// multiplied by a matrix of A's values, in which each edge is in its row.
+//   stage  where this lane's row of the first matrices begins, as load_matrices has it; rows are depth + 8 apart
+//   tag    of this lane's edge; lanes `first` ... `first` + 15 have the sixteen
+template <int depth>
+__device__ __forceinline__ void add_edges(float (&sums)[depth / 8][4], const half* stage, unsigned tag, int first,
+                                          int top) {
+  const int lane = threadIdx.x % kWarpSize;
+  unsigned tags[4], a[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) tags[i] = __shfl_sync(kFullMask, tag, first + lane % 4 * 2 + i / 2 * 8 + i % 2);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) a[i] = values_of_row(tags[i / 2 * 2], tags[i / 2 * 2 + 1], top + lane / 4 + i % 2 * 8);
+#pragma unroll
+  for (int n = 0; n < depth / 8; n += 2) {
+    unsigned b[4];
+    load_matrices(b, stage + n * 8);
+    mma_m16n8k16<half>(sums[n], a, {b[0], b[1]});
+    mma_m16n8k16<half>(sums[n + 1], a, {b[2], b[3]});
+  }
+}
+
+// Sums as left operands: each is the sum of two halves, of 22 bits where the second is no subnormal.
+template <int depth>
+struct Halves {
+  unsigned high[depth / 16][4], low[depth / 16][4];
+
+  // The layout of sums is that of the left operand, two columns to a word.
+  __device__ __forceinline__ explicit Halves(const float (&sums)[depth / 8][4]) {
+#pragma unroll
+    for (int n = 0; n < depth / 8; ++n)
+#pragma unroll
+      for (int side = 0; side < 2; ++side) {
+        Vec<half, 2> highs, lows;
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const float sum = sums[n][side * 2 + i];
+          highs[i] = from_float<half>(sum), lows[i] = from_float<half>(sum - to_float(highs[i]));
+        }
+        memcpy(&high[n / 2][n % 2 * 2 + side], &highs, sizeof(highs));
+        memcpy(&low[n / 2][n % 2 * 2 + side], &lows, sizeof(lows));
+      }
+  }
+
+  // products += these sums times sixteen columns of the weights, whose rows are `stride` apart; `weights` as in
+  // load_matrices.
+  template <int stride>
+  __device__ __forceinline__ void multiply(float (&products)[2][4], const half* weights) const {
+#pragma unroll
+    for (int k = 0; k < depth / 16; ++k) {
+      unsigned b[4];
+      load_matrices(b, weights + k * 16 * stride);
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        mma_m16n8k16<half>(products[i], high[k], {b[i * 2], b[i * 2 + 1]});
+        mma_m16n8k16<half>(products[i], low[k], {b[i * 2], b[i * 2 + 1]});
+      }
+    }
+  }
+};
+
+// Of sixteen columns of products, four that this lane has of row lane / 4 + 8 side: lanes with two columns of both
+// tiles exchange them, so that even lanes have four of the first then, odd lanes of the second.
+__device__ __forceinline__ Vec<float, 4> four_columns(const float (&products)[2][4], int side) {
+  const bool odd = threadIdx.x % 2 != 0;
+  float mine[2], theirs[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const float first = products[0][side * 2 + i], second = products[1][side * 2 + i];
+    mine[i] = odd ? second : first;
+    theirs[i] = __shfl_xor_sync(kFullMask, odd ? first : second, 1);
+  }
+  return odd ? Vec<float, 4>{theirs[0], theirs[1], mine[0], mine[1]}
+             : Vec<float, 4>{mine[0], mine[1], theirs[0], theirs[1]};
+}
+
+// The first of them.
+__device__ __forceinline__ int column_of_four() { return threadIdx.x % 2 * 8 + threadIdx.x % 4 / 2 * 4; }
+
+}  // namespace spmark

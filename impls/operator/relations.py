@@ -1,0 +1,163 @@
+"""Products with matrices of several relations for PyTorch, with gradients; reached as `spmark.torch`.
+
+Everything follows from one number, F = sum over relations r and edges (i, j) of A_r[i, j] x_j W_r y_i, which is linear
+in A's values, in X, in W and in Y. Its derivatives are three products: by Y the operator itself, by W a matrix of each
+relation, by A's values a number for each edge. The derivative by X is the operator on the transposed matrices. Hence
+these products are closed under differentiation, and gradients of gradients need no more.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import torch  # pyright: ignore[reportMissingImports]
+from torch import Tensor  # pyright: ignore[reportMissingImports]
+
+from spmark.impls.core.errors import OperandError
+from spmark.impls.core.interfaces import Plan
+from spmark.impls.core.problem import DType
+from spmark.impls.core.relational import RelationalCsr, RelationalProblem
+from spmark.impls.operator.arrays import ALIGNMENT, TorchTensors
+from spmark.impls.operator.torchops import convolve, register
+from spmark.impls.operator.turns import Turns
+from spmark.impls.runtime.device import find
+from spmark.impls.table import create
+
+_TENSORS = TorchTensors(torch)
+_DTYPES = {torch.float32: DType.FLOAT32, torch.float16: DType.FLOAT16, torch.bfloat16: DType.BFLOAT16}
+
+
+class RelationalMatrix:
+    """The matrices A_0 ... A_(R-1) of all relations of a graph, whose product with X and W has gradients.
+
+    Parameters
+    ----------
+    matrix : RelationalCsr
+        `RelationalCsr.of_edges` makes one of edges with their types.
+    """
+
+    in_order: ClassVar[tuple[str, ...]] = ("rgms_hyb", "gather_gemm_scatter")
+    """Implementations that a product may take; the first that has its problem does."""
+
+    def __init__(self, matrix: RelationalCsr) -> None:
+        self.matrix = matrix
+        self.handle = register(self)
+        self._plans: dict[Any, tuple[Plan, Turns]] = {}
+        self._edges: dict[torch.device, list[tuple[Tensor, Tensor, Tensor]]] = {}
+        self._origins: dict[torch.device, Tensor] = {}
+
+    @cached_property
+    def T(self) -> RelationalMatrix:
+        """The matrices A_r^T; values given to its products are in the order of its own edges."""
+        made = type(self)(self.matrix.transposed())
+        made.__dict__["T"] = self
+        return made
+
+    @property
+    def values(self) -> Tensor:
+        """A's values on the host, (nnz,) float32, in the order of `RelationalCsr.wide`."""
+        return torch.from_numpy(self.matrix.wide.values.astype(np.float32))
+
+    def rgms(self, x: Tensor, w: Tensor, values: Tensor | None = None) -> Tensor:
+        """Compute Y, the sum over relations r of A_r X W_r; differentiable in everything.
+
+        Parameters
+        ----------
+        x : (K, width_in)
+        w : (R, width_in, width_out)
+        values : (nnz,), optional
+            A's values in the order of `values`, on the device of ``x``; by default the matrix's own, without gradient.
+            A product with given values is PyTorch's, one relation after the other.
+
+        Returns
+        -------
+        Tensor
+            (I, width_out).
+
+        Raises
+        ------
+        OperandError
+            A tensor does not fit.
+        """
+        matrix = self.matrix
+        if w.dim() != 3 or (w.shape[0], matrix.num_cols, w.shape[1]) != (matrix.relations, *x.shape):
+            raise OperandError(
+                f"expected weights of {matrix.relations} relations and features of {matrix.num_cols} rows, as wide as "
+                f"the weights are high, found {tuple(w.shape)} and {tuple(x.shape)}"
+            )
+        if values is not None and tuple(values.shape) != (matrix.nnz,):
+            raise OperandError(f"expected values of shape ({matrix.nnz},), found {tuple(values.shape)}")
+        for name, one in (("weights", w), ("values", values)):
+            if one is not None and (one.dtype is not x.dtype or one.device != x.device):
+                raise OperandError(
+                    f"expected {name} of {x.dtype} on {x.device}, as features are, found {one.dtype} on {one.device}"
+                )
+        return convolve(values, x, w, self.handle)
+
+    def multiply(self, values: Tensor | None, x: Tensor, w: Tensor) -> Tensor:
+        """Compute Y without gradients; what `rgms` and gradients end in."""
+        (_, width_in, width_out), dtype = w.shape, _DTYPES.get(x.dtype)
+        if values is not None or dtype is None:  # plans hold values of their own, and none are of float64
+            given = self.values.to(x) if values is None else values
+            out = x.new_zeros((self.matrix.num_rows, width_out))
+            for (rows, cols, at), weights in zip(self.edges(x.device), w, strict=True):
+                out.index_add_(0, rows, given[at, None] * (x[cols] @ weights))
+            return out
+        key = (width_in, width_out, dtype, x.device)
+        if key not in self._plans:
+            self._plans[key] = self._planned(width_in, width_out, dtype, x.is_cuda)
+        plan, turns = self._plans[key]
+        out = x.new_empty((self.matrix.num_rows, width_out))
+        operands = [each.detach().contiguous() for each in (x, w)]
+        operands = [each if each.data_ptr() % ALIGNMENT == 0 else each.clone() for each in operands]
+        given = [_TENSORS.shown(each) for each in (*operands, out)]
+        turns.take(plan.run, operands, given[:2], given[2])
+        return out
+
+    def correlate(self, values: Tensor | None, x: Tensor, y: Tensor) -> Tensor:
+        """Compute (A_r X)^T Y for each relation without gradients, (R, width_in, width_out)."""
+        given = self.values.to(x) if values is None else values
+        return torch.stack([(given[at, None] * x[cols]).T @ y[rows] for rows, cols, at in self.edges(x.device)])
+
+    def project(self, x: Tensor, w: Tensor, y: Tensor) -> Tensor:
+        """Compute x_j W_r y_i for each edge without gradients, (nnz,)."""
+        found = x.new_empty(self.matrix.nnz)
+        for (rows, cols, at), weights in zip(self.edges(x.device), w, strict=True):
+            found[at] = ((x[cols] @ weights) * y[rows]).sum(dim=1)
+        return found
+
+    def edges(self, device: torch.device) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """Give rows, columns and positions in A's values of the edges of each relation, int64 tensors on a device."""
+        if device not in self._edges:
+            (order, bounds), (_, rows, cols) = self.matrix.by_relation, self.matrix.edges
+            ends = [torch.from_numpy(each.astype(np.int64)).to(device) for each in (rows[order], cols[order], order)]
+            lengths = np.diff(bounds).tolist()
+            self._edges[device] = list(zip(*(each.split(lengths) for each in ends), strict=True))
+        return self._edges[device]
+
+    def turned(self, values: Tensor | None) -> Tensor | None:
+        """Give values in the order of the edges of `T`."""
+        if values is None:
+            return None
+        if values.device not in self._origins:
+            relation, rows, cols = self.matrix.edges
+            self._origins[values.device] = torch.from_numpy(np.lexsort((rows, relation, cols))).to(values.device)
+        return values[self._origins[values.device]]
+
+    def _planned(self, width_in: int, width_out: int, dtype: DType, on_gpu: bool) -> tuple[Plan, Turns]:
+        device = find("cuda" if on_gpu else "cpu")
+        problem = RelationalProblem(self.matrix, width_in, width_out, dtype)
+        able = (how for how in map(create, self.in_order) if device.kind in how.devices)
+        how = next(how for how in able if how.unsupported(problem, device) is None)
+        if not on_gpu:
+            return how.build(problem, device), Turns()
+        from spmark.impls.operator.gpu import CudaStreams
+
+        return how.build(problem, device), Turns(CudaStreams())
+
+    def __repr__(self) -> str:
+        """Say in a line what the matrices are."""
+        edges = f"{self.matrix.nnz:,} edges of {self.matrix.relations} relations"
+        return f"<spmark.torch.RelationalMatrix {self.matrix.num_rows:,} x {self.matrix.num_cols:,}, {edges}>"

@@ -1,0 +1,41 @@
+"""The output-stationary form of graphs: every edge once, under its relation, with the warp that owns its row."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from relational import drawn, relational_matrices
+
+from spmark.impls.core.relational import RelationalCsr
+from spmark.impls.formats.relational_sets import GROUP, WARPS, RelationalSets
+
+LARGE = drawn(500, 90, [300, 0, 7, 200, 40], seed=4, hub=60)
+
+
+@pytest.mark.parametrize("piece", [1, 8, 64])
+@pytest.mark.parametrize("name", [*relational_matrices(), "large"])
+def test_edges_stand_where_kernels_look_for_them(name: str, piece: int) -> None:
+    matrix = {**relational_matrices(), "large": LARGE}[name]
+    held, (relation, rows, cols) = RelationalSets.of(matrix, piece), matrix.edges
+    real = held.positions >= 0
+    edges = held.positions[real]
+    np.testing.assert_array_equal(np.sort(edges), np.arange(matrix.nnz))
+    warp = np.repeat(np.arange(held.chunk_starts.size - 1), np.diff(held.chunk_starts))
+    step = held.starts[warp // WARPS] + held.chunk_steps
+    of = [np.broadcast_to(each[:, None], real.shape)[real] for each in (warp, step)]
+    np.testing.assert_array_equal(held.places.reshape(-1)[of[0] * GROUP + held.rows[real]], rows[edges])
+    np.testing.assert_array_equal(held.steps[of[1]], relation[edges])
+    np.testing.assert_array_equal(held.indices[real], cols[edges])
+    assert (held.indices[~real] == -1).all()
+    assert all((np.diff(own) >= 0).all() for own in np.split(held.chunk_steps, held.chunk_starts[1:-1]))
+    pieces = np.bincount(held.places[held.places >= 0], minlength=matrix.num_rows)
+    np.testing.assert_array_equal(pieces, -(-matrix.row_lengths // piece))
+
+
+def test_rows_with_the_same_relations_share_tiles() -> None:
+    """Rows that have relations 2 g and 2 g + 1 of eight, in turns, take two steps of each tile."""
+    rows = np.arange(1024)
+    pair = rows % 4
+    ends = np.repeat(2 * pair, 2) + np.tile([0, 1], rows.size), np.repeat(rows, 2), np.repeat(rows, 2)
+    held = RelationalSets.of(RelationalCsr.of_edges((1024, 1024), 8, ends), 64)
+    assert held.steps.size == 2 * 1024 // (WARPS * GROUP)
