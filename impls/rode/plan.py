@@ -30,7 +30,7 @@ _SEGMENT = 512
 
 _TILES: dict[str, tuple[TemplateValue, ...]] = {"vector": (1, 2, 4), "vectors": (1, 2), "threads": (32, 64, 128)}
 _DOTS = {name: _TILES[name] for name in ("vector", "threads")}
-SPMM_RESIDUES = KernelTemplate(_FOLDER / "spmm.cu", "spmm_rode_residues", _TILES, max_registers=104)
+SPMM_RESIDUES = KernelTemplate(_FOLDER / "spmm.cu", "spmm_rode_residues", _TILES, max_registers=64)
 SPMM_BLOCKS = KernelTemplate(
     _FOLDER / "spmm.cu",
     "spmm_rode_blocks",

@@ -14,6 +14,7 @@ constexpr int kTile = 32;  // non-zeros of a block part that are staged at once
 // Threads of a multiprocessor that leave each the registers for the loads that it has on their way. Without this bound
 // the compiler saves registers in large thread blocks, and waits for one load before it begins the next.
 constexpr int kResident = 512;
+constexpr int kResidueThreads = 1024;  // of SpMM's residues, which wait for pointers, columns and rows of B in turn
 
 // A piece of a block part: at most as many non-zeros as a subwarp shall have, a multiple of kTile.
 struct Segment {

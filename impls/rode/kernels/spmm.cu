@@ -42,18 +42,19 @@ struct Columns {
 
 // C[i, j] = sum_k A[i, k] B[k, j] over the residue of row i; zeros where it is empty.
 //
-// A subwarp owns a row and a tile of kLanes * vectors * vector columns; a lane fetches one of kLanes non-zeros, whose
-// rows of B are on their way together.
+// A subwarp owns a row and a tile of kLanes * vectors * vector columns. A lane fetches one of kLanes non-zeros, and has
+// kLanes loads of B on their way: of so many rows, or of half as many with two loads each.
 //   indptr    num_rows + 1 offsets
 //   indices   nnz columns, in CSR order
 //   values    nnz values, likewise
 //   dense     B, num_cols x width, row-major; aligned to vector elements, and so is width
 //   out       C, num_rows x width, row-major; written whole
 template <int vector, int vectors, int threads>
-__global__ void __launch_bounds__(threads, kResident / threads)
+__global__ void __launch_bounds__(threads, kResidueThreads / threads)
     spmm_rode_residues(int num_rows, int width, const int* __restrict__ indptr, const int* __restrict__ indices,
                        const float* __restrict__ values, const float* __restrict__ dense, float* __restrict__ out) {
   static_assert(threads % 32 == 0, "subwarps fill whole warps");
+  constexpr int kFlight = kLanes / vectors;  // rows of B
   let_next_grid_begin();
   const int row = blockIdx.x * (threads / kLanes) + threadIdx.x / kLanes;
   if (row >= num_rows) return;  // the subwarp leaves together; shuffles name the subwarp alone
@@ -75,23 +76,32 @@ __global__ void __launch_bounds__(threads, kResident / threads)
     const int column = next_column;
     const float value = next_value;
     fetch(done + kLanes + lane);
-    Vec<float, vector> part[kLanes][vectors];
 #pragma unroll
-    for (int b = 0; b < kLanes; ++b) {
-      const int k = __shfl_sync(members, column, b, kLanes);
+    for (int first = 0; first < kLanes; first += kFlight) {
+      if (done + first >= residue.count) break;
+      Vec<float, vector> part[kFlight][vectors];
 #pragma unroll
-      for (int v = 0; v < vectors; ++v)
-        part[b][v] = load_read_only_where<vector>(done + b < residue.count,
-                                                  row_of(dense + columns.at[v], k, width * unsigned(sizeof(float))));
-    }
+      for (int b = 0; b < kFlight; ++b) {
+        const int k = __shfl_sync(members, column, first + b, kLanes);
 #pragma unroll
-    for (int b = 0; b < kLanes; ++b) {
-      const float factor = __shfl_sync(members, value, b, kLanes);
+        for (int v = 0; v < vectors; ++v)
+          part[b][v] = load_read_only_where<vector>(done + first + b < residue.count,
+                                                    row_of(dense + columns.at[v], k, width * unsigned(sizeof(float))));
+      }
 #pragma unroll
-      for (int v = 0; v < vectors; ++v) axpy(sum[v], factor, part[b][v]);
+      for (int b = 0; b < kFlight; ++b) {
+        const float factor = __shfl_sync(members, value, first + b, kLanes);
+#pragma unroll
+        for (int v = 0; v < vectors; ++v) axpy(sum[v], factor, part[b][v]);
+      }
     }
   }
-  columns.write_to(out, row, sum, [](float* to, const Vec<float, vector>& total) { store(to, total); });
+  columns.write_to(out, row, sum, [&](float* to, const Vec<float, vector>& total) {
+    if (residue.block > 0)
+      store(to, total);  // the grid of the block parts finds it in L2
+    else
+      store_streaming(to, total);
+  });
 }
 
 // C[i, j] += sum_k A[i, k] B[k, j] over the block part of row i, after the grid of the residues.
