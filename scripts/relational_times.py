@@ -140,10 +140,10 @@ def times(problem: RelationalProblem, lab: Lab, device: Any, every: bool, layers
     runs = [lambda plan=plan: run(plan) for _, plan in plans]
     if runs and lab.stopwatch is not None:
         found = take_samples(lab.stopwatch, runs, Stopping(max_seconds=0.3 * len(runs)))
-        for (line, _), run, samples in zip(plans, runs, found.times_us, strict=True):
+        for (line, _), timed, samples in zip(plans, runs, found.times_us, strict=True):
             line |= {"median_us": float(np.median(samples)), "half_width": half_width(samples), "samples": len(samples)}
             with suppress(KernelFault):  # a library that cannot be captured has no time as a graph
-                if graph := lab.graph_times_us(run, 15):
+                if graph := lab.graph_times_us(timed, 15):
                     line["graph_us"] = float(np.median(graph))
     yield from lines
 

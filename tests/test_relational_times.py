@@ -42,6 +42,15 @@ def test_layers_stand_behind_each_other_with_relu_between(monkeypatch: pytest.Mo
     np.testing.assert_allclose(out, reference(problem, (hidden, w)).result, rtol=1e-4, atol=1e-4)
 
 
+def test_a_graph_has_the_run_of_its_own_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = find("cpu")
+    lab, problem = open_lab(spec), RelationalProblem(drawn(20, 20, [60, 30]), 8, 8)
+    monkeypatch.setattr(lab, "graph_times_us", lambda run, count: [run() or 7.0] * count)
+    timed = [line for line in SCRIPT.times(problem, lab, spec, False) if "median_us" in line]
+    assert timed
+    assert all(line["graph_us"] == 7.0 for line in timed)
+
+
 @pytest.mark.parametrize("dtype", [DType.FLOAT32, pytest.param(DType.FLOAT16, marks=pytest.mark.full)])
 def test_every_config_is_right_where_times_mean_nothing(dtype: DType) -> None:
     found = lines("host-simt", dtype, every=True)
