@@ -30,7 +30,13 @@ _SEGMENT = 512
 
 _TILES: dict[str, tuple[TemplateValue, ...]] = {"vector": (1, 2, 4), "vectors": (1, 2), "threads": (32, 64, 128)}
 _DOTS = {name: _TILES[name] for name in ("vector", "threads")}
-SPMM_RESIDUES = KernelTemplate(_FOLDER / "spmm.cu", "spmm_rode_residues", _TILES, max_registers=64)
+SPMM_RESIDUES = KernelTemplate(
+    _FOLDER / "spmm.cu",
+    "spmm_rode_residues",
+    _TILES,
+    max_registers=64,
+    max_spill_bytes=4,  # one register of blocks of 32 threads on sm_90, so that 1,024 threads fit on a multiprocessor
+)
 SPMM_BLOCKS = KernelTemplate(
     _FOLDER / "spmm.cu",
     "spmm_rode_blocks",

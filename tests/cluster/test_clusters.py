@@ -150,6 +150,13 @@ def test_a_description_holds_what_is_named_and_no_commands(slurm, tmp_path, chan
         read_description(path)
 
 
+def test_workers_of_this_machine_do_not_ask_nvml():
+    """It ends those of a CPU whose number no GPU has."""
+    with clusters.on_this_machine(["7"]) as client:
+        told = client.run(lambda: __import__("dask").config.get("distributed.diagnostics.nvml"))
+    assert list(told.values()) == [False]
+
+
 def test_what_gpus_may_be(monkeypatch):
     assert clusters.chosen_gpus("0,2", "cpu") == ["0", "2"]
     monkeypatch.setattr(clusters, "visible_gpus", lambda: ["4", "5", "6"])

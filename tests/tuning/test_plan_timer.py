@@ -13,7 +13,7 @@ from relational import relational_problems
 
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.operators import reference
+from spmark.impls.core.operators import RandomOperand, reference
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime import cudalab, withcupy
 from spmark.impls.runtime.device import find
@@ -68,6 +68,8 @@ class Product:
 def timer(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(withcupy, "cupy", SimpleNamespace(**{**vars(np), "asnumpy": np.asarray}))
     monkeypatch.setattr(cudalab, "CudaStopwatch", Stopwatch)
+    fill = RandomOperand.fill  # NumPy has no kernel that draws
+    monkeypatch.setattr(RandomOperand, "fill", lambda self, out, xp: fill(self, out))
     return PlanTimer(PROBLEM, find("host-simt").model_copy(update={"kind": DeviceKind.CUDA}))
 
 
