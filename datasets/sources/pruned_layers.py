@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from spmark.datasets.cache import Cache
 from spmark.datasets.source import Args, Facts, RawMatrix, Source, argument, csr_from_edges, known, only
 from spmark.impls.core.errors import DatasetError
-from spmark.impls.core.network import PrunedLayer, PrunedNetwork
+from spmark.impls.core.pruned import PrunedLayer, PrunedNetwork
 from spmark.records.schema import MatrixKind
 
 SPARSITIES = ("0.7", "0.8", "0.9", "0.95", "0.98")

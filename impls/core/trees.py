@@ -35,6 +35,9 @@ class FlatTrees:
 
     def fault(self, num_features: int) -> str:
         """Name an array by which a walk would leave the nodes or the features, or never end; empty where none does."""
+        for name, kinds in (("roots", "iu"), ("feature", "iu"), ("threshold", "iuf"), ("left", "iu"), ("right", "iu")):
+            if getattr(self, name).dtype.kind not in kinds:
+                return name
         nodes, inner = np.arange(self.feature.size), self.feature >= 0
         for name in ("feature", "threshold", "left", "right"):
             if getattr(self, name).shape != nodes.shape:
@@ -45,4 +48,4 @@ class FlatTrees:
                 return name
         if self.roots.ndim != 1 or not self.roots.size or self.roots.min() < 0 or self.roots.max() >= nodes.size:
             return "roots"
-        return "feature" if (self.feature >= num_features).any() else ""
+        return "feature" if ((self.feature < -1) | (self.feature >= num_features)).any() else ""

@@ -137,10 +137,8 @@ class RelationalMatrix:
             self._edges[device] = list(zip(*(each.split(lengths) for each in ends), strict=True))
         return self._edges[device]
 
-    def turned(self, values: Tensor | None) -> Tensor | None:
+    def turned(self, values: Tensor) -> Tensor:
         """Give values in the order of the edges of `T`."""
-        if values is None:
-            return None
         if values.device not in self._origins:
             relation, rows, cols = self.matrix.edges
             self._origins[values.device] = torch.from_numpy(np.lexsort((rows, relation, cols))).to(values.device)

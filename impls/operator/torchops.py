@@ -86,7 +86,16 @@ def _trilinear_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> Non
 
 
 def _of_x(matrix: RelationalMatrix, values: Tensor | None, w: Tensor, y: Tensor) -> Tensor:
-    return convolve(matrix.turned(values), y, w.transpose(1, 2), matrix.T.handle)
+    of_edges = None if values is None else turned(values, matrix.handle)
+    return convolve(of_edges, y, w.transpose(1, 2), matrix.T.handle)
+
+
+def _turned_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.matrix = matrix_of(inputs[1])
+
+
+def _turned_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+    return turned(grad, ctx.matrix.T.handle), None
 
 
 def _convolve_gradient(ctx: Any, y: Tensor) -> tuple[Tensor | None, ...]:
@@ -189,6 +198,15 @@ project = _defined(
     context=_trilinear_context,
 )
 """Computes x_j W_r y_i for each edge (i, j) of relation r, (nnz,), for the relational matrix of a handle."""
+turned = _defined(
+    "turned",
+    "(Tensor values, int handle) -> Tensor",
+    compute=lambda values, handle: matrix_of(handle).turned(values),
+    shape=lambda values, handle: torch.empty_like(values, memory_format=torch.contiguous_format),
+    gradient=_turned_gradient,
+    context=_turned_context,
+)
+"""Gives values, (nnz,), in the order of the edges of the transpose, for the relational matrix of a handle."""
 
 
 @torch.library.custom_op(  # type: ignore[untyped-decorator]

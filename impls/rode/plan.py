@@ -35,7 +35,7 @@ SPMM_RESIDUES = KernelTemplate(
     "spmm_rode_residues",
     _TILES,
     max_registers=64,
-    max_spill_bytes=4,  # one register of blocks of 32 threads on sm_90, so that 1,024 threads fit on a multiprocessor
+    max_spill_bytes=16,  # with two loads of four floats, so that 1,024 threads fit on a multiprocessor
 )
 SPMM_BLOCKS = KernelTemplate(
     _FOLDER / "spmm.cu",

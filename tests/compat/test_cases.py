@@ -20,11 +20,14 @@ pytestmark = pytest.mark.full
 
 FROZEN: dict[str, list[str]] = read("case_ids.json.gz")
 TODAY = case_ids()
+GONE = ("cusparse_bell", "cusparse_bsr")
+"""Labels that no sweep has any more; reports read and draw their records as before."""
 
 
 @pytest.mark.parametrize("sweep", FROZEN)
 def test_every_case_of_a_sweep_is_still_known(sweep: str) -> None:
     lost = set(FROZEN[sweep]) - set(TODAY.get(sweep, ()))
+    lost -= {case for case in lost if case.split("/")[-2] in GONE}
     assert not lost, f"{len(lost)} cases of {sweep} have other ids, such as {min(lost)}: their records would be orphans"
     assert len(FROZEN[sweep]) > 5
 

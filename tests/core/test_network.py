@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from spmark.impls.core.network import PrunedLayer, PrunedNetwork
 from spmark.impls.core.problem import Csr
+from spmark.impls.core.pruned import PrunedLayer, PrunedNetwork
 
 
 def weights(network: PrunedNetwork) -> int:

@@ -12,9 +12,10 @@ from scipy import sparse
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
 from spmark.impls.core.errors import ProblemError, SweepError
-from spmark.impls.core.network import GRAPH_NETWORKS, NetworkOp, NetworkProblem, PrunedNetwork
+from spmark.impls.core.network import GRAPH_NETWORKS, NetworkOp, NetworkProblem
 from spmark.impls.core.operators import flops
 from spmark.impls.core.problem import Csr, DType
+from spmark.impls.core.pruned import PrunedNetwork
 from spmark.impls.runtime.device import find
 from spmark.impls.table import NETWORKS, create
 from spmark.records.schema import MatrixSource

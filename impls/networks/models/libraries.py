@@ -15,8 +15,8 @@ from torch import Tensor, nn  # pyright: ignore[reportMissingImports]
 from torch.nn import functional as F  # pyright: ignore[reportMissingImports]
 
 from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.core.network import PrunedLayer
 from spmark.impls.core.problem import Csr, Op, Problem, grouped
+from spmark.impls.core.pruned import PrunedLayer
 
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Gives softmax(Q K^T / sqrt(J) at the mask's entries) V of heads that stand below each other, all (heads T, J)."""
