@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -40,7 +41,7 @@ _ALLOWED = {"float32": 1e-4, "tf32": 1e-2, "float16": 1e-2, "bfloat16": 5e-2}
 class NetworkPlan(Plan):
     """A step of a network on one device."""
 
-    def __init__(self, problem: NetworkProblem, device: DeviceSpec, library: Library, mode: str, tf32: bool) -> None:
+    def __init__(self, problem: NetworkProblem, library: Library, mode: str, tf32: bool) -> None:
         super().__init__(config={"mode": mode}, stored=problem.matrix.nnz)
         self._problem, self._tf32, self._place = problem, tf32, library.place
         with _settings(tf32), self.phase("convert"):
@@ -141,7 +142,10 @@ def _made(problem: NetworkProblem, library: Library, mode: str) -> Step:
 
 @dataclass(frozen=True)
 class _Network:
-    """What all networks have; subclasses give the library."""
+    """What all networks have; subclasses name their library, or make it where it takes more than a place and a type."""
+
+    library: ClassVar[str] = ""
+    """Class of `spmark.impls.networks.models.libraries`, which alone imports PyTorch."""
 
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CPU, DeviceKind.CUDA})
     kernels: ClassVar[tuple[()]] = ()
@@ -172,10 +176,11 @@ class _Network:
         torch = load_torch()
         place = "cpu" if device.kind is DeviceKind.CPU else f"cuda:{torch.cuda.current_device()}"
         library = self._library(place, getattr(torch, problem.dtype), device)
-        return NetworkPlan(problem, device, library, self.mode, getattr(self, "tf32", False))
+        return NetworkPlan(problem, library, self.mode, getattr(self, "tf32", False))
 
     def _library(self, place: str, dtype: Any, device: DeviceSpec) -> Library:
-        raise NotImplementedError
+        made: Library = getattr(import_module("spmark.impls.networks.models.libraries"), self.library)(place, dtype)
+        return made
 
 
 @dataclass(frozen=True)
@@ -201,12 +206,8 @@ class TorchNetwork(_Network):
     """Sparse layers by PyTorch's CSR, which calls cuSPARSE on a GPU."""
 
     name: ClassVar[str] = "torch_network"
+    library: ClassVar[str] = "TorchSparse"
     ops: ClassVar[frozenset[NetworkOp]] = frozenset(NetworkOp)
-
-    def _library(self, place: str, dtype: Any, device: DeviceSpec) -> Library:
-        from spmark.impls.networks.models.libraries import TorchSparse
-
-        return TorchSparse(place, dtype)
 
 
 @dataclass(frozen=True)
@@ -214,14 +215,10 @@ class PygNetwork(_Network):
     """Graph networks by PyTorch Geometric's message passing."""
 
     name: ClassVar[str] = "pyg_network"
-    ops: ClassVar[frozenset[NetworkOp]] = frozenset({NetworkOp.GRAPHSAGE, NetworkOp.GCN})
+    library: ClassVar[str] = "Pyg"
+    ops: ClassVar[frozenset[NetworkOp]] = frozenset(GRAPH_NETWORKS)
     needs: ClassVar[tuple[str, ...]] = ("torch", "torch_geometric")
     extra: ClassVar[str] = "pyg"
-
-    def _library(self, place: str, dtype: Any, device: DeviceSpec) -> Library:
-        from spmark.impls.networks.models.libraries import Pyg
-
-        return Pyg(place, dtype)
 
 
 @dataclass(frozen=True)
@@ -229,7 +226,8 @@ class DglNetwork(_Network):
     """Graph networks by DGL's products, where a build of DGL for the device is installed."""
 
     name: ClassVar[str] = "dgl_network"
-    ops: ClassVar[frozenset[NetworkOp]] = frozenset({NetworkOp.GRAPHSAGE, NetworkOp.GCN})
+    library: ClassVar[str] = "Dgl"
+    ops: ClassVar[frozenset[NetworkOp]] = frozenset(GRAPH_NETWORKS)
     needs: ClassVar[tuple[str, ...]] = ("torch", "dgl")
     extra: ClassVar[str] = "dgl"
 
@@ -238,11 +236,6 @@ class DglNetwork(_Network):
         from spmark.impls.dgl.plan import missing
 
         return super().unsupported(problem, device) or missing(device.kind)
-
-    def _library(self, place: str, dtype: Any, device: DeviceSpec) -> Library:
-        from spmark.impls.networks.models.libraries import Dgl
-
-        return Dgl(place, dtype)
 
 
 @dataclass(frozen=True)
@@ -290,10 +283,6 @@ class FlexNetwork(_Network):
     """Attention by PyTorch's FlexAttention, which `torch.compile` makes a kernel of."""
 
     name: ClassVar[str] = "flex_network"
+    library: ClassVar[str] = "Flex"
     ops: ClassVar[frozenset[NetworkOp]] = frozenset({NetworkOp.ATTENTION})
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA})
-
-    def _library(self, place: str, dtype: Any, device: DeviceSpec) -> Library:
-        from spmark.impls.networks.models.libraries import Flex
-
-        return Flex(place, dtype)

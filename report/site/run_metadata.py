@@ -13,17 +13,18 @@ from spmark.report.analysis.cases import beside
 from spmark.report.tables.table import config_text, explained
 
 Facts = list[tuple[str, str]]
+_STEPS = " A sample of a network is a step by the host's clock, from an idle device; no cache is emptied."
 _DIGITS = 8
 """First digits of an implementation's version, which is a digest."""
 MEASURED = {
     DeviceKind.CUDA: (
         "Each sample is one launch between CUDA events from a cold L2: its persisting part is reset and a buffer of at "
         "least twice its size is written before. Every result was checked against a float64 reference before it was "
-        "timed, the baseline was measured in turn with the case, and all samples are kept."
+        "timed, the baseline was measured in turn with the case, and all samples are kept." + _STEPS
     ),
     DeviceKind.CPU: (
         "Each sample is one run from a cold last-level cache. Every result was checked against a float64 reference "
-        "before it was timed, the baseline was measured in turn with the case, and all samples are kept."
+        "before it was timed, the baseline was measured in turn with the case, and all samples are kept." + _STEPS
     ),
     DeviceKind.HOST_SIMT: (
         "The kernels ran on the host's cores under sanitizers. This shows that results and memory accesses are right; "
