@@ -86,8 +86,8 @@ def times_table(derived: pd.DataFrame) -> Table:
     shown = wide.add_suffix("_us").reset_index().sort_values(problem, kind="stable") if len(wide) else wide
     note = (
         "Median time of a run in µs from a cold cache, of networks that of a step, before which none is emptied. Empty "
-        "where a case has no time. A speed-up is no ratio of two of these columns: the baseline was measured again in turn "
-        "with each case."
+        "where a case has no time. A speed-up is no ratio of two of these columns: the baseline was measured again "
+        "in turn with each case."
     )
     return Table("times", "Absolute times", note, shown.rename_axis(columns=None))
 
