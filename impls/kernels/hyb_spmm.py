@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 
 from spmark.impls.core.interfaces import Built, Config, DeviceArray
-from spmark.impls.core.problem import Problem
+from spmark.impls.core.problem import DType, Problem
 from spmark.impls.formats.hyb import HybLayout, lay_out, partition_columns, prepare
 from spmark.impls.formats.nearness import near_order
 from spmark.impls.kernels.ell_buckets import EllBucketsPlan, block_ranges, ell_axes, ell_instance
 from spmark.impls.kernels.family import Axes, Build, KernelFamily, OneFormat
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target
-from spmark.impls.runtime.template import C_TYPES, ELEMENTS, KernelTemplate
+from spmark.impls.runtime.template import C_TYPES, ELEMENTS, Instance, KernelTemplate
 
 _SPAN = 4096
 """Elements that a thread block fills; one block fills a longer ELL row all the same."""
@@ -32,6 +32,11 @@ FILL_ELL_BUCKETS = KernelTemplate(
     {"T": ELEMENTS, "threads": (256,)},
     max_registers=40,
 )
+
+
+def filling_instance(dtype: DType) -> Instance:
+    """Give the kernel that copies elements into ELL rows."""
+    return FILL_ELL_BUCKETS.instance(T=C_TYPES[dtype], threads=FILL_ELL_BUCKETS.space["threads"][0])
 
 
 class HybConverter:
@@ -62,8 +67,7 @@ class HybConverter:
         self.phases_s = self._accounts.phases_s
         with self._accounts.phase("compile"):
             prepare()
-            threads = int(FILL_ELL_BUCKETS.space["threads"][0])
-            (self._kernel,) = target.load([FILL_ELL_BUCKETS.instance(T=C_TYPES[problem.dtype], threads=threads)])
+            (self._kernel,) = target.load([filling_instance(problem.dtype)])
         with self._accounts.phase("upload"):
             self._csr = [target.upload(array) for array in (problem.matrix.indices, problem.values)]
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError, CompileError, DeviceError, KernelFault
 from spmark.impls.core.interfaces import DeviceArray
-from spmark.impls.runtime.compile import Binary, compile_many
+from spmark.impls.runtime.compile import Binary, begin, compile_many
 from spmark.impls.runtime.noting import note
 from spmark.impls.runtime.overlap import MIN_CAPABILITY, launch_overlapping
 from spmark.impls.runtime.target import Grid, Kernel, Target
@@ -109,6 +109,10 @@ class CudaTarget(Target):
             with cuda_faults():
                 kernels.append(CudaKernel(instance, binary, load_function(binary), overlaps))
         return kernels
+
+    def begin(self, instances: Sequence[Instance]) -> None:
+        """Compile on other threads."""
+        begin((i.template.source, i.expression, self.spec.arch) for i in instances)
 
     def synchronize(self) -> None:
         """Wait for the device; a fault of any earlier launch surfaces here."""

@@ -120,9 +120,8 @@ def open_race(
 
     def prepare(configs: Sequence[Config]) -> None:
         kernels = [family_of(families, config).kernel for config in configs]
-        wanted = {kernel(problem, config) for kernel, config in zip(kernels, configs, strict=True) if kernel}
-        if len(wanted - known) > 1:
-            target.load(list(wanted - known))
+        wanted = dict.fromkeys(k(problem, config) for k, config in zip(kernels, configs, strict=True) if k)
+        target.begin([one for one in wanted if one not in known])
         known.update(wanted)
 
     return Race(builder(problem, target, families), PlanTimer(problem, device), prepare=prepare, **options)
