@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from itertools import pairwise
 from typing import ClassVar
 
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from spmark.impls.core.problem import Csr, grouped, offsets
 from spmark.impls.formats.limits import check_stored
 from spmark.impls.formats.nearness import RowOrder
+from spmark.impls.formats.row_use import RowUse, row_use
 from spmark.impls.formats.threads import SHARE, cores, equal_shares, run_all
 
 UNIT = 8
@@ -117,6 +119,11 @@ class HybLayout:
     def stored(self) -> int:
         """Stored elements, padding included."""
         return sum(bucket.count * bucket.width for bucket in self.buckets)
+
+    @cached_property
+    def use(self) -> RowUse:
+        """Which rows of C several ELL rows share, and which none writes. O(I + r), once."""
+        return row_use(self.shape[0], [self.rows[self.rows >= 0]])
 
 
 @dataclass(frozen=True, eq=False)

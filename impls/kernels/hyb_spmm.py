@@ -142,8 +142,9 @@ def _opened(problem: Problem, target: Target) -> Build:
         c, positions, ordering_s = form["c"], None, 0.0
         pieces, cutting_s = once("pieces", c, lambda: partition_columns(matrix, c))
         if form.get("order") == "near":
-            positions, ordering_s = once("positions", None, lambda: near_order(matrix).positions)
-            pieces = pieces.in_order(positions)
+            positions, finding_s = once("positions", None, lambda: near_order(matrix).positions)
+            pieces, sorting_s = once("pieces in order", c, lambda: pieces.in_order(positions))
+            ordering_s = finding_s + sorting_s
         widest = [form["max_width"]] * c
         layout = lay_out(pieces, widest, form.get("tail_in_last", False), form.get("thirds", False))
         return layout, converter.fill(layout), positions, cutting_s + ordering_s
