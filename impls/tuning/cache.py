@@ -24,6 +24,7 @@ from spmark.impls.core.interfaces import Config, Search
 from spmark.impls.core.machine import positive_number
 from spmark.impls.core.relational import AnyProblem
 from spmark.impls.core.untrusted import parse_json
+from spmark.impls.runtime.compile import drop
 from spmark.impls.runtime.device import versions
 
 VARIABLE = "SPMARK_MAX_PLANS_MIB"
@@ -169,6 +170,7 @@ def empty_cache() -> Iterator[None]:
     take turns. A thread that builds meanwhile without asking for an empty cache uses the empty one, too.
     """
     with _EMPTYING, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        drop()  # nor kernels that were begun before
         before = os.environ.get("SPMARK_CACHE")
         os.environ["SPMARK_CACHE"] = folder
         try:
