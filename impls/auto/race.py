@@ -17,7 +17,6 @@ from spmark.impls.core.files import held_results
 from spmark.impls.core.interfaces import Config, Implementation, Plan, Search
 from spmark.impls.core.machine import allowed_cores
 from spmark.impls.core.problem import Problem
-from spmark.impls.runtime import compile as compiler
 from spmark.impls.table import create, module_of
 
 if TYPE_CHECKING:
@@ -107,6 +106,8 @@ def first(problem: Problem, device: DeviceSpec, choices: Sequence[Choice]) -> Ch
 
 def begin(problem: Problem, device: DeviceSpec, choices: Sequence[Choice]) -> None:
     """Let other cores compile what a race of some choices on a GPU needs, while the caller works on other things."""
+    from spmark.impls.runtime import compile as compiler
+
     able = list[Implementation]()
     for choice in choices:
         with suppress(UnsupportedError):
@@ -150,13 +151,14 @@ def fastest(problem: Problem, device: DeviceSpec, choices: Sequence[Choice], bud
         return made_of.plan
 
     def search() -> tuple[Config, Search]:
+        from spmark.impls.runtime.compile import drop
         from spmark.impls.tuning.race import Race
         from spmark.impls.tuning.timer import PlanTimer
 
         begin(problem, device, choices)
         race = Race(made, PlanTimer(problem, device), budget_s=math.inf if budget_s is None else budget_s)
         race.time_all(map(told, choices))
-        compiler.drop()
+        drop()
         config, plan = race.finish()
         won.append(plan)
         return config, race.describe()

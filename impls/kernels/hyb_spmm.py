@@ -16,7 +16,7 @@ import numpy as np
 
 from spmark.impls.core.interfaces import Built, Config, DeviceArray
 from spmark.impls.core.problem import DType, Problem
-from spmark.impls.formats.hyb import HybLayout, lay_out, partition_columns, prepare
+from spmark.impls.formats.hyb import HybLayout, lay_out, partition_columns
 from spmark.impls.formats.nearness import near_order
 from spmark.impls.kernels.ell_buckets import EllBucketsPlan, block_ranges, ell_axes, ell_instance
 from spmark.impls.kernels.family import Axes, Build, KernelFamily, OneFormat
@@ -52,7 +52,7 @@ class HybConverter:
     ----------
     target : Target
     phases_s : dict
-        Seconds spent on the kernel and the host's loops (``compile``), on CSR (``upload``), and on filling all layouts
+        Seconds spent on the kernel (``compile``), on CSR (``upload``), and on filling all layouts
         so far (``convert``).
 
     Raises
@@ -66,7 +66,6 @@ class HybConverter:
         self._accounts = Built()
         self.phases_s = self._accounts.phases_s
         with self._accounts.phase("compile"):
-            prepare()
             (self._kernel,) = target.load([filling_instance(problem.dtype)])
         with self._accounts.phase("upload"):
             self._csr = [target.upload(array) for array in (problem.matrix.indices, problem.values)]

@@ -48,7 +48,6 @@ class SparseTir:
         *(SPMM_ELL_BUCKETS, ROUND_SHARED_ROWS, ZERO_ROWS, FILL_ELL_BUCKETS),
         *(SDDMM_CSR, SDDMM_RUNS),
     )
-    loops: ClassVar[tuple[str, ...]] = ("spmark.impls.formats.loops",)
     cost_models: ClassVar[Mapping[str, str]] = {"dash": "spmark.impls.dash.cost_models:TransferredScores"}
 
     c: int = 0
