@@ -324,6 +324,10 @@ def _placed(
     if folded.any():
         width = most[partition[folded]]
         full, rest = np.divmod(lengths[folded], width)
+        of_wide, of_rest = (
+            slots[partition[folded], np.searchsorted(_LONGEST, widths)]
+            for widths in (width, width if tail_in_last else rest)
+        )
         copies = np.ones(rows.size, np.int64)
         copies[folded] = of_each = full + (rest > 0)
         source = np.repeat(np.arange(rows.size), copies)
@@ -334,8 +338,7 @@ def _placed(
         is_full = number < full[of]
         lengths[at] = np.where(is_full, width[of], rest[of])
         starts[at] += (number * width[of]).astype(np.int32)
-        wide = np.where(is_full | tail_in_last, width[of], rest[of])
-        slot[at] = slots[partition[folded][of], np.searchsorted(_LONGEST, wide)]
+        slot[at] = np.where(is_full, of_wide[of], of_rest[of])
     order = np.argsort(slot.astype(np.uint16 if slots.max() < _FEW_BUCKETS else np.uint32), kind="stable")
     return np.stack([array[order] for array in (rows, lengths, starts)]), slot
 
