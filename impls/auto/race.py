@@ -165,7 +165,8 @@ def fastest(problem: Problem, device: DeviceSpec, choices: Sequence[Choice], bud
 
     versions = [(told(choice), implementation_version(module_of(choice.name))) for choice in choices]
     facts = {"rivals": versions, "budget_s": budget_s, "processors": device.num_sms}
-    cache = PlanCache("auto", problem, device, facts)
+    # The code of `auto` names all implementations: what compares the rivals, and theirs, is what counts.
+    cache = PlanCache("auto", problem, device, facts, code="tuning")
     kept = searched(cache, search, lambda config: str(config) in rivals)
     choice = rivals[str(kept.config)]
     if won:

@@ -62,6 +62,8 @@ class PlanCache:
         The tunables that were pinned before the search, and everything else that its result depends on.
     values : bool
         Whether the plan depends on A's values, too, and not on its pattern alone.
+    code : str, optional
+        The module whose version the result depends on (`implementation_version`); by default the implementation.
 
     Raises
     ------
@@ -75,10 +77,13 @@ class PlanCache:
         problem: AnyProblem,
         device: DeviceSpec,
         pinned: Mapping[str, Any],
+        *,
         values: bool = False,
+        code: str | None = None,
     ) -> None:
         words = [problem.matrix.hash, str(problem.op), problem.operand_shapes, str(problem.dtype), problem.scaled]
-        words += [device.name, device.arch, versions(device), dict(pinned), implementation_version(implementation)]
+        version = implementation_version(code or implementation)
+        words += [device.name, device.arch, versions(device), dict(pinned), version]
         digest = hashlib.sha256(json.dumps(words, sort_keys=True, default=str).encode())
         if values:
             digest.update(problem.values.data)
