@@ -97,7 +97,7 @@ class Auto:
         """Let other cores compile what `choose` will race on a GPU, if it will."""
         entrants, raced = self._entrants(problem, device, Built())
         if raced and device.kind is DeviceKind.CUDA:
-            begin(problem, device, entrants)
+            begin(problem, device, entrants, self.budget_s or None)
 
     def _entrants(self, problem: Problem, device: DeviceSpec, own: Built) -> tuple[list[Choice], bool]:
         """Give what is raced, or else what is tried in this order; charge the seconds of looking at the matrix."""

@@ -21,8 +21,9 @@ from spmark.impls.table import create, module_of
 
 if TYPE_CHECKING:
     from spmark.impls.runtime.template import Instance
-    from spmark.impls.tuning.cache import Kept
+    from spmark.impls.tuning.cache import Kept, PlanCache
 
+_AUTO = "auto"
 _AHEAD = 4
 """Kernels for each core that are compiled before a search asks for them; a search may not ask for all."""
 
@@ -104,8 +105,15 @@ def first(problem: Problem, device: DeviceSpec, choices: Sequence[Choice]) -> Ch
     raise BuildError(f"expected one of {names} to take the problem, found none: {'; '.join(reasons)}")
 
 
-def begin(problem: Problem, device: DeviceSpec, choices: Sequence[Choice]) -> None:
-    """Let other cores compile what a race of some choices on a GPU needs, while the caller works on other things."""
+def begin(problem: Problem, device: DeviceSpec, choices: Sequence[Choice], budget_s: float | None = None) -> None:
+    """Let other cores compile what `fastest` will need on a GPU, where no earlier race of these choices is kept."""
+    from spmark.impls.tuning.cache import has_kept
+
+    if not has_kept(_AUTO) or _cache(problem, device, choices, budget_s).read() is None:
+        _begin(problem, device, choices)
+
+
+def _begin(problem: Problem, device: DeviceSpec, choices: Sequence[Choice]) -> None:
     from spmark.impls.runtime import compile as compiler
 
     able = list[Implementation]()
@@ -118,6 +126,16 @@ def begin(problem: Problem, device: DeviceSpec, choices: Sequence[Choice]) -> No
     for how in able:
         for module in getattr(how, "loops", ()):
             import_module(module)
+
+
+def _cache(problem: Problem, device: DeviceSpec, choices: Sequence[Choice], budget_s: float | None) -> PlanCache:
+    """Give the place of a race's result."""
+    from spmark.impls.tuning.cache import PlanCache
+
+    versions = [(told(choice), implementation_version(module_of(choice.name))) for choice in choices]
+    facts = {"rivals": versions, "budget_s": budget_s, "processors": device.num_sms}
+    # The code of `auto` names all implementations: what compares the rivals, and theirs, is what counts.
+    return PlanCache(_AUTO, problem, device, facts, code="tuning")
 
 
 def fastest(problem: Problem, device: DeviceSpec, choices: Sequence[Choice], budget_s: float | None = None) -> Chosen:
@@ -139,7 +157,7 @@ def fastest(problem: Problem, device: DeviceSpec, choices: Sequence[Choice], bud
     """
     if device.kind is DeviceKind.HOST_SIMT or len(choices) == 1:
         return first(problem, device, choices)
-    from spmark.impls.tuning.cache import Kept, PlanCache, searched
+    from spmark.impls.tuning.cache import Kept, searched
 
     rivals = {str(told(choice)): choice for choice in choices}
     held: dict[str, Mapping[str, bytes]] = {}
@@ -155,7 +173,7 @@ def fastest(problem: Problem, device: DeviceSpec, choices: Sequence[Choice], bud
         from spmark.impls.tuning.race import Race
         from spmark.impls.tuning.timer import PlanTimer
 
-        begin(problem, device, choices)
+        _begin(problem, device, choices)
         race = Race(made, PlanTimer(problem, device), budget_s=math.inf if budget_s is None else budget_s)
         race.time_all(map(told, choices))
         drop()
@@ -163,11 +181,7 @@ def fastest(problem: Problem, device: DeviceSpec, choices: Sequence[Choice], bud
         won.append(plan)
         return config, race.describe()
 
-    versions = [(told(choice), implementation_version(module_of(choice.name))) for choice in choices]
-    facts = {"rivals": versions, "budget_s": budget_s, "processors": device.num_sms}
-    # The code of `auto` names all implementations: what compares the rivals, and theirs, is what counts.
-    cache = PlanCache("auto", problem, device, facts, code="tuning")
-    kept = searched(cache, search, lambda config: str(config) in rivals)
+    kept = searched(_cache(problem, device, choices, budget_s), search, lambda config: str(config) in rivals)
     choice = rivals[str(kept.config)]
     if won:
         seconds = kept.phases_s["search"] - sum(won[0].phases_s.values())

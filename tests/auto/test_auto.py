@@ -150,6 +150,23 @@ def test_kernels_of_all_candidates_are_begun_before_the_first_is_built(
     assert begun == [(one.template.source, one.expression, GPU.arch) for one in named][:most]
 
 
+def test_kernels_are_begun_where_no_race_is_kept(built: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[Any] = []
+    monkeypatch.setattr(compiler, "begin", begun.append)
+    auto, given = Auto("race"), problem()
+    auto.begin(given, GPU)
+    assert (len(begun), built) == (1, [])
+    auto.choose(given, GPU)
+    assert len(begun) == 2
+    auto.begin(given, GPU)
+    assert len(begun) == 2, "what was raced before is built without a search"
+    for other, mode in ((problem(width=64), "race"), (given, "rule")):
+        Auto(mode).begin(other, GPU)
+    assert len(begun) == 3, "a rule measures nothing"
+    auto.begin(given, find("cpu"))
+    assert len(begun) == 3
+
+
 def test_a_twin_is_raced_where_it_is_expected_to_be_clearly_faster() -> None:
     times = {"stile": 100.0, "sparsetir": 102.0, "direct": 110.0, "direct searched": 111.0}
     named = [Expected(PORTFOLIO[Op.SPMM][name], us, 1.0) for name, us in times.items()]
