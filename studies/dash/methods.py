@@ -5,7 +5,7 @@ Also which of these are trained, with which seeds, from how many matrices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -20,8 +20,6 @@ from spmark.studies.dash.training import BATCH, Epoch, Session, TrainingSettings
 
 Trained = tuple[TrainedModel, Sequence[Epoch]]
 """A model, and the curve of its training."""
-Curves = dict[str, Sequence[Epoch]]
-"""The curve of each phase."""
 PRETRAINING: Final = "pre-training"
 FINE_TUNING: Final = "fine-tuning"
 _DASH: Final = NetworkSpec()
@@ -121,33 +119,10 @@ class Maker:
         )
         return train(before or self.spec, self._encoder(platform), self.seen(platform), settings, session)
 
-    def in_phases(
-        self,
-        before: Trained | None,
-        target: Gathered | None,
-        session: Callable[[], Session],
-        judged: Gathered | None = None,
-    ) -> tuple[TrainedModel, Curves]:
-        """Give the model of a source platform, or of a target platform, or of one after the other.
-
-        Parameters
-        ----------
-        before : Trained, optional
-            The source platform's.
-        target : Gathered, optional
-        session : callable
-            Gives the session of fine-tuning.
-        judged : Gathered, optional
-            Samples of the platform that is scored without having been seen, where there is no target.
-        """
-        model, curves = before[0] if before else None, {PRETRAINING: before[1]} if before else {}
-        if target:
-            model, curves[FINE_TUNING] = self.trained(target, session(), model)
-        assert model, "every model sees a platform"
-        if judged and not target:
-            card = model.card.model_copy(update={"subject": judged.samples.subject})
-            model = TrainedModel(card, model.network, self._encoder(judged))
-        return model, curves
+    def moved(self, model: TrainedModel, platform: Gathered) -> TrainedModel:
+        """Let a model score the configs of a platform that it has not seen."""
+        card = model.card.model_copy(update={"subject": platform.samples.subject})
+        return TrainedModel(card, model.network, self._encoder(platform))
 
     def _encoder(self, of: Gathered) -> Encoder:
         """Fit the latent encoder of a platform to every combination of its own parameters."""

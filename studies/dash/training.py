@@ -30,9 +30,7 @@ from spmark.impls.core.untrusted import Frozen, reading
 from spmark.impls.dash import tensorfile
 from spmark.impls.dash.encoders import Encoder
 from spmark.impls.dash.featuriser import Pattern
-from spmark.impls.dash.mapping import COMMON_SIZE
 from spmark.impls.dash.network import Network, NetworkSpec
-from spmark.impls.dash.sites import MAX_SIDE, MAX_SITES
 from spmark.impls.dash.weights import ModelCard, TrainedModel
 from spmark.impls.dash.withtorch import Tensor, load_torch, quick_products, to_numpy
 from spmark.studies.dash.samples import MatrixSamples, SampleSet
@@ -170,8 +168,7 @@ def train(
     Raises
     ------
     DatasetError
-        No matrix has two configs whose times differ by more than noise, vectors have another length, or sites were made
-        with other limits.
+        No matrix has two configs whose times differ by more than noise.
     ValueError
         The given featuriser is of another kind, or the encoder has another length.
     BuildError
@@ -252,14 +249,6 @@ def _configs(
     network: Network, encoder: Encoder, samples: SampleSet, settings: TrainingSettings, made: Embeddings | None
 ) -> tuple[Configs, float]:
     """Put all configs on the device; gives the seconds of that, as if no embedding had been there before."""
-    limits, lengths = (network.spec.max_sites, network.spec.max_side), (COMMON_SIZE, encoder.maps[0][0].shape[0])
-    if limits != (MAX_SITES, MAX_SIDE):
-        raise DatasetError(f"expected sites within the limits {limits}, found {(MAX_SITES, MAX_SIDE)}")
-    for one in samples.matrices:
-        if (found := (one.common.shape[1], one.own.shape[1])) != lengths:
-            raise DatasetError(
-                f"{one.matrix}: expected vectors of {lengths[0]} and {lengths[1]} numbers, found {found}"
-            )
     embedded = None if made is None else list(map(embedder(network, made), samples.matrices))
     started = time.perf_counter()
     vectors = embedded and [vector for vector, _ in embedded]

@@ -126,7 +126,3 @@ def test_samples_without_a_pair_are_refused(encoders):
         train(
             BLIND, augmented("cpu", {"cpu": CPU_OWN.size, "x": 12 - CPU_OWN.size}), SOURCE, TrainingSettings(epochs=1)
         )
-    with pytest.raises(DatasetError, match="expected sites within the limits"):
-        train(BLIND.model_copy(update={"max_sites": 9}), encoders["cpu"], SOURCE, TrainingSettings(epochs=1))
-    with pytest.raises(DatasetError, match="expected vectors of 53 and"):
-        train(BLIND, encoders["tiles"], SOURCE, TrainingSettings(epochs=1))
