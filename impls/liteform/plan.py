@@ -117,10 +117,11 @@ class LiteForm:
 
     def forecast(self, problem: Problem, device: DeviceSpec) -> Forecast:
         """Ask the models, and the cost of buckets where buckets are chosen."""
-        config: Config = {"format": str(self.choice(problem).form)}
-        composition = self.compose(problem, device)
-        if composition is None:
+        choice = self.choice(problem)
+        config: Config = {"format": str(choice.form)}
+        if choice.form is not StoredAs.CELL:
             return Forecast(config, "LiteForm's models and its table of the GPU")
+        composition = self.composed(problem, device, choice, Built())
         by = "LiteForm's models and its cost of buckets, as the time of a copy of as many bytes"
         return Forecast(config | composition.facts, by, composition.copy_s(problem, device))
 
@@ -166,13 +167,8 @@ class LiteForm:
             return replace(choice, form=fixed_form(problem.matrix, problem.dtype))
         return choice
 
-    def compose(self, problem: Problem, device: DeviceSpec) -> Composition | None:
-        """Choose as `build` does, on the host, for a GPU that may be absent; None where buckets are not chosen."""
-        choice = self.choice(problem)
-        return self._composed(problem, device, choice, Built()) if choice.form is StoredAs.CELL else None
-
-    def _composed(self, problem: Problem, device: DeviceSpec, choice: Choice, own: Built) -> Composition:
-        """Choose the order of rows and the widths of buckets."""
+    def composed(self, problem: Problem, device: DeviceSpec, choice: Choice, own: Built) -> Composition:
+        """Choose the order of rows and the widths of buckets, for a GPU that may be absent; ``own`` has the seconds."""
         table = table_for(device.name)
         with own.phase("convert"):
             order = self.ordered(problem, table)
@@ -196,7 +192,7 @@ class LiteForm:
         self, problem: Problem, target: Target, choice: Choice, facts: dict[str, Any], own: Built
     ) -> EllBucketsPlan:
         converter = HybConverter(problem, target)
-        buckets = self._composed(problem, target.spec, choice, own)
+        buckets = self.composed(problem, target.spec, choice, own)
         order, told = buckets.order, facts | buckets.facts | {"search": self.search}
         with own.phase("convert"):
             layout = cell_layout(problem.matrix, buckets.max_widths, self.tail_in_last, order, buckets.thirds)
