@@ -215,14 +215,14 @@ class _Facts:
     def __init__(self, task: StudyTask, source: Gathered | None, judges: Gathered) -> None:
         self.made: list[TransferFact] = []
         self._judges, subject = judges, judges.samples.subject
-        self._of_model = {**task._asdict(), "target": subject.platform, "op": subject.op}
-        self._of_model["source"] = source.platform if source else ""
+        platforms = {"source": source.platform if source else "", "target": subject.platform}
+        self._of_model = task._asdict() | platforms | {"op": subject.op}
 
     def curve(self, phase: str, epochs: Sequence[Epoch]) -> None:
         """Add a fact for each epoch."""
         seconds = accumulate(epoch.seconds for epoch in epochs)
         for number, (one, sum_s) in enumerate(zip(epochs, seconds, strict=True), 1):
-            told = six_digits({"values": one.known(), "seconds": sum_s})
+            told = six_digits({"values": one.values, "seconds": sum_s})
             self.made.append(TransferCurve.model_validate({**self._of_model, **told, "phase": phase, "epoch": number}))
 
     def cost(self, what: str, seconds: float, of: Gathered, on: dict[str, Any]) -> None:
