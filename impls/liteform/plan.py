@@ -38,7 +38,7 @@ from spmark.impls.liteform.compose import (
     expanded,
     fixed_form,
 )
-from spmark.impls.liteform.cost import BucketCounts, capped, count, power_of, table_of
+from spmark.impls.liteform.cost import BucketCounts, capped, costs, count, power_of, weighed
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.predictor import SHIPPED, find
 from spmark.impls.liteform.schedule import CellSchedule, ScheduleTable, rule, schedule_for, table_for
@@ -84,7 +84,8 @@ class LiteForm:
     order: str = BucketOrder.AUTO
     """``given`` keeps A's order of rows, ``gathered`` puts rows that share columns together, ``auto`` chooses."""
     tail_in_last: bool = False
-    """Leave the rest of a folded row in the widest bucket, as the paper does, instead of putting it where it fits."""
+    """Leave the rest of a folded row in the widest bucket, as the paper and its cost do; the measured cost counts rests
+    where they fit."""
     thirds: bool | None = None
     """Put buckets of 24, 48, 96, ... between the paper's powers of two, which the measured cost counts. By default the
     GPU's table says whether."""
@@ -173,20 +174,20 @@ class LiteForm:
         with own.phase("convert"):
             order = self.ordered(problem, table)
         with own.phase("search"):
-            counts, costs = self.costs_of(problem, table, order, choice.partitions)
-            widths = search(costs, counts.widest, Method(self.search))
+            counts, of_cap = self.costs_of(problem, table, order, choice.partitions)
+            widths = search(of_cap, counts.widest, Method(self.search))
             if self.max_width:
                 power = power_of(self.max_width)
-                widths = Widths(counts.widest.clip(max=power), capped(costs, counts, power), choice.partitions)
-        return Composition(order, counts, costs, widths, self.thirds_of(table))
+                widths = Widths(counts.widest.clip(max=power), capped(of_cap, counts, power), choice.partitions)
+        return Composition(order, counts, of_cap, widths, self.thirds_of(table))
 
     def costs_of(
         self, problem: Problem, table: ScheduleTable | None, order: RowOrder | None, partitions: int
     ) -> tuple[BucketCounts, NDArray[np.float64]]:
-        """Count a matrix in partitions, and give the cost of each partition under every cap (`table_of`)."""
+        """Count a matrix in partitions, and give the cost of each under every cap: the paper's, or a GPU's."""
         weights = table.weights_for(order is not None) if table and self.cost == Cost.MEASURED else None
         counts = count(problem.matrix, partitions, weights is None, self.thirds_of(table))
-        return counts, table_of(counts, problem.width, weights=weights, tail_in_last=self.tail_in_last)
+        return counts, costs(counts, problem.width) if weights is None else weighed(counts, problem.width, weights)
 
     def _cell(
         self, problem: Problem, target: Target, choice: Choice, facts: dict[str, Any], own: Built
