@@ -16,7 +16,8 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.operands import HostPlan
-from spmark.impls.core.problem import Csr, Op, Problem
+from spmark.impls.core.problem import Op, Problem
+from spmark.impls.formats.threads import equal_shares
 from spmark.impls.numba_cpu import kernels
 
 
@@ -65,7 +66,7 @@ class _Plan(HostPlan):
         self._threads = threads
         with self.phase("convert"):
             values = problem.dtype.numbers(problem.values).astype(np.float32, copy=False)
-            arrays = equal_tasks(matrix, threads), matrix.indptr, matrix.indices, values
+            arrays = equal_shares(matrix.indptr, threads), matrix.indptr, matrix.indices, values
             self.values = values
             self.hold(problem, *arrays)
         self._sparse = arrays if problem.op is Op.SPMM else (*arrays, problem.scaled)
@@ -84,17 +85,3 @@ class _Plan(HostPlan):
         """Compute C = A B, or D. The first run on read-only operands compiles once more."""
         numba.set_num_threads(self._threads)
         self._kernel(*self._sparse, *arrays)
-
-
-def equal_tasks(matrix: Csr, tasks: int) -> NDArray[np.int64]:
-    """Cut the rows into ``tasks`` contiguous ranges of equal cost.
-
-    The cost of a row is its non-zeros plus one: the row of the result is written even where the row is empty.
-
-    Returns
-    -------
-    (tasks + 1,) int64
-        Bounds, from 0 to I, never falling; a range may be empty. O(I).
-    """
-    cost = matrix.indptr + np.arange(matrix.num_rows + 1, dtype=np.int64)
-    return np.searchsorted(cost, np.linspace(0, cost[-1], tasks + 1)).astype(np.int64)
