@@ -110,7 +110,6 @@ class CuSparsePlan(DevicePlan):
         spmm = problem.op is Op.SPMM
         chosen: dict[str, Any] = {"algorithm": algorithm} if spmm else {}
         super().__init__(problem, target, {**chosen, "preprocess": preprocess})
-        self.stored = problem.matrix.nnz
         # All algorithms except alg3 add the sums of thread blocks in any order. Sums of a result of 16 bits they add in
         # these 16 bits, even where float32 sums are asked for.
         self.deterministic = not spmm or algorithm == "alg3"

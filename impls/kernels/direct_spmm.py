@@ -125,7 +125,6 @@ class DirectPlan(OneLaunchPlan):
         schedule = {**PLAIN, **schedule}
         super().__init__(problem, target, {**config, **schedule}, schedule["vector"] * problem.dtype.itemsize)
         matrix, rows, longest, threads = problem.matrix, schedule["rows"], schedule["longest"], schedule["threads"]
-        self.stored = matrix.nnz
         self._load(direct_instance(problem, schedule))
         with self.phase("convert"):
             listed, shared, shared_rows = pieces or pieces_of_blocks(matrix, rows, longest)

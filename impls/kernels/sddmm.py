@@ -65,7 +65,6 @@ class SddmmPlan(OneLaunchPlan):
     def __init__(self, problem: Problem, target: Target, config: Config, **schedule: int) -> None:
         matrix, instance = problem.matrix, sddmm_kernel(problem, schedule)
         super().__init__(problem, target, {**config, **schedule}, schedule["vector"] * problem.dtype.itemsize)
-        self.stored = matrix.nnz
         self._load(instance)
         with self.phase("convert"):
             rows = matrix.rows_of_entries()
