@@ -19,9 +19,7 @@ from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target
 from spmark.impls.runtime.vendor import VendorLibrary
 from spmark.impls.runtime.withcupy import cupy
-from spmark.impls.tuning.race import Race
-from spmark.impls.tuning.strategies import exhaustive
-from spmark.impls.tuning.timer import PlanTimer
+from spmark.impls.tuning.race import fastest_plan
 
 NON_TRANSPOSE, TRANSPOSE, _FLOAT32_COMPUTE = 0, 1, 0
 ALGORITHMS = {"default": 0, "alg1": 4, "alg2": 6, "alg3": 12}
@@ -168,16 +166,12 @@ def build_best(problem: Problem, target: Target) -> Plan:
 
     algorithms = ALGORITHMS if problem.op is Op.SPMM else ("default",)
     try:
-        with own.phase("search"):
-            race = Race(build, PlanTimer(problem, target.spec))
-            exhaustive(race, [{"algorithm": one, "preprocess": early} for one in algorithms for early in (False, True)])
-            _, best = race.finish()
+        configs = [{"algorithm": one, "preprocess": early} for one in algorithms for early in (False, True)]
+        best = fastest_plan(problem, target.spec, build, configs)
     except BuildError as error:
         if is_taken:
             raise
         raise UnsupportedError(str(error)) from error
-    own.phases_s["search"] -= sum(best.phases_s.values())
     best.charge(own.phases_s)
     best.device_bytes += sum(array.nbytes for array in arrays)
-    best.search = race.describe()
     return best
