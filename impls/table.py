@@ -19,6 +19,7 @@ from enum import StrEnum
 from importlib import import_module
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
+from pkgutil import resolve_name
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -295,7 +296,7 @@ def _outside(name: str) -> Outside | None:
 def _class_of(name: str) -> Any:
     """Import the class of the implementation ``name``."""
     outside = _outside(name)
-    return outside.kind if outside else _imported(_entry(name))
+    return outside.kind if outside else resolve_name(_entry(name))
 
 
 def _entry(name: str) -> str:
@@ -314,15 +315,9 @@ def module_of(name: str) -> str:
     return outside.kind.__module__ if outside else _entry(name).partition(":")[0]
 
 
-def _imported(entry: str) -> Any:
-    """Import the object that an entry of the form ``module:name`` names."""
-    module, _, label = entry.partition(":")
-    return getattr(import_module(module), label)
-
-
 def cost_models(name: str) -> Mapping[str, str]:
     """Give the cost models of an implementation or a platform: the ``module:class`` of each by the model's name."""
-    kind = _imported(PLATFORMS[name]) if name in PLATFORMS else _class_of(name)
+    kind = resolve_name(PLATFORMS[name]) if name in PLATFORMS else _class_of(name)
     return cast("Mapping[str, str]", getattr(kind, "cost_models", {}))
 
 
@@ -337,7 +332,7 @@ def cost_model(how: Any, model: str, device: DeviceSpec | None) -> CostModel:
     known = cost_models(how.name)
     if model not in known:
         raise SweepError(f"{how.name}: expected a cost model out of {', '.join(known) or 'none'}, found {model!r}")
-    return cast("CostModel", _imported(known[model])(how, device))
+    return cast("CostModel", resolve_name(known[model])(how, device))
 
 
 def forecasters() -> list[str]:
@@ -355,7 +350,7 @@ def find_platform(name: str) -> Any:
     """
     if name not in PLATFORMS:
         raise SweepError(none_of("a platform", name, PLATFORMS))
-    return _imported(PLATFORMS[name])()
+    return resolve_name(PLATFORMS[name])()
 
 
 def platform_of(implementation: str) -> Any:
