@@ -132,12 +132,7 @@ def run_tiles(width: int, dtype: DType) -> list[dict[str, Any]]:
             for (vectors, parts), batch, early in product(cuts, (8, 4, 2), (False, True)):
                 cut = {"vectors": vectors, "lanes": lanes, "batch": batch, "parts": parts, "early": early}
                 offered.append({"vector": vector, **cut})
-    return [tile for tile in offered if is_offered(width, dtype, tile)]
-
-
-def is_offered(width: int, dtype: DType, schedule: Mapping[str, Any]) -> bool:
-    """Tell whether there is a kernel for a schedule; its ``run`` does not matter."""
-    return SDDMM_RUNS.has(_values(width, dtype, schedule))
+    return [tile for tile in offered if SDDMM_RUNS.has(_values(width, dtype, tile))]
 
 
 def _columns(schedule: Mapping[str, Any]) -> int:

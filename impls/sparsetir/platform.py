@@ -169,15 +169,12 @@ def _spmm(problem: Problem) -> tuple[Space, Space]:
         "rows": _ROWS,
         "longest": dict.fromkeys((direct_spmm.usual_length(problem.matrix), direct_spmm.UNSPLIT)),
     }
-    return Space.of(hyb), Space.of(direct, lambda config: direct_spmm.is_offered(problem.dtype, config))
+    return Space.of(hyb), Space.of(direct, lambda config: direct_space.DIRECT_SPMM.has(problem, config))
 
 
 def _sddmm(problem: Problem) -> tuple[Space, Space]:
-    width, dtype = problem.width, problem.dtype
-    runs = {"tile": sddmm.run_tiles(width, dtype), "run": _RUNS}
-    return space_of(CSR_SDDMM, problem), Space.of(
-        runs, lambda config: config["run"] >= config["batch"] and sddmm.is_offered(width, dtype, config)
-    )
+    runs = {"tile": sddmm.run_tiles(problem.width, problem.dtype), "run": _RUNS}
+    return space_of(CSR_SDDMM, problem), Space.of(runs, lambda config: config["run"] >= config["batch"])
 
 
 def _is_sddmm(config: Config) -> bool:
