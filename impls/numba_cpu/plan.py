@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.operands import HostPlan
 from spmark.impls.core.problem import Op, Problem
@@ -49,13 +48,7 @@ class NumbaCpu:
         return None
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
-        """Give a plan; the first of an operator in a process compiles its kernel (phase ``compile``).
-
-        Raises
-        ------
-        BuildError
-            Numba cannot compile the kernel.
-        """
+        """Give a plan; the first of an operator in a process compiles its kernel (phase ``compile``)."""
         return _Plan(problem, self.threads)
 
 
@@ -76,10 +69,7 @@ class _Plan(HostPlan):
         result_type = matrix_type if problem.op is Op.SPMM else vector_type
         types = *map(numba.typeof, self._sparse), *(matrix_type for _ in problem.operand_shapes), result_type
         with self.phase("compile"):
-            try:
-                self._kernel.compile(types)
-            except numba.core.errors.NumbaError as error:
-                raise BuildError(f"{kernels.__file__}: {problem.op} does not compile\n{error}") from error
+            self._kernel.compile(types)
 
     def compute(self, *arrays: NDArray[np.float32]) -> None:
         """Compute C = A B, or D. The first run on read-only operands compiles once more."""
