@@ -23,7 +23,8 @@ from pkgutil import resolve_name
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from spmark.impls.core.enums import AnyOp, DeviceKind, NetworkOp, Op, RelationalOp
+from spmark.impls.core import enums
+from spmark.impls.core.enums import DeviceKind, Op
 from spmark.impls.core.errors import SweepError, UnsupportedError, check_type, how_to_install, none_of
 from spmark.impls.core.files import is_file
 from spmark.impls.core.outside import (
@@ -105,14 +106,14 @@ OTHERS: Mapping[str, str] = {**RELATIONAL, **NETWORKS}
 class Reach(NamedTuple):
     """What the class of an implementation of spmark says about itself; known without an import of it (`reach_of`)."""
 
-    ops: frozenset[AnyOp]
+    ops: frozenset[Op]
     devices: frozenset[DeviceKind]
-    needs: tuple[str, ...]
-    """Modules that it needs and that plain spmark does not bring."""
-    extra: str
-    """The extra of spmark that brings them."""
     about: str
     """The first line of its docstring."""
+    needs: tuple[str, ...] = ()
+    """Modules that it needs and that plain spmark does not bring."""
+    extra: str = ""
+    """The extra of spmark that brings them."""
 
     def unmet(self, kinds: Iterable[DeviceKind]) -> str:
         """Say why it runs on none of some kinds of devices here; empty where it runs."""
@@ -160,8 +161,8 @@ def implementation_names() -> list[str]:
 
 
 def reach_of(name: str) -> Reach:
-    """Read what the class of an implementation of spmark declares; imports of all classes take a second."""
-    module, _, label = _entry(name).partition(":")
+    """Read what the class of an implementation of SpMM or SDDMM declares; imports of all classes take a second."""
+    module, _, label = IMPLEMENTATIONS[name].partition(":")
     file = Path(__file__).parents[1].joinpath(*module.split(".")[1:]).with_suffix(".py")
     tree = ast.parse(file.read_text(encoding="utf-8"))
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
@@ -169,24 +170,13 @@ def reach_of(name: str) -> Reach:
     for kind in line_of:
         line_of += [classes[base.id] for base in kind.bases if isinstance(base, ast.Name) and base.id in classes]
     said = {
-        line.target.id: line.value
+        line.target.id: eval(ast.unparse(line.value), {}, vars(enums))  # what the words name is of `enums` alone
         for kind in reversed(line_of)
         for line in kind.body
-        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and line.value is not None
+        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and line.target.id in Reach._fields
+        if line.value is not None
     }
-    return Reach(
-        ops=_members(said["ops"], NetworkOp if name in NETWORKS else RelationalOp if name in RELATIONAL else Op),
-        devices=_members(said["devices"], DeviceKind),
-        needs=ast.literal_eval(said["needs"]) if "needs" in said else (),
-        extra=ast.literal_eval(said["extra"]) if "extra" in said else "",
-        about=(ast.get_docstring(classes[label]) or "").partition("\n")[0],
-    )
-
-
-def _members(written: ast.expr, kind: type[StrEnum]) -> frozenset[Any]:
-    """Give the members that ``frozenset({Op.SPMM})`` names; ``frozenset(Op)`` holds all."""
-    named = [kind[node.attr] for node in ast.walk(written) if isinstance(node, ast.Attribute)]
-    return frozenset(named or kind)
+    return Reach(about=(ast.get_docstring(classes[label]) or "").partition("\n")[0], **said)
 
 
 def name_of(written: str, folder: Path | None = None) -> str:
