@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.interfaces import Built, DeviceArray
-from spmark.impls.core.operands import Shaped, check_operands
+from spmark.impls.core.operands import check_operands
+from spmark.impls.core.relational import AnyProblem
 from spmark.impls.runtime.target import Grid, Kernel, Target
 from spmark.impls.runtime.template import Instance
 
@@ -21,13 +22,16 @@ Arrays = Sequence[DeviceArray]
 
 
 class DevicePlan(Built):
-    """A plan whose arrays and kernels are on a target; subclasses upload in ``__init__`` and write `enqueue`."""
+    """A plan whose arrays and kernels are on a target; subclasses upload in ``__init__`` and write `enqueue`.
+
+    Where a plan holds A otherwise than as CSR it says how much it holds (`stored`).
+    """
 
     arrays: Arrays = ()
     """What plans with another schedule of the same format may share."""
 
-    def __init__(self, problem: Shaped, target: Target, config: Mapping[str, Any], alignment: int = 1) -> None:
-        super().__init__(config=dict(config))
+    def __init__(self, problem: AnyProblem, target: Target, config: Mapping[str, Any], alignment: int = 1) -> None:
+        super().__init__(config=dict(config), stored=problem.matrix.nnz)
         self.target = target
         # Facts of the problem, not the problem: a plan must not keep the host's matrix alive.
         self.shapes = problem.operand_shapes, problem.out_shape

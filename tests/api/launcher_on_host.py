@@ -68,6 +68,7 @@ class TriplePlan(DevicePlan):
 
     def __init__(self, counted: bool = False, beside: Any = None, count: int = COUNT) -> None:
         shapes = SimpleNamespace(operand_shapes=((COLS, WIDTH),), out_shape=(ROWS, WIDTH), dtype=np.dtype(np.float32))
+        shapes.matrix = SimpleNamespace(nnz=0)
         super().__init__(shapes, HostTarget(SPEC), {})
         self.kernel, self.beside, self.count, self.runs = "triple", beside, np.int32(count), 0
         self.sums = self.workspace((ROWS, WIDTH), np.float32)
