@@ -16,7 +16,7 @@ from spmark.impls.core.errors import BuildError, OperandError, ProblemError
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import Csr, Op, checked_width
 from spmark.impls.operator.arrays import Library, check_dtype, check_shape, library_of
-from spmark.impls.operator.choose import Asked, limits_of, plan_width
+from spmark.impls.operator.choose import Asked, begin_width, limits_of, plan_width
 from spmark.impls.operator.extension import LAUNCHER
 from spmark.impls.operator.matrices import OwnedMatrix
 from spmark.impls.operator.turns import Turns
@@ -300,6 +300,12 @@ class CompiledOperator:
                 chosen = plan_width(self._values.current(), self._asked, width)
                 self._note(width, chosen.plan)
                 self._planned[width] = chosen
+
+    def begin(self, width: int) -> None:
+        """Let other cores compile what `plan` will need, while the caller plans other operators."""
+        width = checked_width(width)
+        if width not in self._planned:
+            begin_width(self._values.current(), self._asked, width)
 
     def _note(self, width: int, plan: Plan) -> None:
         """Let the extension make the plan's launches, where it can; no call of this width comes before."""

@@ -137,9 +137,14 @@ class SparseMatrix(Signs):
         if backward:
             kinds += [(Op.SPMM, True, not given_values), (Op.SDDMM, False, True)]
         gpu = torch.cuda.current_device() if self._place == "cuda" and torch.cuda.is_available() else 0
-        for kind in kinds:
-            for one in widths_of(width):
-                self._operator(*kind, self.dtype, (self._place, gpu)).plan(one)
+        widths, operators = widths_of(width), []
+        for kind in kinds if widths else ():
+            operators.append(self._operator(*kind, self.dtype, (self._place, gpu)))
+            for one in widths:
+                operators[-1].begin(one)
+        for operator in operators:
+            for one in widths:
+                operator.plan(one)
 
     def spmm(self, b: Tensor, values: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
         """Compute C = A B; differentiable in ``b`` and ``values``.
