@@ -192,17 +192,13 @@ class CompiledOperator:
             out = library.empty(out_shape, operands[0])
         if self._launches is not None and self._launches.run(width, library, (*operands, out)):
             return out
-        run = self._runner(width)
+        run = self._planned[width].plan.run
         if as_they_are:
             self._turns.take(run, operands, operands, out)
         else:
             shown = [library.shown(one) for one in operands]
             self._turns.take(run, operands, shown, library.shown(out))
         return out
-
-    def _runner(self, width: int) -> Run:
-        """Give what runs a plan in Python."""
-        return self._planned[width].plan.run
 
     def _checked_call(self, operands: Sequence[Any], out: Any) -> Any:
         """Check everything, plan the width where that is allowed, copy operands where that is needed, and run."""

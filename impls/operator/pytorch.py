@@ -276,8 +276,7 @@ class SparseMatrix(Signs):
             made = self._operator(Op.SPMM, transposed, values is None, b.dtype, _where(b))
             if values is None:
                 found: Tensor = made(b, out=out)
-                if b.is_cuda and b.dtype is self.dtype:  # other types are autocast's, and refused without it
-                    self._native.learn(made, b, self.shape[transposed], transposed)
+                self._learn(made, int(transposed), b)
             else:
                 values = _detached(values)
                 if transposed:
@@ -291,8 +290,13 @@ class SparseMatrix(Signs):
         with _on_gpu_of(x):
             made = self._operator(Op.SDDMM, False, True, x.dtype, _where(x))
             found: Tensor = made(_detached(x), _detached(y), out=out)
+            self._learn(made, 2, x)
         _check_deterministic(made, x.shape[-1])
         return found
+
+    def _learn(self, made: CompiledOperator, product: int, first: Tensor) -> None:
+        if first.is_cuda and first.dtype is self.dtype:  # other types are autocast's, and refused without it
+            self._native.learn(made, product, first)
 
     def _copy(self, name: Literal["origins", "lengths"], device: torch.device) -> Tensor:
         """Copy an array to a device once: where the transpose's values come from, or the non-zeros of each row."""
