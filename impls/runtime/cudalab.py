@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from spmark.impls.core.enums import Flush
 from spmark.impls.runtime.compile import compile_kernel
 from spmark.impls.runtime.cuda import CudaTarget, cuda_faults, load_function
 from spmark.impls.runtime.lab import Lab, Peak
-from spmark.impls.runtime.timing import Run, Stopwatch
+from spmark.impls.runtime.timing import GATE, KERNELS, Run, Stopwatch
 from spmark.impls.runtime.withcupy import cupy
 
 MIN_FLUSH_BYTES = 256 << 20
@@ -45,7 +44,7 @@ class Gate:
     """
 
     def __init__(self, arch: str) -> None:
-        self._kernel = _loaded("timing.cu", "gate<32>", arch, cupy.cuda.Device().id)
+        self._kernel = _loaded(*GATE, arch, cupy.cuda.Device().id)
         self._memory = cupy.cuda.alloc_pinned_memory(4)
         self._opened = np.frombuffer(self._memory, np.int32, 1)
         self._opened[0] = self._turn = 0
@@ -63,7 +62,7 @@ class Gate:
 
 @cache
 def _loaded(source: str, expression: str, arch: str, _device: int) -> Any:
-    return load_function(compile_kernel(Path(__file__).parent / "kernels" / source, expression, arch))
+    return load_function(compile_kernel(KERNELS / source, expression, arch))
 
 
 class CudaStopwatch(Stopwatch):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from time import perf_counter
 from typing import Protocol
 
@@ -19,6 +20,10 @@ from numpy.typing import NDArray
 from spmark.impls.core.enums import Flush
 
 Run = Callable[[], None]
+KERNELS = Path(__file__).parent / "kernels"
+"""Kernels that measure, in no implementation."""
+GATE = "timing.cu", "gate<32>"
+"""The kernel that holds a stream back: its source among `KERNELS`, and its expression."""
 _Z95 = 1.959963984540054
 
 
