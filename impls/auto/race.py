@@ -20,6 +20,7 @@ from spmark.impls.core.problem import Problem
 from spmark.impls.table import create, module_of
 
 if TYPE_CHECKING:
+    from spmark.impls.runtime.compile import Ordered
     from spmark.impls.runtime.template import Instance
     from spmark.impls.tuning.cache import Kept, PlanCache
 
@@ -113,7 +114,8 @@ def begin(problem: Problem, device: DeviceSpec, choices: Sequence[Choice], budge
         _begin(problem, device, choices)
 
 
-def _begin(problem: Problem, device: DeviceSpec, choices: Sequence[Choice]) -> None:
+def _begin(problem: Problem, device: DeviceSpec, choices: Sequence[Choice]) -> list[Ordered]:
+    """Begin as `begin`, and give the kernels that are compiled."""
     from spmark.impls.runtime import compile as compiler
     from spmark.impls.runtime import timing
 
@@ -122,14 +124,17 @@ def _begin(problem: Problem, device: DeviceSpec, choices: Sequence[Choice]) -> N
         with suppress(UnsupportedError):
             able.append(choice.check(problem, device))
     named: dict[Instance, None] = {one: None for how in able if hasattr(how, "ahead") for one in how.ahead(problem)}
+    kernels: list[Ordered] = []
     if named:  # the clock of the race comes first
         source, gate = timing.GATE
+        kernels.append((timing.KERNELS / source, gate, device.arch))
         some = islice(named, _AHEAD * len(allowed_cores()))
-        wanted = [(timing.KERNELS / source, gate), *((one.template.source, one.expression) for one in some)]
-        compiler.begin((*kernel, device.arch) for kernel in wanted)
+        kernels += [(one.template.source, one.expression, device.arch) for one in some]
+        compiler.begin(kernels)
     for how in able:
         for module in getattr(how, "loops", ()):
             import_module(module)
+    return kernels
 
 
 def _cache(problem: Problem, device: DeviceSpec, choices: Sequence[Choice], budget_s: float | None) -> PlanCache:
@@ -177,10 +182,10 @@ def fastest(problem: Problem, device: DeviceSpec, choices: Sequence[Choice], bud
         from spmark.impls.tuning.race import Race
         from spmark.impls.tuning.timer import PlanTimer
 
-        _begin(problem, device, choices)
+        begun = _begin(problem, device, choices)
         race = Race(made, PlanTimer(problem, device), budget_s=math.inf if budget_s is None else budget_s)
         race.time_all(map(told, choices))
-        drop()
+        drop(begun)  # those of other products stay
         config, plan = race.finish()
         won.append(plan)
         return config, race.describe()

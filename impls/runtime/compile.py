@@ -91,10 +91,11 @@ def begin(kernels: Iterable[Ordered]) -> None:
             _COMING[kernel] = _threads().submit(_compiled, *kernel)
 
 
-def drop() -> None:
-    """Forget kernels that were begun and not asked for; those that still wait for a thread are not compiled."""
-    while _COMING:
-        _COMING.popitem()[1].cancel()
+def drop(kernels: Iterable[Ordered] | None = None) -> None:
+    """Forget kernels that were begun and not asked for, all or these; those that wait for a thread are not compiled."""
+    for kernel in list(_COMING) if kernels is None else kernels:
+        if begun := _COMING.pop(kernel, None):
+            begun.cancel()
 
 
 @cache

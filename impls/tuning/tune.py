@@ -9,7 +9,6 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Config, Search
 from spmark.impls.core.relational import AnyProblem
 from spmark.impls.kernels.family import Build, KernelFamily
-from spmark.impls.runtime.compile import drop
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, open_target
 from spmark.impls.runtime.template import Instance
@@ -71,7 +70,6 @@ def tune(
     def search() -> tuple[Config, Search]:
         race = open_race(problem, device, families)
         strategy(race)
-        drop()
         config, plan = race.finish()
         won.append(plan)
         winners_s.update(plan.phases_s)  # the plan reports these seconds, which are none of the search

@@ -139,6 +139,8 @@ def test_who_asks_compiles_what_still_waits_for_a_thread(source: Path, monkeypat
     calls = count_compiles(monkeypatch)
     begin([(source, f"scale<{threads}>", "sm_90") for threads in (32, 64)])
     compile_kernel(source, "scale<64>", "sm_90")
+    drop([(source, "scale<96>", "sm_90")])
+    assert list(compiler._COMING) == [(source, "scale<32>", "sm_90")], "others stay"
     drop()
     go_on.set()
     threads.shutdown()
