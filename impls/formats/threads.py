@@ -12,8 +12,8 @@ from spmark.impls.core.machine import allowed_cores, side_by_side
 
 _MOST = 16
 """Threads beyond which a conversion, which moves memory, gains nothing."""
-SHARE = 1 << 16
-"""Least work of a task, in non-zeros or rows: handing over less work takes longer than doing it."""
+SHARE = 1 << 18
+"""Least work of a task, in non-zeros or rows: to make a thread for less takes as long as to do it."""
 
 
 MAX_SCRATCH = 1 << 30

@@ -117,8 +117,10 @@ class DirectPlan(OneLaunchPlan):
         super().__init__(problem, target, {**config, **schedule}, schedule["vector"] * problem.dtype.itemsize)
         matrix, rows, longest, threads = problem.matrix, schedule["rows"], schedule["longest"], schedule["threads"]
         self._load(direct_instance(problem, schedule))
-        with self.phase("convert"):
-            listed, shared, shared_rows = pieces or pieces_of_blocks(matrix, rows, longest)
+        if pieces is None:
+            with self.phase("convert"):
+                pieces = pieces_of_blocks(matrix, rows, longest)
+        listed, shared, shared_rows = pieces
         sizes = (matrix.num_rows, problem.width, rows, longest, len(listed))
         held = self.share(arrays, (matrix.indptr, matrix.indices, problem.values))
         tiles = ceil_div(problem.width, schedule["lanes"] * schedule["vector"] * schedule["vectors"])
@@ -228,7 +230,8 @@ def usual_schedule(problem: Problem) -> dict[str, Any]:
     The rule was fitted to times of the tuning half (development runs on an H100).
     """
     width, mean, num_rows = problem.width, mean_length(problem.matrix), problem.matrix.num_rows
-    vector, whole = load_of(width, problem.dtype), loads_whole(width, problem.dtype)
+    vector = load_of(width, problem.dtype)
+    whole = vector * problem.dtype.itemsize == _LOAD_BYTES
 
     def lanes(columns: int, most: int) -> int:
         return next(n for n in LANES if n == most or n * vector >= columns)

@@ -137,11 +137,16 @@ def _reading(spec: DeviceSpec) -> Run:
 
 def nvml_handle() -> tuple[Any, Any]:
     """Give NVML and its handle of the current device, or None twice."""
+    return _nvml_of(cupy.cuda.Device().id)
+
+
+@cache
+def _nvml_of(device: int) -> tuple[Any, Any]:
     with suppress(Exception):
         import pynvml
 
         pynvml.nvmlInit()
-        bus = cupy.cuda.runtime.deviceGetPCIBusId(cupy.cuda.Device().id)
+        bus = cupy.cuda.runtime.deviceGetPCIBusId(device)
         return pynvml, pynvml.nvmlDeviceGetHandleByPciBusId(bus.encode() if isinstance(bus, str) else bus)
     return None, None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ class DevicePlan(Built):
 
     def workspace(self, shape: tuple[int, ...], dtype: Any) -> DeviceArray:
         """Allocate a buffer that the plan owns; counted in `device_bytes`."""
-        self.device_bytes += int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        self.device_bytes += prod(shape) * np.dtype(dtype).itemsize
         self._workspaces.append(self.target.empty(shape, dtype))
         return self._workspaces[-1]
 
@@ -124,6 +125,11 @@ class OneLaunchPlan(DevicePlan):
         self._grid = grid
         with self.phase("upload"):
             self._args = (*map(np.int32, sizes), *map(self.upload, arrays), *shared)
+
+    @property
+    def launch(self) -> tuple[Any, Grid, tuple[Any, ...], int]:
+        """The kernel, its grid, its arguments before operands and result, and its bytes of dynamic shared memory."""
+        return self._kernel, self._grid, self._args, self._shared_bytes
 
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
         """Launch the kernel once."""
