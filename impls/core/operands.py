@@ -199,10 +199,8 @@ class HostPlan(Built):
     def hold(self, problem: Shaped, *arrays: NDArray[Any]) -> None:
         """Make the workspaces of a problem, and count their bytes with those of arrays that the plan holds."""
         # No reference to the problem's matrix is kept.
-        self._wanted, self._dtype = (
-            (problem.operand_shapes, problem.out_shape, problem.dtype),
-            DType(str(problem.dtype)),
-        )
+        self._wanted = problem.operand_shapes, problem.out_shape, problem.dtype
+        self._dtype = DType(str(problem.dtype))
         widened = (*problem.operand_shapes, problem.out_shape) if self._dtype.narrow else ()
         self._work = [np.empty(shape, np.float32) for shape in widened]
         self.device_bytes = sum(array.nbytes for array in (*arrays, *self._work))

@@ -7,18 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.runtime.cuda import CudaTarget
-from spmark.impls.runtime.cudalab import CudaStopwatch
+from spmark.impls.runtime.cudalab import CudaStopwatch, launcher
 from spmark.impls.runtime.device import versions
-from spmark.impls.runtime.target import Target
-from spmark.impls.runtime.template import KernelTemplate, TemplateValue
 from spmark.impls.runtime.timing import Run, Stopwatch
 from spmark.impls.runtime.withcupy import cupy
 
@@ -26,17 +23,6 @@ _THREADS, _UNROLL = 512, 4
 _ROW_VECTORS = (4, 8, 16, 32, 64, 128)
 _FLIGHT = 2
 """Rows that a group of lanes has in flight."""
-_KERNELS: dict[str, dict[str, tuple[TemplateValue, ...]]] = {
-    "read_all": {"unroll": (_UNROLL,), "threads": (_THREADS,)},
-    "copy_all": {"unroll": (_UNROLL,), "threads": (_THREADS,)},
-    "multiply_add": {"threads": (_THREADS,)},
-    "matrix_multiply": {"tf32": (False, True), "threads": (_THREADS,)},
-    "nothing": {"threads": (32,)},
-    "follow_chain": {"threads": (32,)},
-    "gather_rows": {"row_vectors": _ROW_VECTORS, "rows": (_FLIGHT,), "threads": (256,)},
-}
-"""Parameters of each kernel of the source."""
-
 _SAMPLES = 21
 _ROUNDS = 4096
 _LAUNCHES = 100
@@ -59,24 +45,20 @@ class _Gauge:
     """Times runs and kernels on the GPU that is calibrated."""
 
     spec: DeviceSpec
-    target: Target
     stopwatch: Stopwatch
 
     def seconds(self, run: Run, cold: bool = False) -> float:
         self.stopwatch.batch([run], 5, cold)
         return float(np.median(self.stopwatch.batch([run], _SAMPLES, cold))) * 1e-6
 
-    def kernel(self, name: str, grid: int, *args: object, **chosen: int) -> Run:
-        """Load an instance: of each parameter the value that is chosen, else the first."""
-        template = KernelTemplate(Path(__file__).parent / "kernels" / "calibrate.cu", name, _KERNELS[name])
-        values = {parameter: legal[0] for parameter, legal in template.space.items()}
-        (loaded,) = self.target.load([template.instance(**values | chosen)])
-        return lambda: loaded.launch((grid, 1, 1), args)
+    def kernel(self, expression: str, blocks: int, *args: object) -> Run:
+        """Load a kernel of `calibrate.cu`."""
+        return partial(launcher("calibrate.cu", expression, self.spec.arch), blocks, *args)
 
 
 def calibrate_cuda(spec: DeviceSpec) -> DeviceSpec:
     """Measure the GPU's rates, in at most a quarter of its memory and 4 GB a buffer."""
-    gauge = _Gauge(spec, CudaTarget(spec), CudaStopwatch(spec))
+    gauge = _Gauge(spec, CudaStopwatch(spec))
     seconds, kernel = gauge.seconds, gauge.kernel
 
     values = min(1 << 30, spec.memory_bytes // 32)
@@ -86,16 +68,17 @@ def calibrate_cuda(spec: DeviceSpec) -> DeviceSpec:
     # The copy engine (cudaMemcpy) and a kernel both copy: the faster one is the ceiling.
     copies = [
         seconds(lambda: sink.data.copy_from_device_async(source.data, source.nbytes)),
-        seconds(kernel("copy_all", waves, count, source, sink)),
+        seconds(kernel(f"copy_all<{_UNROLL}, {_THREADS}>", waves, count, source, sink)),
     ]
-    read = seconds(kernel("read_all", waves, count, source, sink))
+    read = seconds(kernel(f"read_all<{_UNROLL}, {_THREADS}>", waves, count, source, sink))
 
     grid = 4 * spec.num_sms
     threads = grid * _THREADS
     rounds, factor = np.int32(_ROUNDS), np.float32(0.5)
-    fma = seconds(kernel("multiply_add", grid, rounds, factor, sink))
-    tensor = {name: seconds(kernel("matrix_multiply", grid, rounds, sink, tf32=name == "tf32")) for name in _MMA_FLOPS}
-    empty = kernel("nothing", 1)
+    fma = seconds(kernel(f"multiply_add<{_THREADS}>", grid, rounds, factor, sink))
+    products = {"float16": f"matrix_multiply<false, {_THREADS}>", "tf32": f"matrix_multiply<true, {_THREADS}>"}
+    tensor = {name: seconds(kernel(product, grid, rounds, sink)) for name, product in products.items()}
+    empty = kernel("nothing<32>", 1)
 
     def many() -> None:
         for _ in range(_LAUNCHES):
@@ -125,10 +108,9 @@ def calibrate_cuda(spec: DeviceSpec) -> DeviceSpec:
 
 def _cold_load_s(gauge: _Gauge) -> float:
     """Give the seconds of one load from memory for which the next load waits."""
-    chain = gauge.target.upload(chain_of(2 * gauge.spec.l2_bytes // 4, _LINKS[-1]))
-    last = gauge.target.empty((1,), np.int32)
+    chain, last = cupy.asarray(chain_of(2 * gauge.spec.l2_bytes // 4, _LINKS[-1])), cupy.empty(1, np.int32)
     short, long = (
-        gauge.seconds(gauge.kernel("follow_chain", 1, np.int32(links), chain, last), cold=True) for links in _LINKS
+        gauge.seconds(gauge.kernel("follow_chain<32>", 1, np.int32(links), chain, last), cold=True) for links in _LINKS
     )
     return (long - short) / (_LINKS[1] - _LINKS[0])
 
@@ -140,7 +122,7 @@ def _gather_rates(gauge: _Gauge, source: Any, sink: Any) -> dict[str, dict[int, 
     def rate(table_bytes: int, row_bytes: int) -> float:
         vectors, args = row_bytes // 16, (np.int32(_GATHER_ROUNDS), np.uint32(table_bytes // row_bytes), source, sink)
         rows = blocks * 256 // min(vectors, gauge.spec.warp_size) * _GATHER_ROUNDS * _FLIGHT
-        return rows * row_bytes / gauge.seconds(gauge.kernel("gather_rows", blocks, *args, row_vectors=vectors))
+        return rows * row_bytes / gauge.seconds(gauge.kernel(f"gather_rows<{vectors}, {_FLIGHT}, 256>", blocks, *args))
 
     return {
         "l2_gather_bytes_per_s": {16 * row: rate(l2_bytes // _L2_OVER_TABLE, 16 * row) for row in _ROW_VECTORS},

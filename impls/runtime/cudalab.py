@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
@@ -44,7 +45,7 @@ class Gate:
     """
 
     def __init__(self, arch: str) -> None:
-        self._kernel = _loaded(*GATE, arch, cupy.cuda.Device().id)
+        self._launch = launcher(*GATE, arch)
         self._memory = cupy.cuda.alloc_pinned_memory(4)
         self._opened = np.frombuffer(self._memory, np.int32, 1)
         self._opened[0] = self._turn = 0
@@ -52,8 +53,7 @@ class Gate:
     def close(self) -> None:
         """Enqueue the gate on the current stream."""
         self._turn += 1
-        args = (np.int32(self._turn), np.int64(_GATE_NS), np.int64(self._memory.ptr))
-        self._kernel((1, 1, 1), (32, 1, 1), args)
+        self._launch(1, np.int32(self._turn), np.int64(_GATE_NS), np.int64(self._memory.ptr))
 
     def open(self) -> None:
         """Let the stream go on."""
@@ -63,6 +63,19 @@ class Gate:
 @cache
 def _loaded(source: str, expression: str, arch: str, _device: int) -> Any:
     return load_function(compile_kernel(KERNELS / source, expression, arch))
+
+
+def launcher(source: str, expression: str, arch: str) -> Callable[..., None]:
+    """Load a kernel of this layer, whose last template argument is the size of a block.
+
+    Returns
+    -------
+    callable
+        Enqueues a grid of so many blocks with the kernel's arguments: ``launch(blocks, *arguments)``.
+    """
+    function = _loaded(source, expression, arch, cupy.cuda.Device().id)
+    threads = int(re.findall(r"\d+", expression)[-1])
+    return lambda blocks, *args: function((blocks, 1, 1), (threads, 1, 1), args)
 
 
 class CudaStopwatch(Stopwatch):
@@ -116,10 +129,9 @@ class CudaStopwatch(Stopwatch):
 
 def _reading(spec: DeviceSpec) -> Run:
     """Read a buffer of the L2's size, so that the lines of the flush buffer leave the L2 before a run begins."""
-    kernel = _loaded("calibrate.cu", "read_all<1, 512>", spec.arch, cupy.cuda.Device().id)
+    launch = launcher("calibrate.cu", "read_all<1, 512>", spec.arch)
     source, sink = cupy.zeros(spec.l2_bytes // 16 * 4, cupy.float32), cupy.zeros(1, cupy.float32)
-    grid, args = (_READERS_PER_SM * spec.num_sms, 1, 1), (np.int64(source.size // 4), source, sink)
-    return lambda: kernel(grid, (512, 1, 1), args)
+    return lambda: launch(_READERS_PER_SM * spec.num_sms, np.int64(source.size // 4), source, sink)
 
 
 def nvml_handle() -> tuple[Any, Any]:

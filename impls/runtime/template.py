@@ -98,9 +98,9 @@ class KernelTemplate:
         for name, value in values.items():
             if value not in self.space[name]:
                 return f"expected {name} out of {self.space[name]}, found {value!r}"
-        return (
-            None if self.has(values) else f"expected arguments that the kernel's static_asserts allow, found {values}"
-        )
+        if not self.has(values):
+            return f"expected arguments that the kernel's static_asserts allow, found {values}"
+        return None
 
     @cache  # noqa: B019 (templates live as long as the process)
     def instance(self, **values: TemplateValue) -> Instance:
