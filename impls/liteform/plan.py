@@ -21,7 +21,7 @@ from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.core.stores import Forecast
 from spmark.impls.core.untrusted import reading
 from spmark.impls.formats.bsr import BsrFormat
-from spmark.impls.formats.hyb import HybLayout, cell_layout, prepare
+from spmark.impls.formats.hyb import HybLayout, cell_layout
 from spmark.impls.formats.nearness import RowOrder, distinct_share, near_order
 from spmark.impls.kernels.block_spmm import SPMM_BLOCKS, BlockSpmmPlan, vector_of
 from spmark.impls.kernels.csr_spmm import SPMM_CSR, csr_plan
@@ -137,8 +137,7 @@ class LiteForm:
         """Compose, convert and upload; nothing is run on the device."""
         own = Built()
         with own.phase("compile"):
-            # What a process pays once: Numba's loops from its cache, and the files of the model and the table.
-            prepare()
+            # What a process pays once: the files of the model and the table.
             predictor, target = find(self.model), open_target(device)
             table_for(device.name)
         with own.phase("features"):

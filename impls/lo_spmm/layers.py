@@ -36,7 +36,6 @@ class SparseLayer(TilePlan):
         if reason is not None:
             raise UnsupportedError(reason)
         super().__init__(problem, open_target(device), {"relu": ending.relu, "bias": ending.bias is not None})
-        self.stored = problem.matrix.nnz
         self.build(problem, how, conv=conv, ending=ending)
         if conv is not None:
             images = (conv.batch, conv.channels, conv.height, conv.width)
