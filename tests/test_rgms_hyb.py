@@ -48,7 +48,7 @@ def searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Searched:
     [
         ("float16", {"slots": 64, "widest": 4, "depth": 32, "ordered": True, "tile": 128}, 24),
         ("float16", {"run": 512, "tile": 64, "ordered": True}, 24),
-        ("float16", {"piece": 16, "tile": 64}, 24),
+        ("float16", {"piece": 32, "warps": 4, "tile": 64}, 24),
         ("float32", {"slots": 64, "widest": 4, "ordered": True}, 7),
     ],
 )

@@ -2,7 +2,10 @@
 
 In a knowledge graph the type of a node decides which relations it has, so that few sets stand for most rows. Rows are
 sorted by their set in the order of a Gray code, the rarest relations first, as `spmark.impls.formats.relational_rows`
-does for maps; here relations may be any number, and a row may have any number of edges of each.
+does for maps; here relations may be any number, and a row may have any number of edges of each. Rows with the same set
+are sorted by their number of edges.
+
+A thread block owns a run of tiles, and a warp of it all edges of its rows in these tiles, in one sequence.
 """
 
 from __future__ import annotations
@@ -16,10 +19,8 @@ from numpy.typing import NDArray
 from spmark.impls.core.problem import numbered, offsets, openings
 from spmark.impls.core.relational import RelationalCsr
 
-WARPS = 4
-"""Of a thread block, which owns a tile."""
 GROUP = 16
-"""Rows of a warp."""
+"""Rows of a warp in a tile."""
 CHUNK = 32
 """Edges that a warp takes at a time."""
 _BITS = 48
@@ -33,19 +34,21 @@ class RelationalSets:
     name: ClassVar[str] = "relational_sets"
 
     places: NDArray[np.int32]
-    """(tiles, WARPS GROUP) row of A of each piece, or -1; a row with many edges has several pieces."""
-    starts: NDArray[np.int32]
-    """(tiles + 1,) first step of each tile: a step is a relation that any of its pieces has."""
+    """(tiles, warps GROUP) row of A of each piece, or -1; a row with many edges has several pieces."""
+    bounds: NDArray[np.int32]
+    """(blocks + 1, 2) first step and first tile of each thread block."""
     steps: NDArray[np.int32]
-    """Relation of each step, rising in a tile."""
+    """Relation of each step, which is a relation that any piece of a tile has; rising in a tile."""
+    ends: NDArray[np.bool_]
+    """Whether a step is the last of its tile."""
     chunk_starts: NDArray[np.int32]
-    """(tiles WARPS + 1,) first chunk of each warp."""
+    """(blocks warps + 1,) first chunk of each warp."""
     chunk_steps: NDArray[np.int32]
-    """(chunks,) step of each chunk, counted from the first of its tile."""
+    """(chunks,) step of each chunk, counted from the first of its thread block."""
     indices: NDArray[np.int32]
     """(chunks, CHUNK) row of X of each edge, or -1 in padding."""
     rows: NDArray[np.int32]
-    """(chunks, CHUNK) piece of each edge, counted in its warp."""
+    """(chunks, CHUNK) piece of each edge, counted in its warp and tile."""
     positions: NDArray[np.int32]
     """(chunks, CHUNK) position of each edge in the wide CSR of the matrix, or -1."""
 
@@ -54,8 +57,13 @@ class RelationalSets:
         """Elements held, padding included."""
         return self.indices.size
 
+    @property
+    def warps(self) -> int:
+        """Warps of a thread block."""
+        return self.places.shape[1] // GROUP
+
     @classmethod
-    def of(cls, matrix: RelationalCsr, piece: int) -> RelationalSets:
+    def of(cls, matrix: RelationalCsr, piece: int, warps: int, blocks: int) -> RelationalSets:
         """Lay a matrix out. O(nnz log nnz + I R / 48) time.
 
         Parameters
@@ -63,6 +71,10 @@ class RelationalSets:
         matrix : RelationalCsr
         piece : int
             Edges of a row that stand in one tile at most.
+        warps : int
+            Of a thread block.
+        blocks : int
+            Thread blocks among which tiles are divided; there are fewer where tiles are few.
         """
         wide, (relation, _, cols) = matrix.wide, matrix.edges
         of_piece, fold = numbered(-(-matrix.row_lengths // piece))
@@ -81,34 +93,49 @@ class RelationalSets:
             for shift in (1, 2, 4, 8, 16, 32):
                 code ^= code >> shift
             codes.append(code)
-        order = np.lexsort(codes)
-        held = np.pad(order, (0, -order.size % (WARPS * GROUP)), constant_values=-1).reshape(-1, WARPS * GROUP)
-        # Long work first, so that the last thread blocks are short.
-        held = held[np.argsort(-np.append(lengths, 0)[held].sum(axis=1), kind="stable")]
-        tiles, real = len(held), held.reshape(-1) >= 0
+        order = np.lexsort((lengths, *codes))
+        places = np.pad(of_piece[order], (0, -order.size % (warps * GROUP)), constant_values=-1)
+        tiles = places.size // (warps * GROUP)
         place = np.empty(of_piece.size, np.int64)
-        place[held.reshape(-1)[real]] = np.flatnonzero(real)
-        places = np.append(of_piece, -1)[held]  # where a place is -1, the last element
+        place[order] = np.arange(order.size)
 
-        # Edges warp by warp, and relation by relation.
+        # Edges by tile, warp and relation.
         warp = place[mine] // GROUP
         key = warp * matrix.relations + relation
         edges = np.argsort(key, kind="stable")
         group = np.flatnonzero(openings(key[edges]))
         of_warp, of_relation = np.divmod(key[edges[group]], matrix.relations)
-        keys, step = np.unique(of_warp // WARPS * matrix.relations + of_relation, return_inverse=True)
-        starts = offsets(np.bincount(keys // matrix.relations, minlength=tiles), np.int32)
+        keys, step = np.unique(of_warp // warps * matrix.relations + of_relation, return_inverse=True)
+        of_tile = keys // matrix.relations
         counts = np.diff(group, append=matrix.nnz)
         chunks = -(-counts // CHUNK)
+
+        # In each step all warps wait for the one with the most chunks. To multiply costs about as much as a chunk.
+        most = np.ones(keys.size, np.int64)
+        np.maximum.at(most, step, chunks + 1)
+        cost = np.bincount(of_tile, most, tiles)
+        middle = np.cumsum(cost) - cost / 2
+        block = np.arange(tiles) if tiles <= blocks else (middle * (blocks / cost.sum())).astype(np.int64)
+        used, first_tile = np.unique(block, return_index=True)
+        first_tile = np.append(first_tile, tiles)
+        bounds = np.stack([np.searchsorted(of_tile, first_tile), first_tile], axis=1).astype(np.int32)
+
+        # Of a thread block one warp after the other.
+        owner = np.searchsorted(used, block[of_warp // warps])
+        of_owner = owner * warps + of_warp % warps
+        turn = np.argsort(of_owner, kind="stable")
+        first = np.empty(turn.size, np.int64)
+        first[turn] = offsets(chunks[turn])[:-1] * CHUNK
         in_group, at = numbered(counts)
-        slot = (offsets(chunks)[:-1] * CHUNK)[in_group] + at
+        slot = first[in_group] + at
         positions, indices, rows = np.full((3, int(chunks.sum()) * CHUNK), -1, np.int32)
         positions[slot], indices[slot], rows[slot] = edges, cols[edges], place[mine[edges]] % GROUP
         return cls(
-            places.astype(np.int32),
-            starts,
+            places.reshape(-1, warps * GROUP).astype(np.int32),
+            bounds,
             (keys % matrix.relations).astype(np.int32),
-            offsets(np.bincount(of_warp, chunks, tiles * WARPS).astype(np.int64), np.int32),
-            np.repeat(step - starts[of_warp // WARPS], chunks).astype(np.int32),
+            of_tile != np.append(of_tile[1:], -1),
+            offsets(np.bincount(of_owner, chunks, used.size * warps).astype(np.int64), np.int32),
+            np.repeat((step - bounds[owner, 0])[turn], chunks[turn]).astype(np.int32),
             *(each.reshape(-1, CHUNK) for each in (indices, rows, positions)),
         )

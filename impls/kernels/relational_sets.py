@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
+from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.interfaces import Config, DeviceArray
 from spmark.impls.core.relational import RelationalProblem
-from spmark.impls.formats.relational_sets import CHUNK, WARPS, RelationalSets
+from spmark.impls.formats.relational_sets import CHUNK, RelationalSets
 from spmark.impls.formats.row_use import row_use
 from spmark.impls.kernels.family import KernelFamily, OneFormat
 from spmark.impls.kernels.ordered_rows import OrderedRows, ordered_instances
@@ -18,11 +19,17 @@ from spmark.impls.runtime.plan import Arrays, DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import Instance, KernelTemplate, widest_aligned
 
-_THREADS = 32 * WARPS
+_WARP = 32
+_LAST = 1 << 16
+"""``kLast`` of the kernel."""
+_LEAST_REGISTERS = 80
+"""Of a thread, which holds sums and products; more where these are many."""
+_RESERVED_BYTES = 1024
+"""Shared memory that the system takes of each thread block."""
 RGMS_SETS = KernelTemplate(
     Path(__file__).parent / "relational_sets.cu",
     "rgms_sets",
-    {"tile": (32, 64, 128), "depth": (32, 64, 128), "threads": (_THREADS,)},
+    {"tile": (32, 64, 128), "depth": (32, 64, 128), "threads": (128, 256)},
     max_registers=255,
 )
 
@@ -50,14 +57,13 @@ class RelationalSetsPlan(DevicePlan):
     def __init__(
         self, problem: RelationalProblem, target: Target, held: RelationalSets, config: Config, tile: int
     ) -> None:
-        instance, width = sets_instance(problem, tile), problem.width_out
+        instance, width = sets_instance(problem, held.warps, tile), problem.width_out
         alignment = widest_aligned(width, problem.dtype) * problem.dtype.itemsize
         super().__init__(problem, target, {**config, "tile": tile}, alignment=alignment)
         self.stored = held.stored
         with self.phase("compile"):
             self._kernel, *around = target.load([instance, *ordered_instances(width, problem.dtype)])
-        depth = int(instance.values["depth"])
-        self._shared_bytes = 4 * (depth * (tile + 8) + WARPS * CHUNK * (depth + 8))
+        self._shared_bytes = shared_bytes(instance)
         self._kernel.allow_shared(self._shared_bytes)
         with self.phase("convert"):
             real = held.places >= 0
@@ -67,13 +73,14 @@ class RelationalSetsPlan(DevicePlan):
             edges = held.positions >= 0
             values = problem.values[held.positions[edges]].view(np.uint16)
             tags[edges] = held.rows[edges].astype(np.uint32) << 16 | values
+            steps = np.where(held.ends, held.steps | _LAST, held.steps).astype(np.int32)
         with self.phase("upload"):
             self._around = OrderedRows(self, use, rows, width, around)
             targets = np.full(held.places.shape, NO_ROW, np.int32)
             targets[real] = self._around.targets
-            arrays = held.starts, held.steps, held.chunk_starts, held.chunk_steps, held.indices, tags, targets
+            arrays = held.bounds, steps, held.chunk_starts, held.chunk_steps, held.indices, tags, targets
             self._arrays = [self.upload(array) for array in arrays]
-        self._grid = (len(held.places), ceil_div(width, tile), 1)
+        self._grid = (len(held.bounds) - 1, ceil_div(width, tile), 1)
         self._sizes = np.int32(problem.width_in), np.int32(width)
 
     def enqueue(self, operands: Arrays, out: DeviceArray) -> None:
@@ -85,20 +92,44 @@ class RelationalSetsPlan(DevicePlan):
         self._around.after(out)
 
 
-def sets_instance(problem: RelationalProblem, tile: int) -> Instance:
-    """Give the kernel for a tile of columns of Y."""
+def sets_instance(problem: RelationalProblem, warps: int, tile: int) -> Instance:
+    """Give the kernel for so many warps of a thread block and a tile of columns of Y."""
     depth = next(depth for depth in map(int, RGMS_SETS.space["depth"]) if depth >= problem.width_in)
-    return RGMS_SETS.instance(tile=tile, depth=depth, threads=_THREADS)
+    return RGMS_SETS.instance(tile=tile, depth=depth, threads=_WARP * warps)
+
+
+def shared_bytes(instance: Instance) -> int:
+    """Give the dynamic shared memory of a thread block."""
+    tile, depth, threads = (int(instance.values[name]) for name in ("tile", "depth", "threads"))
+    return 4 * (depth * (tile + 8) + threads // _WARP * CHUNK * (depth + 8))
+
+
+def resident_blocks(problem: RelationalProblem, device: DeviceSpec, warps: int, tile: int) -> int:
+    """Give the thread blocks that a device holds at once for each tile of columns, about: a thread block is a run."""
+    instance = sets_instance(problem, warps, tile)
+    registers = _WARP * warps * max(_LEAST_REGISTERS, tile + int(instance.values["depth"]))
+    by_shared = device.shared_bytes_per_sm // (shared_bytes(instance) + _RESERVED_BYTES)
+    each = max(1, min(device.registers_per_sm // registers, by_shared))
+    return max(1, each * device.num_sms // ceil_div(problem.width_out, tile))
 
 
 RELATIONAL_SETS = KernelFamily(
     mark="piece",
-    axes=lambda problem, pinned: {"piece": (64, 16), "tile": tiles_within(problem.width_out)[:-3:-1]},
+    axes=lambda problem, pinned: {
+        "piece": (32,),
+        "warps": (8, 4),
+        "tile": tiles_within(problem.width_out)[:-3:-1],
+    },
     opened=lambda problem, target: OneFormat(
-        ("piece",),
-        lambda form: RelationalSets.of(problem.matrix, form["piece"]),
-        lambda held, form, schedule, _: RelationalSetsPlan(problem, target, held, form, **schedule),
+        ("piece", "warps", "tile"),
+        lambda form: RelationalSets.of(
+            problem.matrix,
+            form["piece"],
+            form["warps"],
+            resident_blocks(problem, target.spec, form["warps"], form["tile"]),
+        ),
+        lambda held, form, schedule, _: RelationalSetsPlan(problem, target, held, form, form["tile"]),
     ),
-    kernel=lambda problem, config: sets_instance(problem, config["tile"]),
+    kernel=lambda problem, config: sets_instance(problem, config["warps"], config["tile"]),
 )
 """For problems that `spmark.impls.kernels.relational_hyb.may_merge`."""

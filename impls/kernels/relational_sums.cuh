@@ -41,9 +41,11 @@ __device__ __forceinline__ void add_edges(float (&sums)[depth / 8][4], const hal
 template <int depth>
 struct Halves {
   unsigned high[depth / 16][4], low[depth / 16][4];
+  bool exact;  // all of the warp's second halves are zeros, as where each row is a single edge with a value of one
 
   // The layout of sums is that of the left operand, two columns to a word.
   __device__ __forceinline__ explicit Halves(const float (&sums)[depth / 8][4]) {
+    unsigned bits = 0;
 #pragma unroll
     for (int n = 0; n < depth / 8; ++n)
 #pragma unroll
@@ -56,7 +58,9 @@ struct Halves {
         }
         memcpy(&high[n / 2][n % 2 * 2 + side], &highs, sizeof(highs));
         memcpy(&low[n / 2][n % 2 * 2 + side], &lows, sizeof(lows));
+        bits |= low[n / 2][n % 2 * 2 + side];
       }
+    exact = !__any_sync(kFullMask, bits != 0);
   }
 
   // products += these sums times sixteen columns of the weights, whose rows are `stride` apart; `weights` as in
@@ -68,10 +72,10 @@ struct Halves {
       unsigned b[4];
       load_matrices(b, weights + k * 16 * stride);
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        mma_m16n8k16<half>(products[i], high[k], {b[i * 2], b[i * 2 + 1]});
-        mma_m16n8k16<half>(products[i], low[k], {b[i * 2], b[i * 2 + 1]});
-      }
+      for (int i = 0; i < 2; ++i) mma_m16n8k16<half>(products[i], high[k], {b[i * 2], b[i * 2 + 1]});
+      if (exact) continue;
+#pragma unroll
+      for (int i = 0; i < 2; ++i) mma_m16n8k16<half>(products[i], low[k], {b[i * 2], b[i * 2 + 1]});
     }
   }
 };
