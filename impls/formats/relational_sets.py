@@ -5,7 +5,8 @@ sorted by their set in the order of a Gray code, the rarest relations first, as 
 does for maps; here relations may be any number, and a row may have any number of edges of each. Rows with the same set
 are sorted by their number of edges.
 
-A thread block owns a run of tiles, and a warp of it all edges of its rows in these tiles, in one sequence.
+A step is a relation of a tile. A thread block owns a run of steps, and each warp of it the edges of its rows in these
+steps, in one sequence. Where a run ends within a tile, the tile has two parts, and a row a piece in each.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ class RelationalSets:
     name: ClassVar[str] = "relational_sets"
 
     places: NDArray[np.int32]
-    """(tiles, warps GROUP) row of A of each piece, or -1; a row with many edges has several pieces."""
+    """(parts, warps GROUP) row of A of each piece, or -1; a row with many edges has several pieces."""
     bounds: NDArray[np.int32]
-    """(blocks + 1, 2) first step and first tile of each thread block."""
+    """(blocks + 1, 2) first step and first part of each thread block."""
     steps: NDArray[np.int32]
-    """Relation of each step, which is a relation that any piece of a tile has; rising in a tile."""
+    """Relation of each step; rising in a part."""
     ends: NDArray[np.bool_]
-    """Whether a step is the last of its tile."""
+    """Whether a step is the last of its part."""
     chunk_starts: NDArray[np.int32]
     """(blocks warps + 1,) first chunk of each warp."""
     chunk_steps: NDArray[np.int32]
@@ -48,7 +49,7 @@ class RelationalSets:
     indices: NDArray[np.int32]
     """(chunks, CHUNK) row of X of each edge, or -1 in padding."""
     rows: NDArray[np.int32]
-    """(chunks, CHUNK) piece of each edge, counted in its warp and tile."""
+    """(chunks, CHUNK) piece of each edge, counted in its warp and part."""
     positions: NDArray[np.int32]
     """(chunks, CHUNK) position of each edge in the wide CSR of the matrix, or -1."""
 
@@ -70,11 +71,11 @@ class RelationalSets:
         ----------
         matrix : RelationalCsr
         piece : int
-            Edges of a row that stand in one tile at most.
+            Edges of a row that are a piece at most.
         warps : int
             Of a thread block.
         blocks : int
-            Thread blocks among which tiles are divided; there are fewer where tiles are few.
+            Thread blocks among which steps are divided; there are fewer where steps are few.
         """
         wide, (relation, _, cols) = matrix.wide, matrix.edges
         of_piece, fold = numbered(-(-matrix.row_lengths // piece))
@@ -94,8 +95,6 @@ class RelationalSets:
                 code ^= code >> shift
             codes.append(code)
         order = np.lexsort((lengths, *codes))
-        places = np.pad(of_piece[order], (0, -order.size % (warps * GROUP)), constant_values=-1)
-        tiles = places.size // (warps * GROUP)
         place = np.empty(of_piece.size, np.int64)
         place[order] = np.arange(order.size)
 
@@ -106,36 +105,35 @@ class RelationalSets:
         group = np.flatnonzero(openings(key[edges]))
         of_warp, of_relation = np.divmod(key[edges[group]], matrix.relations)
         keys, step = np.unique(of_warp // warps * matrix.relations + of_relation, return_inverse=True)
-        of_tile = keys // matrix.relations
         counts = np.diff(group, append=matrix.nnz)
         chunks = -(-counts // CHUNK)
 
         # In each step all warps wait for the one with the most chunks. To multiply costs about as much as a chunk.
-        most = np.ones(keys.size, np.int64)
-        np.maximum.at(most, step, chunks + 1)
-        cost = np.bincount(of_tile, most, tiles)
+        cost = np.ones(keys.size, np.int64)
+        np.maximum.at(cost, step, chunks + 1)
         middle = np.cumsum(cost) - cost / 2
-        block = np.arange(tiles) if tiles <= blocks else (middle * (blocks / cost.sum())).astype(np.int64)
-        used, first_tile = np.unique(block, return_index=True)
-        first_tile = np.append(first_tile, tiles)
-        bounds = np.stack([np.searchsorted(of_tile, first_tile), first_tile], axis=1).astype(np.int32)
+        begins = openings((middle * (blocks / max(cost.sum(), 1))).astype(np.int64))
+        block, opens_part = np.cumsum(begins) - 1, openings(keys // matrix.relations) | begins
+        part = np.cumsum(opens_part) - 1
+        bounds = np.stack([np.flatnonzero(np.append(begins, True)), np.append(part[begins], opens_part.sum())], axis=1)
 
         # Of a thread block one warp after the other.
-        owner = np.searchsorted(used, block[of_warp // warps])
-        of_owner = owner * warps + of_warp % warps
-        turn = np.argsort(of_owner, kind="stable")
+        owner = block[step] * warps + of_warp % warps
+        turn = np.argsort(owner, kind="stable")
         first = np.empty(turn.size, np.int64)
         first[turn] = offsets(chunks[turn])[:-1] * CHUNK
         in_group, at = numbered(counts)
         slot = first[in_group] + at
         positions, indices, rows = np.full((3, int(chunks.sum()) * CHUNK), -1, np.int32)
         positions[slot], indices[slot], rows[slot] = edges, cols[edges], place[mine[edges]] % GROUP
+        places = np.full((bounds[-1, 1], warps * GROUP), -1, np.int32)
+        places[part[step[in_group]], place[mine[edges]] % (warps * GROUP)] = of_piece[mine[edges]]
         return cls(
-            places.reshape(-1, warps * GROUP).astype(np.int32),
-            bounds,
+            places,
+            bounds.astype(np.int32),
             (keys % matrix.relations).astype(np.int32),
-            of_tile != np.append(of_tile[1:], -1),
-            offsets(np.bincount(of_owner, chunks, used.size * warps).astype(np.int64), np.int32),
-            np.repeat((step - bounds[owner, 0])[turn], chunks[turn]).astype(np.int32),
+            np.append(opens_part[1:], True)[: keys.size],
+            offsets(np.bincount(owner, chunks, len(bounds[1:]) * warps).astype(np.int64), np.int32),
+            np.repeat((step - bounds[block[step], 0])[turn], chunks[turn]).astype(np.int32),
             *(each.reshape(-1, CHUNK) for each in (indices, rows, positions)),
         )

@@ -1,9 +1,9 @@
 // RGMS, output-stationary, for graphs in which many rows have edges of the same relations: a thread block owns tiles of
 // rows of Y whose sets of relations are alike and walks over these relations. float16 with float32 sums. No atomics.
 //
-// A warp owns sixteen rows of a tile. For each relation it sums A's values times rows of X, multiplies the sums by W_r
-// and keeps the products in registers, so that a row of Y is written once. Loads for the next tile are on their way
-// while the last one is finished.
+// A warp owns sixteen rows of a tile, or of a part of it that has some of its relations. For each relation it sums A's values times rows of X, multiplies the sums by W_r
+// and keeps the products in registers, so that a row of Y is written once. Loads for the next part are on their
+// way while the last one is finished.
 
 #include <spmark/async.cuh>
 #include <spmark/vec.cuh>
@@ -15,23 +15,23 @@
 
 using namespace spmark;
 
-// A step is a relation of a tile, a chunk 32 edges of a relation that end in sixteen rows of a warp.
+// A step is a relation of a part, a chunk 32 edges of a relation that end in sixteen rows of a warp.
 struct Chunk {
   int step, source;
   unsigned tag;
 };
 
-constexpr int kRelation = 0xffff, kLast = 0x10000;  // of a step: its relation, and whether it is the last of its tile
+constexpr int kRelation = 0xffff, kLast = 0x10000;  // of a step: its relation, and whether it is the last of its part
 
 // blockIdx.x counts thread blocks, blockIdx.y tiles of columns of Y.
 //   width_in             at most `depth`;  width_in, width_out  multiples of 8
-//   bounds               (blocks + 1, 2) first step and first tile of each thread block
+//   bounds               (blocks + 1, 2) first step and first part of each thread block
 //   steps                relation of each step, and kLast
 //   chunk_starts         (blocks * warps + 1,) first chunk of each warp
 //   chunk_steps          step of each chunk, counted from the thread block's first; rising for a warp
 //   indices              (chunks, 32) row of X, or -1
 //   tags                 (chunks, 32) A's value in the lower half, the row out of sixteen, or 0xffff, in the upper one
-//   targets              (tiles, warps * 16) r where the piece is all of row r of Y; -1 - p where its sums are row p of
+//   targets              (parts, warps * 16) r where the piece is all of row r of Y; -1 - p where its sums are row p of
 //                        `sums`; or kNoRow
 //   x, w, out            (K, width_in), (R, width_in, width_out), (I, width_out), row-major
 // Dynamic shared memory: two stages of weights, and for each warp two of rows of X.

@@ -26,21 +26,23 @@ def test_edges_stand_where_kernels_look_for_them(name: str, piece: int, blocks: 
     np.testing.assert_array_equal(np.sort(edges), np.arange(matrix.nnz))
     block, warp = np.divmod(np.repeat(np.arange(held.chunk_starts.size - 1), np.diff(held.chunk_starts)), WARPS)
     step = held.bounds[block, 0] + held.chunk_steps
-    tile = (np.cumsum(held.ends) - held.ends)[step]  # those that ended before the step
-    of = [np.broadcast_to(each[:, None], real.shape)[real] for each in (tile * WARPS + warp, step)]
+    part = (np.cumsum(held.ends) - held.ends)[step]  # those that ended before the step
+    of = [np.broadcast_to(each[:, None], real.shape)[real] for each in (part * WARPS + warp, step)]
     np.testing.assert_array_equal(held.places.reshape(-1)[of[0] * GROUP + held.rows[real]], rows[edges])
     np.testing.assert_array_equal(held.steps[of[1]], relation[edges])
     np.testing.assert_array_equal(held.indices[real], cols[edges])
     assert (held.indices[~real] == -1).all()
     assert all((np.diff(own) >= 0).all() for own in np.split(held.chunk_steps, held.chunk_starts[1:-1]))
+    # A row has a piece at least, and one of each part that its tile has; no piece is without edges.
     pieces = np.bincount(held.places[held.places >= 0], minlength=matrix.num_rows)
-    np.testing.assert_array_equal(pieces, -(-matrix.row_lengths // piece))
-    # A thread block begins where a tile does, and has one at least.
-    first_step, first_tile = held.bounds.T
-    np.testing.assert_array_equal(first_tile, np.append(0, np.cumsum(held.ends))[first_step])
-    assert first_tile[-1] == len(held.places)
-    assert (np.diff(first_tile) > 0).all()
-    assert len(held.bounds) - 1 == len(held.places) if len(held.places) <= blocks else len(held.bounds) - 1 <= blocks
+    assert (pieces >= -(-matrix.row_lengths // piece)).all()
+    assert np.unique(of[0] * GROUP + held.rows[real]).size == pieces.sum()
+    # A thread block begins where a part does.
+    first_step, first_part = held.bounds.T
+    np.testing.assert_array_equal(first_part, np.append(0, np.cumsum(held.ends))[first_step])
+    assert first_part[-1] == len(held.places)
+    assert (np.diff(first_part) > 0).all()
+    assert len(held.bounds) - 1 <= blocks
 
 
 def test_rows_with_the_same_relations_share_tiles() -> None:
@@ -50,5 +52,5 @@ def test_rows_with_the_same_relations_share_tiles() -> None:
     ends = np.repeat(2 * pair, 2) + np.tile([0, 1], rows.size), np.repeat(rows, 2), np.repeat(rows, 2)
     held = RelationalSets.of(RelationalCsr.of_edges((1024, 1024), 8, ends), 64, WARPS, 5)
     assert held.steps.size == 2 * 1024 // (WARPS * GROUP)
-    # Five thread blocks have 16 equal tiles.
-    assert set(np.diff(held.bounds[:, 1])) == {3, 4}
+    # Five thread blocks have 32 equal steps.
+    assert set(np.diff(held.bounds[:, 0])) == {6, 7}
