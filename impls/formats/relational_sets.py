@@ -71,7 +71,7 @@ class RelationalSets:
         ----------
         matrix : RelationalCsr
         piece : int
-            Edges of a row that are a piece at most.
+            Edges of a row that are a piece at most, a multiple of GROUP; about so many edges a warp has of a tile.
         warps : int
             Of a thread block.
         blocks : int
@@ -95,8 +95,12 @@ class RelationalSets:
                 code ^= code >> shift
             codes.append(code)
         order = np.lexsort((lengths, *codes))
+        # A warp has sixteen pieces, or fewer where they have many edges.
+        share = np.maximum(lengths[order], piece // GROUP)
+        of_share = (np.cumsum(share) - share) // piece
+        row = np.arange(order.size) - np.searchsorted(of_share, of_share)
         place = np.empty(of_piece.size, np.int64)
-        place[order] = np.arange(order.size)
+        place[order] = of_share * GROUP + row
 
         # Edges by tile, warp and relation.
         warp = place[mine] // GROUP

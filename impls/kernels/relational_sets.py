@@ -116,7 +116,7 @@ def resident_blocks(problem: RelationalProblem, device: DeviceSpec, warps: int, 
 RELATIONAL_SETS = KernelFamily(
     mark="piece",
     axes=lambda problem, pinned: {
-        "piece": (32,),
+        "piece": (256, 128),
         "warps": (8, 4),
         "tile": tiles_within(problem.width_out)[:-3:-1],
     },
