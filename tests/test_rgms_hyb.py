@@ -46,9 +46,9 @@ def searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Searched:
 @pytest.mark.parametrize(
     ("dtype", "fast", "candidates"),
     [
-        ("float16", {"slots": 64, "widest": 4, "depth": 32, "ordered": True, "tile": 128}, 28),
-        ("float16", {"run": 512, "tile": 64, "ordered": True}, 28),
-        ("float16", {"piece": 128, "warps": 4, "tile": 64}, 28),
+        ("float16", {"slots": 64, "widest": 4, "depth": 32, "ordered": True, "tile": 128}, 36),
+        ("float16", {"run": 512, "tile": 64, "ordered": True}, 36),
+        ("float16", {"apart": True, "piece": 128, "warps": 4, "tile": 64}, 36),
         ("float32", {"slots": 64, "widest": 4, "ordered": True}, 7),
     ],
 )

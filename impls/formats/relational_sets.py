@@ -64,7 +64,7 @@ class RelationalSets:
         return self.places.shape[1] // GROUP
 
     @classmethod
-    def of(cls, matrix: RelationalCsr, piece: int, warps: int, blocks: int) -> RelationalSets:
+    def of(cls, matrix: RelationalCsr, piece: int, warps: int, blocks: int, apart: bool) -> RelationalSets:
         """Lay a matrix out. O(nnz log nnz + I R / 48) time.
 
         Parameters
@@ -76,10 +76,16 @@ class RelationalSets:
             Of a thread block.
         blocks : int
             Thread blocks among which steps are divided; there are fewer where steps are few.
+        apart : bool
+            A piece has edges of one relation. Tiles then have a relation each, and all their rows have it: that pays
+            where sets of relations are as many as rows.
         """
-        wide, (relation, _, cols) = matrix.wide, matrix.edges
-        of_piece, fold = numbered(-(-matrix.row_lengths // piece))
-        lengths = np.diff(wide.indptr[of_piece] + fold * piece, append=matrix.nnz)
+        relation, rows, cols = matrix.edges
+        opens = openings(rows)
+        first = np.flatnonzero(opens | openings(relation) if apart else opens)
+        whole, fold = numbered(-(-np.diff(first, append=matrix.nnz) // piece))
+        at = first[whole] + fold * piece
+        lengths, of_piece = np.diff(at, append=matrix.nnz), rows[at]
         mine = np.repeat(np.arange(of_piece.size), lengths)
 
         opens = openings(mine) | openings(relation)
@@ -98,9 +104,9 @@ class RelationalSets:
         # A warp has sixteen pieces, or fewer where they have many edges.
         share = np.maximum(lengths[order], piece // GROUP)
         of_share = (np.cumsum(share) - share) // piece
-        row = np.arange(order.size) - np.searchsorted(of_share, of_share)
+        turn = np.arange(order.size) - np.searchsorted(of_share, of_share)
         place = np.empty(of_piece.size, np.int64)
-        place[order] = of_share * GROUP + row
+        place[order] = of_share * GROUP + turn
 
         # Edges by tile, warp and relation.
         warp = place[mine] // GROUP
@@ -128,8 +134,8 @@ class RelationalSets:
         first[turn] = offsets(chunks[turn])[:-1] * CHUNK
         in_group, at = numbered(counts)
         slot = first[in_group] + at
-        positions, indices, rows = np.full((3, int(chunks.sum()) * CHUNK), -1, np.int32)
-        positions[slot], indices[slot], rows[slot] = edges, cols[edges], place[mine[edges]] % GROUP
+        positions, indices, numbers = np.full((3, int(chunks.sum()) * CHUNK), -1, np.int32)
+        positions[slot], indices[slot], numbers[slot] = edges, cols[edges], place[mine[edges]] % GROUP
         places = np.full((bounds[-1, 1], warps * GROUP), -1, np.int32)
         places[part[step[in_group]], place[mine[edges]] % (warps * GROUP)] = of_piece[mine[edges]]
         return cls(
@@ -139,5 +145,5 @@ class RelationalSets:
             np.append(opens_part[1:], True)[: keys.size],
             offsets(np.bincount(owner, chunks, len(bounds[1:]) * warps).astype(np.int64), np.int32),
             np.repeat((step - bounds[block[step], 0])[turn], chunks[turn]).astype(np.int32),
-            *(each.reshape(-1, CHUNK) for each in (indices, rows, positions)),
+            *(each.reshape(-1, CHUNK) for each in (indices, numbers, positions)),
         )

@@ -8,10 +8,11 @@ import numpy as np
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.interfaces import Config, DeviceArray
+from spmark.impls.core.problem import openings
 from spmark.impls.core.relational import RelationalProblem
 from spmark.impls.formats.relational_sets import CHUNK, RelationalSets
 from spmark.impls.formats.row_use import row_use
-from spmark.impls.kernels.family import KernelFamily, OneFormat
+from spmark.impls.kernels.family import Axes, KernelFamily, OneFormat
 from spmark.impls.kernels.ordered_rows import OrderedRows, ordered_instances
 from spmark.impls.kernels.relational_hyb import tiles_within
 from spmark.impls.kernels.tile_tasks import NO_ROW
@@ -24,6 +25,7 @@ _LAST = 1 << 16
 """``kLast`` of the kernel."""
 _LEAST_REGISTERS = 80
 """Of a thread, which holds sums and products; more where these are many."""
+_MOST_SUMS_BYTES = 1 << 30
 _RESERVED_BYTES = 1024
 """Shared memory that the system takes of each thread block."""
 RGMS_SETS = KernelTemplate(
@@ -113,20 +115,29 @@ def resident_blocks(problem: RelationalProblem, device: DeviceSpec, warps: int, 
     return max(1, each * device.num_sms // ceil_div(problem.width_out, tile))
 
 
-RELATIONAL_SETS = KernelFamily(
-    mark="piece",
-    axes=lambda problem, pinned: {
+def _axes(problem: RelationalProblem, pinned: Config) -> Axes:
+    """Give every form and tile; rows of relations apart where the sums of all of them have room."""
+    relation, rows, _ = problem.matrix.edges
+    pieces = np.count_nonzero(openings(relation) | openings(rows))
+    return {
+        "apart": (False, True) if 4 * pieces * problem.width_out <= _MOST_SUMS_BYTES else (False,),
         "piece": (256, 128),
         "warps": (8, 4),
         "tile": tiles_within(problem.width_out)[:-3:-1],
-    },
+    }
+
+
+RELATIONAL_SETS = KernelFamily(
+    mark="piece",
+    axes=_axes,
     opened=lambda problem, target: OneFormat(
-        ("piece", "warps", "tile"),
+        ("apart", "piece", "warps", "tile"),
         lambda form: RelationalSets.of(
             problem.matrix,
             form["piece"],
             form["warps"],
             resident_blocks(problem, target.spec, form["warps"], form["tile"]),
+            form["apart"],
         ),
         lambda held, form, schedule, _: RelationalSetsPlan(problem, target, held, form, form["tile"]),
     ),

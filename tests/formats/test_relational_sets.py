@@ -15,12 +15,13 @@ LARGE = drawn(500, 90, [300, 0, 7, 200, 40], seed=4, hub=60)
 WARPS = 4
 
 
+@pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("blocks", [1, 3, 1000])
 @pytest.mark.parametrize("piece", [16, 64])
 @pytest.mark.parametrize("name", [*relational_matrices(), "large"])
-def test_edges_stand_where_kernels_look_for_them(name: str, piece: int, blocks: int) -> None:
+def test_edges_stand_where_kernels_look_for_them(name: str, piece: int, blocks: int, apart: bool) -> None:
     matrix = {**relational_matrices(), "large": LARGE}[name]
-    held, (relation, rows, cols) = RelationalSets.of(matrix, piece, WARPS, blocks), matrix.edges
+    held, (relation, rows, cols) = RelationalSets.of(matrix, piece, WARPS, blocks, apart), matrix.edges
     real = held.positions >= 0
     edges = held.positions[real]
     np.testing.assert_array_equal(np.sort(edges), np.arange(matrix.nnz))
@@ -37,6 +38,9 @@ def test_edges_stand_where_kernels_look_for_them(name: str, piece: int, blocks: 
     pieces = np.bincount(held.places[held.places >= 0], minlength=matrix.num_rows)
     assert (pieces >= -(-matrix.row_lengths // piece)).all()
     assert np.unique(of[0] * GROUP + held.rows[real]).size == pieces.sum()
+    if apart:  # all edges of a piece have its relation
+        keys = (of[0] * GROUP + held.rows[real]) * matrix.relations + relation[edges]
+        assert np.unique(keys).size == pieces.sum()
     # A thread block begins where a part does.
     first_step, first_part = held.bounds.T
     np.testing.assert_array_equal(first_part, np.append(0, np.cumsum(held.ends))[first_step])
@@ -50,7 +54,7 @@ def test_rows_with_the_same_relations_share_tiles() -> None:
     rows = np.arange(1024)
     pair = rows % 4
     ends = np.repeat(2 * pair, 2) + np.tile([0, 1], rows.size), np.repeat(rows, 2), np.repeat(rows, 2)
-    held = RelationalSets.of(RelationalCsr.of_edges((1024, 1024), 8, ends), 64, WARPS, 5)
+    held = RelationalSets.of(RelationalCsr.of_edges((1024, 1024), 8, ends), 64, WARPS, 5, apart=False)
     assert held.steps.size == 2 * 1024 // (WARPS * GROUP)
     # Five thread blocks have 32 equal steps.
     assert set(np.diff(held.bounds[:, 0])) == {6, 7}

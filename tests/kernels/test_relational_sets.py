@@ -20,10 +20,18 @@ target = table_target(RGMS_SETS, SUM_PIECES)
 
 
 def run(
-    matrix: RelationalCsr, widths: tuple[int, int], target: TableTarget, piece: int, tile: int, warps: int = 4
+    matrix: RelationalCsr,
+    widths: tuple[int, int],
+    target: TableTarget,
+    piece: int,
+    tile: int,
+    warps: int = 4,
+    apart: bool = False,
 ) -> Any:
     problem = RelationalProblem(matrix, *widths, DType.FLOAT16)
-    plan = RelationalSetsPlan(problem, target, RelationalSets.of(matrix, piece, warps, 3), {"piece": piece}, tile)
+    plan = RelationalSetsPlan(
+        problem, target, RelationalSets.of(matrix, piece, warps, 3, apart), {"piece": piece}, tile
+    )
     assert plan.deterministic
     return run_relational(plan, problem)
 
@@ -40,3 +48,8 @@ def test_every_instance(instance: Instance, target: TableTarget) -> None:
 @pytest.mark.parametrize("name", relational_matrices())
 def test_tiny_matrices(name: str, piece: int, target: TableTarget) -> None:
     run(relational_matrices()[name], (16, 32), target, piece, 32)
+
+
+def test_relations_apart(target: TableTarget) -> None:
+    """Many pieces of a row are added up by a thread block whose threads share them."""
+    run(MATRIX, (32, 32), target, 16, 32, apart=True)
