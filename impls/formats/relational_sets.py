@@ -61,7 +61,7 @@ class RelationalSets:
     @property
     def warps(self) -> int:
         """Warps of a thread block."""
-        return self.places.shape[1] // GROUP
+        return int(self.places.shape[1]) // GROUP
 
     @classmethod
     def of(cls, matrix: RelationalCsr, piece: int, warps: int, blocks: int, apart: bool) -> RelationalSets:

@@ -17,7 +17,7 @@ from spmark.impls.core.problem import DType, offsets
 from spmark.impls.formats.row_use import RowUse
 from spmark.impls.kernels.shared_rows import RowZeroing, zeroing_instance
 from spmark.impls.runtime.plan import DevicePlan
-from spmark.impls.runtime.target import Kernel
+from spmark.impls.runtime.target import Kernel, ceil_div
 from spmark.impls.runtime.template import C_TYPES, ELEMENTS, Instance, KernelTemplate, widest_aligned
 
 _THREADS = 64
@@ -73,7 +73,8 @@ class OrderedRows:
         self.sums: Any = plan.workspace((max(mine.size, 1), width), np.float32)
         self._cleared, self._adding = RowZeroing(plan, use.empty, width, kernels[0]), kernels[1]
         self._args = np.int32(use.shared.size), np.int32(width), plan.upload(use.shared), plan.upload(bounds), self.sums
-        self._grid = (min(int(use.shared.size), _MAX_BLOCKS), 1, 1)
+        groups = max(1, _THREADS // (width // int(kernels[1].instance.values["vector"])))
+        self._grid = (min(ceil_div(int(use.shared.size), groups), _MAX_BLOCKS), 1, 1)
 
     def before(self, out: DeviceArray) -> None:
         """Clear rows without a piece."""

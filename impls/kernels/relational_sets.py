@@ -25,7 +25,9 @@ _LAST = 1 << 16
 """``kLast`` of the kernel."""
 _LEAST_REGISTERS = 80
 """Of a thread, which holds sums and products; more where these are many."""
-_MOST_SUMS_BYTES = 1 << 30
+_MOST_SUMS_BYTES = 1 << 28
+_FEW_EDGES = 1 << 20
+"""Up to which small thread blocks may pay, since there are few of them."""
 _RESERVED_BYTES = 1024
 """Shared memory that the system takes of each thread block."""
 RGMS_SETS = KernelTemplate(
@@ -116,13 +118,14 @@ def resident_blocks(problem: RelationalProblem, device: DeviceSpec, warps: int, 
 
 
 def _axes(problem: RelationalProblem, pinned: Config) -> Axes:
-    """Give every form and tile; rows of relations apart where the sums of all of them have room."""
+    """Give every form and tile; fewer where edges are many, and rows of relations apart where there are not too many."""
     relation, rows, _ = problem.matrix.edges
     pieces = np.count_nonzero(openings(relation) | openings(rows))
+    few = problem.matrix.nnz <= _FEW_EDGES
     return {
         "apart": (False, True) if 4 * pieces * problem.width_out <= _MOST_SUMS_BYTES else (False,),
-        "piece": (256, 128),
-        "warps": (8, 4),
+        "piece": (256, 128) if few else (256,),
+        "warps": (8, 4) if few else (8,),
         "tile": tiles_within(problem.width_out)[:-3:-1],
     }
 
