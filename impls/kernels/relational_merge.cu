@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(threads)
         const int column = relational.first_column + n * 8 + column_of_four();
 #pragma unroll
         for (int side = 0; side < 2; ++side) {
-          const Vec<float, 4> four = four_columns(product, side);
+          const Vec<float, 4> four = four_columns(product[0], product[1], side);
           if (column < width_out) write_row<ordered>(to, place[side], column, four);
         }
       }

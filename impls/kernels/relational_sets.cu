@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(threads)
 #pragma unroll
       for (int n = 0; n < tile / 16; ++n) {
         const int column = relational.first_column + n * 16 + column_of_four();
-        const Vec<float, 4> four = four_columns(products[n], side);
+        const Vec<float, 4> four = four_columns(products[n][0], products[n][1], side);
 #pragma unroll
         for (int i = 0; i < 2; ++i) products[n][i][side * 2] = products[n][i][side * 2 + 1] = 0.0f;
         if (target == kNoRow || column >= width_out) continue;

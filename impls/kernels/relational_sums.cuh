@@ -80,22 +80,4 @@ struct Halves {
   }
 };
 
-// Of sixteen columns of products, four that this lane has of row lane / 4 + 8 side: lanes with two columns of both
-// tiles exchange them, so that even lanes have four of the first then, odd lanes of the second.
-__device__ __forceinline__ Vec<float, 4> four_columns(const float (&products)[2][4], int side) {
-  const bool odd = threadIdx.x % 2 != 0;
-  float mine[2], theirs[2];
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const float first = products[0][side * 2 + i], second = products[1][side * 2 + i];
-    mine[i] = odd ? second : first;
-    theirs[i] = __shfl_xor_sync(kFullMask, odd ? first : second, 1);
-  }
-  return odd ? Vec<float, 4>{theirs[0], theirs[1], mine[0], mine[1]}
-             : Vec<float, 4>{mine[0], mine[1], theirs[0], theirs[1]};
-}
-
-// The first of them.
-__device__ __forceinline__ int column_of_four() { return threadIdx.x % 2 * 8 + threadIdx.x % 4 / 2 * 4; }
-
 }  // namespace spmark

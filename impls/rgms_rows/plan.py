@@ -9,7 +9,7 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import check_choices
 from spmark.impls.core.interfaces import Built, Plan
 from spmark.impls.core.relational import RelationalOp, RelationalProblem
-from spmark.impls.formats.relational_rows import RelationalRows, why_not_rows
+from spmark.impls.formats.relational_rows import MAX_STEPS, RelationalRows, why_not_rows
 from spmark.impls.kernels.ordered_rows import SUM_PIECES
 from spmark.impls.kernels.relational_rows import RGMS_ROWS, RelationalRowsPlan, rows_arguments, shared_bytes
 from spmark.impls.runtime.target import MAX_GRID, ceil_div, open_target
@@ -49,7 +49,7 @@ class RgmsRows:
         why = RGMS_ROWS.why_not(**rows_arguments(problem, rows, **schedule)) or why_not_rows(problem.matrix)
         if why is not None:
             return why
-        shared = shared_bytes(rows, ceil_div(problem.matrix.relations, splits), **schedule)
+        shared = shared_bytes(rows, problem.matrix.relations if splits == 1 else MAX_STEPS, **schedule)
         if shared > (has := device.shared_bytes_per_block):
             return f"expected shared memory of {shared:,} bytes for a thread block, found {has:,}; take fewer rows"
         return None
