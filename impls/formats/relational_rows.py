@@ -67,8 +67,8 @@ class RelationalRows:
     def parts(self, blocks: int) -> tuple[NDArray[np.int32], NDArray[np.bool_], NDArray[np.int32]]:
         """Give thread blocks their steps.
 
-        Where no row is in two tiles, a tile has a thread block. Where rows have pieces anyway, thread blocks own runs of
-        equally many steps. A run may end within a tile: the tile then has two parts, and a row a piece in each.
+        Where no row is in two tiles, a tile has a thread block. Where rows have pieces anyway, thread blocks own runs
+        of equally many steps. A run may end within a tile: the tile then has two parts, and a row a piece in each.
 
         Parameters
         ----------

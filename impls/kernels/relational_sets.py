@@ -118,7 +118,7 @@ def resident_blocks(problem: RelationalProblem, device: DeviceSpec, warps: int, 
 
 
 def _axes(problem: RelationalProblem, pinned: Config) -> Axes:
-    """Give every form and tile; fewer where edges are many, and rows of relations apart where there are not too many."""
+    """Give every form and tile; fewer where edges are many, and rows of relations apart unless they are too many."""
     relation, rows, _ = problem.matrix.edges
     pieces = np.count_nonzero(openings(relation) | openings(rows))
     few = problem.matrix.nnz <= _FEW_EDGES
