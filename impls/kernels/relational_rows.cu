@@ -5,6 +5,7 @@
 // Hong, Yu, Li, Dai, Wang and Han, "TorchSparse++", MICRO 2023, section 3.
 
 #include <spmark/half.cuh>
+#include <spmark/overlap.cuh>
 #include <spmark/vec.cuh>
 #include <spmark/warp.cuh>
 
@@ -45,6 +46,7 @@ __global__ void __launch_bounds__(threads)
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   T* const stages = reinterpret_cast<T*>(shared_bytes);
   int* const sources = reinterpret_cast<int*>(stages + kStages * Tile::kStage);
+  let_next_grid_begin();  // which adds up pieces, and waits for them
 
   const int64_t begin = bounds[2 * blockIdx.x];
   const int count = bounds[2 * blockIdx.x + 2] - static_cast<int>(begin);

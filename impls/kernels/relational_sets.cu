@@ -6,6 +6,7 @@
 // way while the last one is finished.
 
 #include <spmark/async.cuh>
+#include <spmark/overlap.cuh>
 #include <spmark/vec.cuh>
 #include <spmark/warp.cuh>
 
@@ -45,6 +46,7 @@ __global__ void __launch_bounds__(threads)
   using Tile = RelationalTile<half, tile, threads, depth, 8, threads>;
   constexpr int kWarps = threads / kWarpSize, kStageX = kWarpSize * Tile::kStrideX, kStageW = depth * Tile::kStrideW;
   extern __shared__ __align__(16) unsigned char shared_bytes[];
+  let_next_grid_begin();  // which adds up pieces, and waits for them
   const int lane = threadIdx.x % kWarpSize, warp = threadIdx.x / kWarpSize;
   half* const weights = reinterpret_cast<half*>(shared_bytes);
   half* const stages = weights + 2 * kStageW + warp * 2 * kStageX;
@@ -80,6 +82,7 @@ __global__ void __launch_bounds__(threads)
   Chunk chunk = chunk_at(from), following = chunk_at(from + 1);
   gather(0, chunk.source);
   commit_async();
+  wait_for_previous_grid();  // which clears other rows of Y: the grid after this one waits for this one alone
   int turn = 0;
   float products[tile / 16][2][4] = {};
   for (int step = 0; step < count; ++step) {

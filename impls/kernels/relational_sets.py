@@ -73,6 +73,7 @@ class RelationalSetsPlan(DevicePlan):
             real = held.places >= 0
             rows = held.places[real]
             use = row_use(problem.matrix.num_rows, [rows])
+            self._clears = use.empty.size > 0
             tags = np.full(held.rows.shape, 0xFFFF0000, np.uint32)
             edges = held.positions >= 0
             values = problem.values[held.positions[edges]].view(np.uint16)
@@ -90,9 +91,8 @@ class RelationalSetsPlan(DevicePlan):
     def enqueue(self, operands: Arrays, out: DeviceArray) -> None:
         """Clear rows without edges, compute, and add up the pieces of rows that have several."""
         self._around.before(out)
-        self._kernel.launch(
-            self._grid, (*self._sizes, *self._arrays, *operands, out, self._around.sums), self._shared_bytes
-        )
+        args = (*self._sizes, *self._arrays, *operands, out, self._around.sums)
+        self._kernel.launch(self._grid, args, self._shared_bytes, overlap=self._clears)
         self._around.after(out)
 
 
