@@ -32,17 +32,17 @@ constexpr int kRelation = 0xffff, kLast = 0x10000;  // of a step: its relation, 
 //   sums                 float32 rows of width_out
 // Dynamic shared memory: the stages, and neighbours and steps of the thread block with the most steps.
 template <typename T, int tile, int rows, int depth, int vector, bool valued, int threads>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads, threads == 256 && rows * tile * (1 + valued) <= 64 * 256 ? 2 : 1)
     rgms_rows(int width_in, int width_out, const int* __restrict__ bounds, const int* __restrict__ steps,
               const int* __restrict__ neighbours, const T* __restrict__ values, const int* __restrict__ targets,
               const T* __restrict__ x, const T* __restrict__ w, T* __restrict__ out, float* __restrict__ sums) {
   static_assert(rows * 2 >= threads, "every warp has sixteen rows or more");
   static_assert(rows * tile * (1 + valued) <= 128 * threads, "the sums of a thread stay in registers");
-  static_assert(threads == 128 || rows * tile * (1 + valued) > 128 * 128, "few sums need few threads");
+  static_assert(threads == 128 || rows * tile * (1 + valued) > 64 * 128, "few sums need few threads");
   static_assert(vector == 8 || tile <= threads, "a thread copies elements of one column of the weights");
   // Two warps share rows where each keeps 32 columns or more: what a warp reads from shared memory grows with the edges
   // of its tile, and its products with their product.
-  using Tile = RelationalTile<T, tile, rows, depth, vector, threads, (tile >= 256 ? 4 : tile >= 64 ? 2 : 1)>;
+  using Tile = RelationalTile<T, tile, rows, depth, vector, threads, (tile >= 64 ? 2 : 1)>;
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   T* const stages = reinterpret_cast<T*>(shared_bytes);
   int* const sources = reinterpret_cast<int*>(stages + kStages * Tile::kStage);

@@ -31,15 +31,15 @@ RGMS_ROWS = KernelTemplate(
     "rgms_rows",
     {
         "T": NARROW,
-        "tile": (32, 64, 96, 128, 256),
-        "rows": (64, 128, 256),
+        "tile": (32, 64, 96, 128),
+        "rows": (64, 128),
         "depth": (32, 64),
         "vector": (1, 8),
         "valued": (False, True),
         "threads": (128, 256),
     },
     max_registers=255,
-    max_spill_bytes=16,  # a compiler that fits a round number of registers puts pointers aside
+    max_spill_bytes=24,  # a compiler that fits a round number of registers puts pointers aside
 )
 
 
@@ -57,8 +57,9 @@ class RelationalRowsPlan(DevicePlan):
     config : mapping
         Facts for `DevicePlan.config`, to which the schedule below is added.
     **schedule : int
-        - ``tile``: columns of Y of a thread block (32, 64, 96, 128, 256);
-        - ``depth``: columns of X between two barriers (32, 64).
+        - ``tile``: columns of Y of a thread block (32, 64, 96, 128);
+        - ``depth``: columns of X between two barriers (32, 64);
+        - ``threads``: of a thread block (128, 256).
 
     Raises
     ------
@@ -109,11 +110,10 @@ def rows_arguments(problem: RelationalProblem, rows: int, **schedule: int) -> di
     vector = 8 if problem.width_in % 8 == 0 and problem.width_out % 8 == 0 else 1
     valued = bool((problem.dtype.numbers(problem.values) != 1).any())
     own: dict[str, TemplateValue] = {"T": C_TYPES[problem.dtype], "rows": rows, "vector": vector, "valued": valued}
-    many = rows * schedule["tile"] * (1 + valued) > 128 * 128
-    return {**own, **schedule, "threads": 256 if many else 128}
+    return {**own, **schedule}
 
 
-def shared_bytes(rows: int, steps: int, tile: int, depth: int) -> int:
+def shared_bytes(rows: int, steps: int, tile: int, depth: int, threads: int) -> int:
     """Give the dynamic shared memory of a thread block that has so many steps."""
     return 2 * _STAGES * (rows * (depth + 8) + depth * (tile + 8)) + 4 * steps * (rows + 2)
 
@@ -121,7 +121,7 @@ def shared_bytes(rows: int, steps: int, tile: int, depth: int) -> int:
 def resident_blocks(problem: RelationalProblem, device: DeviceSpec, rows: int, **schedule: int) -> int:
     """Give the thread blocks that a device holds at once for each tile of columns, about."""
     arguments = rows_arguments(problem, rows, **schedule)
-    threads, tile = int(arguments["threads"]), schedule["tile"]
+    threads, tile = schedule["threads"], schedule["tile"]
     registers = threads * _REGISTERS + rows * tile * (1 + bool(arguments["valued"]))
     by_shared = device.shared_bytes_per_sm // (shared_bytes(rows, MAX_STEPS, **schedule) + _RESERVED_BYTES)
     each = max(1, min(device.registers_per_sm // registers, by_shared))
@@ -136,6 +136,7 @@ def _axes(problem: RelationalProblem, pinned: Config) -> Axes:
         "splits": (1, 2, 3),
         "tile": [tile for tile in map(int, RGMS_ROWS.space["tile"]) if tile == 32 or tile < 2 * width <= 8 * tile],
         "depth": (32,) if problem.width_in <= 32 else (32, 64),
+        "threads": RGMS_ROWS.space["threads"],
     }
 
 
