@@ -9,8 +9,8 @@
 #include <spmark/vec.cuh>
 #include <spmark/warp.cuh>
 
+#include "relational_group.cuh"
 #include "relational_tile.cuh"
-#include "row_target.cuh"
 
 using namespace spmark;
 
@@ -72,13 +72,7 @@ __global__ void __launch_bounds__(threads, threads == 256 && rows * tile * (1 + 
   const int first_row = Tile::row() + threadIdx.x % kWarpSize / 4;
   values += begin * rows + first_row;
   const int* to = targets + static_cast<int64_t>(bounds[2 * blockIdx.x + 1]) * rows + first_row;
-  const auto write = [&](int target, int column, const auto& some) {
-    if (target == kNoRow || column >= width_out) return;
-    if (target >= 0)
-      store(out + static_cast<int64_t>(target) * width_out + column, round_to<T>(some));
-    else
-      store(sums + static_cast<int64_t>(-1 - target) * width_out + column, some);
-  };
+  const RowTarget<T> row{out, sums, width_out};
   typename Tile::Products sum = {}, products = {};
   for (int i = 0; i < kStages - 1; ++i) fetch_next(i);
   int stage = 0;
@@ -115,14 +109,18 @@ __global__ void __launch_bounds__(threads, threads == 256 && rows * tile * (1 + 
         const int target = to[m * 16 + side * 8];
 #pragma unroll
         for (int n = 0; n < Tile::kColumnTiles; n += 2) {
-          const int column = relational.first_column + Tile::column() + n * 8;
+          const int first_column = relational.first_column + Tile::column() + n * 8;
           if constexpr (vector == 8) {
-            write(target, column + column_of_four(), four_columns(sum[m][n], sum[m][n + 1], side));
+            const Vec<float, 4> four = four_columns(sum[m][n], sum[m][n + 1], side);
+            const int column = first_column + column_of_four();
+            if (column < width_out) write_row<true>(row, target, column, four);
           } else {
 #pragma unroll
-            for (int i = 0; i < 4; ++i)
-              write(target, column + i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2,
-                    Vec<float, 1>{sum[m][n + i / 2][side * 2 + i % 2]});
+            for (int i = 0; i < 4; ++i) {
+              const int column = first_column + i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2;
+              if (column < width_out)
+                write_row<true>(row, target, column, Vec<float, 1>{sum[m][n + i / 2][side * 2 + i % 2]});
+            }
           }
 #pragma unroll
           for (int i = 0; i < 4; ++i) sum[m][n + i / 2][side * 2 + i % 2] = 0.0f;

@@ -1,18 +1,18 @@
 // RGMS, output-stationary, for graphs in which many rows have edges of the same relations: a thread block owns tiles of
 // rows of Y whose sets of relations are alike and walks over these relations. float16 with float32 sums. No atomics.
 //
-// A warp owns sixteen rows of a tile, or of a part of it that has some of its relations. For each relation it sums A's values times rows of X, multiplies the sums by W_r
-// and keeps the products in registers, so that a row of Y is written once. Loads for the next part are on their
-// way while the last one is finished.
+// A warp owns sixteen rows of a tile, or of a part of it that has some of its relations. For each relation it sums A's
+// values times rows of X, multiplies the sums by W_r and keeps the products in registers, so that a row of Y is written
+// once. Loads for the next part are on their way while the last one is finished.
 
 #include <spmark/async.cuh>
 #include <spmark/overlap.cuh>
 #include <spmark/vec.cuh>
 #include <spmark/warp.cuh>
 
+#include "relational_group.cuh"
 #include "relational_sums.cuh"
 #include "relational_tile.cuh"
-#include "row_target.cuh"
 
 using namespace spmark;
 
@@ -125,11 +125,7 @@ __global__ void __launch_bounds__(threads)
         const Vec<float, 4> four = four_columns(products[n][0], products[n][1], side);
 #pragma unroll
         for (int i = 0; i < 2; ++i) products[n][i][side * 2] = products[n][i][side * 2 + 1] = 0.0f;
-        if (target == kNoRow || column >= width_out) continue;
-        if (target >= 0)
-          store_streaming(out + static_cast<int64_t>(target) * width_out + column, round_to<half>(four));
-        else
-          store(sums + static_cast<int64_t>(-1 - target) * width_out + column, four);
+        if (column < width_out) write_row<true>(RowTarget<half>{out, sums, width_out}, target, column, four);
       }
     }
     to += threads / 2;
