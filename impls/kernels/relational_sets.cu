@@ -37,7 +37,7 @@ constexpr int kRelation = 0xffff, kLast = 0x10000;  // of a step: its relation, 
 //   x, w, out            (K, width_in), (R, width_in, width_out), (I, width_out), row-major
 // Dynamic shared memory: two stages of weights, and for each warp two of rows of X.
 template <int tile, int depth, int threads>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads, tile + depth <= 64 ? 768 / threads : 1)
     rgms_sets(int width_in, int width_out, const int* __restrict__ bounds, const int* __restrict__ steps,
               const int* __restrict__ chunk_starts, const int* __restrict__ chunk_steps,
               const int* __restrict__ indices, const unsigned* __restrict__ tags, const int* __restrict__ targets,
@@ -109,8 +109,7 @@ __global__ void __launch_bounds__(threads)
       } while (chunk.step == step);
       const Halves<depth> halves(merged);
       const half* const from_w = weights + step % 2 * kStageW + lane % 16 * Tile::kStrideW + lane / 16 * 8;
-#pragma unroll
-      for (int n = 0; n < tile / 16; ++n) halves.template multiply<Tile::kStrideW>(products[n], from_w + n * 16);
+      halves.template multiply<Tile::kStrideW>(products, from_w);
     } else {
       commit_async();  // none of this warp's rows has the relation
     }

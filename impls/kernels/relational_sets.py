@@ -23,8 +23,8 @@ from spmark.impls.runtime.template import Instance, KernelTemplate, widest_align
 _WARP = 32
 _LAST = 1 << 16
 """``kLast`` of the kernel."""
-_LEAST_REGISTERS = 80
-"""Of a thread, which holds sums and products; more where these are many."""
+_REGISTERS = 16
+"""Of a thread, besides what holds sums and products, about."""
 _MOST_SUMS_BYTES = 1 << 28
 _FEW_EDGES = 1 << 20
 """Up to which small thread blocks may pay, since there are few of them."""
@@ -111,7 +111,7 @@ def shared_bytes(instance: Instance) -> int:
 def resident_blocks(problem: RelationalProblem, device: DeviceSpec, warps: int, tile: int) -> int:
     """Give the thread blocks that a device holds at once for each tile of columns, about: a thread block is a run."""
     instance = sets_instance(problem, warps, tile)
-    registers = _WARP * warps * max(_LEAST_REGISTERS, tile + int(instance.values["depth"]))
+    registers = _WARP * warps * (_REGISTERS + tile + int(instance.values["depth"]))
     by_shared = device.shared_bytes_per_sm // (shared_bytes(instance) + _RESERVED_BYTES)
     each = max(1, min(device.registers_per_sm // registers, by_shared))
     return max(1, each * device.num_sms // ceil_div(problem.width_out, tile))

@@ -63,20 +63,32 @@ struct Halves {
     exact = !__any_sync(kFullMask, bits != 0);
   }
 
-  // products += these sums times sixteen columns of the weights, whose rows are `stride` apart; `weights` as in
-  // load_matrices.
-  template <int stride>
-  __device__ __forceinline__ void multiply(float (&products)[2][4], const half* weights) const {
+  // products += these sums times `tiles` times sixteen columns of the weights, whose rows are `stride` apart; `weights`
+  // as in load_matrices. Columns change fastest, so that a product waits for none of the products right before it.
+  template <int stride, int tiles>
+  __device__ __forceinline__ void multiply(float (&products)[tiles][2][4], const half* weights) const {
+    if (exact)
+      multiply<stride, false>(products, weights);
+    else
+      multiply<stride, true>(products, weights);
+  }
+
+private:
+  template <int stride, bool rounded, int tiles>
+  __device__ __forceinline__ void multiply(float (&products)[tiles][2][4], const half* weights) const {
 #pragma unroll
-    for (int k = 0; k < depth / 16; ++k) {
-      unsigned b[4];
-      load_matrices(b, weights + k * 16 * stride);
+    for (int k = 0; k < depth / 16; ++k)
 #pragma unroll
-      for (int i = 0; i < 2; ++i) mma_m16n8k16<half>(products[i], high[k], {b[i * 2], b[i * 2 + 1]});
-      if (exact) continue;
+      for (int n = 0; n < tiles; ++n) {
+        unsigned b[4];
+        load_matrices(b, weights + k * 16 * stride + n * 16);
 #pragma unroll
-      for (int i = 0; i < 2; ++i) mma_m16n8k16<half>(products[i], low[k], {b[i * 2], b[i * 2 + 1]});
-    }
+        for (int i = 0; i < 2; ++i) mma_m16n8k16<half>(products[n][i], high[k], {b[i * 2], b[i * 2 + 1]});
+        if constexpr (rounded) {
+#pragma unroll
+          for (int i = 0; i < 2; ++i) mma_m16n8k16<half>(products[n][i], low[k], {b[i * 2], b[i * 2 + 1]});
+        }
+      }
   }
 };
 
