@@ -12,12 +12,11 @@ steps, in one sequence. Where a run ends within a tile, the tile has two parts, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from spmark.impls.core.problem import numbered, offsets, openings
+from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.relational import RelationalCsr
 
 GROUP = 16
@@ -34,29 +33,29 @@ class RelationalSets:
 
     name: ClassVar[str] = "relational_sets"
 
-    places: NDArray[np.int32]
-    """(parts, warps GROUP) row of A of each piece, or -1; a row with many edges has several pieces."""
-    bounds: NDArray[np.int32]
-    """(blocks + 1, 2) first step and first part of each thread block."""
-    steps: NDArray[np.int32]
-    """Relation of each step; rising in a part."""
-    ends: NDArray[np.bool_]
-    """Whether a step is the last of its part."""
-    chunk_starts: NDArray[np.int32]
-    """(blocks warps + 1,) first chunk of each warp."""
-    chunk_steps: NDArray[np.int32]
-    """(chunks,) step of each chunk, counted from the first of its thread block."""
-    indices: NDArray[np.int32]
-    """(chunks, CHUNK) row of X of each edge, or -1 in padding."""
-    rows: NDArray[np.int32]
-    """(chunks, CHUNK) piece of each edge, counted in its warp and part."""
-    positions: NDArray[np.int32]
-    """(chunks, CHUNK) position of each edge in the wide CSR of the matrix, or -1."""
+    places: DeviceArray
+    """(parts, warps GROUP) int32, row of A of each piece, or -1; a row with many edges has several pieces."""
+    bounds: DeviceArray
+    """(blocks + 1, 2) int32, first step and first part of each thread block."""
+    steps: DeviceArray
+    """(steps,) int32, relation of each step; rising in a part."""
+    ends: DeviceArray
+    """(steps,) bool, whether a step is the last of its part."""
+    chunk_starts: DeviceArray
+    """(blocks warps + 1,) int32, first chunk of each warp."""
+    chunk_steps: DeviceArray
+    """(chunks,) int32, step of each chunk, counted from the first of its thread block."""
+    indices: DeviceArray
+    """(chunks, CHUNK) int32, row of X of each edge, or -1 in padding."""
+    rows: DeviceArray
+    """(chunks, CHUNK) int32, piece of each edge, counted in its warp and part."""
+    positions: DeviceArray
+    """(chunks, CHUNK) int32, position of each edge in the wide CSR of the matrix, or -1."""
 
     @property
     def stored(self) -> int:
         """Elements held, padding included."""
-        return self.indices.size
+        return int(self.indices.size)
 
     @property
     def warps(self) -> int:
@@ -64,7 +63,9 @@ class RelationalSets:
         return int(self.places.shape[1]) // GROUP
 
     @classmethod
-    def of(cls, matrix: RelationalCsr, piece: int, warps: int, blocks: int, apart: bool) -> RelationalSets:
+    def of(
+        cls, matrix: RelationalCsr, piece: int, warps: int, blocks: int, *, apart: bool = False, xp: Any = np
+    ) -> RelationalSets:
         """Lay a matrix out. O(nnz log nnz + I R / 48) time.
 
         Parameters
@@ -79,71 +80,127 @@ class RelationalSets:
         apart : bool
             A piece has edges of one relation. Tiles then have a relation each, and all their rows have it: that pays
             where sets of relations are as many as rows.
+        xp : module
+            NumPy or CuPy, whose arrays the result has: a GPU lays millions of edges out in milliseconds.
         """
-        relation, rows, cols = matrix.edges
-        opens = openings(rows)
-        first = np.flatnonzero(opens | openings(relation) if apart else opens)
-        whole, fold = numbered(-(-np.diff(first, append=matrix.nnz) // piece))
-        at = first[whole] + fold * piece
-        lengths, of_piece = np.diff(at, append=matrix.nnz), rows[at]
-        mine = np.repeat(np.arange(of_piece.size), lengths)
-
-        opens = openings(mine) | openings(relation)
-        rank = np.empty(matrix.relations, np.int64)
-        frequent = np.argsort(-np.bincount(relation[opens], minlength=matrix.relations), kind="stable")
-        rank[frequent] = np.arange(matrix.relations)
-        word, bit = np.divmod(rank[relation[opens]], _BITS)
-        codes = []
-        for number in range(-(-matrix.relations // _BITS)):
-            has = np.where(word == number, 2.0**bit, 0.0)
-            code = np.bincount(mine[opens], has, of_piece.size).astype(np.int64)
-            for shift in (1, 2, 4, 8, 16, 32):
-                code ^= code >> shift
-            codes.append(code)
-        order = np.lexsort((lengths, *codes))
-        # A warp has sixteen pieces, or fewer where they have many edges.
-        share = np.maximum(lengths[order], piece // GROUP)
-        of_share = (np.cumsum(share) - share) // piece
-        turn = np.arange(order.size) - np.searchsorted(of_share, of_share)
-        place = np.empty(of_piece.size, np.int64)
-        place[order] = of_share * GROUP + turn
+        nnz, relations = matrix.nnz, matrix.relations
+        indptr, indices = (xp.asarray(each) for each in (matrix.wide.indptr, matrix.wide.indices))
+        relation, cols = xp.divmod(indices, np.int32(matrix.num_cols))
+        rows, _ = _numbered(xp, indptr[1:] - indptr[:-1], nnz)
+        begins = _pieces(xp, rows, relation, piece, apart)
+        mine, _ = _numbered(xp, _lengths(xp, begins, nnz), nnz)
+        place = _places(xp, begins, mine, relation, relations=relations, piece=piece)[mine]
 
         # Edges by tile, warp and relation.
-        warp = place[mine] // GROUP
-        key = warp * matrix.relations + relation
-        edges = np.argsort(key, kind="stable")
-        group = np.flatnonzero(openings(key[edges]))
-        of_warp, of_relation = np.divmod(key[edges[group]], matrix.relations)
-        keys, step = np.unique(of_warp // warps * matrix.relations + of_relation, return_inverse=True)
-        counts = np.diff(group, append=matrix.nnz)
+        key = place // GROUP * relations + relation
+        edges = xp.argsort(key, kind="stable")
+        group = xp.flatnonzero(_openings(xp, key[edges]))
+        of_warp, of_relation = xp.divmod(key[edges[group]], relations)
+        steps, step = xp.unique(of_warp // warps * relations + of_relation, return_inverse=True)
+        counts = _lengths(xp, group, nnz)
         chunks = -(-counts // CHUNK)
-
-        # In each step all warps wait for the one with the most chunks. To multiply costs about as much as a chunk.
-        cost = np.ones(keys.size, np.int64)
-        np.maximum.at(cost, step, chunks + 1)
-        middle = np.cumsum(cost) - cost / 2
-        begins = openings((middle * (blocks / max(cost.sum(), 1))).astype(np.int64))
-        block, opens_part = np.cumsum(begins) - 1, openings(keys // matrix.relations) | begins
-        part = np.cumsum(opens_part) - 1
-        bounds = np.stack([np.flatnonzero(np.append(begins, True)), np.append(part[begins], opens_part.sum())], axis=1)
+        begins, opens = _runs(xp, steps // relations, step, chunks, blocks)
+        block, part = xp.cumsum(begins) - 1, xp.cumsum(opens) - 1
+        parts = int(opens.sum())
+        bounds = xp.stack([xp.append(xp.flatnonzero(begins), steps.size), xp.append(part[begins], parts)], axis=1)
 
         # Of a thread block one warp after the other.
         owner = block[step] * warps + of_warp % warps
-        turn = np.argsort(owner, kind="stable")
-        first = np.empty(turn.size, np.int64)
-        first[turn] = offsets(chunks[turn])[:-1] * CHUNK
-        in_group, at = numbered(counts)
+        turn = xp.argsort(owner, kind="stable")
+        first = xp.empty(turn.size, np.int64)
+        first[turn] = (xp.cumsum(chunks[turn]) - chunks[turn]) * CHUNK
+        in_group, at = _numbered(xp, counts, nnz)
         slot = first[in_group] + at
-        positions, indices, numbers = np.full((3, int(chunks.sum()) * CHUNK), -1, np.int32)
-        positions[slot], indices[slot], numbers[slot] = edges, cols[edges], place[mine[edges]] % GROUP
-        places = np.full((bounds[-1, 1], warps * GROUP), -1, np.int32)
-        places[part[step[in_group]], place[mine[edges]] % (warps * GROUP)] = of_piece[mine[edges]]
+        positions, indices, numbers = (xp.full(int(chunks.sum()) * CHUNK, -1, np.int32) for _ in range(3))
+        positions[slot], indices[slot], numbers[slot] = edges, cols[edges], place[edges] % GROUP
+        places = xp.full((parts, warps * GROUP), -1, np.int32)
+        places[part[step[in_group]], place[edges] % (warps * GROUP)] = rows[edges]
+        of_chunk, _ = _numbered(xp, chunks[turn], int(chunks.sum()))
         return cls(
             places,
             bounds.astype(np.int32),
-            (keys % matrix.relations).astype(np.int32),
-            np.append(opens_part[1:], True)[: keys.size],
-            offsets(np.bincount(owner, chunks, len(bounds[1:]) * warps).astype(np.int64), np.int32),
-            np.repeat((step - bounds[block[step], 0])[turn], chunks[turn]).astype(np.int32),
+            (steps % relations).astype(np.int32),
+            xp.append(opens[1:], True)[: steps.size],
+            xp.append(0, xp.cumsum(xp.bincount(owner, chunks, (len(bounds) - 1) * warps))).astype(np.int32),
+            (step - bounds[block[step], 0])[turn][of_chunk].astype(np.int32),
             *(each.reshape(-1, CHUNK) for each in (indices, numbers, positions)),
         )
+
+
+def _pieces(xp: Any, rows: Any, relation: Any, piece: int, apart: bool) -> Any:
+    """Give the first edge of each piece."""
+    opens = _openings(xp, rows)
+    first = xp.flatnonzero(opens | _openings(xp, relation) if apart else opens)
+    counts = -(-_lengths(xp, first, rows.size) // piece)
+    whole, fold = _numbered(xp, counts, int(counts.sum()))
+    return first[whole] + fold * piece
+
+
+def _places(xp: Any, begins: Any, mine: Any, relation: Any, *, relations: int, piece: int) -> Any:
+    """Sort pieces by their sets of relations, then by their edges, and give each its place.
+
+    Parameters
+    ----------
+    begins : (pieces,)
+        First edge of each piece.
+    mine, relation : (nnz,)
+        Piece and relation of each edge.
+    """
+    opens = _openings(xp, mine) | _openings(xp, relation)
+    mine, relation = mine[opens], relation[opens]
+    rank = xp.empty(relations, np.int64)
+    rank[xp.argsort(-xp.bincount(relation, minlength=relations), kind="stable")] = xp.arange(relations)
+    word, bit = xp.divmod(rank[relation], _BITS)
+    keys = [_lengths(xp, begins, opens.size)]
+    for number in range(-(-relations // _BITS)):
+        has = xp.where(word == number, xp.left_shift(xp.ones_like(bit), bit), 0).astype(np.float64)
+        code = xp.bincount(mine, has, begins.size).astype(np.int64)
+        for shift in (1, 2, 4, 8, 16, 32):
+            code ^= code >> shift
+        keys.append(code)
+    order = xp.lexsort(xp.stack(keys))
+    # A warp has sixteen pieces, or fewer where they have many edges.
+    share = xp.maximum(keys[0][order], piece // GROUP)
+    warp = (xp.cumsum(share) - share) // piece
+    place = xp.empty(begins.size, np.int64)
+    place[order] = warp * GROUP + xp.arange(order.size) - xp.searchsorted(warp, warp)
+    return place
+
+
+def _runs(xp: Any, of_tile: Any, step: Any, chunks: Any, blocks: int) -> tuple[Any, Any]:
+    """Mark the steps with which thread blocks begin, and those with which parts do.
+
+    Parameters
+    ----------
+    of_tile : (steps,)
+        Tile of each step.
+    step, chunks : (n,)
+        Step, and chunks, of a warp's edges of a relation.
+    """
+    # In each step all warps wait for the one with the most chunks. To multiply costs about as much as a chunk.
+    order = xp.lexsort(xp.stack([chunks, step]))
+    last = xp.append(xp.flatnonzero(_openings(xp, step[order]))[1:], order.size)[: of_tile.size] - 1
+    cost = chunks[order[last]] + 1
+    middle = xp.cumsum(cost) - cost / 2
+    begins = _openings(xp, (middle * (blocks / max(int(cost.sum()), 1))).astype(np.int64))
+    return begins, begins | _openings(xp, of_tile)
+
+
+def _openings(xp: Any, values: Any) -> Any:
+    """Mark each of (n,) values that differs from the one before it; the first always does."""
+    marks = xp.ones(values.size, np.bool_)
+    marks[1:] = values[1:] != values[:-1]
+    return marks
+
+
+def _lengths(xp: Any, begins: Any, end: int) -> Any:
+    """Give the lengths of spans that begin there and of which the last one ends at ``end``."""
+    return xp.append(begins[1:], end)[: begins.size] - begins
+
+
+def _numbered(xp: Any, lengths: Any, total: int) -> tuple[Any, Any]:
+    """Give the span of each element of all spans, ``total`` elements, and its number within that span."""
+    ends = xp.cumsum(lengths, dtype=np.int64)
+    every = xp.arange(total)
+    span = xp.searchsorted(ends, every, side="right")
+    return span, every - (ends - lengths)[span]

@@ -70,18 +70,20 @@ class RelationalSetsPlan(DevicePlan):
         self._shared_bytes = shared_bytes(instance)
         self._kernel.allow_shared(self._shared_bytes)
         with self.phase("convert"):
-            real = held.places >= 0
-            rows = held.places[real]
+            xp = target.xp
+            places = target.download(held.places)
+            real = places >= 0
+            rows = places[real]
             use = row_use(problem.matrix.num_rows, [rows])
             self._clears = use.empty.size > 0
-            tags = np.full(held.rows.shape, 0xFFFF0000, np.uint32)
+            tags = xp.full(held.rows.shape, 0xFFFF0000, np.uint32)
             edges = held.positions >= 0
-            values = problem.values[held.positions[edges]].view(np.uint16)
+            values = xp.asarray(problem.values)[held.positions[edges]].view(np.uint16)
             tags[edges] = held.rows[edges].astype(np.uint32) << 16 | values
-            steps = np.where(held.ends, held.steps | _LAST, held.steps).astype(np.int32)
+            steps = xp.where(held.ends, held.steps | _LAST, held.steps).astype(np.int32)
         with self.phase("upload"):
             self._around = OrderedRows(self, use, rows, width, around)
-            targets = np.full(held.places.shape, NO_ROW, np.int32)
+            targets = np.full(places.shape, NO_ROW, np.int32)
             targets[real] = self._around.targets
             arrays = held.bounds, steps, held.chunk_starts, held.chunk_steps, held.indices, tags, targets
             self._arrays = [self.upload(array) for array in arrays]
@@ -140,7 +142,8 @@ RELATIONAL_SETS = KernelFamily(
             form["piece"],
             form["warps"],
             resident_blocks(problem, target.spec, form["warps"], form["tile"]),
-            form["apart"],
+            apart=form["apart"],
+            xp=target.xp,
         ),
         lambda held, form, schedule, _: RelationalSetsPlan(problem, target, held, form, form["tile"]),
     ),

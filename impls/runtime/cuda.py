@@ -88,8 +88,8 @@ class CudaTarget(Target):
             raise DeviceError(f"expected a GPU of {spec.arch} ({spec.name}), found {arch}")
 
     def upload(self, array: NDArray[Any]) -> DeviceArray:
-        """Copy to the GPU, blocking."""
-        on_device = cupy.asarray(np.ascontiguousarray(array))
+        """Copy to the GPU, blocking; what is there already is not copied."""
+        on_device = cupy.ascontiguousarray(cupy.asarray(array))
         cupy.cuda.get_current_stream().synchronize()
         return on_device
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 from relational import drawn, relational_matrices
@@ -21,7 +23,7 @@ WARPS = 4
 @pytest.mark.parametrize("name", [*relational_matrices(), "large"])
 def test_edges_stand_where_kernels_look_for_them(name: str, piece: int, blocks: int, apart: bool) -> None:
     matrix = {**relational_matrices(), "large": LARGE}[name]
-    held, (relation, rows, cols) = RelationalSets.of(matrix, piece, WARPS, blocks, apart), matrix.edges
+    held, (relation, rows, cols) = RelationalSets.of(matrix, piece, WARPS, blocks, apart=apart), matrix.edges
     real = held.positions >= 0
     edges = held.positions[real]
     np.testing.assert_array_equal(np.sort(edges), np.arange(matrix.nnz))
@@ -58,3 +60,12 @@ def test_rows_with_the_same_relations_share_tiles() -> None:
     assert held.steps.size == 2 * 1024 // (WARPS * GROUP)
     # Five thread blocks have 32 equal steps.
     assert set(np.diff(held.bounds[:, 0])) == {6, 7}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_gpu_lays_a_matrix_out_as_the_host_does(apart: bool) -> None:
+    cupy = pytest.importorskip("cupy")
+    held, other = (RelationalSets.of(LARGE, 64, WARPS, 7, apart=apart, xp=xp) for xp in (cupy, np))
+    for field in fields(RelationalSets):
+        np.testing.assert_array_equal(cupy.asnumpy(getattr(held, field.name)), getattr(other, field.name), field.name)

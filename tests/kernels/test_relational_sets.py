@@ -30,7 +30,7 @@ def run(
 ) -> Any:
     problem = RelationalProblem(matrix, *widths, DType.FLOAT16)
     plan = RelationalSetsPlan(
-        problem, target, RelationalSets.of(matrix, piece, warps, 3, apart), {"piece": piece}, tile
+        problem, target, RelationalSets.of(matrix, piece, warps, 3, apart=apart), {"piece": piece}, tile
     )
     assert plan.deterministic
     return run_relational(plan, problem)
