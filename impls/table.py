@@ -19,10 +19,12 @@ from enum import StrEnum
 from importlib import import_module
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
+from pkgutil import resolve_name
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from spmark.impls.core.enums import AnyOp, DeviceKind, NetworkOp, Op, RelationalOp
+from spmark.impls.core import enums
+from spmark.impls.core.enums import DeviceKind, Op
 from spmark.impls.core.errors import SweepError, UnsupportedError, check_type, how_to_install, none_of
 from spmark.impls.core.files import is_file
 from spmark.impls.core.outside import (
@@ -104,14 +106,14 @@ OTHERS: Mapping[str, str] = {**RELATIONAL, **NETWORKS}
 class Reach(NamedTuple):
     """What the class of an implementation of spmark says about itself; known without an import of it (`reach_of`)."""
 
-    ops: frozenset[AnyOp]
+    ops: frozenset[Op]
     devices: frozenset[DeviceKind]
-    needs: tuple[str, ...]
-    """Modules that it needs and that plain spmark does not bring."""
-    extra: str
-    """The extra of spmark that brings them."""
     about: str
     """The first line of its docstring."""
+    needs: tuple[str, ...] = ()
+    """Modules that it needs and that plain spmark does not bring."""
+    extra: str = ""
+    """The extra of spmark that brings them."""
 
     def unmet(self, kinds: Iterable[DeviceKind]) -> str:
         """Say why it runs on none of some kinds of devices here; empty where it runs."""
@@ -159,8 +161,8 @@ def implementation_names() -> list[str]:
 
 
 def reach_of(name: str) -> Reach:
-    """Read what the class of an implementation of spmark declares; imports of all classes take a second."""
-    module, _, label = _entry(name).partition(":")
+    """Read what the class of an implementation of SpMM or SDDMM declares; imports of all classes take a second."""
+    module, _, label = IMPLEMENTATIONS[name].partition(":")
     file = Path(__file__).parents[1].joinpath(*module.split(".")[1:]).with_suffix(".py")
     tree = ast.parse(file.read_text(encoding="utf-8"))
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
@@ -168,24 +170,13 @@ def reach_of(name: str) -> Reach:
     for kind in line_of:
         line_of += [classes[base.id] for base in kind.bases if isinstance(base, ast.Name) and base.id in classes]
     said = {
-        line.target.id: line.value
+        line.target.id: eval(ast.unparse(line.value), {}, vars(enums))  # what the words name is of `enums` alone
         for kind in reversed(line_of)
         for line in kind.body
-        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and line.value is not None
+        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and line.target.id in Reach._fields
+        if line.value is not None
     }
-    return Reach(
-        ops=_members(said["ops"], NetworkOp if name in NETWORKS else RelationalOp if name in RELATIONAL else Op),
-        devices=_members(said["devices"], DeviceKind),
-        needs=ast.literal_eval(said["needs"]) if "needs" in said else (),
-        extra=ast.literal_eval(said["extra"]) if "extra" in said else "",
-        about=(ast.get_docstring(classes[label]) or "").partition("\n")[0],
-    )
-
-
-def _members(written: ast.expr, kind: type[StrEnum]) -> frozenset[Any]:
-    """Give the members that ``frozenset({Op.SPMM})`` names; ``frozenset(Op)`` holds all."""
-    named = [kind[node.attr] for node in ast.walk(written) if isinstance(node, ast.Attribute)]
-    return frozenset(named or kind)
+    return Reach(about=(ast.get_docstring(classes[label]) or "").partition("\n")[0], **said)
 
 
 def name_of(written: str, folder: Path | None = None) -> str:
@@ -295,7 +286,7 @@ def _outside(name: str) -> Outside | None:
 def _class_of(name: str) -> Any:
     """Import the class of the implementation ``name``."""
     outside = _outside(name)
-    return outside.kind if outside else _imported(_entry(name))
+    return outside.kind if outside else resolve_name(_entry(name))
 
 
 def _entry(name: str) -> str:
@@ -314,15 +305,9 @@ def module_of(name: str) -> str:
     return outside.kind.__module__ if outside else _entry(name).partition(":")[0]
 
 
-def _imported(entry: str) -> Any:
-    """Import the object that an entry of the form ``module:name`` names."""
-    module, _, label = entry.partition(":")
-    return getattr(import_module(module), label)
-
-
 def cost_models(name: str) -> Mapping[str, str]:
     """Give the cost models of an implementation or a platform: the ``module:class`` of each by the model's name."""
-    kind = _imported(PLATFORMS[name]) if name in PLATFORMS else _class_of(name)
+    kind = resolve_name(PLATFORMS[name]) if name in PLATFORMS else _class_of(name)
     return cast("Mapping[str, str]", getattr(kind, "cost_models", {}))
 
 
@@ -337,7 +322,7 @@ def cost_model(how: Any, model: str, device: DeviceSpec | None) -> CostModel:
     known = cost_models(how.name)
     if model not in known:
         raise SweepError(f"{how.name}: expected a cost model out of {', '.join(known) or 'none'}, found {model!r}")
-    return cast("CostModel", _imported(known[model])(how, device))
+    return cast("CostModel", resolve_name(known[model])(how, device))
 
 
 def forecasters() -> list[str]:
@@ -355,7 +340,7 @@ def find_platform(name: str) -> Any:
     """
     if name not in PLATFORMS:
         raise SweepError(none_of("a platform", name, PLATFORMS))
-    return _imported(PLATFORMS[name])()
+    return resolve_name(PLATFORMS[name])()
 
 
 def platform_of(implementation: str) -> Any:

@@ -38,8 +38,8 @@ class SampledConfig(Frozen):
 
     @property
     def samples_us(self) -> tuple[float, ...]:
-        """The samples of both halves; a single one stands twice."""
-        return (*self.chosen_by_us, *self.valued_by_us)
+        """The samples of both halves; a simulated time, which is in both, once."""
+        return self.chosen_by_us + (self.valued_by_us if self.valued_by_us != self.chosen_by_us else ())
 
 
 class CollectedRow(Row):

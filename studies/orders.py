@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,28 +32,14 @@ def kendall(left: NDArray[np.float64], right: NDArray[np.float64]) -> float:
     return float(kendalltau(left, right).statistic)
 
 
-@dataclass(frozen=True, eq=False)
-class Pairs:
-    """Pairs of configs of one matrix whose times differ by more than noise (DASH, appendix A.4 and figure 6).
+def share_in_order(scores: NDArray[np.float64], seconds: NDArray[np.float64], noise: float) -> float:
+    """Give the ordered pair accuracy of n configs of one matrix (DASH, appendix A.4 and figure 6).
 
-    The paper takes all pairs. Here pairs closer than the noise of measuring are left out.
+    It is the share of pairs whose slower config has the higher score; NaN without pairs. The paper takes all pairs.
+    Here the greater time of a pair is above 1 + ``noise`` times the smaller one. O(n^2).
     """
-
-    slower: NDArray[np.int64]
-    """(p,) int64: number of the slower config."""
-    faster: NDArray[np.int64]
-    """(p,) int64: number of the faster one."""
-
-    @classmethod
-    def of(cls, seconds: NDArray[np.float64], noise: float) -> Pairs:
-        """Give the pairs whose greater time is above 1 + ``noise`` times the smaller one; O(n^2)."""
-        return cls(*np.nonzero(seconds[:, None] > (1 + noise) * seconds[None, :]))
-
-    def share_in_order(self, scores: NDArray[np.float64]) -> float:
-        """Give the ordered pair accuracy: the share of pairs whose slower config has the higher score; NaN without."""
-        if not self.slower.size:
-            return float("nan")
-        return float((scores[self.slower] > scores[self.faster]).mean())
+    slower = seconds[:, None] > (1 + noise) * seconds
+    return float((scores[:, None] > scores)[slower].mean()) if slower.any() else float("nan")
 
 
 def ranking_trees(

@@ -24,6 +24,7 @@ from spmark.datasets.load import load_matrix
 from spmark.datasets.sweep.model import Sweep, expand
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import RecordError, SpmarkError
+from spmark.impls.core.interfaces import Built
 from spmark.impls.core.problem import Problem
 from spmark.impls.kernels.direct_space import is_direct
 from spmark.impls.table import create
@@ -114,7 +115,8 @@ def _liteform(
     row: Measurement, case: CaseSpec, problem: Problem, device: DeviceSpec, candidates: Sequence[CandidateRow]
 ) -> tuple[Seen, Seen]:
     made: Any = create(case.implementation, case.config)
-    found = replace(made, format="cell").compose(problem, device)
+    how = replace(made, format="cell")
+    found = how.composed(problem, device, how.choice(problem), Built())
     told = {"format": "cell"} | found.facts
     again = [(candidate.config, candidate.predicted) for candidate in found.record.seen]
     recorded = [(candidate.config, candidate.predicted) for candidate in candidates]

@@ -87,7 +87,6 @@ class ElementPlan(OneLaunchPlan):
     def __init__(self, problem: Problem, target: Target, threads: int) -> None:
         super().__init__(problem, target, {"threads": threads})
         matrix = problem.matrix
-        self.stored = matrix.nnz
         self._load(SPMM_NAIVE.instance(T=C_TYPES[problem.dtype], threads=threads))
         blocks = -(-matrix.num_rows * problem.width // threads)
         self._arrange((blocks, 1, 1), (matrix.num_rows, problem.width), (matrix.indptr, matrix.indices, problem.values))

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from spmark.impls.auto.model import TRAINED_ON, Expected, ranked, read, worth_a_race
 from spmark.impls.auto.portfolio import BASELINE, Features, by_rule
-from spmark.impls.auto.race import Chosen, fastest, first
+from spmark.impls.auto.race import Choice, Chosen, begin, fastest, first
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import check_choices
 from spmark.impls.core.interfaces import Built, Config, Plan
@@ -88,24 +88,37 @@ class Auto:
             No candidate takes the problem.
         """
         own = Built()
+        entrants, raced = self._entrants(problem, device, own)
+        if raced:
+            return fastest(problem, device, entrants, self.budget_s or None), own
+        return first(problem, device, entrants), own
+
+    def begin(self, problem: Problem, device: DeviceSpec) -> None:
+        """Let other cores compile what `choose` will race on a GPU, if it will."""
+        entrants, raced = self._entrants(problem, device, Built())
+        if raced and device.kind is DeviceKind.CUDA:
+            begin(problem, device, entrants)
+
+    def _entrants(self, problem: Problem, device: DeviceSpec, own: Built) -> tuple[list[Choice], bool]:
+        """Give what is raced, or else what is tried in this order; charge the seconds of looking at the matrix."""
         with own.phase("features"):
             features = Features.of(problem.matrix)
         with own.phase("select"):
             rule = by_rule(problem.op, features, problem.width, problem.dtype, device.kind)
             named = self._named(problem, device, features)
         if self.mode == Mode.RULE or not (named or device.kind is DeviceKind.CPU):
-            return first(problem, device, rule), own
+            return [*rule], False
         # Elsewhere the rule's choice is measured, too: a wrong expectation then costs seconds of building alone.
         known = device.kind is DeviceKind.HOST_SIMT or device.name == TRAINED_ON
         if self.mode == Mode.LEARNED:
             if known:
-                return first(problem, device, [*(one.choice for one in named), *rule]), own
+                return [*(one.choice for one in named), *rule], False
             named = named[:1]
         entrants = [one.choice for one in worth_a_race(named, problem.dtype)]
         entrants += () if known else rule[:1] if named else rule
         if self.mode == Mode.RACE and device.kind is DeviceKind.CUDA:
             entrants.append(BASELINE)
-        return fastest(problem, device, list(dict.fromkeys(entrants)), self.budget_s or None), own
+        return list(dict.fromkeys(entrants)), True
 
     def _named(self, problem: Problem, device: DeviceSpec, features: Features) -> list[Expected]:
         """Name candidates that are expected to be fast, the fastest first; none by the rule, and none on a CPU."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib import import_module
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
@@ -13,11 +15,16 @@ from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import BuildError, SpmarkError, UnsupportedError
 from spmark.impls.core.files import held_results
 from spmark.impls.core.interfaces import Config, Implementation, Plan, Search
+from spmark.impls.core.machine import allowed_cores
 from spmark.impls.core.problem import Problem
 from spmark.impls.table import create, module_of
 
 if TYPE_CHECKING:
+    from spmark.impls.runtime.template import Instance
     from spmark.impls.tuning.cache import Kept
+
+_AHEAD = 4
+"""Kernels for each core that are compiled before a search asks for them; a search may not ask for all."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +104,22 @@ def first(problem: Problem, device: DeviceSpec, choices: Sequence[Choice]) -> Ch
     raise BuildError(f"expected one of {names} to take the problem, found none: {'; '.join(reasons)}")
 
 
+def begin(problem: Problem, device: DeviceSpec, choices: Sequence[Choice]) -> None:
+    """Let other cores compile what a race of some choices on a GPU needs, while the caller works on other things."""
+    from spmark.impls.runtime import compile as compiler
+
+    able = list[Implementation]()
+    for choice in choices:
+        with suppress(UnsupportedError):
+            able.append(choice.check(problem, device))
+    named: dict[Instance, None] = {one: None for how in able if hasattr(how, "ahead") for one in how.ahead(problem)}
+    some = islice(named, _AHEAD * len(allowed_cores()))
+    compiler.begin((one.template.source, one.expression, device.arch) for one in some)
+    for how in able:
+        for module in getattr(how, "loops", ()):
+            import_module(module)
+
+
 def fastest(problem: Problem, device: DeviceSpec, choices: Sequence[Choice], budget_s: float | None = None) -> Chosen:
     """Race some choices and give the plan that won; the winner of an earlier race of them is built without another.
 
@@ -128,21 +151,22 @@ def fastest(problem: Problem, device: DeviceSpec, choices: Sequence[Choice], bud
         return made_of.plan
 
     def search() -> tuple[Config, Search]:
+        from spmark.impls.runtime.compile import drop
         from spmark.impls.tuning.race import Race
         from spmark.impls.tuning.timer import PlanTimer
 
-        for choice in choices:
-            for module in getattr(choice.made(), "loops", ()):
-                import_module(module)
+        begin(problem, device, choices)
         race = Race(made, PlanTimer(problem, device), budget_s=math.inf if budget_s is None else budget_s)
         race.time_all(map(told, choices))
+        drop()
         config, plan = race.finish()
         won.append(plan)
         return config, race.describe()
 
     versions = [(told(choice), implementation_version(module_of(choice.name))) for choice in choices]
     facts = {"rivals": versions, "budget_s": budget_s, "processors": device.num_sms}
-    cache = PlanCache("auto", problem, device, facts)
+    # The code of `auto` names all implementations: what compares the rivals, and theirs, is what counts.
+    cache = PlanCache("auto", problem, device, facts, code="tuning")
     kept = searched(cache, search, lambda config: str(config) in rivals)
     choice = rivals[str(kept.config)]
     if won:

@@ -159,6 +159,9 @@ class Implementation(Protocol):
     #   stored_as(problem, device, config)       the format that holds A in a plan of this config, made on the host, as
     #                                            `spmark.impls.formats.stores.held` takes it; by default CSR as it is
     #   forecast(problem, device)                a `spmark.impls.core.stores.Forecast` for a device that may be absent
+    #   ahead(problem)                           kernels (`spmark.impls.runtime.template.Instance`) that a build on a
+    #                                            GPU asks for, or may ask for, the likeliest first: a race has them
+    #                                            compiled while it works on other things
 
     def unsupported(self, problem: Any, device: DeviceSpec) -> str | None:
         """Say why the problem cannot be built on the device, or None."""

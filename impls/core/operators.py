@@ -71,19 +71,26 @@ def _key(seed: int, stream: int) -> int:
 
 
 _RANDOM_BITS = """
-unsigned long long b = (unsigned long long)i * 0x9E3779B97F4A7C15ULL + key;
-b = (b ^ (b >> 30)) * 0xBF58476D1CE4E5B9ULL;
-b = (b ^ (b >> 27)) * 0x94D049BB133111EBULL;
-b ^= b >> 31;
-bits = (unsigned int)((b >> 41 & 0x7FFFFE) | 0x3F000000 | b << 31);
+extern "C" __global__ void random_values(unsigned long long key, unsigned long long size, unsigned int* bits) {
+  const unsigned long long step = static_cast<unsigned long long>(gridDim.x) * blockDim.x;
+  for (unsigned long long i = static_cast<unsigned long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < size;
+       i += step) {
+    unsigned long long b = i * 0x9E3779B97F4A7C15ULL + key;
+    b = (b ^ (b >> 30)) * 0xBF58476D1CE4E5B9ULL;
+    b = (b ^ (b >> 27)) * 0x94D049BB133111EBULL;
+    b ^= b >> 31;
+    bits[i] = static_cast<unsigned int>((b >> 41 & 0x7FFFFE) | 0x3F000000 | b << 31);
+  }
+}
 """
-"""`random_values` at position ``i`` in C++."""
+"""`random_values` at the positions 0 to ``size`` - 1 in CUDA."""
+_GRID, _BLOCK = 2048, 256
 
 
 @cache
 def _drawing(xp: Any) -> Any:
-    """Give one kernel of CuPy for all steps of `random_values`, each of which a first process would compile."""
-    return xp.ElementwiseKernel("uint64 key", "uint32 bits", _RANDOM_BITS, "random_values")
+    """Give one kernel for all steps of `random_values`; CuPy's own would be compiled one by one, with its headers."""
+    return xp.RawKernel(_RANDOM_BITS, "random_values")
 
 
 @dataclass(frozen=True)
@@ -113,7 +120,8 @@ class RandomOperand:
     def fill(self, out: Any, xp: Any = np) -> None:
         """Write every value into ``out``, a contiguous (rows, J) array of NumPy or CuPy. O(rows J)."""
         if xp is not np and self.dtype is DType.FLOAT32:
-            _drawing(xp)(np.uint64(_key(self.seed, self.stream)), out.view(np.uint32))
+            args = (np.uint64(_key(self.seed, self.stream)), np.uint64(out.size), out)
+            _drawing(xp)((_GRID,), (_BLOCK,), args)
             return
         for part, values in self._beside(out.reshape(-1), xp):
             part[:] = values

@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from spmark.impls.core.errors import SpmarkError
@@ -83,9 +83,8 @@ class Offer:
         SpmarkError
             Of the type ``error``: the import failed, or the module has no such class.
         """
-        module, _, label = self.entry.partition(":")
         try:
-            return getattr(import_module(module), label)
+            return resolve_name(self.entry)
         except (Exception, SystemExit) as fault:
             raise error(
                 f"{self.name}: expected {self.owner} to hold {self.entry}, found {type(fault).__name__}: {fault}; "

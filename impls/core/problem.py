@@ -303,16 +303,10 @@ class Problem:
         width = checked_width(width)
         if not isinstance(op, str) or op not in tuple(Op):
             raise ProblemError(none_of("an operator", op, Op))
-        a, name = Csr.of(matrix), dtype_name(dtype)
-        if name not in tuple(DType):
-            raise ProblemError(none_of("a dtype", dtype, DType))
         if scaled and op != Op.SDDMM:
             raise ProblemError(f"expected scaled only with sddmm, found scaled {op}")
-        kind = DType(name)
-        with np.errstate(over="ignore"):
-            values = kind.stored(a.values)
-        if kind.narrow:
-            check_finite(kind.numbers(values), a.values, name)
+        a = Csr.of(matrix)
+        kind, values = rounded(a.values, dtype)
         self.__dict__.update(op=Op(op), matrix=a, width=width, dtype=kind, scaled=bool(scaled), values=values)
 
     @property
@@ -382,6 +376,27 @@ def checked_width(given: Any) -> int:
     if given >= 1 << 31:
         raise ProblemError(f"expected a width J below 2^31, found {given!r}")
     return int(given)
+
+
+def rounded(values: NDArray[Any], dtype: DType | DTypeLike) -> tuple[DType, NDArray[Any]]:
+    """Give a type of operands, and values as its arrays hold them.
+
+    Raises
+    ------
+    ProblemError
+        The type is none of `DType`.
+    MatrixError
+        A value is beyond the range of the type.
+    """
+    name = dtype_name(dtype)
+    if name not in tuple(DType):
+        raise ProblemError(none_of("a dtype", dtype, DType))
+    kind = DType(name)
+    with np.errstate(over="ignore"):
+        stored = kind.stored(values)
+    if kind.narrow:
+        check_finite(kind.numbers(stored), values, name)
+    return kind, stored
 
 
 def dtype_name(given: Any) -> str:

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy import sparse
 
 from spmark.impls.core.enums import RelationalOp as RelationalOp  # noqa: PLC0414 - is part of this module, too
-from spmark.impls.core.errors import MatrixError, ProblemError, none_of
+from spmark.impls.core.errors import MatrixError, ProblemError
 from spmark.impls.core.operators import (
     DenseRows,
     RandomOperand,
@@ -38,11 +38,10 @@ from spmark.impls.core.problem import (
     DType,
     Problem,
     canonical_rows,
-    check_finite,
     checked_width,
-    dtype_name,
     grouped,
     openings,
+    rounded,
 )
 
 MAX_RELATIONS = 1 << 15
@@ -237,16 +236,9 @@ class RelationalProblem:
             raise ProblemError(
                 f"expected a RelationalCsr, found {type(matrix).__qualname__}; use RelationalCsr.of_edges"
             )
-        widths, name = (checked_width(width_in), checked_width(width_out)), dtype_name(dtype)
-        if name not in tuple(DType):
-            raise ProblemError(none_of("a dtype", dtype, DType))
-        kind = DType(name)
-        with np.errstate(over="ignore"):
-            values = kind.stored(matrix.wide.values)
-        if kind.narrow:
-            check_finite(kind.numbers(values), matrix.wide.values, name)
-        self.__dict__.update(matrix=matrix, width_in=widths[0], width_out=widths[1], dtype=kind)
-        self.__dict__.update(op=RelationalOp.RGMS, values=values)
+        self.__dict__.update(matrix=matrix, width_in=checked_width(width_in), width_out=checked_width(width_out))
+        kind, values = rounded(matrix.wide.values, dtype)
+        self.__dict__.update(op=RelationalOp.RGMS, dtype=kind, values=values)
 
     @property
     def width(self) -> int:

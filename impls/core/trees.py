@@ -36,12 +36,10 @@ class FlatTrees:
     def fault(self, num_features: int) -> str:
         """Name an array by which a walk would leave the nodes or the features, or never end; empty where none does."""
         for name, kinds in (("roots", "iu"), ("feature", "iu"), ("threshold", "iuf"), ("left", "iu"), ("right", "iu")):
-            if getattr(self, name).dtype.kind not in kinds:
+            array, shape = getattr(self, name), (self.feature.size,)
+            if array.dtype.kind not in kinds or (name != "roots" and array.shape != shape):
                 return name
         nodes, inner = np.arange(self.feature.size), self.feature >= 0
-        for name in ("feature", "threshold", "left", "right"):
-            if getattr(self, name).shape != nodes.shape:
-                return name
         for name in ("left", "right"):
             child = getattr(self, name)
             if (inner & ((child <= nodes) | (child >= nodes.size))).any():

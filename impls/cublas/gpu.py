@@ -23,9 +23,7 @@ from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import C_TYPES
 from spmark.impls.runtime.vendor import VendorLibrary
 from spmark.impls.runtime.withcupy import cupy
-from spmark.impls.tuning.race import Race
-from spmark.impls.tuning.strategies import exhaustive
-from spmark.impls.tuning.timer import PlanTimer
+from spmark.impls.tuning.race import fastest_plan
 
 ALIGNMENT = 16
 """Bytes to which operands and result are aligned; the library assumes 256 unless it is told."""
@@ -209,12 +207,9 @@ def build_light_best(problem: Problem, target: Target) -> Plan:
     def build(config: Config) -> LightSpmm:
         return LightSpmm(problem, target, product, config["algorithm"], shared)
 
-    with own.phase("search"):
-        race = Race(build, PlanTimer(problem, target.spec))
-        exhaustive(race, [{"algorithm": number} for number in range(len(product.algorithms))])
-        _, best = race.finish()
+    configs = [{"algorithm": number} for number in range(len(product.algorithms))]
+    best = fastest_plan(problem, target.spec, build, configs)
     best.charge(own.phases_s)
-    best.search = race.describe()
     return best
 
 

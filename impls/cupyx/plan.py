@@ -37,7 +37,7 @@ class CupyxPlan(DevicePlan):
 
     def __init__(self, problem: Problem, target: Target) -> None:
         super().__init__(problem, target, {})
-        self.stored, self.deterministic = problem.matrix.nnz, False
+        self.deterministic = False
         self._matrix = csr_matrix(self, problem)
 
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:

@@ -19,9 +19,7 @@ from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target
 from spmark.impls.runtime.vendor import VendorLibrary
 from spmark.impls.runtime.withcupy import cupy
-from spmark.impls.tuning.race import Race
-from spmark.impls.tuning.strategies import exhaustive
-from spmark.impls.tuning.timer import PlanTimer
+from spmark.impls.tuning.race import fastest_plan
 
 NON_TRANSPOSE, TRANSPOSE, _FLOAT32_COMPUTE = 0, 1, 0
 ALGORITHMS = {"default": 0, "alg1": 4, "alg2": 6, "alg3": 12}
@@ -110,7 +108,6 @@ class CuSparsePlan(DevicePlan):
         spmm = problem.op is Op.SPMM
         chosen: dict[str, Any] = {"algorithm": algorithm} if spmm else {}
         super().__init__(problem, target, {**chosen, "preprocess": preprocess})
-        self.stored = problem.matrix.nnz
         # All algorithms except alg3 add the sums of thread blocks in any order. Sums of a result of 16 bits they add in
         # these 16 bits, even where float32 sums are asked for.
         self.deterministic = not spmm or algorithm == "alg3"
@@ -169,16 +166,12 @@ def build_best(problem: Problem, target: Target) -> Plan:
 
     algorithms = ALGORITHMS if problem.op is Op.SPMM else ("default",)
     try:
-        with own.phase("search"):
-            race = Race(build, PlanTimer(problem, target.spec))
-            exhaustive(race, [{"algorithm": one, "preprocess": early} for one in algorithms for early in (False, True)])
-            _, best = race.finish()
+        configs = [{"algorithm": one, "preprocess": early} for one in algorithms for early in (False, True)]
+        best = fastest_plan(problem, target.spec, build, configs)
     except BuildError as error:
         if is_taken:
             raise
         raise UnsupportedError(str(error)) from error
-    own.phases_s["search"] -= sum(best.phases_s.values())
     best.charge(own.phases_s)
     best.device_bytes += sum(array.nbytes for array in arrays)
-    best.search = race.describe()
     return best

@@ -4,14 +4,13 @@ Graham and van der Maaten, "Submanifold Sparse Convolutional Networks", 2017: a 
 the active sites and nowhere else, so that the pattern does not grow from layer to layer. Sites lie sorted by a key, so
 that a neighbour is found by binary search. A table serves every layer of its resolution.
 
-A processor gathers, multiplies and adds once for each offset of the kernel, over the neighbours that there are. A GPU
-takes all offsets at once, with zeros for neighbours that there are not: such zeros cost it less than more launches do.
+All offsets of the kernel are taken at once, one gather and one product, with zeros for neighbours that there are not:
+such zeros cost less than more launches do on a GPU, and no more than a product for each offset on a processor.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 from spmark.impls.dash.sites import Sites
 from spmark.impls.dash.withtorch import Layers, Tensor, load_torch
@@ -22,29 +21,17 @@ _BORDER = 2
 
 @dataclass(frozen=True, eq=False)
 class Taps:
-    """Which sites of the input meet which sites of the result, for the offsets of a kernel, row by row."""
+    """Which sites of the input each site of the result meets, for the offsets of a kernel, row by row."""
 
     sources: Tensor
-    """(offsets, n) int64: the input's site for each site of the result; any site where there is none."""
-    found: Tensor
-    """(offsets, n) bool: whether there is one."""
-
-    @cached_property
-    def pairs(self) -> list[tuple[Tensor, Tensor]]:
-        """For each offset, places in the result and in the input that meet, two (m,) int32 tensors."""
-        counts = self.found.sum(1).tolist()
-        places = self.found.nonzero()[:, 1].int().split(counts)
-        return list(zip(places, self.sources[self.found].int().split(counts), strict=True))
-
-    @cached_property
-    def _by_place(self) -> tuple[Tensor, Tensor]:
-        """Sources, (n * offsets,), and 1 for each one that there is, (n, offsets, 1) float32."""
-        return self.sources.T.reshape(-1), self.found.T.unsqueeze(2).float()
+    """(n, offsets) int64: the input's site for each site of the result; any site where there is none."""
+    there: Tensor
+    """(n, offsets, 1) float32: 1 where there is one, else 0."""
 
     def gathered(self, features: Tensor) -> Tensor:
         """Give the features that every site meets, (n, offsets, channels), zeros where there are none."""
-        sources, there = self._by_place
-        return features.index_select(0, sources).view(*there.shape[:2], features.shape[1]) * there
+        met = features.index_select(0, self.sources.flatten())
+        return met.view(*self.sources.shape, features.shape[1]) * self.there
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,11 +62,11 @@ class Resolution:
         """
         torch = load_torch()
         moves = torch.cartesian_prod(*[torch.arange(offsets.start, offsets.stop, device=self.rows.device)] * 2)
-        wanted = self.keys(result.rows * step + moves[:, :1], result.cols * step + moves[:, 1:])
+        wanted = self.keys(result.rows[:, None] * step + moves[:, 0], result.cols[:, None] * step + moves[:, 1])
         own = self.keys(self.rows, self.cols)
         sources = torch.searchsorted(own, wanted).clamp_(max=max(0, len(own) - 1))
         found = own[sources] == wanted if len(own) else torch.zeros_like(wanted, dtype=torch.bool)
-        return Taps(sources, found)
+        return Taps(sources, found.unsqueeze(2).float())
 
 
 class Pyramid:
@@ -134,22 +121,7 @@ def convolve(features: Tensor, taps: Taps, layer: Layers) -> Tensor:
     -------
     (sites of the result, result's channels) tensor
     """
-    return (convolve_at_once if features.is_cuda else convolve_by_offset)(features, taps, layer)
-
-
-def convolve_at_once(features: Tensor, taps: Taps, layer: Layers) -> Tensor:
-    """Convolve as a GPU does it: one gather, one product."""
     return layer(taps.gathered(features).flatten(1))
-
-
-def convolve_by_offset(features: Tensor, taps: Taps, layer: Layers) -> Tensor:
-    """Convolve as a processor does it: a gather, a product and a scatter for each offset."""
-    weights = layer.weight.view(layer.out_features, len(taps.pairs), features.shape[1]).unbind(1)
-    result = layer.bias.expand(taps.sources.shape[1], -1).clone()
-    for (places, sources), weight in zip(taps.pairs, weights, strict=True):
-        if len(places):
-            result.index_add_(0, places, features.index_select(0, sources) @ weight.T)
-    return result
 
 
 def pool(features: Tensor, children: Taps) -> Tensor:

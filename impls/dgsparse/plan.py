@@ -40,7 +40,6 @@ class CooSddmmPlan(OneLaunchPlan):
         matrix = problem.matrix
         (vector, *_) = loads_of(problem.width, _MOST_ELEMENTS)
         super().__init__(problem, target, {"vector": vector}, alignment=_MOST_ELEMENTS * problem.dtype.itemsize)
-        self.stored = matrix.nnz
         self._load(SDDMM_COO.instance(vector=vector, threads=_THREADS[vector]))
         with self.phase("convert"):
             rows = matrix.rows_of_entries()

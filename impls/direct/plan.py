@@ -6,7 +6,7 @@ Learning", SC 2020; RA-SpMM's direct kernel. The README says which of their idea
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import Op, Problem
-from spmark.impls.kernels.direct_spmm import SPMM_DIRECT, DirectPlan, usual_schedule
+from spmark.impls.kernels.direct_spmm import SPMM_DIRECT, DirectPlan, direct_instance, usual_schedule
 from spmark.impls.runtime.target import open_target, too_wide
-from spmark.impls.runtime.template import KernelTemplate
+from spmark.impls.runtime.template import Instance, KernelTemplate
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,14 @@ class Direct:
         """Refuse widths beyond the grid."""
         chosen = usual_schedule(problem)
         return too_wide(problem.width, chosen["lanes"] * chosen["vector"] * chosen["vectors"])
+
+    def ahead(self, problem: Problem) -> Iterable[Instance]:
+        """Name the kernel of the rules, or those that the search is likely to ask for."""
+        if not self.search:
+            return [direct_instance(problem, usual_schedule(problem))]
+        from spmark.impls.direct.search import kernels_ahead
+
+        return kernels_ahead(problem)
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """Search where that is asked for and there are non-zeros and a GPU; list the long rows and upload."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import product
 from typing import Any
 
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Problem
 from spmark.impls.kernels.direct_space import DIRECT_SPMM, direct_deep, direct_starts
+from spmark.impls.kernels.direct_spmm import direct_instance
+from spmark.impls.runtime.template import Instance
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.strategies import both_ways, exhaustive
 from spmark.impls.tuning.tune import space_of
@@ -42,3 +45,13 @@ def search_direct(problem: Problem, race: Race[Any]) -> None:
     for name in axes:
         if name not in {"tile", "rows", "unroll", "parts"}:
             best = walked(best, name)
+
+
+def kernels_ahead(problem: Problem) -> Iterator[Instance]:
+    """Give the kernels of the first schedules, and of those that differ from one of them as the walk does."""
+    space, axes, starts = space_of(DIRECT_SPMM, problem), DIRECT_SPMM.axes(problem, {}), direct_starts(problem)
+    changes = [{"rows": rows, "unroll": unroll} for rows, unroll in product(axes["rows"][:2], axes["unroll"])]
+    changes += [*direct_deep(problem), *({"threads": threads} for threads in axes["threads"][1:])]
+    for change, start in product(changes, starts):
+        if (config := {**start, **change}) in space:
+            yield direct_instance(problem, config)

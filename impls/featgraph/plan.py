@@ -38,7 +38,6 @@ class EdgeSddmmPlan(OneLaunchPlan):
         matrix = problem.matrix
         lanes = WARP if problem.width >= WARP else 1
         super().__init__(problem, target, {"lanes": lanes}, alignment=problem.dtype.itemsize)
-        self.stored = matrix.nnz
         threads = _THREADS[lanes]
         self._load(EDGE_SDDMM.instance(T=C_TYPES[problem.dtype], lanes=lanes, threads=threads))
         with self.phase("convert"):

@@ -11,15 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property, partial
 from itertools import pairwise
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.problem import Csr, grouped, offsets
+from spmark.impls.core.problem import Csr, grouped
 from spmark.impls.formats.limits import check_stored
 from spmark.impls.formats.nearness import RowOrder
+from spmark.impls.formats.row_use import RowUse, row_use
 from spmark.impls.formats.threads import SHARE, cores, equal_shares, run_all
 
 UNIT = 8
@@ -28,7 +30,10 @@ MAX_STORED = 2**31 - 1
 THIRDS = 24, 24_576
 """Least and greatest width of 3 * 2^k. Others are not whole units, or are too wide for the kernel's arithmetic."""
 _LONGEST = np.array([(3 << (step + 1) // 2) // 4 if step % 2 else 1 << step // 2 for step in range(64)])
-"""Greatest length of each class of lengths, two for each power of two (`spmark.impls.formats.loops.place_ell_rows`)."""
+"""Greatest length of each class of lengths, two for each power of two: 2^p is that of class 2 p, and 3/4 2^p of the one
+before. A length is in the first class that has room for it."""
+_FEW_BUCKETS = 1 << 15
+"""Buckets whose numbers, and the next one, have 16 bits, by which NumPy sorts in linear time."""
 _FILL_SHARE = 1 << 20
 """Elements that a task fills; several tasks fill a larger bucket."""
 
@@ -49,6 +54,11 @@ class Pieces:
     table: NDArray[np.int32]
     """(4, n): row, position of the first non-zero in CSR order, non-zeros (at least 1), and partition of each piece."""
 
+    @cached_property
+    def classes(self) -> NDArray[np.uint8]:
+        """(n,) class of each piece's length among `_LONGEST`. O(n), once."""
+        return np.asarray(np.searchsorted(_LONGEST, self.table[2]), np.uint8)
+
     def in_order(self, positions: NDArray[np.int32]) -> Pieces:
         """Sort the pieces by the ``positions`` (I,) of their rows; pieces of one row keep their order. O(n log n)."""
         order, _ = grouped(positions[self.table[0]], self.shape[0])
@@ -61,20 +71,26 @@ def partition_columns(matrix: Csr, partitions: int = 1) -> Pieces:
     Returns
     -------
     Pieces
-        An empty row has no piece. O(I + n log(longest row)) time; memory does not grow with nnz.
+        An empty row has no piece. O(I + nnz) time on all cores, or O(I) of one partition, as scratch memory.
     """
     if partitions == 1:
         rows = np.flatnonzero(matrix.row_lengths).astype(np.int32)
         uncut = np.stack([rows, matrix.indptr[rows], matrix.row_lengths[rows], np.zeros_like(rows)])
         return Pieces(matrix.shape, matrix.nnz, 1, uncut)
-    from spmark.impls.formats import loops
+    width = -(-matrix.num_cols // partitions)
+    cut = run_all(_cut, ((matrix, width, *share) for share in pairwise(equal_shares(matrix.indptr))))
+    return Pieces(matrix.shape, matrix.nnz, partitions, np.concatenate(cut, axis=1))
 
-    shares = list(pairwise(equal_shares(matrix.indptr)))
-    given, nowhere = (matrix.indptr, matrix.indices, -(-matrix.num_cols // partitions)), np.empty((4, 0), np.int32)
-    places = offsets(np.array(run_all(loops.cut_pieces, ((*given, *share, 0, nowhere) for share in shares))))
-    table = np.empty((4, places[-1]), np.int32)
-    run_all(loops.cut_pieces, ((*given, *share, at, table) for share, at in zip(shares, places, strict=False)))
-    return Pieces(matrix.shape, matrix.nnz, partitions, table)
+
+def _cut(matrix: Csr, width: int, first: int, stop: int) -> NDArray[np.int32]:
+    """Give the pieces of rows ``first:stop``, cut where the range of ``width`` columns changes, as `Pieces.table`."""
+    begin, end = matrix.indptr[first], matrix.indptr[stop]
+    partition = matrix.indices[begin:end] // width
+    row = np.repeat(np.arange(first, stop, dtype=np.int32), matrix.row_lengths[first:stop])
+    begins = np.ones(row.size, bool)
+    begins[1:] = (partition[1:] != partition[:-1]) | (row[1:] != row[:-1])
+    at = np.flatnonzero(begins)
+    return np.stack([row[at], begin + at, np.diff(at, append=row.size), partition[at]]).astype(np.int32)
 
 
 @dataclass(frozen=True)
@@ -117,6 +133,11 @@ class HybLayout:
     def stored(self) -> int:
         """Stored elements, padding included."""
         return sum(bucket.count * bucket.width for bucket in self.buckets)
+
+    @cached_property
+    def use(self) -> RowUse:
+        """Which rows of C several ELL rows share, and which none writes. O(I + r), once."""
+        return row_use(self.shape[0], [self.rows[self.rows >= 0]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +182,8 @@ class HybFormat(HybLayout):
         Returns
         -------
         HybFormat
-            O(I + nnz + stored) time on all cores; beside the result it allocates 16 bytes for each piece of a row.
+            O(I + nnz + stored) time on all cores; beside the result it allocates some
+            60 bytes for each piece of a row.
 
         Raises
         ------
@@ -191,15 +213,6 @@ class HybFormat(HybLayout):
         run_all(loops.fill_ell_rows, tasks)
         places = {field.name: getattr(layout, field.name) for field in fields(HybLayout)}
         return cls(**places, indices=indices, values=values)
-
-
-def prepare() -> None:
-    """Compile the loops behind conversions and orders of rows, or read them from Numba's cache.
-
-    Otherwise the first use of a loop does so. A process compiles or reads once: some seconds the first time on a
-    machine, half a second later. A plan counts this time as compiling.
-    """
-    from spmark.impls.formats import loops  # noqa: F401
 
 
 def widths_up_to(max_width: int, thirds: bool = False) -> tuple[int, ...]:
@@ -250,32 +263,94 @@ def lay_out(pieces: Pieces, max_widths: Sequence[int], tail_in_last: bool = Fals
     BuildError
         More than 2^31 - 1 elements would be stored.
     """
-    from spmark.impls.formats import loops
-
     kinds: list[tuple[int, int, bool]] = []
-    slots = np.empty((pieces.partitions, _LONGEST.size + 2), np.int32)
+    slots = np.empty((pieces.partitions, _LONGEST.size), np.int32)
     for partition, max_width in enumerate(max_widths):
         widths = widths_up_to(int(max_width), thirds)
-        first = len(kinds)
-        slots[partition, :-2] = first + 2 * (len(widths) - 1 - np.searchsorted(widths, _LONGEST))
-        slots[partition, -2:] = first, first if tail_in_last else -1
+        slots[partition] = len(kinds) + 2 * (len(widths) - 1 - np.searchsorted(widths, _LONGEST))
         kinds += [(partition, width, shared) for width in reversed(widths) for shared in (True, False)]
     most = np.array(max_widths, np.int32)
     rows, _, lengths, of_partition = pieces.table
     shared = np.bincount(rows, minlength=pieces.shape[0]) > 1
     shared[rows[lengths > most[of_partition]]] = True
-    # A task has a counter for every bucket, so that very many buckets allow few tasks.
     tasks = int(np.clip(rows.size // max(SHARE, 8 * len(kinds)), 1, 4 * cores()))
     shares = list(pairwise(np.linspace(0, rows.size, tasks + 1).astype(np.int64)))
-    given = pieces.table, shared, np.log2(most).astype(np.int32), slots
-    calls = [(*given, *share) for share in shares]
-    counts, nowhere = np.zeros((tasks, len(kinds)), np.int64), np.empty((3, 0), np.int32)
-    run_all(loops.place_ell_rows, ((*call, own, nowhere) for call, own in zip(calls, counts, strict=True)))
+    how: dict[str, Any] = {"classes": pieces.classes, "shared": shared, "most": most, "slots": slots}
+    made = run_all(partial(_placed, pieces.table, tail_in_last=tail_in_last, **how), shares)
+    counts = np.array([np.bincount(slot, minlength=len(kinds)) for _, slot in made])
     buckets, table = unfilled(pieces, kinds, counts.sum(axis=0), f"hyb of width {max(max_widths)}", MAX_STORED)
     cursors = np.cumsum(counts, axis=0) - counts
     cursors[:, counts.any(axis=0)] += np.array([bucket.first for bucket in buckets], np.int64)
-    run_all(loops.place_ell_rows, ((*call, cursor, table) for call, cursor in zip(calls, cursors, strict=True)))
+    run_all(_copy, ((part, count, at, table) for (part, _), count, at in zip(made, counts, cursors, strict=True)))
     return HybLayout(pieces.shape, table[0], table[1], table[2], buckets, pieces.nnz)
+
+
+def _placed(
+    pieces: NDArray[np.int32],
+    first: int,
+    stop: int,
+    *,
+    classes: NDArray[np.uint8],
+    shared: NDArray[np.bool_],
+    most: NDArray[np.int32],
+    slots: NDArray[np.int32],
+    tail_in_last: bool,
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Give the ELL rows of pieces ``first:stop``, sorted by bucket, and the bucket of each.
+
+    Parameters
+    ----------
+    pieces, classes : (4, n) int32, (n,) uint8
+        `Pieces.table` and `Pieces.classes`.
+    shared : (I,) bool
+        Whether a row of A has several ELL rows.
+    most : (c,) int32
+        Width of each partition's widest bucket, where longer pieces are folded.
+    slots : (c, classes) int32
+        Bucket of a shared row by the class of its length; a row in one piece goes to the next bucket.
+    tail_in_last : bool
+        Whether the rest of a folded piece stays in the widest bucket.
+
+    Returns
+    -------
+    table : (3, r) int32
+        Row of A, non-zeros, and position of the first non-zero of each ELL row.
+    slot : (r,) int32
+        Not sorted.
+    """
+    rows, starts, lengths, partition = pieces[:, first:stop]
+    slot = slots.take(partition * slots.shape[1] + classes[first:stop]) + ~shared[rows]
+    folded = lengths > most[partition]
+    if folded.any():
+        width = most[partition[folded]]
+        full, rest = np.divmod(lengths[folded], width)
+        of_wide, of_rest = (
+            slots[partition[folded], np.searchsorted(_LONGEST, widths)]
+            for widths in (width, width if tail_in_last else rest)
+        )
+        copies = np.ones(rows.size, np.int64)
+        copies[folded] = of_each = full + (rest > 0)
+        source = np.repeat(np.arange(rows.size), copies)
+        rows, starts, lengths, slot = (array[source] for array in (rows, starts, lengths, slot))
+        # From here on, of the ELL rows of folded pieces alone: the place, the piece, and the number within the piece.
+        at, of = np.flatnonzero(folded[source]), np.repeat(np.arange(full.size), of_each)
+        number = np.arange(of.size) - np.repeat(np.cumsum(of_each) - of_each, of_each)
+        is_full = number < full[of]
+        lengths[at] = np.where(is_full, width[of], rest[of])
+        starts[at] += (number * width[of]).astype(np.int32)
+        slot[at] = np.where(is_full, of_wide[of], of_rest[of])
+    order = np.argsort(slot.astype(np.uint16 if slots.max() < _FEW_BUCKETS else np.uint32), kind="stable")
+    return np.stack([array[order] for array in (rows, lengths, starts)]), slot
+
+
+def _copy(
+    part: NDArray[np.int32], counts: NDArray[np.int64], cursor: NDArray[np.int64], table: NDArray[np.int32]
+) -> None:
+    """Copy the ELL rows of each bucket to their place among all."""
+    at = 0
+    for slot in np.flatnonzero(counts):
+        table[:, cursor[slot] : cursor[slot] + counts[slot]] = part[:, at : at + counts[slot]]
+        at += counts[slot]
 
 
 def unfilled(

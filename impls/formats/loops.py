@@ -17,9 +17,7 @@ from spmark.impls.core.loops import compiled, inlined
 _LONG = types.int64
 _IN = types.Array(types.int32, 1, "C", readonly=True)
 _LONGS_IN = types.Array(types.int64, 1, "C", readonly=True)
-_WORDS_IN = types.Array(types.uint32, 1, "C", readonly=True)
 _TABLE = types.Array(types.int32, 2, "C", readonly=True)
-_MARKS = types.Array(types.boolean, 1, "C", readonly=True)
 _VALUES_IN = types.Array(types.float32, 1, "C", readonly=True)
 _OUT, _OUT_TABLE = types.int32[::1], types.int32[:, ::1]
 _COUNTS, _VALUES_OUT = types.int64[::1], types.float32[:, ::1]
@@ -41,86 +39,6 @@ def _end_of_range(indices: Any, at: Any, end: Any, bound: Any) -> Any:
     return low
 
 
-@compiled(_LONG, _IN, _IN, _LONG, _LONG, _LONG, _LONG, _OUT_TABLE)
-def cut_pieces(  # noqa: PLR0917 (numba takes no keyword-only arguments)
-    indptr: Any, indices: Any, width: Any, first: Any, stop: Any, place: Any, pieces: Any
-) -> Any:
-    """Cut rows ``first:stop`` into runs of non-zeros in one range of ``width`` columns; give the place after the last.
-
-    Parameters
-    ----------
-    place : int
-        Where the first piece stands.
-    pieces : (4, n) int32
-        Written: row of A, position of the first non-zero, non-zeros, and range of columns of each piece. Without any
-        columns the pieces are only counted.
-    """
-    for row in range(first, stop):
-        at, end = np.int64(indptr[row]), np.int64(indptr[row + 1])
-        while at < end:
-            partition = indices[at] // width
-            piece_end = _end_of_range(indices, at + 1, end, (partition + 1) * width)
-            if pieces.shape[1]:
-                pieces[0, place] = row
-                pieces[1, place] = at
-                pieces[2, place] = piece_end - at
-                pieces[3, place] = partition
-            place += 1
-            at = piece_end
-    return place
-
-
-@inlined
-def _slot_of_rest(slots: Any, partition: Any, full: Any, rest: Any) -> Any:
-    """Give the bucket of a piece of ``rest`` non-zeros after ``full`` folds; ``slots`` as in `place_ell_rows`."""
-    if full > 0 and slots[partition, 65] >= 0:
-        return slots[partition, 65]
-    power = 0
-    while (1 << power) < rest:
-        power += 1
-    return slots[partition, 2 * power - 1 if 4 * rest <= 3 << power else 2 * power]
-
-
-@compiled(types.void, _TABLE, _MARKS, _IN, _TABLE, _LONG, _LONG, _COUNTS, _OUT_TABLE)
-def place_ell_rows(  # noqa: PLR0917
-    pieces: Any, shared: Any, folds: Any, slots: Any, first: Any, stop: Any, cursor: Any, ell_rows: Any
-) -> None:
-    """Put the ELL rows of pieces ``first:stop`` into buckets.
-
-    Parameters
-    ----------
-    pieces : (4, n) int32
-        As `cut_pieces` writes them.
-    shared : (I,) bool
-        Whether a row of A has several ELL rows.
-    folds : (c,) int32
-        Binary logarithm of each partition's widest bucket, where longer pieces are folded.
-    slots : (c, 66) int32
-        Bucket of a shared row by the class of its length: 2 p for lengths up to 2^p, 2 p - 1 for lengths up to
-        3/4 2^p. A row in one piece goes to the next bucket. The last two columns are the bucket of full pieces, and
-        the bucket of the rest of a folded row (negative: chosen by the rest's length).
-    cursor : (buckets,) int64
-        Place of each bucket's next ELL row; moved on. Every call has a cursor of its own.
-    ell_rows : (3, r) int32
-        Written: row of A, non-zeros, and position of the first non-zero of each ELL row. Without any columns the ELL
-        rows are only counted, in ``cursor``.
-    """
-    for i in range(first, stop):
-        row, start, partition = pieces[0, i], pieces[1, i], pieces[3, i]
-        whole = 0 if shared[row] else 1
-        most = 1 << folds[partition]
-        full = pieces[2, i] >> folds[partition]
-        rest = pieces[2, i] - full * most
-        for number in range(full + (1 if rest > 0 else 0)):
-            slot = whole + (slots[partition, 64] if number < full else _slot_of_rest(slots, partition, full, rest))
-            at = cursor[slot]
-            cursor[slot] = at + 1
-            if ell_rows.shape[1]:
-                ell_rows[0, at] = row
-                ell_rows[1, at] = most if number < full else rest
-                ell_rows[2, at] = start + number * most
-
-
 @compiled(types.void, _IN, _VALUES_IN, _IN, _IN, _OUT_TABLE, _VALUES_OUT)
 def fill_ell_rows(  # noqa: PLR0917
     indices: Any, values: Any, starts: Any, lengths: Any, out_indices: Any, out_values: Any
@@ -132,7 +50,7 @@ def fill_ell_rows(  # noqa: PLR0917
     Parameters
     ----------
     starts, lengths : (n,) int32
-        Position of the first non-zero, and non-zeros, of each ELL row, from `place_ell_rows`.
+        Position of the first non-zero, and non-zeros, of each ELL row, from `lay_out`.
     out_indices, out_values : (n, width) int32 and float32
         Written: columns and values of the slots.
     """
@@ -147,62 +65,6 @@ def fill_ell_rows(  # noqa: PLR0917
 
 
 # ---- orders of rows: which rows share columns, and what blocks of rows read (nearness.py) ----
-
-
-@compiled(types.void, _IN, _IN, _WORDS_IN, _LONG, _LONG, _OUT)
-def lead(indptr: Any, indices: Any, ranks: Any, first: Any, stop: Any, leaders: Any) -> None:  # noqa: PLR0917 (Numba)
-    """Find the column of least rank in each of rows ``first:stop``, the first of several; -1 in an empty row.
-
-    Parameters
-    ----------
-    indptr, indices : (I + 1,), (nnz,) int32
-        A in CSR.
-    ranks : (K,) uint32
-        Rank of each column.
-    first, stop : int
-    leaders : (I,) int32
-        Column of each row; entries ``first:stop`` are written.
-    """
-    for row in range(first, stop):
-        leader, least = types.int32(-1), types.uint32(0xFFFFFFFF)
-        for at in range(indptr[row], indptr[row + 1]):
-            column = indices[at]
-            if leader < 0 or ranks[column] < least:
-                leader, least = column, ranks[column]
-        leaders[row] = leader
-
-
-@compiled(types.void, _IN, _IN, _IN, _LONG, _LONG, _OUT, _OUT)
-def vote(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
-    indptr: Any, indices: Any, labels: Any, first: Any, stop: Any, counts: Any, chosen: Any
-) -> None:
-    """Give vertices ``first:stop`` the label that most of their neighbours have, the lowest of several.
-
-    A vertex without neighbours keeps its label.
-
-    Parameters
-    ----------
-    indptr, indices : (I + 1,), (nnz,) int32
-        A graph in CSR.
-    labels : (I,) int32
-        Label of each vertex, a place in ``counts``.
-    first, stop : int
-    counts : (labels,) int32
-        Scratch for one count a label: zeros before the call, and zeros again afterwards.
-    chosen : (I,) int32
-        New label of each vertex; entries ``first:stop`` are written. May be ``labels``: then each vertex sees the new
-        labels of the vertices before it.
-    """
-    for vertex in range(first, stop):
-        best, most = labels[vertex], types.int32(0)
-        for at in range(indptr[vertex], indptr[vertex + 1]):
-            label = labels[indices[at]]
-            counts[label] += 1
-            if counts[label] > most or (counts[label] == most and label < best):
-                best, most = label, counts[label]
-        for at in range(indptr[vertex], indptr[vertex + 1]):
-            counts[labels[indices[at]]] = 0
-        chosen[vertex] = best
 
 
 @compiled(types.void, _IN, _IN, _IN, _LONGS_IN, _IN, _LONG, _LONG, _OUT, _COUNTS, _COUNTS)

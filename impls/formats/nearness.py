@@ -9,20 +9,19 @@ stay near. Small graphs are tried in the order of reverse Cuthill-McKee as well.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
 from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from spmark.impls.core.problem import Csr
-from spmark.impls.formats.threads import cores, equal_shares, run_all, with_scratch
+from spmark.impls.formats.threads import equal_shares, run_all
 
 WINDOW: Final = 32
 """Rows side by side, about what a thread block takes."""
@@ -65,7 +64,7 @@ def near_order(matrix: Csr) -> RowOrder:
     RowOrder
         The same on every machine. A graph of up to 65,536 non-zeros has two orders; the result is the one under which
         blocks of rows read fewer rows of B (`distinct_share`). O(nnz + I log I) time, the non-zeros on all cores.
-        Scratch memory is 8 bytes a column, about 60 a row, and 4 for each row and core.
+        Scratch memory is 8 bytes a column, about 60 a row and 12 a non-zero.
     """
     gathered = _gathered(matrix)
     if matrix.num_rows != matrix.num_cols or matrix.nnz > _SMALL:
@@ -91,16 +90,13 @@ def distinct_share(matrix: Csr, order: RowOrder | None = None) -> float:
     rows = rows[matrix.row_lengths[rows] > 0]
     count = max(1, rows.size // WINDOW)
     begins = np.unique(np.linspace(0, count - 1, min(count, _WINDOWS)).astype(np.int64)) * WINDOW
-    rows = np.concatenate([rows[begin : begin + WINDOW] for begin in begins])
-    bounds, seen = np.minimum(np.arange(begins.size + 1) * WINDOW, rows.size), np.full(matrix.num_cols, -1, np.int32)
-    distinct, total = np.zeros((2, begins.size), np.int64)
-    given = matrix.indptr, matrix.indices, np.empty(0, np.int32), bounds, rows
-    _loops().count_columns(*given, 0, begins.size, seen, distinct, total)
-    return float(distinct.sum() / total.sum()) if total.any() else 1.0
-
-
-def _loops() -> Any:
-    return import_module("spmark.impls.formats.loops")
+    place, distinct, total = np.empty(matrix.num_cols, np.int64), 0, 0
+    for begin in begins:
+        columns = matrix.indices[matrix.entries_of(rows[begin : begin + WINDOW])[1]]
+        own = np.arange(columns.size)
+        place[columns] = own
+        distinct, total = distinct + int(np.count_nonzero(place[columns] == own)), total + columns.size
+    return distinct / total if total else 1.0
 
 
 def _gathered(matrix: Csr) -> RowOrder:
@@ -124,10 +120,29 @@ def _gathered(matrix: Csr) -> RowOrder:
 
 def _leaders(matrix: Csr, ranks: NDArray[np.uint32]) -> NDArray[np.int32]:
     """Give every row's column of least rank, (I,), on all cores; -1 for an empty row."""
-    leaders = np.empty(matrix.num_rows, np.int32)
-    given = matrix.indptr, matrix.indices, ranks
-    run_all(_loops().lead, ((*given, *share, leaders) for share in pairwise(equal_shares(matrix.indptr))))
+    shares = pairwise(equal_shares(matrix.indptr))
+    return np.concatenate(run_all(_leaders_of, ((matrix, ranks, *share) for share in shares)))
+
+
+def _leaders_of(matrix: Csr, ranks: NDArray[np.uint32], first: int, stop: int) -> NDArray[np.int32]:
+    """Give the column of least rank of each of rows ``first:stop``, the first of several."""
+    begin, end = matrix.indptr[first], matrix.indptr[stop]
+    columns, filled = matrix.indices[begin:end], np.flatnonzero(matrix.row_lengths[first:stop])
+    leaders = np.full(stop - first, -1, np.int32)
+    if filled.size:
+        words = _words(ranks[columns], columns)
+        leaders[filled] = _low(np.minimum.reduceat(words, matrix.indptr[first + filled] - begin))
     return leaders
+
+
+def _words(high: NDArray[Any], low: NDArray[Any]) -> NDArray[np.uint64]:
+    """Pack pairs of numbers of 32 bits, which are then compared by the first, and by the second where that is equal."""
+    return high.astype(np.uint64) << np.uint64(32) | low.astype(np.uint32)
+
+
+def _low(words: NDArray[np.uint64]) -> NDArray[np.int32]:
+    """Give the second numbers of `_words`."""
+    return words.astype(np.uint32).astype(np.int32)
 
 
 def _least(ranks: NDArray[np.uint32], leaders: NDArray[np.int32]) -> NDArray[np.uint32]:
@@ -136,31 +151,47 @@ def _least(ranks: NDArray[np.uint32], leaders: NDArray[np.int32]) -> NDArray[np.
 
 def _voted(matrix: Csr, labels: NDArray[np.int32], rounds: int) -> NDArray[np.int32]:
     """Let every row take over the label that most of its neighbours had a round before, on all cores."""
-    tasks = with_scratch(cores(), labels.nbytes)
-    bounds = equal_shares(matrix.indptr)
-    bounds = bounds[np.unique(np.linspace(0, bounds.size - 1, tasks + 1).astype(np.int64))]
-    counts = np.zeros((bounds.size - 1, labels.size), np.int32)
+    shares = list(pairwise(equal_shares(matrix.indptr)))
     for _ in range(rounds):
-        chosen = np.empty_like(labels)
-        given, shares = (matrix.indptr, matrix.indices, labels), zip(pairwise(bounds), counts, strict=True)
-        run_all(_loops().vote, ((*given, *share, own, chosen) for share, own in shares))
-        labels = chosen
+        labels = np.concatenate(run_all(_voted_of, ((matrix, labels, *share) for share in shares)))
     return labels
+
+
+def _voted_of(matrix: Csr, labels: NDArray[np.int32], first: int, stop: int) -> NDArray[np.int32]:
+    """Give rows ``first:stop`` the label that most of their neighbours have, the lowest of several."""
+    chosen = labels[first:stop].copy()  # which a row without neighbours keeps
+    begin, end = matrix.indptr[first], matrix.indptr[stop]
+    if begin < end:
+        row = np.repeat(np.arange(stop - first), matrix.row_lengths[first:stop])
+        ballots = _words(row, labels[matrix.indices[begin:end]])
+        ballots.sort()
+        at = np.flatnonzero(np.append(True, ballots[1:] != ballots[:-1]))
+        count, row, label = np.diff(at, append=ballots.size), row[at], _low(ballots[at])
+        begins = np.flatnonzero(np.append(True, row[1:] != row[:-1]))
+        chosen[row[begins]] = ~_low(np.maximum.reduceat(_words(count, ~label), begins))
+    return chosen
 
 
 def _communities(matrix: Csr) -> RowOrder:
     """Put the communities of a graph in the order of reverse Cuthill-McKee, on one core."""
-    num_rows = matrix.num_rows
+    from scipy.sparse.csgraph import reverse_cuthill_mckee  # with SciPy's solvers, a fifth of a second
+
     ones = np.ones(matrix.nnz, np.int8)
     graph = sparse.csr_array((ones, matrix.indices, matrix.indptr), shape=matrix.shape)
     graph = (graph + graph.T).tocsr()
-    indptr, indices = graph.indptr.astype(np.int32, copy=False), graph.indices.astype(np.int32, copy=False)
-
     places = RowOrder(reverse_cuthill_mckee(graph, symmetric_mode=True)).positions
-    labels, counts = np.arange(num_rows, dtype=np.int32), np.zeros(num_rows, np.int32)
-    for _ in range(_VOTES_ALONE):
-        _loops().vote(indptr, indices, labels, 0, num_rows, counts, labels)
+    labels = np.array(_voted_in_turn(graph.indptr.tolist(), graph.indices.tolist()), np.int32)
     return RowOrder(np.lexsort((places, labels, _mean_places(labels, places))).astype(np.int32))
+
+
+def _voted_in_turn(indptr: Sequence[int], indices: Sequence[int]) -> list[int]:
+    """Let vertices, from a label of its own each, vote as `_voted_of` does, one after the other, in several rounds."""
+    labels = list(range(len(indptr) - 1))
+    for _ in range(_VOTES_ALONE):
+        for vertex, (begin, end) in enumerate(pairwise(indptr)):
+            ballots = Counter([labels[other] for other in indices[begin:end]])
+            labels[vertex] = min(ballots, key=lambda label: (-ballots[label], label), default=labels[vertex])
+    return labels
 
 
 def _mean_places(labels: NDArray[Any], places: NDArray[Any]) -> NDArray[np.uint32]:

@@ -12,8 +12,8 @@ from spmark.impls.core.machine import allowed_cores, side_by_side
 
 _MOST = 16
 """Threads beyond which a conversion, which moves memory, gains nothing."""
-SHARE = 1 << 16
-"""Least work of a task, in non-zeros or rows: handing over less work takes longer than doing it."""
+SHARE = 1 << 18
+"""Least work of a task, in non-zeros or rows: to make a thread for less takes as long as to do it."""
 
 
 MAX_SCRATCH = 1 << 30
@@ -41,18 +41,20 @@ def run_all(function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> l
     return side_by_side(lambda task: function(*task), list(tasks), cores())
 
 
-def equal_shares(indptr: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Cut the rows of a CSR matrix into ranges of about equal rows and non-zeros, for one task each.
+def equal_shares(indptr: NDArray[np.int32], tasks: int = 0) -> NDArray[np.int64]:
+    """Cut the rows of a CSR matrix into ranges of about equal cost, a row's non-zeros and one, for one task each.
 
     Parameters
     ----------
     indptr : (I + 1,) int32
+    tasks : int
+        Most ranges; by default as many as a conversion gains from.
 
     Returns
     -------
     (n + 1,) int64
         Bounds from 0 to I, rising. O(I).
     """
-    num_rows, nnz = indptr.size - 1, int(indptr[-1])
-    tasks = int(np.clip((nnz + num_rows) // SHARE, 1, 4 * cores()))
-    return np.unique(np.searchsorted(indptr + np.arange(indptr.size), np.linspace(0, nnz + num_rows, tasks + 1)))
+    cost = indptr + np.arange(indptr.size)
+    tasks = tasks or int(np.clip(cost[-1] // SHARE, 1, 4 * cores()))
+    return np.unique(np.searchsorted(cost, np.linspace(0, cost[-1], tasks + 1)))

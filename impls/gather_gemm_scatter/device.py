@@ -61,7 +61,7 @@ class GatherGemmScatterPlan(DevicePlan):
         # What clears rows and adds up pieces moves as much at once as the width allows.
         widest = max(*loads, widest_aligned(widths[1], dtype))
         super().__init__(problem, target, {"products": products}, alignment=widest * dtype.itemsize)
-        self.stored, self.half_sums = matrix.nnz, kind.narrow
+        self.half_sums = kind.narrow
         own: dict[str, TemplateValue] = {"T": C_TYPES[dtype], "threads": _THREADS}
         with self.phase("compile"):
             instances = [

@@ -15,15 +15,14 @@ from scipy.sparse import _sparsetools
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import check_choices
-from spmark.impls.core.interfaces import Built, Plan
+from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.operands import HostPlan
 from spmark.impls.core.relational import RelationalOp, RelationalProblem
 from spmark.impls.gather_gemm_scatter.device import GATHER_ROWS, SCATTER_ROWS, GatherGemmScatterPlan
 from spmark.impls.kernels.ordered_rows import SUM_PIECES
 from spmark.impls.runtime.target import open_target
 from spmark.impls.runtime.template import KernelTemplate
-from spmark.impls.tuning.race import Race
-from spmark.impls.tuning.strategies import exhaustive
+from spmark.impls.tuning.race import fastest_plan
 
 
 @dataclass(frozen=True)
@@ -56,17 +55,8 @@ class GatherGemmScatter:
             return build(self.products)
         if device.kind is not DeviceKind.CUDA:
             return build("each")
-        from spmark.impls.tuning.timer import PlanTimer
-
-        own = Built()
-        with own.phase("search"):
-            race = Race(lambda config: build(**config), PlanTimer(problem, device))
-            exhaustive(race, [{"products": "each"}, {"products": "grouped"}])
-            _, best = race.finish()
-        own.phases_s["search"] -= sum(best.phases_s.values())
-        best.charge(own.phases_s)
-        best.search = race.describe()
-        return best
+        ways = [{"products": "each"}, {"products": "grouped"}]
+        return fastest_plan(problem, device, lambda config: build(**config), ways)
 
 
 class _OnHost(HostPlan):

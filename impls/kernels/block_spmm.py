@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.interfaces import Config, DeviceArray
 from spmark.impls.core.problem import Problem, numbered, offsets
-from spmark.impls.formats.bsr import BsrFormat, DbsrFormat, DenseBlocks, SrBcrsFormat
+from spmark.impls.formats.bsr import DbsrFormat, DenseBlocks, SrBcrsFormat
 from spmark.impls.kernels.shared_rows import RowZeroing, zeroing_instance
 from spmark.impls.runtime.plan import Arrays, DevicePlan, OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
@@ -221,7 +221,7 @@ SPMM_PANELS = KernelTemplate(
     {"T": NARROW, "tile": (64, 128), "vector": (1, 8), "threads": (_THREADS,)},
     max_registers=96,
 )
-_WARP, _VECTOR = 32, 8
+_WARP = 32
 STRIPS = (1, 2, 4)
 """Block rows of a thread block."""
 SPMM_STRIPS = KernelTemplate(
@@ -232,21 +232,22 @@ SPMM_STRIPS = KernelTemplate(
 )
 
 
-class PanelSpmmPlan(OneLaunchPlan):
-    """C = A B over SR-BCRS(8, 16), in 16 bits with float32 sums.
+class WarpSpmmPlan(OneLaunchPlan):
+    """C = A B with a warp for each row of blocks of SR-BCRS(8, 16) or BSR(16, 16), in 16 bits with float32 sums.
 
     Parameters
     ----------
-    form : SrBcrsFormat
-        Panels of `PANEL` rows in groups of `GROUP` columns.
+    form : SrBcrsFormat or BsrFormat
+        Panels of `PANEL` rows in groups of `GROUP` columns, or blocks of 16 x 16, for which J is a multiple of 8.
     config : mapping
         Facts for `DevicePlan.config`, to which the schedule below is added.
-    tile : int
-        Columns of C of a warp: 64, or 128 where J is a multiple of 8.
-    turned : bool
-        Panels start at different groups and go round, so that they do not all ask for the same rows of B at once.
     arrays : sequence of device arrays, optional
         `arrays` of another plan of the same format.
+    **schedule : int
+        - ``tile``: columns of C of a warp: 64, or 128 where J is a multiple of 8; 32 or 64 of BSR;
+        - ``turned``, of SR-BCRS: panels start at different groups and go round, so that they do not all ask for the
+          same rows of B at once;
+        - ``strips``, of BSR: block rows of a thread block.
 
     Raises
     ------
@@ -255,22 +256,25 @@ class PanelSpmmPlan(OneLaunchPlan):
     """
 
     def __init__(
-        self, problem: Problem, target: Target, form: SrBcrsFormat, config: Config, arrays: Arrays = (), **schedule: int
+        self, problem: Problem, target: Target, form: DenseBlocks, config: Config, arrays: Arrays = (), **schedule: int
     ) -> None:
-        tile = schedule["tile"]
-        instance = warp_kernel(problem, schedule)
-        super().__init__(problem, target, {**config, **schedule}, alignment=int(instance.values["vector"]) * 2)
+        instance, tile, panels = warp_kernel(problem, schedule), schedule["tile"], isinstance(form, SrBcrsFormat)
+        super().__init__(problem, target, {**config, **schedule}, alignment=2 * vector_of(problem.width))
         self.stored = form.stored
         self._load(instance)
-        warps = _THREADS // 32
-        self._shared_bytes = warps * _STAGES * GROUP * (tile + 8) * 2
-        self._kernel.allow_shared(self._shared_bytes)
         with self.phase("convert"):
-            heads = panel_heads(form.indptr, schedule["turned"])
-            pieces = () if arrays else (form.indices, transposed_pieces(problem.dtype.stored(form.blocks)))
-        grid = (ceil_div(heads.shape[0], warps), ceil_div(problem.width, tile), 1)
-        sizes = (problem.matrix.num_rows, heads.shape[0], problem.width)
-        self._arrange(grid, sizes, (heads,), self.share(arrays, pieces))
+            starts, ordered = form.indptr, mma_pieces
+            if panels:
+                starts, ordered = panel_heads(form.indptr, schedule["turned"]), transposed_pieces
+            pieces = () if arrays else (form.indices, ordered(problem.dtype.stored(form.blocks)))
+        warps, block_rows = instance.threads // _WARP, form.indptr.size - 1
+        grid = (ceil_div(block_rows, warps), ceil_div(problem.width, tile), 1)
+        sizes: tuple[int, ...] = (*problem.matrix.shape, problem.width, block_rows)
+        if panels:
+            sizes = (problem.matrix.num_rows, block_rows, problem.width)
+            self._shared_bytes = warps * _STAGES * GROUP * (tile + 8) * 2
+            self._kernel.allow_shared(self._shared_bytes)
+        self._arrange(grid, sizes, (starts,), self.share(arrays, pieces))
 
 
 def warp_kernel(problem: Problem, schedule: Config) -> Instance:
@@ -294,32 +298,3 @@ def panel_heads(indptr: NDArray[np.int32], turned: int) -> NDArray[np.int32]:
     counts = counts[order]
     turns = np.arange(counts.size) % np.maximum(counts, 1) * turned
     return np.stack([order, indptr[:-1][order], counts, turns], axis=1).astype(np.int32)
-
-
-class StripSpmmPlan(OneLaunchPlan):
-    """C = A B over BSR(16, 16), in 16 bits with float32 sums; J is a multiple of 8.
-
-    Parameters
-    ----------
-    bsr : BsrFormat
-        Blocks of 16 x 16.
-    config : mapping
-        Facts for `DevicePlan.config`, to which the schedule below is added.
-    strips, tile : int
-        Block rows of a thread block, one a warp, and columns of C of a warp.
-    arrays : sequence of device arrays, optional
-        `arrays` of another plan of the same format.
-    """
-
-    def __init__(
-        self, problem: Problem, target: Target, bsr: BsrFormat, config: Config, arrays: Arrays = (), **schedule: int
-    ) -> None:
-        super().__init__(problem, target, {**config, **schedule}, alignment=_VECTOR * problem.dtype.itemsize)
-        self.stored = bsr.stored
-        self._load(warp_kernel(problem, schedule))
-        with self.phase("convert"):
-            pieces = () if arrays else (bsr.indices, mma_pieces(problem.dtype.stored(bsr.blocks)))
-        block_rows = bsr.indptr.size - 1
-        grid = (ceil_div(block_rows, schedule["strips"]), ceil_div(problem.width, schedule["tile"]), 1)
-        sizes = (*problem.matrix.shape, problem.width, block_rows)
-        self._arrange(grid, sizes, (bsr.indptr,), self.share(arrays, pieces))

@@ -80,7 +80,6 @@ class CsrSpmmPlan(OneLaunchPlan):
     ) -> None:
         matrix = problem.matrix
         super().__init__(problem, target, {**config, **schedule}, schedule.get("vector", 1) * problem.dtype.itemsize)
-        self.stored = matrix.nnz
         self._load(template.instance(T=C_TYPES[problem.dtype], **schedule))
         rows = schedule["threads"] // schedule["lanes"]
         grid = (ceil_div(matrix.num_rows, rows), ceil_div(problem.width, columns), 1)

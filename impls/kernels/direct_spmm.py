@@ -17,7 +17,7 @@ from spmark.impls.core.interfaces import Config, DeviceArray
 from spmark.impls.core.problem import Csr, DType, Problem, numbered
 from spmark.impls.runtime.plan import Arrays, OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import C_TYPES, ELEMENTS, Instance, KernelTemplate, TemplateValue, widest_load
+from spmark.impls.runtime.template import C_TYPES, ELEMENTS, Instance, KernelTemplate, widest_load
 
 LANES = (4, 8, 16, 32)
 """Threads of a group."""
@@ -69,20 +69,11 @@ TUNABLES = {n: tuple(map(int, values)) for n, values in SPMM_DIRECT.space.items(
 PLAIN = {**{name: values[0] for name, values in TUNABLES.items()}, "rows": 1, "longest": UNSPLIT}
 
 
-def is_offered(dtype: DType, schedule: Mapping[str, Any]) -> bool:
-    """Tell whether there is a kernel for a schedule; ``longest`` does not matter."""
-    return SPMM_DIRECT.has(_values(dtype, schedule))
-
-
-def _values(dtype: DType, schedule: Mapping[str, Any]) -> dict[str, TemplateValue]:
-    whole = {**PLAIN, **schedule}
-    tunables = {name: whole[name] for name in TUNABLES}
-    return {"T": C_TYPES[dtype], **tunables, "several": whole["rows"] > 1}
-
-
 def direct_instance(problem: Problem, schedule: Mapping[str, Any]) -> Instance:
     """Give the kernel of a schedule of `DirectPlan`."""
-    return SPMM_DIRECT.instance(**_values(problem.dtype, schedule))
+    whole = {**PLAIN, **schedule}
+    tunables = {name: whole[name] for name in TUNABLES}
+    return SPMM_DIRECT.instance(T=C_TYPES[problem.dtype], **tunables, several=whole["rows"] > 1)
 
 
 class DirectPlan(OneLaunchPlan):
@@ -125,10 +116,11 @@ class DirectPlan(OneLaunchPlan):
         schedule = {**PLAIN, **schedule}
         super().__init__(problem, target, {**config, **schedule}, schedule["vector"] * problem.dtype.itemsize)
         matrix, rows, longest, threads = problem.matrix, schedule["rows"], schedule["longest"], schedule["threads"]
-        self.stored = matrix.nnz
         self._load(direct_instance(problem, schedule))
-        with self.phase("convert"):
-            listed, shared, shared_rows = pieces or pieces_of_blocks(matrix, rows, longest)
+        if pieces is None:
+            with self.phase("convert"):
+                pieces = pieces_of_blocks(matrix, rows, longest)
+        listed, shared, shared_rows = pieces
         sizes = (matrix.num_rows, problem.width, rows, longest, len(listed))
         held = self.share(arrays, (matrix.indptr, matrix.indices, problem.values))
         tiles = ceil_div(problem.width, schedule["lanes"] * schedule["vector"] * schedule["vectors"])
@@ -238,7 +230,8 @@ def usual_schedule(problem: Problem) -> dict[str, Any]:
     The rule was fitted to times of the tuning half (development runs on an H100).
     """
     width, mean, num_rows = problem.width, mean_length(problem.matrix), problem.matrix.num_rows
-    vector, whole = load_of(width, problem.dtype), loads_whole(width, problem.dtype)
+    vector = load_of(width, problem.dtype)
+    whole = vector * problem.dtype.itemsize == _LOAD_BYTES
 
     def lanes(columns: int, most: int) -> int:
         return next(n for n in LANES if n == most or n * vector >= columns)

@@ -14,7 +14,7 @@ from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Config, DeviceArray
 from spmark.impls.core.problem import DType, Problem
 from spmark.impls.formats.hyb import UNIT, HybFormat, HybLayout
-from spmark.impls.formats.row_use import RowUse, row_use
+from spmark.impls.formats.row_use import RowUse
 from spmark.impls.kernels.family import Axes, tiles_of
 from spmark.impls.kernels.shared_rows import SharedRows, shared_instances
 from spmark.impls.runtime.plan import DevicePlan
@@ -121,7 +121,7 @@ class EllBucketsPlan(DevicePlan):
         super().__init__(problem, target, {**config, **schedule}, alignment=vector * problem.dtype.itemsize)
         self.stored = layout.stored
         with self.phase("convert"):
-            use = row_use(layout.shape[0], [layout.rows[layout.rows >= 0]])
+            use = layout.use
             in_order = np.arange(use.num_rows) if positions is None else positions
             ranges, rows = ell_work(layout, use, problem.dtype, schedule, in_order if by_row else None)
         with self.phase("compile"):

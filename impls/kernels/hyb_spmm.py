@@ -8,21 +8,21 @@ Ye, Lai, Shao, Chen and Ceze, "SparseTIR", ASPLOS 2023, section 4.2.1, for the f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from spmark.impls.core.interfaces import Built, Config, DeviceArray
-from spmark.impls.core.problem import Problem
-from spmark.impls.formats.hyb import HybLayout, lay_out, partition_columns, prepare
+from spmark.impls.core.problem import DType, Problem
+from spmark.impls.formats.hyb import HybLayout, lay_out, partition_columns
 from spmark.impls.formats.nearness import near_order
 from spmark.impls.kernels.ell_buckets import EllBucketsPlan, block_ranges, ell_axes, ell_instance
 from spmark.impls.kernels.family import Axes, Build, KernelFamily, OneFormat
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target
-from spmark.impls.runtime.template import C_TYPES, ELEMENTS, KernelTemplate
+from spmark.impls.runtime.template import C_TYPES, ELEMENTS, Instance, KernelTemplate
 
 _SPAN = 4096
 """Elements that a thread block fills; one block fills a longer ELL row all the same."""
@@ -32,6 +32,11 @@ FILL_ELL_BUCKETS = KernelTemplate(
     {"T": ELEMENTS, "threads": (256,)},
     max_registers=40,
 )
+
+
+def filling_instance(dtype: DType) -> Instance:
+    """Give the kernel that copies elements into ELL rows."""
+    return FILL_ELL_BUCKETS.instance(T=C_TYPES[dtype], threads=FILL_ELL_BUCKETS.space["threads"][0])
 
 
 class HybConverter:
@@ -47,7 +52,7 @@ class HybConverter:
     ----------
     target : Target
     phases_s : dict
-        Seconds spent on the kernel and the host's loops (``compile``), on CSR (``upload``), and on filling all layouts
+        Seconds spent on the kernel (``compile``), on CSR (``upload``), and on filling all layouts
         so far (``convert``).
 
     Raises
@@ -61,9 +66,7 @@ class HybConverter:
         self._accounts = Built()
         self.phases_s = self._accounts.phases_s
         with self._accounts.phase("compile"):
-            prepare()
-            threads = int(FILL_ELL_BUCKETS.space["threads"][0])
-            (self._kernel,) = target.load([FILL_ELL_BUCKETS.instance(T=C_TYPES[problem.dtype], threads=threads)])
+            (self._kernel,) = target.load([filling_instance(problem.dtype)])
         with self._accounts.phase("upload"):
             self._csr = [target.upload(array) for array in (problem.matrix.indices, problem.values)]
 
@@ -93,6 +96,9 @@ PARTITIONS = (1, 2, 4, 8, 16)
 """c of the paper's search."""
 MAX_WIDTHS = (8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 """Widths 2^k of the widest bucket; the width of the paper's rule k = ceil(log2(nnz / I)) is among them in any case."""
+_KEPT, _KEPT_LARGE, _SMALL = 16, 4, 1 << 24
+"""Layouts and orders of rows that a search keeps, those that it keeps of a matrix of more than so many non-zeros, and
+so many: a search comes back to each of some ten widths, and a layout takes 12 bytes for each ELL row."""
 MOST_K = 20
 """Greatest k of hyb(c, k): longer rows are folded, and kernels mark their ranges with numbers above such widths."""
 
@@ -119,30 +125,35 @@ def _default(problem: Problem, pinned: Config) -> Config:
 
 
 def _opened(problem: Problem, target: Target) -> Build:
-    """Build plans that share the matrix on the target, the last format, its pieces and the order of rows."""
+    """Build plans that share the matrix on the target, the last format, the last layouts and the order of rows."""
     converter, matrix = HybConverter(problem, target), problem.matrix
     made_s = dict(converter.phases_s)
-    kept: dict[str, tuple[object, Any, float]] = {}
+    kept: dict[Hashable, tuple[Any, float]] = {}
+    most = _KEPT if matrix.nnz <= _SMALL else _KEPT_LARGE
 
-    def once(name: str, of: object, make: Callable[[], Any]) -> tuple[Any, float]:
-        """Make something, or give what was made of the same before with the seconds that it took then."""
-        if name in kept and kept[name][0] == of:
-            return kept[name][1:]
+    def once(make: Callable[[], Any], *key: Hashable) -> tuple[Any, float]:
+        """Make something, or give what was made by this key before, and the seconds that it took then."""
+        if key in kept:
+            kept[key] = kept.pop(key)  # what was used least recently stands first
+            return kept[key]
         account = Built()
         with account.phase("convert"):
             made = make()
-        kept[name] = of, made, account.phases_s["convert"]
+        kept[key] = made, account.phases_s["convert"]
+        if len(kept) > most:
+            del kept[next(iter(kept))]
         return made, 0.0
 
     def convert(form: Config) -> tuple[HybLayout, list[DeviceArray], Any, float]:
-        c, positions, ordering_s = form["c"], None, 0.0
-        pieces, cutting_s = once("pieces", c, lambda: partition_columns(matrix, c))
-        if form.get("order") == "near":
-            positions, ordering_s = once("positions", None, lambda: near_order(matrix).positions)
-            pieces = pieces.in_order(positions)
-        widest = [form["max_width"]] * c
-        layout = lay_out(pieces, widest, form.get("tail_in_last", False), form.get("thirds", False))
-        return layout, converter.fill(layout), positions, cutting_s + ordering_s
+        c, near, positions, ordering_s = form["c"], form.get("order") == "near", None, 0.0
+        pieces, cutting_s = once(lambda: partition_columns(matrix, c), "pieces", c)
+        if near:
+            positions, finding_s = once(lambda: near_order(matrix).positions, "positions")
+            pieces, sorting_s = once(lambda: pieces.in_order(positions), "pieces", c, near)
+            ordering_s = finding_s + sorting_s
+        how = [form["max_width"]] * c, form.get("tail_in_last", False), form.get("thirds", False)
+        layout, placing_s = once(lambda: lay_out(pieces, *how), "layout", near, str(how))
+        return layout, converter.fill(layout), positions, cutting_s + ordering_s + placing_s
 
     def build(held: Any, form: Config, schedule: Config, _: Sequence[DeviceArray]) -> DevicePlan:
         layout, arrays, positions, reused_s = held

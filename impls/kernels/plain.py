@@ -39,7 +39,6 @@ class PlainPlan(OneLaunchPlan):
         if spmm and ceil_div(width, lanes) > MAX_GRID[1]:
             raise UnsupportedError(f"expected J of at most {MAX_GRID[1] * lanes:,}, found {width:,}")
         super().__init__(problem, target, {"lanes": lanes})
-        self.stored = pattern.nnz
         self._load((SPMM_PLAIN if spmm else SDDMM_PLAIN).instance(lanes=lanes, threads=THREADS))
         groups = ceil_div(pattern.num_rows if spmm else pattern.nnz, THREADS // lanes)
         sizes = (pattern.num_rows, width) if spmm else (pattern.num_rows, pattern.nnz, width, problem.scaled)

@@ -65,7 +65,6 @@ class SddmmPlan(OneLaunchPlan):
     def __init__(self, problem: Problem, target: Target, config: Config, **schedule: int) -> None:
         matrix, instance = problem.matrix, sddmm_kernel(problem, schedule)
         super().__init__(problem, target, {**config, **schedule}, schedule["vector"] * problem.dtype.itemsize)
-        self.stored = matrix.nnz
         self._load(instance)
         with self.phase("convert"):
             rows = matrix.rows_of_entries()
@@ -133,12 +132,7 @@ def run_tiles(width: int, dtype: DType) -> list[dict[str, Any]]:
             for (vectors, parts), batch, early in product(cuts, (8, 4, 2), (False, True)):
                 cut = {"vectors": vectors, "lanes": lanes, "batch": batch, "parts": parts, "early": early}
                 offered.append({"vector": vector, **cut})
-    return [tile for tile in offered if is_offered(width, dtype, tile)]
-
-
-def is_offered(width: int, dtype: DType, schedule: Mapping[str, Any]) -> bool:
-    """Tell whether there is a kernel for a schedule; its ``run`` does not matter."""
-    return SDDMM_RUNS.has(_values(width, dtype, schedule))
+    return [tile for tile in offered if SDDMM_RUNS.has(_values(width, dtype, tile))]
 
 
 def _columns(schedule: Mapping[str, Any]) -> int:

@@ -117,7 +117,7 @@ class Composition:
     """None keeps A's order."""
     counts: BucketCounts
     costs: NDArray[np.float64]
-    """(partitions, POWERS) costs from `spmark.impls.liteform.cost.table_of`."""
+    """(partitions, POWERS), of `spmark.impls.liteform.cost.costs` or `weighed`."""
     widths: Widths
     thirds: bool
     """Whether buckets have widths between the powers of two."""

@@ -166,8 +166,10 @@ class Weights:
     """Clearing the rows that are added up: one more launch."""
 
 
-def weighed(counts: BucketCounts, width: int, weights: Weights, tail_in_last: bool = False) -> NDArray[np.float64]:
+def weighed(counts: BucketCounts, width: int, weights: Weights) -> NDArray[np.float64]:
     """Give the cost of every partition under every cap of the bucket widths.
+
+    The rest of a folded row goes where it fits.
 
     Parameters
     ----------
@@ -175,8 +177,6 @@ def weighed(counts: BucketCounts, width: int, weights: Weights, tail_in_last: bo
     width : int
         J.
     weights : Weights
-    tail_in_last : bool
-        Whether the rest of a folded row stays in the widest bucket.
 
     Returns
     -------
@@ -185,15 +185,8 @@ def weighed(counts: BucketCounts, width: int, weights: Weights, tail_in_last: bo
         store adds to C.
     """
     caps = np.arange(POWERS)
-    plain = counts.rows.sum(1, keepdims=True) - counts.longer
-    of_cap = counts.rows - np.where(caps == POWERS - 1, counts.longer, 0)
-    stored = np.cumsum(counts.slots, 1)
-    if tail_in_last:
-        added = counts.folded - of_cap
-        stored += added << caps
-    else:
-        added = counts.split
-        stored += counts.split_slots
+    plain, added = counts.rows.sum(1, keepdims=True) - counts.longer, counts.split
+    stored = np.cumsum(counts.slots, 1) + counts.split_slots
     if counts.partitions > 1:
         added, plain = added + plain, 0 * plain
     stores = plain + counts.longer + weights.atomic * added
@@ -206,35 +199,13 @@ def weighed(counts: BucketCounts, width: int, weights: Weights, tail_in_last: bo
     return np.asarray(total, np.float64)
 
 
-def table_of(
-    counts: BucketCounts, width: int, *, weights: Weights | None = None, tail_in_last: bool = False
-) -> NDArray[np.float64]:
-    """Give the cost of every partition under every cap: the paper's, or by the weights of a GPU.
-
-    Parameters
-    ----------
-    counts : BucketCounts
-    width : int
-        J.
-    weights : Weights, optional
-        Those of a GPU; without weights the cost is the paper's.
-    tail_in_last : bool
-        Whether the rest of a folded row stays in the widest bucket; for the paper's cost it always does.
-
-    Returns
-    -------
-    (partitions, POWERS) float64
-    """
-    return costs(counts, width) if weights is None else weighed(counts, width, weights, tail_in_last)
-
-
 def capped(table: NDArray[np.float64], counts: BucketCounts, power: int) -> float:
     """Give the cost of all partitions, each capped at 2^``power`` or at its own widest bucket.
 
     Parameters
     ----------
     table : (partitions, POWERS) float64
-        As `table_of` gives it.
+        Of `costs` or `weighed`.
     counts : BucketCounts
     power : int
     """

@@ -21,7 +21,7 @@ from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.core.stores import Forecast
 from spmark.impls.core.untrusted import reading
 from spmark.impls.formats.bsr import BsrFormat
-from spmark.impls.formats.hyb import HybLayout, cell_layout, prepare
+from spmark.impls.formats.hyb import HybLayout, cell_layout
 from spmark.impls.formats.nearness import RowOrder, distinct_share, near_order
 from spmark.impls.kernels.block_spmm import SPMM_BLOCKS, BlockSpmmPlan, vector_of
 from spmark.impls.kernels.csr_spmm import SPMM_CSR, csr_plan
@@ -38,7 +38,7 @@ from spmark.impls.liteform.compose import (
     expanded,
     fixed_form,
 )
-from spmark.impls.liteform.cost import BucketCounts, capped, count, power_of, table_of
+from spmark.impls.liteform.cost import BucketCounts, capped, costs, count, power_of, weighed
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.predictor import SHIPPED, find
 from spmark.impls.liteform.schedule import CellSchedule, ScheduleTable, rule, schedule_for, table_for
@@ -84,7 +84,8 @@ class LiteForm:
     order: str = BucketOrder.AUTO
     """``given`` keeps A's order of rows, ``gathered`` puts rows that share columns together, ``auto`` chooses."""
     tail_in_last: bool = False
-    """Leave the rest of a folded row in the widest bucket, as the paper does, instead of putting it where it fits."""
+    """Leave the rest of a folded row in the widest bucket, as the paper and its cost do; the measured cost counts rests
+    where they fit."""
     thirds: bool | None = None
     """Put buckets of 24, 48, 96, ... between the paper's powers of two, which the measured cost counts. By default the
     GPU's table says whether."""
@@ -117,10 +118,11 @@ class LiteForm:
 
     def forecast(self, problem: Problem, device: DeviceSpec) -> Forecast:
         """Ask the models, and the cost of buckets where buckets are chosen."""
-        config: Config = {"format": str(self.choice(problem).form)}
-        composition = self.compose(problem, device)
-        if composition is None:
+        choice = self.choice(problem)
+        config: Config = {"format": str(choice.form)}
+        if choice.form is not StoredAs.CELL:
             return Forecast(config, "LiteForm's models and its table of the GPU")
+        composition = self.composed(problem, device, choice, Built())
         by = "LiteForm's models and its cost of buckets, as the time of a copy of as many bytes"
         return Forecast(config | composition.facts, by, composition.copy_s(problem, device))
 
@@ -135,8 +137,7 @@ class LiteForm:
         """Compose, convert and upload; nothing is run on the device."""
         own = Built()
         with own.phase("compile"):
-            # What a process pays once: Numba's loops from its cache, and the files of the model and the table.
-            prepare()
+            # What a process pays once: the files of the model and the table.
             predictor, target = find(self.model), open_target(device)
             table_for(device.name)
         with own.phase("features"):
@@ -166,37 +167,32 @@ class LiteForm:
             return replace(choice, form=fixed_form(problem.matrix, problem.dtype))
         return choice
 
-    def compose(self, problem: Problem, device: DeviceSpec) -> Composition | None:
-        """Choose as `build` does, on the host, for a GPU that may be absent; None where buckets are not chosen."""
-        choice = self.choice(problem)
-        return self._composed(problem, device, choice, Built()) if choice.form is StoredAs.CELL else None
-
-    def _composed(self, problem: Problem, device: DeviceSpec, choice: Choice, own: Built) -> Composition:
-        """Choose the order of rows and the widths of buckets."""
+    def composed(self, problem: Problem, device: DeviceSpec, choice: Choice, own: Built) -> Composition:
+        """Choose the order of rows and the widths of buckets, for a GPU that may be absent; ``own`` has the seconds."""
         table = table_for(device.name)
         with own.phase("convert"):
             order = self.ordered(problem, table)
         with own.phase("search"):
-            counts, costs = self.costs_of(problem, table, order, choice.partitions)
-            widths = search(costs, counts.widest, Method(self.search))
+            counts, of_cap = self.costs_of(problem, table, order, choice.partitions)
+            widths = search(of_cap, counts.widest, Method(self.search))
             if self.max_width:
                 power = power_of(self.max_width)
-                widths = Widths(counts.widest.clip(max=power), capped(costs, counts, power), choice.partitions)
-        return Composition(order, counts, costs, widths, self.thirds_of(table))
+                widths = Widths(counts.widest.clip(max=power), capped(of_cap, counts, power), choice.partitions)
+        return Composition(order, counts, of_cap, widths, self.thirds_of(table))
 
     def costs_of(
         self, problem: Problem, table: ScheduleTable | None, order: RowOrder | None, partitions: int
     ) -> tuple[BucketCounts, NDArray[np.float64]]:
-        """Count a matrix in partitions, and give the cost of each partition under every cap (`table_of`)."""
+        """Count a matrix in partitions, and give the cost of each under every cap: the paper's, or a GPU's."""
         weights = table.weights_for(order is not None) if table and self.cost == Cost.MEASURED else None
         counts = count(problem.matrix, partitions, weights is None, self.thirds_of(table))
-        return counts, table_of(counts, problem.width, weights=weights, tail_in_last=self.tail_in_last)
+        return counts, costs(counts, problem.width) if weights is None else weighed(counts, problem.width, weights)
 
     def _cell(
         self, problem: Problem, target: Target, choice: Choice, facts: dict[str, Any], own: Built
     ) -> EllBucketsPlan:
         converter = HybConverter(problem, target)
-        buckets = self._composed(problem, target.spec, choice, own)
+        buckets = self.composed(problem, target.spec, choice, own)
         order, told = buckets.order, facts | buckets.facts | {"search": self.search}
         with own.phase("convert"):
             layout = cell_layout(problem.matrix, buckets.max_widths, self.tail_in_last, order, buckets.thirds)

@@ -116,12 +116,13 @@ def load(path: Path) -> Predictor:
     BuildError
         The file is missing, damaged, of another schema or of another order of features.
     """
-    try:
-        # Opened here, since NumPy leaves a file open whose list of contents is damaged.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays: dict[str, NDArray[Any]] = {name: archive[name] for name in archive.files}
-    except Exception as error:  # a damaged archive raises errors of many types, zlib.error for one
-        raise BuildError(f"{path}: expected a model file, found none that can be read: {error}") from error
+    # Opened here, since NumPy leaves a file open whose list of contents is damaged.
+    with (
+        reading(path, "a model file", BuildError),
+        path.open("rb") as file,
+        np.load(file, allow_pickle=False) as archive,
+    ):
+        arrays: dict[str, NDArray[Any]] = {name: archive[name] for name in archive.files}
     if _CARD not in arrays:
         raise BuildError(f"{path}: expected a model file with a card, found {', '.join(sorted(arrays)) or 'nothing'}")
     with reading(path, "the card of a model of schema 1", BuildError):

@@ -40,7 +40,7 @@ def search(table: NDArray[np.float64], widest: NDArray[np.int64], method: Method
     Parameters
     ----------
     table : (partitions, POWERS) float64
-        Costs from `spmark.impls.liteform.cost.table_of`.
+        Of `spmark.impls.liteform.cost.costs` or `weighed`.
     widest : (partitions,) int64
         `spmark.impls.liteform.cost.BucketCounts.widest`: no cap beyond it is looked at.
     method : Method

@@ -93,16 +93,11 @@ def _in_pieces(kernel: UnrolledKernel, arch: str, cap: int, workers: int) -> Bin
 
 
 def _shares(kernel: UnrolledKernel, count: int) -> list[list[int]]:
-    """Deal the functions to at most ``count`` objects of about as many instructions, largest first."""
+    """Deal the functions, largest first, to at most ``count`` objects of about as many instructions by turns."""
     loads = np.array([tile.nnz * kernel.schedule.cpt + tile.nnc for tile in kernel.tiles])
     count = min(count, len(kernel.tiles), max(1, int(loads.sum()) // _LEAST_INSTRUCTIONS))
-    shares: list[list[int]] = [[] for _ in range(count)]
-    totals = np.zeros(len(shares), np.int64)
-    for number in np.argsort(-loads, kind="stable").tolist():
-        least = int(totals.argmin())
-        shares[least].append(number)
-        totals[least] += loads[number]
-    return shares
+    order = np.argsort(-loads, kind="stable").tolist()
+    return [order[first::count] for first in range(count)]
 
 
 def _object(folder: Path, name: str, arch: str, cap: int) -> int:

@@ -67,4 +67,4 @@ class RankTrees(_OfTileSizes):
             The rank model is missing or cannot be used.
         """
         space, sizes = self._seen(problem, configs)
-        return find(self._how.model).score(features_of(space, sizes))
+        return find(self._how.model).trees.score(features_of(space, sizes))

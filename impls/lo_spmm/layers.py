@@ -36,7 +36,6 @@ class SparseLayer(TilePlan):
         if reason is not None:
             raise UnsupportedError(reason)
         super().__init__(problem, open_target(device), {"relu": ending.relu, "bias": ending.bias is not None})
-        self.stored = problem.matrix.nnz
         self.build(problem, how, conv=conv, ending=ending)
         if conv is not None:
             images = (conv.batch, conv.channels, conv.height, conv.width)
@@ -82,7 +81,6 @@ def conv2d(
     *,
     stride: int = 1,
     padding: int = 0,
-    groups: int = 1,
     bias: NDArray[np.float32] | None = None,
     relu: bool = False,
     emitter: Emitter = Emitter.PTX,
@@ -98,8 +96,6 @@ def conv2d(
     device : DeviceSpec
     stride, padding : int
         The same in both directions; padding is of zeros.
-    groups : int
-        1: several groups, whose filters see other channels each, would be a block-diagonal A.
     bias : (O,) float32, optional
     relu : bool
     emitter : Emitter
@@ -107,14 +103,12 @@ def conv2d(
     Raises
     ------
     UnsupportedError
-        There are several groups, or `LoSpmm.unsupported` gives a reason.
+        `LoSpmm.unsupported` gives a reason.
     ValueError
         Shapes do not fit each other.
     CompileError
         A compiler or assembler failed.
     """
-    if groups != 1:
-        raise UnsupportedError(f"expected a convolution in one group, found {groups}: build one plan for each group")
     if weights.ndim != 4 or len(images) != 4 or weights.shape[1] != images[1]:
         raise ValueError(f"expected weights (O, C, R, S) and images (N, C, H, W), found {weights.shape} and {images}")
     filters, _, down, right = weights.shape

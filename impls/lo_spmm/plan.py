@@ -241,7 +241,6 @@ class LoSpmmPlan(TilePlan):
 
     def __init__(self, problem: Problem, target: Target, how: LoSpmm, *, alone: bool = False) -> None:
         super().__init__(problem, target, {"order": str(how.order)})
-        self.stored = problem.matrix.nnz
         with self.phase("search"):
             cache = _cache_of(problem, target.spec, how) if is_assembled(target, Emitter(how.emitter)) else None
             kept = _read(cache) if cache else None

@@ -91,18 +91,6 @@ class Trees(Frozen):
         """The lists as arrays."""
         return FlatTrees(*(np.array(values) for _, values in self))
 
-
-class RankModel(Frozen):
-    """Trees that order the candidates of one problem."""
-
-    schema_version: Literal[1] = 1
-    card: RankCard
-    features: tuple[str, ...] = FEATURES
-    """Names of the features, in order."""
-    trees: Trees
-    digest: str = ""
-    """SHA-256 over the rest."""
-
     def score(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
         """Score candidates of one problem; only the order means something, and less is better.
 
@@ -115,8 +103,19 @@ class RankModel(Frozen):
         -------
         (n,) float64. O(n trees depth).
         """
-        trees = self.trees.flat
-        return -np.asarray(trees.threshold[trees.reached(features)].sum(1), np.float64)
+        return -np.asarray(self.flat.threshold[self.flat.reached(features)].sum(1), np.float64)
+
+
+class RankModel(Frozen):
+    """Trees that order the candidates of one problem."""
+
+    schema_version: Literal[1] = 1
+    card: RankCard
+    features: tuple[str, ...] = FEATURES
+    """Names of the features, in order."""
+    trees: Trees
+    digest: str = ""
+    """SHA-256 over the rest."""
 
     def save(self, path: Path) -> RankModel:
         """Write the file with its digest; gives the model with the digest.

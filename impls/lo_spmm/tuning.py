@@ -98,7 +98,7 @@ def choose(
     """
     sizes = space.survivors.sizes
     if model is not None and mode.ranks:
-        scores = model.score(features_of(space, sizes)).tolist()
+        scores = model.trees.score(features_of(space, sizes)).tolist()
     else:
         scores = [space.cycles(size) for size in sizes]
     predicted = dict(zip(sizes, scores, strict=True))

@@ -95,7 +95,6 @@ class NnzBalancedPlan(DevicePlan):
         config = {"reduction": "sequential" if sums else "parallel", "balance": "nnz", "span": span}
         tile = {"vector": vector} | (dict(zip(("lanes", "flight"), sums, strict=True)) if sums else {})
         super().__init__(problem, target, {**config, **tile}, alignment=vector * problem.dtype.itemsize)
-        self.stored = matrix.nnz
         with self.phase("convert"):
             rows = matrix.rows_of_entries()
             begins = openings(rows)

@@ -21,7 +21,7 @@ def spmm(  # noqa: PLR0917
     Parameters
     ----------
     tasks : (n + 1,) int64
-        Rows of task t are ``tasks[t]:tasks[t + 1]``; made by `spmark.impls.numba_cpu.plan.equal_tasks`, read.
+        Rows of task t are ``tasks[t]:tasks[t + 1]``; made by `spmark.impls.formats.threads.equal_shares`, read.
     indptr, indices, values
         A in CSR: (I + 1,) int32, (nnz,) int32, (nnz,) float32; read.
     dense : (K, J) float32

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.operands import HostPlan
-from spmark.impls.core.problem import Csr, Op, Problem
+from spmark.impls.core.problem import Op, Problem
+from spmark.impls.formats.threads import equal_shares
 from spmark.impls.numba_cpu import kernels
 
 
@@ -48,13 +48,7 @@ class NumbaCpu:
         return None
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
-        """Give a plan; the first of an operator in a process compiles its kernel (phase ``compile``).
-
-        Raises
-        ------
-        BuildError
-            Numba cannot compile the kernel.
-        """
+        """Give a plan; the first of an operator in a process compiles its kernel (phase ``compile``)."""
         return _Plan(problem, self.threads)
 
 
@@ -65,7 +59,7 @@ class _Plan(HostPlan):
         self._threads = threads
         with self.phase("convert"):
             values = problem.dtype.numbers(problem.values).astype(np.float32, copy=False)
-            arrays = equal_tasks(matrix, threads), matrix.indptr, matrix.indices, values
+            arrays = equal_shares(matrix.indptr, threads), matrix.indptr, matrix.indices, values
             self.values = values
             self.hold(problem, *arrays)
         self._sparse = arrays if problem.op is Op.SPMM else (*arrays, problem.scaled)
@@ -75,26 +69,9 @@ class _Plan(HostPlan):
         result_type = matrix_type if problem.op is Op.SPMM else vector_type
         types = *map(numba.typeof, self._sparse), *(matrix_type for _ in problem.operand_shapes), result_type
         with self.phase("compile"):
-            try:
-                self._kernel.compile(types)
-            except numba.core.errors.NumbaError as error:
-                raise BuildError(f"{kernels.__file__}: {problem.op} does not compile\n{error}") from error
+            self._kernel.compile(types)
 
     def compute(self, *arrays: NDArray[np.float32]) -> None:
         """Compute C = A B, or D. The first run on read-only operands compiles once more."""
         numba.set_num_threads(self._threads)
         self._kernel(*self._sparse, *arrays)
-
-
-def equal_tasks(matrix: Csr, tasks: int) -> NDArray[np.int64]:
-    """Cut the rows into ``tasks`` contiguous ranges of equal cost.
-
-    The cost of a row is its non-zeros plus one: the row of the result is written even where the row is empty.
-
-    Returns
-    -------
-    (tasks + 1,) int64
-        Bounds, from 0 to I, never falling; a range may be empty. O(I).
-    """
-    cost = matrix.indptr + np.arange(matrix.num_rows + 1, dtype=np.int64)
-    return np.searchsorted(cost, np.linspace(0, cost[-1], tasks + 1)).astype(np.int64)

@@ -47,7 +47,7 @@ class NvMathPlan(DevicePlan):
         from nvmath.sparse import Matmul  # pyright: ignore[reportMissingImports]
 
         super().__init__(problem, target, {})
-        self.stored, self.deterministic = problem.matrix.nnz, False
+        self.deterministic = False
         matrix = csr_matrix(self, problem)
         with self.phase("select"):
             shapes = (*problem.operand_shapes, problem.out_shape)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Hashable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -160,6 +161,9 @@ def library_of(array: Any, role: str) -> tuple[Library, Any]:
     raise OperandError(f"{role}: expected a dense array of NumPy, CuPy or PyTorch, found a {found}: {remedy}")
 
 
+_name_of = cache(dtype_name)
+
+
 def check_dtype(array: Any, dtype: ElementType, role: str) -> None:
     """Refuse an array of another type: nothing is converted without being asked.
 
@@ -168,7 +172,7 @@ def check_dtype(array: Any, dtype: ElementType, role: str) -> None:
     OperandError
         Says both types.
     """
-    found = dtype_name(array.dtype)
+    found = _name_of(array.dtype)
     if found != dtype:
         other = f", or compile with dtype='{found}'" if found in tuple(ElementType) else ""
         raise OperandError(f"{role}: expected dtype {dtype}, found {found}: convert the array{other}")

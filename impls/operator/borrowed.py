@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,20 +13,20 @@ import numpy as np
 from spmark.impls.auto.race import Choice, Chosen
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.interfaces import DeviceArray, Plan
+from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import MAX_NNZ, Op, checked_width, dtype_name
 from spmark.impls.kernels.device_csr import DeviceCsr, DeviceProblem
 from spmark.impls.kernels.direct_spmm import DirectPlan, usual_schedule
 from spmark.impls.kernels.plain import PlainPlan
-from spmark.impls.operator.arrays import TorchTensors
 from spmark.impls.operator.choose import PLAIN, Asked
-from spmark.impls.operator.compiled import CompiledOperator, Run
+from spmark.impls.operator.compiled import CompiledOperator
 from spmark.impls.operator.extension import LAUNCHER
-from spmark.impls.operator.gpu import adopted, on_stream_of
-from spmark.impls.operator.launches import Launches
+from spmark.impls.operator.gpu import on_stream_of
 from spmark.impls.operator.matrices import ElementType, OwnedMatrix, loses_gradient, refuse_gradient
+from spmark.impls.runtime.adopt import adopt
 from spmark.impls.runtime.cuda import CudaTarget
 from spmark.impls.runtime.device import find
+from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import MAX_GRID, Kernel, Target
 from spmark.impls.runtime.template import Instance
 from spmark.impls.runtime.withcupy import cupy
@@ -78,12 +78,8 @@ class BorrowedOperator(CompiledOperator):
 
     def __init__(self, matrix: DeviceCsr, dtype: ElementType) -> None:
         name = PLAIN if dtype.searched is None else _DIRECT
-        asked = Asked(Op.SPMM, matrix.target.spec, (name,), values="constant")
-        super().__init__(OwnedMatrix(matrix, matrix.values, dtype), asked, {}, lasting=False)
+        super().__init__(OwnedMatrix(matrix, matrix.values, dtype), _asked(matrix.target, name), {}, lasting=False)
         self._csr, self._choice = matrix, Choice(name)
-        self._learned: set[int] = set()
-        self.again = False
-        """Whether the matrix was multiplied before."""
         extension = LAUNCHER.found() if self._cuda else None
         if extension is not None:
             self._launches = self._shared(extension)
@@ -98,30 +94,23 @@ class BorrowedOperator(CompiledOperator):
         width = checked_width(width)
         with self._planning:
             if width not in self._planned:
-                self._planned[width] = Chosen(self._choice, self._built_for(width))
+                plan = self._built_for(width)
+                if self._launches is not None:
+                    self._launches.take(width, plan)
+                self._planned[width] = Chosen(self._choice, plan)
 
     def _plan_call(self, width: int, arrays: Sequence[Any]) -> None:
-        if width not in self._planned and self._turns.capturing(arrays):
+        if width in self._planned:
+            return
+        if self._turns.capturing(arrays):
             raise BuildError(
                 f"spmm: expected an earlier product with this matrix and J = {width} while a stream captures a graph, "
                 "found none: compute one before the capture"
             )
         with on_stream_of(arrays):
-            super()._plan_call(width, arrays)
+            self.plan(width)
 
-    def _runner(self, width: int) -> Run:
-        """Note launches at the second product, since many matrices are multiplied once."""
-        run = super()._runner(width)
-        if not self.again or self._launches is None or width in self._learned:
-            return run
-        self._learned.add(width)
-        return partial(self._learn, self._launches, width)
-
-    def _learn(self, launches: Launches, width: int, operands: Sequence[Any], out: Any) -> None:
-        with on_stream_of((*operands, out)):
-            launches.learn(width, self.built(width), tuple(map(adopted, operands)), adopted(out))
-
-    def _built_for(self, width: int) -> Plan:
+    def _built_for(self, width: int) -> OneLaunchPlan:
         matrix, dtype, target = self._csr, self._matrix.dtype, self._csr.target
         matrix.check()
         if dtype.searched is None:
@@ -132,6 +121,11 @@ class BorrowedOperator(CompiledOperator):
         schedule: dict[str, Any] = usual_schedule(problem)
         pieces = matrix.pieces(schedule["rows"], schedule["longest"])
         return DirectPlan(problem, target, {}, pieces=pieces, **schedule)
+
+
+@cache
+def _asked(target: Target, name: str) -> Asked:
+    return Asked(Op.SPMM, target.spec, (name,), values="constant")
 
 
 class _BorrowingTarget(CudaTarget):
@@ -205,19 +199,17 @@ class BorrowedOperators:
         ProblemError
             A gradient of the matrix would be lost.
         """
-        key, target, version = id(a), self._target(), _version(a)
+        key, target, version = id(a), self._target(), None
         kept = self._kept.get(key)
         if kept is None or kept.matrix() is not a or kept.operator.pattern.target is not target:
             kept = None
-        elif version is not None and (kept.version, kept.asked) == (version, dtype):
-            kept.operator.again = True
+        elif (version := _version(a)) is not None and (kept.version, kept.asked) == (version, dtype):
             return kept.operator
         arrays = arrays_of(a)
         if arrays is None or (arrays.values.dtype != dtype and dtype_name(arrays.values.dtype) != dtype_name(dtype)):
             return None
         signature = arrays.signature()
         if kept is not None and kept.signature == signature:
-            kept.operator.again = True
             self._kept[key] = kept._replace(version=version, asked=dtype)
             return kept.operator
         made = _operator(arrays, target)
@@ -229,20 +221,21 @@ class BorrowedOperators:
 
 def _operator(arrays: Arrays, target: Target) -> BorrowedOperator | None:
     """Make an operator of arrays that are on the target, side by side in memory and not too long for int32."""
-    name = dtype_name(arrays.values.dtype)
-    if name not in tuple(ElementType) or min(arrays.shape) < 1 or max(*arrays.shape, arrays.values.shape[0]) > MAX_NNZ:
+    dtype = _element_type(arrays.values.dtype)
+    if dtype is None or min(arrays.shape) < 1 or max(*arrays.shape, arrays.values.shape[0]) > MAX_NNZ:
         return None
-    torch = sys.modules.get("torch")
     with on_stream_of(arrays[:3]):
-        shown = [_as_cupy(one, torch) for one in arrays[:3]]
-        if any(f"cuda:{one.device.id}" != target.location or not one.flags.c_contiguous for one in shown):
+        shown = list(map(adopt, arrays[:3]))
+        if any(f"cuda:{one.data.device_id}" != target.location or not one.flags.c_contiguous for one in shown):
             return None
         indptr, indices = (one.astype(np.int32, copy=False) for one in shown[:2])
-        return BorrowedOperator(DeviceCsr(arrays.shape, indptr, indices, shown[2], target), ElementType.of(name))
+        return BorrowedOperator(DeviceCsr(arrays.shape, indptr, indices, shown[2], target), dtype)
 
 
-def _as_cupy(array: Any, torch: Any) -> Any:
-    return adopted(TorchTensors(torch).shown(array)) if torch is not None and isinstance(array, torch.Tensor) else array
+@cache
+def _element_type(dtype: Any) -> ElementType | None:
+    name = dtype_name(dtype)
+    return ElementType(name) if name in tuple(ElementType) else None
 
 
 operators = BorrowedOperators()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import ConfigDict, Field, PositiveInt
@@ -19,6 +19,9 @@ from spmark.impls.operator.matrices import OwnedMatrix
 from spmark.impls.runtime.device import calibrated, find
 from spmark.impls.runtime.target import open_target
 from spmark.impls.table import create, implementation_names, name_of
+
+if TYPE_CHECKING:
+    from spmark.impls.auto.plan import Auto
 
 AUTO = "auto"
 """The implementation that chooses among the others."""
@@ -180,15 +183,19 @@ def choose(problem: Problem, asked: Asked) -> Chosen:
             f"operator anew, or, {IMPORT_FIRST}"
         )
     if asked.names == (AUTO,):
-        from spmark.impls.auto.plan import Auto, Mode
-
-        mode = Mode.RULE if asked.budget_s == 0 else Mode.RACE
-        return Auto(mode, asked.runs or 0, asked.budget_s or 0.0).choose(problem, device)[0]
+        return _auto(asked).choose(problem, device)[0]
     if len(choices) == 1:
         return build(problem, device, choices[0])
     if asked.budget_s == 0:
         return first(problem, device, choices)
     return fastest(problem, device, choices, asked.budget_s)
+
+
+def _auto(asked: Asked) -> Auto:
+    from spmark.impls.auto.plan import Auto, Mode
+
+    mode = Mode.RULE if asked.budget_s == 0 else Mode.RACE
+    return Auto(mode, asked.runs or 0, asked.budget_s or 0.0)
 
 
 def build(problem: Problem, device: DeviceSpec, choice: Choice, held: Mapping[str, bytes] | None = None) -> Chosen:
@@ -209,6 +216,13 @@ def build(problem: Problem, device: DeviceSpec, choice: Choice, held: Mapping[st
         on_host = device.kind is DeviceKind.CPU
         return Chosen(choice, HostPlainPlan(problem) if on_host else PlainPlan(problem, open_target(device)))
     return built(problem, device, choice, held)
+
+
+def begin_width(matrix: OwnedMatrix, asked: Asked, width: int) -> None:
+    """Let other cores compile what `plan_width` will ask for, as far as that is known."""
+    problem = matrix.problem(asked.op, width, asked.scaled)
+    if asked.names == (AUTO,) and not isinstance(problem, PlainProblem):
+        _auto(asked).begin(problem, asked.device)
 
 
 def plan_width(matrix: OwnedMatrix, asked: Asked, width: int) -> Chosen:

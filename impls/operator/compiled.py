@@ -16,7 +16,7 @@ from spmark.impls.core.errors import BuildError, OperandError, ProblemError
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import Csr, Op, checked_width
 from spmark.impls.operator.arrays import Library, check_dtype, check_shape, library_of
-from spmark.impls.operator.choose import Asked, limits_of, plan_width
+from spmark.impls.operator.choose import Asked, begin_width, limits_of, plan_width
 from spmark.impls.operator.extension import LAUNCHER
 from spmark.impls.operator.matrices import OwnedMatrix
 from spmark.impls.operator.turns import Turns
@@ -192,17 +192,13 @@ class CompiledOperator:
             out = library.empty(out_shape, operands[0])
         if self._launches is not None and self._launches.run(width, library, (*operands, out)):
             return out
-        run = self._runner(width)
+        run = self._planned[width].plan.run
         if as_they_are:
             self._turns.take(run, operands, operands, out)
         else:
             shown = [library.shown(one) for one in operands]
             self._turns.take(run, operands, shown, library.shown(out))
         return out
-
-    def _runner(self, width: int) -> Run:
-        """Give what runs a plan in Python."""
-        return self._planned[width].plan.run
 
     def _checked_call(self, operands: Sequence[Any], out: Any) -> Any:
         """Check everything, plan the width where that is allowed, copy operands where that is needed, and run."""
@@ -300,6 +296,12 @@ class CompiledOperator:
                 chosen = plan_width(self._values.current(), self._asked, width)
                 self._note(width, chosen.plan)
                 self._planned[width] = chosen
+
+    def begin(self, width: int) -> None:
+        """Let other cores compile what `plan` will need, while the caller plans other operators."""
+        width = checked_width(width)
+        if width not in self._planned:
+            begin_width(self._values.current(), self._asked, width)
 
     def _note(self, width: int, plan: Plan) -> None:
         """Let the extension make the plan's launches, where it can; no call of this width comes before."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -51,10 +52,12 @@ class CupyArrays(Library):
 class CudaStreams:
     """The streams on which calls arrive: CuPy's current one, or PyTorch's where an array is a tensor."""
 
-    def __init__(self) -> None:
-        self._event = cupy.cuda.Event(disable_timing=True)
-        self._unmarked: Any = None
-        """The default stream, where the last call was on it: its event is recorded once another stream asks."""
+    _unmarked: Any = None
+    """The default stream, where the last call was on it: its event is recorded once another stream asks."""
+
+    @cached_property
+    def _event(self) -> Any:
+        return cupy.cuda.Event(disable_timing=True)
 
     def current(self, arrays: Sequence[Any]) -> Any:
         """Give the stream of a call with these arrays."""

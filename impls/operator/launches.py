@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from spmark.impls.operator.arrays import Library
 from spmark.impls.operator.gpu import CupyArrays
 from spmark.impls.operator.turns import Turns
 from spmark.impls.runtime.noting import Noted, noted
-from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.runtime.plan import DevicePlan, OneLaunchPlan
 from spmark.impls.runtime.withcupy import cupy
 
 _LOG = logging.getLogger("spmark")
@@ -35,11 +36,14 @@ Span = tuple[int, int]
 """Address and bytes of an array."""
 
 
-class _Held(NamedTuple):
+class Held(NamedTuple):
+    """A plan, and what the extension has of it."""
+
     plan: Any
     made: Any
-    """The extension's."""
+    """The extension's plan."""
     device: int
+    """Number of the GPU."""
 
 
 class Launches:
@@ -61,7 +65,7 @@ class Launches:
 
     def __init__(self, launcher: Any, turns: Turns) -> None:
         self._launcher, self._turns = launcher, turns
-        self._held: dict[int, _Held] = {}
+        self._held: dict[int, Held] = {}
         self._fits: set[Any] = set()
         self._calls = launcher.calls(cupy.ndarray, cupy.cuda.get_current_stream, cupy.empty)
         self.call = partial(launcher.call, self._calls)
@@ -75,21 +79,18 @@ class Launches:
             _LOG.info("launches of J = %d are made by Python: %s", width, error)
         else:
             if found is not None:
-                self._held[width] = _Held(plan, found, int(plan.target.location.partition(":")[2]))
+                self._held[width] = found
 
-    def learn(self, width: int, plan: Any, operands: tuple[Any, ...], out: Any) -> None:
-        """Run a plan whose launches alone compute what it computes, and take up these launches, unchecked.
-
-        Arrays are CuPy's, and all else that the kernels read stays where it is as long as the plan is in use.
-        """
-        with noted() as launches:
-            plan.run(operands, out)
-        spans = [_span(one) for one in (*operands, out, *(buffer for buffer, _ in plan.buffers))]
-        found = launch_list(launches, spans)
-        given = sorted(source for one in found for _, source, _ in one.patches if source <= len(operands))
-        if given == list(range(len(operands) + 1)):  # else an array of the plan lies in one that was given
-            made = _made(self._launcher, self._turns, plan, found, (*operands, out))
-            self._held[width] = _Held(plan, made, out.data.device_id)
+    def take(self, width: int, plan: OneLaunchPlan) -> None:
+        """Take up the launch of a plan as it stands, where none of the width is held: nothing runs or is compared."""
+        kernel, grid, args, shared_bytes = plan.launch
+        count = len(plan.shapes[0]) + 1
+        sources = {id(buffer): at for at, (buffer, _) in enumerate(plan.buffers, count)}
+        words = [one.data.ptr if isinstance(one, cupy.ndarray) else int(one) for one in args] + [0] * count
+        patches = [(place, sources[id(arg)], 0) for place, arg in enumerate(args) if id(arg) in sources]
+        patches += [(len(args) + at, at, 0) for at in range(count)]
+        launch = Launch(kernel.function.ptr, grid, kernel.instance.threads, shared_bytes, False, words, patches)
+        self._held[width] = _held(self._launcher, self._turns, plan, [launch])
 
     def find(self, width: int) -> Any | None:
         """Give the extension's plan of a width, where it has one."""
@@ -127,7 +128,7 @@ class Launches:
             self._launcher.forget(self._calls)
 
 
-def noted_plan(launcher: Any, turns: Turns, plan: Any) -> Any | None:
+def noted_plan(launcher: Any, turns: Turns, plan: Any) -> Held | None:
     """Note the launches of a plan, and give them as the extension's plan where that computes the same.
 
     The plan runs while its launches are noted, and again on other operands, at other addresses. So does the extension,
@@ -154,23 +155,25 @@ def noted_plan(launcher: Any, turns: Turns, plan: Any) -> Any | None:
         expected = target.download(out)
         if not all(_equal(one, target.download(other)) for one, other in zip(before, held, strict=True)):
             return None
-        made = _made(launcher, turns, plan, found, (*operands, out))
+        held_plan = _held(launcher, turns, plan, found)
         result, *others = (
             target.upload(np.full(one.shape, 0 if counts else _UNWRITTEN, _bits(one.dtype)).view(one.dtype))
             for one, counts in ((out, False), *plan.buffers)
         )
         addresses, aside = (tuple(one.data.ptr for one in arrays) for arrays in ((*operands, result), others))
-        launcher.run(made, addresses, turns.stream(operands).ptr, aside)
+        launcher.run(held_plan.made, addresses, turns.stream(operands).ptr, aside)
         same = _same(target.download(result), expected, plan.deterministic)
         counters = [one for one, (_, counts) in zip(others, plan.buffers, strict=True) if counts]
-        return made if same and not any(target.download(one).any() for one in counters) else None
+        return held_plan if same and not any(target.download(one).any() for one in counters) else None
 
 
-def _made(launcher: Any, turns: Turns, plan: DevicePlan, found: Sequence[Launch], arrays: Sequence[Any]) -> Any:
-    """Give the extension's plan for arrays like these, operands and then the result."""
-    sizes = tuple(one.nbytes for one in arrays)
+def _held(launcher: Any, turns: Turns, plan: DevicePlan, found: Sequence[Launch]) -> Held:
+    """Give the extension's plan of some launches."""
+    shapes, out_shape = plan.shapes
+    sizes = tuple([plan.dtype.itemsize * prod(shape) for shape in (*shapes, out_shape)])
     owned = [(*_span(buffer), counts) for buffer, counts in plan.buffers]
-    return launcher.plan(turns.shared, arrays[-1].data.device_id, sizes, _flat(found), _bytes(chain(*owned)))
+    device = int(plan.target.location.partition(":")[2])
+    return Held(plan, launcher.plan(turns.shared, device, sizes, _flat(found), _bytes(chain(*owned))), device)
 
 
 class Launch(NamedTuple):

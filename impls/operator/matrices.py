@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ class ElementType(StrEnum):
         """The NumPy dtype that elements are stored as."""
         return self.searched.numpy if self.searched else np.dtype(self.value)
 
-    @property
+    @cached_property
     def searched(self) -> DType | None:
         """The dtype of a `Problem`, which every implementation may take; None for float64."""
         return DType(self.value) if self.value in tuple(DType) else None

@@ -1,6 +1,6 @@
-// A plan's launches in C++, for products of spmark.torch that need nothing else: a plain tensor, the matrix's own
+// A plan's launches in C++, for products of spmark.torch that need nothing else: plain tensors, the matrix's own
 // values, a width whose launches are noted. Every other call is Python's. Such products come from SparseMatrix.spmm,
-// and through PyTorch's dispatcher as spmark::spmm.
+// and through PyTorch's dispatcher as spmark::spmm and spmark::sddmm.
 //
 // PyTorch's and Python's headers suffice: PyTorch's current stream is found at run time.
 #include "launches.h"
@@ -32,37 +32,41 @@ void* current_stream(at::Device device) {
   return stream;
 }
 
+enum Product { kTimes, kTransposedTimes, kSampled };  // A B, A^T B, X Y^T at A's non-zeros; as Python numbers them
+
 struct Plan {
   std::shared_ptr<spmark::Plan> made;
-  int64_t rows, inner, width;  // of the product: (rows, inner) times (inner, width)
+  std::vector<std::vector<int64_t>> shapes;  // of operands, then of the result
   at::ScalarType dtype;
   at::Device device;
   bool deterministic;
   py::object keeps;  // Python's plan, which owns arrays and modules
 
-  bool fits(const Tensor& b) const {
-    return width == b.size(1) && inner == b.size(0) && dtype == b.scalar_type() && device == b.device() &&
-           (deterministic || !at::globalContext().deterministicAlgorithms());
+  bool fits(at::TensorList given) const {
+    for (size_t i = 0; i < given.size(); i++)
+      if (given[i].sizes() != shapes[i] || given[i].scalar_type() != dtype || given[i].device() != device) return false;
+    return deterministic || !at::globalContext().deterministicAlgorithms();
   }
-  Tensor run(const Tensor& b) const {
+  Tensor run(at::TensorList given) const {
     c10::OptionalDeviceGuard guard;
     if (device.is_cuda()) guard.reset_device(device);
-    Tensor out = at::empty({rows, width}, b.options().requires_grad(false));
-    const uint64_t given[] = {reinterpret_cast<uint64_t>(b.const_data_ptr()),
-                              reinterpret_cast<uint64_t>(out.mutable_data_ptr())};
-    made->run(given, current_stream(device));
+    Tensor out = at::empty(shapes.back(), given[0].options().requires_grad(false));
+    uint64_t addresses[spmark::kMostSources];
+    for (size_t i = 0; i < given.size(); i++) addresses[i] = reinterpret_cast<uint64_t>(given[i].const_data_ptr());
+    addresses[given.size()] = reinterpret_cast<uint64_t>(out.mutable_data_ptr());
+    made->run(addresses, current_stream(device));
     return out;
   }
 };
 struct Matrix {
   int64_t handle;  // by which operators of torch.library find Python's matrix
   std::mutex lock;
-  std::vector<std::pair<bool, std::shared_ptr<const Plan>>> plans;  // transposed or not; none is ever taken away
+  std::vector<std::pair<Product, std::shared_ptr<const Plan>>> plans;  // none is ever taken away
 
-  const Plan* find(const Tensor& b, bool transposed) {
+  const Plan* find(Product product, at::TensorList given) {
     std::lock_guard<std::mutex> guard(lock);
-    for (const auto& [side, plan] : plans)
-      if (side == transposed && plan->fits(b)) return plan.get();
+    for (const auto& [known, plan] : plans)
+      if (known == product && plan->fits(given)) return plan.get();
     return nullptr;
   }
 };
@@ -128,11 +132,17 @@ bool is_plain(const Tensor& b) {
 bool needs_gradient(const Tensor& b) { return b.requires_grad() && at::GradMode::is_enabled(); }
 
 using Values = std::optional<Tensor>;
-using Signature = Tensor(const Values&, const Tensor&, int64_t, bool);
-Tensor in_python(const Values& values, const Tensor& b, int64_t handle, bool transposed) {
+Tensor spmm_in_python(const Values& values, const Tensor& b, int64_t handle, bool transposed) {
+  using Signature = Tensor(const Values&, const Tensor&, int64_t, bool);
   static auto op = c10::Dispatcher::singleton().findSchemaOrThrow("spmark::_spmm", "").typed<Signature>();
   return op.call(values, b, handle, transposed);
 }
+Tensor sddmm_in_python(const Tensor& x, const Tensor& y, int64_t handle) {
+  using Signature = Tensor(const Tensor&, const Tensor&, int64_t);
+  static auto op = c10::Dispatcher::singleton().findSchemaOrThrow("spmark::_sddmm", "").typed<Signature>();
+  return op.call(x, y, handle);
+}
+Product times(bool transposed) { return transposed ? kTransposedTimes : kTimes; }
 
 struct Spmm : torch::autograd::Function<Spmm> {
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& b, const KeptPtr& kept,
@@ -154,11 +164,32 @@ torch::autograd::variable_list Spmm::backward(torch::autograd::AutogradContext* 
   const auto kept = c10::static_intrusive_pointer_cast<Kept>(context->saved_data["kept"].toCapsule());
   const bool transposed = !context->saved_data["transposed"].toBool();
   const Tensor gradient = gradients[0].contiguous();
-  const Plan* plan = is_plain(gradient) ? kept->matrix->find(gradient, transposed) : nullptr;
+  const Plan* plan = is_plain(gradient) ? kept->matrix->find(times(transposed), gradient) : nullptr;
   const Tensor of_b = plan ? multiplied(gradient, kept, transposed, plan)
-                           : in_python(std::nullopt, gradient, kept->matrix->handle, transposed);
+                           : spmm_in_python(std::nullopt, gradient, kept->matrix->handle, transposed);
   return {of_b, Tensor(), Tensor(), Tensor()};
 }
+
+struct Sddmm : torch::autograd::Function<Sddmm> {
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& y,
+                        const KeptPtr& kept, const Plan* plan) {
+    context->saved_data["kept"] = at::IValue::make_capsule(kept);
+    context->save_for_backward({y.requires_grad() ? x : Tensor(), x.requires_grad() ? y : Tensor()});
+    return plan->run({x, y});
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    if (!gradients[0].defined()) return {Tensor(), Tensor(), Tensor(), Tensor()};
+    const auto kept = c10::static_intrusive_pointer_cast<Kept>(context->saved_data["kept"].toCapsule());
+    const auto saved = context->get_saved_variables();
+    const Tensor gradient = gradients[0].contiguous();  // values of A's pattern, for the products with Y and X
+    const auto of_operand = [&](int at, const Tensor& other) {
+      if (!context->needs_input_grad(at)) return Tensor();
+      return spmm_in_python(gradient, other, kept->matrix->handle, at == 1);
+    };
+    return {of_operand(0, saved[1]), of_operand(1, saved[0]), Tensor(), Tensor()};
+  }
+};
 
 // ---- the dispatcher's side ----
 PyObject* owner_of = nullptr;  // Python's function that gives the matrix of a handle
@@ -166,28 +197,39 @@ PyObject* owner_of = nullptr;  // Python's function that gives the matrix of a h
 struct Found {
   MatrixPtr matrix;
   const Plan* plan = nullptr;
-  Found(const Values& values, const Tensor& b, int64_t handle, bool transposed) {
-    if (values || !is_plain(b)) return;
+  Found(Product product, at::TensorList given, int64_t handle) {
+    if (!std::all_of(given.begin(), given.end(), is_plain)) return;
     matrix = known().find(handle);
-    if (matrix) plan = matrix->find(b, transposed);
+    if (matrix) plan = matrix->find(product, given);
+  }
+  KeptPtr kept() const {
+    py::gil_scoped_acquire gil;
+    const py::object owner = py::reinterpret_borrow<py::object>(owner_of)(matrix->handle);
+    return c10::make_intrusive<Kept>(owner.ptr(), matrix);
   }
 };
-Tensor differentiable(const Values& values, const Tensor& b, int64_t handle, bool transposed) {
-  const Found found(values, b, handle, transposed);
-  if (!found.plan) return in_python(values, b, handle, transposed);
-  KeptPtr kept;
-  if (needs_gradient(b)) {
-    py::gil_scoped_acquire gil;
-    const py::object owner = py::reinterpret_borrow<py::object>(owner_of)(handle);
-    kept = c10::make_intrusive<Kept>(owner.ptr(), found.matrix);
-  }
-  return multiplied(b, kept, transposed, found.plan);
+Tensor spmm_differentiable(const Values& values, const Tensor& b, int64_t handle, bool transposed) {
+  if (values) return spmm_in_python(values, b, handle, transposed);
+  const Found found(times(transposed), b, handle);
+  if (!found.plan) return spmm_in_python(values, b, handle, transposed);
+  return multiplied(b, needs_gradient(b) ? found.kept() : KeptPtr(), transposed, found.plan);
 }
-Tensor computed(const Values& values, const Tensor& b, int64_t handle, bool transposed) {
-  const Found found(values, b, handle, transposed);
-  if (found.plan) return found.plan->run(b);
+Tensor spmm_computed(const Values& values, const Tensor& b, int64_t handle, bool transposed) {
+  if (!values)
+    if (const Found found(times(transposed), b, handle); found.plan) return found.plan->run(b);
   const at::AutoDispatchBelowAutograd below;
-  return in_python(values, b, handle, transposed);
+  return spmm_in_python(values, b, handle, transposed);
+}
+Tensor sddmm_differentiable(const Tensor& x, const Tensor& y, int64_t handle) {
+  const Found found(kSampled, {x, y}, handle);
+  if (!found.plan) return sddmm_in_python(x, y, handle);
+  if (!needs_gradient(x) && !needs_gradient(y)) return found.plan->run({x, y});
+  return Sddmm::apply(x, y, found.kept(), found.plan);
+}
+Tensor sddmm_computed(const Tensor& x, const Tensor& y, int64_t handle) {
+  if (const Found found(kSampled, {x, y}, handle); found.plan) return found.plan->run({x, y});
+  const at::AutoDispatchBelowAutograd below;
+  return sddmm_in_python(x, y, handle);
 }
 
 // ---- Python's side ----
@@ -200,17 +242,20 @@ T& within(PyObject* capsule, const char* name) {
   return *held;
 }
 
-// serve(owner_of, backend): from now on spmark::spmm on a backend is this module's; `owner_of` gives a handle's matrix
+// serve(owner_of, backend): from now on spmark::spmm and spmark::sddmm on a backend are this module's; `owner_of` gives
+// a handle's matrix
 PyObject* py_serve(PyObject*, PyObject* given) {
   HANDLE_TH_ERRORS
   static std::vector<torch::Library> served;
   const auto args = py::reinterpret_borrow<py::tuple>(given);
   owner_of = py::object(args[0]).release().ptr();
   const auto backend = py::cast<std::string>(args[1]);
-  for (const auto& [key, kernel] : {std::pair{backend, &computed}, {"Autograd" + backend, &differentiable}}) {
+  const auto serve = [&](const std::string& key, auto* spmm, auto* sddmm) {
     served.emplace_back(torch::Library::IMPL, "spmark", c10::parseDispatchKey(key), __FILE__, __LINE__);
-    served.back().impl("spmm", kernel);
-  }
+    served.back().impl("spmm", spmm).impl("sddmm", sddmm);
+  };
+  serve(backend, &spmm_computed, &sddmm_computed);
+  serve("Autograd" + backend, &spmm_differentiable, &sddmm_differentiable);
   Py_RETURN_NONE;
   END_HANDLE_TH_ERRORS
 }
@@ -225,19 +270,18 @@ PyObject* py_matrix(PyObject*, PyObject* handle) {
   END_HANDLE_TH_ERRORS
 }
 
-// add(matrix, transposed, plan, (rows, inner, width), like, deterministic, keeps): `plan` is of the launcher's, and
-// `like` has the operands' type and device
+// add(matrix, product, plan, shapes, like, deterministic, keeps): `plan` is of the launcher's, `shapes` are those of
+// operands and result, and `like` has their type and device
 PyObject* py_add(PyObject*, PyObject* given) {
   HANDLE_TH_ERRORS
   const auto args = py::reinterpret_borrow<py::tuple>(given);
   auto& matrix = *within<MatrixPtr>(py::object(args[0]).ptr(), kMatrix);
   const auto& made = within<std::shared_ptr<spmark::Plan>>(py::object(args[2]).ptr(), spmark::kPlan);
-  const auto [rows, inner, width] = py::cast<std::tuple<int64_t, int64_t, int64_t>>(args[3]);
   const Tensor like = py::cast<Tensor>(args[4]);
-  auto plan = std::make_shared<const Plan>(
-      Plan{made, rows, inner, width, like.scalar_type(), like.device(), py::cast<bool>(args[5]), args[6]});
+  auto plan = std::make_shared<const Plan>(Plan{made, py::cast<std::vector<std::vector<int64_t>>>(args[3]),
+                                                like.scalar_type(), like.device(), py::cast<bool>(args[5]), args[6]});
   std::lock_guard<std::mutex> guard(matrix.lock);
-  matrix.plans.emplace_back(py::cast<bool>(args[1]), std::move(plan));
+  matrix.plans.emplace_back(static_cast<Product>(py::cast<int>(args[1])), std::move(plan));
   Py_RETURN_NONE;
   END_HANDLE_TH_ERRORS
 }
@@ -251,7 +295,7 @@ PyObject* py_spmm(PyObject*, PyObject* const* args, Py_ssize_t count) {
   const Tensor& b = THPVariable_Unpack(args[2]);
   const bool usual =
       is_plain(b) && !at::impl::torch_function_mode_enabled() && !at::autocast::is_autocast_enabled(b.device().type());
-  const Plan* plan = usual ? matrix->find(b, false) : nullptr;
+  const Plan* plan = usual ? matrix->find(kTimes, b) : nullptr;
   if (!plan) Py_RETURN_NOTIMPLEMENTED;
   KeptPtr kept;
   if (needs_gradient(b)) kept = c10::make_intrusive<Kept>(args[1], matrix);

@@ -20,7 +20,9 @@ from spmark.impls.operator.torchops import matrix_of
 
 
 def build(backend: str = "CUDA") -> Any:
-    """Give the extension, compiled or out of the cache, and let it serve ``spmark::spmm``; raises as `built`.
+    """Give the extension, compiled or out of the cache, and let it serve ``spmark::spmm`` and ``sddmm``.
+
+    Raises as `built`.
 
     Parameters
     ----------
@@ -55,27 +57,26 @@ class NativeCalls:
         self._handle = handle
         self._lock = threading.Lock()
         self._matrix: Any = None
-        self._seen: set[tuple[bool, torch.dtype, int, int]] = set()
+        self._seen: set[tuple[int, torch.dtype, int, int]] = set()
         self._module: Any = None
 
     def spmm(self, owner: Any, b: Any) -> Any:
         """Compute A B where a plan and the call fit, else give NotImplemented; ``owner`` lives as long as gradients."""
         return NotImplemented if self._module is None else self._module.spmm(self._matrix, owner, b)
 
-    def learn(self, operator: CompiledOperator, b: Tensor, rows: int, transposed: bool) -> None:
-        """Take up a plan whose launches were noted, after its first product with an operand like ``b`` on a GPU.
+    def learn(self, operator: CompiledOperator, product: int, first: Tensor) -> None:
+        """Take up a plan whose launches were noted, after its first product.
 
         Parameters
         ----------
         operator : CompiledOperator
-        b : (inner, J)
-        rows : int
-            Of the product.
-        transposed : bool
-            Whether the operator computes A^T B.
+        product : int
+            0 for A B, 1 for A^T B, 2 for X Y^T at A's non-zeros, as the extension numbers them.
+        first : Tensor
+            The first operand, on a GPU.
         """
-        inner, width = b.shape
-        key = (transposed, b.dtype, width, b.get_device())
+        width = first.shape[1]
+        key = (product, first.dtype, width, first.get_device())
         if key in self._seen:
             return
         module = EXTENSION.found()
@@ -90,6 +91,7 @@ class NativeCalls:
                 return
             if self._matrix is None:
                 self._matrix = module.matrix(self._handle)
-            plan = operator.built(width)
-            module.add(self._matrix, transposed, made, (rows, inner, width), b, plan.deterministic, plan)
+            plan: Any = operator.built(width)
+            operands, result = plan.shapes
+            module.add(self._matrix, product, made, (*operands, result), first, plan.deterministic, plan)
             self._module = module

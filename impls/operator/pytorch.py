@@ -137,9 +137,14 @@ class SparseMatrix(Signs):
         if backward:
             kinds += [(Op.SPMM, True, not given_values), (Op.SDDMM, False, True)]
         gpu = torch.cuda.current_device() if self._place == "cuda" and torch.cuda.is_available() else 0
-        for kind in kinds:
-            for one in widths_of(width):
-                self._operator(*kind, self.dtype, (self._place, gpu)).plan(one)
+        widths, operators = widths_of(width), []
+        for kind in kinds if widths else ():
+            operators.append(self._operator(*kind, self.dtype, (self._place, gpu)))
+            for one in widths:
+                operators[-1].begin(one)
+        for operator in operators:
+            for one in widths:
+                operator.plan(one)
 
     def spmm(self, b: Tensor, values: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
         """Compute C = A B; differentiable in ``b`` and ``values``.
@@ -271,8 +276,7 @@ class SparseMatrix(Signs):
             made = self._operator(Op.SPMM, transposed, values is None, b.dtype, _where(b))
             if values is None:
                 found: Tensor = made(b, out=out)
-                if b.is_cuda and b.dtype is self.dtype:  # other types are autocast's, and refused without it
-                    self._native.learn(made, b, self.shape[transposed], transposed)
+                self._learn(made, int(transposed), b)
             else:
                 values = _detached(values)
                 if transposed:
@@ -286,8 +290,13 @@ class SparseMatrix(Signs):
         with _on_gpu_of(x):
             made = self._operator(Op.SDDMM, False, True, x.dtype, _where(x))
             found: Tensor = made(_detached(x), _detached(y), out=out)
+            self._learn(made, 2, x)
         _check_deterministic(made, x.shape[-1])
         return found
+
+    def _learn(self, made: CompiledOperator, product: int, first: Tensor) -> None:
+        if first.is_cuda and first.dtype is self.dtype:  # other types are autocast's, and refused without it
+            self._native.learn(made, product, first)
 
     def _copy(self, name: Literal["origins", "lengths"], device: torch.device) -> Tensor:
         """Copy an array to a device once: where the transpose's values come from, or the non-zeros of each row."""

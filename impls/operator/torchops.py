@@ -122,8 +122,14 @@ def _project_gradient(ctx: Any, values: Tensor) -> tuple[Tensor | None, ...]:
     return of_x, of_w, of_y, None
 
 
-def _defined(name: str, schema: str, *, compute: Any, shape: Any, gradient: Any, context: Any) -> Any:
-    """Define an operator without the checks of `torch.library.custom_op`, which take 2 us of each call."""
+def _defined(
+    name: str, schema: str, *, compute: Any, shape: Any, gradient: Any, context: Any, served: bool = False
+) -> Any:
+    """Define an operator without the checks of `torch.library.custom_op`, which take 2 us of each call.
+
+    An extension serves some for tensors of a GPU (`spmark.impls.operator.native`), and finds Python's kernels of these
+    by a second name.
+    """
     _LIBRARY.define(name + schema, tags=(torch.Tag.pt2_compliant_tag,))
     torch.library.register_fake(f"spmark::{name}", shape, lib=_LIBRARY)
     operator = getattr(torch.ops.spmark, name).default
@@ -144,9 +150,9 @@ def _defined(name: str, schema: str, *, compute: Any, shape: Any, gradient: Any,
             output = backward(keyset, *given)
         return forward_ad.make_dual(output, sum(tangents)) if tangents else output
 
-    # The second name leads here where an extension has the first for tensors of a GPU (`spmark.impls.operator.native`).
-    _LIBRARY.define(f"_{name}{schema}")
-    for one in (name, f"_{name}"):
+    if served:
+        _LIBRARY.define(f"_{name}{schema}")
+    for one in (name, f"_{name}")[: 1 + served]:
         _LIBRARY.impl(one, compute, "CompositeExplicitAutograd")
         _LIBRARY.impl(one, differentiable, "Autograd", with_keyset=True)
     return operator
@@ -159,6 +165,7 @@ spmm = _defined(
     shape=lambda values, b, handle, transposed: b.new_empty((matrix_of(handle).shape[transposed], b.shape[1])),
     gradient=_spmm_gradient,
     context=_spmm_context,
+    served=True,
 )
 """Computes A B or A^T B, (I, J) or (K, J), for the matrix of a handle."""
 sddmm = _defined(
@@ -168,6 +175,7 @@ sddmm = _defined(
     shape=lambda x, y, handle: x.new_empty((matrix_of(handle).nnz,)),
     gradient=_sddmm_gradient,
     context=_bilinear_context,
+    served=True,
 )
 """Computes X Y^T at A's non-zeros, (nnz,), for the matrix of a handle."""
 

@@ -66,7 +66,6 @@ class RoDePlan(DevicePlan):
         (vector, *_) = loads_of(width, CHUNK)
         tile = {"vector": vector, **({"vectors": vectors} if spmm else {}), "threads": threads}
         super().__init__(problem, target, {"segment": segment, **tile}, alignment=vector * problem.dtype.itemsize)
-        self.stored = matrix.nnz
         with self.phase("convert"):
             segments = segments_of(matrix, segment)
         with self.phase("compile"):

@@ -81,7 +81,6 @@ class RowSplitSpmm(OneLaunchPlan):
         tile = {"vector": vector, "lanes": lanes, "tiles": tiles}
         config = {"index": index, **tile, "depth": depth}
         super().__init__(problem, target, config, alignment=vector * problem.dtype.itemsize)
-        self.stored = matrix.nnz
         self._load(SPMM.instance(T=C_TYPES[problem.dtype], Index=INDEX_TYPES[index], **tile, threads=WARP))
         with self.phase("convert"):
             order = longest_first(matrix.row_lengths)
@@ -109,7 +108,6 @@ class RowSplitSddmm(OneLaunchPlan):
         matrix = problem.matrix
         schedule = {"vector": vector, "lanes": LANES[0], "strip": _STRIP, "threads": threads}
         super().__init__(problem, target, schedule, alignment=vector * problem.dtype.itemsize)
-        self.stored = matrix.nnz
         self._load(SDDMM.instance(T=C_TYPES[problem.dtype], **schedule))
         with self.phase("convert"):
             strips = strips_of(matrix, _STRIP)

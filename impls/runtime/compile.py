@@ -13,7 +13,9 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import cast
@@ -28,6 +30,10 @@ OPTIONS = ("-std=c++17", "-lineinfo")
 """Given to every compiler: IEEE arithmetic (no fast math, denormals kept), lines for profilers."""
 _COUNTS = (r"Used (\d+) registers", r"(\d+) bytes spill stores", r"(\d+) bytes smem")
 """Where the log tells registers, spilled bytes and shared bytes."""
+Ordered = tuple[Path, str, str]
+"""Source, expression and architecture of a kernel, as `compile_kernel` takes them."""
+_COMING: dict[Ordered, Future[Binary]] = {}
+"""Kernels that were begun, and that nobody has asked for yet."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,39 @@ def compile_kernel(source: Path, expression: str, arch: str) -> Binary:
     DeviceError
         The compiler is not installed.
     """
+    begun = _COMING.pop((source, expression, arch), None)
+    if begun is not None and not begun.cancel():
+        return begun.result()
+    return _compiled(source, expression, arch)
+
+
+def begin(kernels: Iterable[Ordered]) -> None:
+    """Compile kernels on other threads, in this order; `compile_kernel` takes them up, and begins those still waiting.
+
+    Errors are those of `compile_kernel`, and are raised there.
+
+    Parameters
+    ----------
+    kernels : iterable of (source, expression, architecture)
+        As of `compile_kernel`; most of them will be asked for soon.
+    """
+    for kernel in kernels:
+        if kernel not in _COMING:
+            _COMING[kernel] = _threads().submit(_compiled, *kernel)
+
+
+def drop() -> None:
+    """Forget kernels that were begun and not asked for; those that still wait for a thread are not compiled."""
+    while _COMING:
+        _COMING.popitem()[1].cancel()
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(len(allowed_cores()), "compiler")
+
+
+def _compiled(source: Path, expression: str, arch: str) -> Binary:
     return cached(_kernel_key(source, expression, arch), lambda: _compile_nvrtc(source, expression, arch))
 
 
@@ -98,7 +137,7 @@ def kept_binary(key: str) -> Binary | None:
     return binary if isinstance(binary.symbol, str) and all(isinstance(count, int) for count in counts) else None
 
 
-def compile_many(kernels: Iterable[tuple[Path, str, str]], workers: int | None = None) -> list[Binary | CompileError]:
+def compile_many(kernels: Iterable[Ordered], workers: int | None = None) -> list[Binary | CompileError]:
     """Compile kernels side by side; binaries in the cache are read from there.
 
     Parameters
@@ -119,7 +158,7 @@ def compile_many(kernels: Iterable[tuple[Path, str, str]], workers: int | None =
         The compiler is not installed.
     """
 
-    def made(kernel: tuple[Path, str, str]) -> Binary | CompileError:
+    def made(kernel: Ordered) -> Binary | CompileError:
         try:
             return compile_kernel(*kernel)
         except CompileError as error:

@@ -45,7 +45,7 @@ class Gate:
     """
 
     def __init__(self, arch: str) -> None:
-        self._kernel = _loaded("gate<32>", arch, cupy.cuda.Device().id)
+        self._kernel = _loaded("timing.cu", "gate<32>", arch, cupy.cuda.Device().id)
         self._memory = cupy.cuda.alloc_pinned_memory(4)
         self._opened = np.frombuffer(self._memory, np.int32, 1)
         self._opened[0] = self._turn = 0
@@ -62,8 +62,8 @@ class Gate:
 
 
 @cache
-def _loaded(expression: str, arch: str, _device: int) -> Any:
-    return load_function(compile_kernel(Path(__file__).parent / "kernels" / "timing.cu", expression, arch))
+def _loaded(source: str, expression: str, arch: str, _device: int) -> Any:
+    return load_function(compile_kernel(Path(__file__).parent / "kernels" / source, expression, arch))
 
 
 class CudaStopwatch(Stopwatch):
@@ -117,7 +117,7 @@ class CudaStopwatch(Stopwatch):
 
 def _reading(spec: DeviceSpec) -> Run:
     """Read a buffer of the L2's size, so that the lines of the flush buffer leave the L2 before a run begins."""
-    kernel = _loaded("read_through<512>", spec.arch, cupy.cuda.Device().id)
+    kernel = _loaded("calibrate.cu", "read_all<1, 512>", spec.arch, cupy.cuda.Device().id)
     source, sink = cupy.zeros(spec.l2_bytes // 16 * 4, cupy.float32), cupy.zeros(1, cupy.float32)
     grid, args = (_READERS_PER_SM * spec.num_sms, 1, 1), (np.int64(source.size // 4), source, sink)
     return lambda: kernel(grid, (512, 1, 1), args)
@@ -125,11 +125,16 @@ def _reading(spec: DeviceSpec) -> Run:
 
 def nvml_handle() -> tuple[Any, Any]:
     """Give NVML and its handle of the current device, or None twice."""
+    return _nvml_of(cupy.cuda.Device().id)
+
+
+@cache
+def _nvml_of(device: int) -> tuple[Any, Any]:
     with suppress(Exception):
         import pynvml
 
         pynvml.nvmlInit()
-        bus = cupy.cuda.runtime.deviceGetPCIBusId(cupy.cuda.Device().id)
+        bus = cupy.cuda.runtime.deviceGetPCIBusId(device)
         return pynvml, pynvml.nvmlDeviceGetHandleByPciBusId(bus.encode() if isinstance(bus, str) else bus)
     return None, None
 

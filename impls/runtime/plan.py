@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.interfaces import Built, DeviceArray
-from spmark.impls.core.operands import Shaped, check_operands
+from spmark.impls.core.operands import check_operands
+from spmark.impls.core.relational import AnyProblem
 from spmark.impls.runtime.target import Grid, Kernel, Target
 from spmark.impls.runtime.template import Instance
 
@@ -21,13 +23,16 @@ Arrays = Sequence[DeviceArray]
 
 
 class DevicePlan(Built):
-    """A plan whose arrays and kernels are on a target; subclasses upload in ``__init__`` and write `enqueue`."""
+    """A plan whose arrays and kernels are on a target; subclasses upload in ``__init__`` and write `enqueue`.
+
+    Where a plan holds A otherwise than as CSR it says how much it holds (`stored`).
+    """
 
     arrays: Arrays = ()
     """What plans with another schedule of the same format may share."""
 
-    def __init__(self, problem: Shaped, target: Target, config: Mapping[str, Any], alignment: int = 1) -> None:
-        super().__init__(config=dict(config))
+    def __init__(self, problem: AnyProblem, target: Target, config: Mapping[str, Any], alignment: int = 1) -> None:
+        super().__init__(config=dict(config), stored=problem.matrix.nnz)
         self.target = target
         # Facts of the problem, not the problem: a plan must not keep the host's matrix alive.
         self.shapes = problem.operand_shapes, problem.out_shape
@@ -53,7 +58,7 @@ class DevicePlan(Built):
 
     def workspace(self, shape: tuple[int, ...], dtype: Any) -> DeviceArray:
         """Allocate a buffer that the plan owns; counted in `device_bytes`."""
-        self.device_bytes += int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        self.device_bytes += prod(shape) * np.dtype(dtype).itemsize
         self._workspaces.append(self.target.empty(shape, dtype))
         return self._workspaces[-1]
 
@@ -120,6 +125,11 @@ class OneLaunchPlan(DevicePlan):
         self._grid = grid
         with self.phase("upload"):
             self._args = (*map(np.int32, sizes), *map(self.upload, arrays), *shared)
+
+    @property
+    def launch(self) -> tuple[Any, Grid, tuple[Any, ...], int]:
+        """The kernel, its grid, its arguments before operands and result, and its bytes of dynamic shared memory."""
+        return self._kernel, self._grid, self._args, self._shared_bytes
 
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
         """Launch the kernel once."""

@@ -78,6 +78,9 @@ class Target:
         """
         raise DeviceError(f"expected a device that runs kernels (cuda, host-simt), found {self.spec.kind}")
 
+    def begin(self, instances: Sequence[Instance]) -> None:
+        """Compile instances on other threads where the target's compiler allows that; `load` waits for them."""
+
     def synchronize(self) -> None:
         """Wait for everything enqueued; raises `KernelFault` where something failed."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
 from types import CodeType
@@ -102,6 +102,7 @@ class KernelTemplate:
             None if self.has(values) else f"expected arguments that the kernel's static_asserts allow, found {values}"
         )
 
+    @cache  # noqa: B019 (templates live as long as the process)
     def instance(self, **values: TemplateValue) -> Instance:
         """Give the instance with these template arguments.
 
@@ -139,7 +140,7 @@ class Instance:
         """Template arguments by name."""
         return dict(zip(self.template.space, self.arguments, strict=True))
 
-    @property
+    @cached_property
     def threads(self) -> int:
         """Threads of a block."""
         return int(self.values["threads"])

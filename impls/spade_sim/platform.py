@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.interfaces import Config
+from spmark.impls.core.interfaces import Candidate, Config
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.spade_sim.machine import BYPASS, check_dtype
 from spmark.impls.spade_sim.simulate import Simulator
-from spmark.impls.tuning.platform import CommonLoops, ConfigSamples, digest_of_values
+from spmark.impls.tuning.platform import CommonLoops, Platform, digest_of_values
 from spmark.impls.tuning.space import Axis, Space
 
 P_ROW: Final = (8, 32, 128, 512)
@@ -34,8 +34,8 @@ _OWN = (Axis.of("bypass", BYPASS), Axis.of("reorder", (False, True)))
 """What phi leaves out; phi sees the barrier in the order of loops."""
 
 
-class SpadePlatform:
-    """`spmark.impls.tuning.platform.Platform` of the simulated accelerator."""
+class SpadePlatform(Platform):
+    """Configs of the simulated accelerator."""
 
     name: ClassVar[str] = "spade_sim"
     kind: ClassVar[DeviceKind | None] = None
@@ -121,11 +121,7 @@ class SpadePlatform:
         """Give what skips the cache, and whether rows are reordered."""
         return _OWN
 
-    def own(self, config: Config) -> Config:
-        """Give bypass and reordering of a config."""
-        return {axis.name: config[axis.name] for axis in _OWN}
-
-    def measure(self, problem: Problem, configs: Sequence[Config], device: DeviceSpec | None) -> list[ConfigSamples]:
+    def measure(self, problem: Problem, configs: Sequence[Config], device: DeviceSpec | None) -> list[Candidate]:
         """Price configs: one simulated time each, the same on every machine. O(configs nnz J / d_split) time.
 
         Raises
@@ -134,7 +130,7 @@ class SpadePlatform:
             The problem is not in float32, or a config does not fit it.
         """
         simulator = Simulator(problem)
-        return [ConfigSamples((simulator.run(config).seconds * 1e6,)) for config in configs]
+        return [Candidate(config, samples_us=(simulator.run(config).seconds * 1e6,)) for config in configs]
 
 
 def _covering(values: Sequence[int], length: int) -> list[int]:

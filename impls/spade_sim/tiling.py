@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from spmark.impls.core.problem import Csr, offsets, openings
 from spmark.impls.spade_sim import loops
@@ -51,7 +50,7 @@ def tile_order(matrix: Csr, p_row: int, p_col: int, barrier: bool, pes: int) -> 
     Returns
     -------
     TileOrder
-        O(nnz + tile rows + tile columns * pes) time.
+        O(nnz log nnz + tile rows + tile columns * pes) time.
     """
     num_rows, num_cols = matrix.shape
     tile_rows, tile_cols = -(-num_rows // p_row), -(-num_cols // p_col)
@@ -61,12 +60,8 @@ def tile_order(matrix: Csr, p_row: int, p_col: int, barrier: bool, pes: int) -> 
 
     down = np.repeat(dealt[np.arange(num_rows) // p_row], matrix.row_lengths)
     across = matrix.indices // np.int32(p_col)
-    keys = [(across, tile_cols), (down, tile_rows)]
-    order = np.arange(matrix.nnz, dtype=np.int32)
-    for key, count in reversed(keys) if barrier else keys:
-        # SciPy transposes in O(nnz + count): entries come out by column, and keep their order within a column.
-        order = csr_array((order, key[order], [0, matrix.nnz]), shape=(1, count)).tocsc().data
-
+    # The last key counts first, and entries of equal keys keep their order.
+    order = np.lexsort((down, across) if barrier else (across, down))
     begins_sum = np.zeros(matrix.nnz, np.bool_)
     begins_sum[matrix.indptr[:-1][matrix.row_lengths > 0]] = True  # whatever the tiles, a row goes from left to right
     rows, columns, down, across = matrix.rows_of_entries()[order], matrix.indices[order], down[order], across[order]

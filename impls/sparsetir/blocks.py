@@ -25,8 +25,7 @@ from spmark.impls.kernels.block_spmm import (
     SPMM_STRIPS,
     STRIPS,
     BlockSpmmPlan,
-    PanelSpmmPlan,
-    StripSpmmPlan,
+    WarpSpmmPlan,
     block_instance,
     vector_of,
     warp_kernel,
@@ -114,7 +113,7 @@ def opened(problem: Problem, target: Target, convert: Callable[[Problem, Config]
     """Give what builds configs; plans of one format, which ``convert`` makes, share it."""
 
     def build(blocks: DenseBlocks, form: Config, schedule: Config, arrays: Sequence[DeviceArray]) -> DevicePlan:
-        plan: Any = StripSpmmPlan if "strips" in schedule else PanelSpmmPlan if form == PANELS[0] else BlockSpmmPlan
+        plan: Any = BlockSpmmPlan if "depth" in schedule else WarpSpmmPlan
         return cast("DevicePlan", plan(problem, target, blocks, form, arrays=arrays, **schedule))
 
     return OneFormat(FORM, lambda form: convert(problem, form), build)

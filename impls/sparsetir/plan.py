@@ -6,7 +6,7 @@ sections 4.2.1 and 4.2.2.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -23,8 +23,16 @@ from spmark.impls.kernels.hyb_spmm import FILL_ELL_BUCKETS, HYB_SPMM, MOST_K, ru
 from spmark.impls.kernels.sddmm import CSR_SDDMM, RUNS_SDDMM, SDDMM_CSR, SDDMM_RUNS
 from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS, ZERO_ROWS
 from spmark.impls.runtime.target import too_wide
-from spmark.impls.runtime.template import KernelTemplate
-from spmark.impls.sparsetir.search import LANES, PAPERS_HYB, PAPERS_SDDMM, SpaceOwner, search_hyb, search_sddmm
+from spmark.impls.runtime.template import Instance, KernelTemplate
+from spmark.impls.sparsetir.search import (
+    LANES,
+    PAPERS_HYB,
+    PAPERS_SDDMM,
+    SpaceOwner,
+    kernels_ahead,
+    search_hyb,
+    search_sddmm,
+)
 from spmark.impls.tuning.strategies import exhaustive
 from spmark.impls.tuning.tune import Strategy, space_of, tune
 
@@ -40,7 +48,6 @@ class SparseTir:
         *(SPMM_ELL_BUCKETS, ROUND_SHARED_ROWS, ZERO_ROWS, FILL_ELL_BUCKETS),
         *(SDDMM_CSR, SDDMM_RUNS),
     )
-    loops: ClassVar[tuple[str, ...]] = ("spmark.impls.formats.loops",)
     cost_models: ClassVar[Mapping[str, str]] = {"dash": "spmark.impls.dash.cost_models:TransferredScores"}
 
     c: int = 0
@@ -92,6 +99,10 @@ class SparseTir:
         tiles = ell_tiles(problem.width, problem.dtype)
         narrowest = min(tile["vector"] * tile["lanes"] for tile in tiles)
         return too_wide(problem.width, LANES if self.mode == SpaceOwner.PAPER else narrowest)
+
+    def ahead(self, problem: Problem) -> Iterable[Instance]:
+        """Name the kernels of our own search."""
+        return kernels_ahead(problem) if self.tuned and self.mode == SpaceOwner.OWN else ()
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """Search where non-zeros and a device to measure on exist; otherwise take the default of the space."""

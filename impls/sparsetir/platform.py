@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.kernels import direct_space, direct_spmm, sddmm
@@ -22,7 +21,7 @@ from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import open_target
 from spmark.impls.sparsetir.plan import SparseTir
 from spmark.impls.sparsetir.search import spmm_tiles
-from spmark.impls.tuning.platform import CommonLoops, ConfigSamples, digest_of_values, raced
+from spmark.impls.tuning.platform import CommonLoops, PlanningPlatform, digest_of_values
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.space import Axis, Space
 from spmark.impls.tuning.tune import builder, open_race, space_of
@@ -66,8 +65,8 @@ _OWN = {
 }
 
 
-class CudaPlatform:
-    """`spmark.impls.tuning.platform.PlanningPlatform` of GPUs."""
+class CudaPlatform(PlanningPlatform):
+    """Templates on GPUs."""
 
     ruled: ClassVar[frozenset[Op]] = frozenset({Op.SPMM})
     name: ClassVar[str] = "cuda"
@@ -140,18 +139,6 @@ class CudaPlatform:
             for config in configs
         ]
 
-    def measure(self, problem: Problem, configs: Sequence[Config], device: DeviceSpec | None) -> list[ConfigSamples]:
-        """Race the configs on a GPU.
-
-        Raises
-        ------
-        DeviceError
-            The device is another one, or none.
-        """
-        if device is None or device.kind is not DeviceKind.CUDA:
-            raise DeviceError(f"expected a GPU to measure on, found {device.name if device else 'no device'}")
-        return raced(self.open_race(problem, device), configs)
-
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse what `SparseTir` refuses."""
         return SparseTir().unsupported(problem, device)
@@ -182,15 +169,12 @@ def _spmm(problem: Problem) -> tuple[Space, Space]:
         "rows": _ROWS,
         "longest": dict.fromkeys((direct_spmm.usual_length(problem.matrix), direct_spmm.UNSPLIT)),
     }
-    return Space.of(hyb), Space.of(direct, lambda config: direct_spmm.is_offered(problem.dtype, config))
+    return Space.of(hyb), Space.of(direct, lambda config: direct_space.DIRECT_SPMM.has(problem, config))
 
 
 def _sddmm(problem: Problem) -> tuple[Space, Space]:
-    width, dtype = problem.width, problem.dtype
-    runs = {"tile": sddmm.run_tiles(width, dtype), "run": _RUNS}
-    return space_of(CSR_SDDMM, problem), Space.of(
-        runs, lambda config: config["run"] >= config["batch"] and sddmm.is_offered(width, dtype, config)
-    )
+    runs = {"tile": sddmm.run_tiles(problem.width, problem.dtype), "run": _RUNS}
+    return space_of(CSR_SDDMM, problem), Space.of(runs, lambda config: config["run"] >= config["batch"])
 
 
 def _is_sddmm(config: Config) -> bool:

@@ -13,19 +13,20 @@ measured (sections 4.2.1 and 4.2.2).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
 from spmark.impls.core.interfaces import Config
-from spmark.impls.core.problem import Problem
+from spmark.impls.core.problem import Op, Problem
 from spmark.impls.formats.hyb import partition_columns, slots_of, widths_up_to
-from spmark.impls.kernels.ell_buckets import NEVER, TOGETHER, ell_tiles
+from spmark.impls.kernels.ell_buckets import NEVER, TOGETHER, ell_instance, ell_tiles
 from spmark.impls.kernels.family import Axes, tiles_of
-from spmark.impls.kernels.hyb_spmm import HYB_SPMM, MAX_WIDTHS, PARTITIONS, rule_width
-from spmark.impls.kernels.sddmm import CSR_SDDMM, GROUPS
-from spmark.impls.runtime.template import loads_of
+from spmark.impls.kernels.hyb_spmm import HYB_SPMM, MAX_WIDTHS, PARTITIONS, filling_instance, rule_width
+from spmark.impls.kernels.sddmm import CSR_SDDMM, GROUPS, run_tiles, sddmm_kernel
+from spmark.impls.kernels.shared_rows import shared_instances
+from spmark.impls.runtime.template import Instance, loads_of
 from spmark.impls.tuning.race import ConfigTime, Race
 from spmark.impls.tuning.runs import search_runs
 from spmark.impls.tuning.strategies import along, both_ways, exhaustive, fastest
@@ -114,6 +115,19 @@ def search_sddmm(problem: Problem, race: Race[Any]) -> None:
     """
     exhaustive(race, space_of(CSR_SDDMM, problem).configs())
     search_runs(problem, race, {})
+
+
+def kernels_ahead(problem: Problem) -> Iterator[Instance]:
+    """Give the kernels that `search_hyb` or `search_sddmm` asks for, in the order of asking."""
+    if problem.op is Op.SDDMM:
+        runs = ({**tile, "run": tile["batch"]} for tile in run_tiles(problem.width, problem.dtype))
+        yield from (sddmm_kernel(problem, config) for config in (*space_of(CSR_SDDMM, problem).configs(), *runs))
+        return
+    tiles = spmm_tiles(problem)
+    yield from (ell_instance(problem, tile) for tile in tiles)
+    yield filling_instance(problem.dtype)
+    yield from shared_instances(True, problem.width, problem.dtype, tiles[0]["vector"])
+    yield from (ell_instance(problem, {**tile, "threads": 256}) for tile in tiles if tile["vectors"] == 2)
 
 
 class SpaceOwner(StrEnum):

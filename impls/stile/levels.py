@@ -11,9 +11,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.problem import offsets
+from spmark.impls.core.problem import grouped, numbered, offsets, openings
 from spmark.impls.formats.threads import run_all
-from spmark.impls.stile.loops import Level, count_pieces, place_pieces, price_tiles
+from spmark.impls.stile.loops import Level, price_tiles
 from spmark.impls.stile.prices import ONE_DIMENSION
 from spmark.impls.stile.space import Shapes
 from spmark.impls.stile.windows import Tiled
@@ -33,8 +33,8 @@ def make_level(tiled: Tiled, shapes: Shapes, clock: int) -> Level:
     Returns
     -------
     Level
-        Made in O(nnz + I), on all cores. Rows that a tile has touched are kept apart from the others, since their sums
-        must be added atomically.
+        Made in O(nnz + I); all cores price its tiles. Rows that a tile has touched are kept apart from the others,
+        since their sums must be added atomically.
     """
     items, first, stop, shape = _ell_tiles(tiled, shapes) if shapes.ell else _runs(tiled)
     count = first.size
@@ -56,31 +56,24 @@ def _ell_tiles(
     Tiles of a width hold the pieces that are longer than half of the width; the last of them is filled up with the
     pieces that follow, so that no slot stays empty.
     """
-    matrix, nonzeros, widest = tiled.matrix, tiled.nonzeros, shapes.widest
-    left = np.zeros(matrix.num_rows, np.int32)
-    shares = list(tiled.shares(matrix.indptr, 0, matrix.num_rows))
-    counts = np.zeros((len(shares), 2, widest + 1), np.int64)
-    run_all(count_pieces, [(nonzeros, widest, *share, left, own) for share, own in zip(shares, counts, strict=True)])
+    widest, free = shapes.widest, np.flatnonzero(tiled.owner < 0).astype(np.int32)
+    rows = tiled.row_of[free]
+    first = np.flatnonzero(openings(rows))
+    left = np.diff(first, append=free.size)
+    row, number = numbered(-(-left // widest))
+    begins, lengths = first[row] + number * widest, np.minimum(left[row] - number * widest, widest)
     # Pieces of untouched rows first, long ones before short ones; within a length in row order.
-    lengths = np.arange(widest, 0, -1)
-    sizes = counts.sum(axis=0)[:, :0:-1]
-    first_piece = offsets(sizes.ravel())
-    starts = offsets(np.repeat(np.tile(lengths, 2), sizes.ravel()))
-    cursor = np.zeros((2, widest + 1), np.int64)
-    cursor[:, :0:-1] = first_piece[:-1].reshape(sizes.shape)
-    cursors = cursor + np.cumsum(counts, axis=0) - counts
-    items = np.zeros(int(starts[-1]), np.int32)
-    run_all(
-        place_pieces,
-        [(nonzeros, left, widest, *share, own, starts, items) for share, own in zip(shares, cursors, strict=True)],
-    )
+    touched = left < tiled.whole[rows[first]]
+    order, first_piece = grouped((touched[row] * widest + widest - lengths).astype(np.int32), 2 * widest)
+    piece, at = numbered(lengths[order])
+    items, starts = free[begins[order][piece] + at], offsets(lengths[order])
     tiles = []
     for kind in range(2):
         end = int(first_piece[(kind + 1) * widest])
-        for s, (width, rows) in enumerate(zip(shapes.price.width, shapes.price.height, strict=True)):
+        for s, (width, height) in enumerate(zip(shapes.price.width, shapes.price.height, strict=True)):
             low, high = first_piece[kind * widest + widest - width], first_piece[kind * widest + widest - width // 2]
-            at = np.arange(low, high, rows, dtype=np.int64)
-            tiles.append((starts[at], starts[np.minimum(at + rows, end)], np.full(at.size, s, np.int32)))
+            top = np.arange(low, high, height, dtype=np.int64)
+            tiles.append((starts[top], starts[np.minimum(top + height, end)], np.full(top.size, s, np.int32)))
     first, stop, shape = (np.concatenate(column) for column in zip(*tiles, strict=True))
     return items, first, stop, shape
 

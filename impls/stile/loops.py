@@ -151,7 +151,7 @@ class State(NamedTuple):
     """`Price`; read."""
 
 
-I32, I32S, I64, I64S = types.int32[::1], types.int32[:, ::1], types.int64[::1], types.int64[:, ::1]
+I32, I32S, I64 = types.int32[::1], types.int32[:, ::1], types.int64[::1]
 U8, F64 = types.uint8[::1], types.float64[::1]
 IN, LONG_IN = (types.Array(kind, 1, "C", readonly=True) for kind in (types.int32, types.int64))
 LONG, REAL = types.int64, types.float64
@@ -522,71 +522,6 @@ def pick_near_blocks(state: Any, withdraw: Any, limit: Any, height: Any, shape: 
                 _rank_blocks(state, window)
         elif shape != NONE and windows.height[window] == height and groups.average[window] <= limit:
             _sweep(state, window, shape, state.costs[height, shape], limit)
-
-
-@compiled(types.void, NONZEROS, LONG, LONG, LONG, I32, I64S)
-def count_pieces(nonzeros: Any, widest: Any, first: Any, stop: Any, left: Any, counts: Any) -> None:  # noqa: PLR0917
-    """Count the non-zeros of rows ``first:stop`` that have no owner, and the pieces that these are folded into.
-
-    Parameters
-    ----------
-    nonzeros
-        As the module says; only read.
-    widest : int
-        Most non-zeros of a piece.
-    left : (I,) int32
-        Written: non-zeros of each row that have no owner.
-    counts : (2, widest + 1) int64
-        Written by addition: pieces by length. Row 0 counts rows that no tile has touched, row 1 the others.
-    """
-    indptr, owner, whole = nonzeros.indptr, nonzeros.owner, nonzeros.whole
-    for row in range(first, stop):
-        free = 0
-        for at in range(indptr[row], indptr[row + 1]):
-            free += owner[at] < 0
-        left[row] = free
-        touched = 1 if free < whole[row] else 0
-        counts[touched, widest] += free // widest
-        counts[touched, free % widest] += free % widest > 0
-
-
-@compiled(types.void, NONZEROS, I32, LONG, LONG, LONG, I64S, I64, I32)
-def place_pieces(  # noqa: PLR0917
-    nonzeros: Any, left: Any, widest: Any, first: Any, stop: Any, cursor: Any, starts: Any, items: Any
-) -> None:
-    """Write the pieces of rows ``first:stop`` to their places.
-
-    Parameters
-    ----------
-    nonzeros
-        As the module says; only read.
-    left : (I,) int32
-        Non-zeros of each row without an owner, of `count_pieces`.
-    widest : int
-        Most non-zeros of a piece.
-    cursor : (2, widest + 1) int64
-        Where the next piece of a kind and length goes; the caller sets it from `count_pieces`, the loop advances it.
-    starts : (pieces + 1,) int64
-        Where each piece begins in ``items``; read.
-    items : (n,) int32
-        Written: non-zeros, piece after piece.
-    """
-    indptr, owner, whole = nonzeros.indptr, nonzeros.owner, nonzeros.whole
-    for row in range(first, stop):
-        rest = left[row]
-        touched = 1 if rest < whole[row] else 0
-        at = indptr[row]
-        while rest > 0:
-            length = min(rest, widest)
-            piece = cursor[touched, length]
-            cursor[touched, length] = piece + 1
-            to = starts[piece]
-            for i in range(length):
-                while owner[at] >= 0:
-                    at += 1
-                items[to + i] = at
-                at += 1
-            rest -= length
 
 
 @part

@@ -53,7 +53,7 @@ class Stile:
         *(SPMM_TILES, SPMM_TILES_FLOAT, SPMM_ELL_BUCKETS, ROUND_SHARED_ROWS, ZERO_ROWS),
         *(SDDMM_TILES, SDDMM_CSR, SDDMM_RUNS),
     )
-    retired: ClassVar[Mapping[str, Any]] = {"thirds": False, "budget_s": 0.0}
+    retired: ClassVar[Mapping[str, Any]] = {"thirds": False, "budget_s": 0.0, "widest": 0}
     loops: ClassVar[tuple[str, ...]] = ("spmark.impls.stile.loops", "spmark.impls.formats.loops")
     cost_models: ClassVar[Mapping[str, str]] = {"prices": "spmark.impls.stile.cost_models:TilePrices"}
 
@@ -69,14 +69,12 @@ class Stile:
     """r - 1: how much more than the best candidate others may cost to be picked with it; 0 picks one a round."""
     rearrange: bool = True
     """Search the non-zeros that blocks leave once more where another order of rows makes them much denser."""
-    widest: int = 0
-    """Most non-zeros of a row of an ELL tile, a power of two; 0 takes the public code's estimate. Where plans are
-    measured, 0 also compares wider rows, and rows ordered so that rows that share columns stand together; neither is in
-    the paper, nor in its mode."""
     searched_width: int = 0
     """J that the format is searched for; 0 is the problem's own. The paper searches once for all J."""
     tuned: bool = True
-    """Measure the searched plans and their schedules on the device; otherwise take the plan predicted fastest."""
+    """Measure the searched plans and their schedules on the device; otherwise take the plan predicted fastest. Measured
+    plans also have wider ELL rows, and rows ordered so that rows that share columns stand together; neither is in the
+    paper, nor in its mode."""
     calibration: str = ""
     """A calibrated GPU by name, or a file of ``spmark study calibrate stile``. Empty for the device's own calibration,
     or the published A100's where the device has none."""
@@ -105,7 +103,7 @@ class Stile:
             slack=self.local_search,
             withdraw=self.withdraw,
             max_levels=self.levels,
-            widest=self.widest or widest,
+            widest=widest,
             rearrange=self.rearrange,
             compared=not self.keep_mixture,
         )
@@ -207,7 +205,7 @@ class Stile:
 
         matrix, blocks = problem.matrix, _has_blocks(problem)
         asked = [self.rules(blocks)]
-        pinned = self.widest or self._needs_blocks or self.mode == SearchMode.PAPER
+        pinned = self._needs_blocks or self.mode == SearchMode.PAPER
         if measured and problem.op is Op.SPMM and not pinned:
             small = matrix.nnz <= _MOST_AGAIN
             asked += [self.rules(blocks and small, _WIDER[0]), self.rules(False, _WIDER[1])]

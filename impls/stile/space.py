@@ -74,8 +74,6 @@ class Rules:
             raise ValueError(f"expected a slack of at least 0, found {self.slack}")
         if self.max_levels < 0:
             raise ValueError(f"expected a number of levels, or 0 for no limit, found {self.max_levels}")
-        if self.widest < 0 or self.widest & (self.widest - 1):
-            raise ValueError(f"expected widest to be a power of two, or 0 to estimate it, found {self.widest}")
 
 
 @dataclass(frozen=True, eq=False)

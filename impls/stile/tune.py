@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from spmark.impls.core.interfaces import Candidate, Config, DeviceArray, Search
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.formats.hyb import HybFormat
@@ -111,14 +109,9 @@ def _family(forms: Sequence[Tiling], facts: Mapping[str, Any]) -> KernelFamily:
             if tiles.blocks:
                 return TileSpmmPlan(problem, target, tiles, told, arrays=arrays, **schedule)
             told["by_row"] = schedule.get("by_row", False)
-            ell, positions = tiles.ell or _no_rows(tiles.shape), _form(forms, own).positions
+            ell, positions = tiles.ell or HybFormat.from_csr(problem.matrix), _form(forms, own).positions
             return EllBucketsPlan(problem, target, ell, told, positions=positions, arrays=arrays, **schedule)
 
         return OneFormat(names, convert, build)
 
     return KernelFamily(mark="formats", axes=lambda *_: {}, opened=opened, kernel=kernel)
-
-
-def _no_rows(shape: tuple[int, int]) -> HybFormat:
-    empty = np.empty(0, np.int32)
-    return HybFormat(shape, empty, empty, empty, (), 0, indices=empty, values=np.empty(0, np.float32))

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Op, Problem
-from spmark.impls.runtime.toolchain import gcc_missing
 from spmark.impls.taco_cpu.plan import TacoCpu, TacoPlan
 from spmark.impls.taco_cpu.space import CSR, digest_of, space_of
-from spmark.impls.tuning.platform import CommonLoops, ConfigSamples, raced
+from spmark.impls.tuning.platform import CommonLoops, PlanningPlatform
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.space import Axis, Space
 from spmark.impls.tuning.timer import PlanTimer
@@ -21,8 +19,8 @@ _OWN = ("formats", "chunk")
 """Axes that only this platform has."""
 
 
-class CpuPlatform:
-    """`spmark.impls.tuning.platform.PlanningPlatform` of the host's cores: every core that the process may use."""
+class CpuPlatform(PlanningPlatform):
+    """Loop nests on the host's cores: every core that the process may use."""
 
     name: ClassVar[str] = "cpu"
     kind: ClassVar[DeviceKind | None] = DeviceKind.CPU
@@ -54,23 +52,6 @@ class CpuPlatform:
     def own_axes(self, op: Op) -> tuple[Axis, ...]:
         """Give the level formats, and the iterations of the parallel loop that a thread takes at a time."""
         return tuple(axis for axis in space_of(op).axes if axis.name in _OWN)
-
-    def own(self, config: Config) -> Config:
-        """Give formats and chunk of a config."""
-        return {name: config[name] for name in _OWN}
-
-    def measure(self, problem: Problem, configs: Sequence[Config], device: DeviceSpec | None) -> list[ConfigSamples]:
-        """Race the configs on the host; a config beyond `TacoCpu`'s cap of storage has a reason.
-
-        Raises
-        ------
-        DeviceError
-            There is no device, or no compiler.
-        """
-        reason = "no device" if device is None else gcc_missing()
-        if device is None or reason is not None:
-            raise DeviceError(f"expected a CPU and a compiler of C to measure on, found none: {reason}")
-        return raced(self.open_race(problem, device, finalists=0), configs)
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse a machine without a compiler."""

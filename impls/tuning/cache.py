@@ -24,6 +24,7 @@ from spmark.impls.core.interfaces import Config, Search
 from spmark.impls.core.machine import positive_number
 from spmark.impls.core.relational import AnyProblem
 from spmark.impls.core.untrusted import parse_json
+from spmark.impls.runtime.compile import drop
 from spmark.impls.runtime.device import versions
 
 VARIABLE = "SPMARK_MAX_PLANS_MIB"
@@ -61,6 +62,8 @@ class PlanCache:
         The tunables that were pinned before the search, and everything else that its result depends on.
     values : bool
         Whether the plan depends on A's values, too, and not on its pattern alone.
+    code : str, optional
+        The module whose version the result depends on (`implementation_version`); by default the implementation.
 
     Raises
     ------
@@ -74,10 +77,13 @@ class PlanCache:
         problem: AnyProblem,
         device: DeviceSpec,
         pinned: Mapping[str, Any],
+        *,
         values: bool = False,
+        code: str | None = None,
     ) -> None:
         words = [problem.matrix.hash, str(problem.op), problem.operand_shapes, str(problem.dtype), problem.scaled]
-        words += [device.name, device.arch, versions(device), dict(pinned), implementation_version(implementation)]
+        version = implementation_version(code or implementation)
+        words += [device.name, device.arch, versions(device), dict(pinned), version]
         digest = hashlib.sha256(json.dumps(words, sort_keys=True, default=str).encode())
         if values:
             digest.update(problem.values.data)
@@ -169,6 +175,7 @@ def empty_cache() -> Iterator[None]:
     take turns. A thread that builds meanwhile without asking for an empty cache uses the empty one, too.
     """
     with _EMPTYING, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        drop()  # nor kernels that were begun before
         before = os.environ.get("SPMARK_CACHE")
         os.environ["SPMARK_CACHE"] = folder
         try:

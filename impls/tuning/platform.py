@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.interfaces import Built, Config
+from spmark.impls.core.errors import DeviceError
+from spmark.impls.core.interfaces import Built, Candidate, Config
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.space import Axis, Space, key_of
@@ -31,16 +32,6 @@ class CommonLoops:
     """The platform's loops, the outermost first: ``i1, i2, j1, j2, k1, k2``, or ``i1, i2, j, k1, k2, k3``."""
     innermost: int = 1
     """Iterations of k3, for platforms that have the loop."""
-
-
-@dataclass(frozen=True)
-class ConfigSamples:
-    """The samples of one config."""
-
-    samples_us: tuple[float, ...] = ()
-    """Microseconds, in the order of taking; a simulated time stands once."""
-    reason: str = ""
-    """Why a config has no samples."""
 
 
 class Platform(Protocol):
@@ -74,10 +65,11 @@ class Platform(Protocol):
         """Give the platform's own parameters with all their values, the same for all problems."""
 
     def own(self, config: Config) -> Config:
-        """Give the own parameters of a config, each a value of its axis."""
+        """Give the own parameters of a config, each a value of its axis, and perhaps more: by default all of it."""
+        return config
 
-    def measure(self, problem: Problem, configs: Sequence[Config], device: DeviceSpec | None) -> list[ConfigSamples]:
-        """Take samples of configs, in their order.
+    def measure(self, problem: Problem, configs: Sequence[Config], device: DeviceSpec | None) -> list[Candidate]:
+        """Take samples of configs, in their order; a simulated time stands once.
 
         Parameters
         ----------
@@ -100,6 +92,21 @@ class PlanningPlatform(Platform, Protocol):
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Say why no config of the problem can be built on the device, or None."""
 
+    def measure(self, problem: Problem, configs: Sequence[Config], device: DeviceSpec | None) -> list[Candidate]:
+        """Race the configs; one that cannot be built has a reason.
+
+        Raises
+        ------
+        DeviceError
+            The device is of another kind, or lacks what the platform needs.
+        """
+        if device is None or device.kind is not self.kind:
+            found = device.name if device else "no device"
+            raise DeviceError(f"expected a {self.kind} device to measure on, found {found}")
+        if reason := self.unsupported(problem, device):
+            raise DeviceError(f"expected configs of {self.name} that can be measured, found none: {reason}")
+        return raced(self.open_race(problem, device, finalists=0), configs)
+
     def open_race(self, problem: Problem, device: DeviceSpec, **options: Any) -> Race[Any]:
         """Open a race of configs on a device of the platform's ``kind``; ``options`` are those of `Race`."""
 
@@ -113,10 +120,10 @@ class PlanningPlatform(Platform, Protocol):
         """
 
 
-def raced(race: Race[Any], configs: Sequence[Config]) -> list[ConfigSamples]:
+def raced(race: Race[Any], configs: Sequence[Config]) -> list[Candidate]:
     """Give the samples that a race takes of configs, or its reasons."""
     race.time_all(configs)
-    return [ConfigSamples(one.samples_us, one.reason) for one in map(race.candidate, configs)]
+    return [race.candidate(config) for config in configs]
 
 
 def digest_of_values(values: Mapping[str, Any]) -> str:

@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from spmark.impls.core.errors import BuildError, SpmarkError
-from spmark.impls.core.interfaces import Candidate, Config, Plan, Search
+from spmark.impls.core.interfaces import Built, Candidate, Config, Plan, Search
 from spmark.impls.tuning.space import key_of
 
 if TYPE_CHECKING:
+    from spmark.impls.core.devicespec import DeviceSpec
+    from spmark.impls.core.relational import AnyProblem
     from spmark.impls.tuning.timer import PlanTimer
 
 P = TypeVar("P", bound=Plan)
@@ -285,3 +287,23 @@ class Race(Generic[P]):
     def _times_us(self, entrants: Sequence[_Entrant[P]], rounds: int) -> list[list[float]]:
         plans = [one.plan for one in entrants if one.plan is not None]
         return self._timer.times_us(plans, rounds) if plans else []
+
+
+def fastest_plan(problem: AnyProblem, device: DeviceSpec, build: Callable[[Config], P], configs: Iterable[Config]) -> P:
+    """Race a few configs and give the plan of the fastest, with what the race cost; nothing is kept on disk.
+
+    Raises
+    ------
+    BuildError
+        No config could be used, with the reasons.
+    """
+    from spmark.impls.tuning.timer import PlanTimer
+
+    own = Built()
+    with own.phase("search"):
+        race = Race(build, PlanTimer(problem, device))
+        race.time_all(configs)
+        _, best = race.finish()
+    best.charge({"search": own.phases_s["search"] - sum(best.phases_s.values())})
+    best.search = race.describe()
+    return best

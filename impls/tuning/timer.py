@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -19,9 +20,9 @@ from spmark.impls.core.tolerance import why_wrong
 from spmark.impls.runtime.timing import HostStopwatch, Run, Stopping, Stopwatch, take_samples
 
 _CHECKED_ROWS = 512
-_WARMUPS, _LONG_US = 2, 50_000.0
-"""Warm-ups, and the time of a run that needs none: a search that meets such plans would take minutes."""
-_ALTERNATING = Stopping(max_samples=50, max_seconds=0.1, warmups=_WARMUPS, batch=5)
+_LONG_US = 50_000.0
+"""The time of a run that needs no warm-up: a search that meets such plans would take minutes."""
+_ALTERNATING = Stopping(max_samples=50, max_seconds=0.1, warmups=2, batch=5)
 _HOST_S = 0.1
 """Seconds for the samples of one plan on the host, where a run or emptying the caches may take tens of milliseconds."""
 
@@ -52,6 +53,7 @@ class PlanTimer(Stopwatch):
 
             ours = cupy, cupy.asnumpy, cuda_faults, CudaStopwatch(device)
         xp, self._to_host, self._faults, stopwatch = ours
+        self._to_device = xp.asarray
         self._stopwatch: Stopwatch = stopwatch
         self._sources = random_operands(problem, seed)
         self._operands = [xp.empty(shape, problem.dtype.numpy) for shape in problem.operand_shapes]
@@ -74,7 +76,8 @@ class PlanTimer(Stopwatch):
         rows = sampled_rows(self._problem)
         longest = int(np.argmax(self._problem.matrix.row_lengths))
         some = rows[:: max(1, rows.size // _CHECKED_ROWS)]
-        return reference(self._problem, self._sources, np.union1d(some, [longest]))
+        found = reference(self._problem, self._sources, np.union1d(some, [longest]))
+        return replace(found, rows=self._to_device(found.rows))  # where each check takes them from
 
     def check(self, plan: Plan) -> None:
         """Refuse a plan whose result is wrong.
@@ -87,7 +90,7 @@ class PlanTimer(Stopwatch):
             The plan broke the GPU.
         """
         with self._faults():
-            self._out.fill(self._problem.dtype.nan)
+            self._forget()
             plan.run(self._operands, self._out)
             selected = self._to_host(self._reference.select(self._problem, self._out, plan.order))
         unwritten = int(np.count_nonzero(np.isnan(self._problem.dtype.numbers(selected))))
@@ -95,10 +98,18 @@ class PlanTimer(Stopwatch):
         if reason is not None:
             raise BuildError(f"wrong result: {reason}")
 
+    def _forget(self) -> None:
+        """Fill the result with NaN: on a GPU with bytes of ones, since a first process would compile CuPy's kernel."""
+        if self._on_gpu:
+            self._out.data.memset_async(0xFF, self._out.nbytes)
+        else:
+            self._out.fill(self._problem.dtype.nan)
+
     def times_us(self, plans: Sequence[Plan], rounds: int) -> list[list[float]]:
         """Time every plan once in each round from cold caches, in an order drawn for the round; microseconds.
 
-        On a GPU, where a run of one of the plans takes a twentieth of a second or longer, the warm-ups are the samples.
+        On a GPU one run warms up, beside that of `check`. Where it takes a twentieth of a second or longer for one of
+        the plans, it is the sample.
         On the host there are fewer rounds, at least two, where the time of `_HOST_S` a plan is up.
         """
         runs = [partial(plan.run, self._operands, self._out) for plan in plans]
@@ -106,7 +117,7 @@ class PlanTimer(Stopwatch):
             most_s = _HOST_S * len(plans)
             stopping = Stopping(half_width=0, min_samples=2, max_samples=rounds, max_seconds=most_s, warmups=1, batch=1)
             return take_samples(self, runs, stopping).times_us
-        samples = self.batch(runs, _WARMUPS, cold=True)
+        samples = self.batch(runs, 1, cold=True)
         if samples.min(axis=1).max() < _LONG_US:
             samples = self.batch(runs, rounds, cold=True)
         return [[round(float(time), 3) for time in times] for times in samples]

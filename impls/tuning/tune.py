@@ -9,6 +9,7 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Config, Search
 from spmark.impls.core.relational import AnyProblem
 from spmark.impls.kernels.family import Build, KernelFamily
+from spmark.impls.runtime.compile import drop
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, open_target
 from spmark.impls.runtime.template import Instance
@@ -70,6 +71,7 @@ def tune(
     def search() -> tuple[Config, Search]:
         race = open_race(problem, device, families)
         strategy(race)
+        drop()
         config, plan = race.finish()
         won.append(plan)
         winners_s.update(plan.phases_s)  # the plan reports these seconds, which are none of the search
@@ -120,9 +122,8 @@ def open_race(
 
     def prepare(configs: Sequence[Config]) -> None:
         kernels = [family_of(families, config).kernel for config in configs]
-        wanted = {kernel(problem, config) for kernel, config in zip(kernels, configs, strict=True) if kernel}
-        if len(wanted - known) > 1:
-            target.load(list(wanted - known))
+        wanted = dict.fromkeys(k(problem, config) for k, config in zip(kernels, configs, strict=True) if k)
+        target.begin([one for one in wanted if one not in known])
         known.update(wanted)
 
     return Race(builder(problem, target, families), PlanTimer(problem, device), prepare=prepare, **options)

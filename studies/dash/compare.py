@@ -12,7 +12,8 @@ import hashlib
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
+from importlib.util import find_spec
 from itertools import accumulate
 from operator import attrgetter
 from pathlib import Path
@@ -36,7 +37,7 @@ from spmark.studies.dash.methods import FINE_TUNING, METHODS, MODELS, PRETRAININ
 from spmark.studies.dash.rankers import Ranker, best_on_target, by_trees, random_configs
 from spmark.studies.dash.samples import Gathered, SampleSet, check_apart, gather
 from spmark.studies.dash.training import Embeddings, Epoch, OutOfTime, Session, embedder
-from spmark.studies.orders import Pairs, kendall
+from spmark.studies.orders import kendall, share_in_order
 from spmark.studies.rows import digest_of
 from spmark.studies.transferfacts import TransferCost, TransferCurve, TransferFact, TransferResult, TransferRun
 
@@ -160,20 +161,20 @@ class MethodStudy:
     def _judge_model(self, task: StudyTask, source: Gathered | None, target: Gathered | None, facts: _Facts) -> None:
         """Train a model in one or two phases."""
         maker, torch = self._maker(task.method, task.seed), load_torch()
-        name = "-".join(map(str, task))
-        seen = maker.seen(self._judges)
-        model, curves = maker.in_phases(
-            self._source_model(task.method, task.seed, source) if source else None,
-            target,
-            lambda: self._session(self._target, name, held_out=seen if source else None),
-            self._judges,
-        )
+        name, seen, trained = "-".join(map(str, task)), maker.seen(self._judges), dict[str, Trained]()
+        if source:
+            trained[PRETRAINING] = self._source_model(task.method, task.seed, source)
+        if target:
+            session = self._session(self._target, name, held_out=seen if source else None)
+            trained[FINE_TUNING] = maker.trained(target, session, trained[PRETRAINING][0] if source else None)
+        model = trained[FINE_TUNING][0] if target else maker.moved(trained[PRETRAINING][0], self._judges)
         machine = torch.cuda.get_device_name() if best_device() == "cuda" else "cpu"
         trainer = {"machine": machine, "cores": torch.get_num_threads()}
         for phase, what, platform in ((PRETRAINING, "pretrain", source), (FINE_TUNING, "finetune", target)):
             if platform:
-                facts.curve(phase, curves[phase])
-                facts.cost(what, sum(epoch.seconds for epoch in curves[phase]), platform, trainer)
+                _, curve = trained[phase]
+                facts.curve(phase, curve)
+                facts.cost(what, sum(epoch.seconds for epoch in curve), platform, trainer)
         if task.method in methods.HEADLINE:
             subject = model.card.subject
             model.save(self._job.out / "models" / f"{subject.platform}-{subject.op}-{name}.safetensors")
@@ -214,14 +215,14 @@ class _Facts:
     def __init__(self, task: StudyTask, source: Gathered | None, judges: Gathered) -> None:
         self.made: list[TransferFact] = []
         self._judges, subject = judges, judges.samples.subject
-        self._of_model = {**task._asdict(), "target": subject.platform, "op": subject.op}
-        self._of_model["source"] = source.platform if source else ""
+        platforms = {"source": source.platform if source else "", "target": subject.platform}
+        self._of_model = task._asdict() | platforms | {"op": subject.op}
 
     def curve(self, phase: str, epochs: Sequence[Epoch]) -> None:
         """Add a fact for each epoch."""
         seconds = accumulate(epoch.seconds for epoch in epochs)
         for number, (one, sum_s) in enumerate(zip(epochs, seconds, strict=True), 1):
-            told = six_digits({"values": one.known(), "seconds": sum_s})
+            told = six_digits({"values": one.values, "seconds": sum_s})
             self.made.append(TransferCurve.model_validate({**self._of_model, **told, "phase": phase, "epoch": number}))
 
     def cost(self, what: str, seconds: float, of: Gathered, on: dict[str, Any]) -> None:
@@ -249,21 +250,18 @@ def judged(row: CollectedRow, scores: NDArray[np.float64], noise: float) -> dict
         return float(valued_by[which[chosen_by[which].argmin()]])
 
     order = np.argsort(scores, kind="stable")
-    pairs = Pairs.of(valued_by, noise)
     agreement = {
         f"{name}{end}": value if np.isfinite(value) else None
         for end, ordered in (("", scores), ("_ceiling", chosen_by))
-        for name, value in (("opa", pairs.share_in_order(ordered)), ("tau", kendall(ordered, valued_by)))
+        for name, value in (("opa", share_in_order(ordered, valued_by, noise)), ("tau", kendall(ordered, valued_by)))
     }
     times = {"default_us": float(valued_by[0]), "optimum_us": best(np.arange(len(scores)))}
     return {**agreement, **times, "top1_us": best(order[:1]), "top5_us": best(order[:5])}
 
 
 def _collecting_s(of: Gathered) -> float:
-    """Give the seconds of all samples, without building and checking; a simulated time stands in both halves."""
-    timed = [one for row in of.rows for one in row.timed]
-    simulated = [one for one in timed if len(one.chosen_by_us) == 1 and one.chosen_by_us == one.valued_by_us]
-    return 1e-6 * (sum(sum(one.samples_us) for one in timed) - sum(sum(one.valued_by_us) for one in simulated))
+    """Give the seconds of all samples, without building and checking."""
+    return 1e-6 * sum(sum(one.samples_us) for row in of.rows for one in row.timed)
 
 
 def compare(job: StudyJob) -> Outcome:
@@ -288,7 +286,7 @@ def compare(job: StudyJob) -> Outcome:
     }
     run = TransferRun(
         command=job.command,
-        versions=dict(_versions()),
+        versions={name: version(name) for name in _MADE_WITH if find_spec(name)},
         samples=samples,
         spmark=version("spmark"),
         commit=job.commit,
@@ -384,9 +382,3 @@ def _summary(results: Sequence[TransferResult]) -> list[dict[str, Any]]:
     groups = table[[*names]].rename(columns=names).assign(**gains).groupby([*names.values()], sort=False)
     means = groups.mean().map(np.exp).assign(results=groups.size()).reset_index()
     return [{str(name): value for name, value in row.items()} for row in means.to_dict("records")]
-
-
-def _versions() -> Iterator[tuple[str, str]]:
-    for name in _MADE_WITH:
-        with suppress(PackageNotFoundError):
-            yield name, version(name)

@@ -5,7 +5,7 @@ Also which of these are trained, with which seeds, from how many matrices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -20,8 +20,6 @@ from spmark.studies.dash.training import BATCH, Epoch, Session, TrainingSettings
 
 Trained = tuple[TrainedModel, Sequence[Epoch]]
 """A model, and the curve of its training."""
-Curves = dict[str, Sequence[Epoch]]
-"""The curve of each phase."""
 PRETRAINING: Final = "pre-training"
 FINE_TUNING: Final = "fine-tuning"
 _DASH: Final = NetworkSpec()
@@ -85,8 +83,6 @@ SOURCE_SIZES: Final = (5, 20, 100, 500, 1000)
 TARGET_SIZES: Final = (1, 3, 5, 7, 10, 20, 50, 100, 1000)
 """Matrices of fine-tuning in figure 12, and of a training without transfer in figure 10; likewise."""
 ABLATION_SEEDS: Final = 2
-_DRAWN: Final = "random5"
-"""The baseline that a seed changes."""
 
 
 class Maker:
@@ -121,33 +117,10 @@ class Maker:
         )
         return train(before or self.spec, self._encoder(platform), self.seen(platform), settings, session)
 
-    def in_phases(
-        self,
-        before: Trained | None,
-        target: Gathered | None,
-        session: Callable[[], Session],
-        judged: Gathered | None = None,
-    ) -> tuple[TrainedModel, Curves]:
-        """Give the model of a source platform, or of a target platform, or of one after the other.
-
-        Parameters
-        ----------
-        before : Trained, optional
-            The source platform's.
-        target : Gathered, optional
-        session : callable
-            Gives the session of fine-tuning.
-        judged : Gathered, optional
-            Samples of the platform that is scored without having been seen, where there is no target.
-        """
-        model, curves = before[0] if before else None, {PRETRAINING: before[1]} if before else {}
-        if target:
-            model, curves[FINE_TUNING] = self.trained(target, session(), model)
-        assert model, "every model sees a platform"
-        if judged and not target:
-            card = model.card.model_copy(update={"subject": judged.samples.subject})
-            model = TrainedModel(card, model.network, self._encoder(judged))
-        return model, curves
+    def moved(self, model: TrainedModel, platform: Gathered) -> TrainedModel:
+        """Let a model score the configs of a platform that it has not seen."""
+        card = model.card.model_copy(update={"subject": platform.samples.subject})
+        return TrainedModel(card, model.network, self._encoder(platform))
 
     def _encoder(self, of: Gathered) -> Encoder:
         """Fit the latent encoder of a platform to every combination of its own parameters."""
@@ -183,7 +156,8 @@ def tasks(
         Matrices of the source and of the target platform that every method learns from, and that have samples.
     """
     few = min(ABLATION_SEEDS, seeds)
-    seeds_of = dict.fromkeys(BASELINES, 1) | dict.fromkeys(MODELS, few) | dict.fromkeys((*HEADLINE, _DRAWN), seeds)
+    # Of the baselines, a seed changes the random one alone.
+    seeds_of = dict.fromkeys(BASELINES, 1) | dict.fromkeys(MODELS, few) | dict.fromkeys((*HEADLINE, "random5"), seeds)
     for seed in range(seeds):
         for method in methods:
             if seed < seeds_of[method]:

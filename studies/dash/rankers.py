@@ -21,9 +21,8 @@ Ranker = Callable[[MatrixSamples], NDArray[np.float64]]
 def random_configs(seed: int) -> Ranker:
     """Rank at random; seed and the matrix's id decide the order."""
 
-    def scores(matrix: MatrixSamples) -> NDArray[np.float64]:
-        drawn = np.random.default_rng([seed, *matrix.matrix.encode()])
-        return drawn.permutation(len(matrix.seconds)).astype(np.float64)
+    def scores(one: MatrixSamples) -> NDArray[np.float64]:
+        return np.random.default_rng([seed, *one.matrix.encode()]).permutation(len(one.seconds)).astype(np.float64)
 
     return scores
 

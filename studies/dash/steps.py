@@ -67,8 +67,8 @@ class Replayed:
 def ranking_loss(scores: Tensor, seconds: Tensor, noise: float, margin: float) -> Tensor:
     """Give the mean over pairs of ``max(0, margin - (score of the slower - score of the faster))``; 0 without pairs.
 
-    A pair's times differ by more than noise (`spmark.studies.orders.Pairs`). DASH (COGNATE), appendix A.4, sums over
-    pairs; by the mean, matrices with other numbers of pairs weigh the same. O(n^2).
+    A pair's times differ by more than noise. DASH (COGNATE), appendix A.4, sums over pairs; by the mean, matrices with
+    other numbers of pairs weigh the same. O(n^2).
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -30,9 +30,7 @@ from spmark.impls.core.untrusted import Frozen, reading
 from spmark.impls.dash import tensorfile
 from spmark.impls.dash.encoders import Encoder
 from spmark.impls.dash.featuriser import Pattern
-from spmark.impls.dash.mapping import COMMON_SIZE
 from spmark.impls.dash.network import Network, NetworkSpec
-from spmark.impls.dash.sites import MAX_SIDE, MAX_SITES
 from spmark.impls.dash.weights import ModelCard, TrainedModel
 from spmark.impls.dash.withtorch import Tensor, load_torch, quick_products, to_numpy
 from spmark.studies.dash.samples import MatrixSamples, SampleSet
@@ -48,25 +46,17 @@ Embeddings = dict[tuple[str, str, bytes], tuple[Tensor, float]]
 """Embeddings with their seconds, by the featuriser's weights and the matrix (`embedder`)."""
 
 
-class Epoch(Frozen):
-    """One point of the curves: means over the matrices that have a value, None where no matrix has one."""
+class Epoch(NamedTuple):
+    """One point of the curves."""
 
-    prl: float | None
-    """Ranking loss on the samples of training, each matrix before its first step of the epoch."""
-    opa: float | None
-    """Ordered pair accuracy, likewise."""
-    tau: float | None
-    """Kendall's tau, likewise."""
-    held_prl: float | None
-    """Ranking loss on held-out samples, at the end of the epoch."""
-    held_opa: float | None
-    held_tau: float | None
+    values: dict[str, float]
+    """Means over the matrices that have a value; what no matrix has is left out.
+
+    ``prl``, ``opa`` and ``tau`` are ranking loss, ordered pair accuracy and Kendall's tau on the samples of training,
+    each matrix before its first step of the epoch; with ``held_``, on held-out samples at the end of the epoch.
+    """
     seconds: float
     """Of the steps, without those of the held-out values; an epoch that begins or goes on counts its preparation."""
-
-    def known(self) -> dict[str, float]:
-        """Give the values that there are, by name; seconds are none of them."""
-        return {name: value for name, value in self if value is not None and name != "seconds"}
 
 
 class TrainingSettings(Frozen):
@@ -170,8 +160,7 @@ def train(
     Raises
     ------
     DatasetError
-        No matrix has two configs whose times differ by more than noise, vectors have another length, or sites were made
-        with other limits.
+        No matrix has two configs whose times differ by more than noise.
     ValueError
         The given featuriser is of another kind, or the encoder has another length.
     BuildError
@@ -211,7 +200,7 @@ def train(
         with quick_products(session.device):
             curve.append(_epoch(network, optimizer, configs, held, settings, number=number, prepared_s=prepared_s))
         prepared_s = 0.0
-        told = ", ".join(f"{name} {value:.3f}" for name, value in curve[-1].known().items())
+        told = ", ".join(f"{name} {value:.3f}" for name, value in curve[-1].values.items())
         session.tell(f"epoch {number + 1} of {settings.epochs}: {told}")
     if path:
         _save(path, key, network, optimizer, curve)
@@ -222,7 +211,7 @@ def train(
         seed=settings.seed,
         command=session.command,
         made_with={name: version(name) for name in _MADE_WITH},
-        scores=curve[-1].known() if curve else {},
+        scores=curve[-1].values if curve else {},
     )
     return TrainedModel(card, network, encoder), curve
 
@@ -231,7 +220,7 @@ def _save(path: Path, key: str, network: Network, optimizer: Any, curve: list[Ep
     """Write weights, the optimizer's state and the curve: on a CPU, a training that goes on gives the same bits."""
     parts = {"network": network.layers.state_dict(), "optimizer": optimizer.state_dict()}
     with written(path, BuildError) as part:
-        load_torch().save({"key": key, "curve": [epoch.model_dump() for epoch in curve], **parts}, part)
+        load_torch().save({"key": key, "curve": list(map(tuple, curve)), **parts}, part)
 
 
 def _resumed(path: Path, key: str, network: Network, optimizer: Any) -> list[Epoch]:
@@ -245,21 +234,13 @@ def _resumed(path: Path, key: str, network: Network, optimizer: Any) -> list[Epo
             )
         network.layers.load_state_dict(state["network"])
         optimizer.load_state_dict(state["optimizer"])
-        return [Epoch.model_validate(epoch) for epoch in state["curve"]]
+        return [Epoch(*epoch) for epoch in state["curve"]]
 
 
 def _configs(
     network: Network, encoder: Encoder, samples: SampleSet, settings: TrainingSettings, made: Embeddings | None
 ) -> tuple[Configs, float]:
     """Put all configs on the device; gives the seconds of that, as if no embedding had been there before."""
-    limits, lengths = (network.spec.max_sites, network.spec.max_side), (COMMON_SIZE, encoder.maps[0][0].shape[0])
-    if limits != (MAX_SITES, MAX_SIDE):
-        raise DatasetError(f"expected sites within the limits {limits}, found {(MAX_SITES, MAX_SIDE)}")
-    for one in samples.matrices:
-        if (found := (one.common.shape[1], one.own.shape[1])) != lengths:
-            raise DatasetError(
-                f"{one.matrix}: expected vectors of {lengths[0]} and {lengths[1]} numbers, found {found}"
-            )
     embedded = None if made is None else list(map(embedder(network, made), samples.matrices))
     started = time.perf_counter()
     vectors = embedded and [vector for vector, _ in embedded]
@@ -295,13 +276,13 @@ def _epoch(
         ]
         configs.steps(optimizer, [parts[place] for place in draw.permutation(len(parts))], settings.batch)
     network.wait()
-    seconds, means = prepared_s + time.perf_counter() - started, dict[str, float | None]()
+    seconds, means = prepared_s + time.perf_counter() - started, dict[str, float]()
     for prefix, of, scores in (("", configs, seen), ("held_", held, held.look() if held else None)):
         table = of.measures(scores) if of else np.empty((0, 3))
         for name, column in zip(("prl", "opa", "tau"), table.T, strict=True):
-            known = column[np.isfinite(column)]
-            means[prefix + name] = float(known.mean()) if known.size else None
-    return Epoch(**means, seconds=seconds)
+            if (known := column[np.isfinite(column)]).size:
+                means[prefix + name] = float(known.mean())
+    return Epoch(means, seconds)
 
 
 def _key(network: Network, encoder: Encoder, samples: SampleSet, settings: TrainingSettings, session: Session) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import product
 from math import inf, isfinite
@@ -21,7 +21,6 @@ from spmark.impls.kernels.family import taken_apart, tiles_of
 from spmark.impls.kernels.hyb_spmm import HybConverter
 from spmark.impls.liteform.compose import StoredAs
 from spmark.impls.liteform.cost import count
-from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.plan import LiteForm, scheduled
 from spmark.impls.liteform.schedule import CellSchedule, schedule_for, table_for
 from spmark.impls.liteform.search import search
@@ -95,7 +94,6 @@ class _Form(NamedTuple):
     partitions: int
     max_width: int
     gathered: bool
-    tail_in_last: bool
     thirds: bool
 
 
@@ -138,7 +136,7 @@ class _Bench:
         if form not in self._held:
             self._held.clear()
             widest, order = [form.max_width] * form.partitions, self.order if form.gathered else None
-            layout = cell_layout(self.matrix, widest, form.tail_in_last, order, form.thirds)
+            layout = cell_layout(self.matrix, widest, False, order, form.thirds)
             self._held[form] = layout, self._converter.fill(layout)
         return self._held[form]
 
@@ -192,7 +190,7 @@ class GpuTimer:
         """
         self._timed_now, samples_us, bench = 0, dict[int, list[float]](), self._bench
         for way, widths in self._ways.items():
-            form = _Form(partitions, max_width, way, tail_in_last=False, thirds=self._thirds)._asdict()
+            form = _Form(partitions, max_width, way, thirds=self._thirds)._asdict()
             for width in widths:
                 sizes = {"nnz": bench.matrix.nnz, "max_width": max_width}
                 dtype = bench.problems[width].dtype
@@ -276,7 +274,6 @@ class ScheduleTimer:
             width=self._width,
             num_cols=bench.matrix.num_cols,
             nnz=bench.matrix.nnz,
-            features=asdict(Features.of(bench.matrix)),
             counted=told[0],
             counted_thirds=told[1],
             given_share=given,
@@ -285,13 +282,12 @@ class ScheduleTimer:
         )
 
     def _refine(self, powers: Iterable[int]) -> None:
-        """Try the fastest way with other widths, the rest of folded rows in the last, no thirds."""
+        """Try the fastest way with other widths, and without thirds."""
         fastest = min(self._timed(), key=lambda timed: timed.time_us)
         power = fastest.max_width.bit_length() - 1
         for other in powers:
             if other != power and abs(other - power) <= 2:
                 self._try(other, fastest.gathered, [fastest.schedule])
-        self._try(power, fastest.gathered, [fastest.schedule], tail_in_last=True)
         self._try(power, fastest.gathered, [fastest.schedule], whole=True)
 
     def _middle(self) -> CellSchedule:
@@ -308,11 +304,9 @@ class ScheduleTimer:
             for form, rest, us in seen
         ]
 
-    def _try(
-        self, power: int, way: bool, some: Iterable[CellSchedule], *, tail_in_last: bool = False, whole: bool = False
-    ) -> None:
+    def _try(self, power: int, way: bool, some: Iterable[CellSchedule], *, whole: bool = False) -> None:
         """Time schedules of one format, with widths between the powers of two unless ``whole``."""
-        form = _Form(1, 1 << power, way, tail_in_last, thirds=not whole and 1 << power > THIRDS[0])
+        form = _Form(1, 1 << power, way, thirds=not whole and 1 << power > THIRDS[0])
         with suppress(SpmarkError, MemoryError):
             self._bench.hold(form)
             self._race.time_all(form._asdict() | schedule.arguments() for schedule in some)

@@ -64,6 +64,7 @@ class TimedSchedule(Frozen):
     schedule: CellSchedule
     time_us: float
     tail_in_last: bool = False
+    """Of rows of before."""
     thirds: bool = False
     """Whether the format has bucket widths between the powers of two; up to 16 wide there are none."""
 
@@ -78,7 +79,7 @@ class ScheduleRow(Row):
     num_cols: int
     nnz: int
     features: dict[str, float] = {}
-    """`spmark.impls.liteform.features.Features` by name; rows of before have none."""
+    """Of the matrix, in rows of before; nothing reads them."""
     counted: dict[str, tuple[int, ...]]
     """Counts of one partition by power of two, under the names of `COUNTED`."""
     counted_thirds: dict[str, tuple[int, ...]] = {}
@@ -129,11 +130,15 @@ def make_table(rows: Sequence[ScheduleRow], made_with: str = "") -> ScheduleTabl
 
 
 def times_of(rows: Sequence[ScheduleRow]) -> pd.DataFrame:
-    """Give a line for each timed schedule: the fields of `TimedSchedule`, and number, nnz, dtype and J of its row."""
+    """Give a line for each timed schedule: the fields of `TimedSchedule`, and number, nnz, dtype and J of its row.
+
+    Formats whose tails stay in the last bucket are left out: they were timed at one width each, which decides nothing.
+    """
     return pd.DataFrame(
         {"row": number, "dtype": row.dtype, "width": row.width, "nnz": max(row.nnz, 1), **dict(timed)}
         for number, row in enumerate(rows)
         for timed in row.timed
+        if not timed.tail_in_last
     )
 
 
@@ -149,8 +154,7 @@ def fitted_entries(times: pd.DataFrame) -> list[ScheduleEntry]:
     known, times = {repr(one): one for one in run}, times.assign(schedule=list(map(repr, run)))
     entries = []
     for about, alike in times.groupby(["dtype", "width", "gathered"], sort=False):
-        formats = ["row", "nnz", "max_width", "tail_in_last", "thirds"]
-        tried = alike.groupby([*formats, "schedule"])["time_us"].min().unstack()
+        tried = alike.groupby(["row", "nnz", "max_width", "thirds", "schedule"])["time_us"].min().unstack()
         tried = tried[tried.notna().sum(axis=1) >= MANY]
         entries += _thinned(list(_grid(tried, dict(zip(("dtype", "width", "gathered"), about, strict=True)), known)))
     return entries
@@ -190,34 +194,32 @@ def _thinned(entries: list[ScheduleEntry]) -> list[ScheduleEntry]:
 def fitted_thirds(times: pd.DataFrame) -> bool:
     """Tell whether widths between the powers of two take less time, over formats that were timed in both ways."""
     logs = times.assign(schedule=times["schedule"].map(repr), log=np.log(times["time_us"]))
-    ways = logs.pivot_table("log", ["row", "max_width", "gathered", "tail_in_last", "schedule"], "thirds", "last")
+    ways = logs.pivot_table("log", ["row", "max_width", "gathered", "schedule"], "thirds", "last")
     if ways.shape[1] < 2:
         return False
     return float((ways[True] - ways[False]).dropna().groupby("row").mean().mean()) < 0
 
 
 def curves_of(times: pd.DataFrame, gathered: bool, thirds: bool = False) -> list[Any]:
-    """Give the least time of every widest bucket in one order of rows, by number of the row and where tails stand.
+    """Give the least time of every widest bucket in one order of rows, by number of the row.
 
     Up to 16 wide buckets have no widths between the powers of two: these times count with thirds and without.
     """
     alike = (times["thirds"] == thirds) | (times["max_width"] <= THIRDS[0])
-    chosen = times[(times["gathered"] == gathered) & alike].groupby(["row", "tail_in_last"])
-    return [(*key, one.groupby("max_width")["time_us"].min().to_dict()) for key, one in chosen]
+    chosen = times[(times["gathered"] == gathered) & alike].groupby("row")
+    return [(number, one.groupby("max_width")["time_us"].min().to_dict()) for number, one in chosen]
 
 
 def fitted_weights(rows: Sequence[ScheduleRow], times: pd.DataFrame, gathered: bool, thirds: bool = False) -> Weights:
     """Find the weights under which the cheapest widths take least time, one weight after the other over a grid."""
     curves = [
-        (rows[number].counts(thirds), rows[number].width, tail, curve)
-        for number, tail, curve in curves_of(times, gathered, thirds)
+        (rows[number].counts(thirds), rows[number].width, curve)
+        for number, curve in curves_of(times, gathered, thirds)
         if len(curve) > 1
     ]
 
     def regret(weights: Weights) -> float:
-        regrets = [
-            _width_regret(weighed(counted, width, weights, tail)[0], curve) for counted, width, tail, curve in curves
-        ]
+        regrets = [_width_regret(weighed(counted, width, weights)[0], curve) for counted, width, curve in curves]
         return float(np.mean(regrets)) if regrets else 0.0
 
     return min((_descend(start, regret) for start in _STARTS), key=regret)

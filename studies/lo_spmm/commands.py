@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import UnsupportedError
-from spmark.impls.lo_spmm.rank import RankCard
 from spmark.impls.lo_spmm.reorder import Reordering
 from spmark.impls.lo_spmm.search import Pins, TileSpace, explore
 from spmark.impls.tuning.race import Race
@@ -49,11 +48,8 @@ class RankTraining:
         if job.as_published:
             raise UnsupportedError("expected no --as-published: the rank model's features are the paper's in any case")
         rows = read_labels(job.files)
-        about = RankCard(
-            name=job.name, gpu=rows[0].device, labels_sha256=digest_of(job.files), groups=0, candidates=0, ranges={},
-            made_with={"command": job.command},
-        )  # fmt: skip
-        card = train([row for row in rows if not row.matrix], about).save(job.out).card
+        about = {"name": job.name, "gpu": rows[0].device, "labels_sha256": digest_of(job.files)}
+        card = train([row for row in rows if not row.matrix], about, job.command).save(job.out).card
         return Outcome(
             answer={"file": job.out, "card": card.model_dump()},
             line=f"{job.out}: {card.groups} problems, {card.candidates} candidates; held out: {card.held_out}",

@@ -5,7 +5,7 @@ The paper names LambdaMART without settings. Here they are LightGBM's usual ones
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -29,14 +29,16 @@ Group = tuple[NDArray[np.float64], NDArray[np.float64]]
 """Features (n, 11) and times (n,) of one problem's candidates."""
 
 
-def train(rows: Sequence[TileLabels], card: RankCard) -> RankModel:
+def train(rows: Sequence[TileLabels], about: Mapping[str, str], command: str) -> RankModel:
     """Train on all problems; the card's scores are of models that each leave out a fifth of the problems.
 
     Parameters
     ----------
     rows : sequence of TileLabels
-    card : RankCard
-        Facts about the labels; counts, ranges, scores and versions are filled in beside what the card already says.
+    about : mapping
+        Fields of the card: the model's ``name``, and ``gpu`` and ``labels_sha256`` of the labels.
+    command : str
+        The command line without folders.
 
     Raises
     ------
@@ -49,16 +51,15 @@ def train(rows: Sequence[TileLabels], card: RankCard) -> RankModel:
     if len(groups) < _LEAST:
         raise DatasetError(f"expected at least {_LEAST} problems with times, found {len(groups)}; measure more labels")
     features = np.concatenate([group[0] for group in groups])
-    filled = card.model_copy(
-        update={
-            "groups": len(groups),
-            "candidates": features.shape[0],
-            "ranges": dict(zip(FEATURES, zip(features.min(0), features.max(0), strict=True), strict=True)),
-            "held_out": card.held_out | _held_out(groups, card),
-            "made_with": {name: version(name) for name in ("lightgbm", "numpy")} | card.made_with,
-        }
+    card = RankCard(
+        **about,
+        groups=len(groups),
+        candidates=features.shape[0],
+        ranges=dict(zip(FEATURES, zip(features.min(0), features.max(0), strict=True), strict=True)),
+        held_out=_held_out(groups),
+        made_with={name: version(name) for name in ("lightgbm", "numpy")} | {"command": command},
     )
-    return RankModel(card=filled, trees=_fitted(groups))
+    return RankModel(card=card, trees=_fitted(groups))
 
 
 def _group(row: TileLabels) -> Group:
@@ -67,7 +68,7 @@ def _group(row: TileLabels) -> Group:
     return features, np.array([np.median(one.samples_us) for one in timed], np.float64)
 
 
-def _held_out(groups: Sequence[Group], card: RankCard) -> dict[str, float]:
+def _held_out(groups: Sequence[Group]) -> dict[str, float]:
     """Score models on the problems that they did not see, on average over these problems.
 
     The scores are the regret of the first and of the best of the first ten, how often the best of all is among the ten,
@@ -76,9 +77,8 @@ def _held_out(groups: Sequence[Group], card: RankCard) -> dict[str, float]:
     scores = []
     for fold in range(_FOLDS):
         trees = _fitted([group for at, group in enumerate(groups) if at % _FOLDS != fold])
-        model = RankModel(card=card, trees=trees)
         for features, times in groups[fold::_FOLDS]:
-            predicted, losses = model.score(features), np.log(times / times.min())
+            predicted, losses = trees.score(features), np.log(times / times.min())
             order = np.argsort(predicted, kind="stable")
             scores.append(
                 {

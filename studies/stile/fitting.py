@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -84,23 +84,20 @@ class Measured:
         return features(height, width, rows, columns, part, roof)
 
 
-@dataclass(frozen=True)
-class Agreement:
+class Agreement(NamedTuple):
     """How well predictions agree with measurements (section 5.6)."""
 
     pearson: float
     """Linear correlation, NaN where one side is constant."""
     rmse: float
     """Root of the mean squared error, in the unit of both."""
-    count: int
 
     @classmethod
-    def of(cls, predicted: ArrayLike, measured: ArrayLike) -> Agreement:
+    def of(cls, predicted: NDArray[np.float64], measured: NDArray[np.float64]) -> Agreement:
         """Compare two arrays (n,)."""
-        x, y = np.asarray(predicted, np.float64), np.asarray(measured, np.float64)
         with np.errstate(invalid="ignore"):
-            pearson = float(np.corrcoef(x, y)[0, 1])
-        return cls(pearson, float(np.sqrt(np.mean((x - y) ** 2))), x.size)
+            pearson = float(np.corrcoef(predicted, measured)[0, 1])
+        return cls(pearson, float(np.sqrt(np.mean(np.subtract(predicted, measured) ** 2))))
 
 
 @dataclass(frozen=True)
@@ -272,7 +269,7 @@ class TileCalibration:
                 "operator": str(fit.calibration.op),
                 "dtype": str(fit.calibration.dtype),
                 "block tiles": len(fit.calibration.blocks),
-                "tiles held out": fit.agreement.count,
+                "tiles held out": len(fit.held_out_us),
                 "Pearson": round(fit.agreement.pearson, 4),
                 "RMSE, us": round(fit.agreement.rmse * 1e3, 4),
                 "predicted and measured, us": fit.held_out_us,

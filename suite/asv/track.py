@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from statistics import median
 from time import perf_counter, process_time
 from typing import Any, Literal
@@ -27,15 +27,21 @@ from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.core.untrusted import Frozen
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.formats.hyb import HybFormat
-from spmark.impls.runtime.device import calibrated, find
+from spmark.impls.runtime.device import calibrated, find, shipped
+from spmark.impls.stile.calibration import published_a100
 from spmark.impls.table import create
 from spmark.records.schema import PROTOCOL_VERSION, CaseSpec, MatrixRef, Outcome, SeenConfig, Status
-from spmark.studies.absent import SEARCHES
 from spmark.suite.measure import Bench
 from spmark.suite.plan.refusals import refusal
 
 FORMATS: Mapping[str, Callable[..., BsrFormat | HybFormat]] = {"bsr": BsrFormat.from_csr, "hyb": HybFormat.from_csr}
 """Conversions that can be asked for, by name; a composition of formats could stand here, too."""
+SEARCHES: Mapping[str, tuple[str, Mapping[str, Any], Callable[[], DeviceSpec]]] = {
+    "stile_a100": ("stile", {}, published_a100),
+    "liteform_build_h200": ("liteform", {}, partial(shipped, "nvidia-h200")),
+    "liteform_h200": ("liteform", {"format": "cell"}, partial(shipped, "nvidia-h200")),
+}
+"""Searches for a GPU that may be absent: the implementation that forecasts, its tunables, and what gives the GPU."""
 
 
 _REFUSALS = (
@@ -217,12 +223,16 @@ class _Tracker:
         return Tracked(status=Status.OK, stored=stored, **vars(timed))
 
     def _search(self, question: SearchCase) -> Tracked:
-        search, timed = SEARCHES.get(question.search), _Timed()
-        if search is None:
+        if question.search not in SEARCHES:
             raise errors.UnsupportedError(f"expected a search out of {', '.join(SEARCHES)}, found {question.search!r}")
+        name, config, device = SEARCHES[question.search]
+        spec, timed = device(), _Timed()
+        if reason := refusal(name, config, spec.kind, question.op):
+            raise errors.UnsupportedError(f"{name}: {reason}")
+        how: Any = create(name, config)
         problem = Problem(question.op, self._csr(question), question.width, question.dtype)
-        predicted_s = search(problem)
-        timed.repeat(lambda: search(problem), problem.matrix, question.samples, question.max_s)
+        predicted_s = how.forecast(problem, spec).predicted_s
+        timed.repeat(lambda: how.forecast(problem, spec), problem.matrix, question.samples, question.max_s)
         return Tracked(status=Status.OK, predicted_s=predicted_s, **vars(timed))
 
 

@@ -73,7 +73,8 @@ int cuLaunchKernelEx(const Config* config, void* function, void** parameters, vo
   reinterpret_cast<void (*)(void**)>(function)(parameters);
   return 0;
 }
-// Kernels. The first takes a count, B and the result; the other two have sums and a counter between them.
+// Kernels. The first takes a count, B and the result; the next two have sums and a counter between them, and the last
+// has them before B.
 void triple(void** p) {
   const float* b = *static_cast<const float**>(p[1]);
   float* out = *static_cast<float**>(p[2]);
@@ -89,6 +90,13 @@ void leave(void** p) {
   int* counter = *static_cast<int**>(p[3]);
   for (int i = 0; i < *static_cast<int*>(p[0]); i++) out[i] = *counter == 1 ? sums[i] : -1;
   *counter = 0;
+}
+void aside(void** p) {
+  float* sums = *static_cast<float**>(p[1]);
+  const float* b = *static_cast<const float**>(p[3]);
+  float* out = *static_cast<float**>(p[4]);
+  for (int i = 0; i < *static_cast<int*>(p[0]); i++) out[i] = sums[i] = 3 * b[i];
+  if (**static_cast<int**>(p[2])) *out = -1;
 }
 const char* fake_noted() { static std::string told; told.swap(noted); noted.clear(); return told.c_str(); }
 void fake_capture(Stream stream, uint64_t id) { if (id) captures[stream] = id; else captures.erase(stream); }

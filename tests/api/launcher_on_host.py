@@ -29,7 +29,7 @@ from spmark.impls.operator.launches import noted_plan
 from spmark.impls.operator.matrices import OwnedMatrix
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.noting import note
-from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.runtime.plan import DevicePlan, OneLaunchPlan
 from spmark.impls.runtime.target import Target
 
 DRIVER = FakeDriver(Path(sys.argv[1]))
@@ -68,6 +68,7 @@ class TriplePlan(DevicePlan):
 
     def __init__(self, counted: bool = False, beside: Any = None, count: int = COUNT) -> None:
         shapes = SimpleNamespace(operand_shapes=((COLS, WIDTH),), out_shape=(ROWS, WIDTH), dtype=np.dtype(np.float32))
+        shapes.matrix = SimpleNamespace(nnz=0)
         super().__init__(shapes, HostTarget(SPEC), {})
         self.kernel, self.beside, self.count, self.runs = "triple", beside, np.int32(count), 0
         self.sums = self.workspace((ROWS, WIDTH), np.float32)
@@ -293,7 +294,7 @@ def refusals() -> None:
     """A plan is taken where its launches alone give what it gives."""
     shared = SimpleNamespace(shared=LAUNCHER.wait().turns(), stream=lambda arrays: STREAM)
 
-    def taken(plan: DevicePlan) -> bool:
+    def is_taken(plan: DevicePlan) -> bool:
         return noted_plan(LAUNCHER.wait(), shared, plan) is not None
 
     def add(plan: Any, b: Any) -> None:
@@ -319,33 +320,47 @@ def refusals() -> None:
             self._launch("arrive", operands[0], out, self.counter)
             np.frombuffer(_bytes(self.counter), np.int32)[:] = 0
 
-    assert taken(PlainPlan())
-    assert taken(TriplePlan(counted=True))
-    assert not taken(PlainPlan(beside=add))
-    assert not taken(Copies()), "a copy of the operand"
-    assert not taken(Cleared()), "a workspace that something else writes"
-    assert not taken(Adds()), "a kernel of a library"
-    assert not taken(Leaves(counted=True)), "counters that a memset clears"
-    assert not taken(PlainPlan(count=6)), "a part of the result is not written"
+    assert is_taken(PlainPlan())
+    assert is_taken(TriplePlan(counted=True))
+    assert not is_taken(PlainPlan(beside=add))
+    assert not is_taken(Copies()), "a copy of the operand"
+    assert not is_taken(Cleared()), "a workspace that something else writes"
+    assert not is_taken(Adds()), "a kernel of a library"
+    assert not is_taken(Leaves(counted=True)), "counters that a memset clears"
+    assert not is_taken(PlainPlan(count=6)), "a part of the result is not written"
     assert noted_plan(LAUNCHER.wait(), shared, SimpleNamespace()) is None
 
 
-def learned() -> None:
-    """Launches of a call are taken up unchecked, but not where an array of the plan lies in one that was given."""
-    for plan in (PlainPlan(), TriplePlan(counted=True)):
-        launches, (b, expected), out = operator(PlainPlan())._launches, drawn(), empty()
-        launches.learn(WIDTH, plan, (b,), out)
-        assert np.array_equal(from_host(out), expected)
-        runs = plan.runs
-        for _ in range(2):
+class OneLaunch(OneLaunchPlan):
+    """A kernel that takes a count, with a workspace sums and a counter, too, before the operand and the result."""
+
+    def __init__(self, kernel: str, buffers: bool) -> None:
+        shapes = SimpleNamespace(operand_shapes=((COLS, WIDTH),), out_shape=(ROWS, WIDTH), dtype=np.dtype(np.float32))
+        super().__init__(shapes, HostTarget(SPEC), {})
+        function = SimpleNamespace(ptr=DRIVER.kernel(kernel))
+        self._kernel, self._grid = SimpleNamespace(function=function, instance=SimpleNamespace(threads=32)), (1, 1, 1)
+        own = (self.workspace((ROWS, WIDTH), np.float32), self.counters(1)) if buffers else ()
+        self._args = (np.int32(COUNT), *own)
+
+
+def taken() -> None:
+    """The launch of a plan is taken up without a run; each captured graph has buffers of its own."""
+    for kernel, buffers in (("triple", False), ("aside", True)):
+        launches, plan = operator(PlainPlan())._launches, OneLaunch(kernel, buffers)
+        launches.take(WIDTH, plan)
+        assert DRIVER.noted() == []
+        for stream in (0, 7):
+            capture(7, stream)
+            STREAM.ptr = stream
             (b, expected), out = drawn(), empty()
             assert launches.run(WIDTH, CupyArrays(), (b, out))
             assert np.array_equal(from_host(out), expected)
-        assert plan.runs == runs
-        held = launches.find(WIDTH)
-        plan.hidden = b
-        launches.learn(WIDTH, plan, (b,), out)
-        assert launches.find(WIDTH) is held
+            assert stream or not buffers or np.array_equal(from_host(plan.launch[2][1]), expected)
+        assert not buffers or not np.array_equal(from_host(plan.launch[2][1]), expected)
+        capture(7, 0)
+        DRIVER.end_graph(7)
+        DRIVER.noted()
+    STREAM.ptr = 0
 
 
 def lives() -> None:
@@ -378,5 +393,5 @@ if __name__ == "__main__":
     cupy.cuda.get_current_stream = lambda: STREAM
     cupy.empty = lambda shape, dtype: on_host(np.empty(shape, dtype))
     DRIVER.library.cuCtxSetCurrent(1)
-    for test in (calls, turns, graphs, failures, threads, refusals, learned, lives):
+    for test in (calls, turns, graphs, failures, threads, refusals, taken, lives):
         test()

@@ -31,7 +31,14 @@ class Held:
     def add(self, transposed: bool, deterministic: bool = True) -> None:
         launch = (self.kernel, 1, 1, 1, 32, 0, 0, 3, 12, 0, 0, 2, 1, 0, 0, 2, 1, 0)
         plan = LAUNCHER.wait().plan(LAUNCHER.wait().turns(), 0, (48, 48), array("Q", launch).tobytes(), b"")
-        self.native.add(self.matrix, transposed, plan, (4, 4, 3), torch.empty(1), deterministic, None)
+        shapes = ((4, 3), (4, 3))
+        self.native.add(self.matrix, int(transposed), plan, shapes, torch.empty(1), deterministic, None)
+
+    def add_sampled(self) -> None:
+        """Add a plan whose result is the first column of Y, times 3."""
+        launch = (self.kernel, 1, 1, 1, 32, 0, 0, 3, 4, 0, 0, 2, 1, 1, 0, 2, 2, 0)
+        plan = LAUNCHER.wait().plan(LAUNCHER.wait().turns(), 0, (16, 16, 16), array("Q", launch).tobytes(), b"")
+        self.native.add(self.matrix, 2, plan, ((4, 1), (4, 1), (4,)), torch.empty(1), True, None)
 
     def __call__(self, b: torch.Tensor) -> Any:
         return self.native.spmm(self.matrix, self.owner, b)
@@ -111,6 +118,40 @@ def dispatched(held: Held) -> None:
         raise AssertionError
 
 
+def sampled(held: Held) -> None:
+    """SDDMM takes its plan, and its gradients are Python's products with the pattern of A, the identity."""
+    op, handle = torch.ops.spmark.sddmm.default, held.owner.handle
+    x, y = (torch.randn(4, 1, requires_grad=True) for _ in range(2))
+    assert torch.allclose(op(x, y, handle), (x * y)[:, 0])
+    held.add_sampled()
+    for found in (op(x, y, handle), op(x.detach(), y, handle), held.owner.sddmm(x, y)):
+        assert torch.equal(found, 3 * y[:, 0])
+    with torch.no_grad():
+        assert not op(x, y, handle).requires_grad
+    with torch.inference_mode():
+        assert torch.equal(op(x.detach(), y.detach(), handle), 3 * y[:, 0])
+    weights = torch.randn(4, requires_grad=True)
+    of_x, of_y = torch.autograd.grad(op(x, y, handle), (x, y), weights, create_graph=True)
+    assert torch.equal(of_x, weights[:, None] * y)
+    assert torch.equal(of_y, weights[:, None] * x)
+    (of_x,) = torch.autograd.grad(op(x, y.detach(), handle), x, weights)
+    assert torch.equal(of_x, weights[:, None] * y)
+    (of_weights,) = torch.autograd.grad(of_y.sum(), weights)
+    assert torch.equal(of_weights, torch.full((4,), 3.0))  # by the plan
+    wide = torch.randn(4, 5)
+    for other in (wide, wide[:, :1]):
+        assert torch.allclose(op(other, other, handle), (other * other).sum(dim=1))
+    assert torch.allclose(op(x.double(), y.double(), handle), (x * y)[:, 0].double())
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(x.detach(), torch.ones(4, 1))
+        _, tangent = torch.autograd.forward_ad.unpack_dual(op(dual, y.detach(), handle))
+        assert torch.equal(tangent, 3 * y[:, 0])
+    compiled = torch.compile(lambda x, y: held.owner.sddmm(x, y).relu().sum(), fullgraph=True, backend="aot_eager")
+    (found,) = torch.autograd.grad(compiled(x, y), x)
+    assert torch.equal(found, y * (y > 0))
+    assert set(torch.library.opcheck(op, (x, y, handle)).values()) == {"SUCCESS"}
+
+
 def failures(held: Held, driver: FakeDriver) -> None:
     """What the driver refuses is an error, and no order of sums is chosen where a fixed one is asked for."""
     driver.fail(1)
@@ -153,5 +194,6 @@ if __name__ == "__main__":
     gradients(held)
     refusals(held)
     dispatched(held)
+    sampled(held)
     failures(held, driver)
     lives(kernel, native)

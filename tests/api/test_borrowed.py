@@ -23,11 +23,7 @@ class OnDevice(np.ndarray):
 
     @property
     def data(self) -> Any:
-        return SimpleNamespace(ptr=self.ctypes.data)
-
-    @property
-    def device(self) -> Any:
-        return SimpleNamespace(id=0)
+        return SimpleNamespace(ptr=self.ctypes.data, device_id=0)
 
 
 class Matrix:
@@ -48,6 +44,7 @@ def operators(monkeypatch: pytest.MonkeyPatch) -> Any:
     target = open_target(find("host-simt"))
     monkeypatch.setattr(target, "upload", lambda array: array)
     monkeypatch.setattr(target, "location", "cuda:0")
+    monkeypatch.setattr(borrowed, "adopt", lambda array: array)
     made = borrowed.BorrowedOperators(lambda: target)
     monkeypatch.setattr("spmark.impls.core.operands.ArrayFacts.of", _facts_of(borrowed))
     return made
@@ -102,7 +99,9 @@ def test_what_is_planned_otherwise(operators: Any, a: Any, b: Any) -> None:
     gaps = Matrix(a)
     gaps.data = np.repeat(gaps.data, 2)[::2]
     elsewhere = Matrix(a)
-    elsewhere.indices = np.array(elsewhere.indices).view(type("There", (OnDevice,), {"device": SimpleNamespace(id=1)}))
+    elsewhere.indices = np.array(elsewhere.indices).view(
+        type("There", (OnDevice,), {"data": SimpleNamespace(ptr=0, device_id=1)})
+    )
     blocks = Matrix(a)
     blocks.format = "bsr"
     for matrix in (gaps, elsewhere, blocks, a.tocoo()):

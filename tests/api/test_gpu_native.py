@@ -69,6 +69,30 @@ def test_results_and_gradients(a: Any, dtype: Any, use: str, close: Any) -> None
         close(of_b.cpu(), wide.T @ weights.cpu().double().numpy(), name)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_sampled_products(a: Any, dtype: Any, close: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    matrix, name = SparseMatrix(a, dtype=dtype, device="cuda"), str(dtype).removeprefix("torch.")
+    pattern = a.tocoo().tocsr().tocoo()
+    for turn in range(3):
+        x, y = (torch.randn(rows, WIDTH, device="cuda").to(dtype).requires_grad_() for rows in a.shape)
+        out, weights = matrix.sddmm(x, y), torch.randn(a.nnz, device="cuda").to(dtype)
+        if not turn:
+            monkeypatch.setattr(matrix, "sample", None)  # the extension's from now on
+        wide_x, wide_y = (one.detach().cpu().double().numpy() for one in (x, y))
+        close(out.detach().cpu(), (wide_x[pattern.row] * wide_y[pattern.col]).sum(axis=1), name)
+        of_x, of_y = torch.autograd.grad(out, (x, y), weights)
+        given = sparse.csr_array((weights.cpu().double().numpy(), (pattern.row, pattern.col)), a.shape)
+        close(of_x.cpu(), given @ wide_y, name)
+        close(of_y.cpu(), given.T @ wide_x, name)
+    if dtype is torch.float64:
+        assert torch.autograd.gradcheck(matrix.sddmm, (x, y), fast_mode=True)
+        monkeypatch.undo()  # other widths, which gradgradcheck does not ask for, would be Python's
+        assert torch.autograd.gradgradcheck(matrix.sddmm, (x, y), fast_mode=True)
+    monkeypatch.undo()
+    arguments = (x, y, matrix.handle)
+    assert set(torch.library.opcheck(torch.ops.spmark.sddmm.default, arguments).values()) == {"SUCCESS"}
+
+
 @pytest.fixture
 def hubs() -> Any:
     """Give a matrix with rows that several blocks share, which takes a workspace and counters."""

@@ -12,6 +12,7 @@ from scipy import sparse
 
 import spmark
 from spmark.impls.core.errors import BuildError, OperandError, UnsupportedError
+from spmark.impls.operator.extension import LAUNCHER
 
 pytestmark = pytest.mark.gpu
 WIDTH = 6
@@ -59,6 +60,7 @@ def test_a_matrix_on_the_gpu_is_read_there(
     """The plan is kept with the matrix, and new values in place count."""
     from spmark.impls.operator.borrowed import operators
 
+    there = LAUNCHER.wait() is not None
     if library == "cupy":
         from cupyx.scipy.sparse import csr_matrix
 
@@ -72,15 +74,41 @@ def test_a_matrix_on_the_gpu_is_read_there(
         matrix, dense = cuda_torch.sparse_csr_tensor(*parts, values, a.shape), cuda_torch.tensor(b).cuda().to(kind)
     host = (lambda c: c.double().cpu().numpy()) if library == "torch" else (lambda c: c.get())
     count = len(operators._kept)
-    for factor in (1, 2, 4):  # the second product is noted, and the extension makes the third
+    for factor in (1, 2, 4):
         close(host(spmark.spmm(matrix, dense)), factor * (a.toarray().astype(np.float64) @ b), dtype)
         values *= 2
+        assert (operators.find(matrix, dense.dtype).launches(WIDTH) is not None) == there
     out = dense[:1].repeat(40, 1) if library == "torch" else cupy.empty((40, WIDTH), dtype)
     assert spmark.spmm(matrix, dense, out=out) is out
     close(host(out), 8 * (a.toarray().astype(np.float64) @ b), dtype)
     assert len(operators._kept) == count + 1
     del matrix
     assert len(operators._kept) == count
+
+
+@pytest.mark.parametrize("width", [WIDTH, 32])
+def test_long_rows_of_a_matrix_on_the_gpu(width: int, cuda_torch: Any, close: Any) -> None:
+    """Several blocks share a row; streams and a captured graph have products beside each other."""
+    rng = np.random.default_rng(4)
+    hubs = sparse.random(300, 20_000, 0.001, "lil", dtype=np.float32, random_state=rng)
+    hubs[[3, 100]] = rng.standard_normal((2, 20_000))
+    hubs = hubs.tocsr()
+    parts = [cuda_torch.tensor(one).cuda() for one in (hubs.indptr, hubs.indices, hubs.data)]
+    matrix = cuda_torch.sparse_csr_tensor(*parts, hubs.shape)
+    given = [cuda_torch.randn(20_000, width, device="cuda") for _ in range(9)]
+    streams, found = [cuda_torch.cuda.Stream() for _ in range(4)], []
+    cuda_torch.cuda.synchronize()
+    for at, dense in enumerate(given[1:]):
+        with cuda_torch.cuda.stream(streams[at % 4]):
+            found.append(spmark.spmm(matrix, dense))
+    cuda_torch.cuda.synchronize()
+    graph, captured = cuda_torch.cuda.CUDAGraph(), given[0].clone()
+    with cuda_torch.cuda.graph(graph):
+        out = spmark.spmm(matrix, captured)
+    captured.copy_(given[0])
+    graph.replay()
+    for dense, one in zip(given, (out, *found), strict=True):
+        close(one.cpu(), hubs.astype(np.float64) @ dense.cpu().double().numpy())
 
 
 def test_signs(a: Any, b: np.ndarray, xy: Any, cupy: Any, cuda_torch: Any, close: Any) -> None:

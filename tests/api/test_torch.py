@@ -14,6 +14,7 @@ from scipy import sparse
 import spmark
 from spmark.impls.core.errors import BuildError, DeviceError, OperandError, ProblemError, SweepError
 from spmark.impls.core.problem import Op
+from spmark.impls.operator.compiled import CompiledOperator
 from spmark.impls.operator.sparse import names_with
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -362,6 +363,21 @@ def test_a_gradient_outlives_the_matrix(small: Any) -> None:
         OperandError, match=r"expected the handle of a living SparseMatrix or RelationalMatrix, found .*: keep it"
     ):
         torch.ops.spmark.spmm(None, b, handle, False)
+
+
+def test_all_products_are_begun_before_the_first_is_planned(small: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[str, str]] = []
+
+    def note(name: str) -> None:
+        done = getattr(CompiledOperator, name)
+        monkeypatch.setattr(
+            CompiledOperator, name, lambda self, width: (told.append((name, self.op)), done(self, width))
+        )
+
+    note("begin")
+    note("plan")
+    SparseMatrix(small, width=3, backward=True, **HOW)
+    assert told == [(name, op) for name in ("begin", "plan") for op in ("spmm", "spmm", "sddmm")]
 
 
 def test_widths_are_planned_at_once_where_they_are_named(small: Any) -> None:

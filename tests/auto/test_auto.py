@@ -19,6 +19,7 @@ from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Built
 from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.runtime import compile as compiler
 from spmark.impls.runtime.device import find
 from spmark.impls.table import create
 from spmark.impls.tuning import timer
@@ -106,6 +107,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(race, "built", build)
     monkeypatch.setattr(race, "import_module", lambda name: None)
+    monkeypatch.setattr(compiler, "begin", lambda kernels: None)
     monkeypatch.setattr(timer, "PlanTimer", Times)
     monkeypatch.setattr(Times, "us", {})
     return names
@@ -131,8 +133,21 @@ def test_loops_of_all_candidates_are_imported_before_the_first_is_built(
     monkeypatch.setattr(race, "import_module", built.append)
     choices = [Choice("direct"), Choice("stile"), Choice("sparsetir")]
     race.fastest(problem(), GPU, choices)
-    loops = [*create("stile").loops, *create("sparsetir").loops]  # type: ignore[attr-defined]
+    loops: Any = create("stile").loops  # type: ignore[attr-defined]
     assert built == [*loops, "direct", "stile", "sparsetir"]
+
+
+@pytest.mark.parametrize(("cores", "most"), [(2, 8), (64, 256)])
+def test_kernels_of_all_candidates_are_begun_before_the_first_is_built(
+    built: list[str], monkeypatch: pytest.MonkeyPatch, cores: int, most: int
+) -> None:
+    begun: list[Any] = []
+    monkeypatch.setattr(compiler, "begin", lambda kernels: begun.extend([*kernels, *built]))
+    monkeypatch.setattr(race, "allowed_cores", lambda: range(cores))
+    choices = [Choice("cusparse_best"), Choice("direct", {"search": True}), Choice("sparsetir")]
+    race.fastest(problem(), GPU, choices)
+    named = dict.fromkeys(one for choice in choices[1:] for one in choice.made().ahead(problem()))
+    assert begun == [(one.template.source, one.expression, GPU.arch) for one in named][:most]
 
 
 def test_a_twin_is_raced_where_it_is_expected_to_be_clearly_faster() -> None:

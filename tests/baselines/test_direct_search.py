@@ -9,9 +9,9 @@ from races import made_up_race
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.direct.plan import Direct
-from spmark.impls.direct.search import search_direct
+from spmark.impls.direct.search import kernels_ahead, search_direct
 from spmark.impls.kernels.direct_space import DIRECT_SPMM, direct_deep, direct_starts
-from spmark.impls.kernels.direct_spmm import UNSPLIT
+from spmark.impls.kernels.direct_spmm import UNSPLIT, direct_instance, usual_schedule
 from spmark.impls.runtime.device import find
 from spmark.impls.tuning.tune import space_of
 
@@ -47,6 +47,15 @@ def test_the_best_of_each_axis_is_found(problem: Problem, best: Config) -> None:
     starts = direct_starts(problem)
     assert asked[: len(starts)] == starts
     assert len(asked) <= 40
+
+
+@pytest.mark.parametrize("problem", [SHORT, LONG])
+def test_most_kernels_of_a_search_are_named_ahead(problem: Problem) -> None:
+    _, asked = searched(problem, {"lanes": 8, "unroll": 8})
+    needed, named = {direct_instance(problem, one) for one in asked}, list(kernels_ahead(problem))
+    assert named[: len(direct_starts(problem))] == [direct_instance(problem, one) for one in direct_starts(problem)]
+    assert len(needed - set(named)) <= len(needed) // 4
+    assert list(Direct().ahead(problem)) == [direct_instance(problem, usual_schedule(problem))]
 
 
 def test_small_problems_are_deep_in_every_way() -> None:

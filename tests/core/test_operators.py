@@ -66,10 +66,17 @@ def test_random_values_have_not_changed() -> None:
 
 
 def test_random_values_of_a_gpu_are_the_same_bits(tmp_path: Path) -> None:
-    """CuPy compiles the same line of C++."""
+    """The kernel runs as two blocks of three threads, one thread after the other."""
     made, count = tmp_path / "drawn.so", 1000
-    loop = f"for (long i = 0; i < n; i++) {{ unsigned bits; {module._RANDOM_BITS} out[i] = bits; }}"
-    source = f'extern "C" void draw(unsigned long long key, unsigned* out, long n) {{ {loop} }}'
+    places = "struct { unsigned x; } gridDim{2}, blockDim{3}, blockIdx, threadIdx;\n#define __global__\n"
+    source = (
+        places
+        + module._RANDOM_BITS
+        + """
+    extern "C" void draw(unsigned long long key, unsigned* out, long n) {
+      for (int t = 0; t < 6; ++t) blockIdx.x = t / 3, threadIdx.x = t % 3, random_values(key, n, out);
+    }"""
+    )
     run_gcc([find_gcc().path, "-shared", "-fPIC", "-x", "c++", "-", "-o", str(made)], source, "drawn", "draw")
     library = ctypes.CDLL(str(made))
     for seed, stream in ((0, 1), (7, 2), (2**40 + 1, 1)):

@@ -10,7 +10,7 @@ from scipy import sparse
 from spmark.impls.core.problem import Csr, Problem
 from spmark.impls.dash.featuriser import BLOCKS, Featuriser, Pattern, build, embed
 from spmark.impls.dash.sites import down_sample, sizes
-from spmark.impls.dash.sparseconv import Pyramid, convolve_at_once, convolve_by_offset
+from spmark.impls.dash.sparseconv import Pyramid, convolve
 from spmark.impls.dash.withtorch import seeded
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra dash)")
@@ -54,12 +54,8 @@ def grid_of(problem: Problem) -> tuple[int, int]:
     return down_sample(problem.matrix).grid
 
 
-ways = pytest.mark.parametrize("convolve", [convolve_at_once, convolve_by_offset])
-
-
-@ways
 @pytest.mark.parametrize("kernel", [3, 5])
-def test_a_convolution_is_the_dense_one_at_active_sites(problem, kernel, convolve):
+def test_a_convolution_is_the_dense_one_at_active_sites(problem, kernel):
     with seeded(0):
         layer = torch.nn.Linear(kernel * kernel * 3, 7)
     pyramid = Pyramid(down_sample(problem.matrix))
@@ -69,8 +65,7 @@ def test_a_convolution_is_the_dense_one_at_active_sites(problem, kernel, convolv
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
-@ways
-def test_gradients_are_those_of_the_dense_convolution(convolve):
+def test_gradients_are_those_of_the_dense_convolution():
     problem = Problem("spmm", random_csr(2, (12, 17), 0.3), 4)
     pyramid = Pyramid(down_sample(problem.matrix))
     level = pyramid.level(0)

@@ -79,7 +79,6 @@ def test_it_does_not_depend_on_how_many_cores_there_are(monkeypatch: pytest.Monk
     matrix = communities(40, 50)
     alone = near_order(matrix).rows
     bounds = np.array([0, 1, 700, 701, 2000])
-    monkeypatch.setattr(nearness, "cores", lambda: 4)
     monkeypatch.setattr(nearness, "equal_shares", lambda indptr: bounds)
     assert np.array_equal(near_order(matrix).rows, alone)
 

@@ -131,7 +131,7 @@ def _device_seeds() -> list[bytes]:
 
 
 def _rank(path: Path) -> object:
-    return RankModel.load(path).score(np.ones((3, len(FEATURES))))
+    return RankModel.load(path).trees.score(np.ones((3, len(FEATURES))))
 
 
 def _sealed_rank(path: Path) -> object:

@@ -9,7 +9,7 @@ from tables import AWKWARD, DTYPES, TableTarget, every_instance, table_target
 
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.formats.bsr import SrBcrsFormat
-from spmark.impls.kernels.block_spmm import SPMM_PANELS, PanelSpmmPlan
+from spmark.impls.kernels.block_spmm import SPMM_PANELS, WarpSpmmPlan
 from spmark.impls.runtime.template import Instance
 
 RANDOM = np.random.default_rng(6)
@@ -29,7 +29,7 @@ def test_every_instance(instance: Instance, name: str, target: TableTarget) -> N
     problem = Problem(Op.SPMM, matrix, width, DTYPES[str(instance.values["T"])])
     held = SrBcrsFormat.from_csr(matrix, 8, 16)
     for turned in (False, True):
-        plan = PanelSpmmPlan(problem, target, held, {}, tile=tile, turned=turned)
+        plan = WarpSpmmPlan(problem, target, held, {}, tile=tile, turned=turned)
         run_checked(plan, problem)
         assert plan.config == {"tile": tile, "turned": turned}
         assert (plan.stored, plan.deterministic) == (held.stored, True)

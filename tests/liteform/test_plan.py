@@ -12,7 +12,7 @@ from spmark.datasets.sweep.model import Sweep
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.liteform import plan as plan_module
 from spmark.impls.liteform.compose import Choice, StoredAs, choose, estimated_blocks, fixed_form
-from spmark.impls.liteform.cost import Weights, count, table_of
+from spmark.impls.liteform.cost import Weights, costs, count
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.plan import LiteForm
 from spmark.impls.liteform.predictor import SHIPPED, find
@@ -172,7 +172,7 @@ def test_a_gpu_s_table_decides_cost_schedule_and_order(monkeypatch: pytest.Monke
         assert plan_with(gathering)["order"] == "given"
     assert plan_with(Gathering(32, 0, 10.0, folded), order="given")["order"] == "given"
     paper = plan_with(None, cost="paper")
-    assert paper["cost"] == search(table_of(count(MATRIX, 1), 32), count(MATRIX, 1).widest).cost
+    assert paper["cost"] == search(costs(count(MATRIX, 1), 32), count(MATRIX, 1).widest).cost
 
 
 def with_table(monkeypatch: pytest.MonkeyPatch, **facts: Any) -> None:

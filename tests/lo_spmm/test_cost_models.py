@@ -39,4 +39,4 @@ def test_a_config_from_before_columns_were_cut_has_one_part() -> None:
 def test_ranks_are_those_of_the_shipped_trees() -> None:
     space = explore(PROBLEM, H200, Reordering.GREEDY, Pins())
     scores = cost_model(LoSpmm(), "rank", H200).score(PROBLEM, CONFIGS)
-    assert scores.tolist() == find(SHIPPED).score(features_of(space, SIZES)).tolist()
+    assert scores.tolist() == find(SHIPPED).trees.score(features_of(space, SIZES)).tolist()

@@ -99,8 +99,6 @@ def test_the_activation_keeps_what_is_no_number() -> None:
 
 def test_what_is_refused() -> None:
     weights = pruned(np.random.default_rng(0), (4, 2, 3, 3))
-    with pytest.raises(UnsupportedError, match="one group, found 2"):
-        conv2d(weights, (1, 4, 8, 8), HOST, groups=2)
     with pytest.raises(ValueError, match="found \\(4, 2, 3, 3\\) and \\(1, 3, 8, 8\\)"):
         conv2d(weights, (1, 3, 8, 8), HOST)
     with pytest.raises(ValueError, match="as large as a filter"):

@@ -28,7 +28,7 @@ def test_scores_are_sums_of_leaves_and_less_is_better() -> None:
     samples[:, 0] = (1.0, 1.0, 2.0)
     samples[:, 4] = (7.0, 8.0, 0.0)
     model = stump(0, 0.0).model_copy(update={"trees": trees})
-    assert model.score(samples).tolist() == [-11.0, -22.0, -13.0]
+    assert model.trees.score(samples).tolist() == [-11.0, -22.0, -13.0]
 
 
 def test_a_file_gives_back_the_model(tmp_path: Path) -> None:

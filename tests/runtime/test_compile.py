@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Barrier
+from threading import Barrier, Event
 
 import pytest
 from compilers import needs_compilers
@@ -13,7 +14,7 @@ from compilers import needs_compilers
 from spmark.impls.core.errors import BuildError, CompileError
 from spmark.impls.core.files import cache_folder
 from spmark.impls.runtime import compile as compiler
-from spmark.impls.runtime.compile import OPTIONS, compile_kernel, compile_many, kept_binary, kept_source
+from spmark.impls.runtime.compile import OPTIONS, begin, compile_kernel, compile_many, drop, kept_binary, kept_source
 from spmark.impls.runtime.toolchain import INCLUDE, cuda_include, tool
 
 pytestmark = needs_compilers
@@ -121,6 +122,35 @@ def test_many_kernels_are_compiled_at_once(source: Path, monkeypatch: pytest.Mon
     both = Barrier(2)
     monkeypatch.setattr(compiler, "compile_kernel", lambda *_: both.wait(timeout=20))
     assert sorted(compile_many([(source, "scale<32>", "sm_90")] * 2, workers=2)) == [0, 1]  # type: ignore[type-var]
+
+
+def test_a_kernel_that_was_begun_is_compiled_once(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = count_compiles(monkeypatch)
+    begin([(source, f"scale<{threads}>", "sm_90") for threads in (32, 64, 32)])
+    taken = [compile_kernel(source, f"scale<{threads}>", "sm_90") for threads in (64, 32)]
+    assert ["ILi64E" in one.symbol for one in taken] == [True, False]
+    assert sorted(calls) == ["scale<32>", "scale<64>"]
+
+
+def test_who_asks_compiles_what_still_waits_for_a_thread(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on, threads = Event(), ThreadPoolExecutor(1)
+    threads.submit(go_on.wait)
+    monkeypatch.setattr(compiler, "_threads", lambda: threads)
+    calls = count_compiles(monkeypatch)
+    begin([(source, f"scale<{threads}>", "sm_90") for threads in (32, 64)])
+    compile_kernel(source, "scale<64>", "sm_90")
+    drop()
+    go_on.set()
+    threads.shutdown()
+    assert calls == ["scale<64>"], "what is dropped is not compiled"
+    compile_kernel(source, "scale<32>", "sm_90")
+    assert calls == ["scale<64>", "scale<32>"]
+
+
+def test_the_error_of_a_kernel_that_was_begun_is_raised_where_it_is_asked_for(source: Path) -> None:
+    begin([(source, "missing<1>", "sm_90")])
+    with pytest.raises(CompileError, match="missing"):
+        compile_kernel(source, "missing<1>", "sm_90")
 
 
 def test_nvcc_and_nvrtc_agree_on_the_kernel(source: Path, tmp_path: Path) -> None:

@@ -15,12 +15,12 @@ from spmark.impls.runtime.device import find
 from spmark.impls.runtime.host.ring import compile_host, launch_host
 from spmark.records.schema import Flush
 
-SOURCE = Path(__file__).parents[2] / "impls" / "runtime" / "kernels" / "timing.cu"
+SOURCE = Path(__file__).parents[2] / "impls" / "runtime" / "kernels" / "calibrate.cu"
 
 
 @needs_compilers
 def test_the_read_compiles_for_every_target() -> None:
-    for binary in compile_many([(SOURCE, "read_through<512>", arch) for arch in ARCHES], 1):
+    for binary in compile_many([(SOURCE, "read_all<1, 512>", arch) for arch in ARCHES], 1):
         assert not isinstance(binary, CompileError), binary
         assert binary.spill_bytes == 0
 
@@ -28,12 +28,12 @@ def test_the_read_compiles_for_every_target() -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("vectors", [0, 1, 63, 64, 200])
 def test_it_reads_every_value_once(vectors: int) -> None:
-    executable = compile_host(SOURCE, ["read_through<32>"])
+    executable = compile_host(SOURCE, ["read_all<1, 32>"])
     for at in {0, 4 * vectors - 1} if vectors else {None}:
         source, sink = np.zeros(4 * vectors, np.float32), np.full(1, 7, np.float32)
         if at is not None:
             source[at] = -1  # the sum that the kernel writes down
-        launch_host(executable, "read_through<32>", (2, 1, 1), (32, 1, 1), 0, [np.int64(vectors), source, sink])
+        launch_host(executable, "read_all<1, 32>", (2, 1, 1), (32, 1, 1), 0, [np.int64(vectors), source, sink])
         assert sink[0] == (7 if at is None else -1)
 
 

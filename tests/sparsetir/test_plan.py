@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from problems import random_csr, run_checked
 from tables import DTYPES, TableTarget, every_instance, table_target
 
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.hyb import HybFormat
+from spmark.impls.kernels import hyb_spmm
 from spmark.impls.kernels.ell_buckets import NEVER, SPMM_ELL_BUCKETS, EllBucketsPlan
 from spmark.impls.kernels.hyb_spmm import HYB_SPMM
 from spmark.impls.runtime.device import find
@@ -76,6 +79,23 @@ def test_plans_of_one_format_share_it_and_each_tells_what_it_takes_alone(target:
         "spread": NEVER,
         "together": NEVER,
     }
+
+
+@pytest.mark.parametrize(("small", "laid_out"), [(MATRIX.nnz, 20), (0, 21)])
+def test_the_last_layouts_are_kept(
+    target: TableTarget, monkeypatch: pytest.MonkeyPatch, small: int, laid_out: int
+) -> None:
+    made: list[Any] = []
+    lay_out = hyb_spmm.lay_out
+    monkeypatch.setattr(hyb_spmm, "lay_out", lambda *given: made.append(given) or lay_out(*given))
+    monkeypatch.setattr(hyb_spmm, "_SMALL", small)
+    problem = Problem(Op.SPMM, MATRIX, 32)
+    build, tile = HYB_SPMM.opened(problem, target), {"vector": 4, "lanes": 8, "work": 16}
+    forms = [{"c": c, "max_width": 8, "order": order} for c in range(1, 11) for order in ("near", "row")]
+    plans = [build({**form, **tile}) for form in (*forms, forms[-4], forms[0])]
+    run_checked(plans[-2], problem)
+    assert plans[-2].phases_s["convert"] > 0.2 * plans[-6].phases_s["convert"], "the layout that was kept is told again"
+    assert len(made) == laid_out + 1, "the first one made room for others"
 
 
 @pytest.mark.full

@@ -17,7 +17,7 @@ from spmark.impls.kernels.sddmm import CSR_SDDMM, RUNS_SDDMM, csr_tiles, sddmm_i
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.target import open_target
 from spmark.impls.sparsetir.plan import SparseTir
-from spmark.impls.sparsetir.search import PAPERS_HYB, PAPERS_SDDMM, search_hyb, search_sddmm
+from spmark.impls.sparsetir.search import PAPERS_HYB, PAPERS_SDDMM, kernels_ahead, search_hyb, search_sddmm
 from spmark.impls.tuning.tune import builder, family_of, space_of
 
 PROBLEM = Problem(Op.SPMM, random_csr(64, 64, [5] * 64), 64)
@@ -133,6 +133,19 @@ def test_the_whole_space_of_sddmm_is_measured() -> None:
     paper = [one for one in asked if "run" not in one]
     assert paper == list(space_of(CSR_SDDMM, problem).configs())
     assert len(paper) == len(csr_tiles(problem.width, problem.dtype)) * 2
+
+
+@pytest.mark.parametrize(("op", "width"), [(Op.SPMM, 64), (Op.SPMM, 6), (Op.SDDMM, 64), (Op.SDDMM, 512)])
+def test_every_kernel_of_a_search_is_named_ahead(op: Op, width: int) -> None:
+    problem = Problem(op, PROBLEM.matrix, width)
+    search = searched if op is Op.SPMM else lambda given, _, cost: searched_sddmm(given, cost)
+    _, asked = search(problem, {}, Times({"vectors": 2, "threads": 256} if op is Op.SPMM else {}))
+    families = [HYB_SPMM] if op is Op.SPMM else [RUNS_SDDMM, CSR_SDDMM]
+    needed = [family_of(families, config).kernel(problem, config) for config in asked]
+    named = list(kernels_ahead(problem))
+    assert set(needed) <= set(named)
+    assert named[0] == needed[0], "what is asked first is compiled first"
+    assert list(SparseTir(tuned=False).ahead(problem)) == [], "without a search its kernels are not compiled"
 
 
 @pytest.mark.parametrize(("width", "columns"), [(32, {1}), (64, {1, 2})])

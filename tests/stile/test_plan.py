@@ -93,7 +93,7 @@ def test_results_in_the_order_of_tiles(scaled: bool) -> None:
 @pytest.mark.parametrize("op", Op)
 @pytest.mark.parametrize(
     "config",
-    [{"mode": "paper"}, {"levels": 1, "withdraw": False}, {"formats": "blocks"}, {"rearrange": False}, {"widest": 64}],
+    [{"mode": "paper"}, {"levels": 1, "withdraw": False}, {"formats": "blocks"}, {"rearrange": False}],
     ids=str,
 )
 def test_tunables(op: Op, config: dict[str, Any]) -> None:
@@ -123,7 +123,6 @@ def test_blocks_of_float32_where_they_are_calibrated(formats: str, tmp_path: Pat
         ({"mode": "codes"}, "mode"),
         ({"formats": "none"}, "formats"),
         ({"searched_width": -1}, "searched_width"),
-        ({"widest": 12}, "widest"),
         ({"levels": -1}, "level"),
         ({"order": "rows"}, "order"),
     ],
@@ -234,10 +233,10 @@ def test_schedules_of_sddmm_race_for_blocks_and_for_runs(monkeypatch: pytest.Mon
     together: list[int] = []
 
     def load(self: Any, instances: Any) -> list[Any]:
-        together.append(len(instances))
         return [SimpleNamespace(instance=instance) for instance in instances]
 
     monkeypatch.setattr(type(open_target(HOST)), "load", load)
+    monkeypatch.setattr(type(open_target(HOST)), "begin", lambda self, some: together.append(len(some)))
     monkeypatch.setattr(MadeUpTimes, "cost", cost)
     problem = Problem(Op.SDDMM, banded(), 64, DType.FLOAT16)
     calibration, _ = calibration_for("", Op.SDDMM, DType.FLOAT16)
@@ -262,7 +261,6 @@ def test_wider_rows_compete_only_where_nothing_is_pinned(monkeypatch: pytest.Mon
         ({"levels": 1}, [0, 128, 512]),
         ({"mode": "paper"}, [0]),
         ({"formats": "blocks"}, [0]),
-        ({"widest": 32}, [32]),
     ):
         assert Stile(**config).forms(problem, calibration, measured=True) == widths, config
         assert len(Stile(**config).forms(problem, calibration, measured=False)) == 1

@@ -80,8 +80,8 @@ def test_a_build_for_a_gpu_that_is_not_there_chooses_what_the_implementation_cho
         "what": "search", "search": "liteform_build_h200", "op": "spmm", "source": "patterns", "matrix": "logsparse_64",
         "width": 32, "dtype": "float32", "samples": 2,
     }  # fmt: skip
-    asked, real = [], LiteForm.compose
-    monkeypatch.setattr(LiteForm, "compose", lambda how, *given: asked.append(how) or real(how, *given))
+    asked, real = [], LiteForm.forecast
+    monkeypatch.setattr(LiteForm, "forecast", lambda how, *given: asked.append(how) or real(how, *given))
     found, buckets = ask(case, {**case, "search": "liteform_h200"})
     assert {*asked} == {LiteForm(), LiteForm(format="cell")}
     assert len(found["samples_s"]) == 2
@@ -150,10 +150,10 @@ SEARCH = {
     ],
 )
 def test_only_a_refusal_is_unsupported_and_a_failure_is_not(monkeypatch, error, status):
-    def search(problem):
+    def forecast(*_):
         raise error
 
-    monkeypatch.setattr(tracking, "SEARCHES", {SEARCH["search"]: search})
+    monkeypatch.setattr("spmark.impls.liteform.plan.LiteForm.forecast", forecast)
     failed, fine = ask(SEARCH, CONVERT)
     assert failed["status"] == status
     assert "no candidate builds" in failed["reason"]

@@ -15,13 +15,13 @@ import pytest
 from problems import random_csr
 
 from spmark.impls.core.errors import BuildError, DatasetError
-from spmark.impls.core.interfaces import Config
+from spmark.impls.core.interfaces import Candidate, Config
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.dash.parameters import OwnParameters
 from spmark.impls.dash.weights import Subject, load
 from spmark.impls.runtime.device import find
 from spmark.impls.table import cost_model, create, find_platform
-from spmark.impls.tuning.platform import ConfigSamples, raced
+from spmark.impls.tuning.platform import raced
 from spmark.impls.tuning.race import Race
 from spmark.suite.cli import main as cli
 from spmark.suite.study import transfer
@@ -50,7 +50,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
     assert not ended.value.code
 
 
-def steady(race: Race[Any], configs: Sequence[Config]) -> list[ConfigSamples]:
+def steady(race: Race[Any], configs: Sequence[Config]) -> list[Candidate]:
     """Build and check configs as a platform does, and give them times that do not depend on the machine's load."""
     return [
         replace(one, samples_us=(100.0 * place, 101.0 * place)) if one.samples_us else one
@@ -63,7 +63,7 @@ def collected(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Collect a source on the CPU and a target on the accelerator."""
     folder = tmp_path_factory.mktemp("collected")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("spmark.impls.taco_cpu.platform.raced", steady)
+        patch.setattr("spmark.impls.tuning.platform.raced", steady)
         for name, platform, configs in (("source", "cpu", 3), ("target", "spade_sim", 8)):
             sweep = folder / f"{name}.yaml"
             sweep.write_text(SWEEP.format(name=name, seed=len(name)))

@@ -68,10 +68,10 @@ def test_values_count_where_a_plan_depends_on_them() -> None:
     matrix = PROBLEM.matrix
     other = replace(PROBLEM, matrix=replace(matrix, values=matrix.values + 1))
     for values in (False, True):
-        PlanCache("lo_spmm", PROBLEM, GPU, {}, values).write(KEPT)
+        PlanCache("lo_spmm", PROBLEM, GPU, {}, values=values).write(KEPT)
         same_pattern = matrix.hash == other.matrix.hash
         expected = KEPT if same_pattern and not values else None
-        assert PlanCache("lo_spmm", other, GPU, {}, values).read() == expected
+        assert PlanCache("lo_spmm", other, GPU, {}, values=values).read() == expected
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"\xff\xfe", b"[[" * 50_000])

@@ -68,8 +68,9 @@ class Product:
 def timer(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(withcupy, "cupy", SimpleNamespace(**{**vars(np), "asnumpy": np.asarray}))
     monkeypatch.setattr(cudalab, "CudaStopwatch", Stopwatch)
-    fill = RandomOperand.fill  # NumPy has no kernel that draws
+    fill = RandomOperand.fill  # NumPy has no kernel that draws, and no memset
     monkeypatch.setattr(RandomOperand, "fill", lambda self, out, xp: fill(self, out))
+    monkeypatch.setattr(PlanTimer, "_forget", lambda self: self._out.view(np.uint8).fill(0xFF))
     return PlanTimer(PROBLEM, find("host-simt").model_copy(update={"kind": DeviceKind.CUDA}))
 
 

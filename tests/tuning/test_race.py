@@ -8,11 +8,14 @@ from typing import Any, ClassVar
 from weakref import WeakSet
 
 import pytest
+from problems import problems
 from races import Cost, made_up_race
 
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.interfaces import Built
-from spmark.impls.tuning.race import FINALISTS, FIRST, MORE, ConfigTime, Race
+from spmark.impls.core.interfaces import Built, Plan
+from spmark.impls.runtime.device import find
+from spmark.impls.scipy_cpu.plan import ScipyCpu
+from spmark.impls.tuning.race import FINALISTS, FIRST, MORE, ConfigTime, Race, fastest_plan
 
 
 def cost_of(config: dict[str, Any]) -> float:
@@ -189,3 +192,20 @@ def test_the_accounts_tell_compiling_from_running_and_leave_out_the_plan_that_is
     assert record.compile_s == pytest.approx(2.0)
     assert 0 < record.run_s < 1
     assert [one.predicted for one in record.seen] == [1.0, 0.5]
+
+
+def test_the_fastest_of_a_few_says_what_the_race_cost() -> None:
+    problem, device = problems()["sddmm-hub-J32-float32"], find("cpu")
+    configs, built = [{"chunk_bytes": 64}, {"chunk_bytes": 1 << 16}], list[Plan]()
+
+    def build(config: dict[str, Any]) -> Plan:
+        built.append(ScipyCpu(**config).build(problem, device))
+        built[-1].charge({"compile": 100.0})
+        return built[-1]
+
+    plan = fastest_plan(problem, device, build, configs)
+    assert plan in built
+    assert plan.search is not None
+    assert [one.config for one in plan.search.seen] == configs
+    assert plan.search.measured == 2
+    assert -100 < plan.phases_s["search"] < 0, "what the plan reports itself is none of the search"

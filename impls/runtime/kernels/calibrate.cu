@@ -6,8 +6,8 @@
 using namespace spmark;
 
 // Read `count` vectors of 16 bytes and keep a sum that no caller looks at; grid-stride, `unroll` loads in flight a
-// thread.
-//   source   4 * count floats
+// thread. Lines that are read take the places of lines of the L2 that were written, which go to memory: `--flush read`.
+//   source   4 * count floats, none negative
 //   sink     one float, written only where the sum is a value that does not occur
 template <int unroll, int threads>
 __global__ void __launch_bounds__(threads)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from spmark.studies.dash.steps import ranking_loss
-from spmark.studies.orders import Pairs
+from spmark.studies.orders import share_in_order
 
 pytestmark = pytest.mark.full
 
@@ -29,14 +29,14 @@ def test_the_loss_is_the_mean_of_pytorch_s():
 
 
 def test_pairs_within_noise_are_left_out():
-    pairs = Pairs.of(np.array([1.0, 1.02, 1.1, 1.0]), 0.05)
-    assert sorted(zip(pairs.slower.tolist(), pairs.faster.tolist(), strict=True)) == [(2, 0), (2, 1), (2, 3)]
-    assert not Pairs.of(np.array([1.0, 1.0]), 0.0).slower.size
+    seconds = np.array([1.0, 1.02, 1.1, 1.0])
+    assert share_in_order(np.array([3.0, 1.0, 2.0, 1.0]), seconds, 0.05) == pytest.approx(2 / 3), "config 2 has pairs"
+    assert share_in_order(np.array([3.0, 1.0, 2.0, 1.0]), seconds, 0.0) == pytest.approx(2 / 5)
 
 
 def test_the_share_in_order_by_hand():
-    pairs = Pairs.of(np.array([1.0, 2.0, 3.0]), 0.0)
-    assert pairs.share_in_order(np.array([1.0, 2.0, 3.0])) == 1
-    assert pairs.share_in_order(np.array([1.0, 3.0, 2.0])) == pytest.approx(2 / 3)
-    assert pairs.share_in_order(np.zeros(3)) == 0, "equal scores order nothing"
-    assert np.isnan(Pairs.of(np.ones(2), 0.0).share_in_order(np.zeros(2)))
+    seconds = np.array([1.0, 2.0, 3.0])
+    assert share_in_order(seconds, seconds, 0.0) == 1
+    assert share_in_order(np.array([1.0, 3.0, 2.0]), seconds, 0.0) == pytest.approx(2 / 3)
+    assert share_in_order(np.zeros(3), seconds, 0.0) == 0, "equal scores order nothing"
+    assert np.isnan(share_in_order(np.zeros(2), np.ones(2), 0.0))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +16,6 @@ from spmark.impls.core.errors import BuildError, UnsupportedError
 from spmark.impls.core.problem import DType, Problem
 from spmark.impls.liteform.compose import StoredAs
 from spmark.impls.liteform.cost import count
-from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.schedule import ScheduleTable
 from spmark.impls.runtime.device import shipped_calibration
 
@@ -101,13 +99,11 @@ def test_schedules_are_timed_with_what_a_table_is_made_of(monkeypatch: pytest.Mo
     assert len({timed.max_width for timed in row.timed}) > 3
     best = min(row.timed, key=lambda timed: timed.time_us)
     assert best.schedule.work == min(timed.schedule.work for timed in row.timed)
-    assert {timed.tail_in_last for timed in row.timed} == {False, True}
     assert {timed.thirds for timed in row.timed if timed.max_width > 16} == {False, True}
     assert not any(timed.thirds for timed in row.timed if timed.max_width <= 16)
     thirds = count(MATRIX, 1, thirds=True)
     np.testing.assert_array_equal(row.counts(thirds=True).slots, thirds.slots)
     np.testing.assert_array_equal(row.counts(thirds=True).split_slots, thirds.split_slots)
-    assert row.features == asdict(Features.of(MATRIX))
 
 
 def test_a_schedule_with_a_wrong_result_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

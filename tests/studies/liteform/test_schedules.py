@@ -92,7 +92,7 @@ def test_weights_are_found_that_choose_the_fastest_widths() -> None:
     rows = [row(seed, truth, width) for seed in range(6) for width in (32, 256)]
     found, curves = fitted_weights(rows, times_of(rows), gathered=False), curves_of(times_of(rows), gathered=False)
     losses = []
-    for one, (_, _, times) in zip(rows, curves, strict=True):
+    for one, (_, times) in zip(rows, curves, strict=True):
         prices = weighed(one.counts(thirds=False), one.width, found)[0]
         taken = min(times, key=lambda width: prices[width.bit_length() - 1])
         losses.append(times[taken] / min(times.values()) - 1)

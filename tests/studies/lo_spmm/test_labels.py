@@ -10,7 +10,7 @@ from rank_fakes import estimated_race
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import DatasetError
-from spmark.impls.lo_spmm.rank import FEATURES, RankCard, RankModel
+from spmark.impls.lo_spmm.rank import FEATURES, RankModel
 from spmark.impls.lo_spmm.reorder import Reordering
 from spmark.impls.lo_spmm.search import Pins, explore
 from spmark.impls.runtime.device import shipped_calibration
@@ -21,6 +21,7 @@ from spmark.studies.lo_spmm.training import take_over, train
 pytestmark = pytest.mark.full
 
 H200 = DeviceSpec.load(shipped_calibration("nvidia-h200"))
+ABOUT = {"gpu": "fake", "labels_sha256": "0"}
 
 
 def rows_of(count: int) -> list[TileLabels]:
@@ -41,14 +42,14 @@ def test_one_device_and_one_order_of_features(tmp_path: Path, monkeypatch: pytes
 
 def test_a_model_orders_what_it_has_not_seen(tmp_path: Path) -> None:
     pytest.importorskip("lightgbm")
-    model = train(rows_of(45), RankCard(gpu="fake", labels_sha256="0", groups=0, candidates=0, ranges={}))
+    model = train(rows_of(45), ABOUT, "a command")
     assert model.card.groups == 45
     assert model.card.held_out["kendall_tau"] > 0.5
     assert model.card.held_out["regret_of_first_ten"] < model.card.held_out["regret_of_first"] < 0.3
     assert set(model.card.ranges) == set(FEATURES)
     kept = model.save(tmp_path / "m.json")
     assert RankModel.load(tmp_path / "m.json") == kept
-    assert train(rows_of(45), model.card).trees == model.trees
+    assert train(rows_of(45), ABOUT, "again").trees == model.trees
 
 
 def test_trees_predict_what_lightgbm_does() -> None:
@@ -57,6 +58,5 @@ def test_trees_predict_what_lightgbm_does() -> None:
     samples = rng.uniform(0, 1, (300, len(FEATURES)))
     target = samples[:, 0] * samples[:, 3] + (samples[:, 7] > 0.3)
     booster = lightgbm.train({"verbosity": -1, "num_threads": 1}, lightgbm.Dataset(samples, target), 20)
-    card = RankCard(gpu="fake", labels_sha256="0", groups=1, candidates=1, ranges={})
-    scores = RankModel(card=card, trees=take_over(booster)).score(samples)
+    scores = take_over(booster).score(samples)
     np.testing.assert_allclose(-scores, booster.predict(samples, raw_score=True), rtol=1e-12)

@@ -35,7 +35,7 @@ def test_agreement() -> None:
     found = Agreement.of(x, y)
     assert found.pearson == pytest.approx(stats.pearsonr(x, y).statistic)
     assert found.rmse == pytest.approx(np.sqrt(np.mean((x - y) ** 2)))
-    assert np.isnan(Agreement.of([1.0, 1.0], [1.0, 2.0]).pearson)
+    assert np.isnan(Agreement.of(np.ones(2), np.array([1.0, 2.0])).pearson)
 
 
 def test_the_published_tiles_are_those_of_the_shipped_calibration() -> None:

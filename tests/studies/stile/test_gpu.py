@@ -51,10 +51,3 @@ def test_more_work_takes_longer(spec: DeviceSpec) -> None:
     for height in HEIGHTS:
         assert costs[height, 16].plain_ms < costs[height, 160].plain_ms
     assert all(block.plain_ms <= block.atomic_ms for block in costs.values())
-
-
-def test_rates_are_needed(spec: DeviceSpec) -> None:
-    from spmark.studies.stile.gpu import Laboratory
-
-    with pytest.raises(DeviceError, match="expected measured rates"):
-        Laboratory(spec.model_copy(update={"fma_flops_per_s": 0}))
