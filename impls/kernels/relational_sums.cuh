@@ -50,15 +50,13 @@ struct Halves {
     for (int n = 0; n < depth / 8; ++n)
 #pragma unroll
       for (int side = 0; side < 2; ++side) {
-        Vec<half, 2> highs, lows;
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          const float sum = sums[n][side * 2 + i];
-          highs[i] = from_float<half>(sum), lows[i] = from_float<half>(sum - to_float(highs[i]));
-        }
-        memcpy(&high[n / 2][n % 2 * 2 + side], &highs, sizeof(highs));
-        memcpy(&low[n / 2][n % 2 * 2 + side], &lows, sizeof(lows));
-        bits |= low[n / 2][n % 2 * 2 + side];
+        const float first = sums[n][side * 2], second = sums[n][side * 2 + 1];
+        const int at = n % 2 * 2 + side;
+        float first_high, second_high;
+        high[n / 2][at] = to_halves(first, second);
+        to_floats<half>(high[n / 2][at], first_high, second_high);
+        low[n / 2][at] = to_halves(first - first_high, second - second_high);
+        bits |= low[n / 2][at];
       }
     exact = !__any_sync(kFullMask, bits != 0);
   }
