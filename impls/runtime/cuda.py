@@ -93,7 +93,7 @@ class CudaTarget(Target):
         CuPy's own way would lock pages for every copy, which takes longer than a copy of a few megabytes.
         """
         if isinstance(array, cupy.ndarray):
-            return array
+            return cupy.ascontiguousarray(array)
         array = np.ascontiguousarray(array)
         on_device = cupy.empty(array.shape, array.dtype)
         on_device.data.copy_from_host_async(array.ctypes.data, array.nbytes)
