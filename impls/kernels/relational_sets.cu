@@ -18,7 +18,7 @@ using namespace spmark;
 
 // A step is a relation of a part, a chunk 32 edges of a relation that end in sixteen rows of a warp.
 struct Chunk {
-  int step, source;
+  int step;
   unsigned tag;
 };
 
@@ -35,7 +35,7 @@ constexpr int kRelation = 0xffff, kLast = 0x10000;  // of a step: its relation, 
 //   targets              (parts, warps * 16) r where the piece is all of row r of Y; -1 - p where its sums are row p of
 //                        `sums`; or kNoRow
 //   x, w, out            (K, width_in), (R, width_in, width_out), (I, width_out), row-major
-// Dynamic shared memory: two stages of weights, and for each warp two of rows of X.
+// Dynamic shared memory: stages of weights, and as many of rows of X for each warp.
 template <int tile, int depth, int threads>
 __global__ void __launch_bounds__(threads, tile + depth <= 64 ? 768 / threads : 1)
     rgms_sets(int width_in, int width_out, const int* __restrict__ bounds, const int* __restrict__ steps,
@@ -44,26 +44,29 @@ __global__ void __launch_bounds__(threads, tile + depth <= 64 ? 768 / threads : 
               const half* __restrict__ x, const half* __restrict__ w, half* __restrict__ out,
               float* __restrict__ sums) {
   using Tile = RelationalTile<half, tile, threads, depth, 8, threads>;
+  constexpr int kStages = depth == 128 ? 2 : 3;  // one is multiplied, the others are on their way
   constexpr int kWarps = threads / kWarpSize, kStageX = kWarpSize * Tile::kStrideX, kStageW = depth * Tile::kStrideW;
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   let_next_grid_begin();  // which adds up pieces, and waits for them
   const int lane = threadIdx.x % kWarpSize, warp = threadIdx.x / kWarpSize;
   half* const weights = reinterpret_cast<half*>(shared_bytes);
-  half* const stages = weights + 2 * kStageW + warp * 2 * kStageX;
+  half* const stages = weights + kStages * kStageW + warp * kStages * kStageX;
   const Tile relational{width_in, width_out, static_cast<int>(blockIdx.y) * tile, x};
 
   const int begin = bounds[2 * blockIdx.x], count = bounds[2 * blockIdx.x + 2] - begin;
-  const auto step_at = [&](int step) { return step < count ? steps[begin + step] : 0; };
-  const auto fetch_weights = [&](int into, int step) {
-    const int64_t first = static_cast<int64_t>(step & kRelation) * width_in * width_out;
-    relational.fetch_w(weights + into * kStageW, w + first, 0);
+  // Where a stage has the weights already, of the step kStages before, they are not read again.
+  const auto fetch_weights = [&](int step) {
+    if (step >= count) return;
+    const int relation = steps[begin + step] & kRelation;
+    if (step >= kStages && (steps[begin + step - kStages] & kRelation) == relation) return;
+    relational.fetch_w(weights + step % kStages * kStageW, w + static_cast<int64_t>(relation) * width_in * width_out,
+                       0);
   };
   int from = chunk_starts[blockIdx.x * kWarps + warp];
   const int end = chunk_starts[blockIdx.x * kWarps + warp + 1];
-  const auto chunk_at = [&](int at) {
-    const int64_t edge = static_cast<int64_t>(at) * kWarpSize + lane;
-    return at < end ? Chunk{chunk_steps[at], indices[edge], tags[edge]} : Chunk{-1, -1, 0};
-  };
+  const auto edge_of = [&](int at) { return static_cast<int64_t>(at) * kWarpSize + lane; };
+  const auto chunk_at = [&](int at) { return at < end ? Chunk{chunk_steps[at], tags[edge_of(at)]} : Chunk{-1, 0}; };
+  const auto source_at = [&](int at) { return at < end ? indices[edge_of(at)] : -1; };
   const auto gather = [&](int into, int source) {
     constexpr int kPieces = depth / 8, kAtOnce = kWarpSize / kPieces;
     const int column = lane % kPieces * 8;
@@ -77,27 +80,29 @@ __global__ void __launch_bounds__(threads, tile + depth <= 64 ? 768 / threads : 
   };
   const int* to = targets + static_cast<int64_t>(bounds[2 * blockIdx.x + 1]) * (threads / 2) + warp * 16 + lane / 4;
 
-  int before = -1, now = step_at(0), next = step_at(1);
-  fetch_weights(0, now);
+  for (int i = 0; i < kStages - 1; ++i) {
+    fetch_weights(i);
+    gather(i, source_at(from + i));
+    commit_async();
+  }
   Chunk chunk = chunk_at(from), following = chunk_at(from + 1);
-  gather(0, chunk.source);
-  commit_async();
+  int source = source_at(from + kStages - 1);
   wait_for_previous_grid();  // which clears other rows of Y: the grid after this one waits for this one alone
   int turn = 0;
   float products[tile / 16][2][4] = {};
   for (int step = 0; step < count; ++step) {
-    wait_async<0>();
+    wait_async<kStages - 2>();
     __syncthreads();  // this step's weights are there for all threads, and all have read those of the last one
-    if (step + 1 < count && (before < 0 || (next ^ before) & kRelation)) fetch_weights((step + 1) % 2, next);
-    const bool last = now & kLast;
-    before = now, now = next, next = step_at(step + 2);
+    fetch_weights(step + kStages - 1);
+    const bool last = steps[begin + step] & kLast;
     if (chunk.step == step) {
       float merged[depth / 8][4] = {};
       do {
-        gather(turn ^ 1, following.source);
+        gather(turn == 0 ? kStages - 1 : turn - 1, source);
         commit_async();
         const Chunk later = chunk_at(from + 2);
-        wait_async<1>();
+        source = source_at(from + kStages);
+        wait_async<kStages - 1>();
         __syncwarp();  // this chunk's rows of X are there for all lanes
         const half* const stage = stages + turn * kStageX + lane % 16 * Tile::kStrideX + lane / 16 * 8;
 #pragma unroll
@@ -105,10 +110,10 @@ __global__ void __launch_bounds__(threads, tile + depth <= 64 ? 768 / threads : 
           add_edges<depth>(merged, stage + first * Tile::kStrideX, chunk.tag, first, 0);
         __syncwarp();  // all lanes are done with this stage
         chunk = following, following = later;
-        ++from, turn ^= 1;
+        ++from, turn = turn + 1 == kStages ? 0 : turn + 1;
       } while (chunk.step == step);
       const Halves<depth> halves(merged);
-      const half* const from_w = weights + step % 2 * kStageW + lane % 16 * Tile::kStrideW + lane / 16 * 8;
+      const half* const from_w = weights + step % kStages * kStageW + lane % 16 * Tile::kStrideW + lane / 16 * 8;
       halves.template multiply<Tile::kStrideW>(products, from_w);
     } else {
       commit_async();  // none of this warp's rows has the relation

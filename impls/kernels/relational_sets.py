@@ -107,7 +107,8 @@ def sets_instance(problem: RelationalProblem, warps: int, tile: int) -> Instance
 def shared_bytes(instance: Instance) -> int:
     """Give the dynamic shared memory of a thread block."""
     tile, depth, threads = (int(instance.values[name]) for name in ("tile", "depth", "threads"))
-    return 4 * (depth * (tile + 8) + threads // _WARP * CHUNK * (depth + 8))
+    stages = 2 if depth == 128 else 3  # ``kStages`` of the kernel
+    return 2 * stages * (depth * (tile + 8) + threads // _WARP * CHUNK * (depth + 8))
 
 
 def resident_blocks(problem: RelationalProblem, device: DeviceSpec, warps: int, tile: int) -> int:
