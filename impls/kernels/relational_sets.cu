@@ -71,9 +71,11 @@ __global__ void __launch_bounds__(threads, tile + depth <= 64 ? 768 / threads : 
     constexpr int kPieces = depth / 8, kAtOnce = kWarpSize / kPieces;
     const int column = lane % kPieces * 8;
     half* const to = stages + into * kStageX + column;
+    const bool both = __shfl_sync(kFullMask, source, 16) >= 0;  // sixteen edges and more
 #pragma unroll
-    for (int row = lane / kPieces; row < kWarpSize; row += kAtOnce) {
-      const int of = __shfl_sync(kFullMask, source, row);
+    for (int first = 0; first < kWarpSize; first += kAtOnce) {
+      if (first >= 16 && !both) break;  // for the whole warp
+      const int row = first + lane / kPieces, of = __shfl_sync(kFullMask, source, row);
       copy_async<16>(to + row * Tile::kStrideX, x + static_cast<int64_t>(of) * width_in + column,
                      of >= 0 && column < width_in);
     }
@@ -105,9 +107,10 @@ __global__ void __launch_bounds__(threads, tile + depth <= 64 ? 768 / threads : 
         wait_async<kStages - 1>();
         __syncwarp();  // this chunk's rows of X are there for all lanes
         const half* const stage = stages + turn * kStageX + lane % 16 * Tile::kStrideX + lane / 16 * 8;
+        const bool both = __shfl_sync(kFullMask, chunk.tag, 16) >> 16 != 0xffffu;
 #pragma unroll
         for (int first = 0; first < kWarpSize; first += 16)
-          add_edges<depth>(merged, stage + first * Tile::kStrideX, chunk.tag, first, 0);
+          if (first == 0 || both) add_edges<depth>(merged, stage + first * Tile::kStrideX, chunk.tag, first, 0);
         __syncwarp();  // all lanes are done with this stage
         chunk = following, following = later;
         ++from, turn = turn + 1 == kStages ? 0 : turn + 1;
