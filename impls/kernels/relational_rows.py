@@ -98,8 +98,7 @@ class RelationalRowsPlan(DevicePlan):
         self._sizes = np.int32(problem.width_in), np.int32(width)
 
     def enqueue(self, operands: Arrays, out: DeviceArray) -> None:
-        """Clear rows without edges, compute, and add up the rows that parts share."""
-        self._around.before(out)
+        """Compute, add up the rows that parts share, and clear those without edges."""
         args = (*self._sizes, *self._arrays, *operands, out, self._around.sums)
         self._kernel.launch(self._grid, args, self._shared_bytes)
         self._around.after(out)

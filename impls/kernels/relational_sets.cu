@@ -89,7 +89,6 @@ __global__ void __launch_bounds__(threads, tile + depth <= 64 ? 768 / threads : 
   }
   Chunk chunk = chunk_at(from), following = chunk_at(from + 1);
   int source = source_at(from + kStages - 1);
-  wait_for_previous_grid();  // which clears other rows of Y: the grid after this one waits for this one alone
   int turn = 0;
   float products[tile / 16][2][4] = {};
   for (int step = 0; step < count; ++step) {

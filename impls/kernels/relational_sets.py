@@ -75,7 +75,6 @@ class RelationalSetsPlan(DevicePlan):
             real = places >= 0
             rows = places[real]
             use = row_use(problem.matrix.num_rows, [rows])
-            self._clears = use.empty.size > 0
             tags = xp.full(held.rows.shape, 0xFFFF0000, np.uint32)
             edges = held.positions >= 0
             values = xp.asarray(problem.values)[held.positions[edges]].view(np.uint16)
@@ -91,10 +90,9 @@ class RelationalSetsPlan(DevicePlan):
         self._sizes = np.int32(problem.width_in), np.int32(width)
 
     def enqueue(self, operands: Arrays, out: DeviceArray) -> None:
-        """Clear rows without edges, compute, and add up the pieces of rows that have several."""
-        self._around.before(out)
+        """Compute, add up the pieces of rows that have several, and clear rows without edges."""
         args = (*self._sizes, *self._arrays, *operands, out, self._around.sums)
-        self._kernel.launch(self._grid, args, self._shared_bytes, overlap=self._clears)
+        self._kernel.launch(self._grid, args, self._shared_bytes)
         self._around.after(out)
 
 
