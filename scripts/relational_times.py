@@ -132,6 +132,8 @@ def times(problem: RelationalProblem, lab: Lab, device: Any, every: bool, layers
             "device_bytes": plan.device_bytes,
             "peak_device_bytes": peak.bytes,
         }
+        if plan.search:
+            facts["failed"] = list(dict.fromkeys(one.reason for one in plan.search.seen if one.reason))
         line |= {**facts, "phases_s": plan.phases_s, "deterministic": plan.deterministic, "max_rel_error": error}
         if not error <= tolerance(problem, plan.half_sums):
             line["reason"] = f"expected an error of at most {tolerance(problem, plan.half_sums):.3g}, the {_ROUNDOFF}"

@@ -46,9 +46,9 @@ def searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Searched:
 @pytest.mark.parametrize(
     ("dtype", "fast", "candidates"),
     [
-        ("float16", {"slots": 64, "widest": 4, "depth": 32, "ordered": True, "tile": 128}, 24),
-        ("float16", {"run": 512, "tile": 64, "ordered": True}, 24),
-        ("float16", {"piece": 16, "tile": 64}, 24),
+        ("float16", {"slots": 64, "widest": 4, "depth": 32, "ordered": True, "tile": 128}, 36),
+        ("float16", {"run": 512, "tile": 64, "ordered": True}, 36),
+        ("float16", {"apart": True, "piece": 128, "warps": 4, "tile": 64}, 36),
         ("float32", {"slots": 64, "widest": 4, "ordered": True}, 7),
     ],
 )
@@ -66,7 +66,7 @@ def test_relations_race_in_groups_then_over_one_tunable_after_the_other(
 
 
 def test_maps_race_with_rows_that_thread_blocks_own_unless_something_is_pinned(searched: Searched) -> None:
-    name, fast = "kernel_map-64-128-float16", {"rows": 64, "splits": 2, "tile": 128, "depth": 64}
+    name, fast = "kernel_map-64-128-float16", {"rows": 64, "splits": 2, "tile": 128, "depth": 64, "threads": 128}
     assert searched(name, fast).config == fast
     pinned = searched(name, fast, slots=128)
     assert {one.config["slots"] for one in pinned.search.seen} == {128}

@@ -2,24 +2,25 @@
 
 In a knowledge graph the type of a node decides which relations it has, so that few sets stand for most rows. Rows are
 sorted by their set in the order of a Gray code, the rarest relations first, as `spmark.impls.formats.relational_rows`
-does for maps; here relations may be any number, and a row may have any number of edges of each.
+does for maps; here relations may be any number, and a row may have any number of edges of each. Rows with the same set
+are sorted by their number of edges.
+
+A step is a relation of a tile. A thread block owns a run of steps, and each warp of it the edges of its rows in these
+steps, in one sequence. Where a run ends within a tile, the tile has two parts, and a row a piece in each.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from spmark.impls.core.problem import numbered, offsets, openings
+from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.relational import RelationalCsr
 
-WARPS = 4
-"""Of a thread block, which owns a tile."""
 GROUP = 16
-"""Rows of a warp."""
+"""Rows of a warp in a tile."""
 CHUNK = 32
 """Edges that a warp takes at a time."""
 _BITS = 48
@@ -32,83 +33,174 @@ class RelationalSets:
 
     name: ClassVar[str] = "relational_sets"
 
-    places: NDArray[np.int32]
-    """(tiles, WARPS GROUP) row of A of each piece, or -1; a row with many edges has several pieces."""
-    starts: NDArray[np.int32]
-    """(tiles + 1,) first step of each tile: a step is a relation that any of its pieces has."""
-    steps: NDArray[np.int32]
-    """Relation of each step, rising in a tile."""
-    chunk_starts: NDArray[np.int32]
-    """(tiles WARPS + 1,) first chunk of each warp."""
-    chunk_steps: NDArray[np.int32]
-    """(chunks,) step of each chunk, counted from the first of its tile."""
-    indices: NDArray[np.int32]
-    """(chunks, CHUNK) row of X of each edge, or -1 in padding."""
-    rows: NDArray[np.int32]
-    """(chunks, CHUNK) piece of each edge, counted in its warp."""
-    positions: NDArray[np.int32]
-    """(chunks, CHUNK) position of each edge in the wide CSR of the matrix, or -1."""
+    places: DeviceArray
+    """(parts, warps GROUP) int32, row of A of each piece, or -1; a row with many edges has several pieces."""
+    bounds: DeviceArray
+    """(blocks + 1, 2) int32, first step and first part of each thread block."""
+    steps: DeviceArray
+    """(steps,) int32, relation of each step; rising in a part."""
+    ends: DeviceArray
+    """(steps,) bool, whether a step is the last of its part."""
+    chunk_starts: DeviceArray
+    """(blocks warps + 1,) int32, first chunk of each warp."""
+    chunk_steps: DeviceArray
+    """(chunks,) int32, step of each chunk, counted from the first of its thread block."""
+    indices: DeviceArray
+    """(chunks, CHUNK) int32, row of X of each edge, or -1 in padding."""
+    rows: DeviceArray
+    """(chunks, CHUNK) int32, piece of each edge, counted in its warp and part."""
+    positions: DeviceArray
+    """(chunks, CHUNK) int32, position of each edge in the wide CSR of the matrix, or -1."""
 
     @property
     def stored(self) -> int:
         """Elements held, padding included."""
-        return self.indices.size
+        return int(self.indices.size)
+
+    @property
+    def warps(self) -> int:
+        """Warps of a thread block."""
+        return int(self.places.shape[1]) // GROUP
 
     @classmethod
-    def of(cls, matrix: RelationalCsr, piece: int) -> RelationalSets:
+    def of(
+        cls, matrix: RelationalCsr, piece: int, warps: int, blocks: int, *, apart: bool = False, xp: Any = np
+    ) -> RelationalSets:
         """Lay a matrix out. O(nnz log nnz + I R / 48) time.
 
         Parameters
         ----------
         matrix : RelationalCsr
         piece : int
-            Edges of a row that stand in one tile at most.
+            Edges of a row that are a piece at most, a multiple of GROUP; about so many edges a warp has of a tile.
+        warps : int
+            Of a thread block.
+        blocks : int
+            Thread blocks among which steps are divided; there are fewer where steps are few.
+        apart : bool
+            A piece has edges of one relation. Tiles then have a relation each, and all their rows have it: that pays
+            where sets of relations are as many as rows.
+        xp : module
+            NumPy or CuPy, whose arrays the result has: a GPU lays millions of edges out in milliseconds.
         """
-        wide, (relation, _, cols) = matrix.wide, matrix.edges
-        of_piece, fold = numbered(-(-matrix.row_lengths // piece))
-        lengths = np.diff(wide.indptr[of_piece] + fold * piece, append=matrix.nnz)
-        mine = np.repeat(np.arange(of_piece.size), lengths)
+        nnz, relations = matrix.nnz, matrix.relations
+        indptr, indices = (xp.asarray(each) for each in (matrix.wide.indptr, matrix.wide.indices))
+        relation, cols = xp.divmod(indices, np.int32(matrix.num_cols))
+        rows, _ = _numbered(xp, indptr[1:] - indptr[:-1], nnz)
+        begins = _pieces(xp, rows, relation, piece, apart)
+        mine, _ = _numbered(xp, _lengths(xp, begins, nnz), nnz)
+        place = _places(xp, begins, mine, relation, relations=relations, piece=piece)[mine]
 
-        opens = openings(mine) | openings(relation)
-        rank = np.empty(matrix.relations, np.int64)
-        frequent = np.argsort(-np.bincount(relation[opens], minlength=matrix.relations), kind="stable")
-        rank[frequent] = np.arange(matrix.relations)
-        word, bit = np.divmod(rank[relation[opens]], _BITS)
-        codes = []
-        for number in range(-(-matrix.relations // _BITS)):
-            has = np.where(word == number, 2.0**bit, 0.0)
-            code = np.bincount(mine[opens], has, of_piece.size).astype(np.int64)
-            for shift in (1, 2, 4, 8, 16, 32):
-                code ^= code >> shift
-            codes.append(code)
-        order = np.lexsort(codes)
-        held = np.pad(order, (0, -order.size % (WARPS * GROUP)), constant_values=-1).reshape(-1, WARPS * GROUP)
-        # Long work first, so that the last thread blocks are short.
-        held = held[np.argsort(-np.append(lengths, 0)[held].sum(axis=1), kind="stable")]
-        tiles, real = len(held), held.reshape(-1) >= 0
-        place = np.empty(of_piece.size, np.int64)
-        place[held.reshape(-1)[real]] = np.flatnonzero(real)
-        places = np.append(of_piece, -1)[held]  # where a place is -1, the last element
-
-        # Edges warp by warp, and relation by relation.
-        warp = place[mine] // GROUP
-        key = warp * matrix.relations + relation
-        edges = np.argsort(key, kind="stable")
-        group = np.flatnonzero(openings(key[edges]))
-        of_warp, of_relation = np.divmod(key[edges[group]], matrix.relations)
-        keys, step = np.unique(of_warp // WARPS * matrix.relations + of_relation, return_inverse=True)
-        starts = offsets(np.bincount(keys // matrix.relations, minlength=tiles), np.int32)
-        counts = np.diff(group, append=matrix.nnz)
+        # Edges by tile, warp and relation.
+        key = place // GROUP * relations + relation
+        edges = xp.argsort(key, kind="stable")
+        group = xp.flatnonzero(_openings(xp, key[edges]))
+        of_warp, of_relation = xp.divmod(key[edges[group]], relations)
+        steps, step = xp.unique(of_warp // warps * relations + of_relation, return_inverse=True)
+        counts = _lengths(xp, group, nnz)
         chunks = -(-counts // CHUNK)
-        in_group, at = numbered(counts)
-        slot = (offsets(chunks)[:-1] * CHUNK)[in_group] + at
-        positions, indices, rows = np.full((3, int(chunks.sum()) * CHUNK), -1, np.int32)
-        positions[slot], indices[slot], rows[slot] = edges, cols[edges], place[mine[edges]] % GROUP
+        begins, opens = _runs(xp, steps // relations, step, chunks, blocks)
+        block, part = xp.cumsum(begins) - 1, xp.cumsum(opens) - 1
+        parts = int(opens.sum())
+        bounds = xp.stack([xp.append(xp.flatnonzero(begins), steps.size), xp.append(part[begins], parts)], axis=1)
+
+        # Of a thread block one warp after the other.
+        owner = block[step] * warps + of_warp % warps
+        turn = xp.argsort(owner, kind="stable")
+        first = xp.empty(turn.size, np.int64)
+        first[turn] = (xp.cumsum(chunks[turn]) - chunks[turn]) * CHUNK
+        in_group, at = _numbered(xp, counts, nnz)
+        slot = first[in_group] + at
+        positions, indices, numbers = (xp.full(int(chunks.sum()) * CHUNK, -1, np.int32) for _ in range(3))
+        positions[slot], indices[slot], numbers[slot] = edges, cols[edges], place[edges] % GROUP
+        places = xp.full((parts, warps * GROUP), -1, np.int32)
+        places[part[step[in_group]], place[edges] % (warps * GROUP)] = rows[edges]
+        of_chunk, _ = _numbered(xp, chunks[turn], int(chunks.sum()))
         return cls(
-            places.astype(np.int32),
-            starts,
-            (keys % matrix.relations).astype(np.int32),
-            offsets(np.bincount(of_warp, chunks, tiles * WARPS).astype(np.int64), np.int32),
-            np.repeat(step - starts[of_warp // WARPS], chunks).astype(np.int32),
-            *(each.reshape(-1, CHUNK) for each in (indices, rows, positions)),
+            places,
+            bounds.astype(np.int32),
+            (steps % relations).astype(np.int32),
+            xp.append(opens[1:], True)[: steps.size],
+            xp.append(0, xp.cumsum(xp.bincount(owner, chunks, (len(bounds) - 1) * warps))).astype(np.int32),
+            (step - bounds[block[step], 0])[turn][of_chunk].astype(np.int32),
+            *(each.reshape(-1, CHUNK) for each in (indices, numbers, positions)),
         )
+
+
+def _pieces(xp: Any, rows: Any, relation: Any, piece: int, apart: bool) -> Any:
+    """Give the first edge of each piece."""
+    opens = _openings(xp, rows)
+    first = xp.flatnonzero(opens | _openings(xp, relation) if apart else opens)
+    counts = -(-_lengths(xp, first, rows.size) // piece)
+    whole, fold = _numbered(xp, counts, int(counts.sum()))
+    return first[whole] + fold * piece
+
+
+def _places(xp: Any, begins: Any, mine: Any, relation: Any, *, relations: int, piece: int) -> Any:
+    """Sort pieces by their sets of relations, then by their edges, and give each its place.
+
+    Parameters
+    ----------
+    begins : (pieces,)
+        First edge of each piece.
+    mine, relation : (nnz,)
+        Piece and relation of each edge.
+    """
+    opens = _openings(xp, mine) | _openings(xp, relation)
+    mine, relation = mine[opens], relation[opens]
+    rank = xp.empty(relations, np.int64)
+    rank[xp.argsort(-xp.bincount(relation, minlength=relations), kind="stable")] = xp.arange(relations)
+    word, bit = xp.divmod(rank[relation], _BITS)
+    keys = [_lengths(xp, begins, opens.size)]
+    for number in range(-(-relations // _BITS)):
+        has = xp.where(word == number, xp.left_shift(xp.ones_like(bit), bit), 0).astype(np.float64)
+        code = xp.bincount(mine, has, begins.size).astype(np.int64)
+        for shift in (1, 2, 4, 8, 16, 32):
+            code ^= code >> shift
+        keys.append(code)
+    order = xp.lexsort(xp.stack(keys))
+    # A warp has sixteen pieces, or fewer where they have many edges.
+    share = xp.maximum(keys[0][order], piece // GROUP)
+    warp = (xp.cumsum(share) - share) // piece
+    place = xp.empty(begins.size, np.int64)
+    place[order] = warp * GROUP + xp.arange(order.size) - xp.searchsorted(warp, warp)
+    return place
+
+
+def _runs(xp: Any, of_tile: Any, step: Any, chunks: Any, blocks: int) -> tuple[Any, Any]:
+    """Mark the steps with which thread blocks begin, and those with which parts do.
+
+    Parameters
+    ----------
+    of_tile : (steps,)
+        Tile of each step.
+    step, chunks : (n,)
+        Step, and chunks, of a warp's edges of a relation.
+    """
+    # In each step all warps wait for the one with the most chunks. To multiply costs about as much as a chunk.
+    order = xp.lexsort(xp.stack([chunks, step]))
+    last = xp.append(xp.flatnonzero(_openings(xp, step[order]))[1:], order.size)[: of_tile.size] - 1
+    cost = chunks[order[last]] + 1
+    middle = xp.cumsum(cost) - cost / 2
+    begins = _openings(xp, (middle * (blocks / max(int(cost.sum()), 1))).astype(np.int64))
+    return begins, begins | _openings(xp, of_tile)
+
+
+def _openings(xp: Any, values: Any) -> Any:
+    """Mark each of (n,) values that differs from the one before it; the first always does."""
+    marks = xp.ones(values.size, np.bool_)
+    marks[1:] = values[1:] != values[:-1]
+    return marks
+
+
+def _lengths(xp: Any, begins: Any, end: int) -> Any:
+    """Give the lengths of spans that begin there and of which the last one ends at ``end``."""
+    return xp.append(begins[1:], end)[: begins.size] - begins
+
+
+def _numbered(xp: Any, lengths: Any, total: int) -> tuple[Any, Any]:
+    """Give the span of each element of all spans, ``total`` elements, and its number within that span."""
+    ends = xp.cumsum(lengths, dtype=np.int64)
+    every = xp.arange(total)
+    span = xp.searchsorted(ends, every, side="right")
+    return span, every - (ends - lengths)[span]

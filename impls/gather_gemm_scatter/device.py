@@ -104,7 +104,6 @@ class GatherGemmScatterPlan(DevicePlan):
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
         """Gather rows, multiply them relation by relation, and add up products."""
         x, w = operands
-        self._around.before(out)
         self._gather.launch(self._grids[0], (*self._sizes[0], self._sources, x, self._gathered))
         self._multiply(w)
         self._scatter.launch(self._grids[1], (*self._sizes[1], *self._edges, self._products, out, self._around.sums))

@@ -6,7 +6,11 @@
 
 using namespace spmark;
 
-// out[rows[r], j] = the sum of sums[p, j] over p from bounds[r] to bounds[r + 1] - 1, rounded to T.
+constexpr int kFew = 8;  // pieces that a group of threads adds up alone
+
+// out[rows[r], j] = the sum of sums[p, j] over p from bounds[r] to bounds[r + 1] - 1, rounded to T. As many threads as
+// a row has columns are a group. Each group takes a row; all groups together take a row with many pieces, each of them
+// every groups-th piece, and their sums are added up last.
 //   rows    num_shared distinct rows
 //   bounds  (num_shared + 1,)
 //   sums    float32, `width` columns
@@ -16,15 +20,46 @@ __global__ void __launch_bounds__(threads)
     sum_pieces(int num_shared, int width, const int* __restrict__ rows, const int* __restrict__ bounds,
                const float* __restrict__ sums, T* __restrict__ out) {
   static_assert(sizeof(T) * vector <= 16, "a vector is stored at once");
-  wait_for_previous_grid();
-  for (int r = blockIdx.x; r < num_shared; r += gridDim.x) {
-    const int end = bounds[r + 1];
-    for (int j = threadIdx.x * vector; j < width; j += threads * vector) {
-      Vec<float, vector> total = zeros<float, vector>();
-      for (int p = bounds[r]; p < end; ++p)
+  constexpr int kLoad = vector < 4 ? vector : 4;
+  __shared__ Vec<float, vector> partial[threads];
+  const int lanes = min(threads, width / vector), groups = threads / lanes;
+  const int group = static_cast<int>(threadIdx.x) / lanes, lane = static_cast<int>(threadIdx.x) % lanes;
+  const auto add_up = [&](int begin, int end, int step, int column) {
+    Vec<float, vector> total = zeros<float, vector>();
+#pragma unroll 4
+    for (int p = begin; p < end; p += step)
 #pragma unroll
-        for (int i = 0; i < vector; ++i) total[i] += sums[static_cast<int64_t>(p) * width + j + i];
-      store(out + static_cast<int64_t>(rows[r]) * width + j, round_to<T>(total));
+      for (int i = 0; i < vector; i += kLoad) {
+        const Vec<float, kLoad> some = load<kLoad>(sums + static_cast<int64_t>(p) * width + column + i);
+#pragma unroll
+        for (int k = 0; k < kLoad; ++k) total[i + k] += some[k];
+      }
+    return total;
+  };
+  wait_for_previous_grid();
+  for (int first = blockIdx.x * groups; first < num_shared; first += gridDim.x * groups) {
+    const int own = first + group;
+    if (group < groups && own < num_shared && bounds[own + 1] - bounds[own] <= kFew)
+      for (int j = lane * vector; j < width; j += lanes * vector)
+        store(out + static_cast<int64_t>(rows[own]) * width + j,
+              round_to<T>(add_up(bounds[own], bounds[own + 1], 1, j)));
+    for (int r = first; r < min(first + groups, num_shared); ++r) {
+      const int begin = bounds[r], end = bounds[r + 1];
+      if (end - begin <= kFew) continue;  // for the whole thread block
+      for (int from = 0; from < width; from += lanes * vector) {
+        const int j = from + lane * vector;
+        const bool mine = group < groups && j < width;
+        Vec<float, vector> total = mine ? add_up(begin + group, end, groups, j) : zeros<float, vector>();
+        partial[threadIdx.x] = total;
+        __syncthreads();  // the sums of all groups are there
+        if (group == 0 && mine) {
+          for (int other = 1; other < groups; ++other)
+#pragma unroll
+            for (int i = 0; i < vector; ++i) total[i] += partial[other * lanes + lane][i];
+          store(out + static_cast<int64_t>(rows[r]) * width + j, round_to<T>(total));
+        }
+        __syncthreads();  // all have been read
+      }
     }
   }
 }

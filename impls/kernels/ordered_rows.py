@@ -1,6 +1,6 @@
 """Rows of C that several pieces share, without atomics: each piece has a row of a workspace, added up in order.
 
-The launches around a grid, as `spmark.impls.kernels.shared_rows` has them for pieces that are added up atomically.
+`spmark.impls.kernels.shared_rows` has the launches around a grid whose pieces are added up atomically.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import DType, offsets
 from spmark.impls.formats.row_use import RowUse
-from spmark.impls.kernels.shared_rows import RowZeroing, zeroing_instance
 from spmark.impls.runtime.plan import DevicePlan
-from spmark.impls.runtime.target import Kernel
+from spmark.impls.runtime.target import Kernel, ceil_div
 from spmark.impls.runtime.template import C_TYPES, ELEMENTS, Instance, KernelTemplate, widest_aligned
 
 _THREADS = 64
@@ -27,23 +26,23 @@ SUM_PIECES = KernelTemplate(
     "sum_pieces",
     {"T": ELEMENTS, "vector": (1, 2, 4, 8), "threads": (_THREADS,)},
     max_registers=56,
+    max_spill_bytes=8,  # a compiler that fits a round number of registers puts a pointer aside
 )
 
 
 def ordered_instances(width: int, dtype: DType) -> list[Instance]:
-    """Give the kernels of `OrderedRows`, which a plan loads with its own."""
+    """Give the kernel of `OrderedRows`, which a plan loads with its own."""
     vector = widest_aligned(width, dtype)
-    adding = SUM_PIECES.instance(T=C_TYPES[dtype], vector=vector, threads=_THREADS)
-    return [zeroing_instance(width, dtype), adding]
+    return [SUM_PIECES.instance(T=C_TYPES[dtype], vector=vector, threads=_THREADS)]
 
 
 class OrderedRows:
-    """The launches before and after a grid whose pieces share rows.
+    """The launch after a grid whose pieces share rows. It also clears rows without a piece: their sums have no terms.
 
     Parameters
     ----------
     plan : DevicePlan
-        Owner of the uploaded arrays and of the workspace; the plan calls `before` and `after` around its grid.
+        Owner of the uploaded arrays and of the workspace; the plan calls `after` behind its grid.
     use : RowUse
     rows : (n,) int32
         Row of A of each piece.
@@ -69,16 +68,14 @@ class OrderedRows:
         mine = mine[np.argsort(number[rows[mine]], kind="stable")]
         self.targets = rows.copy()
         self.targets[mine] = -1 - np.arange(mine.size, dtype=np.int32)
-        bounds = offsets(np.bincount(number[rows[mine]], minlength=use.shared.size), np.int32)
+        written = np.append(use.shared, use.empty)
+        bounds = offsets(np.bincount(number[rows[mine]], minlength=written.size), np.int32)
         self.sums: Any = plan.workspace((max(mine.size, 1), width), np.float32)
-        self._cleared, self._adding = RowZeroing(plan, use.empty, width, kernels[0]), kernels[1]
-        self._args = np.int32(use.shared.size), np.int32(width), plan.upload(use.shared), plan.upload(bounds), self.sums
-        self._grid = (min(int(use.shared.size), _MAX_BLOCKS), 1, 1)
-
-    def before(self, out: DeviceArray) -> None:
-        """Clear rows without a piece."""
-        self._cleared.enqueue(out)
+        (self._adding,) = kernels
+        self._args = np.int32(written.size), np.int32(width), plan.upload(written), plan.upload(bounds), self.sums
+        groups = max(1, _THREADS // (width // int(self._adding.instance.values["vector"])))
+        self._grid = (min(ceil_div(written.size, groups), _MAX_BLOCKS), 1, 1)
 
     def after(self, out: DeviceArray) -> None:
-        """Add up the pieces of each shared row."""
+        """Add up the pieces of each shared row, and clear rows without any."""
         self._adding.launch(self._grid, (*self._args, out), overlap=True)

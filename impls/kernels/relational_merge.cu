@@ -100,15 +100,19 @@ __global__ void __launch_bounds__(threads)
       const int place[2] = {top + g < rows ? places_of_warp[top + g] : kNoRow,
                             top + g + 8 < rows ? places_of_warp[top + g + 8] : kNoRow};
       const half* const from_w = weights + lane % 16 * Tile::kStrideW + lane / 16 * 8;
-#pragma unroll 2
-      for (int n = 0; n < tile / 8; n += 2) {
-        float product[2][4] = {};
-        halves.template multiply<Tile::kStrideW>(product, from_w + n * 8);
-        const int column = relational.first_column + n * 8 + column_of_four();
+      constexpr int kAtOnce = 2;  // times sixteen columns
+#pragma unroll 1
+      for (int first = 0; first < tile; first += kAtOnce * 16) {
+        float products[kAtOnce][2][4] = {};
+        halves.template multiply<Tile::kStrideW>(products, from_w + first);
 #pragma unroll
-        for (int side = 0; side < 2; ++side) {
-          const Vec<float, 4> four = four_columns(product, side);
-          if (column < width_out) write_row<ordered>(to, place[side], column, four);
+        for (int n = 0; n < kAtOnce; ++n) {
+          const int column = relational.first_column + first + n * 16 + column_of_four();
+#pragma unroll
+          for (int side = 0; side < 2; ++side) {
+            const Vec<float, 4> four = four_columns(products[n][0], products[n][1], side);
+            if (column < width_out) write_row<ordered>(to, place[side], column, four);
+          }
         }
       }
     }

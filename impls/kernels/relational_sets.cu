@@ -1,113 +1,139 @@
-// RGMS, output-stationary, for graphs in which many rows have edges of the same relations: a thread block owns rows of
-// Y whose sets of relations are alike and walks over these relations. float16 with float32 sums. No atomics.
+// RGMS, output-stationary, for graphs in which many rows have edges of the same relations: a thread block owns tiles of
+// rows of Y whose sets of relations are alike and walks over these relations. float16 with float32 sums. No atomics.
 //
-// A warp owns sixteen rows. For each relation it sums A's values times rows of X, multiplies the sums by W_r and keeps
-// the products in registers, so that a row of Y is written once.
+// A warp owns sixteen rows of a tile, or of a part of it that has some of its relations. For each relation it sums A's
+// values times rows of X, multiplies the sums by W_r and keeps the products in registers, so that a row of Y is written
+// once. Loads for the next part are on their way while the last one is finished.
 
 #include <spmark/async.cuh>
+#include <spmark/overlap.cuh>
 #include <spmark/vec.cuh>
 #include <spmark/warp.cuh>
 
+#include "relational_group.cuh"
 #include "relational_sums.cuh"
 #include "relational_tile.cuh"
-#include "row_target.cuh"
 
 using namespace spmark;
 
-// blockIdx.x counts tiles of rows, blockIdx.y tiles of columns of Y.
+// A step is a relation of a part, a chunk 32 edges of a relation that end in sixteen rows of a warp.
+struct Chunk {
+  int step;
+  unsigned tag;
+};
+
+constexpr int kRelation = 0xffff, kLast = 0x10000;  // of a step: its relation, and whether it is the last of its part
+
+// blockIdx.x counts thread blocks, blockIdx.y tiles of columns of Y.
 //   width_in             at most `depth`;  width_in, width_out  multiples of 8
-//   starts               (tiles + 1,) first step of each tile: a step is a relation that any of its rows has
-//   steps                relation of each step
-//   chunk_starts         (tiles * warps + 1,) first chunk of each warp: 32 edges of one relation that end in its rows
-//   chunk_steps          step of each chunk, counted from the tile's first; rising for a warp
+//   bounds               (blocks + 1, 2) first step and first part of each thread block
+//   steps                relation of each step, and kLast
+//   chunk_starts         (blocks * warps + 1,) first chunk of each warp
+//   chunk_steps          step of each chunk, counted from the thread block's first; rising for a warp
 //   indices              (chunks, 32) row of X, or -1
 //   tags                 (chunks, 32) A's value in the lower half, the row out of sixteen, or 0xffff, in the upper one
-//   targets              (tiles, warps * 16) r where the piece is all of row r of Y; -1 - p where its sums are row p of
+//   targets              (parts, warps * 16) r where the piece is all of row r of Y; -1 - p where its sums are row p of
 //                        `sums`; or kNoRow
 //   x, w, out            (K, width_in), (R, width_in, width_out), (I, width_out), row-major
-// Dynamic shared memory: two stages of weights, and for each warp two of rows of X.
+// Dynamic shared memory: stages of weights, and as many of rows of X for each warp.
 template <int tile, int depth, int threads>
-__global__ void __launch_bounds__(threads)
-    rgms_sets(int width_in, int width_out, const int* __restrict__ starts, const int* __restrict__ steps,
+__global__ void __launch_bounds__(threads, tile + depth <= 64 ? 768 / threads : 1)
+    rgms_sets(int width_in, int width_out, const int* __restrict__ bounds, const int* __restrict__ steps,
               const int* __restrict__ chunk_starts, const int* __restrict__ chunk_steps,
               const int* __restrict__ indices, const unsigned* __restrict__ tags, const int* __restrict__ targets,
               const half* __restrict__ x, const half* __restrict__ w, half* __restrict__ out,
               float* __restrict__ sums) {
-  static_assert(tile + depth <= 192, "sums and products of a thread stay in registers");
   using Tile = RelationalTile<half, tile, threads, depth, 8, threads>;
+  constexpr int kStages = depth == 128 ? 2 : 3;  // one is multiplied, the others are on their way
   constexpr int kWarps = threads / kWarpSize, kStageX = kWarpSize * Tile::kStrideX, kStageW = depth * Tile::kStrideW;
   extern __shared__ __align__(16) unsigned char shared_bytes[];
+  let_next_grid_begin();  // which adds up pieces, and waits for them
   const int lane = threadIdx.x % kWarpSize, warp = threadIdx.x / kWarpSize;
   half* const weights = reinterpret_cast<half*>(shared_bytes);
-  half* const stages = weights + 2 * kStageW + warp * 2 * kStageX;
-
-  const int begin = starts[blockIdx.x], count = starts[blockIdx.x + 1] - begin;
+  half* const stages = weights + kStages * kStageW + warp * kStages * kStageX;
   const Tile relational{width_in, width_out, static_cast<int>(blockIdx.y) * tile, x};
+
+  const int begin = bounds[2 * blockIdx.x], count = bounds[2 * blockIdx.x + 2] - begin;
+  // Where a stage has the weights already, of the step kStages before, they are not read again.
   const auto fetch_weights = [&](int step) {
-    const int64_t first = static_cast<int64_t>(steps[begin + step]) * width_in * width_out;
-    relational.fetch_w(weights + step % 2 * kStageW, w + first, 0);
+    if (step >= count) return;
+    const int relation = steps[begin + step] & kRelation;
+    if (step >= kStages && (steps[begin + step - kStages] & kRelation) == relation) return;
+    relational.fetch_w(weights + step % kStages * kStageW, w + static_cast<int64_t>(relation) * width_in * width_out,
+                       0);
   };
-  int chunk = chunk_starts[blockIdx.x * kWarps + warp];
+  int from = chunk_starts[blockIdx.x * kWarps + warp];
   const int end = chunk_starts[blockIdx.x * kWarps + warp + 1];
-  const auto source_of = [&](int of) { return of < end ? indices[static_cast<int64_t>(of) * kWarpSize + lane] : -1; };
+  const auto edge_of = [&](int at) { return static_cast<int64_t>(at) * kWarpSize + lane; };
+  const auto chunk_at = [&](int at) { return at < end ? Chunk{chunk_steps[at], tags[edge_of(at)]} : Chunk{-1, 0}; };
+  const auto source_at = [&](int at) { return at < end ? indices[edge_of(at)] : -1; };
   const auto gather = [&](int into, int source) {
     constexpr int kPieces = depth / 8, kAtOnce = kWarpSize / kPieces;
     const int column = lane % kPieces * 8;
     half* const to = stages + into * kStageX + column;
+    const bool both = __shfl_sync(kFullMask, source, 16) >= 0;  // sixteen edges and more
 #pragma unroll
-    for (int row = lane / kPieces; row < kWarpSize; row += kAtOnce) {
-      const int from = __shfl_sync(kFullMask, source, row);
-      copy_async<16>(to + row * Tile::kStrideX, x + static_cast<int64_t>(from) * width_in + column,
-                     from >= 0 && column < width_in);
+    for (int first = 0; first < kWarpSize; first += kAtOnce) {
+      if (first >= 16 && !both) break;  // for the whole warp
+      const int row = first + lane / kPieces, of = __shfl_sync(kFullMask, source, row);
+      copy_async<16>(to + row * Tile::kStrideX, x + static_cast<int64_t>(of) * width_in + column,
+                     of >= 0 && column < width_in);
     }
   };
+  const int* to = targets + static_cast<int64_t>(bounds[2 * blockIdx.x + 1]) * (threads / 2) + warp * 16 + lane / 4;
 
-  if (count > 0) fetch_weights(0);
-  gather(0, source_of(chunk));
-  commit_async();
-  int next = source_of(chunk + 1), turn = 0;
+  for (int i = 0; i < kStages - 1; ++i) {
+    fetch_weights(i);
+    gather(i, source_at(from + i));
+    commit_async();
+  }
+  Chunk chunk = chunk_at(from), following = chunk_at(from + 1);
+  int source = source_at(from + kStages - 1);
+  int turn = 0;
   float products[tile / 16][2][4] = {};
   for (int step = 0; step < count; ++step) {
-    wait_async<0>();
+    wait_async<kStages - 2>();
     __syncthreads();  // this step's weights are there for all threads, and all have read those of the last one
-    if (step + 1 < count) fetch_weights(step + 1);
-    if (chunk >= end || chunk_steps[chunk] != step) {
-      commit_async();
-      continue;  // none of this warp's rows has the relation
+    fetch_weights(step + kStages - 1);
+    const bool last = steps[begin + step] & kLast;
+    if (chunk.step == step) {
+      float merged[depth / 8][4] = {};
+      do {
+        gather(turn == 0 ? kStages - 1 : turn - 1, source);
+        commit_async();
+        const Chunk later = chunk_at(from + 2);
+        source = source_at(from + kStages);
+        wait_async<kStages - 1>();
+        __syncwarp();  // this chunk's rows of X are there for all lanes
+        const half* const stage = stages + turn * kStageX + lane % 16 * Tile::kStrideX + lane / 16 * 8;
+        const bool both = __shfl_sync(kFullMask, chunk.tag, 16) >> 16 != 0xffffu;
+#pragma unroll
+        for (int first = 0; first < kWarpSize; first += 16)
+          if (first == 0 || both) add_edges<depth>(merged, stage + first * Tile::kStrideX, chunk.tag, first, 0);
+        __syncwarp();  // all lanes are done with this stage
+        chunk = following, following = later;
+        ++from, turn = turn + 1 == kStages ? 0 : turn + 1;
+      } while (chunk.step == step);
+      const Halves<depth> halves(merged);
+      const half* const from_w = weights + step % kStages * kStageW + lane % 16 * Tile::kStrideW + lane / 16 * 8;
+      halves.template multiply<Tile::kStrideW>(products, from_w);
+    } else {
+      commit_async();  // none of this warp's rows has the relation
     }
-    float merged[depth / 8][4] = {};
-    do {
-      const unsigned tag = tags[static_cast<int64_t>(chunk) * kWarpSize + lane];
-      gather(turn ^ 1, next);
-      commit_async();
-      next = source_of(chunk + 2);
-      wait_async<1>();
-      __syncwarp();  // this chunk's rows of X are there for all lanes
-      const half* const stage = stages + turn * kStageX + lane % 16 * Tile::kStrideX + lane / 16 * 8;
-#pragma unroll
-      for (int first = 0; first < kWarpSize; first += 16)
-        add_edges<depth>(merged, stage + first * Tile::kStrideX, tag, first, 0);
-      __syncwarp();  // all lanes are done with this stage
-      ++chunk, turn ^= 1;
-    } while (chunk < end && chunk_steps[chunk] == step);
-    const Halves<depth> halves(merged);
-    const half* const from_w = weights + step % 2 * kStageW + lane % 16 * Tile::kStrideW + lane / 16 * 8;
-#pragma unroll
-    for (int n = 0; n < tile / 16; ++n) halves.template multiply<Tile::kStrideW>(products[n], from_w + n * 16);
-  }
+    if (!last) continue;
 
 #pragma unroll
-  for (int side = 0; side < 2; ++side) {
-    const int target = targets[blockIdx.x * (threads / 2) + warp * 16 + side * 8 + lane / 4];
+    for (int side = 0; side < 2; ++side) {
+      const int target = to[side * 8];
 #pragma unroll
-    for (int n = 0; n < tile / 16; ++n) {
-      const int column = relational.first_column + n * 16 + column_of_four();
-      const Vec<float, 4> four = four_columns(products[n], side);
-      if (target == kNoRow || column >= width_out) continue;
-      if (target >= 0)
-        store_streaming(out + static_cast<int64_t>(target) * width_out + column, round_to<half>(four));
-      else
-        store(sums + static_cast<int64_t>(-1 - target) * width_out + column, four);
+      for (int n = 0; n < tile / 16; ++n) {
+        const int column = relational.first_column + n * 16 + column_of_four();
+        const Vec<float, 4> four = four_columns(products[n][0], products[n][1], side);
+#pragma unroll
+        for (int i = 0; i < 2; ++i) products[n][i][side * 2] = products[n][i][side * 2 + 1] = 0.0f;
+        if (column < width_out) write_row<true>(RowTarget<half>{out, sums, width_out}, target, column, four);
+      }
     }
+    to += threads / 2;
   }
 }

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
+from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.interfaces import Config, DeviceArray
+from spmark.impls.core.problem import openings
 from spmark.impls.core.relational import RelationalProblem
-from spmark.impls.formats.relational_sets import CHUNK, WARPS, RelationalSets
+from spmark.impls.formats.relational_sets import CHUNK, RelationalSets
 from spmark.impls.formats.row_use import row_use
-from spmark.impls.kernels.family import KernelFamily, OneFormat
+from spmark.impls.kernels.family import Axes, KernelFamily, OneFormat
 from spmark.impls.kernels.ordered_rows import OrderedRows, ordered_instances
 from spmark.impls.kernels.relational_hyb import tiles_within
 from spmark.impls.kernels.tile_tasks import NO_ROW
@@ -18,11 +20,20 @@ from spmark.impls.runtime.plan import Arrays, DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import Instance, KernelTemplate, widest_aligned
 
-_THREADS = 32 * WARPS
+_WARP = 32
+_LAST = 1 << 16
+"""``kLast`` of the kernel."""
+_REGISTERS = 16
+"""Of a thread, besides what holds sums and products, about."""
+_MOST_SUMS_BYTES = 1 << 28
+_FEW_EDGES = 1 << 20
+"""Up to which small thread blocks may pay, since there are few of them."""
+_RESERVED_BYTES = 1024
+"""Shared memory that the system takes of each thread block."""
 RGMS_SETS = KernelTemplate(
     Path(__file__).parent / "relational_sets.cu",
     "rgms_sets",
-    {"tile": (32, 64, 128), "depth": (32, 64, 128), "threads": (_THREADS,)},
+    {"tile": (32, 64, 128), "depth": (32, 64, 128), "threads": (128, 256)},
     max_registers=255,
 )
 
@@ -50,55 +61,91 @@ class RelationalSetsPlan(DevicePlan):
     def __init__(
         self, problem: RelationalProblem, target: Target, held: RelationalSets, config: Config, tile: int
     ) -> None:
-        instance, width = sets_instance(problem, tile), problem.width_out
+        instance, width = sets_instance(problem, held.warps, tile), problem.width_out
         alignment = widest_aligned(width, problem.dtype) * problem.dtype.itemsize
         super().__init__(problem, target, {**config, "tile": tile}, alignment=alignment)
         self.stored = held.stored
         with self.phase("compile"):
             self._kernel, *around = target.load([instance, *ordered_instances(width, problem.dtype)])
-        depth = int(instance.values["depth"])
-        self._shared_bytes = 4 * (depth * (tile + 8) + WARPS * CHUNK * (depth + 8))
+        self._shared_bytes = shared_bytes(instance)
         self._kernel.allow_shared(self._shared_bytes)
         with self.phase("convert"):
-            real = held.places >= 0
-            rows = held.places[real]
+            xp = target.xp
+            places = target.download(held.places)
+            real = places >= 0
+            rows = places[real]
             use = row_use(problem.matrix.num_rows, [rows])
-            tags = np.full(held.rows.shape, 0xFFFF0000, np.uint32)
+            tags = xp.full(held.rows.shape, 0xFFFF0000, np.uint32)
             edges = held.positions >= 0
-            values = problem.values[held.positions[edges]].view(np.uint16)
+            values = xp.asarray(problem.values)[held.positions[edges]].view(np.uint16)
             tags[edges] = held.rows[edges].astype(np.uint32) << 16 | values
+            steps = xp.where(held.ends, held.steps | _LAST, held.steps).astype(np.int32)
         with self.phase("upload"):
             self._around = OrderedRows(self, use, rows, width, around)
-            targets = np.full(held.places.shape, NO_ROW, np.int32)
+            targets = np.full(places.shape, NO_ROW, np.int32)
             targets[real] = self._around.targets
-            arrays = held.starts, held.steps, held.chunk_starts, held.chunk_steps, held.indices, tags, targets
+            arrays = held.bounds, steps, held.chunk_starts, held.chunk_steps, held.indices, tags, targets
             self._arrays = [self.upload(array) for array in arrays]
-        self._grid = (len(held.places), ceil_div(width, tile), 1)
+        self._grid = (len(held.bounds) - 1, ceil_div(width, tile), 1)
         self._sizes = np.int32(problem.width_in), np.int32(width)
 
     def enqueue(self, operands: Arrays, out: DeviceArray) -> None:
-        """Clear rows without edges, compute, and add up the pieces of rows that have several."""
-        self._around.before(out)
-        self._kernel.launch(
-            self._grid, (*self._sizes, *self._arrays, *operands, out, self._around.sums), self._shared_bytes
-        )
+        """Compute, add up the pieces of rows that have several, and clear rows without edges."""
+        args = (*self._sizes, *self._arrays, *operands, out, self._around.sums)
+        self._kernel.launch(self._grid, args, self._shared_bytes)
         self._around.after(out)
 
 
-def sets_instance(problem: RelationalProblem, tile: int) -> Instance:
-    """Give the kernel for a tile of columns of Y."""
+def sets_instance(problem: RelationalProblem, warps: int, tile: int) -> Instance:
+    """Give the kernel for so many warps of a thread block and a tile of columns of Y."""
     depth = next(depth for depth in map(int, RGMS_SETS.space["depth"]) if depth >= problem.width_in)
-    return RGMS_SETS.instance(tile=tile, depth=depth, threads=_THREADS)
+    return RGMS_SETS.instance(tile=tile, depth=depth, threads=_WARP * warps)
+
+
+def shared_bytes(instance: Instance) -> int:
+    """Give the dynamic shared memory of a thread block."""
+    tile, depth, threads = (int(instance.values[name]) for name in ("tile", "depth", "threads"))
+    stages = 2 if depth == 128 else 3  # ``kStages`` of the kernel
+    return 2 * stages * (depth * (tile + 8) + threads // _WARP * CHUNK * (depth + 8))
+
+
+def resident_blocks(problem: RelationalProblem, device: DeviceSpec, warps: int, tile: int) -> int:
+    """Give the thread blocks that a device holds at once for each tile of columns, about: a thread block is a run."""
+    instance = sets_instance(problem, warps, tile)
+    registers = _WARP * warps * (_REGISTERS + tile + int(instance.values["depth"]))
+    by_shared = device.shared_bytes_per_sm // (shared_bytes(instance) + _RESERVED_BYTES)
+    each = max(1, min(device.registers_per_sm // registers, by_shared))
+    return max(1, each * device.num_sms // ceil_div(problem.width_out, tile))
+
+
+def _axes(problem: RelationalProblem, pinned: Config) -> Axes:
+    """Give every form and tile; fewer where edges are many, and rows of relations apart unless they are too many."""
+    relation, rows, _ = problem.matrix.edges
+    pieces = np.count_nonzero(openings(relation) | openings(rows))
+    few = problem.matrix.nnz <= _FEW_EDGES
+    return {
+        "apart": (False, True) if 4 * pieces * problem.width_out <= _MOST_SUMS_BYTES else (False,),
+        "piece": (256, 128) if few else (256,),
+        "warps": (8, 4) if few else (8,),
+        "tile": tiles_within(problem.width_out)[:-3:-1],
+    }
 
 
 RELATIONAL_SETS = KernelFamily(
     mark="piece",
-    axes=lambda problem, pinned: {"piece": (64, 16), "tile": tiles_within(problem.width_out)[:-3:-1]},
+    axes=_axes,
     opened=lambda problem, target: OneFormat(
-        ("piece",),
-        lambda form: RelationalSets.of(problem.matrix, form["piece"]),
-        lambda held, form, schedule, _: RelationalSetsPlan(problem, target, held, form, **schedule),
+        ("apart", "piece", "warps", "tile"),
+        lambda form: RelationalSets.of(
+            problem.matrix,
+            form["piece"],
+            form["warps"],
+            resident_blocks(problem, target.spec, form["warps"], form["tile"]),
+            apart=form["apart"],
+            xp=target.xp,
+        ),
+        lambda held, form, schedule, _: RelationalSetsPlan(problem, target, held, form, form["tile"]),
     ),
-    kernel=lambda problem, config: sets_instance(problem, config["tile"]),
+    kernel=lambda problem, config: sets_instance(problem, config["warps"], config["tile"]),
 )
 """For problems that `spmark.impls.kernels.relational_hyb.may_merge`."""

@@ -41,57 +41,53 @@ __device__ __forceinline__ void add_edges(float (&sums)[depth / 8][4], const hal
 template <int depth>
 struct Halves {
   unsigned high[depth / 16][4], low[depth / 16][4];
+  bool exact;  // all of the warp's second halves are zeros, as where each row is a single edge with a value of one
 
   // The layout of sums is that of the left operand, two columns to a word.
   __device__ __forceinline__ explicit Halves(const float (&sums)[depth / 8][4]) {
+    unsigned bits = 0;
 #pragma unroll
     for (int n = 0; n < depth / 8; ++n)
 #pragma unroll
       for (int side = 0; side < 2; ++side) {
-        Vec<half, 2> highs, lows;
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          const float sum = sums[n][side * 2 + i];
-          highs[i] = from_float<half>(sum), lows[i] = from_float<half>(sum - to_float(highs[i]));
-        }
-        memcpy(&high[n / 2][n % 2 * 2 + side], &highs, sizeof(highs));
-        memcpy(&low[n / 2][n % 2 * 2 + side], &lows, sizeof(lows));
+        const float first = sums[n][side * 2], second = sums[n][side * 2 + 1];
+        const int at = n % 2 * 2 + side;
+        float first_high, second_high;
+        high[n / 2][at] = to_halves(first, second);
+        to_floats<half>(high[n / 2][at], first_high, second_high);
+        low[n / 2][at] = to_halves(first - first_high, second - second_high);
+        bits |= low[n / 2][at];
       }
+    exact = !__any_sync(kFullMask, bits != 0);
   }
 
-  // products += these sums times sixteen columns of the weights, whose rows are `stride` apart; `weights` as in
-  // load_matrices.
-  template <int stride>
-  __device__ __forceinline__ void multiply(float (&products)[2][4], const half* weights) const {
+  // products += these sums times `tiles` times sixteen columns of the weights, whose rows are `stride` apart; `weights`
+  // as in load_matrices. Columns change fastest, so that a product waits for none of the products right before it.
+  template <int stride, int tiles>
+  __device__ __forceinline__ void multiply(float (&products)[tiles][2][4], const half* weights) const {
+    if (exact)
+      multiply<stride, false>(products, weights);
+    else
+      multiply<stride, true>(products, weights);
+  }
+
+private:
+  template <int stride, bool rounded, int tiles>
+  __device__ __forceinline__ void multiply(float (&products)[tiles][2][4], const half* weights) const {
 #pragma unroll
-    for (int k = 0; k < depth / 16; ++k) {
-      unsigned b[4];
-      load_matrices(b, weights + k * 16 * stride);
+    for (int k = 0; k < depth / 16; ++k)
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        mma_m16n8k16<half>(products[i], high[k], {b[i * 2], b[i * 2 + 1]});
-        mma_m16n8k16<half>(products[i], low[k], {b[i * 2], b[i * 2 + 1]});
+      for (int n = 0; n < tiles; ++n) {
+        unsigned b[4];
+        load_matrices(b, weights + k * 16 * stride + n * 16);
+#pragma unroll
+        for (int i = 0; i < 2; ++i) mma_m16n8k16<half>(products[n][i], high[k], {b[i * 2], b[i * 2 + 1]});
+        if constexpr (rounded) {
+#pragma unroll
+          for (int i = 0; i < 2; ++i) mma_m16n8k16<half>(products[n][i], low[k], {b[i * 2], b[i * 2 + 1]});
+        }
       }
-    }
   }
 };
-
-// Of sixteen columns of products, four that this lane has of row lane / 4 + 8 side: lanes with two columns of both
-// tiles exchange them, so that even lanes have four of the first then, odd lanes of the second.
-__device__ __forceinline__ Vec<float, 4> four_columns(const float (&products)[2][4], int side) {
-  const bool odd = threadIdx.x % 2 != 0;
-  float mine[2], theirs[2];
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const float first = products[0][side * 2 + i], second = products[1][side * 2 + i];
-    mine[i] = odd ? second : first;
-    theirs[i] = __shfl_xor_sync(kFullMask, odd ? first : second, 1);
-  }
-  return odd ? Vec<float, 4>{theirs[0], theirs[1], mine[0], mine[1]}
-             : Vec<float, 4>{mine[0], mine[1], theirs[0], theirs[1]};
-}
-
-// The first of them.
-__device__ __forceinline__ int column_of_four() { return threadIdx.x % 2 * 8 + threadIdx.x % 4 / 2 * 4; }
 
 }  // namespace spmark

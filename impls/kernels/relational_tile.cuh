@@ -10,6 +10,24 @@
 
 namespace spmark {
 
+// Of sixteen columns of products, whose first and last eight are given, four that this lane has of row lane / 4 + 8
+// side: lanes with two columns of both exchange them, so that even lanes have four of the first then, odd lanes of the
+// last.
+__device__ __forceinline__ Vec<float, 4> four_columns(const float (&first)[4], const float (&last)[4], int side) {
+  const bool odd = threadIdx.x % 2 != 0;
+  float mine[2], theirs[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    mine[i] = odd ? last[side * 2 + i] : first[side * 2 + i];
+    theirs[i] = __shfl_xor_sync(kFullMask, odd ? first[side * 2 + i] : last[side * 2 + i], 1);
+  }
+  return odd ? Vec<float, 4>{theirs[0], theirs[1], mine[0], mine[1]}
+             : Vec<float, 4>{mine[0], mine[1], theirs[0], theirs[1]};
+}
+
+// The first of them.
+__device__ __forceinline__ int column_of_four() { return threadIdx.x % 2 * 8 + threadIdx.x % 4 / 2 * 4; }
+
 // A thread block's tile of products: `rows` gathered rows of X times `tile` columns of W_r, in steps of `depth` columns
 // of X. Warps divide the rows, and the columns by `across`. In shared memory a row is 16 bytes longer than its data, so
 // that eight rows lie in different banks.

@@ -19,21 +19,37 @@ MATRIX = drawn(200, 90, [120, 0, 7, 1, 40, 90], seed=4, hub=60)
 target = table_target(RGMS_SETS, SUM_PIECES)
 
 
-def run(matrix: RelationalCsr, widths: tuple[int, int], target: TableTarget, piece: int, tile: int) -> Any:
+def run(
+    matrix: RelationalCsr,
+    widths: tuple[int, int],
+    target: TableTarget,
+    piece: int,
+    tile: int,
+    warps: int = 4,
+    apart: bool = False,
+) -> Any:
     problem = RelationalProblem(matrix, *widths, DType.FLOAT16)
-    plan = RelationalSetsPlan(problem, target, RelationalSets.of(matrix, piece), {"piece": piece}, tile)
+    plan = RelationalSetsPlan(
+        problem, target, RelationalSets.of(matrix, piece, warps, 3, apart=apart), {"piece": piece}, tile
+    )
     assert plan.deterministic
     return run_relational(plan, problem)
 
 
 @every_instance(RGMS_SETS)
 def test_every_instance(instance: Instance, target: TableTarget) -> None:
-    """Rows alone in a tile and rows in pieces; widths that fill nothing."""
+    """Rows alone in a tile and rows in pieces; widths that fill nothing; several tiles for a thread block."""
     values = instance.values
-    run(MATRIX, (int(values["depth"]) - 8, 40), target, 16, int(values["tile"]))
+    warps = int(values["threads"]) // 32
+    run(MATRIX, (int(values["depth"]) - 8, 40), target, 16, int(values["tile"]), warps)
 
 
-@pytest.mark.parametrize("piece", [1, 64])
+@pytest.mark.parametrize("piece", [16, 64])
 @pytest.mark.parametrize("name", relational_matrices())
 def test_tiny_matrices(name: str, piece: int, target: TableTarget) -> None:
     run(relational_matrices()[name], (16, 32), target, piece, 32)
+
+
+def test_relations_apart(target: TableTarget) -> None:
+    """Many pieces of a row are added up by a thread block whose threads share them."""
+    run(MATRIX, (32, 32), target, 16, 32, apart=True)

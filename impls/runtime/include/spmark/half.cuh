@@ -19,6 +19,9 @@ __device__ __forceinline__ T from_float(float value);
 template <typename T>
 __device__ __forceinline__ void to_floats(unsigned word, float& first, float& second);
 
+// Two halves in a word as memory holds them, by one instruction.
+__device__ __forceinline__ unsigned to_halves(float first, float second);
+
 __device__ __forceinline__ float to_float(bfloat16 value) {
   return __uint_as_float(static_cast<unsigned>(value.bits) << 16);
 }
@@ -49,6 +52,12 @@ __device__ __forceinline__ void to_floats<bfloat16>(unsigned word, float& first,
 template <>
 __device__ __forceinline__ half from_float<half>(float value) {
   return __float2half_rn(value);
+}
+
+__device__ __forceinline__ unsigned to_halves(float first, float second) {
+  unsigned word;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
+  return word;
 }
 
 template <>
@@ -106,6 +115,13 @@ inline half from_float<half>(float value) {
     result |= __float_as_uint(__uint_as_float(magnitude) + 0.5f) - 0x3f000000u;
   }
   return {static_cast<unsigned short>(result)};
+}
+
+inline unsigned to_halves(float first, float second) {
+  const half halves[2] = {from_float<half>(first), from_float<half>(second)};
+  unsigned word;
+  memcpy(&word, halves, sizeof(word));
+  return word;
 }
 
 template <>
