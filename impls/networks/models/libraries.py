@@ -58,7 +58,7 @@ class Library:
         raise NotImplementedError
 
     def relational(self, graph: RelationalCsr, weights: Sequence[Tensor]) -> list[Layer]:
-        """Give a layer for each W (R, width_in, width_out): the sum of A_r X W_r over relations r, without gradients."""
+        """Give a layer of each W (R, width_in, width_out): the sum of A_r X W_r over relations r, without gradient."""
         raise NotImplementedError
 
     def linear(self, weight: Csr, bias: Tensor, tokens: int, trained: bool) -> nn.Module:
@@ -178,6 +178,7 @@ class TorchSparse(Library):
 
 
 class _TorchMatrix:
+    # Compilation cannot see sparse tensors: it goes around a product, and compiles what stands between two.
     def __init__(self, matrix: Csr, library: Library) -> None:
         origins, bounds = grouped(matrix.indices, matrix.num_cols)
         ends = (matrix.indptr, matrix.indices), (bounds, matrix.rows_of_entries()[origins])
@@ -188,9 +189,11 @@ class _TorchMatrix:
         self.values, self.shape = library.tensor(matrix.values), matrix.shape
         self.turned = self.values[self.origins]
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def spmm(self, b: Tensor, values: Tensor | None = None) -> Tensor:
         return _TorchSpmm.apply(b, self.values if values is None else values, self, values is not None)
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def sddmm(self, x: Tensor, y: Tensor) -> Tensor:
         return _TorchSddmm.apply(x, y, self)
 
