@@ -76,17 +76,10 @@ class Library:
     def attention(self, mask: Csr, heads: int, width: int) -> Attention:
         """Give attention by SDDMM, a softmax of rows, and SpMM."""
         pattern = self.matrix(mask, [width], trained=True)
-        indptr = torch.from_numpy(mask.indptr.astype(np.int64)).to(self.place)
-        rows = torch.from_numpy(mask.rows_of_entries()).to(self.place)
-
-        def over_rows(scores: Tensor, how: str) -> Tensor:
-            return torch.segment_reduce(scores, how, offsets=indptr, unsafe=True)
 
         def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            scores = pattern.sddmm(q * width**-0.5, k)
-            scores = scores if self.dtype is torch.float64 else scores.float()
-            shares = (scores - over_rows(scores.detach(), "max").index_select(0, rows)).exp()
-            return pattern.spmm(v, shares.to(self.dtype)) / over_rows(shares, "sum")[:, None].to(self.dtype)
+            found: Tensor = pattern.spmm(v, pattern.softmax(pattern.sddmm(q * width**-0.5, k)))
+            return found
 
         return attend
 
@@ -107,7 +100,7 @@ class _Linear(nn.Module):  # type: ignore[misc]
         self.bias = nn.Parameter(bias)  # behind the weights, as in the layer with its zeros
 
     def forward(self, x: Tensor) -> Tensor:
-        return self._matrix.spmm(x.T, self.values).T + self.bias
+        return self._matrix.spmm(x.T.contiguous(), self.values).T + self.bias
 
 
 class _Convolution(nn.Module):  # type: ignore[misc]
@@ -188,6 +181,7 @@ class _TorchMatrix:
         self.origins = torch.from_numpy(origins).to(library.place)
         self.values, self.shape = library.tensor(matrix.values), matrix.shape
         self.turned = self.values[self.origins]
+        self.rows = torch.from_numpy(matrix.rows_of_entries()).to(library.place)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def spmm(self, b: Tensor, values: Tensor | None = None) -> Tensor:
@@ -196,6 +190,14 @@ class _TorchMatrix:
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def sddmm(self, x: Tensor, y: Tensor) -> Tensor:
         return _TorchSddmm.apply(x, y, self)
+
+    def softmax(self, scores: Tensor) -> Tensor:
+        shares = (scores - self._over_rows(scores.detach(), "max")).exp()
+        return shares / self._over_rows(shares, "sum")
+
+    def _over_rows(self, values: Tensor, how: str) -> Tensor:
+        found = torch.segment_reduce(values, how, offsets=self.forward_ends[0].long(), unsafe=True)
+        return found.index_select(0, self.rows)
 
     def times(self, b: Tensor, values: Tensor) -> Tensor:
         return self._product(self.forward_ends, values, self.shape, b)
@@ -267,12 +269,16 @@ class Pyg(Library):
         from torch_geometric import nn as layers  # pyright: ignore[reportMissingImports]
 
         relation, rows, cols = (torch.from_numpy(one).to(self.place, torch.int64) for one in graph.edges)
-        found: list[Layer] = []
+        edges, found = torch.stack([cols, rows]), list[Layer]()
+
+        def product(layer: nn.Module, x: Tensor) -> Tensor:
+            return layer(x, edges, relation).to(self.dtype)  # RGCNConv adds relations up in float32
+
         for w in weights:
             num, *sizes = w.shape
             layer = getattr(layers, self._layer)(*sizes, num, aggr="add", root_weight=False, bias=False)
             layer.weight = nn.Parameter(w)
-            found.append(partial(layer, edge_index=torch.stack([cols, rows]), edge_type=relation))
+            found.append(partial(product, layer))
         return found
 
 
