@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal
 
-import numpy as np
 import torch  # pyright: ignore[reportMissingImports]
 from torch import Tensor  # pyright: ignore[reportMissingImports]
 
@@ -286,7 +285,7 @@ class SparseMatrix(Signs):
     ) -> CompiledOperator:
         """Give the operator of the matrix, or of its transpose, on a kind of device and its number."""
         place, gpu = where
-        kind = Kind(op, transposed != self._turned, fixed, dtype, place, gpu)
+        kind = Kind(op, transposed != self._turned, fixed, dtype, place, transposed and not fixed, gpu)
         # Without a GPU, PyTorch's question after a capture fails, and compiling says what is missing.
         if kind not in self._operators.made and place == "cuda" and torch.cuda.is_available():
             if torch.cuda.is_current_stream_capturing():
@@ -306,10 +305,7 @@ class SparseMatrix(Signs):
                 if b.is_cuda and b.dtype is self.dtype:  # other types are autocast's, and refused without it
                     self._native.learn(made, b, self.shape[transposed], transposed)
             else:
-                values = _detached(values)
-                if transposed:
-                    values = values.index_select(0, self._copy("origins", values.device))
-                found = made.compute_with(values, b, out=out)
+                found = made.compute_with(_detached(values), b, out=out)
         _check_deterministic(made, b.shape[-1])
         return found
 
@@ -346,13 +342,10 @@ class SparseMatrix(Signs):
         raised = (exact[0] - reduced(exact[0], "max")).exp()
         return (raised / reduced(raised, "sum")).to(first.dtype)
 
-    def _copy(self, name: Literal["origins", "lengths", "indptr"], device: torch.device) -> Tensor:
-        """Copy an array to a device once: where the transpose's values come from, or what rows a CSR has."""
+    def _copy(self, name: Literal["lengths", "indptr"], device: torch.device) -> Tensor:
+        """Copy to a device once what tells the rows of the CSR."""
         if (name, device) not in self._copies:
-            if name == "origins":
-                host = self._operators.origins(self._turned).astype(np.int32)
-            else:
-                host = self._matrix.pattern.indptr if name == "indptr" else self._matrix.pattern.row_lengths
+            host = self._matrix.pattern.indptr if name == "indptr" else self._matrix.pattern.row_lengths
             self._copies[name, device] = torch.from_numpy(host).to(device)
         return self._copies[name, device]
 
@@ -495,7 +488,7 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc]
         """Give ``x W^T + bias``, (..., out), for x (..., in)."""
         rows = x.reshape(-1, x.shape[-1])
         if rows.shape[0]:
-            y = self.matrix.spmm(rows.T.contiguous(), self.values).T
+            y = self.matrix.spmm(rows.T, self.values).T
         else:  # the width of a product is at least 1; this one is empty, and has gradients
             y = (rows @ self.values.sum().expand(self.in_features, 1)).expand(-1, self.out_features)
         y = y.reshape(*x.shape[:-1], self.out_features)
