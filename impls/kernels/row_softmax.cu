@@ -20,8 +20,9 @@ __global__ void __launch_bounds__(threads)
     softmax_rows(int num_rows, const int* __restrict__ indptr, const T* __restrict__ scores, T* __restrict__ shares) {
   const int64_t row = row_of_warp<threads>();
   if (row >= num_rows) return;  // the warp leaves together
-  const int start = indptr[row] + lane_id(), end = indptr[row + 1];
-  float most = -INFINITY;
+  const int first = indptr[row], start = first + lane_id(), end = indptr[row + 1];
+  if (first == end) return;
+  float most = to_float(scores[first]);
 #pragma unroll 4
   for (int p = start; p < end; p += kWarpSize) most = fmaxf(most, to_float(scores[p]));
 #pragma unroll
