@@ -158,3 +158,15 @@ def test_a_compiled_step_computes_the_same(at: str) -> None:
     plan = build("spmark_network", problem_of(at), mode="compile")
     error, allowed = plan.error(plan.expected())
     assert error <= allowed
+
+
+@pytest.mark.full
+def test_a_step_is_compiled_whatever_was_compiled_before() -> None:
+    """PyTorch's sparse tensors cannot be compiled; spmark's products are part of one graph."""
+    from torch._dynamo.utils import counters
+
+    build("torch_network", problem_of(NetworkOp.GRAPHSAGE), mode="compile")
+    counters.clear()
+    build("spmark_network", problem_of(NetworkOp.GRAPHSAGE), mode="compile")
+    assert counters["stats"]["unique_graphs"] == 1
+    assert not counters["graph_break"]
