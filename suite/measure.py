@@ -388,12 +388,14 @@ def problem_of(case: CaseSpec, csr: Csr) -> AnyProblem | NetworkProblem:
     Raises
     ------
     DatasetError, MatrixError
-        A case of RGMS does not say how many relations its matrix has, or has too many.
+        A case of RGMS or of its network does not say how many relations its matrix has, or has too many.
     """
     if case.op is RelationalOp.RGMS:
         return RelationalProblem(of_relations(case.matrix, csr), case.width_in, case.width, case.dtype)
     if isinstance(case.op, NetworkOp):
-        return NetworkProblem(case.op, case.matrix.name, csr, case.width_in, case.width, case.dtype, case.seed)
+        relations = of_relations(case.matrix, csr).relations if case.op is NetworkOp.RGCN else 0
+        sizes = case.width_in, case.width, case.dtype, case.seed
+        return NetworkProblem(case.op, case.matrix.name, csr, *sizes, relations)
     return Problem(case.op, csr, case.width, case.dtype, case.scaled)
 
 
@@ -424,7 +426,7 @@ def _build(implementation: Implementation, problem: Any, device: DeviceSpec, con
 
 
 def _problem_facts(problem: AnyProblem | NetworkProblem) -> ProblemFacts:
-    matrix = problem.matrix
+    matrix = problem.graph if isinstance(problem, NetworkProblem) and problem.relations else problem.matrix
     return ProblemFacts(
         num_rows=matrix.num_rows,
         num_cols=matrix.num_cols,

@@ -27,6 +27,7 @@ class NetworkOp(StrEnum):
 
     GRAPHSAGE = "graphsage"
     GCN = "gcn"
+    RGCN = "rgcn"
     PRUNED_FORWARD = "pruned_forward"
     PRUNED_TRAINING = "pruned_training"
     ATTENTION = "attention"
@@ -36,7 +37,16 @@ AnyOp = Op | RelationalOp | NetworkOp
 """An operator of a case."""
 
 SweepOp = Literal[
-    "spmm", "sddmm", "sddmm_scaled", "rgms", "graphsage", "gcn", "pruned_forward", "pruned_training", "attention"
+    "spmm",
+    "sddmm",
+    "sddmm_scaled",
+    "rgms",
+    "graphsage",
+    "gcn",
+    "rgcn",
+    "pruned_forward",
+    "pruned_training",
+    "attention",
 ]
 """An operator as sweeps and the command line spell it: ``sddmm_scaled`` is SDDMM whose result is multiplied by A."""
 

@@ -6,18 +6,24 @@ pruned layers on the diagonal of one matrix. So hashes, caches and records of ma
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import accumulate
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate, pairwise
 from typing import Any
+
+import numpy as np
 
 from spmark.impls.core.enums import NetworkOp as NetworkOp  # noqa: PLC0414 - is part of this module, too
 from spmark.impls.core.errors import ProblemError
 from spmark.impls.core.operators import compulsory_bytes, flops, operand_bytes
 from spmark.impls.core.problem import Csr, DType
 from spmark.impls.core.pruned import PrunedNetwork
+from spmark.impls.core.relational import RelationalCsr, RelationalProblem
 
 HIDDEN = 128
 """Hidden features of graph networks: SparseTIR, section 4.2.3."""
+RELATIONAL_HIDDEN = 32
+"""Hidden features of RGCN: SparseTIR, section 4.4.1."""
 GRAPH_NETWORKS = (NetworkOp.GRAPHSAGE, NetworkOp.GCN)
 
 
@@ -29,13 +35,15 @@ class NetworkProblem:
     op                 matrix                 width_in                            width
     =================  =====================  ==================================  ========
     graphsage, gcn     the graph              features of a node                  classes
+    rgcn               the relations, side    features of a node                  classes
+                       by side
     pruned_forward,    weights on a diagonal  BERT: tokens of a sequence,         batch
     pruned_training                           ResNet: pixels of an image's side
     attention          masks on a diagonal    heads                               features
     =================  =====================  ==================================  ========
 
     A graph's values follow from its pattern. Training is a step of it: forward, backward, new parameters; so are
-    ``graphsage`` and ``gcn``. ``attention`` is forward and backward.
+    ``graphsage`` and ``gcn``. ``attention`` is forward and backward, ``rgcn`` forward.
     """
 
     op: NetworkOp
@@ -46,6 +54,14 @@ class NetworkProblem:
     width: int
     dtype: DType
     seed: int
+    relations: int = 0
+    """Of ``rgcn``."""
+
+    @cached_property
+    def graph(self) -> RelationalCsr:
+        """The graph of ``rgcn``, whose values are all 1: a layer takes the sum over a relation's edges."""
+        ones = replace(self.matrix, values=np.ones(self.matrix.nnz, np.float32))
+        return RelationalCsr.checked(ones, self.relations, self.name)
 
     @property
     def pruned(self) -> PrunedNetwork:
@@ -73,6 +89,9 @@ def _network_flops(problem: NetworkProblem) -> int:
         return 2 * nnz * (problem.width_in + 4 * HIDDEN)
     if op is NetworkOp.GCN:
         return 4 * nnz * (HIDDEN + problem.width)
+    if op is NetworkOp.RGCN:
+        sizes = problem.width_in, RELATIONAL_HIDDEN, problem.width
+        return sum(flops(RelationalProblem(problem.graph, *two, problem.dtype)) for two in pairwise(sizes))
     if op is NetworkOp.ATTENTION:
         return 12 * nnz * problem.width
     layers = problem.pruned.layers

@@ -77,7 +77,7 @@ class NetworkPlan(Plan):
         from spmark.impls.networks.models.libraries import Dense, TorchSparse
 
         torch, problem = load_torch(), self._problem
-        kind = TorchSparse if problem.op in GRAPH_NETWORKS else Dense
+        kind = TorchSparse if problem.op in (*GRAPH_NETWORKS, NetworkOp.RGCN) else Dense
         library = kind(self._place, torch.float64)
         library.rounded = getattr(torch, problem.dtype)
         with _settings(False, tuned=False):
@@ -127,10 +127,12 @@ def _settings(tf32: bool, tuned: bool = True) -> Iterator[None]:
 
 
 def _made(problem: NetworkProblem, library: Library, mode: str) -> Step:
-    from spmark.impls.networks.models import attention, bert, graphs, resnet
+    from spmark.impls.networks.models import attention, bert, graphs, resnet, rgcn
 
     if problem.op in GRAPH_NETWORKS:
         make = graphs.step
+    elif problem.op is NetworkOp.RGCN:
+        make = rgcn.step
     elif problem.op is NetworkOp.ATTENTION:
         make = attention.step
     else:
@@ -212,13 +214,24 @@ class TorchNetwork(_Network):
 
 @dataclass(frozen=True)
 class PygNetwork(_Network):
-    """Graph networks by PyTorch Geometric's message passing."""
+    """Graph networks by PyTorch Geometric's message passing and its layers of RGCN."""
 
     name: ClassVar[str] = "pyg_network"
-    library: ClassVar[str] = "Pyg"
-    ops: ClassVar[frozenset[NetworkOp]] = frozenset(GRAPH_NETWORKS)
+    ops: ClassVar[frozenset[NetworkOp]] = frozenset({*GRAPH_NETWORKS, NetworkOp.RGCN})
     needs: ClassVar[tuple[str, ...]] = ("torch", "torch_geometric")
     extra: ClassVar[str] = "pyg"
+
+    layer: str = "RGCNConv"
+    """Of ``rgcn``: ``RGCNConv`` or ``FastRGCNConv``."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choices(self, layer=("RGCNConv", "FastRGCNConv"))
+
+    def _library(self, place: str, dtype: Any, device: DeviceSpec) -> Library:
+        from spmark.impls.networks.models.libraries import Pyg
+
+        return Pyg(place, dtype, self.layer)
 
 
 @dataclass(frozen=True)
@@ -227,15 +240,15 @@ class DglNetwork(_Network):
 
     name: ClassVar[str] = "dgl_network"
     library: ClassVar[str] = "Dgl"
-    ops: ClassVar[frozenset[NetworkOp]] = frozenset(GRAPH_NETWORKS)
+    ops: ClassVar[frozenset[NetworkOp]] = frozenset({*GRAPH_NETWORKS, NetworkOp.RGCN})
     needs: ClassVar[tuple[str, ...]] = ("torch", "dgl")
     extra: ClassVar[str] = "dgl"
 
     def unsupported(self, problem: NetworkProblem, device: DeviceSpec) -> str | None:
-        """Say what is not installed; the first call imports DGL (seconds)."""
-        from spmark.impls.dgl.plan import missing
+        """Say which type DGL refuses, or what is not installed; the first call imports DGL (seconds)."""
+        from spmark.impls.dgl.plan import refused
 
-        return super().unsupported(problem, device) or missing(device.kind)
+        return super().unsupported(problem, device) or refused(problem.dtype, device.kind)
 
 
 @dataclass(frozen=True)

@@ -154,7 +154,8 @@ def _target_of(_device: int) -> Target:
     return _BorrowingTarget(find("cuda"))  # no rule asks for its rates
 
 
-def _current_target() -> Target:
+def current_target() -> Target:
+    """Give the GPU on which the calling thread computes, with the kernels that it has loaded."""
     return _target_of(cupy.cuda.runtime.getDevice())
 
 
@@ -187,7 +188,7 @@ class BorrowedOperators:
         Gives the target of the calling thread.
     """
 
-    def __init__(self, target: Callable[[], Target] = _current_target) -> None:
+    def __init__(self, target: Callable[[], Target] = current_target) -> None:
         self._target = target
         self._kept: dict[int, _Kept] = {}
 

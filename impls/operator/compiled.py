@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spmark.impls.auto.race import Chosen
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
@@ -75,6 +76,8 @@ class CompiledOperator:
         self._launches: Launches | None = None
         self._planning = threading.RLock()
         self._changing: ChangingValues | None = None
+        self.order: NDArray[np.int64] | None = None
+        """Where new values have each value of `pattern`, (nnz,), set before the first; None for its own order."""
         self._libraries: dict[type, Library] = {}
         self._ready: dict[Hashable, _Ready] = {}
         self._known_values: set[Hashable] = set()
@@ -88,7 +91,7 @@ class CompiledOperator:
             if self._changing is None:
                 from spmark.impls.operator.values import ChangingValues
 
-                self._changing = ChangingValues(self._matrix, self._asked, self._turns, self._planned)
+                self._changing = ChangingValues(self._matrix, self._asked, self._turns, self._planned, self.order)
             return self._changing
 
     @property

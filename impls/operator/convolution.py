@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from functools import cache, partial
-from typing import Any, ClassVar
+from typing import Any
 
 import torch  # pyright: ignore[reportMissingImports]
 from torch import Tensor  # pyright: ignore[reportMissingImports]
@@ -34,7 +34,7 @@ class KernelMap(RelationalMatrix):
         There are more than 32 offsets, an output has several inputs at one offset, or an edge stands twice.
     """
 
-    in_order: ClassVar[tuple[str, ...]] = ("rgms_rows", *RelationalMatrix.in_order)
+    in_order: tuple[str, ...] = ("rgms_rows", *RelationalMatrix.in_order)
 
     def __init__(self, matrix: RelationalCsr) -> None:
         reason = why_not_rows(matrix)

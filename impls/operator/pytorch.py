@@ -11,16 +11,17 @@ import torch  # pyright: ignore[reportMissingImports]
 from torch import Tensor  # pyright: ignore[reportMissingImports]
 
 from spmark.impls.core.errors import BuildError, OperandError, ProblemError
-from spmark.impls.core.problem import Op
+from spmark.impls.core.problem import DType, Op
 from spmark.impls.operator.arrays import refuse_nested
 from spmark.impls.operator.choose import one_of, widths_of
 from spmark.impls.operator.compiled import CompiledOperator
 from spmark.impls.operator.matrices import ElementType, OwnedMatrix, loses_gradient
 from spmark.impls.operator.native import NativeCalls
 from spmark.impls.operator.sparse import Kind, Operators, Signs
-from spmark.impls.operator.torchops import register, sddmm, sddmm_out, spmm, spmm_out
+from spmark.impls.operator.torchops import register, sddmm, sddmm_out, softmax, spmm, spmm_out
 
 __all__ = ["SparseLinear", "SparseMatrix"]
+_TYPES = tuple(getattr(torch, one) for one in ElementType)
 
 
 class SparseMatrix(Signs):
@@ -215,6 +216,36 @@ class SparseMatrix(Signs):
         sddmm_out(x, y, self.handle, out)
         return out if values is None else out.mul_(values)
 
+    def softmax(self, scores: Tensor) -> Tensor:
+        """Compute the softmax of each row's non-zeros, as attention has it; differentiable once, in reverse mode.
+
+        Parameters
+        ----------
+        scores : (nnz,)
+            In the order of `values`, of any of the four types. One of minus infinity has no part of its row.
+
+        Returns
+        -------
+        Tensor
+            (nnz,), new. float64 is computed in float64, all else in float32.
+
+        Raises
+        ------
+        OperandError
+            The scores do not fit.
+        ProblemError
+            The scores have a tangent of forward mode.
+        """
+        if not isinstance(scores, Tensor):
+            raise _no_tensor(scores)
+        refuse_nested(scores, "spmark.torch")
+        if tuple(scores.shape) != (self.nnz,) or scores.dtype not in _TYPES:
+            raise OperandError(f"expected scores of shape ({self.nnz},), found {tuple(scores.shape)} of {scores.dtype}")
+        if not torch.compiler.is_compiling() and torch.autograd.forward_ad.unpack_dual(scores).tangent is not None:
+            raise ProblemError("softmax: expected scores without a tangent of forward mode, found one that has it")
+        found: Tensor = softmax(scores.contiguous(), self.handle)
+        return found
+
     def aggregate(self, b: Tensor, reduce: Literal["sum", "mean"] = "sum", values: Tensor | None = None) -> Tensor:
         """Add up the rows of ``b`` that a row of A names, each times A's value, or take their mean.
 
@@ -259,7 +290,7 @@ class SparseMatrix(Signs):
     ) -> CompiledOperator:
         """Give the operator of the matrix, or of its transpose, on a kind of device and its number."""
         place, gpu = where
-        kind = Kind(op, transposed != self._turned, fixed, dtype, place, gpu)
+        kind = Kind(op, transposed != self._turned, fixed, dtype, place, transposed and not fixed, gpu)
         # Without a GPU, PyTorch's question after a capture fails, and compiling says what is missing.
         if kind not in self._operators.made and place == "cuda" and torch.cuda.is_available():
             if torch.cuda.is_current_stream_capturing():
@@ -278,10 +309,7 @@ class SparseMatrix(Signs):
                 found: Tensor = made(b, out=out)
                 self._learn(made, int(transposed), b)
             else:
-                values = _detached(values)
-                if transposed:
-                    values = values[self._copy("origins", values.device)]
-                found = made.compute_with(values, b, out=out)
+                found = made.compute_with(_detached(values), b, out=out)
         _check_deterministic(made, b.shape[-1])
         return found
 
@@ -298,10 +326,35 @@ class SparseMatrix(Signs):
         if first.is_cuda and first.dtype is self.dtype:  # other types are autocast's, and refused without it
             self._native.learn(made, product, first)
 
-    def _copy(self, name: Literal["origins", "lengths"], device: torch.device) -> Tensor:
-        """Copy an array to a device once: where the transpose's values come from, or the non-zeros of each row."""
+    def over_rows(self, *given: Tensor) -> Tensor:
+        """Compute the softmax of scores, or the gradient of the scores of a softmax and its gradient."""
+        indptr, first = self._copy("indptr", given[0].device), _detached(given[0])
+        if first.is_cuda and first.dtype is not torch.float64:
+            from spmark.impls.kernels.row_softmax import softmax_rows
+            from spmark.impls.operator.borrowed import current_target
+            from spmark.impls.operator.gpu import adopted, on_stream_of
+
+            arrays = [*map(_detached, given), torch.empty_like(first)]
+            with _on_gpu_of(first), on_stream_of(arrays):
+                dtype = DType(str(first.dtype).partition(".")[2])
+                softmax_rows(current_target(), dtype, adopted(indptr), tuple(map(adopted, arrays)))
+            return arrays[-1]
+        lengths = self._copy("lengths", first.device)
+
+        def reduced(values: Tensor, how: str) -> Tensor:
+            return torch.segment_reduce(values, how, offsets=indptr.long(), unsafe=True).repeat_interleave(lengths)
+
+        exact = [one if one.dtype is torch.float64 else one.float() for one in map(_detached, given)]
+        if len(exact) == 2:
+            shares, grad = exact
+            return (shares * (grad - reduced(shares * grad, "sum"))).to(first.dtype)
+        raised = (exact[0] - reduced(exact[0], "max")).exp()
+        return (raised / reduced(raised, "sum")).to(first.dtype)
+
+    def _copy(self, name: Literal["lengths", "indptr"], device: torch.device) -> Tensor:
+        """Copy to a device once what tells the rows of the CSR."""
         if (name, device) not in self._copies:
-            host = self._operators.origins(self._turned) if name == "origins" else self._matrix.pattern.row_lengths
+            host = self._matrix.pattern.indptr if name == "indptr" else self._matrix.pattern.row_lengths
             self._copies[name, device] = torch.from_numpy(host).to(device)
         return self._copies[name, device]
 

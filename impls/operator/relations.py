@@ -9,7 +9,7 @@ these products are closed under differentiation, and gradients of gradients need
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch  # pyright: ignore[reportMissingImports]
@@ -38,7 +38,7 @@ class RelationalMatrix:
         `RelationalCsr.of_edges` makes one of edges with their types.
     """
 
-    in_order: ClassVar[tuple[str, ...]] = ("rgms_hyb", "gather_gemm_scatter")
+    in_order: tuple[str, ...] = ("rgms_hyb", "gather_gemm_scatter")
     """Implementations that a product may take; the first that has its problem does."""
 
     def __init__(self, matrix: RelationalCsr) -> None:

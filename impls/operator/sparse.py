@@ -29,6 +29,8 @@ class Kind(NamedTuple):
     """Whether A's values stay as they are."""
     dtype: Any
     device: str
+    turned_values: bool = False
+    """Whether new values of A come in the order of its transpose."""
     gpu: int = 0
     """Number of the GPU, which is the current one when a width is planned."""
 
@@ -72,7 +74,7 @@ class Operators:
         if made is None:
             with self._lock:
                 if kind not in self.made:
-                    self.made[kind] = compile_operator(
+                    made = compile_operator(
                         self.matrix(kind.transposed),
                         kind.op.value,
                         width=(),
@@ -82,6 +84,9 @@ class Operators:
                         device=kind.device,
                         budget_s=self.budget_s,
                     )
+                    if kind.turned_values:
+                        made.order = self.origins(not kind.transposed)
+                    self.made[kind] = made
                 made = self.made[kind]
         return made
 

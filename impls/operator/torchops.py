@@ -217,6 +217,38 @@ turned = _defined(
 """Gives values, (nnz,), in the order of the edges of the transpose, for the relational matrix of a handle."""
 
 
+@torch.library.custom_op("spmark::softmax", mutates_args=())  # type: ignore[untyped-decorator]
+def softmax(scores: Tensor, handle: int) -> Tensor:
+    """Compute the softmax of each row's non-zeros, (nnz,), for the matrix of a handle."""
+    found: Tensor = matrix_of(handle).over_rows(scores)
+    return found
+
+
+@torch.library.custom_op("spmark::softmax_gradient", mutates_args=())  # type: ignore[untyped-decorator]
+def softmax_gradient(shares: Tensor, grad: Tensor, handle: int) -> Tensor:
+    """Compute the gradient of the scores from the softmax and its gradient; there is no gradient of this one."""
+    found: Tensor = matrix_of(handle).over_rows(shares, grad)
+    return found
+
+
+@softmax.register_fake  # type: ignore[untyped-decorator]
+@softmax_gradient.register_fake  # type: ignore[untyped-decorator]
+def _like_the_first(first: Tensor, *others: Any) -> Tensor:
+    return torch.empty_like(first)
+
+
+def _softmax_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.matrix = matrix_of(inputs[1])
+    ctx.save_for_backward(output)
+
+
+def _softmax_backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+    return softmax_gradient(ctx.saved_tensors[0], grad.contiguous(), ctx.matrix.handle), None
+
+
+softmax.register_autograd(_softmax_backward, setup_context=_softmax_context)
+
+
 @torch.library.custom_op(  # type: ignore[untyped-decorator]
     "spmark::spmm_out",
     mutates_args=("out",),

@@ -46,16 +46,17 @@ class Slots:
         Parameters
         ----------
         latest : (nnz + 1,) device array
-            Values in CSR order, and then 0.
+            Values in the order that `origins` counts in, and then 0.
         xp : module
             NumPy or CuPy.
         """
         if latest.dtype != self.values.dtype:
-            latest = self.dtype.numbers(latest)
+            latest = self.dtype.numbers(latest).astype(self.values.dtype)
         if self.origins is None:
             self.values[:] = latest[:-1]
         else:
-            xp.take(latest, self.origins, out=self.values)
+            how = {"mode": "clip"} if xp is np else {}  # without it NumPy writes to a copy first
+            xp.take(latest, self.origins, out=self.values, **how)
 
     def hold(self, expected: Any) -> bool:
         """Tell whether the array holds ``expected``, elements of the operator's type in the array's shape."""
@@ -139,15 +140,28 @@ class ChangingValues:
         Of the operator: an update is a turn, as calls are.
     plans : dict
         Of the operator, by J. A plan that does not tell where it keeps values is replaced at each update.
+    order : (nnz,) integers, optional
+        Where updates hold each value of the matrix, such as the positions in the CSR of its transpose. By default
+        updates are in the matrix's own order.
     """
 
-    def __init__(self, matrix: OwnedMatrix, asked: Asked, turns: Turns, plans: dict[int, Chosen]) -> None:
-        self._matrix, self._asked, self._turns = matrix, asked, turns
+    def __init__(
+        self,
+        matrix: OwnedMatrix,
+        asked: Asked,
+        turns: Turns,
+        plans: dict[int, Chosen],
+        order: NDArray[np.int64] | None = None,
+    ) -> None:
+        self._matrix, self._asked, self._turns, self._order = matrix, asked, turns, order
         self._plans = plans if asked.op is Op.SPMM or asked.scaled else {}  # those that read A's values
         self._slots: dict[int, Slots | None] = {}
         self._target = None if asked.device.kind is DeviceKind.CPU else open_target(asked.device)
         self._xp = np if self._target is None else self._target.xp
         self._latest: Any = None
+        """Values in the order of updates, and then 0."""
+        self._places: Any = None
+        """Where the latest values have each of the matrix, and 0, on the device; None for the same order."""
         self._stale = False
 
     def update(self, values: Any, given: Any) -> None:
@@ -162,7 +176,12 @@ class ChangingValues:
         """
         if self._latest is None:
             self._turns.order()  # the search for slots then waits for all calls before
-            self._latest = self._xp.asarray(np.append(self._matrix.values, self._matrix.dtype.numpy.type(0)))
+            latest = np.append(self._matrix.values, self._matrix.dtype.numpy.type(0))
+            if self._order is not None:
+                latest[self._order] = self._matrix.values
+                places = np.append(self._order, self._order.size)
+                self._places = places if self._target is None else self._xp.asarray(places.astype(np.int32))
+            self._latest = self._xp.asarray(latest)
         for width in self._plans.keys() - self._slots.keys():
             self._slots[width] = self._find(width)
         self._turns.take(self._write, [given], values)
@@ -183,7 +202,7 @@ class ChangingValues:
         """Give A with the values of the last update, after everything enqueued before."""
         if self._stale:
             self._wait()
-            values = self._latest[:-1]
+            values = self._in_order()[:-1]
             values = values.copy() if self._target is None else self._target.download(values)
             self._matrix, self._stale = self._matrix.with_values(values), False
         return self._matrix
@@ -206,9 +225,16 @@ class ChangingValues:
         def counted(values: NDArray[np.float32]) -> Plan:
             return self._built(width, self._matrix.with_values(dtype.stored(values)))
 
-        found = find_slots(self._plans[width].plan, self._latest, dtype, counted, self._xp)
+        found = find_slots(self._plans[width].plan, self._in_order(), dtype, counted, self._xp)
+        if found is not None and self._places is not None:
+            origins = self._places[:-1] if found.origins is None else self._xp.take(self._places, found.origins)
+            found = replace(found, origins=origins)
         self._wait()
         return found
+
+    def _in_order(self) -> Any:
+        """Give the latest values in the matrix's order, and then 0."""
+        return self._latest if self._places is None else self._xp.take(self._latest, self._places)
 
     def _built(self, width: int, matrix: OwnedMatrix) -> Plan:
         """Build the plan of a width with the values of a matrix, and wait until calls on any stream find it."""

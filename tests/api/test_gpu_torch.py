@@ -101,6 +101,31 @@ def test_results_and_gradients_of_searched_implementations(name: str, dtype: Any
     assert torch.allclose(b.grad.double(), wide.grad, rtol=limit, atol=10 * limit)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+def test_the_softmax_of_rows(dtype: Any) -> None:
+    """Rows without elements, of one, and of more than a warp takes at once; the host's is PyTorch's."""
+    pattern = sparse.random_array((300, 500), density=0.2, rng=np.random.default_rng(2), format="lil")
+    pattern[3], pattern[4], pattern[4, 7] = 0, 0, 1
+    matrix = SparseMatrix(pattern.tocsr())
+    scores, grad = (9 * torch.randn(matrix.nnz, dtype=torch.float64)).to(dtype), torch.randn(matrix.nnz).to(dtype)
+    limit = {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}[dtype]
+    found = []
+    for place in ("cpu", "cuda"):
+        given = scores.to(place).requires_grad_()
+        shares = matrix.softmax(given)
+        shares.backward(grad.to(place))
+        found.append((shares.detach().cpu(), given.grad.cpu()))
+    for expected, one in zip(*found, strict=True):
+        torch.testing.assert_close(one, expected, rtol=limit, atol=limit / 100)
+    fixed = scores.cuda()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        shares = matrix.softmax(fixed)
+    fixed.neg_()
+    graph.replay()
+    torch.testing.assert_close(shares.cpu(), matrix.softmax(-scores), rtol=limit, atol=limit / 100)
+
+
 def test_a_step_of_training_is_captured(small: Any) -> None:
     matrix = SparseMatrix(small, width=4, backward=True, device="cuda")
     b = drawn(5, 4)

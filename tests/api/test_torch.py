@@ -89,6 +89,25 @@ def test_a_product_that_follows_no_tangent_refuses_one(matrix: Any, small: Any) 
                 product(dual)
 
 
+def test_the_softmax_of_rows(matrix: Any, small: Any) -> None:
+    scores = 9 * drawn(matrix.nnz)
+    none, at = torch.tensor(small.toarray() == 0), small.tocoo()
+    for given in (scores, scores.float(), scores.bfloat16()):
+        dense = dense_of(matrix, small, given.double()).masked_fill(none, -torch.inf)
+        expected = dense.softmax(dim=1)[at.row, at.col].to(given.dtype)
+        torch.testing.assert_close(
+            matrix.softmax(given), expected, rtol=4e-3 if given.dtype is torch.bfloat16 else 1e-5, atol=0
+        )
+    assert torch.autograd.gradcheck(matrix.softmax, (drawn(matrix.nnz),))
+    assert torch.equal(
+        torch.compile(matrix.softmax, fullgraph=True, backend="aot_eager")(scores), matrix.softmax(scores)
+    )
+    with pytest.raises(OperandError, match=r"expected scores of shape \(\d+,\), found \(3,\)"):
+        matrix.softmax(torch.ones(3))
+    with torch.autograd.forward_ad.dual_level(), pytest.raises(ProblemError, match="found one that has it"):
+        matrix.softmax(torch.autograd.forward_ad.make_dual(scores.detach(), scores.detach()))
+
+
 @pytest.mark.full
 def test_operators_keep_the_rules_of_pytorch(matrix: Any) -> None:
     b, x, values = drawn(5, 3), drawn(7, 3), matrix.values.requires_grad_()

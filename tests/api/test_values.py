@@ -69,6 +69,23 @@ def test_the_next_product_has_the_new_values(
         close(op(dense), with_values(rounded, values) @ b.astype(np.float64), dtype)
 
 
+@pytest.mark.parametrize(
+    ("name", "device"), [("scipy_cpu", "cpu"), ("sparsetir_dbsr", "host-simt"), ("liteform", "host-simt")]
+)
+def test_values_may_come_in_another_order(name: str, device: str, a: Any, b: np.ndarray, close: Any) -> None:
+    """Plans in CSR order, plans with slots, and a width that is planned behind an update."""
+    rounded = sparse.csr_array(a.toarray().astype(np.float16).astype(np.float32))
+    op = spmark.compile(rounded, width=6, dtype="float16", use=name, device=device, other_width="plan")
+    op.order = np.random.default_rng(3).permutation(rounded.nnz)
+    for seed in (1, 2):
+        values = fresh(rounded, seed)
+        moved = np.empty_like(values)
+        moved[op.order] = values
+        for width in (6, 3):
+            found = op.compute_with(moved.astype("float16"), b[:, :width].astype("float16"))
+            close(found, with_values(rounded, values) @ b[:, :width].astype(np.float64), "float16")
+
+
 @pytest.mark.parametrize("scaled", [False, True])
 @pytest.mark.parametrize(("name", "device"), [("scipy_cpu", "cpu"), ("numba_cpu", "cpu"), ("rowsplit", "host-simt")])
 def test_factors_of_sddmm(name: str, device: str, scaled: bool, a: Any, xy: Any, close: Any, sddmm_of: Any) -> None:

@@ -28,6 +28,7 @@ from spmark.impls.networks.models import bert, libraries, resnet  # noqa: E402 (
 SIZES = {
     NetworkOp.GRAPHSAGE: ("graph", 33, 7),
     NetworkOp.GCN: ("graph", 33, 7),
+    NetworkOp.RGCN: ("relations", 16, 8),
     "bert": ("bert_2x128@0.9", 16, 2),
     NetworkOp.PRUNED_TRAINING: ("bert_1x128@0.9", 16, 2),
     "resnet": ("resnet14@0.9", 32, 2),
@@ -47,6 +48,12 @@ FORMS = [
 
 def problem_of(at: str, dtype: DType = DType.FLOAT32) -> NetworkProblem:
     (name, width_in, width), op = SIZES[at], OP_OF[at]
+    if name == "relations":
+        rng = np.random.default_rng(4)
+        edges = rng.random((70, 6 * 70)) < 0.02
+        edges[4], edges[:, 70:140] = False, False  # a node that nobody sends to, and a relation without edges
+        matrix = Csr.of(sparse.csr_array(edges.astype(np.float32)))
+        return NetworkProblem(op, name, matrix, width_in, width, dtype, 1, relations=6)
     if name == "graph":
         rng = np.random.default_rng(3)
         edges = rng.random((90, 90)) < 0.05
@@ -89,7 +96,8 @@ WITH_GRADIENTS = (*GRAPH_NETWORKS, NetworkOp.PRUNED_TRAINING, NetworkOp.ATTENTIO
 
 
 @pytest.mark.parametrize(
-    ("product", "at"), [*(("times", at) for at in SIZES), *(("turned_times", at) for at in WITH_GRADIENTS)]
+    ("product", "at"),
+    [*(("times", at) for at in SIZES if at is not NetworkOp.RGCN), *(("turned_times", at) for at in WITH_GRADIENTS)],
 )
 def test_a_missing_row_of_a_product_is_seen(product: str, at: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = build("torch_network", problem_of(at))
@@ -101,6 +109,19 @@ def test_a_missing_row_of_a_product_is_seen(product: str, at: str, monkeypatch: 
 
     monkeypatch.setattr(libraries._TorchMatrix, product, wrong)
     error, allowed = plan.error(expected)
+    assert error > allowed
+
+
+def test_a_missing_row_of_a_relational_layer_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = build("torch_network", problem_of(NetworkOp.RGCN))
+    expected, right = plan.expected(), libraries.TorchSparse.relational
+
+    def wrong(library: Any, graph: Any, weights: Any) -> Any:
+        kept = (torch.arange(graph.num_rows) != 11)[:, None]
+        return [lambda x, layer=layer: layer(x) * kept for layer in right(library, graph, weights)]
+
+    monkeypatch.setattr(libraries.TorchSparse, "relational", wrong)
+    error, allowed = build("torch_network", problem_of(NetworkOp.RGCN)).error(expected)
     assert error > allowed
 
 
@@ -137,3 +158,15 @@ def test_a_compiled_step_computes_the_same(at: str) -> None:
     plan = build("spmark_network", problem_of(at), mode="compile")
     error, allowed = plan.error(plan.expected())
     assert error <= allowed
+
+
+@pytest.mark.full
+def test_a_step_is_compiled_whatever_was_compiled_before() -> None:
+    """PyTorch's sparse tensors cannot be compiled; spmark's products are part of one graph."""
+    from torch._dynamo.utils import counters
+
+    build("torch_network", problem_of(NetworkOp.GRAPHSAGE), mode="compile")
+    counters.clear()
+    build("spmark_network", problem_of(NetworkOp.GRAPHSAGE), mode="compile")
+    assert counters["stats"]["unique_graphs"] == 1
+    assert not counters["graph_break"]

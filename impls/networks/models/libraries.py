@@ -6,8 +6,9 @@ view of the product's (I, T), so that the layer after an element-wise function t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,9 @@ from torch.nn import functional as F  # pyright: ignore[reportMissingImports]
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.problem import Csr, Op, Problem, grouped
 from spmark.impls.core.pruned import PrunedLayer
+from spmark.impls.core.relational import RelationalCsr
 
+Layer = Callable[[Tensor], Tensor]
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Gives softmax(Q K^T / sqrt(J) at the mask's entries) V of heads that stand below each other, all (heads T, J)."""
 
@@ -54,6 +57,10 @@ class Library:
         """
         raise NotImplementedError
 
+    def relational(self, graph: RelationalCsr, weights: Sequence[Tensor]) -> list[Layer]:
+        """Give a layer of each W (R, width_in, width_out): the sum of A_r X W_r over relations r, without gradient."""
+        raise NotImplementedError
+
     def linear(self, weight: Csr, bias: Tensor, tokens: int, trained: bool) -> nn.Module:
         """Give the layer x W^T + bias of a pruned W."""
         return _Linear(self.matrix(weight, [tokens], trained=trained, backward=trained), weight, bias, trained, self)
@@ -69,23 +76,16 @@ class Library:
     def attention(self, mask: Csr, heads: int, width: int) -> Attention:
         """Give attention by SDDMM, a softmax of rows, and SpMM."""
         pattern = self.matrix(mask, [width], trained=True)
-        indptr = torch.from_numpy(mask.indptr.astype(np.int64)).to(self.place)
-        rows = torch.from_numpy(mask.rows_of_entries()).to(self.place)
-
-        def over_rows(scores: Tensor, how: str) -> Tensor:
-            return torch.segment_reduce(scores, how, offsets=indptr, unsafe=True)
 
         def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            scores = pattern.sddmm(q * width**-0.5, k)
-            scores = scores if self.dtype is torch.float64 else scores.float()
-            shares = (scores - over_rows(scores.detach(), "max").index_select(0, rows)).exp()
-            return pattern.spmm(v, shares.to(self.dtype)) / over_rows(shares, "sum")[:, None].to(self.dtype)
+            found: Tensor = pattern.spmm(v, pattern.softmax(pattern.sddmm(q * width**-0.5, k)))
+            return found
 
         return attend
 
-    def drawn(self, generator: torch.Generator, *shape: int) -> Tensor:
+    def drawn(self, generator: torch.Generator, *shape: int, scale: float = 1.0) -> Tensor:
         """Draw normal numbers, which are the same for every library on a device."""
-        return self.tensor(torch.randn(shape, generator=generator, device=self.place))
+        return self.tensor(torch.randn(shape, generator=generator, device=self.place) * scale)
 
     def tensor(self, array: Any) -> Tensor:
         """Copy an array to the device, in the library's type."""
@@ -100,7 +100,7 @@ class _Linear(nn.Module):  # type: ignore[misc]
         self.bias = nn.Parameter(bias)  # behind the weights, as in the layer with its zeros
 
     def forward(self, x: Tensor) -> Tensor:
-        return self._matrix.spmm(x.T, self.values).T + self.bias
+        return self._matrix.spmm(x.T.contiguous(), self.values).T + self.bias
 
 
 class _Convolution(nn.Module):  # type: ignore[misc]
@@ -127,15 +127,24 @@ class Spmark(Library):
 
     def __init__(self, place: str, dtype: torch.dtype, use: str, budget_s: float) -> None:
         super().__init__(place, dtype)
-        self._how = {"use": use, "budget_s": budget_s, "device": torch.device(place).type}
+        self._use, self._how = use, {"budget_s": budget_s, "device": torch.device(place).type}
 
     def matrix(self, matrix: Csr, widths: list[int], *, trained: bool = False, backward: bool = True) -> Any:
         """Plan the products now."""
         from spmark.impls.operator.pytorch import SparseMatrix
 
-        found = SparseMatrix(matrix, dtype=self.dtype, **self._how)
+        found = SparseMatrix(matrix, dtype=self.dtype, use=self._use, **self._how)
         found.plan(widths, backward=backward, given_values=trained)
         return found
+
+    def relational(self, graph: RelationalCsr, weights: Sequence[Tensor]) -> list[Layer]:
+        """Plan the products at their first call; ``auto`` is the first implementation that has them."""
+        from spmark.impls.operator.relations import RelationalMatrix
+
+        found = RelationalMatrix(graph)
+        if self._use != "auto":
+            found.in_order = (self._use,)
+        return [partial(found.rgms, w=w) for w in weights]
 
 
 class TorchSparse(Library):
@@ -145,8 +154,24 @@ class TorchSparse(Library):
         """Give A and its transpose."""
         return _TorchMatrix(matrix, self)
 
+    def relational(self, graph: RelationalCsr, weights: Sequence[Tensor]) -> list[Layer]:
+        """Give layers of one relation after the other: rows of X gathered, multiplied and added to rows of Y."""
+        order, bounds = graph.by_relation
+        _, rows, cols = graph.edges
+        lengths = np.diff(bounds).tolist()
+        into, of = (torch.from_numpy(one[order]).to(self.place, torch.int64).split(lengths) for one in (rows, cols))
+
+        def layer(w: Tensor, x: Tensor) -> Tensor:
+            y = x.new_zeros(graph.num_rows, w.shape[2])
+            for i, j, one in zip(into, of, w, strict=True):
+                y.index_add_(0, i, x[j] @ one)
+            return y
+
+        return [partial(layer, w) for w in weights]
+
 
 class _TorchMatrix:
+    # Compilation cannot see sparse tensors: it goes around a product, and compiles what stands between two.
     def __init__(self, matrix: Csr, library: Library) -> None:
         origins, bounds = grouped(matrix.indices, matrix.num_cols)
         ends = (matrix.indptr, matrix.indices), (bounds, matrix.rows_of_entries()[origins])
@@ -156,12 +181,23 @@ class _TorchMatrix:
         self.origins = torch.from_numpy(origins).to(library.place)
         self.values, self.shape = library.tensor(matrix.values), matrix.shape
         self.turned = self.values[self.origins]
+        self.rows = torch.from_numpy(matrix.rows_of_entries()).to(library.place)
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def spmm(self, b: Tensor, values: Tensor | None = None) -> Tensor:
         return _TorchSpmm.apply(b, self.values if values is None else values, self, values is not None)
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def sddmm(self, x: Tensor, y: Tensor) -> Tensor:
         return _TorchSddmm.apply(x, y, self)
+
+    def softmax(self, scores: Tensor) -> Tensor:
+        shares = (scores - self._over_rows(scores.detach(), "max")).exp()
+        return shares / self._over_rows(shares, "sum")
+
+    def _over_rows(self, values: Tensor, how: str) -> Tensor:
+        found = torch.segment_reduce(values, how, offsets=self.forward_ends[0].long(), unsafe=True)
+        return found.index_select(0, self.rows)
 
     def times(self, b: Tensor, values: Tensor) -> Tensor:
         return self._product(self.forward_ends, values, self.shape, b)
@@ -210,11 +246,40 @@ class _TorchSddmm(torch.autograd.Function):  # type: ignore[misc]
 
 
 class Pyg(Library):
-    """PyTorch Geometric's message passing, which holds a message for every non-zero."""
+    """PyTorch Geometric's message passing, which holds a message for every non-zero.
+
+    Parameters
+    ----------
+    place, dtype
+        As of `Library`.
+    layer : str
+        Of relations: ``RGCNConv`` or ``FastRGCNConv``, which copies the weights of its relation for every edge.
+    """
+
+    def __init__(self, place: str, dtype: torch.dtype, layer: str) -> None:
+        super().__init__(place, dtype)
+        self._layer = layer
 
     def matrix(self, matrix: Csr, widths: list[int], *, trained: bool = False, backward: bool = True) -> Any:
         """Give A as edges, for `spmm` with its own values."""
         return _PygMatrix(matrix, self)
+
+    def relational(self, graph: RelationalCsr, weights: Sequence[Tensor]) -> list[Layer]:
+        """Give layers without a root's weights and without bias."""
+        from torch_geometric import nn as layers  # pyright: ignore[reportMissingImports]
+
+        relation, rows, cols = (torch.from_numpy(one).to(self.place, torch.int64) for one in graph.edges)
+        edges, found = torch.stack([cols, rows]), list[Layer]()
+
+        def product(layer: nn.Module, x: Tensor) -> Tensor:
+            return layer(x, edges, relation).to(self.dtype)  # RGCNConv adds relations up in float32
+
+        for w in weights:
+            num, *sizes = w.shape
+            layer = getattr(layers, self._layer)(*sizes, num, aggr="add", root_weight=False, bias=False)
+            layer.weight = nn.Parameter(w)
+            found.append(partial(product, layer))
+        return found
 
 
 class _PygMatrix:
@@ -242,6 +307,27 @@ class Dgl(Library):
     def matrix(self, matrix: Csr, widths: list[int], *, trained: bool = False, backward: bool = True) -> Any:
         """Give A as a graph, for `spmm` with its own values."""
         return _DglMatrix(matrix, self)
+
+    def relational(self, graph: RelationalCsr, weights: Sequence[Tensor]) -> list[Layer]:
+        """Give ``RelGraphConv`` of edges sorted by relation, without a loop of each node to itself and without bias."""
+        from spmark.impls.dgl.plan import load_dgl
+
+        dgl = load_dgl()
+        from dgl.nn.pytorch import RelGraphConv  # pyright: ignore[reportMissingImports]
+
+        order, _ = graph.by_relation
+        relation, rows, cols = (torch.from_numpy(one[order]).to(self.place, torch.int64) for one in graph.edges)
+        edges, found = dgl.graph((cols, rows), num_nodes=graph.num_rows), list[Layer]()
+
+        def product(layer: nn.Module, x: Tensor) -> Tensor:
+            return layer(edges, x, relation, presorted=True)
+
+        for w in weights:
+            num, *sizes = w.shape
+            layer = RelGraphConv(*sizes, num, bias=False, self_loop=False)
+            layer.linear_r.W = nn.Parameter(w)
+            found.append(partial(product, layer))
+        return found
 
 
 class _DglMatrix:

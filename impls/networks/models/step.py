@@ -46,7 +46,10 @@ class Step:
         place: str,
         parts: dict[str, Part],
     ) -> None:
-        self._forward = torch.compile(forward) if "compile" in mode else forward
+        if "compile" in mode:
+            torch.compiler.reset()  # where it gave up on a function for the library before, it would not try again
+            forward = torch.compile(forward)
+        self._forward = forward
         self._draw, self._generator, self.parts = draw, torch.Generator(place), parts
         self._start = {} if module is None else {key: one.clone() for key, one in module.state_dict().items()}
         self._module, self._mode = module, mode
