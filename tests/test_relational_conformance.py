@@ -153,7 +153,7 @@ def test_rgms_rows_says_what_it_refuses() -> None:
     assert how.unsupported(PROBLEMS["many_relations-16-32-float16"], host) == (
         "expected at most 32 relations, found 300"
     )
-    large = create("rgms_rows", {"rows": 128, "tile": 128, "threads": 128})
+    large = create("rgms_rows", {"rows": 256, "tile": 128})
     assert large.unsupported(PROBLEMS["kernel_map-16-32-float16"], host) is None  # whose values are 1
     assert "static_asserts" in str(large.unsupported(PROBLEMS["empty_relations-16-32-float16"], host))
     assert str(how.unsupported(PROBLEMS["hub-16-32-float16"], host)).startswith("expected an edge of each relation")

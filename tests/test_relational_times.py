@@ -59,7 +59,7 @@ def test_every_config_is_right_where_times_mean_nothing(dtype: DType) -> None:
     assert all("static_asserts" in line["reason"] for line in refused)
     assert len(hyb) - len(refused) == 4 + 3 * (4 if dtype is DType.FLOAT32 else 24)
     rows = [line["reason"] for line in found if line["implementation"] == "rgms_rows"]
-    assert len(rows) == 1 + 3 * 16
+    assert len(rows) == 1 + 3 * 30
     assert all(
         reason.startswith(("expected 16-bit floats", "expected an edge of each relation", "expected arguments"))
         for reason in rows

@@ -66,7 +66,7 @@ def test_relations_race_in_groups_then_over_one_tunable_after_the_other(
 
 
 def test_maps_race_with_rows_that_thread_blocks_own_unless_something_is_pinned(searched: Searched) -> None:
-    name, fast = "kernel_map-64-128-float16", {"rows": 64, "splits": 2, "tile": 128, "depth": 64, "threads": 128}
+    name, fast = "kernel_map-64-128-float16", {"rows": 64, "splits": 2, "tile": 128, "depth": 64}
     assert searched(name, fast).config == fast
     pinned = searched(name, fast, slots=128)
     assert {one.config["slots"] for one in pinned.search.seen} == {128}

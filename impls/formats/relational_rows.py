@@ -13,13 +13,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.problem import numbered, offsets, openings
+from spmark.impls.core.problem import offsets, openings
 from spmark.impls.core.relational import RelationalCsr
 
 MAX_RELATIONS = 32
 """Bits of the Gray code."""
-MAX_STEPS = 15
-"""Of a thread block with several tiles, whose neighbours it holds at once."""
 GROUP = 16
 """Rows of a tile that are multiplied at once."""
 
@@ -50,8 +48,6 @@ class RelationalRows:
     relations: int
     tile: int
     """Rows of a tile, a multiple of `GROUP` of at most 32 of these."""
-    split: bool
-    """Whether relations are in groups."""
     places: NDArray[np.int32]
     """(tiles, tile) row of Y of each row of the tiles, or -1 in padding."""
     starts: NDArray[np.int32]
@@ -63,39 +59,6 @@ class RelationalRows:
     """(s, tile) row of X of the edge of a step's relation to a row, or -1."""
     positions: NDArray[np.int32]
     """(s, tile) position of this edge in the wide CSR of the matrix, or -1."""
-
-    def parts(self, blocks: int) -> tuple[NDArray[np.int32], NDArray[np.bool_], NDArray[np.int32]]:
-        """Give thread blocks their steps.
-
-        Where no row is in two tiles, a tile has a thread block. Where rows have pieces anyway, thread blocks own runs
-        of equally many steps. A run may end within a tile: the tile then has two parts, and a row a piece in each.
-
-        Parameters
-        ----------
-        blocks : int
-            That run at once. There are a multiple of it where these would have more than `MAX_STEPS`.
-
-        Returns
-        -------
-        bounds : (b + 1, 2) int32
-            First step and first part of each thread block.
-        ends : (s,) bool
-            Whether a step is the last of its part.
-        places : (parts, tile) int32
-            As `places`, or -1 where the part has no edge of the row.
-        """
-        count = len(self.steps)
-        of_tile, _ = numbered(np.diff(self.starts))
-        begins = opens = openings(of_tile)
-        if self.split:
-            waves = -(-count // (MAX_STEPS * blocks))
-            begins = openings(np.arange(count) * waves * blocks // max(count, 1))
-            opens = opens | begins
-        first, part = np.flatnonzero(opens), np.cumsum(opens) - 1
-        bounds = np.stack([np.append(np.flatnonzero(begins), count), np.append(part[begins], first.size)], axis=1)
-        has = np.logical_or.reduceat(self.neighbours >= 0, first) if count else np.zeros((0, self.tile), np.bool_)
-        places = np.where(has, self.places[of_tile[first]], -1)
-        return bounds.astype(np.int32), np.append(opens[1:], True)[:count], places.astype(np.int32)
 
     @property
     def stored(self) -> int:
@@ -119,15 +82,18 @@ class RelationalRows:
         places: list[NDArray[np.int64]] = []
         at = np.empty(matrix.nnz, np.int64)  # place of each edge's row, in the tiles of its group
         first = 0
-        for group in np.array_split(by_count, splits):
+        for number, group in enumerate(np.array_split(by_count, splits)):
             # The rarest relation of the group is the highest bit of the Gray code.
             rank = np.full(matrix.relations, -1)
             rank[group] = np.arange(group.size)
             mine = np.flatnonzero(rank[relation] >= 0)
             code = np.bincount(rows[mine], 2.0 ** rank[relation[mine]], matrix.num_rows).astype(np.int64)
-            order = np.flatnonzero(code)
+            here = code > 0
+            if number == 0:
+                here |= matrix.wide.row_lengths == 0  # these rows have a place, too, from which they are written
             for shift in (1, 2, 4, 8, 16):
                 code ^= code >> shift
+            order = np.flatnonzero(here)
             order = order[np.argsort(code[order], kind="stable")]
             where = np.empty(matrix.num_rows, np.int64)
             where[order] = first + np.arange(order.size)
@@ -151,7 +117,6 @@ class RelationalRows:
         return cls(
             matrix.relations,
             tile,
-            splits > 1,
             every[moved],
             offsets(counts[moved], np.int32),
             np.stack([keys % matrix.relations, live], axis=1).astype(np.int32),

@@ -1,78 +1,72 @@
 // RGMS for maps, output-stationary: a thread block owns rows of Y and walks over the relations that any of them has.
-// 16 bits with float32 sums. No atomics. Deterministic.
+// 16 bits with float32 sums. No atomics, and nothing to clear. Deterministic.
 //
 // An implicit GEMM whose rows are sorted by their sets of relations, group by group of relations: Tang, Yang, Liu,
 // Hong, Yu, Li, Dai, Wang and Han, "TorchSparse++", MICRO 2023, section 3.
 
 #include <spmark/half.cuh>
-#include <spmark/overlap.cuh>
 #include <spmark/vec.cuh>
 #include <spmark/warp.cuh>
 
-#include "relational_group.cuh"
 #include "relational_tile.cuh"
+#include "row_target.cuh"
 
 using namespace spmark;
 
 constexpr int kStages = 3;  // of X and W in shared memory: one is multiplied, two are on their way
 
-constexpr int kRelation = 0xffff, kLast = 0x10000;  // of a step: its relation, and whether it is the last of its part
-
-// blockIdx.x counts thread blocks, blockIdx.y tiles of columns of Y. A thread block owns a run of parts of tiles of
-// rows.
+// blockIdx.x counts tiles of rows, blockIdx.y tiles of columns of Y.
 //   width_in, width_out  multiples of `vector`
-//   bounds               (blocks + 1, 2) first step and first part of each thread block; a step is a relation that any
-//                        of a part's rows has
-//   steps                2 integers each: the relation, and kLast; a bit for each sixteen rows of which any has it
+//   starts               (tiles + 1,) first step of each tile: a step is a relation that any of its rows has
+//   steps                2 integers each: the relation; a bit for each sixteen rows of which any has it
 //   neighbours           (steps, rows) row of X, or -1
 //   values               (steps, rows), read where `valued`; else A's are all ones
-//   targets              (parts, rows) row r of Y; -1 - p for row p of `sums`, where other parts have more of the row's
+//   targets              (tiles, rows) row r of Y; -1 - p for row p of `sums`, where other tiles have more of the row's
 //                        relations and a later launch adds up; or kNoRow
 //   x, w, out            (K, width_in), (R, width_in, width_out), (I, width_out), row-major
 //   sums                 float32 rows of width_out
-// Dynamic shared memory: the stages, and neighbours and steps of the thread block with the most steps.
+// Dynamic shared memory: the stages, and neighbours, steps and targets of the tile with the most steps.
 template <typename T, int tile, int rows, int depth, int vector, bool valued, int threads>
-__global__ void __launch_bounds__(threads, threads == 256 && rows * tile * (1 + valued) <= 64 * 256 ? 2 : 1)
-    rgms_rows(int width_in, int width_out, const int* __restrict__ bounds, const int* __restrict__ steps,
+__global__ void __launch_bounds__(threads)
+    rgms_rows(int width_in, int width_out, const int* __restrict__ starts, const int* __restrict__ steps,
               const int* __restrict__ neighbours, const T* __restrict__ values, const int* __restrict__ targets,
               const T* __restrict__ x, const T* __restrict__ w, T* __restrict__ out, float* __restrict__ sums) {
   static_assert(rows * 2 >= threads, "every warp has sixteen rows or more");
   static_assert(rows * tile * (1 + valued) <= 128 * threads, "the sums of a thread stay in registers");
-  static_assert(threads == 128 || rows * tile * (1 + valued) > 64 * 128, "few sums need few threads");
+  static_assert(threads == 128 || rows * tile * (1 + valued) > 128 * 128, "few sums need few threads");
   static_assert(vector == 8 || tile <= threads, "a thread copies elements of one column of the weights");
   // Two warps share rows where each keeps 32 columns or more: what a warp reads from shared memory grows with the edges
   // of its tile, and its products with their product.
-  using Tile = RelationalTile<T, tile, rows, depth, vector, threads, (tile >= 64 ? 2 : 1)>;
+  using Tile = RelationalTile<T, tile, rows, depth, vector, threads, (tile >= 256 ? 4 : tile >= 64 ? 2 : 1)>;
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   T* const stages = reinterpret_cast<T*>(shared_bytes);
   int* const sources = reinterpret_cast<int*>(stages + kStages * Tile::kStage);
-  let_next_grid_begin();  // which adds up pieces, and waits for them
 
-  const int64_t begin = bounds[2 * blockIdx.x];
-  const int count = bounds[2 * blockIdx.x + 2] - static_cast<int>(begin);
+  const int64_t begin = starts[blockIdx.x];
+  const int count = starts[blockIdx.x + 1] - static_cast<int>(begin);
   int* const todo = sources + count * rows;
   for (int p = threadIdx.x; p < count * (rows / 4); p += threads)
     copy_async<16>(sources + 4 * p, neighbours + begin * rows + 4 * p);
   for (int p = threadIdx.x; p < count; p += threads) copy_async<8>(todo + 2 * p, steps + 2 * (begin + p));
+  int* const to = todo + 2 * count;
+  for (int p = threadIdx.x; p < rows; p += threads)
+    copy_async<4>(to + p, targets + static_cast<int64_t>(blockIdx.x) * rows + p);
   commit_async();
   wait_async<0>();
-  __syncthreads();  // all of the run is known to all threads
+  __syncthreads();  // all of the tile is known to all threads
 
   const Tile relational{width_in, width_out, static_cast<int>(blockIdx.y) * tile, x};
   int asked = 0, asked_from = 0;  // what is asked for next
   const auto fetch_next = [&](int into) {
     if (asked < count) {
       relational.fetch(stages + into * Tile::kStage, sources + asked * rows, rows,
-                       w + static_cast<int64_t>(todo[2 * asked] & kRelation) * width_in * width_out, asked_from);
+                       w + static_cast<int64_t>(todo[2 * asked]) * width_in * width_out, asked_from);
       asked_from += depth;
       if (asked_from >= width_in) asked_from = 0, ++asked;
     }
     commit_async();  // also of nothing, so that groups can be counted
   };
-  const int first_row = Tile::row() + threadIdx.x % kWarpSize / 4;
-  values += begin * rows + first_row;
-  const int* to = targets + static_cast<int64_t>(bounds[2 * blockIdx.x + 1]) * rows + first_row;
-  const RowTarget<T> row{out, sums, width_out};
+  values += begin * rows + Tile::row() + threadIdx.x % kWarpSize / 4;  // of this lane's first row
   typename Tile::Products sum = {}, products = {};
   for (int i = 0; i < kStages - 1; ++i) fetch_next(i);
   int stage = 0;
@@ -100,32 +94,42 @@ __global__ void __launch_bounds__(threads, threads == 256 && rows * tile * (1 + 
           }
       }
     }
-    if (!(todo[2 * step] & kLast)) continue;
+  }
 
+  // A lane holds two columns of a row. Rows of Y are put together in shared memory, and leave it eight columns at a
+  // time.
+  constexpr int kStride = tile + 8;
+  static_assert(rows * kStride <= kStages * Tile::kStage, "the tile fits where the stages were");
+  __syncthreads();  // all have read the last stage; nothing is on its way any more
+  const int lane = threadIdx.x % kWarpSize, first_column = Tile::column() + lane % 4 * 2;
 #pragma unroll
-    for (int m = 0; m < Tile::kRowTiles; ++m)
+  for (int m = 0; m < Tile::kRowTiles; ++m)
 #pragma unroll
-      for (int side = 0; side < 2; ++side) {
-        const int target = to[m * 16 + side * 8];
+    for (int side = 0; side < 2; ++side) {
+      const int row = Tile::row() + m * 16 + side * 8 + lane / 4, target = to[row];
 #pragma unroll
-        for (int n = 0; n < Tile::kColumnTiles; n += 2) {
-          const int first_column = relational.first_column + Tile::column() + n * 8;
+      for (int n = 0; n < Tile::kColumnTiles; ++n) {
+        const Vec<float, 2> two{sum[m][n][side * 2], sum[m][n][side * 2 + 1]};
+        const int column = relational.first_column + first_column + n * 8;
+        if (target >= 0) {
+          store(stages + row * kStride + first_column + n * 8, round_to<T>(two));
+        } else if (target != kNoRow) {
+          float* const piece = sums + static_cast<int64_t>(-1 - target) * width_out + column;
           if constexpr (vector == 8) {
-            const Vec<float, 4> four = four_columns(sum[m][n], sum[m][n + 1], side);
-            const int column = first_column + column_of_four();
-            if (column < width_out) write_row<true>(row, target, column, four);
+            if (column < width_out) store(piece, two);
           } else {
 #pragma unroll
-            for (int i = 0; i < 4; ++i) {
-              const int column = first_column + i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2;
-              if (column < width_out)
-                write_row<true>(row, target, column, Vec<float, 1>{sum[m][n + i / 2][side * 2 + i % 2]});
-            }
+            for (int i = 0; i < 2; ++i)
+              if (column + i < width_out) piece[i] = two[i];
           }
-#pragma unroll
-          for (int i = 0; i < 4; ++i) sum[m][n + i / 2][side * 2 + i % 2] = 0.0f;
         }
       }
-    to += rows;
+    }
+  __syncthreads();  // rows are whole
+  for (int p = threadIdx.x; p < rows * (tile / vector); p += threads) {
+    const int row = p / (tile / vector), column = p % (tile / vector) * vector, target = to[row];
+    if (target >= 0 && relational.first_column + column < width_out)
+      store(out + static_cast<int64_t>(target) * width_out + relational.first_column + column,
+            load<vector>(stages + row * kStride + column));
   }
 }

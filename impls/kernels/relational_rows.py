@@ -6,10 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.interfaces import Config, DeviceArray
 from spmark.impls.core.relational import RelationalProblem
-from spmark.impls.formats.relational_rows import MAX_STEPS, RelationalRows
+from spmark.impls.formats.relational_rows import RelationalRows
 from spmark.impls.formats.row_use import row_use
 from spmark.impls.kernels.family import Axes, KernelFamily, OneFormat, taken_apart
 from spmark.impls.kernels.ordered_rows import OrderedRows, ordered_instances
@@ -20,26 +19,20 @@ from spmark.impls.runtime.template import C_TYPES, NARROW, KernelTemplate, Templ
 
 _STAGES = 3
 """``kStages`` of the kernel."""
-_LAST = 1 << 16
-"""``kLast`` of the kernel."""
-_REGISTERS = 86
-"""Of a thread, besides its sums, about."""
-_RESERVED_BYTES = 1024
-"""Shared memory that the system takes of each thread block."""
 RGMS_ROWS = KernelTemplate(
     Path(__file__).parent / "relational_rows.cu",
     "rgms_rows",
     {
         "T": NARROW,
-        "tile": (32, 64, 96, 128),
-        "rows": (64, 128),
+        "tile": (32, 64, 96, 128, 256),
+        "rows": (64, 128, 256),
         "depth": (32, 64),
         "vector": (1, 8),
         "valued": (False, True),
         "threads": (128, 256),
     },
     max_registers=255,
-    max_spill_bytes=32,  # a compiler that fits a round number of registers puts pointers aside
+    max_spill_bytes=16,  # a compiler that fits a round number of registers puts pointers aside
 )
 
 
@@ -57,9 +50,8 @@ class RelationalRowsPlan(DevicePlan):
     config : mapping
         Facts for `DevicePlan.config`, to which the schedule below is added.
     **schedule : int
-        - ``tile``: columns of Y of a thread block (32, 64, 96, 128);
-        - ``depth``: columns of X between two barriers (32, 64);
-        - ``threads``: of a thread block (128, 256).
+        - ``tile``: columns of Y of a thread block (32, 64, 96, 128, 256);
+        - ``depth``: columns of X between two barriers (32, 64).
 
     Raises
     ------
@@ -77,28 +69,26 @@ class RelationalRowsPlan(DevicePlan):
         self.stored = held.stored
         with self.phase("compile"):
             self._kernel, *around = target.load([instance, *ordered_instances(width, problem.dtype)])
+        most = int(np.diff(held.starts).max())
+        self._shared_bytes = shared_bytes(held.tile, most, **schedule)
+        self._kernel.allow_shared(self._shared_bytes)
         with self.phase("convert"):
-            bounds, ends, places = held.parts(resident_blocks(problem, target.spec, held.tile, **schedule))
-            steps = held.steps.copy()
-            steps[ends, 0] |= _LAST
-            real = places >= 0
-            rows = places[real]
+            real = held.places >= 0
+            rows = held.places[real]
             use = row_use(problem.matrix.num_rows, [rows])
             values = np.zeros(held.positions.shape if instance.values["valued"] else 0, problem.dtype.numpy)
             if values.size:
                 values[held.positions >= 0] = problem.values[held.positions[held.positions >= 0]]
-        self._shared_bytes = shared_bytes(held.tile, int(np.diff(bounds[:, 0]).max(initial=0)), **schedule)
-        self._kernel.allow_shared(self._shared_bytes)
         with self.phase("upload"):
             self._around = OrderedRows(self, use, rows, width, around)
-            targets = np.full(places.shape, NO_ROW, np.int32)
+            targets = np.full(held.places.shape, NO_ROW, np.int32)
             targets[real] = self._around.targets
-            self._arrays = [self.upload(array) for array in (bounds, steps, held.neighbours, values, targets)]
-        self._grid = (len(bounds) - 1, ceil_div(width, schedule["tile"]), 1)
+            self._arrays = [self.upload(array) for array in (held.starts, held.steps, held.neighbours, values, targets)]
+        self._grid = (len(held.places), ceil_div(width, schedule["tile"]), 1)
         self._sizes = np.int32(problem.width_in), np.int32(width)
 
     def enqueue(self, operands: Arrays, out: DeviceArray) -> None:
-        """Compute, add up the rows that parts share, and clear those without edges."""
+        """Compute, and add up the rows that tiles share."""
         args = (*self._sizes, *self._arrays, *operands, out, self._around.sums)
         self._kernel.launch(self._grid, args, self._shared_bytes)
         self._around.after(out)
@@ -109,22 +99,13 @@ def rows_arguments(problem: RelationalProblem, rows: int, **schedule: int) -> di
     vector = 8 if problem.width_in % 8 == 0 and problem.width_out % 8 == 0 else 1
     valued = bool((problem.dtype.numbers(problem.values) != 1).any())
     own: dict[str, TemplateValue] = {"T": C_TYPES[problem.dtype], "rows": rows, "vector": vector, "valued": valued}
-    return {**own, **schedule}
+    many = rows * schedule["tile"] * (1 + valued) > 128 * 128
+    return {**own, **schedule, "threads": 256 if many else 128}
 
 
-def shared_bytes(rows: int, steps: int, tile: int, depth: int, threads: int) -> int:
-    """Give the dynamic shared memory of a thread block that has so many steps."""
-    return 2 * _STAGES * (rows * (depth + 8) + depth * (tile + 8)) + 4 * steps * (rows + 2)
-
-
-def resident_blocks(problem: RelationalProblem, device: DeviceSpec, rows: int, **schedule: int) -> int:
-    """Give the thread blocks that a device holds at once for each tile of columns, about."""
-    arguments = rows_arguments(problem, rows, **schedule)
-    threads, tile = schedule["threads"], schedule["tile"]
-    registers = threads * _REGISTERS + rows * tile * (1 + bool(arguments["valued"]))
-    by_shared = device.shared_bytes_per_sm // (shared_bytes(rows, MAX_STEPS, **schedule) + _RESERVED_BYTES)
-    each = max(1, min(device.registers_per_sm // registers, by_shared))
-    return max(1, each * device.num_sms // ceil_div(problem.width_out, tile))
+def shared_bytes(rows: int, steps: int, tile: int, depth: int) -> int:
+    """Give the dynamic shared memory of a thread block whose tile has so many steps."""
+    return 2 * _STAGES * (rows * (depth + 8) + depth * (tile + 8)) + 4 * (steps * (rows + 2) + rows)
 
 
 def _axes(problem: RelationalProblem, pinned: Config) -> Axes:
@@ -135,7 +116,6 @@ def _axes(problem: RelationalProblem, pinned: Config) -> Axes:
         "splits": (1, 2, 3),
         "tile": [tile for tile in map(int, RGMS_ROWS.space["tile"]) if tile == 32 or tile < 2 * width <= 8 * tile],
         "depth": (32,) if problem.width_in <= 32 else (32, 64),
-        "threads": RGMS_ROWS.space["threads"],
     }
 
 

@@ -9,7 +9,7 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import check_choices
 from spmark.impls.core.interfaces import Built, Plan
 from spmark.impls.core.relational import RelationalOp, RelationalProblem
-from spmark.impls.formats.relational_rows import MAX_STEPS, RelationalRows, why_not_rows
+from spmark.impls.formats.relational_rows import RelationalRows, why_not_rows
 from spmark.impls.kernels.ordered_rows import SUM_PIECES
 from spmark.impls.kernels.relational_rows import RGMS_ROWS, RelationalRowsPlan, rows_arguments, shared_bytes
 from spmark.impls.runtime.target import MAX_GRID, ceil_div, open_target
@@ -26,18 +26,16 @@ class RgmsRows:
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (RGMS_ROWS, SUM_PIECES)
 
     rows: int = 0
-    """Rows of Y of a thread block (64, 128); 0 takes 128 where Y is wide and relations are many."""
+    """Rows of Y of a thread block (64, 128, 256); 0 takes 128 where Y is wide and relations are many."""
     tile: int = 0
-    """Columns of Y of a thread block (32, 64, 96, 128); 0 takes what wastes little of the last block."""
+    """Columns of Y of a thread block (32, 64, 96, 128, 256); 0 takes what wastes little of the last block."""
     depth: int = 0
     """Columns of X between two barriers (32, 64); 0 takes 64 where X has more than 32."""
-    threads: int = 0
-    """Of a thread block (128, 256); 0 takes the fewest whose registers hold the sums."""
     splits: int = 0
     """Groups of relations, whose pieces of Y are added up in order (1 to 4); 0 takes 3 where widths are large."""
 
     def __post_init__(self) -> None:
-        axes = {name: (0, *RGMS_ROWS.space[name]) for name in ("rows", "tile", "depth", "threads")}
+        axes = {name: (0, *RGMS_ROWS.space[name]) for name in ("rows", "tile", "depth")}
         check_choices(self, **axes, splits=range(5))
 
     def unsupported(self, problem: RelationalProblem, device: DeviceSpec) -> str | None:
@@ -51,7 +49,7 @@ class RgmsRows:
         why = RGMS_ROWS.why_not(**rows_arguments(problem, rows, **schedule)) or why_not_rows(problem.matrix)
         if why is not None:
             return why
-        shared = shared_bytes(rows, problem.matrix.relations if splits == 1 else MAX_STEPS, **schedule)
+        shared = shared_bytes(rows, ceil_div(problem.matrix.relations, splits), **schedule)
         if shared > (has := device.shared_bytes_per_block):
             return f"expected shared memory of {shared:,} bytes for a thread block, found {has:,}; take fewer rows"
         return None
@@ -74,12 +72,13 @@ class RgmsRows:
         of 24 layers of MinkUNet on an H200.
         """
         width_in, width_out = problem.width_in, problem.width_out
-        tiles = [int(tile) for tile in RGMS_ROWS.space["tile"]]
+        tiles = [int(tile) for tile in RGMS_ROWS.space["tile"] if int(tile) <= 128]
         tile = self.tile or min(reversed(tiles), key=lambda tile: ceil_div(width_out, tile) * (tile + 32))
-        many = width_out >= 128 and problem.matrix.relations > 8
-        rows = self.rows or (128 if many else 64)
         schedule = {"tile": tile, "depth": self.depth or (32 if width_in <= 32 else 64)}
-        every = [int(threads) for threads in RGMS_ROWS.space["threads"]]
-        fits = (t for t in every if RGMS_ROWS.why_not(**rows_arguments(problem, rows, threads=t, **schedule)) is None)
-        schedule["threads"] = self.threads or next(fits, every[0])
-        return rows, self.splits or (3 if width_in * width_out >= 64 * 128 else 1), schedule
+        many = width_out >= 128 and problem.matrix.relations > 8
+        large = many and RGMS_ROWS.why_not(**rows_arguments(problem, 128, **schedule)) is None
+        return (
+            self.rows or (128 if large else 64),
+            self.splits or (3 if width_in * width_out >= 64 * 128 else 1),
+            schedule,
+        )

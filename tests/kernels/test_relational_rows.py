@@ -18,7 +18,6 @@ from spmark.impls.runtime.template import Instance
 MAP = kernel_map(200)
 VALUES = np.random.default_rng(6).uniform(0.5, 1, MAP.nnz).astype(np.float32)
 VALUED = RelationalCsr(replace(MAP.wide, values=VALUES), MAP.relations)
-SCHEDULE = ("tile", "depth", "threads")
 target = table_target(RGMS_ROWS)
 
 
@@ -31,7 +30,7 @@ def test_every_instance(instance: Instance, target: TableTarget) -> None:
     problem = RelationalProblem(VALUED if values["valued"] else MAP, *widths, DTYPES[str(values["T"])])
     for splits in (1, 3):
         held = RelationalRows.of(problem.matrix, int(values["rows"]), splits)
-        plan = RelationalRowsPlan(problem, target, held, {}, **{name: int(values[name]) for name in SCHEDULE})
+        plan = RelationalRowsPlan(problem, target, held, {}, tile=int(values["tile"]), depth=int(values["depth"]))
         assert plan.deterministic
         assert plan.stored == held.stored
         run_relational(plan, problem)
@@ -39,13 +38,12 @@ def test_every_instance(instance: Instance, target: TableTarget) -> None:
 
 def test_values(target: TableTarget) -> None:
     problem = RelationalProblem(VALUED, 40, 32, DType.FLOAT16)
-    held = RelationalRows.of(VALUED, 64)
-    run_relational(RelationalRowsPlan(problem, target, held, {}, tile=32, depth=32, threads=128), problem)
+    run_relational(RelationalRowsPlan(problem, target, RelationalRows.of(VALUED, 64), {}, tile=32, depth=32), problem)
 
 
 @pytest.mark.parametrize("name", ["one_edge", "no_edges"])
 def test_rows_without_edges_are_written(name: str, target: TableTarget) -> None:
     problem = RelationalProblem(relational_matrices()[name], 16, 32, DType.FLOAT16)
     held = RelationalRows.of(problem.matrix, 64)
-    out = run_relational(RelationalRowsPlan(problem, target, held, {}, tile=32, depth=32, threads=128), problem)
+    out = run_relational(RelationalRowsPlan(problem, target, held, {}, tile=32, depth=32), problem)
     assert np.count_nonzero(out.any(axis=1)) == problem.matrix.nnz
