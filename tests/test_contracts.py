@@ -28,6 +28,7 @@ NAMES = re.compile(
 # A file of these may say a name, for the reason beside it.
 MAY_NAME = {
     "suite/benchmarks/tracked.py": "asv's list of what it follows is only appended to",
+    "suite/asv/track.py": "asv's names of searches for GPUs that are absent, which records hold",
     "report/site/run_metadata.py": "older records of systems that could choose its kernel",
     "suite/asv/series.py": "a source of matrices of the same name",
     "suite/plan/refusals.py": "Python packages of the same name, and the extras that bring them",

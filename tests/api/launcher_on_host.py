@@ -68,6 +68,7 @@ class TriplePlan(DevicePlan):
 
     def __init__(self, counted: bool = False, beside: Any = None, count: int = COUNT) -> None:
         shapes = SimpleNamespace(operand_shapes=((COLS, WIDTH),), out_shape=(ROWS, WIDTH), dtype=np.dtype(np.float32))
+        shapes.matrix = SimpleNamespace(nnz=COUNT)
         shapes.matrix = SimpleNamespace(nnz=0)
         super().__init__(shapes, HostTarget(SPEC), {})
         self.kernel, self.beside, self.count, self.runs = "triple", beside, np.int32(count), 0
@@ -336,6 +337,7 @@ class OneLaunch(OneLaunchPlan):
 
     def __init__(self, kernel: str, buffers: bool) -> None:
         shapes = SimpleNamespace(operand_shapes=((COLS, WIDTH),), out_shape=(ROWS, WIDTH), dtype=np.dtype(np.float32))
+        shapes.matrix = SimpleNamespace(nnz=COUNT)
         super().__init__(shapes, HostTarget(SPEC), {})
         function = SimpleNamespace(ptr=DRIVER.kernel(kernel))
         self._kernel, self._grid = SimpleNamespace(function=function, instance=SimpleNamespace(threads=32)), (1, 1, 1)

@@ -57,7 +57,7 @@ def test_loops_on_the_host(name: str) -> None:
 
 
 def test_rows_are_shared_among_threads() -> None:
-    problem = plain_problem(Op.SPMM, random_csr(3000, 200, [100] * 3000), 3)
+    problem = plain_problem(Op.SPMM, random_csr(6000, 200, [100] * 6000), 3)
     plan = HostPlainPlan(problem)
     assert plan._shares.size > 2
     run_and_check(plan, problem)

@@ -316,7 +316,7 @@ def test_calibrate_writes_the_file(invoke, fakes, monkeypatch, tmp_path):
 def test_calibrate_tiles(invoke, fakes, monkeypatch, tmp_path):
     def calibrate(spec):
         constants = calibration_for("", Op.SPMM, DType.FLOAT16)[0]
-        fitted = SimpleNamespace(calibration=constants, agreement=Agreement(0.97, 2e-5, 12), held_out_us=[(1.5, 1.25)])
+        fitted = SimpleNamespace(calibration=constants, agreement=Agreement(0.97, 2e-5), held_out_us=[(1.5, 1.25)])
         return spec.model_copy(update={"tables": constants.tables()}), [fitted]
 
     monkeypatch.setitem(sys.modules, "spmark.studies.stile.gpu", SimpleNamespace(calibrate=calibrate))
@@ -334,7 +334,7 @@ def test_calibrate_tiles(invoke, fakes, monkeypatch, tmp_path):
     assert calibration_for("nvidia-a100-sxm4-80gb", Op.SPMM, DType.FLOAT16, str(path))[0].blocks
     code, out, _ = invoke("study", "calibrate", "stile", "--out", path, "--json", "--force")
     row = json.loads(out)["agreement"][0]
-    assert (row["tiles held out"], row["predicted and measured, us"]) == (12, [[1.5, 1.25]])
+    assert (row["tiles held out"], row["predicted and measured, us"]) == (1, [[1.5, 1.25]])
     code, _, err = invoke("study", "calibrate", "stil")
     assert code == 2
     assert "expected a method with calibration out of stile, liteform, found 'stil' (did you mean stile?)" in err
