@@ -53,7 +53,7 @@ figures: .venv/.run-$(EXTRA) ## redraw the documents' figures, README's table an
 	@set -e; while IFS=": " read -r folder figures; do \
 	  $(BIN)/spmark report "report/reference/$$folder" --png --out "out/reference/$$folder" < /dev/null; \
 	  for figure in $$figures; do \
-	    cp "out/reference/$$folder"/figures/*-"$$figure".png "report/reference/$$folder/$$figure.png"; \
+	    cp "out/reference/$$folder"/figures/"nvidia-$${folder%%/*}-$$figure".png "report/reference/$$folder/$$figure.png"; \
 	  done; \
 	done < report/reference/figures.txt
 	@$(BIN)/python scripts/results_table.py

@@ -17,7 +17,7 @@ from spmark.suite.cli.matrix import laid_out
 ROOT = Path(__file__).parents[1]
 _RECORDS = ROOT / "report/reference/h200"
 PLANS = {
-    "sparsetir": ("sparsetir_fig13_spmm", "spmm/planetoid/pubmed/J128/float32/sparsetir"),
+    "sparsetir": ("sparsetir_fig13_spmm", "spmm/planetoid/pubmed/J64/float32/sparsetir_extended"),
     "liteform": ("liteform_fig6_speedup", "spmm/planetoid/pubmed/J128/float32/liteform_cell"),
     "stile": ("stile_table7_search_space", "sddmm/patterns/strided_4096/J256/float16/stile_mixture"),
 }

@@ -58,10 +58,10 @@ def test_the_example_also_runs_where_there_is_a_gpu(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("sweep", "labels"),
     [
-        ("stile_fig7_spmm", ("stile", "sparsetir")),
+        ("stile_fig7_spmm", ("stile_paper", "stile_extended", "sparsetir_extended")),
         ("stile_fig9_sddmm", ("stile", "sparsetir")),
-        ("liteform_fig6_speedup", ("liteform", "sparsetir")),
-        ("lo_spmm_fig10_speedup", ("lo_spmm",)),
+        ("liteform_fig6_speedup", ("liteform_published", "liteform_extended", "sparsetir_extended")),
+        ("lo_spmm_fig10_speedup", ("lo_spmm_paper", "lo_spmm")),
     ],
 )
 def test_intervals_of_reproducing_are_what_the_records_say(sweep: str, labels: tuple[str, ...]) -> None:
