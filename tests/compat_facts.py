@@ -147,7 +147,7 @@ def predictions(number: int) -> dict[str, Any]:
 def _liteform(matrix: Csr) -> Iterator[tuple[str, Any]]:
     from spmark.impls.liteform import predictor
     from spmark.impls.liteform.compose import StoredAs, choose
-    from spmark.impls.liteform.cost import count, table_of
+    from spmark.impls.liteform.cost import costs, count, weighed
     from spmark.impls.liteform.features import Features
     from spmark.impls.liteform.schedule import table_for
     from spmark.impls.liteform.search import search
@@ -164,10 +164,10 @@ def _liteform(matrix: Csr) -> Iterator[tuple[str, Any]]:
         )
     for weights in (None, table.weights_for(False) if table else None):
         counts = count(matrix, 2, columns=weights is None)
-        costs = table_of(counts, 128, weights=weights)
-        found = search(costs, counts.widest)
+        table_costs = costs(counts, 128) if weights is None else weighed(counts, 128, weights)
+        found = search(table_costs, counts.widest)
         kind = "paper" if weights is None else "h200"
-        yield f"liteform cost {kind}", [found.cost.hex(), [int(power) for power in found.powers], _bits(costs)]
+        yield f"liteform cost {kind}", [found.cost.hex(), [int(power) for power in found.powers], _bits(table_costs)]
 
 
 def _lo_spmm(matrix: Csr) -> Iterator[tuple[str, Any]]:
