@@ -100,10 +100,7 @@ def drop(kernels: Iterable[Ordered] | None = None) -> None:
 
 @cache
 def _threads() -> ThreadPoolExecutor:
-    """Give the threads of `begin`: few, since compilers hold each other up.
-
-    Beside 16 of them, on as many cores, a kernel that takes 0.1 s alone took 1.4 s.
-    """
+    """Give the threads of `begin`: fewer than cores, since compilers side by side hold each other up."""
     return ThreadPoolExecutor(max(1, len(allowed_cores()) // 3), "compiler")
 
 
