@@ -17,6 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
+from threading import Lock
 from types import ModuleType
 from typing import cast
 
@@ -34,6 +35,7 @@ Ordered = tuple[Path, str, str]
 """Source, expression and architecture of a kernel, as `compile_kernel` takes them."""
 _COMING: dict[Ordered, Future[Binary]] = {}
 """Kernels that were begun, and that nobody has asked for yet."""
+_LOADING = Lock()
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,7 @@ def begin(kernels: Iterable[Ordered]) -> None:
     kernels : iterable of (source, expression, architecture)
         As of `compile_kernel`; most of them will be asked for soon.
     """
+    _nvrtc()  # before CuPy compiles kernels of its own on this thread
     for kernel in kernels:
         if kernel not in _COMING:
             _COMING[kernel] = _threads().submit(_compiled, *kernel)
@@ -200,10 +203,17 @@ def nvrtc_version() -> str:
 
 
 def _nvrtc() -> ModuleType:
+    """Load the compiler, on one thread at a time.
+
+    cuda-pathfinder loads the library first and its built-in functions after it. A thread that came in between would
+    find the library, and fail for want of the functions.
+    """
     try:
         from cupy_backends.cuda.libs import nvrtc
     except ImportError as error:
         raise DeviceError(f"expected CuPy with NVRTC, found none ({error}): {how_to_install('gpu', 'dev')}") from error
+    with _LOADING:
+        nvrtc.getVersion()
     return cast("ModuleType", nvrtc)
 
 

@@ -7,6 +7,7 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier, Event
+from time import sleep
 
 import pytest
 from compilers import needs_compilers
@@ -122,6 +123,28 @@ def test_many_kernels_are_compiled_at_once(source: Path, monkeypatch: pytest.Mon
     both = Barrier(2)
     monkeypatch.setattr(compiler, "compile_kernel", lambda *_: both.wait(timeout=20))
     assert sorted(compile_many([(source, "scale<32>", "sm_90")] * 2, workers=2)) == [0, 1]  # type: ignore[type-var]
+
+
+def test_no_thread_compiles_while_another_loads_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    from cupy_backends.cuda import libs
+
+    class Nvrtc:
+        """Loads as cuda-pathfinder does: who finds the library loaded does not wait for its built-in functions."""
+
+        begun = False
+        whole = Event()
+
+        def getVersion(self) -> tuple[int, int]:
+            if not self.begun:
+                self.begun = True
+                sleep(0.2)
+                self.whole.set()
+            return 13, 0
+
+    monkeypatch.setattr(libs, "nvrtc", Nvrtc())
+    with ThreadPoolExecutor(4) as pool:
+        loaded = list(pool.map(lambda _: compiler._nvrtc().whole.is_set(), range(4)))
+    assert loaded == [True] * 4
 
 
 def test_a_kernel_that_was_begun_is_compiled_once(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
