@@ -52,7 +52,8 @@ COLUMNS = (
 """Columns of a loaded frame: the fields of a record and of its case, and what is derived from other fields.
 
 ``matrix`` is the id (``source/name``, with the orientation; the columns of X where RGMS has others than of Y; where
-two patterns share an id, the start of the pattern's hash); ``op`` is ``sddmm-scaled`` for scaled SDDMM; samples are
+two patterns share an id, the start of the pattern's hash); where records name a matrix by a mirror and others by its
+origin, all have the origin's name, in ``case_id``, too; ``op`` is ``sddmm-scaled`` for scaled SDDMM; samples are
 (n,) float64 arrays in the order taken;
 ``baseline_refused`` is a tuple of `RefusedConfig`; ``beside_us`` is the median of the baseline's samples; ``facts`` is
 the `Environment`, or None where its row is missing, and the two rates are then NaN; ``library`` is the version of a
@@ -110,6 +111,7 @@ def load_records(paths: Paths, *, by_sweep: bool = False, run: Run = in_turn) ->
 def load_every_run(paths: Paths, run: Run = in_turn) -> pd.DataFrame:
     """Read records like `load_records`, but keep every run of a case, oldest first."""
     rows = [row for of in run(partial(_read, file) for file in record_files(paths)) for row in of]
+    _name_alike(rows)
     frame = pd.DataFrame(rows, columns=list(COLUMNS)).sort_values("started_at", kind="stable", ignore_index=True)
     return frame.assign(pattern=_pattern(frame))
 
@@ -275,9 +277,22 @@ def _row(measurement: Measurement, known: dict[str, Environment], file: Path) ->
         "facts": environment,
         "library": packages.get(SPARSE_PACKAGE, ""),
         "other_ids": spec.other_ids,
+        "names": (spec.matrix.id, *spec.matrix.aliases),
         "copy_bytes_per_s": device.copy_bytes_per_s if device else nan,
         "flops_per_s": device.flops_per_s(spec.dtype) if device else nan,
     }
+
+
+def _name_alike(rows: list[dict[str, Any]]) -> None:
+    """Name a matrix by its origin in all rows, where one of them says that a mirror's name means the same matrix."""
+    origins = {}
+    for names in {row["names"] for row in rows if len(row["names"]) > 1}:
+        origins |= dict.fromkeys(names, min(names, key=lambda name: name.startswith("mirror/")))
+    for row in rows:
+        own = row.pop("names")[0]
+        name = origins.get(own, own)
+        row["matrix"] = row["matrix"].replace(own, name, 1)
+        row["case_id"] = row["case_id"].replace(f"/{own}/J", f"/{name}/J", 1)
 
 
 def sweep_name(file: Path, device: str) -> str:

@@ -153,7 +153,7 @@ def test_the_cells_of_the_notebook_give_what_their_text_says(monkeypatch: pytest
         shown.append(eval(compile(ast.Expression(last.value), NOTEBOOK.name, "eval"), names))
     sample, derived, winners, times, costs, plot = shown
     assert len(sample) == 5 and {"median_us", "speedup"} <= set(derived)
-    assert winners.to_numpy().sum() == 33, "problems that all ten labels solved"
-    assert times.shape == (7, 10) and (times > 0).all(axis=None)
+    assert winners.to_numpy().sum() == 70, "problems that all ten labels solved"
+    assert times.shape == (14, 10) and (times > 0).all(axis=None)
     assert costs.loc["sparsetir_extended", "choosing_s"] > costs.loc["liteform_extended", "choosing_s"] > 0
     assert isinstance(plot, Plot) and set(plot.data["label"]) >= {"liteform", "sparsetir"}

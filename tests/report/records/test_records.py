@@ -129,6 +129,22 @@ def test_patterns_that_share_an_id_are_named_apart(records, write):
     assert sorted(load_records([write(rows)])["matrix"]) == ["ogb/arxiv #aaaaaa", "ogb/arxiv #bbbbbb"]
 
 
+@pytest.mark.parametrize("telling", [0, 1])
+def test_a_matrix_has_the_name_of_its_origin_where_one_row_says_what_else_it_is_called(records, write, telling):
+    names = "heterophilous/actor", "mirror/actor"
+    rows = []
+    for at, name in enumerate((*names, "mirror/other")):
+        source, matrix = name.split("/")
+        row = records.measurement(source=source, matrix=matrix, matrix_hash=f"{at // 2:064x}", samples_us=[1.0])
+        aliases = (names[1 - at],) if at == telling else ()
+        rows.append(records.changed(row, matrix=row.spec.matrix.model_copy(update={"aliases": aliases})))
+    rows[1] = rows[1].model_copy(update={"started_at": records.START + timedelta(hours=1)})
+    frame = load_records([write(rows)])
+    assert frame["matrix"].tolist() == ["mirror/other", names[0]]
+    assert frame["case_id"].str.contains(names[0]).tolist() == [False, True]
+    assert frame["started_at"].tolist() == [records.START, rows[1].started_at], "the newer record of one case"
+
+
 @pytest.mark.parametrize(
     ("runs", "kept"),
     [
