@@ -285,7 +285,7 @@ def _row(measurement: Measurement, known: dict[str, Environment], file: Path) ->
 
 def _name_alike(rows: list[dict[str, Any]]) -> None:
     """Name a matrix by its origin in all rows, where one of them says that a mirror's name means the same matrix."""
-    origins = {}
+    origins: dict[str, str] = {}
     for names in {row["names"] for row in rows if len(row["names"]) > 1}:
         origins |= dict.fromkeys(names, min(names, key=lambda name: name.startswith("mirror/")))
     for row in rows:
