@@ -129,7 +129,7 @@ def test_a_missing_row_of_a_relational_layer_is_seen(monkeypatch: pytest.MonkeyP
 def test_flops_are_those_of_the_weights_that_are_kept(at: str, others: int) -> None:
     """The layers with their zeros take ten times as many; ResNet's first and last layer are no pruned ones."""
     problem = problem_of(at)
-    step = (resnet if at == "resnet" else bert).step(problem, libraries.Dense("cpu", torch.float32), "eager")
+    step = (resnet if at == "resnet" else bert).step(problem, libraries.Dense(find("cpu"), torch.float32), "eager")
     with FlopCounterMode(display=False) as counted:
         step.run()
     assert counted.get_total_flops() - others == pytest.approx(10 * flops(problem), rel=1e-3)
