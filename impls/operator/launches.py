@@ -120,7 +120,7 @@ class Launches:
                 self._fits.add(signatures)
                 self._launcher.fit(self._calls, arrays, held.made)
         addresses = tuple([one.data.ptr if of_cupy else one.data_ptr() for one in arrays])
-        return bool(self._launcher.run(held.made, addresses, self._turns.stream(arrays).ptr))
+        return bool(self._launcher.run(held.made, addresses, self._turns.stream(arrays).ptr, None))
 
     def _drop(self, width: int) -> None:
         if self._held.pop(width, None) is not None:
