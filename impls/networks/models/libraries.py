@@ -203,13 +203,8 @@ class _TorchMatrix:
         found = torch.segment_reduce(values, how, offsets=self.forward_ends[0].long(), unsafe=True)
         return found.index_select(0, self.rows)
 
-    def times(self, b: Tensor, values: Tensor) -> Tensor:
-        return self._product(self.forward_ends, values, self.shape, b)
-
-    def turned_times(self, b: Tensor, values: Tensor) -> Tensor:
-        return self._product(self.backward_ends, values, self.shape[::-1], b)
-
-    def _product(self, ends: list[Tensor], values: Tensor, shape: tuple[int, int], b: Tensor) -> Tensor:
+    def times(self, b: Tensor, values: Tensor, turned: bool = False) -> Tensor:
+        ends, shape = (self.backward_ends, self.shape[::-1]) if turned else (self.forward_ends, self.shape)
         # Row by row is the layout of B with which cuSPARSE is fastest.
         return torch.sparse_csr_tensor(*ends, values, shape, check_invariants=False) @ b.contiguous()
 
@@ -232,7 +227,7 @@ class _TorchSpmm(torch.autograd.Function):  # type: ignore[misc]
         (b, values), matrix = ctx.saved_tensors, ctx.matrix
         of_b = None
         if ctx.needs_input_grad[0]:
-            of_b = matrix.turned_times(grad, values[matrix.origins] if ctx.given else matrix.turned)
+            of_b = matrix.times(grad, values[matrix.origins] if ctx.given else matrix.turned, turned=True)
         return of_b, matrix.sampled(grad, b) if ctx.given and ctx.needs_input_grad[1] else None, None, None
 
 
@@ -246,7 +241,7 @@ class _TorchSddmm(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         (x, y), matrix = ctx.saved_tensors, ctx.matrix
-        return matrix.times(y, grad), matrix.turned_times(x, grad[matrix.origins]), None
+        return matrix.times(y, grad), matrix.times(x, grad[matrix.origins], turned=True), None
 
 
 class Pyg(Library):
