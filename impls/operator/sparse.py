@@ -69,8 +69,7 @@ class Operators:
 
     def find(self, kind: Kind) -> CompiledOperator:
         """Give the operator of a kind, which plans each width at its first product."""
-        made = self.made.get(kind)
-        if made is None:
+        if kind not in self.made:
             with self._lock:
                 if kind not in self.made:
                     made = compile_operator(
@@ -86,8 +85,7 @@ class Operators:
                     if kind.turned_values:
                         made.order = self.origins(not kind.transposed)
                     self.made[kind] = made
-                made = self.made[kind]
-        return made
+        return self.made[kind]
 
 
 def names_with(use: str | Sequence[str], op: Op) -> str | list[str]:
