@@ -19,11 +19,11 @@ from pydantic import Field, PositiveInt
 from spmark import __version__
 from spmark.impls.auto.race import Choice, Chosen
 from spmark.impls.core.digest import implementation_version
-from spmark.impls.core.errors import BuildError, DeviceError, ProblemError, SweepError
+from spmark.impls.core.errors import BuildError, DeviceError, SweepError
 from spmark.impls.core.files import written
 from spmark.impls.core.problem import MAX_NNZ
 from spmark.impls.core.untrusted import Frozen, parse_model, reading
-from spmark.impls.operator.choose import AUTO, IMPORT_FIRST, PLAIN, Asked, build, device_of, names_of
+from spmark.impls.operator.choose import IMPORT_FIRST, PLAIN, Asked, build, device_of
 from spmark.impls.operator.compiled import CompiledOperator
 from spmark.impls.operator.matrices import ElementType, OwnedMatrix
 from spmark.impls.table import implementation_names, module_of
@@ -138,12 +138,6 @@ def read(path: Path) -> CompiledOperator:
                 f"{path}: expected the plan of {name} to be of this code, spmark {__version__}, found "
                 f"one of other code, spmark {facts.spmark}: {_REMEDY}"
             )
-    # `choose` refuses those that nobody knows here.
-    names = [name for name in asked.names if name in known]
-    try:
-        names_of(names or [AUTO], asked.op, device, asked.values == "constant")
-    except ProblemError as error:
-        raise BuildError(f"{path}: {error}: {_REMEDY}") from error
     return CompiledOperator(matrix, asked, {plan.width: _rebuilt(plan, matrix, asked) for plan in facts.plans})
 
 

@@ -13,7 +13,7 @@ import pytest
 from outside_code import nothing_loaded
 
 import spmark
-from spmark.impls.core.errors import BuildError, DeviceError, MatrixError
+from spmark.impls.core.errors import BuildError, DeviceError, MatrixError, UnsupportedError
 from spmark.impls.operator import choose, saved
 from spmark.impls.table import LOADED
 
@@ -171,7 +171,6 @@ def test_other_code_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             "expected the plan of an implementation that this process knows, found x: ",
         ),
         ({"names": []}, BuildError, "expected a compiled operator, found something else"),
-        ({"names": ["direct"]}, BuildError, "mine.op: use='direct': expected an implementation for cpu, .*: compile"),
         ({"more": 1}, BuildError, "expected a compiled operator, found something else"),
         ({"asked": {}}, BuildError, "expected a compiled operator, found something else"),
     ],
@@ -200,6 +199,12 @@ def test_a_file_that_cannot_be_written_is_an_error(a: Any, tmp_path: Path) -> No
         op.save(tmp_path / "file" / "op")
     op.save(tmp_path / "new" / "folder" / "op")
     assert [one.name for one in tmp_path.glob("new/folder/*")] == ["op"], "no partial file stays"
+
+
+def test_an_implementation_for_another_device_plans_no_width(path: Path) -> None:
+    op = spmark.load(changed(path, names=["direct"], other_width="plan"))
+    with pytest.raises(UnsupportedError, match="direct: expected spmm on cpu"):
+        op.plan(3)
 
 
 @pytest.mark.usefixtures(nothing_loaded.__name__)
