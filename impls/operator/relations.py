@@ -84,8 +84,8 @@ class RelationalMatrix:
         matrix = self.matrix
         if w.dim() != 3 or (w.shape[0], matrix.num_cols, w.shape[1]) != (matrix.relations, *x.shape):
             raise OperandError(
-                f"expected weights of {matrix.relations} relations and features of {matrix.num_cols} rows, as wide as "
-                f"the weights are high, found {tuple(w.shape)} and {tuple(x.shape)}"
+                f"expected weights of {matrix.relations} relations (of a map: offsets) and features of "
+                f"{matrix.num_cols} rows, as wide as the weights are high, found {tuple(w.shape)} and {tuple(x.shape)}"
             )
         if values is not None and tuple(values.shape) != (matrix.nnz,):
             raise OperandError(f"expected values of shape ({matrix.nnz},), found {tuple(values.shape)}")
