@@ -19,7 +19,7 @@ from spmark.impls.core.errors import OperandError
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import DType
 from spmark.impls.core.relational import RelationalCsr, RelationalProblem
-from spmark.impls.operator.arrays import ALIGNMENT, TorchTensors
+from spmark.impls.operator.arrays import TorchTensors
 from spmark.impls.operator.torchops import convolve, register
 from spmark.impls.operator.turns import Turns
 from spmark.impls.runtime.device import find
@@ -110,8 +110,7 @@ class RelationalMatrix:
             self._plans[key] = self._planned(width_in, width_out, dtype, x.is_cuda)
         plan, turns = self._plans[key]
         out = x.new_empty((self.matrix.num_rows, width_out))
-        operands = [each.detach().contiguous() for each in (x, w)]
-        operands = [each if each.data_ptr() % ALIGNMENT == 0 else each.clone() for each in operands]
+        operands = [each if _TENSORS.passable(each) else _TENSORS.copied(each) for each in (x.detach(), w.detach())]
         given = [_TENSORS.shown(each) for each in (*operands, out)]
         turns.take(plan.run, operands, given[:2], given[2])
         return out
