@@ -13,12 +13,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.auto.portfolio import NAMES, PORTFOLIO, TWINS, Features
+from spmark.impls.auto.portfolio import PORTFOLIO, TWINS, Features
 from spmark.impls.auto.race import Choice
-from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.trees import FlatTrees
-from spmark.impls.core.untrusted import reading
 
 TRAINED_ON = "nvidia-h100-80gb-hbm3"
 REFERENCE, DENSE = "sparsetir", "cublas"
@@ -43,18 +41,6 @@ class Trees(FlatTrees):
     def predict(self, samples: NDArray[np.float64]) -> NDArray[np.float64]:
         """Give the sums of leaves of samples (s, f), (s,) float64. O(s trees depth)."""
         return np.asarray(self.value[self.reached(samples)].sum(1), np.float64)
-
-    def check(self, num_features: int, num_candidates: int, where: str) -> None:
-        """Refuse arrays whose walk would leave them or never end.
-
-        Raises
-        ------
-        BuildError
-            Says which array is wrong.
-        """
-        sizes = {"value": self.value.shape == self.feature.shape, "build_s": self.build_s.shape == (num_candidates, 2)}
-        if wrong := self.fault(num_features) or next((name for name, fits in sizes.items() if not fits), ""):
-            raise BuildError(f"{where}: expected {wrong} of trees, found other sizes or values: train them again")
 
 
 @dataclass(frozen=True)
@@ -128,17 +114,7 @@ def samples_of(vectors: NDArray[np.float64], num_candidates: int) -> NDArray[np.
 
 
 @cache
-def read(path: Path = MODEL) -> Mapping[Op, Trees]:
-    """Read the trees of each operator, checked so that no walk leaves them.
-
-    Raises
-    ------
-    BuildError
-        The file is missing or damaged.
-    """
-    found: dict[Op, Trees] = {}
-    with reading(path, "a selector", BuildError), np.load(path, allow_pickle=False) as file:
-        for op, candidates in PORTFOLIO.items():
-            found[op] = Trees(**{one.name: file[f"{op}.{one.name}"] for one in fields(Trees)})
-            found[op].check(len(NAMES) + len(candidates), len(candidates), f"{path}: {op}")
-    return found
+def read() -> Mapping[Op, Trees]:
+    """Read the trees of each operator."""
+    with np.load(MODEL) as file:
+        return {op: Trees(**{one.name: file[f"{op}.{one.name}"] for one in fields(Trees)}) for op in PORTFOLIO}

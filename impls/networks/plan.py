@@ -43,7 +43,7 @@ class NetworkPlan(Plan):
 
     def __init__(self, problem: NetworkProblem, library: Library, mode: str, tf32: bool) -> None:
         super().__init__(config={"mode": mode}, stored=problem.matrix.nnz)
-        self._problem, self._tf32, self._place = problem, tf32, library.place
+        self._problem, self._tf32, self._device = problem, tf32, library.device
         with _settings(tf32), self.phase("convert"):
             self._step = _made(problem, library, mode)
         with _settings(tf32), self.phase("compile"):
@@ -78,7 +78,7 @@ class NetworkPlan(Plan):
 
         torch, problem = load_torch(), self._problem
         kind = TorchSparse if problem.op in (*GRAPH_NETWORKS, NetworkOp.RGCN) else Dense
-        library = kind(self._place, torch.float64)
+        library = kind(self._device, torch.float64)
         library.rounded = getattr(torch, problem.dtype)
         with _settings(False, tuned=False):
             return _outputs(_made(problem, library, "eager"), problem.op)
@@ -144,9 +144,9 @@ def _made(problem: NetworkProblem, library: Library, mode: str) -> Step:
 
 @dataclass(frozen=True)
 class _Network:
-    """What all networks have; subclasses name their library, or make it where it takes more than a place and a type."""
+    """What all networks have; subclasses name their library, which looks at tunables of theirs."""
 
-    library: ClassVar[str] = ""
+    library: ClassVar[str]
     """Class of `spmark.impls.networks.models.libraries`, which alone imports PyTorch."""
 
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CPU, DeviceKind.CUDA})
@@ -175,14 +175,9 @@ class _Network:
 
     def build(self, problem: NetworkProblem, device: DeviceSpec) -> Plan:
         """Make the network, plan its products and capture its step."""
-        torch = load_torch()
-        place = "cpu" if device.kind is DeviceKind.CPU else f"cuda:{torch.cuda.current_device()}"
-        library = self._library(place, getattr(torch, problem.dtype), device)
+        make = getattr(import_module("spmark.impls.networks.models.libraries"), self.library)
+        library: Library = make(device, getattr(load_torch(), problem.dtype), self)
         return NetworkPlan(problem, library, self.mode, getattr(self, "tf32", False))
-
-    def _library(self, place: str, dtype: Any, device: DeviceSpec) -> Library:
-        made: Library = getattr(import_module("spmark.impls.networks.models.libraries"), self.library)(place, dtype)
-        return made
 
 
 @dataclass(frozen=True)
@@ -190,17 +185,13 @@ class SpmarkNetwork(_Network):
     """Sparse layers by `spmark.torch`."""
 
     name: ClassVar[str] = "spmark_network"
+    library: ClassVar[str] = "Spmark"
     ops: ClassVar[frozenset[NetworkOp]] = frozenset(NetworkOp)
 
     use: str = "auto"
     """The implementation of the products, as `spmark.compile` takes it."""
     budget_s: float = 0.0
     """Seconds of its race for each product; 0 measures nothing, and takes the choice by rule."""
-
-    def _library(self, place: str, dtype: Any, device: DeviceSpec) -> Library:
-        from spmark.impls.networks.models.libraries import Spmark
-
-        return Spmark(place, dtype, self.use, self.budget_s)
 
 
 @dataclass(frozen=True)
@@ -217,6 +208,7 @@ class PygNetwork(_Network):
     """Graph networks by PyTorch Geometric's message passing and its layers of RGCN."""
 
     name: ClassVar[str] = "pyg_network"
+    library: ClassVar[str] = "Pyg"
     ops: ClassVar[frozenset[NetworkOp]] = frozenset({*GRAPH_NETWORKS, NetworkOp.RGCN})
     needs: ClassVar[tuple[str, ...]] = ("torch", "torch_geometric")
     extra: ClassVar[str] = "pyg"
@@ -227,11 +219,6 @@ class PygNetwork(_Network):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choices(self, layer=("RGCNConv", "FastRGCNConv"))
-
-    def _library(self, place: str, dtype: Any, device: DeviceSpec) -> Library:
-        from spmark.impls.networks.models.libraries import Pyg
-
-        return Pyg(place, dtype, self.layer)
 
 
 @dataclass(frozen=True)
@@ -256,6 +243,7 @@ class DenseNetwork(_Network):
     """Pruned layers with their zeros, by cuBLAS and cuDNN on a GPU; attention with a dense mask."""
 
     name: ClassVar[str] = "dense_network"
+    library: ClassVar[str] = "Dense"
     ops: ClassVar[frozenset[NetworkOp]] = frozenset(
         {NetworkOp.PRUNED_FORWARD, NetworkOp.PRUNED_TRAINING, NetworkOp.ATTENTION}
     )
@@ -263,17 +251,13 @@ class DenseNetwork(_Network):
     tf32: bool = False
     """Whether float32 is TF32 on the matrix unit."""
 
-    def _library(self, place: str, dtype: Any, device: DeviceSpec) -> Library:
-        from spmark.impls.networks.models.libraries import Dense
-
-        return Dense(place, dtype, self.tf32 or dtype is not load_torch().float32)
-
 
 @dataclass(frozen=True)
 class LoSpmmNetwork(_Network):
     """Pruned layers by LO-SpMM's fused kernels: bias and ReLU in registers, convolutions without im2col."""
 
     name: ClassVar[str] = "lo_spmm_network"
+    library: ClassVar[str] = "LoSpmm"
     ops: ClassVar[frozenset[NetworkOp]] = frozenset({NetworkOp.PRUNED_FORWARD})
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA})
 
@@ -284,11 +268,6 @@ class LoSpmmNetwork(_Network):
         if "compile" in self.mode:
             return "expected mode eager or graph: PyTorch does not know what the kernels do"
         return super().unsupported(problem, device)
-
-    def _library(self, place: str, dtype: Any, device: DeviceSpec) -> Library:
-        from spmark.impls.networks.models.libraries import LoSpmm
-
-        return LoSpmm(place, dtype, device)
 
 
 @dataclass(frozen=True)

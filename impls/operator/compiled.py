@@ -317,8 +317,10 @@ class CompiledOperator:
 
     def _shared(self, extension: Any) -> Launches:
         """Let the extension make launches beside Python's."""
+        from spmark.impls.operator.launches import Launches
+
         self._turns.share(extension)
-        return _launches(extension, self._turns)
+        return Launches(extension, self._turns)
 
     def tune(self, width: int, *, budget_s: float | None = None, runs: int | None = None) -> None:
         """Choose the plan of one J anew, in a race of the same implementations; calls take it from now on.
@@ -441,9 +443,3 @@ def _streams() -> Any:
     from spmark.impls.operator.gpu import CudaStreams
 
     return CudaStreams()
-
-
-def _launches(extension: Any, turns: Turns) -> Launches:
-    from spmark.impls.operator.launches import Launches
-
-    return Launches(extension, turns)

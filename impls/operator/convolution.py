@@ -13,11 +13,10 @@ import torch  # pyright: ignore[reportMissingImports]
 from torch import Tensor  # pyright: ignore[reportMissingImports]
 
 from spmark.impls.core import voxels as on_host
-from spmark.impls.core.errors import MatrixError, OperandError
+from spmark.impls.core.errors import MatrixError
 from spmark.impls.core.relational import RelationalCsr
 from spmark.impls.formats.relational_rows import why_not_rows
 from spmark.impls.operator.relations import RelationalMatrix
-from spmark.impls.operator.torchops import convolve
 
 
 class KernelMap(RelationalMatrix):
@@ -122,18 +121,7 @@ class SparseConv3d(torch.nn.Module):  # type: ignore[misc]
         OperandError
             The features or the map do not fit the layer.
         """
-        offsets, width, _ = self.weight.shape
-        matrix = where.matrix
-        if (matrix.relations, matrix.num_cols, width) != (offsets, *x.shape):
-            raise OperandError(
-                f"expected a map of {offsets} offsets and features of shape ({matrix.num_cols}, {width}), found "
-                f"{matrix.relations} offsets and {tuple(x.shape)}"
-            )
-        if x.dtype is not self.weight.dtype or x.device != self.weight.device:
-            raise OperandError(
-                f"expected features of {self.weight.dtype} on {self.weight.device}, found {x.dtype} on {x.device}"
-            )
-        y = convolve(None, x, self.weight, where.handle)
+        y = where.rgms(x, self.weight)
         return y if self.bias is None else y + self.bias
 
 

@@ -62,33 +62,25 @@ PyObject* capsule_of(T* made, const char* name) {
     delete static_cast<T*>(PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule)));
   });
 }
-template <PyObject* (*function)(PyObject* const*, Py_ssize_t)>
+template <PyObject* (*function)(PyObject* const*), Py_ssize_t wanted>
 PyObject* guarded(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  if (count != wanted) return PyErr_Format(PyExc_TypeError, "expected %zd arguments, found %zd", wanted, count);
   try {
-    return function(args, count);
+    return function(args);
   } catch (const Raised&) {
   } catch (const std::exception& error) {
     PyErr_SetString(PyExc_RuntimeError, error.what());
   }
   return nullptr;
 }
-void expect(Py_ssize_t found, Py_ssize_t wanted) {
-  if (found == wanted) return;
-  PyErr_Format(PyExc_TypeError, "expected %zd arguments, found %zd", wanted, found);
-  throw Raised();
-}
 
 // ---- turns ----
 constexpr char kTurns[] = "spmark.launcher.turns";
 
 // turns() -> capsule
-PyObject* py_turns(PyObject* const*, Py_ssize_t count) {
-  expect(count, 0);
-  return capsule_of(new TurnsPtr(std::make_shared<Turns>()), kTurns);
-}
+PyObject* py_turns(PyObject* const*) { return capsule_of(new TurnsPtr(std::make_shared<Turns>()), kTurns); }
 // begin(turns, stream): `end` of the same thread follows
-PyObject* py_begin(PyObject* const* args, Py_ssize_t count) {
-  expect(count, 2);
+PyObject* py_begin(PyObject* const* args) {
   Turns& turns = **within<TurnsPtr>(args[0], kTurns);
   auto* stream = stream_of(args[1]);
   {
@@ -104,8 +96,7 @@ PyObject* py_begin(PyObject* const* args, Py_ssize_t count) {
   Py_RETURN_NONE;
 }
 // end(turns, stream)
-PyObject* py_end(PyObject* const* args, Py_ssize_t count) {
-  expect(count, 2);
+PyObject* py_end(PyObject* const* args) {
   Turns& turns = **within<TurnsPtr>(args[0], kTurns);
   const std::lock_guard<std::mutex> guard(turns.lock, std::adopt_lock);
   auto* stream = stream_of(args[1]);
@@ -113,8 +104,7 @@ PyObject* py_end(PyObject* const* args, Py_ssize_t count) {
   Py_RETURN_NONE;
 }
 // order(turns): from now on calls without buffers take turns, too
-PyObject* py_order(PyObject* const* args, Py_ssize_t count) {
-  expect(count, 1);
+PyObject* py_order(PyObject* const* args) {
   Turns& turns = **within<TurnsPtr>(args[0], kTurns);
   {
     const Unlocked unlocked;
@@ -149,8 +139,7 @@ std::vector<uint64_t> numbers(PyObject* tuple) {
 // plan(turns, device, bytes, launches, buffers) -> capsule. `bytes` are those of operands and result. `launches` and
 // `buffers` are rows of numbers: of a launch its function, grid, threads, shared bytes, overlap, words after their
 // count, and patches after theirs; of a buffer its address, bytes, and whether it counts.
-PyObject* py_plan(PyObject* const* args, Py_ssize_t count) {
-  expect(count, 5);
+PyObject* py_plan(PyObject* const* args) {
   auto bytes = numbers(args[2]);
   std::vector<spmark::Launch> launches;
   for (Words words(args[3]); words.left();) {
@@ -181,18 +170,18 @@ PyObject* py_plan(PyObject* const* args, Py_ssize_t count) {
   return capsule_of(new PlanPtr(std::move(made)), spmark::kPlan);
 }
 
-// run(plan, addresses, stream[, buffers]) -> whether the result has memory of its own, without which nothing is
-// enqueued. Operands and result fit. Other buffers than the plan's own may be given.
-PyObject* py_run(PyObject* const* args, Py_ssize_t count) {
-  expect(count - (count == 4), 3);
+// run(plan, addresses, stream, buffers) -> whether the result has memory of its own, without which nothing is enqueued.
+// Operands and result fit. Where buffers are not None, they take the place of the plan's own.
+PyObject* py_run(PyObject* const* args) {
   const PlanPtr plan = *within<PlanPtr>(args[0], spmark::kPlan);
-  const auto given = numbers(args[1]), buffers = count == 4 ? numbers(args[3]) : std::vector<uint64_t>();
+  const bool aside = args[3] != Py_None;
+  const auto given = numbers(args[1]), buffers = aside ? numbers(args[3]) : std::vector<uint64_t>();
   auto* stream = stream_of(args[2]);
   if (given.size() != plan->count()) throw std::runtime_error("expected an address of each operand and of the result");
   if (!plan->apart(given.data())) Py_RETURN_FALSE;
   {
     const Unlocked unlocked;
-    if (count == 4)
+    if (aside)
       plan->run_in(buffers, given.data(), stream);
     else
       plan->run(given.data(), stream);
@@ -235,13 +224,11 @@ struct Calls {
 };
 
 // calls(type, get_current_stream, empty) -> capsule
-PyObject* py_calls(PyObject* const* args, Py_ssize_t count) {
-  expect(count, 3);
+PyObject* py_calls(PyObject* const* args) {
   return capsule_of(new Calls{Object::of(args[0]), Object::of(args[1]), Object::of(args[2]), {}}, kCalls);
 }
 // fit(calls, (*operands, out), plan): from now on arrays like these are the plan's
-PyObject* py_fit(PyObject* const* args, Py_ssize_t count) {
-  expect(count, 3);
+PyObject* py_fit(PyObject* const* args) {
   auto made = std::make_shared<Fit>();
   made->plan = Object::of(args[2]);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args[1]); i++) made->arrays.emplace_back(PyTuple_GET_ITEM(args[1], i));
@@ -249,15 +236,13 @@ PyObject* py_fit(PyObject* const* args, Py_ssize_t count) {
   Py_RETURN_NONE;
 }
 // forget(calls): plans have changed
-PyObject* py_forget(PyObject* const* args, Py_ssize_t count) {
-  expect(count, 1);
+PyObject* py_forget(PyObject* const* args) {
   std::vector<std::shared_ptr<const Fit>> gone;
   gone.swap(within<Calls>(args[0], kCalls)->fits);
   Py_RETURN_NONE;
 }
 // call(calls, operands, out) -> out, or a new result where out is None, or NotImplemented
-PyObject* py_call(PyObject* const* args, Py_ssize_t count) {
-  expect(count, 3);
+PyObject* py_call(PyObject* const* args) {
   const Calls& calls = *within<Calls>(args[0], kCalls);
   PyObject *const operands = args[1], *const out = args[2];
   const auto has_type = [&](PyObject* one) { return reinterpret_cast<PyObject*>(Py_TYPE(one)) == calls.type; };
@@ -302,14 +287,15 @@ PyObject* py_call(PyObject* const* args, Py_ssize_t count) {
   return made.release();
 }
 
-template <PyObject* (*function)(PyObject* const*, Py_ssize_t)>
+template <PyObject* (*function)(PyObject* const*), Py_ssize_t wanted>
 constexpr PyMethodDef method(const char* name) {
-  return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(guarded<function>)), METH_FASTCALL, nullptr};
+  return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(guarded<function, wanted>)), METH_FASTCALL,
+          nullptr};
 }
-PyMethodDef methods[] = {method<py_turns>("turns"), method<py_begin>("begin"),     method<py_end>("end"),
-                         method<py_order>("order"), method<py_plan>("plan"),       method<py_run>("run"),
-                         method<py_calls>("calls"), method<py_fit>("fit"),         method<py_forget>("forget"),
-                         method<py_call>("call"),   {nullptr, nullptr, 0, nullptr}};
+PyMethodDef methods[] = {method<py_turns, 0>("turns"), method<py_begin, 2>("begin"),  method<py_end, 2>("end"),
+                         method<py_order, 1>("order"), method<py_plan, 5>("plan"),    method<py_run, 4>("run"),
+                         method<py_calls, 3>("calls"), method<py_fit, 3>("fit"),      method<py_forget, 1>("forget"),
+                         method<py_call, 3>("call"),   {nullptr, nullptr, 0, nullptr}};
 PyModuleDef module = {PyModuleDef_HEAD_INIT, "spmark_launcher", nullptr, -1, methods};
 }  // namespace
 PyMODINIT_FUNC PyInit_spmark_launcher() {

@@ -247,7 +247,7 @@ def _of_edges(edge_index: Any, num_nodes: Any) -> Any:
 
 
 def _of_torch(given: Any, torch: Any) -> Any:
-    """Give a sparse tensor as SciPy's COO; what is narrower than float32 comes as float32."""
+    """Give a sparse tensor as SciPy's, in its layout; what is narrower than float32 comes as float32."""
     from scipy import sparse
 
     layouts = {torch.sparse_coo: "COO", torch.sparse_csr: "CSR", torch.sparse_csc: "CSC"}
@@ -257,19 +257,16 @@ def _of_torch(given: Any, torch: Any) -> Any:
             f"{given.layout} of shape {tuple(given.shape)}: tensor.to_sparse_csr() makes one"
         )
     refuse_gradient(given, torch, "matrix")
-    host = given.detach().cpu()
+    host, shape = given.detach().cpu(), tuple(given.shape)
     of_coo = host.layout == torch.sparse_coo
     values = host._values() if of_coo else host.values()  # values() asks for coalesce(), whose sums may overflow
     values = (values.float() if values.is_floating_point() and values.element_size() < 4 else values).numpy()
     try:
         if of_coo:
-            rows, cols = host._indices().numpy()
-        else:
-            by_row = host.layout == torch.sparse_csr
-            starts, inner = (host.crow_indices, host.col_indices) if by_row else (host.ccol_indices, host.row_indices)
-            outer = np.repeat(np.arange(starts().numel() - 1), np.diff(starts().numpy()))
-            rows, cols = (outer, inner().numpy()) if by_row else (inner().numpy(), outer)
-        return sparse.coo_array((values, (rows, cols)), shape=tuple(host.shape))
+            return sparse.coo_array((values, host._indices().numpy()), shape=shape)
+        if host.layout == torch.sparse_csr:
+            return sparse.csr_array((values, host.col_indices().numpy(), host.crow_indices().numpy()), shape=shape)
+        return sparse.csc_array((values, host.row_indices().numpy(), host.ccol_indices().numpy()), shape=shape)
     except ValueError as error:
         raise MatrixError(f"matrix: expected legal indices of a sparse tensor, found: {error}") from error
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, Literal
 
 import torch  # pyright: ignore[reportMissingImports]
@@ -13,7 +14,7 @@ from torch import Tensor  # pyright: ignore[reportMissingImports]
 from spmark.impls.core.errors import BuildError, OperandError, ProblemError
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.operator.arrays import refuse_nested
-from spmark.impls.operator.choose import one_of, widths_of
+from spmark.impls.operator.choose import widths_of
 from spmark.impls.operator.compiled import CompiledOperator
 from spmark.impls.operator.matrices import ElementType, OwnedMatrix, loses_gradient
 from spmark.impls.operator.native import NativeCalls
@@ -47,6 +48,8 @@ class SparseMatrix(Signs):
         Products run where their operands are.
     """
 
+    shown = "spmark.torch.SparseMatrix"
+
     def __init__(
         self,
         a: Any,
@@ -65,32 +68,12 @@ class SparseMatrix(Signs):
         self._set(Operators(matrix, use, budget_s), False, place)
         self.plan(width, backward=backward)
 
-    def _set(self, operators: Operators, turned: bool, place: Literal["cpu", "cuda"]) -> None:
-        self._operators, self._turned, self._place = operators, turned, place
-        self._matrix = operators.matrix(turned)
-        self.shape: tuple[int, int] = self._matrix.pattern.shape
-        """(I, K)."""
-        self.nnz: int = self._matrix.pattern.nnz
-        """Non-zeros, each place once."""
+    def _set(self, operators: Operators, turned: bool, device: Any) -> None:
+        super()._set(operators, turned, device)
         self.dtype: torch.dtype = getattr(torch, str(self._matrix.dtype))
-        """Type of the values."""
-        lengths = torch.from_numpy(self._matrix.pattern.row_lengths)
-        self._copies: dict[tuple[str, torch.device], Tensor] = {("lengths", torch.device("cpu")): lengths}
-        self._transpose: SparseMatrix | None = None
+        self._indptr: dict[torch.device, Tensor] = {}
         self.handle = register(self)
         self._native = NativeCalls(self.handle)
-
-    @property
-    def T(self) -> SparseMatrix:
-        """The transpose, which shares all plans; values given to its products are in the order of its own CSR.
-
-        `torch.compile` traces it without a break of the graph where it was asked for before.
-        """
-        if self._transpose is None:
-            made = SparseMatrix.__new__(SparseMatrix)
-            made._set(self._operators, not self._turned, self._place)
-            self._transpose = made
-        return self._transpose
 
     @property
     def values(self) -> Tensor:
@@ -98,24 +81,19 @@ class SparseMatrix(Signs):
         kept = torch.from_numpy(self._matrix.values.copy())
         return kept.view(torch.bfloat16) if self.dtype is torch.bfloat16 else kept
 
-    def __repr__(self) -> str:
-        """Say in a line what the matrix is."""
-        return f"<spmark.torch.SparseMatrix {self.shape[0]} x {self.shape[1]}, {self.nnz:,} non-zeros, {self.dtype}>"
-
     def __deepcopy__(self, memo: Any) -> SparseMatrix:
         """Give the matrix itself, which never changes: copies of a module share it."""
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Let a matrix travel with a module that is saved: arrays and arguments, no plans."""
-        pattern, how = self._matrix.pattern, self._operators
-        arrays = (pattern.shape, pattern.indptr, pattern.indices, self._matrix.values)
-        return _restored, (*arrays, str(self._matrix.dtype), how.use, how.budget_s, self._place)
+        how = self._operators
+        return partial(SparseMatrix, use=how.use, budget_s=how.budget_s, device=self._device), (self._matrix,)
 
     def to_dtype(self, dtype: torch.dtype) -> SparseMatrix:
         """Give the matrix with values of another type; nothing is planned yet."""
         how = self._operators
-        return SparseMatrix(self._matrix, dtype=dtype, use=how.use, budget_s=how.budget_s, device=self._place)
+        return SparseMatrix(self._matrix, dtype=dtype, use=how.use, budget_s=how.budget_s, device=self._device)
 
     @property
     def digest(self) -> str:
@@ -137,10 +115,10 @@ class SparseMatrix(Signs):
         kinds = [(Op.SPMM, False, not given_values)]
         if backward:
             kinds += [(Op.SPMM, True, not given_values), (Op.SDDMM, False, True)]
-        gpu = torch.cuda.current_device() if self._place == "cuda" and torch.cuda.is_available() else 0
+        gpu = torch.cuda.current_device() if self._device == "cuda" and torch.cuda.is_available() else 0
         widths, operators = widths_of(width), []
         for kind in kinds if widths else ():
-            operators.append(self._operator(*kind, self.dtype, (self._place, gpu)))
+            operators.append(self._operator(*kind, self.dtype, (self._device, gpu)))
             for one in widths:
                 operators[-1].begin(one)
         for operator in operators:
@@ -246,27 +224,6 @@ class SparseMatrix(Signs):
         found: Tensor = softmax(scores.contiguous(), self.handle)
         return found
 
-    def aggregate(self, b: Tensor, reduce: Literal["sum", "mean"] = "sum", values: Tensor | None = None) -> Tensor:
-        """Add up the rows of ``b`` that a row of A names, each times A's value, or take their mean.
-
-        Parameters
-        ----------
-        b, values
-            As in `spmm`.
-        reduce : {"sum", "mean"}
-            The mean divides by the non-zeros of the row; a row without any gives zeros.
-
-        Returns
-        -------
-        Tensor
-            (I, J).
-        """
-        one_of("reduce", reduce, ("sum", "mean"))
-        total = self.spmm(b, values)
-        if reduce == "sum":
-            return total
-        return total / self._copy("lengths", total.device).clamp(min=1).to(total.dtype)[:, None]
-
     def _in_type(self, first: Tensor, second: Tensor | None) -> tuple[Tensor, Any]:
         """Convert as autocast asks; without it another type is refused, as is what is no tensor of a known place."""
         for one in (first,) if second is None else (first, second):
@@ -328,7 +285,10 @@ class SparseMatrix(Signs):
 
     def over_rows(self, *given: Tensor) -> Tensor:
         """Compute the softmax of scores, or the gradient of the scores of a softmax and its gradient."""
-        indptr, first = self._copy("indptr", given[0].device), _detached(given[0])
+        first = _detached(given[0])
+        if first.device not in self._indptr:
+            self._indptr[first.device] = torch.from_numpy(self._matrix.pattern.indptr).to(first.device)
+        indptr = self._indptr[first.device]
         if first.is_cuda and first.dtype is not torch.float64:
             from spmark.impls.kernels.row_softmax import softmax_rows
             from spmark.impls.operator.borrowed import current_target
@@ -339,10 +299,10 @@ class SparseMatrix(Signs):
                 dtype = DType(str(first.dtype).partition(".")[2])
                 softmax_rows(current_target(), dtype, adopted(indptr), tuple(map(adopted, arrays)))
             return arrays[-1]
-        lengths = self._copy("lengths", first.device)
 
         def reduced(values: Tensor, how: str) -> Tensor:
-            return torch.segment_reduce(values, how, offsets=indptr.long(), unsafe=True).repeat_interleave(lengths)
+            found = torch.segment_reduce(values, how, offsets=indptr.long(), unsafe=True)
+            return found.repeat_interleave(indptr.diff())
 
         exact = [one if one.dtype is torch.float64 else one.float() for one in map(_detached, given)]
         if len(exact) == 2:
@@ -350,20 +310,6 @@ class SparseMatrix(Signs):
             return (shares * (grad - reduced(shares * grad, "sum"))).to(first.dtype)
         raised = (exact[0] - reduced(exact[0], "max")).exp()
         return (raised / reduced(raised, "sum")).to(first.dtype)
-
-    def _copy(self, name: Literal["lengths", "indptr"], device: torch.device) -> Tensor:
-        """Copy to a device once what tells the rows of the CSR."""
-        if (name, device) not in self._copies:
-            host = self._matrix.pattern.indptr if name == "indptr" else self._matrix.pattern.row_lengths
-            self._copies[name, device] = torch.from_numpy(host).to(device)
-        return self._copies[name, device]
-
-
-def _restored(  # noqa: PLR0917
-    shape: tuple[int, int], indptr: Any, indices: Any, values: Any, dtype: str, use: Any, budget_s: Any, device: Any
-) -> SparseMatrix:
-    matrix = OwnedMatrix.checked(shape, indptr, indices, values, ElementType(dtype))
-    return SparseMatrix(matrix, use=use, budget_s=budget_s, device=device)
 
 
 def _check_deterministic(made: CompiledOperator, width: int) -> None:

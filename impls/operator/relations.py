@@ -19,7 +19,7 @@ from spmark.impls.core.errors import OperandError
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import DType
 from spmark.impls.core.relational import RelationalCsr, RelationalProblem
-from spmark.impls.operator.arrays import ALIGNMENT, TorchTensors
+from spmark.impls.operator.arrays import TorchTensors
 from spmark.impls.operator.torchops import convolve, register
 from spmark.impls.operator.turns import Turns
 from spmark.impls.runtime.device import find
@@ -84,8 +84,8 @@ class RelationalMatrix:
         matrix = self.matrix
         if w.dim() != 3 or (w.shape[0], matrix.num_cols, w.shape[1]) != (matrix.relations, *x.shape):
             raise OperandError(
-                f"expected weights of {matrix.relations} relations and features of {matrix.num_cols} rows, as wide as "
-                f"the weights are high, found {tuple(w.shape)} and {tuple(x.shape)}"
+                f"expected weights of {matrix.relations} relations (of a map: offsets) and features of "
+                f"{matrix.num_cols} rows, as wide as the weights are high, found {tuple(w.shape)} and {tuple(x.shape)}"
             )
         if values is not None and tuple(values.shape) != (matrix.nnz,):
             raise OperandError(f"expected values of shape ({matrix.nnz},), found {tuple(values.shape)}")
@@ -110,8 +110,7 @@ class RelationalMatrix:
             self._plans[key] = self._planned(width_in, width_out, dtype, x.is_cuda)
         plan, turns = self._plans[key]
         out = x.new_empty((self.matrix.num_rows, width_out))
-        operands = [each.detach().contiguous() for each in (x, w)]
-        operands = [each if each.data_ptr() % ALIGNMENT == 0 else each.clone() for each in operands]
+        operands = [each if _TENSORS.passable(each) else _TENSORS.copied(each) for each in (x.detach(), w.detach())]
         given = [_TENSORS.shown(each) for each in (*operands, out)]
         turns.take(plan.run, operands, given[:2], given[2])
         return out

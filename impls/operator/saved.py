@@ -1,35 +1,34 @@
 """Compiled operators in files: the matrix, the choices and the results of searches, behind a digest.
 
-A file is a line that names the format, a line with the SHA-256 of all that follows, a line of JSON, and three arrays as
-they are in memory. It holds no code, and nothing of it is unpickled.
+A file is a line that names the format, a line with the SHA-256 of all that follows, and an npz with the matrix's arrays
+and JSON. It holds no code, and nothing of it is unpickled.
 """
 
 from __future__ import annotations
 
 import hashlib
-import platform
 from collections.abc import Mapping
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, PositiveInt
 
 from spmark import __version__
 from spmark.impls.auto.race import Choice, Chosen
 from spmark.impls.core.digest import implementation_version
-from spmark.impls.core.errors import BuildError, DeviceError, ProblemError, SweepError
-from spmark.impls.core.files import whole
+from spmark.impls.core.errors import BuildError, DeviceError, SweepError
+from spmark.impls.core.files import written
 from spmark.impls.core.problem import MAX_NNZ
 from spmark.impls.core.untrusted import Frozen, parse_model, reading
-from spmark.impls.operator.choose import AUTO, IMPORT_FIRST, PLAIN, Asked, build, device_of, names_of
+from spmark.impls.operator.choose import IMPORT_FIRST, PLAIN, Asked, build, device_of
 from spmark.impls.operator.compiled import CompiledOperator
 from spmark.impls.operator.matrices import ElementType, OwnedMatrix
-from spmark.impls.runtime.device import versions
 from spmark.impls.table import implementation_names, module_of
 
-_MAGIC, _FORMAT = b"spmark compiled operator, format ", 2
+_MAGIC, _FORMAT = b"spmark compiled operator, format ", 3
 _REMEDY = "compile the operator and save it again"
 Size = Annotated[int, Field(ge=1, le=MAX_NNZ)]
 
@@ -50,13 +49,10 @@ class SavedOperator(Frozen):
 
     spmark: str
     """Version of the package."""
-    versions: dict[str, str] = {}
-    """Of Python, NumPy, the driver and CUDA where the file was written; they are told, and refuse nothing."""
     asked: Asked
     """A process that plans no other width need not know the implementations that it names."""
     dtype: ElementType
     shape: tuple[Size, Size]
-    nnz: Annotated[NonNegativeInt, Field(le=MAX_NNZ)]
     pattern: str
     """`Csr.hash`."""
     plans: list[SavedPlan]
@@ -87,26 +83,22 @@ def write(path: Path, matrix: OwnedMatrix, asked: Asked, planned: Mapping[int, C
     BuildError
         The file cannot be written.
     """
-    pattern, (driver, cuda) = matrix.pattern, versions(asked.device)
+    pattern = matrix.pattern
     facts = SavedOperator(
         spmark=__version__,
-        versions={"python": platform.python_version(), "numpy": np.__version__, "driver": driver, "cuda": cuda},
         asked=asked,
         dtype=matrix.dtype,
         shape=pattern.shape,
-        nnz=pattern.nnz,
         pattern=pattern.hash,
         plans=[
             SavedPlan(width=width, choice=made.choice, version=_version(made.choice.name), held=dict(made.held))
             for width, made in planned.items()
         ],
     )
-    arrays = b"".join(array.tobytes() for array in (pattern.indptr, pattern.indices, matrix.values))
-    try:
-        with whole(path) as part:
-            part.write_bytes(sealed(facts.model_dump_json().encode() + b"\n" + arrays))
-    except OSError as error:
-        raise BuildError(f"{path}: expected a place to save the operator, found: {error.strerror or error}") from error
+    content, text = BytesIO(), np.frombuffer(facts.model_dump_json().encode(), np.uint8)
+    np.savez(content, facts=text, indptr=pattern.indptr, indices=pattern.indices, values=matrix.values)
+    with written(path, BuildError) as part:
+        part.write_bytes(sealed(content.getvalue()))
 
 
 def sealed(content: bytes) -> bytes:
@@ -146,12 +138,6 @@ def read(path: Path) -> CompiledOperator:
                 f"{path}: expected the plan of {name} to be of this code, spmark {__version__}, found "
                 f"one of other code, spmark {facts.spmark}: {_REMEDY}"
             )
-    # `choose` refuses those that nobody knows here.
-    names = [name for name in asked.names if name in known]
-    try:
-        names_of(names or [AUTO], asked.op, device, asked.values == "constant")
-    except ProblemError as error:
-        raise BuildError(f"{path}: {error}: {_REMEDY}") from error
     return CompiledOperator(matrix, asked, {plan.width: _rebuilt(plan, matrix, asked) for plan in facts.plans})
 
 
@@ -173,15 +159,11 @@ def parsed(path: Path) -> tuple[SavedOperator, OwnedMatrix]:
         digest, _, rest = rest.partition(b"\n")
         if digest != hashlib.sha256(rest).hexdigest().encode():
             raise BuildError(f"{path}: expected content that fits its digest, found a damaged file: {_REMEDY}")
-        line, _, arrays = rest.partition(b"\n")
-        facts = parse_model(SavedOperator, line)
-        kinds = [np.dtype(np.int32), np.dtype(np.int32), facts.dtype.numpy]
-        sizes = (facts.shape[0] + 1, facts.nnz, facts.nnz)
-        starts = [0, *np.cumsum([size * kind.itemsize for size, kind in zip(sizes, kinds, strict=True)])]
-        if len(arrays) != starts[-1]:
-            raise BuildError(f"{path}: expected {starts[-1]:,} bytes of arrays, found {len(arrays):,}")
-        cuts = zip(starts, starts[1:], kinds, strict=False)
-        indptr, indices, values = (np.frombuffer(arrays[start:end], kind).copy() for start, end, kind in cuts)
+        with np.load(BytesIO(rest), allow_pickle=False) as file:
+            facts = parse_model(SavedOperator, file["facts"].tobytes())
+            indptr, indices, values = file["indptr"], file["indices"], file["values"]
+        if values.dtype != facts.dtype.numpy:
+            raise BuildError(f"{path}: expected values of {facts.dtype}, found {values.dtype}")
         matrix = OwnedMatrix.checked(facts.shape, indptr, indices, values, facts.dtype)
         if matrix.pattern.hash != facts.pattern:
             raise BuildError(f"{path}: expected the pattern {facts.pattern[:16]}, found {matrix.pattern.hash[:16]}")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import threading
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,8 +69,7 @@ class Operators:
 
     def find(self, kind: Kind) -> CompiledOperator:
         """Give the operator of a kind, which plans each width at its first product."""
-        made = self.made.get(kind)
-        if made is None:
+        if kind not in self.made:
             with self._lock:
                 if kind not in self.made:
                     made = compile_operator(
@@ -87,8 +85,7 @@ class Operators:
                     if kind.turned_values:
                         made.order = self.origins(not kind.transposed)
                     self.made[kind] = made
-                made = self.made[kind]
-        return made
+        return self.made[kind]
 
 
 def names_with(use: str | Sequence[str], op: Op) -> str | list[str]:
@@ -96,20 +93,47 @@ def names_with(use: str | Sequence[str], op: Op) -> str | list[str]:
     return [name for name in loaded(use) if op in create(name).ops] or "auto"
 
 
-class Signs(ABC):
-    """The sign ``@`` for a matrix that has a product and a transpose."""
+class Signs:
+    """A sparse matrix that shares its operators with its transpose, and the sign ``@``; subclasses have `spmm`.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        (I, K).
+    nnz : int
+        Non-zeros, each place once.
+    dtype
+        Type of the values.
+    """
 
     __array_ufunc__ = None
     """NumPy leaves ``x @ A`` to this class."""
+    shown: str
+    """Name of the class for users."""
+    dtype: Any
+    spmm: Callable[..., Any]
+
+    def _set(self, operators: Operators, turned: bool, device: Any) -> None:
+        self._operators, self._turned, self._device = operators, turned, device
+        self._matrix = operators.matrix(turned)
+        self.shape: tuple[int, int] = self._matrix.pattern.shape
+        self.nnz: int = self._matrix.pattern.nnz
+        self._transpose: Self | None = None
 
     @property
-    @abstractmethod
-    def T(self) -> Signs:
-        """The transpose."""
+    def T(self) -> Self:
+        """The transpose, which shares all plans; values given to its products are in the order of its own CSR.
 
-    @abstractmethod
-    def spmm(self, b: Any) -> Any:
-        """Compute A B."""
+        `torch.compile` traces it without a break of the graph where it was asked for before.
+        """
+        if self._transpose is None:
+            self._transpose = type(self).__new__(type(self))
+            self._transpose._set(self._operators, not self._turned, self._device)
+        return self._transpose
+
+    def __repr__(self) -> str:
+        """Say in a line what the matrix is."""
+        return f"<{self.shown} {self.shape[0]} x {self.shape[1]}, {self.nnz:,} non-zeros, {self.dtype}>"
 
     def __matmul__(self, b: Any) -> Any:
         """Compute ``A @ b`` for b (K, J) or (K,), as `spmm` does."""
@@ -152,6 +176,8 @@ class SparseOperator(Signs):
     <spmark.SparseOperator 3 x 4, 3 non-zeros, float32>
     """
 
+    shown = "spmark.SparseOperator"
+
     def __init__(
         self,
         a: Any,
@@ -163,27 +189,10 @@ class SparseOperator(Signs):
         self._set(Operators(OwnedMatrix.of(a, dtype), use, budget_s=0), False, device)
         self._operator(Op.SPMM, None)  # refuses a name or a device now
 
-    def _set(self, operators: Operators, turned: bool, device: str) -> None:
-        self._operators, self._turned, self._device = operators, turned, device
+    def _set(self, operators: Operators, turned: bool, device: Any) -> None:
+        super()._set(operators, turned, device)
         self._known: dict[tuple[Op, Any], CompiledOperator] = {}
-        matrix = operators.matrix(turned)
-        self.shape: tuple[int, int] = matrix.pattern.shape
-        """(I, K)."""
-        self.nnz: int = matrix.pattern.nnz
-        """Non-zeros, each place once."""
-        self.dtype: str = str(matrix.dtype)
-        """Type of the values."""
-
-    @cached_property
-    def T(self) -> SparseOperator:
-        """The transpose, which shares all plans."""
-        made = SparseOperator.__new__(SparseOperator)
-        made._set(self._operators, not self._turned, self._device)
-        return made
-
-    def __repr__(self) -> str:
-        """Say in a line what the matrix is."""
-        return f"<spmark.SparseOperator {self.shape[0]} x {self.shape[1]}, {self.nnz:,} non-zeros, {self.dtype}>"
+        self.dtype: str = str(self._matrix.dtype)
 
     def spmm(self, b: Any, *, out: Any = None) -> Any:
         """Compute C = A B, as a `CompiledOperator` does.

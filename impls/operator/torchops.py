@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import secrets
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch  # pyright: ignore[reportMissingImports]
@@ -65,12 +66,6 @@ def _spmm_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None
     return of_values, of_b, None, None
 
 
-def _bilinear_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    left, right, handle = inputs
-    ctx.matrix = matrix_of(handle)
-    ctx.save_for_backward(left, right)
-
-
 def _sddmm_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
     x, y = ctx.saved_tensors
     handle, grad = ctx.matrix.handle, grad.contiguous()
@@ -79,15 +74,10 @@ def _sddmm_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | Non
     return of_x, of_y, None
 
 
-def _trilinear_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+def _context_of_all(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     *tensors, handle = inputs
     ctx.matrix = matrix_of(handle)
     ctx.save_for_backward(*tensors)
-
-
-def _of_x(matrix: RelationalMatrix, values: Tensor | None, w: Tensor, y: Tensor) -> Tensor:
-    of_edges = None if values is None else turned(values, matrix.handle)
-    return convolve(of_edges, y, w.transpose(1, 2), matrix.T.handle)
 
 
 def _turned_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -98,28 +88,28 @@ def _turned_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
     return turned(grad, ctx.matrix.T.handle), None
 
 
-def _convolve_gradient(ctx: Any, y: Tensor) -> tuple[Tensor | None, ...]:
-    (values, x, w), matrix, needs = ctx.saved_tensors, ctx.matrix, ctx.needs_input_grad
-    of_values = project(x, w, y, matrix.handle) if needs[0] else None
-    of_x = _of_x(matrix, values, w, y) if needs[1] else None
-    of_w = correlate(values, x, y, matrix.handle) if needs[2] else None
-    return of_values, of_x, of_w, None
+def _derivative(name: str, matrix: RelationalMatrix, *, values: Any, x: Any, w: Any, y: Any) -> Tensor:
+    """Give a derivative of the sum over relations and edges of A_r[i, j] x_j W_r y_i, which is linear in each."""
+    if name == "values":
+        return project(x, w, y, matrix.handle)
+    if name == "w":
+        return correlate(values, x, y, matrix.handle)
+    if name == "y":
+        return convolve(values, x, w, matrix.handle)
+    of_edges = None if values is None else turned(values, matrix.handle)
+    return convolve(of_edges, y, w.transpose(1, 2), matrix.T.handle)
 
 
-def _correlate_gradient(ctx: Any, w: Tensor) -> tuple[Tensor | None, ...]:
-    (values, x, y), matrix, needs = ctx.saved_tensors, ctx.matrix, ctx.needs_input_grad
-    of_values = project(x, w, y, matrix.handle) if needs[0] else None
-    of_x = _of_x(matrix, values, w, y) if needs[1] else None
-    of_y = convolve(values, x, w, matrix.handle) if needs[2] else None
-    return of_values, of_x, of_y, None
+def _gradient_beside(result: str) -> Callable[[Any, Tensor], tuple[Tensor | None, ...]]:
+    """Give the gradient of the product that is the derivative by ``result``: the other derivatives at its gradient."""
+    names = [name for name in ("values", "x", "w", "y") if name != result]
 
+    def gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        given = dict(zip(names, ctx.saved_tensors, strict=True)) | {result: grad}
+        needed = zip(names, ctx.needs_input_grad, strict=False)
+        return *(_derivative(name, ctx.matrix, **given) if needs else None for name, needs in needed), None
 
-def _project_gradient(ctx: Any, values: Tensor) -> tuple[Tensor | None, ...]:
-    (x, w, y), matrix, needs = ctx.saved_tensors, ctx.matrix, ctx.needs_input_grad
-    of_x = _of_x(matrix, values, w, y) if needs[0] else None
-    of_w = correlate(values, x, y, matrix.handle) if needs[1] else None
-    of_y = convolve(values, x, w, matrix.handle) if needs[2] else None
-    return of_x, of_w, of_y, None
+    return gradient
 
 
 def _defined(
@@ -174,7 +164,7 @@ sddmm = _defined(
     compute=lambda x, y, handle: matrix_of(handle).sample(x, y),
     shape=lambda x, y, handle: x.new_empty((matrix_of(handle).nnz,)),
     gradient=_sddmm_gradient,
-    context=_bilinear_context,
+    context=_context_of_all,
     served=True,
 )
 """Computes X Y^T at A's non-zeros, (nnz,), for the matrix of a handle."""
@@ -184,8 +174,8 @@ convolve = _defined(
     "(Tensor? values, Tensor x, Tensor w, int handle) -> Tensor",
     compute=lambda values, x, w, handle: matrix_of(handle).multiply(values, x, w),
     shape=lambda values, x, w, handle: x.new_empty((matrix_of(handle).matrix.num_rows, w.shape[2])),
-    gradient=_convolve_gradient,
-    context=_trilinear_context,
+    gradient=_gradient_beside("y"),
+    context=_context_of_all,
 )
 """Computes the sum over relations r of A_r X W_r, (I, width_out), for the relational matrix of a handle."""
 correlate = _defined(
@@ -193,8 +183,8 @@ correlate = _defined(
     "(Tensor? values, Tensor x, Tensor y, int handle) -> Tensor",
     compute=lambda values, x, y, handle: matrix_of(handle).correlate(values, x, y),
     shape=lambda values, x, y, handle: x.new_empty((matrix_of(handle).matrix.relations, x.shape[1], y.shape[1])),
-    gradient=_correlate_gradient,
-    context=_trilinear_context,
+    gradient=_gradient_beside("w"),
+    context=_context_of_all,
 )
 """Computes (A_r X)^T Y for each relation r, (R, width_in, width_out), for the relational matrix of a handle."""
 project = _defined(
@@ -202,8 +192,8 @@ project = _defined(
     "(Tensor x, Tensor w, Tensor y, int handle) -> Tensor",
     compute=lambda x, w, y, handle: matrix_of(handle).project(x, w, y),
     shape=lambda x, w, y, handle: x.new_empty((matrix_of(handle).matrix.nnz,)),
-    gradient=_project_gradient,
-    context=_trilinear_context,
+    gradient=_gradient_beside("values"),
+    context=_context_of_all,
 )
 """Computes x_j W_r y_i for each edge (i, j) of relation r, (nnz,), for the relational matrix of a handle."""
 turned = _defined(

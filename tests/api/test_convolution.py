@@ -130,11 +130,11 @@ def test_what_does_not_fit_is_refused(voxels: Any) -> None:
     from spmark.torch import KernelMap, SparseConv3d
 
     where = KernelMap.submanifold(voxels)
-    with pytest.raises(OperandError, match=r"a map of 8 offsets .* found 27 offsets and \(170, 5\)"):
+    with pytest.raises(OperandError, match=r"weights of 27 .*offsets.* 170 rows, .* found \(8, 5, 4\) and \(170, 5\)"):
         SparseConv3d(5, 4, 2)(torch.randn(170, 5), where)
-    with pytest.raises(OperandError, match=r"shape \(170, 5\), found 27 offsets and \(170, 6\)"):
+    with pytest.raises(OperandError, match=r"as wide as the weights are high, found \(27, 5, 4\) and \(170, 6\)"):
         SparseConv3d(5, 4)(torch.randn(170, 6), where)
-    with pytest.raises(OperandError, match=r"features of torch.float32 on cpu, found torch.float64"):
+    with pytest.raises(OperandError, match=r"weights of torch.float64 on cpu, as features are, found torch.float32"):
         SparseConv3d(5, 4)(torch.randn(170, 5).double(), where)
     with pytest.raises(MatrixError, match="that are all different"):
         KernelMap.submanifold(torch.cat([voxels, voxels[:1]]))

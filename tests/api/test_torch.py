@@ -313,7 +313,7 @@ def test_given_values_do_not_stay(matrix: Any, small: Any) -> None:
 def test_a_compiled_function_has_one_graph(matrix: Any, small: Any) -> None:
     def loss(b: Any, values: Any) -> Any:
         c = torch.relu(matrix.spmm(b, values))
-        return (matrix.sddmm(c, b) ** 2).sum() + matrix.aggregate(b, "mean").sum()
+        return (matrix.sddmm(c, b) ** 2).sum()
 
     inputs = [(drawn(5, width), matrix.values.requires_grad_()) for width in (3, 4)]
     traced = torch.compile(loss, fullgraph=True, backend="aot_eager")
@@ -339,18 +339,6 @@ def test_autocast_converts_and_nothing_else_does(small: Any) -> None:
         matrix.spmm(b, values.double())
     with pytest.raises(OperandError, match=r"operand Y \(K, J\): expected dtype float32, found float64"):
         matrix.sddmm(drawn(7, 3, dtype=torch.float32), b.double())
-
-
-def test_a_mean_divides_by_the_row_s_nonzeros(matrix: Any, small: Any) -> None:
-    b = drawn(5, 3)
-    lengths = np.maximum(np.diff(small.indptr), 1)[:, None]
-    assert torch.allclose(matrix.aggregate(b), torch.tensor(small @ b.detach().numpy()))
-    mean = matrix.aggregate(b, "mean")
-    assert torch.allclose(mean, torch.tensor(small @ b.detach().numpy() / lengths))
-    assert not mean[2].any(), "a row without non-zeros"
-    assert torch.autograd.gradcheck(lambda b: matrix.aggregate(b, "mean"), (b,))
-    with pytest.raises(ProblemError, match="expected reduce out of sum, mean, found 'max'"):
-        matrix.aggregate(b, "max")
 
 
 def test_deterministic_algorithms(matrix: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -644,10 +632,6 @@ def test_a_transpose_shares_plans_and_has_gradients(matrix: Any, small: Any) -> 
     assert torch.autograd.gradgradcheck(turned.spmm, (x, values))
     assert torch.autograd.gradcheck(turned.sddmm, (y, x, values))
     assert (turned.shape, turned.T.digest) == ((5, 7), matrix.digest)
-    mean = turned.aggregate(x, "mean")
-    assert torch.allclose(
-        mean, torch.tensor(small.T @ x.detach().numpy() / np.maximum((small != 0).sum(axis=0), 1)[:, None])
-    )
 
 
 def test_a_transpose_goes_with_the_matrix(small: Any) -> None:

@@ -16,7 +16,7 @@ import torch  # pyright: ignore[reportMissingImports]
 from torch import Tensor, nn  # pyright: ignore[reportMissingImports]
 from torch.nn import functional as F  # pyright: ignore[reportMissingImports]
 
-from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.problem import Csr, Op, Problem, grouped
 from spmark.impls.core.pruned import PrunedLayer
 from spmark.impls.core.relational import RelationalCsr
@@ -31,14 +31,21 @@ class Library:
 
     Parameters
     ----------
-    place : str
-        PyTorch's name of the device.
+    device : DeviceSpec
     dtype : torch.dtype
         Of everything that is computed.
+    network : dataclass, optional
+        Of `spmark.impls.networks.plan`, with the tunables of the library.
+
+    Attributes
+    ----------
+    place : str
+        PyTorch's name of the device.
     """
 
-    def __init__(self, place: str, dtype: torch.dtype) -> None:
-        self.place, self.dtype = place, dtype
+    def __init__(self, device: DeviceSpec, dtype: torch.dtype, network: Any = None) -> None:
+        self.device, self.dtype, self.network = device, dtype, network
+        self.place = "cpu" if device.kind is DeviceKind.CPU else f"cuda:{torch.cuda.current_device()}"
         self.rounded = dtype
         """What inputs and weights are rounded to beforehand."""
 
@@ -125,15 +132,12 @@ class _Convolution(nn.Module):  # type: ignore[misc]
 class Spmark(Library):
     """`spmark.torch.SparseMatrix`."""
 
-    def __init__(self, place: str, dtype: torch.dtype, use: str, budget_s: float) -> None:
-        super().__init__(place, dtype)
-        self._use, self._how = use, {"budget_s": budget_s, "device": torch.device(place).type}
-
     def matrix(self, matrix: Csr, widths: list[int], *, trained: bool = False, backward: bool = True) -> Any:
         """Plan the products now."""
         from spmark.impls.operator.pytorch import SparseMatrix
 
-        found = SparseMatrix(matrix, dtype=self.dtype, use=self._use, **self._how)
+        how: dict[str, Any] = {"device": torch.device(self.place).type, "budget_s": self.network.budget_s}
+        found = SparseMatrix(matrix, dtype=self.dtype, use=self.network.use, **how)
         found.plan(widths, backward=backward, given_values=trained)
         return found
 
@@ -142,8 +146,8 @@ class Spmark(Library):
         from spmark.impls.operator.relations import RelationalMatrix
 
         found = RelationalMatrix(graph)
-        if self._use != "auto":
-            found.in_order = (self._use,)
+        if self.network.use != "auto":
+            found.in_order = (self.network.use,)
         return [partial(found.rgms, w=w) for w in weights]
 
 
@@ -199,13 +203,8 @@ class _TorchMatrix:
         found = torch.segment_reduce(values, how, offsets=self.forward_ends[0].long(), unsafe=True)
         return found.index_select(0, self.rows)
 
-    def times(self, b: Tensor, values: Tensor) -> Tensor:
-        return self._product(self.forward_ends, values, self.shape, b)
-
-    def turned_times(self, b: Tensor, values: Tensor) -> Tensor:
-        return self._product(self.backward_ends, values, self.shape[::-1], b)
-
-    def _product(self, ends: list[Tensor], values: Tensor, shape: tuple[int, int], b: Tensor) -> Tensor:
+    def times(self, b: Tensor, values: Tensor, turned: bool = False) -> Tensor:
+        ends, shape = (self.backward_ends, self.shape[::-1]) if turned else (self.forward_ends, self.shape)
         # Row by row is the layout of B with which cuSPARSE is fastest.
         return torch.sparse_csr_tensor(*ends, values, shape, check_invariants=False) @ b.contiguous()
 
@@ -228,7 +227,7 @@ class _TorchSpmm(torch.autograd.Function):  # type: ignore[misc]
         (b, values), matrix = ctx.saved_tensors, ctx.matrix
         of_b = None
         if ctx.needs_input_grad[0]:
-            of_b = matrix.turned_times(grad, values[matrix.origins] if ctx.given else matrix.turned)
+            of_b = matrix.times(grad, values[matrix.origins] if ctx.given else matrix.turned, turned=True)
         return of_b, matrix.sampled(grad, b) if ctx.given and ctx.needs_input_grad[1] else None, None, None
 
 
@@ -242,23 +241,11 @@ class _TorchSddmm(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         (x, y), matrix = ctx.saved_tensors, ctx.matrix
-        return matrix.times(y, grad), matrix.turned_times(x, grad[matrix.origins]), None
+        return matrix.times(y, grad), matrix.times(x, grad[matrix.origins], turned=True), None
 
 
 class Pyg(Library):
-    """PyTorch Geometric's message passing, which holds a message for every non-zero.
-
-    Parameters
-    ----------
-    place, dtype
-        As of `Library`.
-    layer : str
-        Of relations: ``RGCNConv`` or ``FastRGCNConv``, which copies the weights of its relation for every edge.
-    """
-
-    def __init__(self, place: str, dtype: torch.dtype, layer: str) -> None:
-        super().__init__(place, dtype)
-        self._layer = layer
+    """PyTorch Geometric's message passing, which holds a message for every non-zero."""
 
     def matrix(self, matrix: Csr, widths: list[int], *, trained: bool = False, backward: bool = True) -> Any:
         """Give A as edges, for `spmm` with its own values."""
@@ -276,7 +263,7 @@ class Pyg(Library):
 
         for w in weights:
             num, *sizes = w.shape
-            layer = getattr(layers, self._layer)(*sizes, num, aggr="add", root_weight=False, bias=False)
+            layer = getattr(layers, self.network.layer)(*sizes, num, aggr="add", root_weight=False, bias=False)
             layer.weight = nn.Parameter(w)
             found.append(partial(product, layer))
         return found
@@ -346,19 +333,7 @@ class _DglMatrix:
 
 
 class Dense(Library):
-    """Layers with their zeros.
-
-    Parameters
-    ----------
-    place, dtype
-        As of `Library`.
-    matrix_unit : bool
-        Whether convolutions run on the matrix unit, which wants channels last.
-    """
-
-    def __init__(self, place: str, dtype: torch.dtype, matrix_unit: bool = False) -> None:
-        super().__init__(place, dtype)
-        self._format = torch.channels_last if matrix_unit else torch.contiguous_format
+    """Layers with their zeros."""
 
     def linear(self, weight: Csr, bias: Tensor, tokens: int, trained: bool) -> nn.Module:
         """Give the layer with its zeros; training multiplies the weight by its mask, as PyTorch's pruning does."""
@@ -373,7 +348,8 @@ class Dense(Library):
         found = found.to(self.place, self.dtype)
         found.weight.data.copy_(self._filled(weight).view(found.weight.shape))
         found.bias.data.copy_(bias)
-        found = found.to(memory_format=self._format)
+        if self.dtype.itemsize < 4 or getattr(self.network, "tf32", False):
+            found = found.to(memory_format=torch.channels_last)  # as the matrix unit wants it
         return nn.Sequential(found, nn.ReLU(inplace=True)) if relu else found
 
     def attention(self, mask: Csr, heads: int, width: int) -> Attention:
@@ -416,15 +392,11 @@ class _DenseLinear(nn.Module):  # type: ignore[misc]
 class LoSpmm(Library):
     """LO-SpMM's fused kernels for pruned layers, whose weights and biases are literals of their code."""
 
-    def __init__(self, place: str, dtype: torch.dtype, device: DeviceSpec) -> None:
-        super().__init__(place, dtype)
-        self._device = device
-
     def linear(self, weight: Csr, bias: Tensor, tokens: int, trained: bool) -> nn.Module:
         """Compile the layer, with its bias."""
         from spmark.impls.lo_spmm.layers import fused_spmm
 
-        plan = fused_spmm(Problem(Op.SPMM, weight, tokens), self._device, bias=bias.cpu().numpy())
+        plan = fused_spmm(Problem(Op.SPMM, weight, tokens), self.device, bias=bias.cpu().numpy())
 
         def layer(x: Tensor) -> Tensor:
             out = x.new_empty(weight.num_rows, tokens)
@@ -443,7 +415,7 @@ class LoSpmm(Library):
         flat[weight.rows_of_entries(), weight.indices] = weight.values
         filled = flat.reshape(layer.filters, layer.channels, layer.taps, layer.taps)
         how: dict[str, Any] = {"stride": layer.stride, "padding": layer.taps // 2, "relu": relu}
-        plan = conv2d(filled, images, self._device, bias=bias.cpu().numpy(), **how)
+        plan = conv2d(filled, images, self.device, bias=bias.cpu().numpy(), **how)
         shape = images[0], layer.filters, images[2] // layer.stride, images[3] // layer.stride
 
         def convolved(x: Tensor) -> Tensor:
@@ -467,7 +439,7 @@ class Flex(Library):
         """Compile attention for the mask."""
         from torch.nn.attention import flex_attention as flex  # pyright: ignore[reportMissingImports]
 
-        seen = Dense(self.place, self.dtype).seen(mask, heads)
+        seen = Dense(self.device, self.dtype).seen(mask, heads)
         blocks = flex.create_block_mask(lambda b, h, q, k: seen[q, k], None, None, *seen.shape, device=self.place)
         compiled = torch.compile(flex.flex_attention)
 
