@@ -25,9 +25,6 @@ from spmark.impls.core.machine import LoadMeter
 from spmark.impls.core.network import NetworkOp, NetworkProblem
 from spmark.impls.core.operators import (
     RandomOperand,
-    compulsory_bytes,
-    flops,
-    operand_bytes,
     random_operands,
     reference,
     sampled_rows,
@@ -407,8 +404,8 @@ def floor_s(problem: AnyProblem | NetworkProblem, device: DeviceSpec) -> float:
     if BUSY in device.calibrated_with:
         return 0.0
     rate = device.flops_per_s(problem.dtype)
-    bytes_s = operand_bytes(problem) / device.read_bytes_per_s if device.read_bytes_per_s else 0.0
-    return max(bytes_s, flops(problem) / rate if rate else 0.0)
+    bytes_s = problem.operand_bytes() / device.read_bytes_per_s if device.read_bytes_per_s else 0.0
+    return max(bytes_s, problem.flops() / rate if rate else 0.0)
 
 
 def _build(implementation: Implementation, problem: Any, device: DeviceSpec, config: Mapping[str, Any]) -> Plan:
@@ -433,6 +430,6 @@ def _problem_facts(problem: AnyProblem | NetworkProblem) -> ProblemFacts:
         nnz=matrix.nnz,
         longest_row=matrix.longest_row,
         relations=matrix.relations if isinstance(matrix, RelationalCsr) else 0,
-        flops=flops(problem),
-        compulsory_bytes=compulsory_bytes(problem),
+        flops=problem.flops(),
+        compulsory_bytes=problem.compulsory_bytes(),
     )
