@@ -45,12 +45,7 @@ class Csr:
 
     @classmethod
     def checked(
-        cls,
-        shape: tuple[int, int],
-        indptr: ArrayLike,
-        indices: ArrayLike,
-        values: ArrayLike,
-        where: str = "matrix",
+        cls, shape: tuple[int, int], indptr: ArrayLike, indices: ArrayLike, values: ArrayLike, where: str = "matrix"
     ) -> Csr:
         """Check everything a canonical CSR promises, then build one.
 

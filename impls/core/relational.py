@@ -23,16 +23,7 @@ from scipy import sparse
 from spmark.impls.core.enums import RelationalOp as RelationalOp  # noqa: PLC0414 - is part of this module, too
 from spmark.impls.core.errors import MatrixError, ProblemError
 from spmark.impls.core.operators import DenseRows, RandomOperand, Reference, random_operands, reference
-from spmark.impls.core.problem import (
-    MAX_NNZ,
-    Csr,
-    DType,
-    Problem,
-    canonical_rows,
-    checked_width,
-    grouped,
-    rounded,
-)
+from spmark.impls.core.problem import MAX_NNZ, Csr, DType, Problem, canonical_rows, checked_width, grouped, rounded
 
 MAX_RELATIONS = 1 << 15
 
