@@ -226,14 +226,10 @@ def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation
     UnsupportedError
         A retired tunable has another value.
     """
-    return cast("Implementation", _made(name, _class_of(name), config))
-
-
-def _made(name: str, kind: Any, config: Mapping[str, Any] | None) -> Any:
-    """Make an implementation of a class, with checked tunables."""
     who = f"implementation {name}"
     if config is not None and not isinstance(config, Mapping):
         raise SweepError(f"{who}: expected tunables as a mapping, found {config!r}")
+    kind = _class_of(name)
     known, retired = {field.name: field for field in fields(kind)}, getattr(kind, "retired", {})
     tunables: dict[str, Any] = {}
     for key, value in (config or {}).items():
@@ -256,7 +252,7 @@ def _made(name: str, kind: Any, config: Mapping[str, Any] | None) -> Any:
     try:
         for key, value in tunables.items():
             check_type(known[key], value)
-        return kind(**tunables)
+        return cast("Implementation", kind(**tunables))
     except TypeError as error:
         defaults = {key: known[key].default for key in tunables if known[key].default is not MISSING}
         raise SweepError(f"{who}: expected values like {defaults}, found {tunables!r} ({error})") from error
