@@ -225,9 +225,8 @@ class DenseSddmm(DevicePlan):
     def __init__(self, problem: Problem, target: Target) -> None:
         super().__init__(problem, target, {})
         matrix = problem.matrix
-        with self.phase("compile"):
-            instance = SAMPLE.instance(T=C_TYPES[problem.dtype], scaled=problem.scaled, threads=THREADS)
-            (self._sample,) = target.load([instance])
+        instance = SAMPLE.instance(T=C_TYPES[problem.dtype], scaled=problem.scaled, threads=THREADS)
+        (self._sample,) = self.load([instance])
         with self.phase("convert"):
             rows = matrix.rows_of_entries()
         with self.phase("upload"):

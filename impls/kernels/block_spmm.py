@@ -77,8 +77,7 @@ class BlockSpmmPlan(DevicePlan):
         instance = block_instance(problem, rows, tile, depth, gathered)
         super().__init__(problem, target, {**config, **schedule}, alignment=int(instance.values["vector"]) * 2)
         self.stored = form.stored
-        with self.phase("compile"):
-            self._kernel, zeroing = target.load([instance, zeroing_instance(problem.width, problem.dtype)])
+        self._kernel, zeroing = self.load([instance, zeroing_instance(problem.width, problem.dtype)])
         stages = 3 if depth == 64 or (depth == 32 and rows in (64, 96)) else 4
         self._shared_bytes = stages * (rows * depth + depth * (tile + 8)) * 2
         self._kernel.allow_shared(self._shared_bytes)

@@ -93,8 +93,7 @@ class TileSddmmPlan(DevicePlan):
         self._grid, self._args = fused(
             Share(blocks[0].shape[0] // _WARPS, 1, on_device[0]), Share(items, 1, on_device[1])
         )
-        with self.phase("compile"):
-            (self._kernel,) = target.load([tile_sddmm_instance(problem, schedule)])
+        (self._kernel,) = self.load([tile_sddmm_instance(problem, schedule)])
         sizes = (problem.width, problem.scaled, not in_tiles, block_count, runs[0].size)
         self._sizes = tuple(np.int32(size) for size in sizes)
 

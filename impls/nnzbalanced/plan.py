@@ -101,11 +101,10 @@ class NnzBalancedPlan(DevicePlan):
             begins[::span] = True
             use = row_use(matrix.num_rows, [rows[begins]])
             marks = use.targets(rows, numbered=half)
-        with self.phase("compile"):
-            template = SPANS_SEQUENTIAL if sums else SPANS_PARALLEL
-            instance = template.instance(T=C_TYPES[problem.dtype], **tile, threads=THREADS)
-            around = shared_instances(use.shared.size > 0, problem.width, problem.dtype, vector)
-            self._kernel, *kernels = target.load([instance, *around])
+        template = SPANS_SEQUENTIAL if sums else SPANS_PARALLEL
+        instance = template.instance(T=C_TYPES[problem.dtype], **tile, threads=THREADS)
+        around = shared_instances(use.shared.size > 0, problem.width, problem.dtype, vector)
+        self._kernel, *kernels = self.load([instance, *around])
         with self.phase("upload"):
             self._arrays = [self.upload(a) for a in (marks, matrix.indices, problem.values)]
             self.values = self._arrays[-1]

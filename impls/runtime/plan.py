@@ -44,6 +44,11 @@ class DevicePlan(Built):
         self._counters: list[DeviceArray] = []
         self._failed = False
 
+    def load(self, instances: Sequence[Instance]) -> list[Kernel]:
+        """Compile and load kernels for the target."""
+        with self.phase("compile"):
+            return self.target.load(instances)
+
     def upload(self, array: NDArray[Any]) -> DeviceArray:
         """Copy to the target; counted in `device_bytes`."""
         self.device_bytes += array.nbytes
@@ -115,8 +120,7 @@ class OneLaunchPlan(DevicePlan):
     """Dynamic shared memory of a block."""
 
     def _load(self, instance: Instance) -> None:
-        with self.phase("compile"):
-            (self._kernel,) = self.target.load([instance])
+        (self._kernel,) = self.load([instance])
 
     def _arrange(
         self, grid: Grid, sizes: Iterable[int], arrays: Iterable[NDArray[Any]], shared: Iterable[DeviceArray] = ()
