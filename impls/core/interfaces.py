@@ -120,12 +120,12 @@ class Plan:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Add the seconds spent inside to the phase ``name`` of building (`PHASES`)."""
-        started = perf_counter()
+        """Add the seconds spent inside to the phase ``name`` of building (`PHASES`); a phase in itself counts once."""
+        started, before = perf_counter(), self.phases_s.get(name, 0.0)
         try:
             yield
         finally:
-            self.charge({name: perf_counter() - started})
+            self.phases_s[name] = before + perf_counter() - started
 
     def charge(self, phases_s: Mapping[str, float]) -> None:
         """Add seconds to phases, also those spent before the plan existed."""

@@ -94,11 +94,10 @@ class BlockSpmmPlan(DevicePlan):
             cleared = cleared[cleared < problem.matrix.num_rows].astype(np.int32)
         held = self.share(arrays, pieces)
         self.values, self.values_in_order = held[-1], False
-        with self.phase("upload"):
-            self._heads = self.upload(heads)
-            self._partials = self.workspace((shared * rows * tile,), np.float32)
-            self._arrived = self.counters(shared)
-            self._zeroed = RowZeroing(self, cleared, problem.width, zeroing)
+        self._heads = self.upload(heads)
+        self._partials = self.workspace((shared * rows * tile,), np.float32)
+        self._arrived = self.counters(shared)
+        self._zeroed = RowZeroing(self, cleared, problem.width, zeroing)
         self._clears = cleared.size > 0
         self._sizes = tuple(map(np.int32, (*problem.matrix.shape, problem.width, split)))
         self._grid = (heads.shape[0], tiles, 1)

@@ -130,10 +130,9 @@ class EllBucketsPlan(DevicePlan):
         lists = () if arrays else (whole.indices.astype(np.int32, copy=False), problem.dtype.stored(whole.values))
         held = self.share(arrays, lists)
         self.values, self.values_in_order = held[1], False
-        with self.phase("upload"):
-            self._ranges, self._rows = self.upload(ranges), self.upload(rows)
-            # Rows without elements are cleared by the grid itself.
-            self._shared = SharedRows(self, replace(use, empty=use.empty[:0]), problem.width, problem.dtype, kernels)
+        self._ranges, self._rows = self.upload(ranges), self.upload(rows)
+        # Rows without elements are cleared by the grid itself.
+        self._shared = SharedRows(self, replace(use, empty=use.empty[:0]), problem.width, problem.dtype, kernels)
         self.deterministic = use.shared.size == 0
         self._width = np.int32(problem.width)
         columns = vector * schedule["vectors"] * schedule["lanes"]

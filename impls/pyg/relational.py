@@ -79,8 +79,7 @@ class _Plan(TorchPlan):
             how = {"aggr": _aggregate(problem), "root_weight": False, "bias": False}
             self._layer = getattr(nn, layer)(*sizes, **how).to(self.place).requires_grad_(False)
             self._rows = torch.empty((matrix.num_rows, 0), dtype=getattr(torch, problem.dtype), device=self.place)
-        with self.phase("upload"):
-            self._edges, self._relation = self.upload(np.stack([cols, rows])), self.upload(relation)
+        self._edges, self._relation = self.upload(np.stack([cols, rows])), self.upload(relation)
 
     def compute(self, operands: Sequence[Tensor], out: Tensor) -> None:
         x, self._layer.weight.data = operands
