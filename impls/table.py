@@ -429,14 +429,15 @@ def faults(kind: Any) -> list[str]:
     if not isinstance(kind, type):
         return [f"expected a class, found {kind!r}"]
     frozen = getattr(getattr(kind, "__dataclass_params__", None), "frozen", False)
-    told = {name: getattr(kind, name, None) for name in ("name", "ops", "devices", "kernels", "unsupported", "build")}
+    told = {name: getattr(kind, name, None) for name in ("name", "ops", "devices", "unsupported", "build")}
+    told["kernels"] = getattr(kind, "kernels", ())
     name = told["name"]
     rules = {
         "@dataclass(frozen=True), whose fields are the tunables": frozen,
         "name: a text of letters, digits, '_', '.' and '-'": isinstance(name, str) and _NAME.fullmatch(name),
         "ops: a frozenset of members of Op": _some_of(told["ops"], Op),
         "devices: a frozenset of members of DeviceKind": _some_of(told["devices"], DeviceKind),
-        "kernels: a tuple of KernelTemplate, () where there are none": isinstance(told["kernels"], tuple),
+        "kernels: a tuple of KernelTemplate": isinstance(told["kernels"], tuple),
         "unsupported(problem, device)": callable(told["unsupported"]),
         "build(problem, device)": callable(told["build"]),
     }

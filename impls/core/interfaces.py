@@ -146,9 +146,10 @@ class Implementation(Protocol):
     """Members of `spmark.impls.core.enums.Op`, whose problems are `Problem`s; or of `RelationalOp`, whose problems are
     `spmark.impls.core.relational.RelationalProblem`s."""
     devices: ClassVar[frozenset[DeviceKind]]
-    kernels: ClassVar[tuple[Any, ...]]
-    """Templates (`spmark.impls.runtime.template.KernelTemplate`) that plans launch: the tests compile and run each."""
     # A class may also declare these:
+    #   kernels: ClassVar[tuple[KernelTemplate, ...]]
+    #                                            templates that plans launch (`spmark.impls.runtime.template`): the
+    #                                            tests compile and run each
     #   needs: ClassVar[tuple[str, ...]]         modules that plain spmark does not bring, and
     #   extra: ClassVar[str]                     the extra of spmark that brings them
     #   literal_values: ClassVar[bool] = True    its plans hold A's values as literals of their code

@@ -42,7 +42,6 @@ class Dash:
     name: ClassVar[str] = "dash"
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT, DeviceKind.CPU})
-    kernels: ClassVar[tuple[()]] = ()
     needs: ClassVar[tuple[str, ...]] = ("torch", "safetensors")
     extra: ClassVar[str] = "dash"
 

@@ -29,7 +29,6 @@ class Dgl:
     name: ClassVar[str] = "dgl"
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CPU, DeviceKind.CUDA})
-    kernels: ClassVar[tuple[()]] = ()
     needs: ClassVar[tuple[str, ...]] = ("torch", "dgl")
     extra: ClassVar[str] = "dgl"
 

@@ -27,7 +27,6 @@ class Pyg:
     name: ClassVar[str] = "pyg"
     ops: ClassVar[frozenset[Op]] = frozenset({Op.SPMM})
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CPU, DeviceKind.CUDA})
-    kernels: ClassVar[tuple[()]] = ()
     needs: ClassVar[tuple[str, ...]] = ("torch", "torch_geometric")
     extra: ClassVar[str] = "pyg"
 

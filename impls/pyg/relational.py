@@ -26,7 +26,6 @@ class PygRgcn:
     name: ClassVar[str] = "pyg_rgcn"
     ops: ClassVar[frozenset[RelationalOp]] = frozenset(RelationalOp)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CPU, DeviceKind.CUDA})
-    kernels: ClassVar[tuple[()]] = ()
     needs: ClassVar[tuple[str, ...]] = ("torch", "torch_geometric")
     extra: ClassVar[str] = "pyg"
 

@@ -26,7 +26,6 @@ class TorchSparse:
     name: ClassVar[str] = "torch_sparse"
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CPU, DeviceKind.CUDA})
-    kernels: ClassVar[tuple[()]] = ()
     needs: ClassVar[tuple[str, ...]] = ("torch",)
     extra: ClassVar[str] = "torch"
 
