@@ -140,7 +140,7 @@ LOADED: dict[str, Outside] = {}
 
 SWITCHES = ("anew", "again")
 """Keys of a config that say how a build is measured, and nothing of its plan: ``anew`` builds, on a GPU, as if nothing
-had been built before; ``again`` measures what loading a kept plan costs (`spmark.impls.core.interfaces.KeepsPlans`)."""
+had been built before; ``again`` measures what loading a kept plan costs (``load`` of the class)."""
 AUTO: Mapping[str, tuple[str, ...]] = {
     "cuda": ("direct", "rowsplit", "sparsetir", "cusparse_best"),
     "cpu": ("scipy_cpu", "numba_cpu"),

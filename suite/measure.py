@@ -20,7 +20,7 @@ from spmark.datasets.load import LoadedMatrix, load_matrix
 from spmark.datasets.relational import of_relations
 from spmark.impls.core.devicespec import BUSY, DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError, KernelFault, SpmarkError, UnsupportedError
-from spmark.impls.core.interfaces import Implementation, KeepsPlans, Plan
+from spmark.impls.core.interfaces import Implementation, Plan
 from spmark.impls.core.machine import LoadMeter
 from spmark.impls.core.network import NetworkOp, NetworkProblem
 from spmark.impls.core.operators import (
@@ -413,9 +413,8 @@ def _build(implementation: Implementation, problem: Any, device: DeviceSpec, con
     empty = config.get("anew") and device.kind is DeviceKind.CUDA
     try:
         with empty_cache() if empty else nullcontext():
-            if config.get("again") and isinstance(implementation, KeepsPlans):
-                return implementation.load(problem, device)
-            return implementation.build(problem, device)
+            how: Any = implementation  # `create` refuses the switch where there is nothing to load
+            return how.load(problem, device) if config.get("again") else implementation.build(problem, device)
     except (SpmarkError, MemoryError):
         raise
     except Exception as error:

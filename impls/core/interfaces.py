@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,6 +160,8 @@ class Implementation(Protocol):
     #   stored_as(problem, device, config)       the format that holds A in a plan of this config, made on the host, as
     #                                            `spmark.impls.formats.stores.held` takes it; by default CSR as it is
     #   forecast(problem, device)                a `spmark.impls.core.stores.Forecast` for a device that may be absent
+    #   load(problem, device)                    build a plan that is not kept yet, then load it: it accounts for the
+    #                                            loading alone. Raises UnsupportedError where none is kept
     #   ahead(problem)                           kernels (`spmark.impls.runtime.template.Instance`) that a build on a
     #                                            GPU asks for, or may ask for, the likeliest first: a race has them
     #                                            compiled while it works on other things
@@ -174,20 +176,6 @@ class Implementation(Protocol):
         ------
         BuildError
             With the file, the template arguments and the log where a kernel is to blame.
-        """
-
-
-@runtime_checkable
-class KeepsPlans(Protocol):
-    """An implementation that builds a plan once, and from then on loads the kept plan."""
-
-    def load(self, problem: Any, device: DeviceSpec) -> Plan:
-        """Build the plan if it is not kept yet, then load it: the plan accounts for the loading alone.
-
-        Raises
-        ------
-        UnsupportedError
-            A plan of this kind is not kept.
         """
 
 
