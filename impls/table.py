@@ -140,7 +140,7 @@ LOADED: dict[str, Outside] = {}
 
 SWITCHES = ("anew", "again")
 """Keys of a config that say how a build is measured, and nothing of its plan: ``anew`` builds, on a GPU, as if nothing
-had been built before; ``again`` measures what loading a kept plan costs (`spmark.impls.core.interfaces.KeepsPlans`)."""
+had been built before; ``again`` measures what loading a kept plan costs (``load`` of the class)."""
 AUTO: Mapping[str, tuple[str, ...]] = {
     "cuda": ("direct", "rowsplit", "sparsetir", "cusparse_best"),
     "cpu": ("scipy_cpu", "numba_cpu"),
@@ -226,14 +226,10 @@ def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation
     UnsupportedError
         A retired tunable has another value.
     """
-    return cast("Implementation", _made(name, _class_of(name), config))
-
-
-def _made(name: str, kind: Any, config: Mapping[str, Any] | None) -> Any:
-    """Make an implementation of a class, with checked tunables."""
     who = f"implementation {name}"
     if config is not None and not isinstance(config, Mapping):
         raise SweepError(f"{who}: expected tunables as a mapping, found {config!r}")
+    kind = _class_of(name)
     known, retired = {field.name: field for field in fields(kind)}, getattr(kind, "retired", {})
     tunables: dict[str, Any] = {}
     for key, value in (config or {}).items():
@@ -256,7 +252,7 @@ def _made(name: str, kind: Any, config: Mapping[str, Any] | None) -> Any:
     try:
         for key, value in tunables.items():
             check_type(known[key], value)
-        return kind(**tunables)
+        return cast("Implementation", kind(**tunables))
     except TypeError as error:
         defaults = {key: known[key].default for key in tunables if known[key].default is not MISSING}
         raise SweepError(f"{who}: expected values like {defaults}, found {tunables!r} ({error})") from error
@@ -433,14 +429,15 @@ def faults(kind: Any) -> list[str]:
     if not isinstance(kind, type):
         return [f"expected a class, found {kind!r}"]
     frozen = getattr(getattr(kind, "__dataclass_params__", None), "frozen", False)
-    told = {name: getattr(kind, name, None) for name in ("name", "ops", "devices", "kernels", "unsupported", "build")}
+    told = {name: getattr(kind, name, None) for name in ("name", "ops", "devices", "unsupported", "build")}
+    told["kernels"] = getattr(kind, "kernels", ())
     name = told["name"]
     rules = {
         "@dataclass(frozen=True), whose fields are the tunables": frozen,
         "name: a text of letters, digits, '_', '.' and '-'": isinstance(name, str) and _NAME.fullmatch(name),
         "ops: a frozenset of members of Op": _some_of(told["ops"], Op),
         "devices: a frozenset of members of DeviceKind": _some_of(told["devices"], DeviceKind),
-        "kernels: a tuple of KernelTemplate, () where there are none": isinstance(told["kernels"], tuple),
+        "kernels: a tuple of KernelTemplate": isinstance(told["kernels"], tuple),
         "unsupported(problem, device)": callable(told["unsupported"]),
         "build(problem, device)": callable(told["build"]),
     }

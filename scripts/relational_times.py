@@ -31,7 +31,7 @@ from spmark.datasets.sweep.reading import parse_matrix
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import KernelFault, SpmarkError
 from spmark.impls.core.interfaces import Plan
-from spmark.impls.core.operators import compulsory_bytes, flops, random_operands, reference
+from spmark.impls.core.operators import random_operands, reference
 from spmark.impls.core.problem import DType
 from spmark.impls.core.relational import (
     RelationalProblem,
@@ -158,7 +158,7 @@ def roof_us(problem: RelationalProblem, device: DeviceSpec) -> float:
     row_bytes = problem.width_in * problem.dtype.itemsize
     rates = device.l2_gather_bytes_per_s
     gather = rates[min(rates, key=lambda size: abs(size - row_bytes))] if rates else np.nan
-    work = compulsory_bytes(problem), problem.matrix.nnz * row_bytes, flops(problem)
+    work = problem.compulsory_bytes(), problem.matrix.nnz * row_bytes, problem.flops()
     per_s = device.copy_bytes_per_s or np.nan, gather, device.flops_per_s(problem.dtype) or np.nan
     return float(np.max(np.divide(work, per_s))) * 1e6
 
@@ -225,10 +225,8 @@ def main() -> None:
                 continue
             shapes = (*problem.operand_shapes, problem.out_shape)
             held = sum(int(np.prod(shape)) for shape in shapes) * problem.dtype.itemsize
-            about |= {"operand_bytes": held} | {
-                name: args.layers * count(problem)
-                for name, count in (("flops", flops), ("compulsory_bytes", compulsory_bytes))
-            }
+            work = {"flops": problem.flops(), "compulsory_bytes": problem.compulsory_bytes()}
+            about |= {"operand_bytes": held} | {name: args.layers * count for name, count in work.items()}
             if np.isfinite(roof := roof_us(problem, device)):
                 about["roof_us"] = roof * args.layers
             told.append([{**about, **line} for line in times(problem, lab, device, args.every, args.layers)])

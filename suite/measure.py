@@ -20,14 +20,11 @@ from spmark.datasets.load import LoadedMatrix, load_matrix
 from spmark.datasets.relational import of_relations
 from spmark.impls.core.devicespec import BUSY, DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError, KernelFault, SpmarkError, UnsupportedError
-from spmark.impls.core.interfaces import Implementation, KeepsPlans, Plan
+from spmark.impls.core.interfaces import Implementation, Plan
 from spmark.impls.core.machine import LoadMeter
 from spmark.impls.core.network import NetworkOp, NetworkProblem
 from spmark.impls.core.operators import (
     RandomOperand,
-    compulsory_bytes,
-    flops,
-    operand_bytes,
     random_operands,
     reference,
     sampled_rows,
@@ -407,8 +404,8 @@ def floor_s(problem: AnyProblem | NetworkProblem, device: DeviceSpec) -> float:
     if BUSY in device.calibrated_with:
         return 0.0
     rate = device.flops_per_s(problem.dtype)
-    bytes_s = operand_bytes(problem) / device.read_bytes_per_s if device.read_bytes_per_s else 0.0
-    return max(bytes_s, flops(problem) / rate if rate else 0.0)
+    bytes_s = problem.operand_bytes() / device.read_bytes_per_s if device.read_bytes_per_s else 0.0
+    return max(bytes_s, problem.flops() / rate if rate else 0.0)
 
 
 def _build(implementation: Implementation, problem: Any, device: DeviceSpec, config: Mapping[str, Any]) -> Plan:
@@ -416,9 +413,8 @@ def _build(implementation: Implementation, problem: Any, device: DeviceSpec, con
     empty = config.get("anew") and device.kind is DeviceKind.CUDA
     try:
         with empty_cache() if empty else nullcontext():
-            if config.get("again") and isinstance(implementation, KeepsPlans):
-                return implementation.load(problem, device)
-            return implementation.build(problem, device)
+            how: Any = implementation  # `create` refuses the switch where there is nothing to load
+            return how.load(problem, device) if config.get("again") else implementation.build(problem, device)
     except (SpmarkError, MemoryError):
         raise
     except Exception as error:
@@ -433,6 +429,6 @@ def _problem_facts(problem: AnyProblem | NetworkProblem) -> ProblemFacts:
         nnz=matrix.nnz,
         longest_row=matrix.longest_row,
         relations=matrix.relations if isinstance(matrix, RelationalCsr) else 0,
-        flops=flops(problem),
-        compulsory_bytes=compulsory_bytes(problem),
+        flops=problem.flops(),
+        compulsory_bytes=problem.compulsory_bytes(),
     )

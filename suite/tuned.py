@@ -16,7 +16,6 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.enums import SweepOp
 from spmark.impls.core.errors import SpmarkError, UnsupportedError
 from spmark.impls.core.interfaces import CHOOSING_PHASES, Config
-from spmark.impls.core.operators import compulsory_bytes
 from spmark.impls.core.problem import DType, Problem
 from spmark.impls.core.stores import Forecast, Stores
 from spmark.impls.formats.stores import stores_of
@@ -141,7 +140,7 @@ def roof(problem: Problem, device: DeviceSpec) -> Tuned:
 
     from spmark.report.analysis.roof import Bound, frozen_times
 
-    facts = {"device": device.name, "compulsory_bytes": compulsory_bytes(problem), "nnz": problem.matrix.nnz}
+    facts = {"device": device.name, "compulsory_bytes": problem.compulsory_bytes(), "nnz": problem.matrix.nnz}
     case = pd.DataFrame([facts | {"width": problem.width, "width_in": 0, "dtype": str(problem.dtype)}])
     times = frozen_times(case).iloc[0]
     time_us = float(np.fmax(times[Bound.LAUNCH] + times.drop(Bound.LAUNCH).max(), least_us(problem, device)))

@@ -29,7 +29,6 @@ FORBIDDEN = {
 EXCEPTIONS = {
     "core/interfaces.py": {"clocks": "`Built.phase`, by which all building is accounted for"},
     "core/machine.py": {"pools": "threads for conversions and compilers, which are owned elsewhere"},
-    "operator/extension.py": {"cache writes": "the compiled extension: a search keeps none"},
     "operator/saved.py": {
         "cache writes": "writes what a person saves, where the person says, and raises where it cannot"
     },

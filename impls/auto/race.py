@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -170,14 +170,13 @@ def fastest(problem: Problem, device: DeviceSpec, choices: Sequence[Choice], bud
 
     rivals = {str(told(choice)): choice for choice in choices}
     held: dict[str, Mapping[str, bytes]] = {}
-    won: list[Plan] = []
 
     def made(config: Config) -> Plan:
         made_of = built(problem, device, rivals[str(config)])
         held[str(config)] = made_of.held
         return made_of.plan
 
-    def search() -> tuple[Config, Search]:
+    def search() -> tuple[Config, Plan, Search]:
         from spmark.impls.runtime.compile import drop
         from spmark.impls.tuning.race import Race
         from spmark.impls.tuning.timer import PlanTimer
@@ -186,18 +185,15 @@ def fastest(problem: Problem, device: DeviceSpec, choices: Sequence[Choice], bud
         race = Race(made, PlanTimer(problem, device), budget_s=math.inf if budget_s is None else budget_s)
         race.time_all(map(told, choices))
         drop(begun)  # those of other products stay
-        config, plan = race.finish()
-        won.append(plan)
-        return config, race.describe()
+        return *race.finish(), race.describe()
 
-    kept = searched(_cache(problem, device, choices, budget_s), search, lambda config: str(config) in rivals)
+    kept, won = searched(_cache(problem, device, choices, budget_s), search, lambda config: str(config) in rivals)
     choice = rivals[str(kept.config)]
-    if won:
-        seconds = kept.phases_s["search"] - sum(won[0].phases_s.values())
-        return Chosen(choice, won[0], held[str(kept.config)], replace(kept, phases_s={"search": max(0.0, seconds)}))
+    if won is not None:
+        return Chosen(choice, won, held[str(kept.config)], kept)
     try:
         again = built(problem, device, choice)
     except (SpmarkError, MemoryError):  # less memory is free now, for instance: another one may still fit
-        config, record = search()
-        return Chosen(rivals[str(config)], won[0], held[str(config)], Kept(config, record, {}))
+        config, plan, record = search()
+        return Chosen(rivals[str(config)], plan, held[str(config)], Kept(config, record, {}))
     return Chosen(choice, again.plan, again.held, kept)

@@ -26,7 +26,6 @@ class BlasCpu:
     name: ClassVar[str] = "blas_cpu"
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CPU})
-    kernels: ClassVar[tuple[()]] = ()
 
     max_dense_bytes: int = 1 << 31
     """Most bytes of the dense I x K matrix (A, or X Y^T), float32."""

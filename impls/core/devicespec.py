@@ -62,7 +62,7 @@ class DeviceSpec(Frozen):
     fma_flops_per_s: float = Field(ge=0)
     """float32 multiply-adds on ordinary cores, two flops each."""
     tensor_flops_per_s: dict[str, float] = {}
-    """Dense matrix-unit rate by input type: float16 (accumulated in float32), tf32."""
+    """Dense matrix-unit rate by input type: float16, accumulated in float32."""
     launch_s: float = 0.0
     """An empty kernel, launch to launch, in a stream."""
     cold_launch_s: float = Field(default=0.0, ge=0)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,12 +120,12 @@ class Plan:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Add the seconds spent inside to the phase ``name`` of building (`PHASES`)."""
-        started = perf_counter()
+        """Add the seconds spent inside to the phase ``name`` of building (`PHASES`); a phase in itself counts once."""
+        started, before = perf_counter(), self.phases_s.get(name, 0.0)
         try:
             yield
         finally:
-            self.charge({name: perf_counter() - started})
+            self.phases_s[name] = before + perf_counter() - started
 
     def charge(self, phases_s: Mapping[str, float]) -> None:
         """Add seconds to phases, also those spent before the plan existed."""
@@ -146,9 +146,10 @@ class Implementation(Protocol):
     """Members of `spmark.impls.core.enums.Op`, whose problems are `Problem`s; or of `RelationalOp`, whose problems are
     `spmark.impls.core.relational.RelationalProblem`s."""
     devices: ClassVar[frozenset[DeviceKind]]
-    kernels: ClassVar[tuple[Any, ...]]
-    """Templates (`spmark.impls.runtime.template.KernelTemplate`) that plans launch: the tests compile and run each."""
     # A class may also declare these:
+    #   kernels: ClassVar[tuple[KernelTemplate, ...]]
+    #                                            templates that plans launch (`spmark.impls.runtime.template`): the
+    #                                            tests compile and run each
     #   needs: ClassVar[tuple[str, ...]]         modules that plain spmark does not bring, and
     #   extra: ClassVar[str]                     the extra of spmark that brings them
     #   literal_values: ClassVar[bool] = True    its plans hold A's values as literals of their code
@@ -159,6 +160,8 @@ class Implementation(Protocol):
     #   stored_as(problem, device, config)       the format that holds A in a plan of this config, made on the host, as
     #                                            `spmark.impls.formats.stores.held` takes it; by default CSR as it is
     #   forecast(problem, device)                a `spmark.impls.core.stores.Forecast` for a device that may be absent
+    #   load(problem, device)                    build a plan that is not kept yet, then load it: it accounts for the
+    #                                            loading alone. Raises UnsupportedError where none is kept
     #   ahead(problem)                           kernels (`spmark.impls.runtime.template.Instance`) that a build on a
     #                                            GPU asks for, or may ask for, the likeliest first: a race has them
     #                                            compiled while it works on other things
@@ -173,20 +176,6 @@ class Implementation(Protocol):
         ------
         BuildError
             With the file, the template arguments and the log where a kernel is to blame.
-        """
-
-
-@runtime_checkable
-class KeepsPlans(Protocol):
-    """An implementation that builds a plan once, and from then on loads the kept plan."""
-
-    def load(self, problem: Any, device: DeviceSpec) -> Plan:
-        """Build the plan if it is not kept yet, then load it: the plan accounts for the loading alone.
-
-        Raises
-        ------
-        UnsupportedError
-            A plan of this kind is not kept.
         """
 
 

@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -54,7 +53,7 @@ class Load:
     free_cores: float | None
     """How many of these cores others left free on average; None where this is not known."""
     load_average: float | None = None
-    """Load average of the last minute, own work included; None where the system does not say."""
+    """Load average of the last minute, own work included."""
 
     @property
     def taken_cores(self) -> float:
@@ -90,13 +89,13 @@ class LoadMeter:
         Work of a child process counts as this process's own once the child has ended.
         """
         time.sleep(max(0.0, self._made[0] + least_s - time.monotonic()))
-        now, cores = self._accounts(), len(self._cores)
+        now, cores, average = self._accounts(), len(self._cores), round(psutil.getloadavg()[0], 2)
         elapsed, used, own = (after - before for before, after in zip(self._made, now, strict=True))
         # Some containers keep no accounts: the numbers stay at 0.
         if elapsed < LEAST_S or not now[1]:
-            return Load(cores, None, _load_average())
+            return Load(cores, None, average)
         taken = min(max(0.0, used - own) / elapsed, float(cores))
-        return Load(cores, round(cores - taken, 2), _load_average())
+        return Load(cores, round(cores - taken, 2), average)
 
     def _accounts(self) -> tuple[float, float, float]:
         """Give seconds on the clock, seconds in which the cores were used, and this process's part of these."""
@@ -104,12 +103,6 @@ class LoadMeter:
         used = sum(getattr(each[core], name, 0.0) for core in self._cores if core < len(each) for name in _USED)
         own = os.times()
         return time.monotonic(), used, own.user + own.system + own.children_user + own.children_system
-
-
-def _load_average() -> float | None:
-    with suppress(AttributeError, OSError):
-        return round(os.getloadavg()[0], 2)
-    return None
 
 
 _MOST_NUMBER = 1 << 30

@@ -9,13 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import Any
 
 import numpy as np
 
 from spmark.impls.core.enums import NetworkOp as NetworkOp  # noqa: PLC0414 - is part of this module, too
 from spmark.impls.core.errors import ProblemError
-from spmark.impls.core.operators import compulsory_bytes, flops, operand_bytes
 from spmark.impls.core.problem import Csr, DType
 from spmark.impls.core.pruned import PrunedNetwork
 from spmark.impls.core.relational import RelationalCsr, RelationalProblem
@@ -80,42 +78,35 @@ class NetworkProblem:
             )
         return found
 
+    def flops(self) -> int:
+        """Give 2 nnz times the columns of a step's sparse products, those of gradients among them."""
+        op, nnz = self.op, self.matrix.nnz
+        if op is NetworkOp.GRAPHSAGE:
+            return 2 * nnz * (self.width_in + 4 * HIDDEN)
+        if op is NetworkOp.GCN:
+            return 4 * nnz * (HIDDEN + self.width)
+        if op is NetworkOp.RGCN:
+            sizes = self.width_in, RELATIONAL_HIDDEN, self.width
+            return sum(RelationalProblem(self.graph, *two, self.dtype).flops() for two in pairwise(sizes))
+        if op is NetworkOp.ATTENTION:
+            return 12 * nnz * self.width
+        layers = self.pruned.layers
+        if not self.pruned.blocks:
+            # Gradients of weights, and of what layers see, take as much again each, but for the first layer's input.
+            backward = 2 * nnz - int(self.matrix.indptr[layers[0].filters]) if op is NetworkOp.PRUNED_TRAINING else 0
+            return 2 * (nnz + backward) * self.width_in * self.width
+        found, side, ends = 0, self.width_in // 4, accumulate(one.filters for one in layers)
+        for layer, end in zip(layers, ends, strict=True):
+            # The layer that strides comes before its block's last and the shortcut, which sees the larger image, too.
+            side = side // layer.stride if layer.taps > 1 else side
+            part = int(self.matrix.indptr[end] - self.matrix.indptr[end - layer.filters])
+            found += 2 * part * self.width * side**2
+        return found
 
-@flops.register
-def _network_flops(problem: NetworkProblem) -> int:
-    """Give 2 nnz times the columns of a step's sparse products, those of gradients among them."""
-    op, nnz = problem.op, problem.matrix.nnz
-    if op is NetworkOp.GRAPHSAGE:
-        return 2 * nnz * (problem.width_in + 4 * HIDDEN)
-    if op is NetworkOp.GCN:
-        return 4 * nnz * (HIDDEN + problem.width)
-    if op is NetworkOp.RGCN:
-        sizes = problem.width_in, RELATIONAL_HIDDEN, problem.width
-        return sum(flops(RelationalProblem(problem.graph, *two, problem.dtype)) for two in pairwise(sizes))
-    if op is NetworkOp.ATTENTION:
-        return 12 * nnz * problem.width
-    layers = problem.pruned.layers
-    if not problem.pruned.blocks:
-        # Gradients of weights, and of what layers see, take as much again each, but for the first layer's input.
-        backward = 2 * nnz - int(problem.matrix.indptr[layers[0].filters]) if op is NetworkOp.PRUNED_TRAINING else 0
-        return 2 * (nnz + backward) * problem.width_in * problem.width
-    found, side, ends = 0, problem.width_in // 4, accumulate(one.filters for one in layers)
-    for layer, end in zip(layers, ends, strict=True):
-        # The layer that strides comes before its block's last and the shortcut, which sees the larger image, too.
-        side = side // layer.stride if layer.taps > 1 else side
-        part = int(problem.matrix.indptr[end] - problem.matrix.indptr[end - layer.filters])
-        found += 2 * part * problem.width * side**2
-    return found
+    def operand_bytes(self) -> int:
+        """Give the bytes of the values alone: what else is read depends on the network."""
+        return self.dtype.itemsize * self.matrix.nnz
 
-
-@operand_bytes.register
-def _network_operand_bytes(problem: NetworkProblem) -> int:
-    """Give the bytes of the values alone: what else is read depends on the network."""
-    return problem.dtype.itemsize * problem.matrix.nnz
-
-
-@compulsory_bytes.register
-def _network_compulsory_bytes(problem: NetworkProblem) -> int:
-    """Give the bytes of the matrix in CSR."""
-    matrix: Any = problem.matrix
-    return operand_bytes(problem) + int(matrix.indptr.nbytes + matrix.indices.nbytes)
+    def compulsory_bytes(self) -> int:
+        """Give the bytes of the matrix in CSR."""
+        return self.operand_bytes() + self.matrix.pattern_bytes

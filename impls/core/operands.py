@@ -9,7 +9,7 @@ import sys
 from abc import abstractmethod
 from collections.abc import Sequence
 from math import prod
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 from spmark.impls.core.errors import OperandError
 from spmark.impls.core.interfaces import Built
 from spmark.impls.core.problem import DType
+
+if TYPE_CHECKING:
+    from spmark.impls.core.relational import AnyProblem
 
 _ROLES = {
     (2,): ("spmm operand B (K, J)", "spmm result out (I, J)"),
@@ -173,22 +176,6 @@ def _check_place(role: str, facts: ArrayFacts, shape: tuple[int, ...], device: s
         )
 
 
-class Shaped(Protocol):
-    """What a plan keeps of its problem: shapes and dtype of operands and result."""
-
-    @property
-    def operand_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Shapes of the dense operands."""
-
-    @property
-    def out_shape(self) -> tuple[int, ...]:
-        """Shape of the result."""
-
-    @property
-    def dtype(self) -> DType | np.dtype[Any]:
-        """Type of operands and result."""
-
-
 class HostPlan(Built):
     """A plan on the host's cores that computes in float32; subclasses call `hold` in ``__init__``.
 
@@ -196,7 +183,7 @@ class HostPlan(Built):
     result. A run widens the operands and rounds the result once, so its time includes the conversions.
     """
 
-    def hold(self, problem: Shaped, *arrays: NDArray[Any]) -> None:
+    def hold(self, problem: AnyProblem, *arrays: NDArray[Any]) -> None:
         """Make the workspaces of a problem, and count their bytes with those of arrays that the plan holds."""
         # No reference to the problem's matrix is kept.
         self._wanted = problem.operand_shapes, problem.out_shape, problem.dtype

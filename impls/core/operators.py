@@ -1,7 +1,7 @@
-"""The truth about the operators on the host: operands, the float64 reference, flops and bytes.
+"""The truth about the operators on the host: operands and the float64 reference.
 
 Functions whose problem may be Any take each kind of problem. What is said here is of a `Problem`, of SpMM or SDDMM;
-`spmark.impls.core.relational` registers the same functions for its problems.
+`spmark.impls.core.relational` registers `random_operands` and `reference` for its problems.
 
 Operands are a function of (seed, stream, index) alone, evaluated by the same integer arithmetic on the host and on a
 GPU: the device holds the whole operand while the reference makes only the rows that it needs.
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.core.problem import DType, Op, Problem
 
 SAMPLED_ROWS = 4096
 _ALL_ROWS_WORK, _MOST_WORK = 1 << 27, 1 << 31
@@ -295,32 +295,3 @@ def _sddmm(problem: Problem, x: DenseRows, y: DenseRows, rows: Places, entries: 
         result[part] = np.einsum("pj,pj->p", left, right)
         magnitude[part] = np.einsum("pj,pj->p", np.abs(left), np.abs(right))
     return result, magnitude
-
-
-@singledispatch
-def flops(problem: Any) -> int:
-    """Give 2 nnz J, the useful floating-point operations of both operators."""
-    return 2 * int(problem.matrix.nnz * problem.width)
-
-
-@singledispatch
-def operand_bytes(problem: Any) -> int:
-    """Give the fewest bytes that any implementation must read.
-
-    These are the values of A that take part and the used rows of operands. The pattern is left out, since
-    a format or generated code may hold it in other ways.
-    """
-    matrix: Csr = problem.matrix
-    size: int = problem.dtype.itemsize
-    used_rows = matrix.filled_rows if problem.op is Op.SDDMM else 0
-    takes_values = problem.op is Op.SPMM or problem.scaled
-    return size * int((matrix.used_cols + used_rows) * problem.width + takes_values * matrix.nnz)
-
-
-@singledispatch
-def compulsory_bytes(problem: Any) -> int:
-    """Give the bytes of touching everything once: A in CSR, the used rows of operands, the whole result."""
-    matrix: Csr = problem.matrix
-    size: int = problem.dtype.itemsize
-    out = size * int(np.prod(problem.out_shape, dtype=np.int64))
-    return operand_bytes(problem) + matrix.indptr.nbytes + matrix.indices.nbytes + out

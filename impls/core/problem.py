@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 from operator import index
 from typing import Any
 
@@ -44,12 +45,7 @@ class Csr:
 
     @classmethod
     def checked(
-        cls,
-        shape: tuple[int, int],
-        indptr: ArrayLike,
-        indices: ArrayLike,
-        values: ArrayLike,
-        where: str = "matrix",
+        cls, shape: tuple[int, int], indptr: ArrayLike, indices: ArrayLike, values: ArrayLike, where: str = "matrix"
     ) -> Csr:
         """Check everything a canonical CSR promises, then build one.
 
@@ -140,7 +136,12 @@ class Csr:
     @property
     def nbytes(self) -> int:
         """Bytes of the three arrays."""
-        return self.indptr.nbytes + self.indices.nbytes + self.values.nbytes
+        return self.pattern_bytes + self.values.nbytes
+
+    @property
+    def pattern_bytes(self) -> int:
+        """Bytes of ``indptr`` and ``indices``."""
+        return self.indptr.nbytes + self.indices.nbytes
 
     @cached_property
     def row_lengths(self) -> NDArray[np.int32]:
@@ -332,6 +333,24 @@ class Problem:
     def out_shape(self) -> tuple[int, ...]:
         """Shape of the result: (I, J) row-major for SpMM, (nnz,) for SDDMM."""
         return (self.matrix.num_rows, self.width) if self.op is Op.SPMM else (self.matrix.nnz,)
+
+    def flops(self) -> int:
+        """Give 2 nnz J, the useful floating-point operations of both operators."""
+        return 2 * self.matrix.nnz * self.width
+
+    def operand_bytes(self) -> int:
+        """Give the fewest bytes that any implementation must read.
+
+        These are the values of A that take part and the used rows of operands. The pattern is left out, since
+        a format or generated code may hold it in other ways.
+        """
+        used_rows = self.matrix.filled_rows if self.op is Op.SDDMM else 0
+        takes_values = self.op is Op.SPMM or self.scaled
+        return self.dtype.itemsize * ((self.matrix.used_cols + used_rows) * self.width + takes_values * self.matrix.nnz)
+
+    def compulsory_bytes(self) -> int:
+        """Give the bytes of touching everything once: A in CSR, the used rows of operands, the whole result."""
+        return self.operand_bytes() + self.matrix.pattern_bytes + self.dtype.itemsize * prod(self.out_shape)
 
 
 class PlainProblem(Problem):

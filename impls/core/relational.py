@@ -22,27 +22,8 @@ from scipy import sparse
 
 from spmark.impls.core.enums import RelationalOp as RelationalOp  # noqa: PLC0414 - is part of this module, too
 from spmark.impls.core.errors import MatrixError, ProblemError
-from spmark.impls.core.operators import (
-    DenseRows,
-    RandomOperand,
-    Reference,
-    compulsory_bytes,
-    flops,
-    operand_bytes,
-    random_operands,
-    reference,
-)
-from spmark.impls.core.problem import (
-    MAX_NNZ,
-    Csr,
-    DType,
-    Problem,
-    canonical_rows,
-    checked_width,
-    grouped,
-    openings,
-    rounded,
-)
+from spmark.impls.core.operators import DenseRows, RandomOperand, Reference, random_operands, reference
+from spmark.impls.core.problem import MAX_NNZ, Csr, DType, Problem, canonical_rows, checked_width, grouped, rounded
 
 MAX_RELATIONS = 1 << 15
 
@@ -263,6 +244,30 @@ class RelationalProblem:
         """Shape of Y, (I, width_out) row-major."""
         return self.matrix.num_rows, self.width_out
 
+    def flops(self) -> int:
+        """Give the fewest useful floating-point operations: multiply by W_r before the edges are summed, or after.
+
+        Before, each used pair of relation and row of X is multiplied once and edges take 2 width_out; after, each used
+        pair of relation and row of Y is, and edges take 2 width_in. To multiply for each edge takes more than the
+        first.
+        """
+        matrix, product = self.matrix, self.width_in * self.width_out
+        relation, rows, cols = matrix.edges
+        before = _distinct(relation, cols, matrix.num_cols) * product + matrix.nnz * self.width_out
+        after = _distinct(relation, rows, matrix.num_rows) * product + matrix.nnz * self.width_in
+        return 2 * min(before, after)
+
+    def operand_bytes(self) -> int:
+        """Give the fewest bytes to read: A's values, the used rows of X, the weights of relations with edges."""
+        relation, _, cols = self.matrix.edges
+        dense = self.width_in * (np.unique(cols).size + np.unique(relation).size * self.width_out)
+        return self.dtype.itemsize * (self.matrix.nnz + dense)
+
+    def compulsory_bytes(self) -> int:
+        """Give the bytes of touching everything once: operands as above, A's ``indptr`` and ``indices``, all of Y."""
+        out = self.dtype.itemsize * self.matrix.num_rows * self.width_out
+        return self.operand_bytes() + self.matrix.wide.pattern_bytes + out
+
 
 AnyProblem = Problem | RelationalProblem
 """What plans are built, checked and timed for."""
@@ -321,37 +326,4 @@ def _weights_of(w: DenseRows, relation: int, width_in: int) -> NDArray[Any]:
 
 
 def _distinct(relation: NDArray[np.int32], places: NDArray[np.int32], length: int) -> int:
-    keys = relation.astype(np.int64) * length + places
-    keys.sort()
-    return int(np.count_nonzero(openings(keys))) if keys.size else 0
-
-
-@flops.register
-def _relational_flops(problem: RelationalProblem) -> int:
-    """Give the fewest useful floating-point operations: multiply by W_r before the edges are summed, or after.
-
-    Before, each used pair of relation and row of X is multiplied once and edges take 2 width_out; after, each used pair
-    of relation and row of Y is, and edges take 2 width_in. To multiply for each edge takes more than the first.
-    """
-    matrix, product = problem.matrix, problem.width_in * problem.width_out
-    relation, rows, cols = matrix.edges
-    before = _distinct(relation, cols, matrix.num_cols) * product + matrix.nnz * problem.width_out
-    after = _distinct(relation, rows, matrix.num_rows) * product + matrix.nnz * problem.width_in
-    return 2 * min(before, after)
-
-
-@operand_bytes.register
-def _relational_operand_bytes(problem: RelationalProblem) -> int:
-    """Give the fewest bytes that must be read: A's values, the used rows of X, the weights of relations with edges."""
-    relation, _, cols = problem.matrix.edges
-    used_rows = np.count_nonzero(np.bincount(cols, minlength=1))
-    used_relations = np.count_nonzero(np.bincount(relation, minlength=1))
-    dense = problem.width_in * (used_rows + used_relations * problem.width_out)
-    return problem.dtype.itemsize * int(problem.matrix.nnz + dense)
-
-
-@compulsory_bytes.register
-def _relational_compulsory_bytes(problem: RelationalProblem) -> int:
-    """Give the bytes of touching everything once: operands as above, A's ``indptr`` and ``indices``, all of Y."""
-    wide, out = problem.matrix.wide, problem.dtype.itemsize * problem.matrix.num_rows * problem.width_out
-    return operand_bytes(problem) + wide.indptr.nbytes + wide.indices.nbytes + out
+    return np.unique(relation.astype(np.int64) * length + places).size

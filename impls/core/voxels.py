@@ -198,9 +198,7 @@ def _keys(coordinates: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _check_distinct(what: str, coordinates: NDArray[np.int32]) -> None:
-    keys = _keys(coordinates)
-    order = np.argsort(keys, kind="stable")
-    again = order[1:][keys[order[1:]] == keys[order[:-1]]]
+    _, first, number = np.unique(_keys(coordinates), return_index=True, return_inverse=True)
+    again = np.flatnonzero(first[number] != np.arange(number.size))
     if again.size:
-        at = int(again.min())
-        raise repeated_voxel(what, coordinates, int(np.flatnonzero(keys == keys[at])[0]), at)
+        raise repeated_voxel(what, coordinates, int(first[number[again[0]]]), int(again[0]))

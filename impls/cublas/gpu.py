@@ -148,8 +148,7 @@ class DenseSpmm(DevicePlan):
         matrix = problem.matrix
         with self.phase("convert"):
             dense = _dense(problem)
-        with self.phase("upload"):
-            self._matrix = self.upload(dense)
+        self._matrix = self.upload(dense)
         self.stored, types = dense.size, (problem.dtype, problem.dtype)
         self._gemm = Gemm(self, problem.width, matrix.num_cols, types)
 
@@ -225,13 +224,11 @@ class DenseSddmm(DevicePlan):
     def __init__(self, problem: Problem, target: Target) -> None:
         super().__init__(problem, target, {})
         matrix = problem.matrix
-        with self.phase("compile"):
-            instance = SAMPLE.instance(T=C_TYPES[problem.dtype], scaled=problem.scaled, threads=THREADS)
-            (self._sample,) = target.load([instance])
+        instance = SAMPLE.instance(T=C_TYPES[problem.dtype], scaled=problem.scaled, threads=THREADS)
+        (self._sample,) = self.load([instance])
         with self.phase("convert"):
             rows = matrix.rows_of_entries()
-        with self.phase("upload"):
-            self._arrays = [self.upload(array) for array in (rows, matrix.indices, problem.factors)]
+        self._arrays = [self.upload(array) for array in (rows, matrix.indices, problem.factors)]
         self._product = self.workspace(matrix.shape, np.float32)  # float32: the result is scaled before it is rounded
         self.stored = matrix.num_rows * matrix.num_cols
         self._sizes = np.int32(matrix.nnz), np.int32(matrix.num_cols)

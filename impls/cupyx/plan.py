@@ -21,7 +21,6 @@ class Cupyx:
     name: ClassVar[str] = "cupyx"
     ops: ClassVar[frozenset[Op]] = frozenset({Op.SPMM})
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA})
-    kernels: ClassVar[tuple[()]] = ()
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse the types that CuPy's sparse matrices do not have."""

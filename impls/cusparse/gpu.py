@@ -113,8 +113,8 @@ class CuSparsePlan(DevicePlan):
         self.deterministic = not spmm or algorithm == "alg3"
         self.half_sums = not self.deterministic and problem.dtype.narrow
         matrix, lib = problem.matrix, library()
-        with self.phase("upload"):  # for SDDMM the values only reserve memory, since the result replaces them
-            self.arrays = arrays or [self.upload(one) for one in (matrix.indptr, matrix.indices, problem.values)]
+        # For SDDMM the values only reserve memory, since the result replaces them
+        self.arrays = arrays or [self.upload(one) for one in (matrix.indptr, matrix.indices, problem.values)]
         self.values = self.arrays[2]  # preprocessing looks at the pattern alone
         sparse = csr(matrix.shape, matrix.nnz, [array.data.ptr for array in self.arrays], problem.dtype)
         operands = [dense(shape, problem.dtype) for shape in problem.operand_shapes]

@@ -42,7 +42,6 @@ class Dash:
     name: ClassVar[str] = "dash"
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT, DeviceKind.CPU})
-    kernels: ClassVar[tuple[()]] = ()
     needs: ClassVar[tuple[str, ...]] = ("torch", "safetensors")
     extra: ClassVar[str] = "dash"
 
@@ -97,17 +96,12 @@ class Dash:
                 found = scores.rank(matrix, configs)
                 return [(configs[at], float(found[at])) for at in np.argsort(found, kind="stable")]
 
-        won: list[Built] = []
-
-        def search() -> tuple[Config, Search]:
+        def search() -> tuple[Config, Built, Search]:
             configs = ranked()
             told = {key_of(config): score for config, score in configs}
             race = platform.open_race(problem, device, predict=lambda one: told[key_of(one)], finalists=self.top)
             first_built(race, [config for config, _ in configs], self.top)
-            config, plan = race.finish()
-            won.append(plan)
-            apart.charge(plan.phases_s)  # the plan reports these seconds, which are none of the search
-            return config, race.describe(cores=load_torch().get_num_threads(), eligible=len(configs))
+            return *race.finish(), race.describe(cores=load_torch().get_num_threads(), eligible=len(configs))
 
         def legal(config: Config) -> bool:
             return key_of(config) == key_of(platform.default(problem)) or config in platform.space(problem)
@@ -118,10 +112,10 @@ class Dash:
         else:
             version = implementation_version(type(platform).__module__)
             pinned = {**asdict(self), "model": scores.digest, "platform": version}
-            kept = searched(PlanCache(self.name, problem, device, pinned), search, legal, apart.phases_s)
-            plan = won[0] if won else platform.plan(problem, device, kept.config)
+            kept, won = searched(PlanCache(self.name, problem, device, pinned), search, legal, apart.phases_s)
+            plan = won or platform.plan(problem, device, kept.config)
             plan.search = kept.search
-            plan.charge({name: kept.phases_s[name] for name in ("features", "select", "search")})
+            plan.charge(kept.phases_s)
         plan.charge(own.phases_s)
         plan.config["model"] = scores.digest[:16]
         return plan

@@ -29,7 +29,6 @@ class Dgl:
     name: ClassVar[str] = "dgl"
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CPU, DeviceKind.CUDA})
-    kernels: ClassVar[tuple[()]] = ()
     needs: ClassVar[tuple[str, ...]] = ("torch", "dgl")
     extra: ClassVar[str] = "dgl"
 
@@ -61,8 +60,8 @@ class _Plan(TorchPlan):
         self._op = problem.op
         with self.phase("convert"):
             self._graph, self.device_bytes = _graph(problem, self.place)
-            if problem.op is Op.SPMM:
-                self._values = self.upload(problem.values).unsqueeze(-1)
+        if problem.op is Op.SPMM:
+            self._values = self.upload(problem.values).unsqueeze(-1)
 
     def compute(self, operands: Sequence[Tensor], out: Tensor) -> None:
         """Call DGL's kernel; ``dgl.ops.u_mul_e_sum`` and ``u_dot_v`` do the same, but allocate the result."""

@@ -23,7 +23,6 @@ class DglRgcn:
     name: ClassVar[str] = "dgl_rgcn"
     ops: ClassVar[frozenset[RelationalOp]] = frozenset(RelationalOp)
     devices: ClassVar[frozenset[DeviceKind]] = Dgl.devices
-    kernels: ClassVar[tuple[()]] = ()
     needs: ClassVar[tuple[str, ...]] = ("torch", "dgl")
     extra: ClassVar[str] = "dgl"
 

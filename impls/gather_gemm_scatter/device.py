@@ -63,12 +63,11 @@ class GatherGemmScatterPlan(DevicePlan):
         super().__init__(problem, target, {"products": products}, alignment=widest * dtype.itemsize)
         self.half_sums = kind.narrow
         own: dict[str, TemplateValue] = {"T": C_TYPES[dtype], "threads": _THREADS}
-        with self.phase("compile"):
-            instances = [
-                GATHER_ROWS.instance(**own, vector=loads[0]),
-                SCATTER_ROWS.instance(**own, Product=C_TYPES[kind], vector=loads[1]),
-            ]
-            self._gather, self._scatter, *around = target.load([*instances, *ordered_instances(widths[1], dtype)])
+        instances = [
+            GATHER_ROWS.instance(**own, vector=loads[0]),
+            SCATTER_ROWS.instance(**own, Product=C_TYPES[kind], vector=loads[1]),
+        ]
+        self._gather, self._scatter, *around = self.load([*instances, *ordered_instances(widths[1], dtype)])
         with self.phase("convert"):
             order, bounds = matrix.by_relation
             slots = np.empty(matrix.nnz, np.int32)

@@ -77,8 +77,7 @@ class BlockSpmmPlan(DevicePlan):
         instance = block_instance(problem, rows, tile, depth, gathered)
         super().__init__(problem, target, {**config, **schedule}, alignment=int(instance.values["vector"]) * 2)
         self.stored = form.stored
-        with self.phase("compile"):
-            self._kernel, zeroing = target.load([instance, zeroing_instance(problem.width, problem.dtype)])
+        self._kernel, zeroing = self.load([instance, zeroing_instance(problem.width, problem.dtype)])
         stages = 3 if depth == 64 or (depth == 32 and rows in (64, 96)) else 4
         self._shared_bytes = stages * (rows * depth + depth * (tile + 8)) * 2
         self._kernel.allow_shared(self._shared_bytes)
@@ -95,11 +94,10 @@ class BlockSpmmPlan(DevicePlan):
             cleared = cleared[cleared < problem.matrix.num_rows].astype(np.int32)
         held = self.share(arrays, pieces)
         self.values, self.values_in_order = held[-1], False
-        with self.phase("upload"):
-            self._heads = self.upload(heads)
-            self._partials = self.workspace((shared * rows * tile,), np.float32)
-            self._arrived = self.counters(shared)
-            self._zeroed = RowZeroing(self, cleared, problem.width, zeroing)
+        self._heads = self.upload(heads)
+        self._partials = self.workspace((shared * rows * tile,), np.float32)
+        self._arrived = self.counters(shared)
+        self._zeroed = RowZeroing(self, cleared, problem.width, zeroing)
         self._clears = cleared.size > 0
         self._sizes = tuple(map(np.int32, (*problem.matrix.shape, problem.width, split)))
         self._grid = (heads.shape[0], tiles, 1)

@@ -124,10 +124,9 @@ class DirectPlan(OneLaunchPlan):
         sizes = (matrix.num_rows, problem.width, rows, longest, len(listed))
         held = self.share(arrays, (matrix.indptr, matrix.indices, problem.values))
         tiles = ceil_div(problem.width, schedule["lanes"] * schedule["vector"] * schedule["vectors"])
-        with self.phase("upload"):
-            sums = self.workspace((shared, problem.width), np.float32)
-            counters = self.counters(shared_rows * tiles)
-            self._args = (*map(np.int32, sizes), *held, self.upload(listed), sums, counters)
+        sums = self.workspace((shared, problem.width), np.float32)
+        counters = self.counters(shared_rows * tiles)
+        self._args = (*map(np.int32, sizes), *held, self.upload(listed), sums, counters)
         self.values = held[2]
         groups = ceil_div(matrix.num_rows, rows)
         num_blocks = len(listed) + ceil_div(groups, threads // (schedule["lanes"] * schedule["parts"]))

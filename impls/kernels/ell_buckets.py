@@ -124,17 +124,15 @@ class EllBucketsPlan(DevicePlan):
             use = layout.use
             in_order = np.arange(use.num_rows) if positions is None else positions
             ranges, rows = ell_work(layout, use, problem.dtype, schedule, in_order if by_row else None)
-        with self.phase("compile"):
-            around = shared_instances(use.shared.size > 0, problem.width, problem.dtype, vector)
-            self._kernel, *kernels = target.load([ell_instance(problem, schedule), *around])
+        around = shared_instances(use.shared.size > 0, problem.width, problem.dtype, vector)
+        self._kernel, *kernels = self.load([ell_instance(problem, schedule), *around])
         whole = cast("HybFormat", layout)
         lists = () if arrays else (whole.indices.astype(np.int32, copy=False), problem.dtype.stored(whole.values))
         held = self.share(arrays, lists)
         self.values, self.values_in_order = held[1], False
-        with self.phase("upload"):
-            self._ranges, self._rows = self.upload(ranges), self.upload(rows)
-            # Rows without elements are cleared by the grid itself.
-            self._shared = SharedRows(self, replace(use, empty=use.empty[:0]), problem.width, problem.dtype, kernels)
+        self._ranges, self._rows = self.upload(ranges), self.upload(rows)
+        # Rows without elements are cleared by the grid itself.
+        self._shared = SharedRows(self, replace(use, empty=use.empty[:0]), problem.width, problem.dtype, kernels)
         self.deterministic = use.shared.size == 0
         self._width = np.int32(problem.width)
         columns = vector * schedule["vectors"] * schedule["lanes"]

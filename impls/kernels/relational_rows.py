@@ -67,8 +67,7 @@ class RelationalRowsPlan(DevicePlan):
         widest = max(int(instance.values["vector"]), widest_aligned(width, problem.dtype))
         super().__init__(problem, target, {**config, **schedule}, alignment=widest * problem.dtype.itemsize)
         self.stored = held.stored
-        with self.phase("compile"):
-            self._kernel, *around = target.load([instance, *ordered_instances(width, problem.dtype)])
+        self._kernel, *around = self.load([instance, *ordered_instances(width, problem.dtype)])
         most = int(np.diff(held.starts).max())
         self._shared_bytes = shared_bytes(held.tile, most, **schedule)
         self._kernel.allow_shared(self._shared_bytes)

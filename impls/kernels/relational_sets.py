@@ -65,8 +65,7 @@ class RelationalSetsPlan(DevicePlan):
         alignment = widest_aligned(width, problem.dtype) * problem.dtype.itemsize
         super().__init__(problem, target, {**config, "tile": tile}, alignment=alignment)
         self.stored = held.stored
-        with self.phase("compile"):
-            self._kernel, *around = target.load([instance, *ordered_instances(width, problem.dtype)])
+        self._kernel, *around = self.load([instance, *ordered_instances(width, problem.dtype)])
         self._shared_bytes = shared_bytes(instance)
         self._kernel.allow_shared(self._shared_bytes)
         with self.phase("convert"):

@@ -85,16 +85,14 @@ class TileSddmmPlan(DevicePlan):
             if in_tiles:
                 self.order = np.concatenate([blocks[-1], runs[-1]])
                 blocks, runs, values = (*blocks[:-1], empty), (*runs[:-1], empty), values[self.order]
-        with self.phase("upload"):
-            on_device = [tuple(self.upload(array) for array in part) for part in (blocks, runs)]
-            # Unscaled, no value is read: an empty array stands in.
-            self._values = self.upload(values if problem.scaled else values[:0])
+        on_device = [tuple(self.upload(array) for array in part) for part in (blocks, runs)]
+        # Unscaled, no value is read: an empty array stands in.
+        self._values = self.upload(values if problem.scaled else values[:0])
         items = ceil_div(runs[0].size, _THREADS // schedule["lanes"] * schedule["batch"])
         self._grid, self._args = fused(
             Share(blocks[0].shape[0] // _WARPS, 1, on_device[0]), Share(items, 1, on_device[1])
         )
-        with self.phase("compile"):
-            (self._kernel,) = target.load([tile_sddmm_instance(problem, schedule)])
+        (self._kernel,) = self.load([tile_sddmm_instance(problem, schedule)])
         sizes = (problem.width, problem.scaled, not in_tiles, block_count, runs[0].size)
         self._sizes = tuple(np.int32(size) for size in sizes)
 

@@ -147,10 +147,9 @@ class TileSpmmPlan(DevicePlan):
         # The grid itself clears rows without elements, and adds up rows that arrive in pieces.
         around = replace(use, shared=use.shared[: 0 if arrives else None], empty=use.empty[:0])
         self.deterministic = around.shared.size == 0
-        with self.phase("compile"):
-            instance = tile_spmm_instance(problem, {**whole, "shallow": shallow}, mixed)
-            beside = shared_instances(not self.deterministic, problem.width, problem.dtype, 8 if narrow else VECTOR)
-            self._kernel, *kernels = target.load([instance, *beside])
+        instance = tile_spmm_instance(problem, {**whole, "shallow": shallow}, mixed)
+        beside = shared_instances(not self.deterministic, problem.width, problem.dtype, 8 if narrow else VECTOR)
+        self._kernel, *kernels = self.load([instance, *beside])
         with self.phase("upload"):
             self._shared = SharedRows(self, around, problem.width, problem.dtype, kernels)
             sums, counted = self._shared.sums, 1

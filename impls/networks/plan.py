@@ -150,7 +150,6 @@ class _Network:
     """Class of `spmark.impls.networks.models.libraries`, which alone imports PyTorch."""
 
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CPU, DeviceKind.CUDA})
-    kernels: ClassVar[tuple[()]] = ()
     needs: ClassVar[tuple[str, ...]] = ("torch",)
     extra: ClassVar[str] = "torch"
 

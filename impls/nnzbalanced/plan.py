@@ -101,15 +101,13 @@ class NnzBalancedPlan(DevicePlan):
             begins[::span] = True
             use = row_use(matrix.num_rows, [rows[begins]])
             marks = use.targets(rows, numbered=half)
-        with self.phase("compile"):
-            template = SPANS_SEQUENTIAL if sums else SPANS_PARALLEL
-            instance = template.instance(T=C_TYPES[problem.dtype], **tile, threads=THREADS)
-            around = shared_instances(use.shared.size > 0, problem.width, problem.dtype, vector)
-            self._kernel, *kernels = target.load([instance, *around])
-        with self.phase("upload"):
-            self._arrays = [self.upload(a) for a in (marks, matrix.indices, problem.values)]
-            self.values = self._arrays[-1]
-            self._shared = SharedRows(self, use, problem.width, problem.dtype, kernels)
+        template = SPANS_SEQUENTIAL if sums else SPANS_PARALLEL
+        instance = template.instance(T=C_TYPES[problem.dtype], **tile, threads=THREADS)
+        around = shared_instances(use.shared.size > 0, problem.width, problem.dtype, vector)
+        self._kernel, *kernels = self.load([instance, *around])
+        self._arrays = [self.upload(a) for a in (marks, matrix.indices, problem.values)]
+        self.values = self._arrays[-1]
+        self._shared = SharedRows(self, use, problem.width, problem.dtype, kernels)
         self.deterministic = use.shared.size == 0
         self._sizes = np.int32(matrix.nnz), np.int32(problem.width), np.int32(span)
         groups = ceil_div(matrix.nnz, span)

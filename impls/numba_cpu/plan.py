@@ -33,7 +33,6 @@ class NumbaCpu:
     name: ClassVar[str] = "numba_cpu"
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CPU})
-    kernels: ClassVar[tuple[()]] = ()
 
     threads: int = numba.config.NUMBA_NUM_THREADS
     """Threads; the default is every core that the process may use (or the variable NUMBA_NUM_THREADS)."""

@@ -23,7 +23,6 @@ class NvMath:
     name: ClassVar[str] = "nvmath"
     ops: ClassVar[frozenset[Op]] = frozenset({Op.SPMM})
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA})
-    kernels: ClassVar[tuple[()]] = ()
     needs: ClassVar[tuple[str, ...]] = ("nvmath",)
     extra: ClassVar[str] = "nvmath"
 

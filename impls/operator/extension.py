@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import logging
 import sys
@@ -14,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from spmark.impls.core.errors import CompileError, DeviceError
-from spmark.impls.core.files import cache_root, read_sealed, write_sealed
-from spmark.impls.runtime.toolchain import content, find_gcc, run_gcc
+from spmark.impls.runtime.clibrary import compiled_library
+from spmark.impls.runtime.toolchain import content
 
 _OPTIONS = ("-x", "c++", "-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-w")
 NOT_BUILT = (CompileError, DeviceError, ImportError, OSError)
@@ -44,20 +43,14 @@ def built(source: Path, *versions: str, options: Sequence[str] = (), libraries: 
     ImportError, OSError
         What was compiled cannot be loaded.
     """
-    gcc, name = find_gcc(), f"spmark_{source.stem}"
+    name = f"spmark_{source.stem}"
     given = (*_OPTIONS, f"-iquote{source.parent}", f"-isystem{sysconfig.get_path('include')}", *options)
-    words = (*versions, sys.version, gcc.version, *given, *libraries)
-    digest = hashlib.sha256("\0".join(words).encode())
-    digest.update(content(source))
-    place = cache_root() / "native" / digest.hexdigest()
-    library = read_sealed(place)
+    facts = (*versions, sys.version, content(source).decode())
+    libraries = (*libraries, "-ldl")
+    library = compiled_library(source.read_text(), given, source.name, name, *facts, libraries=libraries)
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / f"{name}.so"
-        if library is None:
-            run_gcc([gcc.path, *given, "-", "-o", str(made), *libraries, "-ldl"], source.read_text(), source.name, name)
-            write_sealed(place, made.read_bytes())
-        else:
-            made.write_bytes(library)
+        made.write_bytes(library)
         spec = importlib.util.spec_from_file_location(name, made)
         assert spec is not None
         assert spec.loader is not None

@@ -27,7 +27,6 @@ class Pyg:
     name: ClassVar[str] = "pyg"
     ops: ClassVar[frozenset[Op]] = frozenset({Op.SPMM})
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CPU, DeviceKind.CUDA})
-    kernels: ClassVar[tuple[()]] = ()
     needs: ClassVar[tuple[str, ...]] = ("torch", "torch_geometric")
     extra: ClassVar[str] = "pyg"
 
@@ -57,9 +56,8 @@ class _Plan(TorchPlan):
         matrix = problem.matrix
         with self.phase("convert"):
             ends = matrix.indptr if reduce == "segment" else matrix.rows_of_entries()
-        with self.phase("upload"):
-            self._sources, self._ends = (self.upload(one.astype(np.int64)) for one in (matrix.indices, ends))
-            self._weights = self.upload(problem.values).unsqueeze(-1)
+        self._sources, self._ends = (self.upload(one.astype(np.int64)) for one in (matrix.indices, ends))
+        self._weights = self.upload(problem.values).unsqueeze(-1)
 
     def compute(self, operands: Sequence[Tensor], out: Tensor) -> None:
         from torch_geometric.utils import scatter, segment  # pyright: ignore[reportMissingImports]

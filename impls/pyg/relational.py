@@ -26,7 +26,6 @@ class PygRgcn:
     name: ClassVar[str] = "pyg_rgcn"
     ops: ClassVar[frozenset[RelationalOp]] = frozenset(RelationalOp)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CPU, DeviceKind.CUDA})
-    kernels: ClassVar[tuple[()]] = ()
     needs: ClassVar[tuple[str, ...]] = ("torch", "torch_geometric")
     extra: ClassVar[str] = "pyg"
 
@@ -79,8 +78,7 @@ class _Plan(TorchPlan):
             how = {"aggr": _aggregate(problem), "root_weight": False, "bias": False}
             self._layer = getattr(nn, layer)(*sizes, **how).to(self.place).requires_grad_(False)
             self._rows = torch.empty((matrix.num_rows, 0), dtype=getattr(torch, problem.dtype), device=self.place)
-        with self.phase("upload"):
-            self._edges, self._relation = self.upload(np.stack([cols, rows])), self.upload(relation)
+        self._edges, self._relation = self.upload(np.stack([cols, rows])), self.upload(relation)
 
     def compute(self, operands: Sequence[Tensor], out: Tensor) -> None:
         x, self._layer.weight.data = operands

@@ -37,7 +37,7 @@ _TABLES = (0.5, 1, 2, 4)
 """Sizes of tables over the size of the L2."""
 _SUMS = {"multiply_add": 16, "matrix_multiply": 8}
 """Independent sums of the kernels."""
-_MMA_FLOPS = {"float16": 2 * 16 * 8 * 16, "tf32": 2 * 16 * 8 * 8}
+_MMA_FLOPS = 2 * 16 * 8 * 16
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,7 @@ def calibrate_cuda(spec: DeviceSpec) -> DeviceSpec:
     threads = grid * _THREADS
     rounds, factor = np.int32(_ROUNDS), np.float32(0.5)
     fma = seconds(kernel(f"multiply_add<{_THREADS}>", grid, rounds, factor, sink))
-    products = {"float16": f"matrix_multiply<false, {_THREADS}>", "tf32": f"matrix_multiply<true, {_THREADS}>"}
-    tensor = {name: seconds(kernel(product, grid, rounds, sink)) for name, product in products.items()}
+    tensor = seconds(kernel(f"matrix_multiply<{_THREADS}>", grid, rounds, sink))
     empty = kernel("nothing<32>", 1)
 
     def many() -> None:
@@ -93,10 +92,7 @@ def calibrate_cuda(spec: DeviceSpec) -> DeviceSpec:
             "copy_bytes_per_s": 2 * source.nbytes / min(copies),
             "read_bytes_per_s": source.nbytes / read,
             "fma_flops_per_s": 2 * threads * _ROUNDS * _SUMS["multiply_add"] / fma,
-            "tensor_flops_per_s": {
-                name: warps * _ROUNDS * _SUMS["matrix_multiply"] * flops / tensor[name]
-                for name, flops in _MMA_FLOPS.items()
-            },
+            "tensor_flops_per_s": {"float16": warps * _ROUNDS * _SUMS["matrix_multiply"] * _MMA_FLOPS / tensor},
             "launch_s": launch,
             "cold_launch_s": seconds(empty, cold=True),
             "cold_load_s": _cold_load_s(gauge),

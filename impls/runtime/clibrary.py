@@ -1,4 +1,4 @@
-"""Generated C for the host's cores: compiled for this CPU with OpenMP, kept on disk, and loaded into the process."""
+"""Shared libraries by g++, kept on disk; and generated C, compiled for this CPU with OpenMP and loaded from one."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import ctypes
 import hashlib
 import platform
 import tempfile
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from spmark.impls.core.files import cache_folder, read_sealed, write_sealed
+from spmark.impls.core.files import cache_root, read_sealed, write_sealed
 from spmark.impls.runtime.toolchain import find_gcc, run_gcc
 
 OPTIONS = (
@@ -43,21 +44,43 @@ def load_c(text: str, name: str) -> ctypes.CDLL:
     DeviceError
         g++ is not installed.
     """
-    words = (text, find_gcc().version, _cpu(), *OPTIONS)
-    key = hashlib.sha256("\0".join(words).encode()).hexdigest()
-    place = cache_folder() / key[:2] / key
+    return _loaded(compiled_library(text, OPTIONS, "generated C", name, _cpu()))
+
+
+def compiled_library(
+    text: str, options: Sequence[str], source: str, instance: str, *facts: str, libraries: Sequence[str] = ()
+) -> bytes:
+    """Compile a text by g++ to a shared library, or read the library from the cache.
+
+    Parameters
+    ----------
+    text : str
+        The source.
+    options, libraries : sequence of str
+        For g++, before and after the source.
+    source, instance : str
+        What is compiled, for errors.
+    *facts : str
+        What else the library depends on, beside these and the compiler's version.
+
+    Raises
+    ------
+    CompileError
+        The source does not compile; carries the log.
+    DeviceError
+        g++ is not installed.
+    """
+    gcc = find_gcc()
+    words = (text, gcc.version, *options, *libraries, *facts)
+    place = cache_root() / "native" / hashlib.sha256("\0".join(words).encode()).hexdigest()
     library = read_sealed(place)
     if library is None:
-        library = _compiled(text, name)
+        with tempfile.TemporaryDirectory() as folder:
+            made = Path(folder) / "library.so"
+            run_gcc([gcc.path, *options, "-", "-o", str(made), *libraries], text, source, instance)
+            library = made.read_bytes()
         write_sealed(place, library)
-    return _loaded(library)
-
-
-def _compiled(text: str, name: str) -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder) / "library.so"
-        run_gcc([find_gcc().path, *OPTIONS, "-", "-o", str(made)], text, "generated C", name)
-        return made.read_bytes()
+    return library
 
 
 @cache

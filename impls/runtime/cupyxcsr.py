@@ -13,8 +13,7 @@ def csr_matrix(plan: DevicePlan, problem: Problem) -> Any:
     from cupyx.scipy import sparse
 
     matrix = problem.matrix
-    with plan.phase("upload"):
-        arrays = tuple(plan.upload(one) for one in (problem.values, matrix.indices, matrix.indptr))
-        made = sparse.csr_matrix(arrays, shape=matrix.shape)
+    arrays = tuple(plan.upload(one) for one in (problem.values, matrix.indices, matrix.indptr))
+    made = sparse.csr_matrix(arrays, shape=matrix.shape)
     made.sum_duplicates()  # there are none, which CuPy asks before every product until it knows
     return made

@@ -263,11 +263,9 @@ class DeclaredPlan(DevicePlan):
         super().__init__(problem, target, config)
         self.stored = problem.matrix.nnz
         self._grid, self._names, self._dense = table.blocks(problem, config), table.arguments, DENSE[table.op]
-        with self.phase("compile"):
-            (self._kernel,) = target.load([instance])
+        (self._kernel,) = self.load([instance])
         self._held = {name: np.int32(size(problem)) for name, size in SIZES.items()}
-        with self.phase("upload"):
-            self._held |= {name: self.upload(array(problem)) for name, array in ARRAYS.items() if name in self._names}
+        self._held |= {name: self.upload(array(problem)) for name, array in ARRAYS.items() if name in self._names}
         self.values = self._held.get("values") if _multiplies(problem) else None
 
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:

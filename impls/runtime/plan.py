@@ -44,10 +44,16 @@ class DevicePlan(Built):
         self._counters: list[DeviceArray] = []
         self._failed = False
 
+    def load(self, instances: Sequence[Instance]) -> list[Kernel]:
+        """Compile and load kernels for the target."""
+        with self.phase("compile"):
+            return self.target.load(instances)
+
     def upload(self, array: NDArray[Any]) -> DeviceArray:
-        """Copy to the target; counted in `device_bytes`."""
+        """Copy to the target, which is the phase upload; counted in `device_bytes`."""
         self.device_bytes += array.nbytes
-        return self.target.upload(array)
+        with self.phase("upload"):
+            return self.target.upload(array)
 
     def share(self, arrays: Arrays, host: Iterable[NDArray[Any]]) -> list[DeviceArray]:
         """Take the `arrays` of another plan of the same format, or upload them where there are none; give them."""
@@ -115,16 +121,14 @@ class OneLaunchPlan(DevicePlan):
     """Dynamic shared memory of a block."""
 
     def _load(self, instance: Instance) -> None:
-        with self.phase("compile"):
-            (self._kernel,) = self.target.load([instance])
+        (self._kernel,) = self.load([instance])
 
     def _arrange(
         self, grid: Grid, sizes: Iterable[int], arrays: Iterable[NDArray[Any]], shared: Iterable[DeviceArray] = ()
     ) -> None:
         """Set the grid and the arguments: sizes become int32, arrays are uploaded, and `share` gave what is shared."""
         self._grid = grid
-        with self.phase("upload"):
-            self._args = (*map(np.int32, sizes), *map(self.upload, arrays), *shared)
+        self._args = (*map(np.int32, sizes), *map(self.upload, arrays), *shared)
 
     @property
     def launch(self) -> tuple[Any, Grid, tuple[Any, ...], int]:

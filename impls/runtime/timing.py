@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Protocol
@@ -155,16 +156,14 @@ class StepStopwatch(Stopwatch):
     """
 
     def __init__(self, device: Stopwatch, finish: Callable[[], None]) -> None:
-        self.state, self._finish = device.state, finish  # type: ignore[method-assign]
+        self.state, self._finish, self._watch = device.state, finish, HostStopwatch(0)  # type: ignore[method-assign]
 
     def batch(self, runs: Sequence[Run], rounds: int, cold: bool) -> NDArray[np.float64]:
         """Time one call of every run a round, whose caches are as the step before left them."""
-        times = np.empty((len(runs), rounds))
-        for turn in range(rounds):
-            for index, run in enumerate(runs):
-                self._finish()
-                started = perf_counter()
-                run()
-                self._finish()
-                times[index, turn] = (perf_counter() - started) * 1e6
-        return times
+
+        def step(run: Run) -> None:
+            run()
+            self._finish()
+
+        self._finish()
+        return self._watch.batch([partial(step, run) for run in runs], rounds, cold=False)

@@ -1,6 +1,6 @@
 """What compiles kernels: NVRTC's headers, nvcc and ptxas, g++; and what a source is made of, its headers included.
 
-The tools of CUDA are looked for on the path, in a toolkit and in wheels. GCC is the system's own.
+The tools of CUDA are looked for on the path, then by cuda-pathfinder in wheels and toolkits. GCC is the system's own.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import re
 import shutil
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,8 +29,12 @@ the names and bytes of source and headers. A process reads a few dozen sources."
 @cache
 def cuda_include() -> Path | None:
     """Give the folder of ``cuda_fp16.h``, or None where no toolkit and no wheel has it."""
-    folders = (root / "include" for root in _roots())
-    return next((folder for folder in folders if (folder / "cuda_fp16.h").is_file()), None)
+    with suppress(ImportError):
+        from cuda.pathfinder import find_nvidia_header_directory
+
+        if folder := find_nvidia_header_directory("cudart"):
+            return Path(folder)
+    return None
 
 
 @cache
@@ -42,13 +46,17 @@ def tool(name: str) -> Path:
     DeviceError
         The program is nowhere; the message says what to install.
     """
-    for found in (shutil.which(name), *(shutil.which(root / "bin" / name) for root in _roots())):
-        if found is not None:
-            return Path(found)
-    raise DeviceError(
-        f"expected {name} on the path, under CUDA_PATH or in the nvidia-cuda-nvcc wheel, found it nowhere: "
-        f"install a CUDA toolkit, or {how_to_install('nvcc')}"
-    )
+    found = shutil.which(name)
+    with suppress(ImportError):
+        from cuda.pathfinder import find_nvidia_binary_utility
+
+        found = found or find_nvidia_binary_utility(name)
+    if found is None:
+        raise DeviceError(
+            f"expected {name} on the path, under CUDA_PATH or in the nvidia-cuda-nvcc wheel, found it nowhere: "
+            f"install a CUDA toolkit, or {how_to_install('nvcc')}"
+        )
+    return Path(found)
 
 
 @cache
@@ -56,16 +64,6 @@ def nvcc_version() -> str:
     """Give nvcc's release line."""
     said = subprocess.run([tool("nvcc"), "--version"], capture_output=True, text=True, check=True).stdout
     return said.strip().splitlines()[-1]
-
-
-def _roots() -> list[Path]:
-    """Toolkit folders, wheels first: they match the NVRTC that CuPy loads."""
-    spec = find_spec("nvidia")
-    roots: list[Path] = []
-    for folder in map(Path, (spec and spec.submodule_search_locations) or ()):
-        roots += sorted(folder.glob("cu1[0-9]"), reverse=True) + sorted(folder.glob("cuda_*"))
-    by_variable = (os.environ.get(variable) for variable in ("CUDA_PATH", "CUDA_HOME"))
-    return [*roots, *(Path(root) for root in by_variable if root), Path("/usr/local/cuda")]
 
 
 _SECONDS = 300  # a compiler that takes longer does not end

@@ -42,9 +42,10 @@ class TorchPlan(Plan):
         """PyTorch's name of the device."""
 
     def upload(self, array: NDArray[Any]) -> Tensor:
-        """Copy to the plan's device; counted in `device_bytes`."""
+        """Copy to the plan's device, which is the phase upload; counted in `device_bytes`."""
         self.device_bytes += array.nbytes
-        return _typed(load_torch().tensor(array, device=self.place))
+        with self.phase("upload"):
+            return _typed(load_torch().tensor(array, device=self.place))
 
     def run(self, operands: Sequence[Any], out: Any) -> None:
         """Call PyTorch on the caller's arrays, which are not copied; PyTorch may take memory from its own pool.

@@ -31,7 +31,6 @@ class ScipyCpu:
     name: ClassVar[str] = "scipy_cpu"
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CPU})
-    kernels: ClassVar[tuple[()]] = ()
 
     chunk_bytes: int = 1 << 19
     """SDDMM: bytes of gathered rows at a time, both operands together; they should stay in the L2 cache."""

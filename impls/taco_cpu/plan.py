@@ -43,7 +43,6 @@ class TacoCpu:
     name: ClassVar[str] = "taco_cpu"
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CPU})
-    kernels: ClassVar[tuple[()]] = ()
     retired: ClassVar[Mapping[str, Any]] = {"candidates": 0, "seed": 0, "threads": 0, "most_bytes": MOST_BYTES}
     cost_models: ClassVar[Mapping[str, str]] = {"dash": "spmark.impls.dash.cost_models:TransferredScores"}
 

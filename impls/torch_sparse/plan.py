@@ -26,7 +26,6 @@ class TorchSparse:
     name: ClassVar[str] = "torch_sparse"
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CPU, DeviceKind.CUDA})
-    kernels: ClassVar[tuple[()]] = ()
     needs: ClassVar[tuple[str, ...]] = ("torch",)
     extra: ClassVar[str] = "torch"
 
@@ -49,9 +48,8 @@ class _Plan(TorchPlan):
         # PyTorch asks cuSPARSE for an algorithm that adds sums of thread blocks in any order, in 16 bits as 16 bits.
         self.deterministic = not (on_gpu and self._op is Op.SPMM)
         self.half_sums = not self.deterministic and problem.dtype.narrow
-        with self.phase("upload"):
-            arrays = map(self.upload, (matrix.indptr, matrix.indices, problem.values))
-            self._sparse = load_torch().sparse_csr_tensor(*arrays, size=matrix.shape, check_invariants=False)
+        arrays = map(self.upload, (matrix.indptr, matrix.indices, problem.values))
+        self._sparse = load_torch().sparse_csr_tensor(*arrays, size=matrix.shape, check_invariants=False)
 
     def compute(self, operands: Sequence[Tensor], out: Tensor) -> None:
         torch, matrix = load_torch(), self._sparse

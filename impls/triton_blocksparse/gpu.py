@@ -127,8 +127,7 @@ class TritonPlan(DevicePlan):
             self._kernel.allow_shared(self._shared_bytes)
         with self.phase("convert"):
             arrays, self._grid = (spmm_launch if spmm else sddmm_launch)(problem, held, config)
-        with self.phase("upload"):
-            self._arrays = [self.upload(array) for array in arrays]
+        self._arrays = [self.upload(array) for array in arrays]
         sizes = (*problem.matrix.shape, problem.width)
         self._tail = (*(np.int32(size) for size in sizes), *[np.uint64(0)] * compiled.scratch)
 

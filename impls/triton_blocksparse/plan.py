@@ -50,7 +50,6 @@ class TritonBlockSparse:
     name: ClassVar[str] = "triton_blocksparse"
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA})
-    kernels: ClassVar[tuple[()]] = ()
     needs: ClassVar[tuple[str, ...]] = ("triton",)
     extra: ClassVar[str] = "triton"
 

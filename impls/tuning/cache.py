@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -20,7 +20,7 @@ from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.files import HELD, ON_DISK, cache_folder, keep_latest, mark_used, read_sealed, write_sealed
-from spmark.impls.core.interfaces import Config, Search
+from spmark.impls.core.interfaces import Config, Plan, Search
 from spmark.impls.core.machine import positive_number
 from spmark.impls.core.relational import AnyProblem
 from spmark.impls.core.untrusted import parse_json
@@ -31,6 +31,7 @@ VARIABLE = "SPMARK_MAX_PLANS_MIB"
 DEFAULT_MIB = 256.0
 """Most that the results of all searches take on disk; those that were used least recently make room."""
 _EMPTYING = threading.RLock()
+P = TypeVar("P", bound=Plan)
 
 
 @dataclass(frozen=True)
@@ -138,10 +139,10 @@ def _kept(content: bytes) -> Kept | None:
 
 def searched(
     cache: PlanCache,
-    search: Callable[[], tuple[Config, Search]],
+    search: Callable[[], tuple[Config, P, Search]],
     legal: Callable[[Config], bool],
     apart: Mapping[str, float] | None = None,
-) -> Kept:
+) -> tuple[Kept, P | None]:
     """Give the kept result; where there is none, search and keep the result.
 
     The seconds of the search are the phase ``search`` of the result, now and whenever it is read again.
@@ -150,11 +151,19 @@ def searched(
     ----------
     cache : PlanCache
     search : callable
+        Gives the config that it chose, the plan of it, and what it cost. The seconds that the plan reports are none of
+        the search.
     legal : callable
         Tells whether the search may give a config. A kept result comes out of a file that somebody may have changed, a
         saved operator for one.
     apart : mapping of str to float, optional
         Seconds by phase that the search writes here as it goes. They are phases of the result beside ``search``.
+
+    Returns
+    -------
+    kept : Kept
+    plan : Plan or None
+        Of the search; None where the result was kept.
 
     Raises
     ------
@@ -162,18 +171,20 @@ def searched(
         The kept result has a config that is not legal.
     """
     kept = cache.read()
-    if kept is not None and not legal(kept.config):
+    if kept is None:
+        started = perf_counter()
+        config, plan, record = search()
+        others = dict(apart or {})
+        spent = perf_counter() - started - sum(others.values()) - sum(plan.phases_s.values())
+        kept = Kept(config, record, {**others, "search": max(0.0, spent)})  # a plan may report a search of another day
+        cache.write(kept)
+        return kept, plan
+    if not legal(kept.config):
         raise BuildError(
             f"expected a config that a search of {cache.path.parent.name} may give, found {str(kept.config)[:200]}: "
             f"the file of the operator was changed, or {cache.path} was; compile the operator anew"
         )
-    if kept is None:
-        started = perf_counter()
-        config, record = search()
-        others = dict(apart or {})
-        kept = Kept(config, record, {**others, "search": perf_counter() - started - sum(others.values())})
-        cache.write(kept)
-    return kept
+    return kept, None
 
 
 @contextmanager

@@ -64,21 +64,16 @@ def tune(
     if not measured or device.kind is not DeviceKind.CUDA or problem.matrix.nnz == 0:
         default = families[0].default
         return build(default(problem, pinned) if default else next(spaces[0].configs()))
-    won: list[DevicePlan] = []
-    winners_s: dict[str, float] = {}
 
-    def search() -> tuple[Config, Search]:
+    def search() -> tuple[Config, DevicePlan, Search]:
         race = open_race(problem, device, families)
         strategy(race)
-        config, plan = race.finish()
-        won.append(plan)
-        winners_s.update(plan.phases_s)  # the plan reports these seconds, which are none of the search
-        return config, race.describe()
+        return *race.finish(), race.describe()
 
     cache = PlanCache(owner, problem, device, {**pinned, **(facts or {})})
-    kept = searched(cache, search, lambda config: any(config in space for space in spaces), winners_s)
-    plan = won[0] if won else build(kept.config)
-    plan.charge({"search": kept.phases_s["search"]})
+    kept, plan = searched(cache, search, lambda config: any(config in space for space in spaces))
+    plan = plan or build(kept.config)
+    plan.charge(kept.phases_s)
     plan.search = kept.search
     return plan
 

@@ -12,9 +12,6 @@ from spmark.impls.core.errors import BuildError
 from spmark.impls.core.operators import (
     SAMPLED_ROWS,
     RandomOperand,
-    compulsory_bytes,
-    flops,
-    operand_bytes,
     random_operands,
     random_values,
     reference,
@@ -219,14 +216,14 @@ def test_flops_and_bytes() -> None:
     matrix = Csr.checked((4, 6), [0, 2, 2, 3, 5], [0, 2, 5, 0, 5], [1.5, 2.5, 3.5, 4.5, 5.5])
     pattern = 4 * (5 + 5)
     spmm = Problem(Op.SPMM, matrix, 8)
-    assert flops(spmm) == 2 * 5 * 8
-    assert operand_bytes(spmm) == 4 * (3 * 8 + 5)
-    assert compulsory_bytes(spmm) == 4 * (3 * 8 + 5) + pattern + 4 * 4 * 8
+    assert spmm.flops() == 2 * 5 * 8
+    assert spmm.operand_bytes() == 4 * (3 * 8 + 5)
+    assert spmm.compulsory_bytes() == 4 * (3 * 8 + 5) + pattern + 4 * 4 * 8
     half = Problem(Op.SPMM, matrix, 8, DType.FLOAT16)
-    assert compulsory_bytes(half) == 2 * (3 * 8 + 5) + pattern + 2 * 4 * 8
+    assert half.compulsory_bytes() == 2 * (3 * 8 + 5) + pattern + 2 * 4 * 8
     sddmm = Problem(Op.SDDMM, matrix, 8)
-    assert flops(sddmm) == 2 * 5 * 8
-    assert operand_bytes(sddmm) == 4 * (3 + 3) * 8
-    assert compulsory_bytes(sddmm) == 4 * (3 + 3) * 8 + pattern + 4 * 5
+    assert sddmm.flops() == 2 * 5 * 8
+    assert sddmm.operand_bytes() == 4 * (3 + 3) * 8
+    assert sddmm.compulsory_bytes() == 4 * (3 + 3) * 8 + pattern + 4 * 5
     scaled = Problem(Op.SDDMM, matrix, 8, scaled=True)
-    assert operand_bytes(scaled) == operand_bytes(sddmm) + 4 * 5
+    assert scaled.operand_bytes() == sddmm.operand_bytes() + 4 * 5

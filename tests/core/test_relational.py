@@ -11,7 +11,7 @@ from scipy import sparse
 
 from spmark.impls.core.errors import MatrixError, OperandError, ProblemError
 from spmark.impls.core.operands import check_operands
-from spmark.impls.core.operators import compulsory_bytes, flops, operand_bytes, random_operands, reference
+from spmark.impls.core.operators import random_operands, reference
 from spmark.impls.core.problem import DType
 from spmark.impls.core.relational import (
     MAX_RELATIONS,
@@ -159,15 +159,15 @@ def test_flops_and_bytes_of_edges_that_share_a_source_or_a_row() -> None:
     matrix = RelationalCsr.of_edges((4, 5), 3, ([0, 0, 0, 2], [0, 1, 2, 2], [3, 3, 3, 4]))
     problem = RelationalProblem(matrix, 6, 7, DType.FLOAT16)
     # Two pairs of relation and source, four pairs of relation and row.
-    assert flops(problem) == 2 * (2 * 6 * 7 + 4 * 7)
-    assert flops(RelationalProblem(matrix, 7, 6)) == 2 * (2 * 6 * 7 + 4 * 6)
+    assert problem.flops() == 2 * (2 * 6 * 7 + 4 * 7)
+    assert RelationalProblem(matrix, 7, 6).flops() == 2 * (2 * 6 * 7 + 4 * 6)
     turned = RelationalCsr.of_edges((5, 4), 3, ([0, 0, 0, 2], [3, 3, 3, 4], [0, 1, 2, 2]))
-    assert flops(RelationalProblem(turned, 6, 7)) == 2 * (2 * 6 * 7 + 4 * 6)
-    assert operand_bytes(problem) == 2 * (4 + 2 * 6 + 2 * 6 * 7)
-    assert compulsory_bytes(problem) == 2 * (4 + 2 * 6 + 2 * 6 * 7) + 4 * (5 + 4) + 2 * 4 * 7
+    assert RelationalProblem(turned, 6, 7).flops() == 2 * (2 * 6 * 7 + 4 * 6)
+    assert problem.operand_bytes() == 2 * (4 + 2 * 6 + 2 * 6 * 7)
+    assert problem.compulsory_bytes() == 2 * (4 + 2 * 6 + 2 * 6 * 7) + 4 * (5 + 4) + 2 * 4 * 7
 
 
 def test_nothing_to_do_takes_no_flops() -> None:
     for width_in, width_out in product((1, 8), repeat=2):
         problem = RelationalProblem(relational_matrices()["no_edges"], width_in, width_out)
-        assert flops(problem) == operand_bytes(problem) == 0
+        assert problem.flops() == problem.operand_bytes() == 0

@@ -13,7 +13,6 @@ from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
 from spmark.impls.core.errors import ProblemError, SweepError
 from spmark.impls.core.network import GRAPH_NETWORKS, NetworkOp, NetworkProblem
-from spmark.impls.core.operators import flops
 from spmark.impls.core.problem import Csr, DType
 from spmark.impls.core.pruned import PrunedNetwork
 from spmark.impls.runtime.device import find
@@ -132,7 +131,7 @@ def test_flops_are_those_of_the_weights_that_are_kept(at: str, others: int) -> N
     step = (resnet if at == "resnet" else bert).step(problem, libraries.Dense(find("cpu"), torch.float32), "eager")
     with FlopCounterMode(display=False) as counted:
         step.run()
-    assert counted.get_total_flops() - others == pytest.approx(10 * flops(problem), rel=1e-3)
+    assert counted.get_total_flops() - others == pytest.approx(10 * problem.flops(), rel=1e-3)
 
 
 def test_what_is_refused() -> None:
@@ -147,7 +146,7 @@ def test_what_is_refused() -> None:
     with pytest.raises(SweepError, match="expected mode out of eager, compile, graph, compile_graph, found 'quick'"):
         create("dense_network", {"mode": "quick"})
     with pytest.raises(ProblemError, match=r"expected the weights of a pruned network, .* found the matrix 'graph'"):
-        flops(replace(problem_of("bert"), name="graph"))
+        replace(problem_of("bert"), name="graph").flops()
     with pytest.raises(ProblemError, match=r"bert_1x128@0.9: expected weights of shape \(1152, 896\), found"):
         PrunedNetwork.of("bert_1x128@0.9").parts(problem_of("bert").matrix)
 

@@ -21,7 +21,7 @@ def templates() -> list[KernelTemplate]:
     found = dict.fromkeys((*unlisted, *more))  # listed by no implementation
     for entry in (*IMPLEMENTATIONS.values(), *RELATIONAL.values()):
         module, _, label = entry.partition(":")
-        found |= dict.fromkeys(getattr(import_module(module), label).kernels)
+        found |= dict.fromkeys(getattr(getattr(import_module(module), label), "kernels", ()))
     return list(found)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,13 @@ def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Give the names that the compiler is asked for, beside an empty cache."""
     monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
     names: list[str] = []
-    compile_now = clibrary._compiled
-    monkeypatch.setattr(clibrary, "_compiled", lambda text, name: names.append(name) or compile_now(text, name))
+    run_now = clibrary.run_gcc
+
+    def run(command: Sequence[str], text: str, source: str, instance: str) -> str:
+        names.extend([instance] * (source == "generated C"))
+        return run_now(command, text, source, instance)
+
+    monkeypatch.setattr(clibrary, "run_gcc", run)
     return names
 
 

@@ -19,7 +19,7 @@ from problems import random_csr
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.files import held_results, without_files
-from spmark.impls.core.interfaces import Candidate, Search
+from spmark.impls.core.interfaces import Candidate, Plan, Search
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime.device import find
 from spmark.impls.tuning.cache import Kept, PlanCache, empty_cache, searched
@@ -184,15 +184,26 @@ def test_threads_take_turns_with_an_empty_cache() -> None:
 def test_a_search_runs_once_and_its_seconds_are_told_again() -> None:
     asked = []
 
-    def search() -> tuple[dict[str, Any], Search]:
-        asked.append(1)
-        return {"work": 8}, SEARCH
+    plan = Plan(phases_s={"convert": 0.01})
 
-    first = searched(cache_of(), search, lambda _: True)
-    again = searched(cache_of(), search, lambda _: True)
+    def search() -> tuple[dict[str, Any], Plan, Search]:
+        asked.append(1)
+        time.sleep(0.03)
+        return {"work": 8}, plan, SEARCH
+
+    first, won = searched(cache_of(), search, lambda _: True)
+    again, none = searched(cache_of(), search, lambda _: True)
     assert len(asked) == 1
     assert first == again
+    assert (won, none) == (plan, None)
     assert set(first.phases_s) == {"search"}
+    assert first.phases_s["search"] >= 0.02
+
+
+def test_seconds_that_the_plan_reports_are_none_of_the_search() -> None:
+    built = Plan(phases_s={"convert": 100.0})
+    kept, _ = searched(cache_of(), lambda: ({"work": 8}, built, SEARCH), lambda _: True, {"features": 1.0})
+    assert kept.phases_s == {"features": 1.0, "search": 0.0}
 
 
 def test_held_results_answer_before_files_and_take_in_what_is_read_or_found() -> None:
@@ -206,7 +217,7 @@ def test_held_results_answer_before_files_and_take_in_what_is_read_or_found() ->
     cache_of().path.unlink()
     assert cache_of().read() is None, "outside, only files answer"
     with held_results(dict(held)):
-        assert searched(cache_of(), lambda: pytest.fail("a search"), lambda _: True).config == KEPT.config
+        assert searched(cache_of(), lambda: pytest.fail("a search"), lambda _: True)[0].config == KEPT.config
     cache_of().write(replace(KEPT, config={"work": 16}))
     found: dict[str, bytes] = {}
     with held_results(found):

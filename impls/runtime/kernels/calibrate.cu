@@ -66,26 +66,22 @@ __global__ void __launch_bounds__(threads) multiply_add(int rounds, float factor
   sink[static_cast<int64_t>(blockIdx.x) * threads + threadIdx.x] = total;
 }
 
-// rounds * 8 products of 16 x 8 x (16 halves or 8 tf32) a warp, on 8 independent sums.
+// rounds * 8 products of 16 x 8 x 16 halves a warp, on 8 independent sums.
 //   rounds   products of each sum
 //   sink     one float a thread of the grid
-template <bool tf32, int threads>
+template <int threads>
 __global__ void __launch_bounds__(threads) matrix_multiply(int rounds, float* __restrict__ sink) {
   constexpr int kSums = 8;
+  constexpr unsigned kOne = 0x3c003c00u;  // 1 twice
   float sum[kSums][4] = {};
-  const unsigned one = tf32 ? 0x3f800000u : 0x3c003c00u;
   unsigned a[4], b[2];
 #pragma unroll
-  for (int i = 0; i < 4; ++i) a[i] = one + (threadIdx.x << 13);
+  for (int i = 0; i < 4; ++i) a[i] = kOne + (threadIdx.x << 13);
 #pragma unroll
-  for (int i = 0; i < 2; ++i) b[i] = one;
+  for (int i = 0; i < 2; ++i) b[i] = kOne;
   for (int r = 0; r < rounds; ++r)
 #pragma unroll
-    for (int s = 0; s < kSums; ++s)
-      if constexpr (tf32)
-        mma_m16n8k8(sum[s], a, b);
-      else
-        mma_m16n8k16<half>(sum[s], a, b);
+    for (int s = 0; s < kSums; ++s) mma_m16n8k16<half>(sum[s], a, b);
   float total = 0.0f;
 #pragma unroll
   for (int s = 0; s < kSums; ++s) total += sum[s][0] + sum[s][1] + sum[s][2] + sum[s][3];
