@@ -13,9 +13,9 @@ from spmark.impls.core.interfaces import Built, Plan
 from spmark.impls.core.operands import HostPlan
 from spmark.impls.core.relational import RelationalOp, RelationalProblem
 from spmark.impls.formats.relational_hyb import RelationalHyb
-from spmark.impls.kernels.relational_hyb import RGMS_HYB, RGMS_HYB_FLOAT, RelationalHybPlan, unfit
+from spmark.impls.kernels.relational_hyb import FLOAT_TILE, RGMS_HYB, RGMS_HYB_FLOAT, RelationalHybPlan
 from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS
-from spmark.impls.runtime.target import open_target
+from spmark.impls.runtime.target import open_target, too_wide
 from spmark.impls.runtime.template import KernelTemplate
 
 
@@ -32,7 +32,7 @@ class RgmsNaive:
         """Refuse widths beyond the grid."""
         if device.kind is DeviceKind.CPU:
             return None
-        return unfit(problem, _slots(problem), _schedule(problem))
+        return too_wide(problem.width_out, _schedule(problem).get("tile", FLOAT_TILE), "width_out")
 
     def build(self, problem: RelationalProblem, device: DeviceSpec) -> Plan:
         """Sort edges by relation."""
