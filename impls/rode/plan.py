@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import DeviceArray, Plan
-from spmark.impls.core.problem import Csr, DType, Op, Problem, numbered, openings
+from spmark.impls.core.problem import Csr, DType, Op, Problem, cut, openings
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div, open_target, too_wide
 from spmark.impls.runtime.template import KernelTemplate, TemplateValue, loads_of
@@ -98,12 +98,7 @@ def segments_of(matrix: Csr, segment: int) -> NDArray[np.int32]:
     """
     first = -(-matrix.indptr[:-1].astype(np.int64) // CHUNK) * CHUNK
     block = np.maximum(matrix.indptr[1:] - first, 0) // TILE * TILE
-    rows, ordinal = numbered(-(-block // segment))
-    made = np.zeros((rows.size, 4), np.int32)
-    made[:, 0] = rows
-    made[:, 1] = first[rows] + ordinal * segment
-    made[:, 2] = np.minimum(segment, block[rows] - ordinal * segment)
-    return made
+    return cut(first, block, segment)
 
 
 @dataclass(frozen=True)
