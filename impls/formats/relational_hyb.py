@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,10 +37,6 @@ def widths_of(matrix: RelationalCsr) -> tuple[int, ...]:
 class RelationalHyb:
     """ELL rows of all relations in groups of ``slots`` elements; a padded slot has column and position -1."""
 
-    name: ClassVar[str] = "relational_hyb"
-
-    shape: tuple[int, int]
-    """(I, K) of each relation's matrix."""
     relations: int
     slots: int
     """Elements of a group, padding included."""
@@ -113,15 +108,5 @@ class RelationalHyb:
         rows = np.full(int(first_rows[-1]), -1, np.int32)
         positions, indices = np.full((2, groups.shape[0] * slots), -1, np.int32)
         cut(first_rows[first_groups], first_groups * slots, rows, indices, positions)
-        shape = matrix.num_rows, matrix.num_cols
         columns, places = (each.reshape(-1, slots) for each in (indices, positions))
-        return cls(shape, matrix.relations, slots, groups, rows, columns, places, matrix.nnz)
-
-    def to_relational(self, values: NDArray[np.float32]) -> RelationalCsr:
-        """Give the matrix back, with ``values`` in the order of its wide CSR."""
-        width = self.groups[:, 1, None]
-        row = self.rows[self.groups[:, 2, None] + np.arange(self.slots) // width]
-        real = self.positions >= 0
-        relation = np.broadcast_to(self.groups[:, :1], real.shape)
-        edges = relation[real], row[real], self.indices[real]
-        return RelationalCsr.of_edges(self.shape, self.relations, edges, values[self.positions[real]])
+        return cls(matrix.relations, slots, groups, rows, columns, places, matrix.nnz)

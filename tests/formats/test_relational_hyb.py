@@ -16,7 +16,11 @@ def test_round_trip(name: str, slots: int, widest: int) -> None:
     matrix = relational_matrices()[name]
     held = RelationalHyb.of(matrix, slots, widest)
     assert held.groups[:, 1].max(initial=1) <= widest
-    back = held.to_relational(matrix.wide.values)
+    row = held.rows[held.groups[:, 2, None] + np.arange(slots) // held.groups[:, 1, None]]
+    real = held.positions >= 0
+    relation = np.broadcast_to(held.groups[:, :1], real.shape)
+    edges, shape = (relation[real], row[real], held.indices[real]), (matrix.num_rows, matrix.num_cols)
+    back = RelationalCsr.of_edges(shape, held.relations, edges, matrix.wide.values[held.positions[real]])
     assert back.hash == matrix.hash
     np.testing.assert_array_equal(back.wide.values, matrix.wide.values)
     np.testing.assert_array_equal(np.sort(held.positions[held.positions >= 0]), np.arange(matrix.nnz))
