@@ -15,10 +15,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import numbered, offsets, openings
 from spmark.impls.core.relational import RelationalCsr
-from spmark.impls.formats.limits import MAX_STORED
+from spmark.impls.formats.limits import check_stored
 
 WIDEST = 16
 """Width of the widest bucket."""
@@ -92,11 +91,7 @@ class RelationalHyb:
 
         # ELL rows of one relation and width stand together; each such bucket begins with a group of its own.
         groups_of = -(-in_use // slots)
-        if (stored := int(groups_of.sum()) * slots) > MAX_STORED:
-            raise BuildError(
-                f"3-D hyb with groups of {slots} slots: expected at most {MAX_STORED:,} stored elements, found "
-                f"{stored:,} for {matrix.nnz:,} edges"
-            )
+        check_stored(f"3-D hyb with groups of {slots} slots", wide, int(groups_of.sum()) * slots)
         bucket, number = numbered(groups_of)
         relation, power = np.divmod(bucket, len(WIDTHS))
         ell_rows = slots >> power

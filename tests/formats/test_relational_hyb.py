@@ -6,7 +6,7 @@ from relational import drawn, relational_matrices
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.relational import RelationalCsr
-from spmark.impls.formats import relational_hyb as module
+from spmark.impls.formats import limits
 from spmark.impls.formats.relational_hyb import RelationalHyb
 
 
@@ -62,8 +62,8 @@ def test_other_slots_are_refused(slots: int) -> None:
 
 
 def test_too_much_padding_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_STORED", 1000)
-    with pytest.raises(BuildError, match="expected at most 1,000 stored elements, found 1,024 for 4 edges"):
+    monkeypatch.setattr(limits, "MAX_STORED", 1000)
+    with pytest.raises(BuildError, match=r"with 4 non-zeros: expected at most 1,000 stored elements, found 1,024"):
         RelationalHyb.of(RelationalCsr.of_edges((4, 4), 4, (range(4), range(4), range(4))), 256)
 
 
