@@ -16,7 +16,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import groupby, product
+from itertools import groupby
 from operator import itemgetter
 from time import perf_counter
 from typing import Any
@@ -37,16 +37,12 @@ from spmark.impls.core.relational import (
     RelationalProblem,
 )
 from spmark.impls.core.tolerance import tolerance
-from spmark.impls.kernels.relational_hyb import RGMS_HYB, RGMS_HYB_FLOAT
-from spmark.impls.kernels.relational_rows import RGMS_ROWS
 from spmark.impls.runtime.device import calibrated, find
 from spmark.impls.runtime.lab import Lab, open_lab
 from spmark.impls.runtime.timing import Stopping, half_width, take_samples
 from spmark.impls.table import RELATIONAL, create
 
 _CHECKED_ROWS = 512
-_NOT_TUNABLES = {"T", "vector", "valued", "threads"}
-"""Template arguments that the problem decides."""
 EXTENDED, PUBLISHED = ("rgms_hyb", dict[str, Any]()), ("rgms_hyb", {"tuned": False})
 FAST_LAYER = ("pyg_rgcn", {"layer": "FastRGCNConv"})
 _LARGE_ROOF_US = 5.0
@@ -54,21 +50,11 @@ _LARGE_ROOF_US = 5.0
 _ROUNDOFF = "largest error over the sum of the terms' magnitudes"
 
 
-def candidates(every: bool, dtype: DType) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Give implementations with their configs: the defaults and what is published, or all configs of fused kernels."""
+def candidates() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Give implementations with their configs: the defaults and what is published."""
     for name in RELATIONAL:
         yield name, {}
     yield from (PUBLISHED, FAST_LAYER)
-    if not every:
-        return
-    hyb = RGMS_HYB_FLOAT if dtype is DType.FLOAT32 else RGMS_HYB
-    for name, template, more in (
-        ("rgms_hyb", hyb, {"widest": (1, 4, 16)}),
-        ("rgms_rows", RGMS_ROWS, {"splits": (1, 2, 3)}),
-    ):
-        axes = {axis: values for axis, values in template.space.items() if axis not in _NOT_TUNABLES} | more
-        fixed = {"tuned": False} if name == "rgms_hyb" else {}
-        yield from ((name, fixed | dict(zip(axes, values, strict=True))) for values in product(*axes.values()))
 
 
 def problems(text: str, widths: Sequence[int], dtype: DType, values: str) -> Iterator[tuple[str, RelationalProblem]]:
@@ -89,7 +75,7 @@ def checked_rows(problem: RelationalProblem) -> np.ndarray[Any, Any]:
     return np.union1d(some, [np.argmax(lengths)]).astype(np.int64)
 
 
-def times(problem: RelationalProblem, lab: Lab, device: Any, every: bool, layers: int = 1) -> Iterator[dict[str, Any]]:
+def times(problem: RelationalProblem, lab: Lab, device: Any, layers: int = 1) -> Iterator[dict[str, Any]]:
     """Give a line for each candidate; of several layers, which are equal, with ReLU between them."""
     sources = random_operands(problem, 0)
     operands = [lab.empty(shape, problem.dtype.numpy) for shape in problem.operand_shapes]
@@ -108,7 +94,7 @@ def times(problem: RelationalProblem, lab: Lab, device: Any, every: bool, layers
 
     lines: list[dict[str, Any]] = []
     plans: list[tuple[dict[str, Any], Plan]] = []
-    for name, config in candidates(every, problem.dtype):
+    for name, config in candidates():
         line: dict[str, Any] = {"implementation": name, "config": config}
         how = create(name, config)
         if device.kind not in how.devices:
@@ -203,7 +189,6 @@ def main() -> None:
     )
     parser.add_argument("--dtype", type=DType, choices=list(DType), default=DType.FLOAT16)
     parser.add_argument("--device", default="auto", help="cuda, cpu or host-simt (no times)")
-    parser.add_argument("--every", action="store_true", help="all configs, not the defaults alone")
     parser.add_argument("--layers", type=int, default=1, help="so many layers with ReLU between, as inference of RGCN")
     parser.add_argument("--stored", action="store_true", help="A's own values (of a map: ones), not random ones")
     parser.add_argument("--seconds", type=float, default=np.inf, help="begin no further problem after so long")
@@ -229,7 +214,7 @@ def main() -> None:
             about |= {"operand_bytes": held} | {name: args.layers * count for name, count in work.items()}
             if np.isfinite(roof := roof_us(problem, device)):
                 about["roof_us"] = roof * args.layers
-            told.append([{**about, **line} for line in times(problem, lab, device, args.every, args.layers)])
+            told.append([{**about, **line} for line in times(problem, lab, device, args.layers)])
             sys.stdout.write("".join(json.dumps(line) + "\n" for line in told[-1]))
             sys.stdout.flush()
     sys.stdout.write(json.dumps({"summary": summary(told), "seconds": perf_counter() - started}) + "\n")

@@ -11,7 +11,7 @@ import pytest
 from relational import SEED, operand_arrays, relational_problems
 
 from spmark.impls.core.devicespec import DeviceKind
-from spmark.impls.core.errors import BuildError, DeviceError, OperandError, SweepError
+from spmark.impls.core.errors import DeviceError, OperandError, SweepError
 from spmark.impls.core.interfaces import PHASES, Plan
 from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import DType
@@ -153,44 +153,22 @@ def test_rgms_rows_says_what_it_refuses() -> None:
     assert how.unsupported(PROBLEMS["many_relations-16-32-float16"], host) == (
         "expected at most 32 relations, found 300"
     )
-    large = create("rgms_rows", {"rows": 256, "tile": 128})
-    assert large.unsupported(PROBLEMS["kernel_map-16-32-float16"], host) is None  # whose values are 1
-    assert "static_asserts" in str(large.unsupported(PROBLEMS["empty_relations-16-32-float16"], host))
+    large = RelationalProblem(PROBLEMS["kernel_map-16-32-float16"].matrix, 64, 128, DType.FLOAT16)
+    assert how.unsupported(large, host) is None
+    small = host.model_copy(update={"shared_bytes_per_block": 99 << 10})
+    assert str(how.unsupported(large, small)).startswith("expected shared memory of ")
     assert str(how.unsupported(PROBLEMS["hub-16-32-float16"], host)).startswith("expected an edge of each relation")
 
 
-@pytest.mark.parametrize("dtype", list(DType))
-@pytest.mark.parametrize(
-    "config", [{"ordered": True}, {"slots": 64}, {"slots": 64, "widest": 1, "ordered": True}], ids=str
-)
-def test_pinned_tunables_of_rgms_hyb(config: dict[str, Any], dtype: DType) -> None:
-    problem = PROBLEMS[f"hub-16-32-{dtype}"]
-    plan = build("rgms_hyb", problem, Place(find("host-simt")), **config)
-    assert plan.config.items() >= config.items()
-    assert plan.deterministic == config.get("ordered", False)
-    out = np.full(problem.out_shape, dtype.nan, dtype.numpy)
-    plan.run(operand_arrays(problem), out)
-    check(problem, operand_arrays(problem), out)
-
-
-def test_slots_and_tiles_without_a_kernel_are_refused() -> None:
-    host, problem = find("host-simt"), PROBLEMS["hub-16-32-float16"]
-    assert create("rgms_hyb", {"slots": 32}).unsupported(problem, host) == (
-        "expected slots out of (64, 128, 256), found 32"
-    )
-    reason = create("rgms_hyb", {"slots": 256, "tile": 64}).unsupported(problem, host)
-    assert reason is not None
-    assert reason.startswith("expected arguments that the kernel's static_asserts allow")
-    wide = RelationalProblem(problem.matrix, 1, 1 << 22)
-    for name in ("rgms_hyb", "rgms_naive"):
-        told = create(name).unsupported(wide, host)
-        assert told == "expected width_out of at most 2097120, found 4194304"
-    with pytest.raises(BuildError, match="static_asserts"):
-        create("rgms_hyb", {"slots": 256, "tile": 64}).build(problem, host)
+@pytest.mark.parametrize("name", ["rgms_hyb", "rgms_naive"])
+def test_widths_beyond_the_grid_are_refused(name: str) -> None:
+    wide = RelationalProblem(PROBLEMS["hub-16-32-float32"].matrix, 1, 1 << 22)
+    told = create(name).unsupported(wide, find("host-simt"))
+    assert told == "expected width_out of at most 2,097,120, found 4,194,304"
 
 
 def test_names_and_tunables_are_checked() -> None:
     with pytest.raises(SweepError, match=r"expected an implementation out of .*, rgms_hyb, .*, found 'rgms'"):
         create("rgms")
-    with pytest.raises(SweepError, match="widest"):
-        create("rgms_hyb", {"widest": 3})
+    with pytest.raises(SweepError, match="products"):
+        create("gather_gemm_scatter", {"products": "some"})

@@ -513,6 +513,20 @@ def numbered(lengths: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64
     return span, np.arange(span.size) - np.repeat(np.cumsum(lengths, dtype=np.int64) - lengths, lengths)
 
 
+def cut(begins: NDArray[Any], lengths: NDArray[Any], most: int) -> NDArray[np.int32]:
+    """Cut spans, which begin at ``begins`` (n,), into pieces of at most ``most`` elements.
+
+    Returns
+    -------
+    (pieces, 4) int32
+        Span, first element, elements, 0; span by span.
+    """
+    span, number = numbered(-(-lengths // most))
+    before = number * most
+    counts = np.minimum(most, lengths[span] - before)
+    return np.stack([span, begins[span] + before, counts, np.zeros_like(span)], axis=1).astype(np.int32)
+
+
 def openings(values: NDArray[Any]) -> NDArray[np.bool_]:
     """Mark each of (n,) values that differs from the one before it; the first always does."""
     marks = np.ones(values.size, np.bool_)

@@ -6,6 +6,7 @@ Tensor Cores", PPoPP 2025.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import check_choices
 from spmark.impls.core.interfaces import Config, Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.bsr import SrBcrsFormat
@@ -28,6 +28,8 @@ WINDOW, GROUP = 8, 8
 _TILE = 16
 """Columns of C of an mma tile."""
 _WARP = 32
+_PART = 32
+"""Most groups of vectors of a thread block; longer windows are split."""
 _FOLDER = Path(__file__).parent / "kernels"
 _SPACE: dict[str, tuple[TemplateValue, ...]] = {"vector": (1, 2, 4, 8), "threads": (32, 64, 128)}
 SPMM_FLASHSPARSE = KernelTemplate(_FOLDER / "spmm.cu", "spmm_flashsparse", _SPACE, max_registers=80)
@@ -93,33 +95,15 @@ class FlashSparse:
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (SPMM_FLASHSPARSE, SDDMM_FLASHSPARSE)
 
-    part: int = 32
-    """Most groups of eight vectors of a thread block; longer windows are split."""
-    vector: int = 0
-    """Elements of a dense row that a lane loads at once (1, 2, 4, 8; a divisor of J); 0 takes the most that divide J.
-    In SpMM a warp has 16 columns, 32 with 4 and 64 with 8."""
-    threads: int = 0
-    """Threads of a block (32, 64, 128); 0 takes as many warps as J has work for in SpMM, and 128 in SDDMM."""
-
-    def __post_init__(self) -> None:
-        check_choices(self, **{name: (0, *values) for name, values in _SPACE.items()})
-        if self.part < 1:
-            raise ValueError(f"expected a part of at least 1 group, found {self.part}")
+    retired: ClassVar[Mapping[str, Any]] = {"part": _PART, "vector": 0, "threads": 0}
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
-        """Refuse float32, a pinned load that J does not allow, and widths beyond the grid."""
+        """Refuse float32, and widths beyond the grid."""
         if problem.dtype is not DType.FLOAT16:
             return f"expected float16, which the matrix unit takes here, found {problem.dtype}"
-        vector, threads = self._schedule(problem)
-        if problem.width % vector:
-            return f"expected J to be a multiple of vector = {vector}, found {problem.width}"
+        vector, threads = _schedule(problem)
         spmm = problem.op is Op.SPMM
         return too_wide(problem.width, columns_of_warp(vector) * threads // _WARP) if spmm else None
-
-    def _schedule(self, problem: Problem) -> tuple[int, int]:
-        vector = self.vector or widest_aligned(problem.width, problem.dtype)
-        warps = ceil_div(problem.width, columns_of_warp(vector)) if problem.op is Op.SPMM else 4
-        return vector, self.threads or next((n for n in (32, 64) if n >= _WARP * warps), 128)
 
     def stored_as(self, problem: Problem, device: DeviceSpec, config: Config) -> SrBcrsFormat:
         """Give the windows of a plan."""
@@ -127,5 +111,12 @@ class FlashSparse:
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """Condense the columns of every window, list the parts and upload."""
-        vector, threads = self._schedule(problem)
-        return FlashSparsePlan(problem, open_target(device), part=self.part, vector=vector, threads=threads)
+        vector, threads = _schedule(problem)
+        return FlashSparsePlan(problem, open_target(device), part=_PART, vector=vector, threads=threads)
+
+
+def _schedule(problem: Problem) -> tuple[int, int]:
+    """Give the widest load that J allows, and a block of as many warps as J has work for in SpMM, up to four."""
+    vector = widest_aligned(problem.width, problem.dtype)
+    warps = ceil_div(problem.width, columns_of_warp(vector)) if problem.op is Op.SPMM else 4
+    return vector, next((n for n in (32, 64) if n >= _WARP * warps), 128)

@@ -7,7 +7,6 @@ the matrix stands, and bring an SDDMM's blocks into CSR order.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,8 +54,6 @@ class DenseBlocks:
 @dataclass(frozen=True, eq=False)
 class BsrFormat(DenseBlocks):
     """Block-compressed sparse rows: all ceil(I / R) block rows are listed."""
-
-    name: ClassVar[str] = "bsr"
 
     @classmethod
     def from_csr(cls, matrix: Csr, block_rows: int = 16, block_cols: int = 16) -> BsrFormat:
@@ -107,8 +104,6 @@ class DbsrFormat(DenseBlocks):
     the rows of C that belong to it.
     """
 
-    name: ClassVar[str] = "dbsr"
-
     rows: NDArray[np.int32]
     """(n,) int32, increasing: the block rows that are listed; block row b starts at row b R."""
 
@@ -132,8 +127,6 @@ class SrBcrsFormat(DenseBlocks):
     A panel's tiles stand in column order. Tiles of zeros fill up its last group; they name the panel's last column,
     which is fetched anyway. All ceil(I / t) panels are listed.
     """
-
-    name: ClassVar[str] = "srbcrs"
 
     indices: NDArray[np.int32]
     """(ngroups, g) int32 columns, increasing through a panel; tiles that fill up its last group repeat the last column.

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,8 +146,6 @@ class HybFormat(HybLayout):
 
     A padded slot has value 0 and column -1, by which a kernel knows that there is nothing to load.
     """
-
-    name: ClassVar[str] = "hyb"
 
     indices: NDArray[np.int32]
     """(stored,) columns: bucket by bucket, each row-major."""

@@ -11,15 +11,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import numbered, offsets, openings
 from spmark.impls.core.relational import RelationalCsr
-from spmark.impls.formats.limits import MAX_STORED
+from spmark.impls.formats.limits import check_stored
 
 WIDEST = 16
 """Width of the widest bucket."""
@@ -38,10 +36,6 @@ def widths_of(matrix: RelationalCsr) -> tuple[int, ...]:
 class RelationalHyb:
     """ELL rows of all relations in groups of ``slots`` elements; a padded slot has column and position -1."""
 
-    name: ClassVar[str] = "relational_hyb"
-
-    shape: tuple[int, int]
-    """(I, K) of each relation's matrix."""
     relations: int
     slots: int
     """Elements of a group, padding included."""
@@ -97,11 +91,7 @@ class RelationalHyb:
 
         # ELL rows of one relation and width stand together; each such bucket begins with a group of its own.
         groups_of = -(-in_use // slots)
-        if (stored := int(groups_of.sum()) * slots) > MAX_STORED:
-            raise BuildError(
-                f"3-D hyb with groups of {slots} slots: expected at most {MAX_STORED:,} stored elements, found "
-                f"{stored:,} for {matrix.nnz:,} edges"
-            )
+        check_stored(f"3-D hyb with groups of {slots} slots", wide, int(groups_of.sum()) * slots)
         bucket, number = numbered(groups_of)
         relation, power = np.divmod(bucket, len(WIDTHS))
         ell_rows = slots >> power
@@ -113,15 +103,5 @@ class RelationalHyb:
         rows = np.full(int(first_rows[-1]), -1, np.int32)
         positions, indices = np.full((2, groups.shape[0] * slots), -1, np.int32)
         cut(first_rows[first_groups], first_groups * slots, rows, indices, positions)
-        shape = matrix.num_rows, matrix.num_cols
         columns, places = (each.reshape(-1, slots) for each in (indices, positions))
-        return cls(shape, matrix.relations, slots, groups, rows, columns, places, matrix.nnz)
-
-    def to_relational(self, values: NDArray[np.float32]) -> RelationalCsr:
-        """Give the matrix back, with ``values`` in the order of its wide CSR."""
-        width = self.groups[:, 1, None]
-        row = self.rows[self.groups[:, 2, None] + np.arange(self.slots) // width]
-        real = self.positions >= 0
-        relation = np.broadcast_to(self.groups[:, :1], real.shape)
-        edges = relation[real], row[real], self.indices[real]
-        return RelationalCsr.of_edges(self.shape, self.relations, edges, values[self.positions[real]])
+        return cls(matrix.relations, slots, groups, rows, columns, places, matrix.nnz)

@@ -8,7 +8,6 @@ little (Tang, Yang, Liu, Hong, Yu, Li, Dai, Wang and Han, "TorchSparse++", MICRO
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,9 +42,6 @@ class RelationalRows:
     row is then the sum of a piece for each group that it has relations of.
     """
 
-    name: ClassVar[str] = "relational_rows"
-
-    relations: int
     tile: int
     """Rows of a tile, a multiple of `GROUP` of at most 32 of these."""
     places: NDArray[np.int32]
@@ -115,7 +111,6 @@ class RelationalRows:
         has = (neighbours >= 0).reshape(keys.size, tile // GROUP, GROUP).any(axis=2)
         live = has @ (1 << np.arange(tile // GROUP))
         return cls(
-            matrix.relations,
             tile,
             every[moved],
             offsets(counts[moved], np.int32),

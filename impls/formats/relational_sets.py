@@ -12,7 +12,7 @@ steps, in one sequence. Where a run ends within a tile, the tile has two parts, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -30,8 +30,6 @@ _BITS = 48
 @dataclass(frozen=True, eq=False)
 class RelationalSets:
     """Pieces of rows in tiles, with the relations of each tile, and the edges of each warp in chunks of a relation."""
-
-    name: ClassVar[str] = "relational_sets"
 
     places: DeviceArray
     """(parts, warps GROUP) int32, row of A of each piece, or -1; a row with many edges has several pieces."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,8 +98,6 @@ class TileFormat:
     Rows of ELL tiles stand in buckets. Each width has two: one for rows that other tiles share, one for the rest. Which
     rows make a tile matters to the search, but not to the kernel.
     """
-
-    name: ClassVar[str] = "tiles"
 
     shape: tuple[int, int]
     """(I, K)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise, product
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,7 @@ from spmark.impls.kernels.ordered_rows import OrderedRows, ordered_instances
 from spmark.impls.kernels.shared_rows import SharedRows, shared_instances
 from spmark.impls.kernels.tile_tasks import NO_ROW
 from spmark.impls.runtime.plan import Arrays, DevicePlan
-from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div
+from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import (
     C_TYPES,
     NARROW,
@@ -34,7 +34,7 @@ TILES = (32, 64, 128)
 """Columns of Y of a thread block in float16."""
 _FORM = ("slots", "widest")
 """Tunables of the format."""
-_FLOAT_TILE = 32
+FLOAT_TILE = 32
 """Columns of Y of a thread block in float32: the lanes of a warp."""
 _MERGED_EDGES = 32
 """Edges that a warp of `RGMS_MERGE` takes at a time."""
@@ -147,7 +147,7 @@ class RelationalHybPlan(DevicePlan):
             targets = np.full(held.rows.size, NO_ROW, np.int32)
             targets[real] = to[np.cumsum(opens) - 1]
             self._arrays = [self.upload(array) for array in (held.groups, held.indices, values, targets)]
-        tile = int(instance.values["tile"]) if problem.dtype.narrow else _FLOAT_TILE
+        tile = int(instance.values["tile"]) if problem.dtype.narrow else FLOAT_TILE
         self._shared_bytes = 0
         if problem.dtype.narrow:
             depth = int(instance.values["depth"])
@@ -169,15 +169,6 @@ class RelationalHybPlan(DevicePlan):
             args = (first, *self._sizes, *self._arrays, *operands, out, self._around.sums)
             self._kernel.launch(grid, args, self._shared_bytes, overlap=self._clears and number == 0)
         self._around.after(out)
-
-
-def unfit(problem: RelationalProblem, slots: int, schedule: Config) -> str | None:
-    """Say why there is no plan with these slots and this schedule (see `RelationalHybPlan`); None where there is."""
-    template, arguments = _template(problem, slots, schedule)
-    if why := template.why_not(**arguments):
-        return why
-    most = MAX_GRID[1] * int(arguments.get("tile", _FLOAT_TILE))
-    return f"expected width_out of at most {most}, found {problem.width_out}" if problem.width_out > most else None
 
 
 def tiles_within(width_out: int) -> tuple[int, ...]:
@@ -203,16 +194,6 @@ def _axes(problem: RelationalProblem, pinned: Config) -> Axes:
     }
 
 
-def usual_hyb(problem: RelationalProblem, pinned: Config) -> Config:
-    """Give the paper's config, or the nearest to it that agrees with pinned tunables and for which there is a kernel.
-
-    Where there is none for what is pinned, building the config says why.
-    """
-    axes = {**_axes(problem, pinned), **{name: (value,) for name, value in pinned.items()}}
-    configs = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
-    return next((config for config in configs if RELATIONAL_HYB.has(problem, config)), configs[0])
-
-
 def _instance(problem: RelationalProblem, config: Config) -> Instance:
     form, schedule = taken_apart(config, (*_FORM, "run"))
     merged = "run" in form
@@ -228,7 +209,6 @@ RELATIONAL_HYB = KernelFamily(
         lambda form: RelationalHyb.of(problem.matrix, **form),
         lambda held, form, schedule, _: RelationalHybPlan(problem, target, held, form, **schedule),
     ),
-    default=usual_hyb,
     kernel=_instance,
 )
 RELATIONAL_MERGE = KernelFamily(

@@ -46,11 +46,6 @@ SDDMM_CSR = KernelTemplate(
 )
 
 
-def sddmm_instance(problem: Problem, schedule: Mapping[str, Any]) -> Instance:
-    """Give the kernel of a schedule: ``vector``, ``lanes``, ``batch``, and optionally ``threads``."""
-    return SDDMM_CSR.instance(**{"T": C_TYPES[problem.dtype], "threads": _THREADS, **schedule})
-
-
 class SddmmPlan(OneLaunchPlan):
     """D = (X Y^T at A's non-zeros), scaled by A where the problem is, by `sddmm_kernel`.
 
@@ -80,16 +75,6 @@ def csr_tiles(width: int, dtype: DType) -> list[Config]:
     """List loads and lanes: the two widest loads that divide J, and the lanes that J fills."""
     tiles = tiles_of(width, loads_of(width, 16 // dtype.itemsize)[:2], (8, 16, 32))
     return [{"vector": tile["vector"], "lanes": tile["lanes"]} for tile in tiles]
-
-
-CSR_SDDMM = KernelFamily(
-    mark="batch",
-    axes=lambda problem, _: {"tile": csr_tiles(problem.width, problem.dtype), "batch": (2, 4)},
-    opened=lambda problem, target: lambda config: SddmmPlan(problem, target, {}, **config),
-    default=lambda problem, pinned: {**csr_tiles(problem.width, problem.dtype)[-1], "batch": 4, **pinned},
-    kernel=sddmm_instance,
-)
-"""The space of Ye et al., "SparseTIR", ASPLOS 2023, section 4.2.2, but for the groups of a block."""
 
 
 SDDMM_RUNS = KernelTemplate(
@@ -148,7 +133,7 @@ def _values(width: int, dtype: DType, schedule: Mapping[str, Any]) -> dict[str, 
 def sddmm_kernel(problem: Problem, schedule: Mapping[str, Any]) -> Instance:
     """Give the kernel of a schedule: with a ``run`` `SDDMM_RUNS`, rows of X in registers, else `SDDMM_CSR`.
 
-    A schedule with a run has:
+    A schedule without a run has ``vector``, ``lanes``, ``batch``, and optionally ``threads``. One with a run has:
 
     - ``vector, vectors, lanes``: elements of a load, loads side by side in a lane, threads of a group;
     - ``batch``: rows of Y that are on their way together;
@@ -164,7 +149,7 @@ def sddmm_kernel(problem: Problem, schedule: Mapping[str, Any]) -> Instance:
         misaligned, or a group would have nothing to do.
     """
     if "run" not in schedule:
-        return sddmm_instance(problem, schedule)
+        return SDDMM_CSR.instance(**{"T": C_TYPES[problem.dtype], "threads": _THREADS, **schedule})
     vector, columns = schedule["vector"], _columns(schedule)
     if columns < problem.width or problem.width % vector:
         raise BuildError(
@@ -193,6 +178,14 @@ def _default(problem: Problem, pinned: Config) -> Config:
     return {**tiles[alike.index(max(alike))], "run": run, **pinned}
 
 
+CSR_SDDMM = KernelFamily(
+    mark="batch",
+    axes=lambda problem, _: {"tile": csr_tiles(problem.width, problem.dtype), "batch": (2, 4)},
+    opened=lambda problem, target: lambda config: SddmmPlan(problem, target, {}, **config),
+    default=lambda problem, pinned: {**csr_tiles(problem.width, problem.dtype)[-1], "batch": 4, **pinned},
+    kernel=sddmm_kernel,
+)
+"""The space of Ye et al., "SparseTIR", ASPLOS 2023, section 4.2.2, but for the groups of a block."""
 RUNS_SDDMM = KernelFamily(
     mark="run",  # the other family's configs have a batch, too: in a race this family stands first
     axes=lambda problem, _: {"tile": run_tiles(problem.width, problem.dtype), "run": RUNS},

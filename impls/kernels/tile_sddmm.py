@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Config, DeviceArray
-from spmark.impls.core.problem import Problem, grouped, numbered
+from spmark.impls.core.problem import Problem, cut, grouped
 from spmark.impls.formats.tiles import GROUP, Blocks, TileFormat
 from spmark.impls.runtime.fusion import Share, fused
 from spmark.impls.runtime.plan import Arrays, DevicePlan
@@ -115,12 +115,11 @@ def strip_tasks(indptr: NDArray[np.int32], most: int) -> NDArray[np.int32]:
     (4 n, 4) int32
         For each warp of n thread blocks: panel (-1: none), first group, end of the groups, 0.
     """
-    counts = np.diff(indptr)
-    panel, piece = numbered(-(-counts // most))
-    first = indptr[panel] + piece * most
-    tasks = np.zeros((ceil_div(panel.size, _WARPS) * _WARPS, 4), np.int32)
+    made = cut(indptr, np.diff(indptr), most)
+    made[:, 2] += made[:, 1]
+    tasks = np.zeros((ceil_div(len(made), _WARPS) * _WARPS, 4), np.int32)
     tasks[:, 0] = -1
-    tasks[: panel.size, :3] = np.stack([panel, first, np.minimum(first + most, indptr[panel + 1])], axis=1)
+    tasks[: len(made)] = made
     return tasks
 
 

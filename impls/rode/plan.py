@@ -5,20 +5,19 @@ Pang, Fei, Qu, Zhang and Li, "A Row Decomposition-based Approach for Sparse Matr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import check_choices
 from spmark.impls.core.interfaces import DeviceArray, Plan
-from spmark.impls.core.problem import Csr, DType, Op, Problem, numbered, openings
+from spmark.impls.core.problem import Csr, DType, Op, Problem, cut, openings
 from spmark.impls.runtime.plan import DevicePlan
-from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div, open_target
+from spmark.impls.runtime.target import Target, ceil_div, open_target, too_wide
 from spmark.impls.runtime.template import KernelTemplate, TemplateValue, loads_of
 
 _FOLDER = Path(__file__).parent / "kernels"
@@ -27,8 +26,11 @@ LANES = 8
 TILE, CHUNK = 32, 4
 """A block part is a multiple of TILE non-zeros, the first of them a multiple of CHUNK: 16 bytes of columns."""
 _SEGMENT = 512
+"""Most non-zeros of a subwarp in the block parts."""
+THREADS = 32
+"""Threads of a block, an eighth as many subwarps."""
 
-_TILES: dict[str, tuple[TemplateValue, ...]] = {"vector": (1, 2, 4), "vectors": (1, 2), "threads": (32, 64, 128)}
+_TILES: dict[str, tuple[TemplateValue, ...]] = {"vector": (1, 2, 4), "vectors": (1, 2), "threads": (THREADS,)}
 _DOTS = {name: _TILES[name] for name in ("vector", "threads")}
 SPMM_RESIDUES = KernelTemplate(
     _FOLDER / "spmm.cu",
@@ -56,15 +58,13 @@ class RoDePlan(DevicePlan):
     segment : int
         Most non-zeros of a subwarp in the block parts, a multiple of `TILE`.
     vectors : int
-        SpMM: loads of a row of B in a lane, 1 or 2.
-    threads : int
-        Threads of a block, which has ``threads / 8`` subwarps.
+        SpMM: loads of a row of B in a lane, 1 or 2: 32 or 64 columns of a subwarp with loads of 16 bytes.
     """
 
-    def __init__(self, problem: Problem, target: Target, *, segment: int, vectors: int, threads: int) -> None:
+    def __init__(self, problem: Problem, target: Target, *, segment: int, vectors: int) -> None:
         matrix, width, spmm = problem.matrix, problem.width, problem.op is Op.SPMM
         (vector, *_) = loads_of(width, CHUNK)
-        tile = {"vector": vector, **({"vectors": vectors} if spmm else {}), "threads": threads}
+        tile = {"vector": vector, **({"vectors": vectors} if spmm else {}), "threads": THREADS}
         super().__init__(problem, target, {"segment": segment, **tile}, alignment=vector * problem.dtype.itemsize)
         with self.phase("convert"):
             segments = segments_of(matrix, segment)
@@ -79,7 +79,7 @@ class RoDePlan(DevicePlan):
         self._sizes = np.int32(width), *(() if spmm else (np.int32(problem.scaled),))
         self._counts = np.int32(matrix.num_rows), np.int32(segments.shape[0])
         tiles = ceil_div(width, LANES * vector * vectors) if spmm else 1
-        self._grids = [(ceil_div(int(count), threads // LANES), tiles, 1) for count in self._counts]
+        self._grids = [(ceil_div(int(count), THREADS // LANES), tiles, 1) for count in self._counts]
 
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
         """Compute the residues, and beside them the block parts."""
@@ -98,12 +98,7 @@ def segments_of(matrix: Csr, segment: int) -> NDArray[np.int32]:
     """
     first = -(-matrix.indptr[:-1].astype(np.int64) // CHUNK) * CHUNK
     block = np.maximum(matrix.indptr[1:] - first, 0) // TILE * TILE
-    rows, ordinal = numbered(-(-block // segment))
-    made = np.zeros((rows.size, 4), np.int32)
-    made[:, 0] = rows
-    made[:, 1] = first[rows] + ordinal * segment
-    made[:, 2] = np.minimum(segment, block[rows] - ordinal * segment)
-    return made
+    return cut(first, block, segment)
 
 
 @dataclass(frozen=True)
@@ -115,32 +110,20 @@ class RoDe:
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (SPMM_RESIDUES, SPMM_BLOCKS, SDDMM_RESIDUES, SDDMM_BLOCKS)
 
-    segment: int = _SEGMENT
-    """Most non-zeros of a subwarp in the block parts, a multiple of 32."""
-    vectors: int = 0
-    """SpMM: loads of a row of B in a lane (1 or 2: 32 or 64 columns of a subwarp with loads of 16 bytes); 0 takes 2
-    where J has more columns than one load of all lanes."""
-    threads: int = 32
-    """Threads of a block (32, 64, 128), an eighth as many subwarps."""
-
-    def __post_init__(self) -> None:
-        check_choices(self, vectors=(0, 1, 2), threads=_TILES["threads"])
-        if self.segment < TILE or self.segment % TILE:
-            raise ValueError(f"expected a segment that is a multiple of {TILE}, found {self.segment}")
+    retired: ClassVar[Mapping[str, Any]] = {"segment": _SEGMENT, "vectors": 0, "threads": THREADS}
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse float16, which RoDe's kernels do not compute, and widths beyond the grid."""
         if problem.dtype is not DType.FLOAT32:
             return f"expected float32, which RoDe computes in, found {problem.dtype}"
-        most = MAX_GRID[1] * LANES * loads_of(problem.width, CHUNK)[0] * self._vectors(problem)
-        if problem.op is Op.SPMM and problem.width > most:
-            return f"expected J of at most {most}, found {problem.width}"
-        return None
-
-    def _vectors(self, problem: Problem) -> int:
-        return self.vectors or (2 if problem.width > LANES * loads_of(problem.width, CHUNK)[0] else 1)
+        tile = LANES * loads_of(problem.width, CHUNK)[0] * _vectors(problem)
+        return too_wide(problem.width, tile) if problem.op is Op.SPMM else None
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """List the segments of the block parts and upload."""
-        vectors = self._vectors(problem)
-        return RoDePlan(problem, open_target(device), segment=self.segment, vectors=vectors, threads=self.threads)
+        return RoDePlan(problem, open_target(device), segment=_SEGMENT, vectors=_vectors(problem))
+
+
+def _vectors(problem: Problem) -> int:
+    """Take two loads where J has more columns than one load of all lanes."""
+    return 2 if problem.width > LANES * loads_of(problem.width, CHUNK)[0] else 1

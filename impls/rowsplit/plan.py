@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Plan
-from spmark.impls.core.problem import Csr, DType, Op, Problem, numbered
+from spmark.impls.core.problem import Csr, DType, Op, Problem, cut
 from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div, open_target, too_wide
 from spmark.impls.runtime.template import C_TYPES, ELEMENTS, KernelTemplate, loads_of
@@ -130,11 +130,7 @@ def strips_of(matrix: Csr, strip: int) -> NDArray[np.int32]:
     (strips, 4) int32
         Row, first non-zero, non-zeros, 0; longest strips first. O(nnz / strip + I), without the sort.
     """
-    rows, ordinal = numbered(-(-matrix.row_lengths // strip))
-    made = np.zeros((rows.size, 4), np.int32)
-    made[:, 0] = rows
-    made[:, 1] = matrix.indptr[rows] + ordinal * strip
-    made[:, 2] = np.minimum(strip, matrix.indptr[rows + 1] - made[:, 1])
+    made = cut(matrix.indptr, matrix.row_lengths, strip)
     return made[longest_first(made[:, 2])]
 
 

@@ -106,10 +106,10 @@ def open_target(spec: DeviceSpec) -> Target:
     raise DeviceError(f"expected a device that runs kernels (cuda, host-simt), found {spec.kind}")
 
 
-def too_wide(width: int, tile: int) -> str | None:
+def too_wide(width: int, tile: int, name: str = "J") -> str | None:
     """Say that a grid has no room for J = ``width`` in tiles of so many columns; None where it has."""
     most = MAX_GRID[1] * tile
-    return f"expected J of at most {most:,}, found {width:,}" if width > most else None
+    return f"expected {name} of at most {most:,}, found {width:,}" if width > most else None
 
 
 def ceil_div(amount: int, size: int) -> int:

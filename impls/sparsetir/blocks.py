@@ -257,7 +257,7 @@ class SparseTirBsr(SparseTirDbsr):
             lambda race: exhaustive(race, space_of(SDDMM_OVER_BLOCKS, problem, pinned).configs()),
             owner="sparsetir",
             pinned=pinned,
-            facts={"form": BsrFormat.name},  # apart from the two-stage kernel's search
+            facts={"form": "bsr"},  # apart from the two-stage kernel's search
         )
 
     def space(self, problem: Problem) -> Sequence[Config]:

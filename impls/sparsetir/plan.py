@@ -50,12 +50,12 @@ class SparseTir:
     )
     cost_models: ClassVar[Mapping[str, str]] = {"dash": "spmark.impls.dash.cost_models:TransferredScores"}
 
+    retired: ClassVar[Mapping[str, Any]] = {"thirds": None}
+
     c: int = 0
     """Column partitions (SpMM); 0 searches."""
     k: int = -1
-    """SpMM: binary logarithm of the widest bucket; -1 searches, -2 takes the paper's rule ceil(log2(nnz / I))."""
-    thirds: bool | None = None
-    """SpMM: whether bucket widths of 24, 48, 96, ... stand between the powers of two; None searches where they save."""
+    """SpMM: binary logarithm of the widest bucket; -1 searches."""
     tuned: bool = True
     """Measure schedules (and c and k where they are open) on the device; otherwise take the middle of the space."""
     mode: str = SpaceOwner.OWN
@@ -63,12 +63,10 @@ class SparseTir:
 
     def __post_init__(self) -> None:
         check_choices(self, mode=SpaceOwner)
-        if self.thirds and self.mode == SpaceOwner.PAPER:
-            raise ValueError("expected thirds to be false or open in mode paper, whose widths are powers of two")
         if self.c < 0:
             raise ValueError(f"expected c of at least 1, or 0 to search it, found {self.c}")
-        if not -2 <= self.k <= MOST_K:
-            raise ValueError(f"expected k of 0 to {MOST_K}, -1 to search it or -2 for the paper's rule, found {self.k}")
+        if not -1 <= self.k <= MOST_K:
+            raise ValueError(f"expected k of 0 to {MOST_K}, or -1 to search it, found {self.k}")
 
     def stored_as(self, problem: Problem, device: DeviceSpec, config: Config) -> Csr | HybLayout:
         """Lay out the buckets of a config, without elements; the order of rows changes no store."""
@@ -114,9 +112,8 @@ class SparseTir:
     def _pinned(self, problem: Problem) -> dict[str, Any]:
         if problem.op is Op.SDDMM:
             return {}
-        width = rule_width(problem) if self.k == -2 else 1 << self.k if self.k >= 0 else None
-        asked = {"c": self.c or None, "max_width": width, "thirds": self.thirds}
-        return {name: value for name, value in asked.items() if value is not None}
+        asked = {"c": self.c, "max_width": 1 << self.k if self.k >= 0 else 0}
+        return {name: value for name, value in asked.items() if value}
 
     def _search(self, problem: Problem) -> tuple[tuple[KernelFamily, ...], Strategy]:
         """Give what is searched, and how."""

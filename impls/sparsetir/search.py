@@ -65,7 +65,7 @@ def search_hyb(problem: Problem, pinned: Mapping[str, Any], race: Race[Any]) -> 
     ----------
     problem : Problem
     pinned : mapping
-        Tunables that are not searched, of ``c``, ``max_width`` and ``thirds``.
+        Tunables that are not searched, of ``c`` and ``max_width``.
     race : Race
         Of configs of `HYB_SPMM`, with ``thirds`` where such widths are tried.
     """

@@ -6,7 +6,7 @@ from relational import drawn, relational_matrices
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.relational import RelationalCsr
-from spmark.impls.formats import relational_hyb as module
+from spmark.impls.formats import limits
 from spmark.impls.formats.relational_hyb import RelationalHyb
 
 
@@ -16,7 +16,11 @@ def test_round_trip(name: str, slots: int, widest: int) -> None:
     matrix = relational_matrices()[name]
     held = RelationalHyb.of(matrix, slots, widest)
     assert held.groups[:, 1].max(initial=1) <= widest
-    back = held.to_relational(matrix.wide.values)
+    row = held.rows[held.groups[:, 2, None] + np.arange(slots) // held.groups[:, 1, None]]
+    real = held.positions >= 0
+    relation = np.broadcast_to(held.groups[:, :1], real.shape)
+    edges, shape = (relation[real], row[real], held.indices[real]), (matrix.num_rows, matrix.num_cols)
+    back = RelationalCsr.of_edges(shape, held.relations, edges, matrix.wide.values[held.positions[real]])
     assert back.hash == matrix.hash
     np.testing.assert_array_equal(back.wide.values, matrix.wide.values)
     np.testing.assert_array_equal(np.sort(held.positions[held.positions >= 0]), np.arange(matrix.nnz))
@@ -58,8 +62,8 @@ def test_other_slots_are_refused(slots: int) -> None:
 
 
 def test_too_much_padding_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_STORED", 1000)
-    with pytest.raises(BuildError, match="expected at most 1,000 stored elements, found 1,024 for 4 edges"):
+    monkeypatch.setattr(limits, "MAX_STORED", 1000)
+    with pytest.raises(BuildError, match=r"with 4 non-zeros: expected at most 1,000 stored elements, found 1,024"):
         RelationalHyb.of(RelationalCsr.of_edges((4, 4), 4, (range(4), range(4), range(4))), 256)
 
 
