@@ -160,6 +160,17 @@ def test_rgms_rows_says_what_it_refuses() -> None:
     assert str(how.unsupported(PROBLEMS["hub-16-32-float16"], host)).startswith("expected an edge of each relation")
 
 
+@pytest.mark.parametrize("dtype", list(DType))
+def test_rgms_hyb_adds_up_in_order_where_it_is_asked_to(dtype: DType) -> None:
+    problem = PROBLEMS[f"hub-16-32-{dtype}"]
+    plan = build("rgms_hyb", problem, Place(find("host-simt")), ordered=True)
+    assert plan.deterministic
+    assert not build("rgms_hyb", problem, Place(find("host-simt"))).deterministic
+    out = np.full(problem.out_shape, dtype.nan, dtype.numpy)
+    plan.run(operand_arrays(problem), out)
+    check(problem, operand_arrays(problem), out)
+
+
 @pytest.mark.parametrize("name", ["rgms_hyb", "rgms_naive"])
 def test_widths_beyond_the_grid_are_refused(name: str) -> None:
     wide = RelationalProblem(PROBLEMS["hub-16-32-float32"].matrix, 1, 1 << 22)

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.interfaces import Plan
+from spmark.impls.core.interfaces import Config, Plan
 from spmark.impls.core.relational import RelationalOp, RelationalProblem
 from spmark.impls.formats.relational_rows import why_not_rows
 from spmark.impls.kernels.family import KernelFamily
@@ -48,8 +48,11 @@ class RgmsHyb:
         *(ROUND_SHARED_ROWS, SUM_PIECES),
     )
 
-    retired: ClassVar[Mapping[str, Any]] = {**dict.fromkeys(("slots", "widest", "tile", "depth"), 0), "ordered": False}
+    retired: ClassVar[Mapping[str, Any]] = dict.fromkeys(("slots", "widest", "tile", "depth"), 0)
 
+    ordered: bool = False
+    """Add up the rows that several ELL rows share in a fixed order, in a second launch; False leaves it to the search
+    whether they are added up so or atomically."""
     tuned: bool = True
     """Measure schedules on the device; otherwise take those of the published kernels."""
 
@@ -59,23 +62,24 @@ class RgmsHyb:
 
     def build(self, problem: RelationalProblem, device: DeviceSpec) -> Plan:
         """Search where edges and a device to measure on exist; otherwise take the published schedule."""
+        pinned = {"ordered": True} if self.ordered else {}
         others = list[KernelFamily]()
-        if problem.dtype.narrow and why_not_rows(problem.matrix) is None:
+        if not pinned and problem.dtype.narrow and why_not_rows(problem.matrix) is None:
             others = [RELATIONAL_ROWS]
-        elif may_merge(problem):
+        elif not pinned and may_merge(problem):
             others = [RELATIONAL_MERGE, RELATIONAL_SETS]
-        strategy = partial(_search, problem, others)
-        return tune(problem, device, [RELATIONAL_HYB, *others], strategy, owner=self.name, measured=self.tuned)
+        families, strategy = [RELATIONAL_HYB, *others], partial(_search, problem, pinned, others)
+        return tune(problem, device, families, strategy, owner=self.name, pinned=pinned, measured=self.tuned)
 
 
-def _search(problem: RelationalProblem, others: Sequence[KernelFamily], race: Race[Any]) -> None:
+def _search(problem: RelationalProblem, pinned: Config, others: Sequence[KernelFamily], race: Race[Any]) -> None:
     """Time groups with tiles, then one other tunable after the other; and every schedule of the other families.
 
     With wide buckets products of a row are summed before they leave the thread block, with a width of 1 products are
     added edge by edge. `RELATIONAL_MERGE` sums rows of X before the product. With `RELATIONAL_SETS` and, for maps,
     `RELATIONAL_ROWS` next to nothing is added up outside of a thread block.
     """
-    configs = list(space_of(RELATIONAL_HYB, problem).configs())
+    configs = list(space_of(RELATIONAL_HYB, problem, pinned).configs())
     best = configs[0]
     for walked in (("slots", "tile"), *((name,) for name in best if name not in ("slots", "tile"))):
         kept = {name: value for name, value in best.items() if name not in walked}
