@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import Field
 from difflib import get_close_matches
 from importlib import import_module
+from importlib.util import find_spec
 from inspect import formatannotation
 from numbers import Integral, Real
 from typing import Any
@@ -162,6 +163,13 @@ def how_to_install(*extras: str) -> str:
     No package registry has spmark: a command that named the package would install what a stranger published.
     """
     return " or ".join(f"pip install -e '.[{extra}]'" for extra in extras) + " in a checkout"
+
+
+def not_installed(modules: Iterable[str], extra: str) -> str | None:
+    """Say which of some modules are not installed, and how to install them; None where all are. Imports nothing."""
+    lacking = [module for module in modules if find_spec(module) is None]
+    told = f"{' and '.join(lacking)} {'is' if len(lacking) == 1 else 'are'} not installed"
+    return f"{told}: {how_to_install(extra)}" if lacking else None
 
 
 def needed(module: str, library: str, extra: str) -> Any:

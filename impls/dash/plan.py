@@ -7,14 +7,13 @@ the best of the five configs that the model ranks first, or the first alone.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from importlib.util import find_spec
 from typing import Any, ClassVar
 
 import numpy as np
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.digest import implementation_version
-from spmark.impls.core.errors import how_to_install
+from spmark.impls.core.errors import not_installed
 from spmark.impls.core.interfaces import Built, Config, Plan, Search
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.dash.cost_models import platform_scores
@@ -65,9 +64,8 @@ class Dash:
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse what the platform refuses, a missing library, and a platform without a model."""
         platform: PlanningPlatform = find_platform(_PLATFORMS[device.kind])
-        lacking = [name for name in self.needs if find_spec(name) is None]
-        if lacking:
-            return f"expected the extra dash, found no {' and no '.join(lacking)}: {how_to_install('dash')}"
+        if lacking := not_installed(self.needs, self.extra):
+            return lacking
         if find_model(platform.name, problem.op) is None:
             return why_missing(platform.name, problem.op)
         return platform.unsupported(problem, device)

@@ -10,11 +10,10 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
 from typing import Any, ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import BuildError, how_to_install
+from spmark.impls.core.errors import BuildError, not_installed
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime.withtorch import Tensor, TorchPlan, load_torch, torch_missing
@@ -106,9 +105,8 @@ def refused(dtype: DType, kind: DeviceKind) -> str | None:
 @cache
 def missing(kind: DeviceKind) -> str | None:
     """Say which part of DGL is missing, or None."""
-    for package in Dgl.needs:
-        if find_spec(package) is None:
-            return f"{package} is not installed: {how_to_install('dgl')}, with Python 3.11"
+    if lacking := not_installed(Dgl.needs, Dgl.extra):
+        return f"{lacking}, with Python 3.11"
     try:
         dgl = load_dgl()
         _sparse_ops()

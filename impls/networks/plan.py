@@ -11,14 +11,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import check_choices, how_to_install
+from spmark.impls.core.errors import check_choices, not_installed
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.network import GRAPH_NETWORKS, NetworkOp, NetworkProblem
 from spmark.impls.core.problem import DType
@@ -161,9 +160,8 @@ class _Network:
 
     def unsupported(self, problem: NetworkProblem, device: DeviceSpec) -> str | None:
         """Refuse graphs on a CPU, types that a network is not trained in, and what is not installed."""
-        lacking = [name for name in self.needs if find_spec(name) is None]
-        if lacking:
-            return f"{' and '.join(lacking)} is not installed: {how_to_install(self.extra)}"
+        if lacking := not_installed(self.needs, self.extra):
+            return lacking
         if "graph" in self.mode and device.kind is not DeviceKind.CUDA:
             return f"expected a GPU for mode {self.mode}, a CUDA graph, found a CPU"
         if problem.dtype.narrow and problem.op in _TRAINING:

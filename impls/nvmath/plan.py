@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import how_to_install
+from spmark.impls.core.errors import not_installed
 from spmark.impls.core.interfaces import DeviceArray, Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime.cupyxcsr import csr_matrix
@@ -32,7 +31,7 @@ class NvMath:
             return f"cupyx.scipy.sparse, which holds A, has no {problem.dtype}"
         if not problem.matrix.nnz:
             return "cuSPARSE takes no matrix without non-zeros"
-        return None if find_spec("nvmath") else f"nvmath is not installed: {how_to_install('nvmath')}"
+        return not_installed(self.needs, self.extra)
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """Upload A, and let nvmath plan."""

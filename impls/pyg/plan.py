@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import ClassVar
 
 import numpy as np
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import check_choices, how_to_install
+from spmark.impls.core.errors import check_choices, not_installed
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime.withtorch import Tensor, TorchPlan, torch_missing
@@ -40,9 +39,7 @@ class Pyg:
         """Refuse what is rounded to float16 before it is added; say what is not installed."""
         if problem.dtype is not DType.FLOAT32:
             return f"PyTorch Geometric rounds every message to {problem.dtype}"
-        if find_spec("torch_geometric") is None:
-            return f"torch_geometric is not installed: {how_to_install('pyg')}"
-        return torch_missing(device.kind)
+        return not_installed(self.needs, self.extra) or torch_missing(device.kind)
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """Upload edges with 64-bit numbers, as PyTorch Geometric has them."""

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import ClassVar
 
 import numpy as np
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import check_choices, how_to_install
+from spmark.impls.core.errors import check_choices, not_installed
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.relational import RelationalOp, RelationalProblem
 from spmark.impls.runtime.withtorch import Tensor, TorchPlan, load_torch, torch_missing
@@ -37,8 +36,8 @@ class PygRgcn:
 
     def unsupported(self, problem: RelationalProblem, device: DeviceSpec) -> str | None:
         """Refuse values that are neither those of a sum nor of a mean; say what is not installed."""
-        if find_spec("torch_geometric") is None:
-            return f"torch_geometric is not installed: {how_to_install('pyg')}"
+        if lacking := not_installed(self.needs, self.extra):
+            return lacking
         if _aggregate(problem) is None:
             return (
                 "expected values that are all 1, or 1 over the edges of a relation and row, as PyTorch Geometric's "

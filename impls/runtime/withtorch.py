@@ -5,14 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from importlib.util import find_spec
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceKind
-from spmark.impls.core.errors import UnsupportedError, how_to_install
+from spmark.impls.core.errors import UnsupportedError, not_installed
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.operands import check_operands
 from spmark.impls.core.relational import AnyProblem
@@ -23,8 +22,8 @@ Tensor = Any
 
 def torch_missing(kind: DeviceKind) -> str | None:
     """Say why PyTorch computes nothing on a kind of device here, or None."""
-    if find_spec("torch") is None:
-        return f"torch is not installed: {how_to_install('torch')}"
+    if lacking := not_installed(("torch",), "torch"):
+        return lacking
     if kind is DeviceKind.CUDA and not load_torch().cuda.is_available():
         return "this PyTorch has no CUDA, or finds no GPU"
     return None

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import how_to_install
+from spmark.impls.core.errors import not_installed
 from spmark.impls.core.interfaces import Config, Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.bsr import BsrFormat
@@ -114,8 +112,6 @@ def schedules(problem: Problem, block: int) -> list[Config]:
     ]
 
 
-@cache
 def _missing() -> str | None:
-    if find_spec("triton") is None:
-        return f"triton is not installed: {how_to_install('triton')}; PyTorch for CUDA brings it, too"
-    return None
+    lacking = not_installed(TritonBlockSparse.needs, TritonBlockSparse.extra)
+    return f"{lacking}; PyTorch for CUDA brings it, too" if lacking else None

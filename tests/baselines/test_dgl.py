@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from problems import problems
 
+from spmark.impls.core import errors
 from spmark.impls.core.errors import BuildError
 from spmark.impls.dgl import plan as module
 from spmark.impls.dgl.plan import Dgl
@@ -24,7 +25,7 @@ def forget() -> Any:
 
 
 def test_absence_is_a_reason_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "find_spec", lambda name: None if name == "dgl" else object())
+    monkeypatch.setattr(errors, "find_spec", lambda name: None if name == "dgl" else object())
     reason = Dgl().unsupported(UNSCALED, find("cpu"))
     assert reason == "dgl is not installed: pip install -e '.[dgl]' in a checkout, with Python 3.11"
     with pytest.raises(BuildError, match="dgl: dgl is not installed"):
@@ -39,7 +40,7 @@ def test_an_import_that_fails_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> No
             raise OSError("libdgl.so: undefined symbol\nmore of it")
         return real(name, *args, **keywords)
 
-    monkeypatch.setattr(module, "find_spec", lambda name: object())
+    monkeypatch.setattr(errors, "find_spec", lambda name: object())
     monkeypatch.setattr(builtins, "__import__", broken)
     reason = Dgl().unsupported(UNSCALED, find("cpu"))
     assert reason == "dgl does not import: OSError: libdgl.so: undefined symbol"

@@ -13,14 +13,13 @@ import scipy.sparse
 from problems import problems
 from relational import relational_problems
 
+from spmark.impls.core import errors
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.problem import DType, Problem
 from spmark.impls.core.relational import RelationalCsr, RelationalProblem
 from spmark.impls.cupyx.plan import Cupyx
 from spmark.impls.dgl.relational import DglRgcn
-from spmark.impls.nvmath import plan as nvmath_plan
 from spmark.impls.nvmath.plan import NvMath
-from spmark.impls.pyg import plan as pyg_plan
 from spmark.impls.pyg import relational as pyg_relational
 from spmark.impls.pyg.plan import Pyg
 from spmark.impls.pyg.relational import PygRgcn
@@ -85,13 +84,16 @@ def test_what_they_do_not_take_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Cupyx().unsupported(half, gpu) == "cupyx.scipy.sparse has no float16"
     assert Cupyx().unsupported(whole, gpu) is None
     assert NvMath().unsupported(half, gpu) == "cupyx.scipy.sparse, which holds A, has no float16"
-    monkeypatch.setattr(nvmath_plan, "find_spec", lambda name: None)
+    monkeypatch.setattr(errors, "find_spec", lambda name: None)
     assert NvMath().unsupported(whole, gpu) == "nvmath is not installed: pip install -e '.[nvmath]' in a checkout"
     none = problems()["spmm-no_nonzeros-J32-float32"]
     assert NvMath().unsupported(none, gpu) == "cuSPARSE takes no matrix without non-zeros"
     assert Pyg().unsupported(half, gpu) == "PyTorch Geometric rounds every message to float16"
-    monkeypatch.setattr(pyg_plan, "find_spec", lambda name: None)
-    assert Pyg().unsupported(whole, gpu) == "torch_geometric is not installed: pip install -e '.[pyg]' in a checkout"
+    monkeypatch.setattr(errors, "find_spec", lambda name: None)
+    assert (
+        Pyg().unsupported(whole, gpu)
+        == "torch and torch_geometric are not installed: pip install -e '.[pyg]' in a checkout"
+    )
     with pytest.raises(ValueError, match="expected reduce out of segment, scatter, found 'gather'"):
         Pyg(reduce="gather")
 
@@ -133,10 +135,10 @@ def test_an_edge_costs_two_numbers_and_a_weight() -> None:
 
 def test_layers_of_relational_networks_say_what_they_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu, made = find("cpu"), relational_problems((5, 3))
-    monkeypatch.setattr(pyg_relational, "find_spec", lambda name: None)
+    monkeypatch.setattr(errors, "find_spec", lambda name: None)
     told = PygRgcn().unsupported(made["kernel_map-5-3-float32"], cpu)
-    assert told == "torch_geometric is not installed: pip install -e '.[pyg]' in a checkout"
-    monkeypatch.setattr(pyg_relational, "find_spec", lambda name: name)
+    assert told == "torch and torch_geometric are not installed: pip install -e '.[pyg]' in a checkout"
+    monkeypatch.setattr(errors, "find_spec", lambda name: name)
     told = PygRgcn().unsupported(made["hub-5-3-float32"], cpu)
     assert str(told).startswith("expected values that are all 1, or 1 over the edges of a relation and row")
     assert DglRgcn().unsupported(made["hub-5-3-float16"], cpu) == "DGL has no float16 on the CPU"

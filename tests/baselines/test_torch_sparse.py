@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from problems import problems
 
+from spmark.impls.core import errors
 from spmark.impls.core.devicespec import DeviceKind
-from spmark.impls.runtime import withtorch
 from spmark.impls.runtime.device import find
 from spmark.impls.torch_sparse import plan as module
 from spmark.impls.torch_sparse.plan import TorchSparse
@@ -45,7 +45,7 @@ def test_a_missing_pytorch_or_gpu_is_a_reason(monkeypatch: pytest.MonkeyPatch) -
     gpu = find("host-simt").model_copy(update={"kind": DeviceKind.CUDA})
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert TorchSparse().unsupported(SPMM, gpu) == "this PyTorch has no CUDA, or finds no GPU"
-    monkeypatch.setattr(withtorch, "find_spec", lambda name: None)
+    monkeypatch.setattr(errors, "find_spec", lambda name: None)
     reason = TorchSparse().unsupported(SPMM, find("cpu"))
     assert reason == "torch is not installed: pip install -e '.[torch]' in a checkout"
 

@@ -14,11 +14,12 @@ from dash_fakes import keep_model
 from problems import matrices, problems, random_csr, run_checked
 from races import MadeUpTimer
 
+from spmark.impls.core import errors
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import BuildError, SweepError
 from spmark.impls.core.interfaces import Built, Config
 from spmark.impls.core.problem import Op, Problem
-from spmark.impls.dash import finding, plan
+from spmark.impls.dash import finding
 from spmark.impls.dash.cost_models import platform_scores
 from spmark.impls.dash.finding import SHIPPED, find_model, own_model
 from spmark.impls.dash.plan import Dash
@@ -206,11 +207,9 @@ def test_what_the_platform_refuses_is_refused(keep: Keep, monkeypatch: pytest.Mo
     keep("cpu", Op.SPMM)
     monkeypatch.setattr("spmark.impls.taco_cpu.plan.gcc_missing", lambda: "no g++")
     assert Dash().unsupported(PROBLEMS[Op.SPMM], HOST) == "no g++"
-    monkeypatch.setattr(plan, "find_spec", lambda name: None)
+    monkeypatch.setattr(errors, "find_spec", lambda name: None)
     reason = Dash().unsupported(PROBLEMS[Op.SPMM], HOST)
-    assert (
-        reason == "expected the extra dash, found no torch and no safetensors: pip install -e '.[dash]' in a checkout"
-    )
+    assert reason == "torch and safetensors are not installed: pip install -e '.[dash]' in a checkout"
 
 
 def test_an_own_model_stands_before_one_that_ships(keep: Keep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
