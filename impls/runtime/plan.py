@@ -63,9 +63,10 @@ class DevicePlan(Built):
         return shared
 
     def workspace(self, shape: tuple[int, ...], dtype: Any) -> DeviceArray:
-        """Allocate a buffer that the plan owns; counted in `device_bytes`."""
+        """Allocate a buffer that the plan owns, in the phase upload; counted in `device_bytes`."""
         self.device_bytes += prod(shape) * np.dtype(dtype).itemsize
-        self._workspaces.append(self.target.empty(shape, dtype))
+        with self.phase("upload"):
+            self._workspaces.append(self.target.empty(shape, dtype))
         return self._workspaces[-1]
 
     def counters(self, count: int) -> DeviceArray:
