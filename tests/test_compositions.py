@@ -28,8 +28,8 @@ HERE = [
 ]
 """Implementations with plans on any machine: operator, dtype and kinds of devices of each."""
 PINNED = [
-    ("sparsetir", DType.FLOAT32, {"c": 3, "k": 3, "thirds": True}),
-    ("sparsetir", DType.FLOAT16, {"c": 2, "k": 6, "thirds": True}),
+    ("sparsetir", DType.FLOAT32, {"c": 3, "k": 3}),
+    ("sparsetir", DType.FLOAT16, {"c": 2, "k": 6}),
     ("sparsetir_srbcrs", DType.FLOAT16, {"t": 16}),
     ("liteform", DType.FLOAT32, {"format": "cell", "partitions": 5, "thirds": True}),
     ("liteform", DType.FLOAT16, {"format": "bsr"}),

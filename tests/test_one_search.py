@@ -29,9 +29,6 @@ FORBIDDEN = {
 EXCEPTIONS = {
     "core/interfaces.py": {"clocks": "`Built.phase`, by which all building is accounted for"},
     "core/machine.py": {"pools": "threads for conversions and compilers, which are owned elsewhere"},
-    "operator/saved.py": {
-        "cache writes": "writes what a person saves, where the person says, and raises where it cannot"
-    },
     "studies/stile/gpu.py": {"clocks": "measures the costs of single tiles, from which the cost model is fitted"},
     "studies/liteform/published.py": {"clocks": "seconds of training and predicting: a result of a study"},
     "studies/dash/training.py": {"clocks": "seconds of epochs: a result of a study"},

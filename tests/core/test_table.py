@@ -89,7 +89,7 @@ def test_illegal_value_names_the_tunable(name: str, config: dict[str, int]) -> N
     [
         ("stile", "withdraw", "false", "true or false"),
         ("stile", "withdraw", 1, "true or false"),
-        ("sparsetir", "thirds", "false", "true or false or null"),
+        ("liteform", "thirds", "false", "true or false or null"),
         ("numba_cpu", "threads", 1.5, "an integer, written in digits"),
         ("numba_cpu", "threads", True, "an integer, written in digits"),
         ("scipy_cpu", "chunk_bytes", math.nan, "an integer, written in digits"),
@@ -114,8 +114,8 @@ def test_a_value_of_another_type_than_its_field_is_refused(name: str, tunable: s
         ("auto", "budget_s", math.inf),
         ("auto", "budget_s", 3),
         ("stile", "mode", "code"),
-        ("sparsetir", "thirds", None),
-        ("sparsetir", "thirds", False),
+        ("liteform", "thirds", None),
+        ("liteform", "thirds", False),
         ("scipy_cpu", "chunk_bytes", np.int64(4096)),
     ],
 )
