@@ -48,8 +48,9 @@ class _Plan(TorchPlan):
         # PyTorch asks cuSPARSE for an algorithm that adds sums of thread blocks in any order, in 16 bits as 16 bits.
         self.deterministic = not (on_gpu and self._op is Op.SPMM)
         self.half_sums = not self.deterministic and problem.dtype.narrow
-        arrays = map(self.upload, (matrix.indptr, matrix.indices, problem.values))
-        self._sparse = load_torch().sparse_csr_tensor(*arrays, size=matrix.shape, check_invariants=False)
+        with self.phase("upload"):
+            arrays = map(self.upload, (matrix.indptr, matrix.indices, problem.values))
+            self._sparse = load_torch().sparse_csr_tensor(*arrays, size=matrix.shape, check_invariants=False)
 
     def compute(self, operands: Sequence[Tensor], out: Tensor) -> None:
         torch, matrix = load_torch(), self._sparse
