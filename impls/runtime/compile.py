@@ -14,6 +14,7 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -88,7 +89,8 @@ def begin(kernels: Iterable[Ordered]) -> None:
     kernels : iterable of (source, expression, architecture)
         As of `compile_kernel`; most of them will be asked for soon.
     """
-    _nvrtc()  # before CuPy compiles kernels of its own on this thread
+    with suppress(DeviceError):
+        _nvrtc()  # before CuPy compiles kernels of its own on this thread
     for kernel in kernels:
         if kernel not in _COMING:
             _COMING[kernel] = _threads().submit(_compiled, *kernel)
@@ -209,6 +211,7 @@ def _nvrtc() -> ModuleType:
     find the library, and fail for want of the functions.
     """
     try:
+        import cupy  # noqa: F401 - whose settings say where the compiler is
         from cupy_backends.cuda.libs import nvrtc
     except ImportError as error:
         raise DeviceError(f"expected CuPy with NVRTC, found none ({error}): {how_to_install('gpu', 'dev')}") from error
