@@ -28,10 +28,10 @@ from spmark.records.unpack import beginning
 
 _log = logging.getLogger(__name__)
 Paths = str | Path | Iterable[str | Path]
+"""One file or folder, or several."""
 Run = Callable[[Iterable[Callable[[], Any]]], Iterator[Any]]
 """Runs jobs and gives their results in order."""
 in_turn: Run = partial(map, operator.call)
-"""One file or folder, or several."""
 TRANSFERS = "transfers."
 """How files of facts about moved models begin, which stand beside records (`spmark.report.transfers`)."""
 _SIDE_FILES = ("environments", "candidates", "runs.", TRANSFERS)
