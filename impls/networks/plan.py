@@ -217,6 +217,12 @@ class PygNetwork(_Network):
         super().__post_init__()
         check_choices(self, layer=("RGCNConv", "FastRGCNConv"))
 
+    def unsupported(self, problem: NetworkProblem, device: DeviceSpec) -> str | None:
+        """Refuse a CUDA graph of a layer that asks the GPU for a number."""
+        if problem.op is NetworkOp.RGCN and self.layer == "RGCNConv" and "graph" in self.mode:
+            return "expected mode eager or compile, or layer FastRGCNConv: RGCNConv reads a size back from the GPU"
+        return super().unsupported(problem, device)
+
 
 @dataclass(frozen=True)
 class DglNetwork(_Network):

@@ -111,7 +111,7 @@ def test_the_softmax_of_rows(dtype: Any) -> None:
     limit = {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}[dtype]
     found = []
     for place in ("cpu", "cuda"):
-        given = scores.to(place).requires_grad_()
+        given = scores.detach().to(place).requires_grad_()
         shares = matrix.softmax(given)
         shares.backward(grad.to(place))
         found.append((shares.detach().cpu(), given.grad.cpu()))
