@@ -75,10 +75,11 @@ def test_the_middle_offset_is_in_the_first_half() -> None:
 def test_a_submanifold_map_is_told_by_its_pairs() -> None:
     assert [name for name, matrix in MAPS.items() if is_submanifold(matrix)] == ["submanifold"]
     relation, rows, cols = MAPS["submanifold"].edges
+    shape = len(VOXELS), len(VOXELS)
+    assert not is_submanifold(RelationalCsr.of_edges(shape, 27, (relation, rows, (cols + 1) % len(VOXELS))))
     whole = np.ones(rows.size, bool)
     for less in (np.flatnonzero(relation == 13)[:1], np.flatnonzero(relation == 0)[:1]):
         whole[less] = False
-        shape = len(VOXELS), len(VOXELS)
         assert not is_submanifold(RelationalCsr.of_edges(shape, 27, (relation[whole], rows[whole], cols[whole])))
         whole[less] = True
 
