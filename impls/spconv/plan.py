@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -46,7 +46,7 @@ class Spconv:
         if self.algorithm == "Native":
             plan: _Plan = _Native(problem, device.kind, self.name)
         else:
-            plan = _ImplicitGemm(problem, device.kind, self.name, 2 if "Split" in self.algorithm else 1)
+            plan = _IntoResult(problem, device.kind, self.name, 2 if "Split" in self.algorithm else 1)
         plan.config = {"algorithm": self.algorithm}
         # Version 2.3.8 also tries tiles that add up in float16, even where it is asked for float32.
         plan.half_sums = problem.dtype.narrow
@@ -99,12 +99,12 @@ class _Plan(TorchPlan):
         """Make and upload the tables."""
 
     @abstractmethod
-    def convolve(self, x: Tensor, w: Tensor) -> Tensor:
-        """Call the package: X (K, width_in), W (width_out, R, width_in)."""
+    def convolve(self, x: Tensor, w: Tensor, out: Tensor) -> None:
+        """Call the package: X (K, width_in), W (width_out, R, width_in), Y (I, width_out)."""
 
     def compute(self, operands: Sequence[Tensor], out: Tensor) -> None:
         x, w = operands
-        out.copy_(self.convolve(x, w.permute(2, 0, 1).contiguous()))
+        self.convolve(x, w.permute(2, 0, 1).contiguous(), out)
 
 
 class _ImplicitGemm(_Plan):
@@ -120,11 +120,43 @@ class _ImplicitGemm(_Plan):
         self._table = self.upload(table)
         self._masks, self._orders = zip(*([self.upload(one) for one in side] for side in sides), strict=True)
 
-    def convolve(self, x: Tensor, w: Tensor) -> Tensor:
+    def convolve(self, x: Tensor, w: Tensor, out: Tensor) -> None:
         tables = self._table, list(self._masks), list(self._orders)
         parts = [np.array([bits], np.uint32) for bits in self._bits]
         how = {"is_train": False, "is_subm": self._submanifold, "fp32_accum": True}
-        return self._functions.implicit_gemm(x, w, *tables, self._rows, parts, **how)[0]
+        out.copy_(self._functions.implicit_gemm(x, w, *tables, self._rows, parts, **how)[0])
+
+
+class _IntoResult(_ImplicitGemm):
+    """spconv's compiled function; the public one calls it with an allocator that makes an array for the result."""
+
+    def lay_out(self, problem: RelationalProblem) -> None:
+        super().lay_out(problem)
+        ops, view = self._functions, self._functions.torch_tensor_to_tv
+
+        class Into(ops.TorchAllocator):  # type: ignore[misc, name-defined]
+            """Gives the caller's array as the result, which is all that a forward pass asks for."""
+
+            out: Tensor = None
+
+            def empty(self, *what: Any) -> Any:
+                return view(self.out)
+
+            def zeros(self, *what: Any) -> Any:
+                return view(self.out.zero_())
+
+        self._allocator = Into(load_torch().device(self.place))
+        masks = [view(mask, ops.tv.uint32) for mask in self._masks]
+        bits = ops.tv.from_numpy(np.array(self._bits, np.uint32)).clone()
+        self._tables = view(self._table), masks, [view(order) for order in self._orders], self._rows, bits
+
+    def convolve(self, x: Tensor, w: Tensor, out: Tensor) -> None:
+        ops, self._allocator.out = self._functions, out
+        tensors = (ops.torch_tensor_to_tv(one) for one in (x, w))
+        how = {"is_subm": self._submanifold, "auto_fp32_accum": False, "fp32_accum": True, "use_tf32": False}
+        called, stream = ops.ConvGemmOps.implicit_gemm, ops.get_current_stream()
+        called(self._allocator, ops.CONV_CPP, *tensors, *self._tables, ops.get_arch(), stream_int=stream, **how)
+        self._allocator.out = None  # which would keep the caller's array
 
 
 class _Native(_Plan):
@@ -135,5 +167,6 @@ class _Native(_Plan):
         # The package reads the counts on the host: from there it does not wait for the device.
         self._counts = load_torch().from_numpy(counts)
 
-    def convolve(self, x: Tensor, w: Tensor) -> Tensor:
-        return self._functions.indice_conv(x, w, self._pairs, self._counts, self._rows, subm=self._submanifold)
+    def convolve(self, x: Tensor, w: Tensor, out: Tensor) -> None:
+        how = {"subm": self._submanifold}
+        out.copy_(self._functions.indice_conv(x, w, self._pairs, self._counts, self._rows, **how))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from itertools import pairwise
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -96,12 +96,23 @@ class Calls(list[dict[str, Any]]):
         for part, (mask, order) in enumerate(zip(masks, orders, strict=True)):
             for at in range(0, rows, TILE):
                 tile = order.numpy()[at : at + TILE]
-                has = np.bitwise_or.reduce(mask.numpy().view(np.uint32)[at : at + TILE, 0]) & bits[part][0]
+                masked = mask.numpy().view(np.uint32)[at : at + TILE, 0]
+                has = np.bitwise_or.reduce(masked) & np.asarray(bits[part]).item()
                 total = np.zeros((tile.size, w.shape[0]))
                 for r in range(w.shape[1]):
-                    total += product(x, w, table.numpy()[r, tile] * (has >> r & 1) - (1 - (has >> r & 1)), r)
+                    total += product(x, w, table.numpy()[r, tile] if has >> r & 1 else np.full(tile.size, -1), r)
                 out[tile] = total if part == 0 else out[tile] + total
         return torch.from_numpy(out).to(x.dtype), None, 0
+
+    def compiled(self, allocator: Any, tuner: str, *tables: Any, **told: Any) -> None:
+        """Write the same into what the allocator gives: `spconv`'s allocator, as its public function calls it."""
+        *tables, arch = tables
+        assert (tuner, arch) == ("tuner", (9, 0))
+        result, _, _ = self.implicit_gemm(*tables, **told)
+        what = "OutFeatures", list(result.shape), 0, 0, told["stream_int"], False, 1.0
+        out = allocator.empty(*what) if told["is_subm"] else allocator.zeros(*what)
+        assert told["is_subm"] or not out.any()
+        out.copy_(result)
 
     def indice_conv(self, x: Any, w: Any, table: Any, counts: Any, rows: int, **told: Any) -> Any:
         """Add up an offset's products; a submanifold's middle needs no pairs, and its later counts are mirrored."""
@@ -124,13 +135,39 @@ def product(x: Any, w: Any, inputs: Any, r: int) -> Any:
     return np.where(inputs[:, None] >= 0, x.numpy()[inputs].astype(float) @ w.numpy()[:, r].T.astype(float), 0)
 
 
+class Allocator:
+    """Stands for the package's, which makes arrays on a device."""
+
+    def __init__(self, device: Any) -> None:
+        self.device = device
+
+
+class Cloned(np.ndarray[Any, Any]):
+    """Has the method of spconv's arrays that copies."""
+
+    def clone(self) -> Cloned:
+        return self.copy()
+
+
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     pytest.importorskip("torch")
     made = Calls()
-    for package in ("spconv", "spconv_triton"):
+    tv = SimpleNamespace(uint32="uint32", from_numpy=lambda array: array.view(Cloned))
+    told = {
+        "implicit_gemm": made.implicit_gemm,
+        "indice_conv": made.indice_conv,
+        "ConvGemmOps": SimpleNamespace(implicit_gemm=made.compiled),
+        "CONV_CPP": "tuner",
+        "TorchAllocator": Allocator,
+        "get_arch": lambda: (9, 0),
+        "get_current_stream": lambda: 5,
+        "torch_tensor_to_tv": lambda tensor, dtype=None: tensor,
+        "tv": tv,
+    }
+    for package, names in (("spconv", set(told) - {"implicit_gemm"}), ("spconv_triton", {"implicit_gemm"})):
         module = ModuleType(f"{package}.pytorch.ops")
-        vars(module).update(implicit_gemm=made.implicit_gemm, indice_conv=made.indice_conv)
+        vars(module).update({name: told[name] for name in names})
         monkeypatch.setitem(sys.modules, module.__name__, module)
     return made
 
@@ -155,10 +192,13 @@ def test_the_result_is_that_of_the_packages_function(
         plan.run(operands, out)
         assert reference(problem, operands).max_error(out) <= tolerance(problem, plan.half_sums)
     submanifold = name == "submanifold"
-    if how == Spconv("Native"):
-        assert calls == [{"subm": submanifold}] * 3
-    else:
-        assert calls == [{"is_train": False, "is_subm": submanifold, "fp32_accum": True}] * 3
+    expected: dict[str, Any] = {"subm": submanifold}
+    if isinstance(how, SpconvTriton):
+        expected = {"is_train": False, "is_subm": submanifold, "fp32_accum": True}
+    elif how != Spconv("Native"):
+        sums = {"auto_fp32_accum": False, "fp32_accum": True, "use_tf32": False}
+        expected = {"is_subm": submanifold, "stream_int": 5, **sums}
+    assert calls == [expected] * 3
 
 
 def test_padding_and_tables_are_accounted_for(calls: Calls) -> None:
