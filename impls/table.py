@@ -85,6 +85,8 @@ RELATIONAL: Mapping[str, str] = {
     "gather_gemm_scatter": "spmark.impls.gather_gemm_scatter.plan:GatherGemmScatter",
     "pyg_rgcn": "spmark.impls.pyg.relational:PygRgcn",
     "dgl_rgcn": "spmark.impls.dgl.relational:DglRgcn",
+    "spconv": "spmark.impls.spconv.plan:Spconv",
+    "spconv_triton": "spmark.impls.spconv.plan:SpconvTriton",
 }
 """Implementations of RGMS, which take a `spmark.impls.core.relational.RelationalProblem`: what searches among all
 implementations of SpMM or SDDMM does not ask them."""

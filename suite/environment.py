@@ -33,6 +33,8 @@ PACKAGES = (
     "nvmath-python",
     "dgl",
     "triton",
+    "spconv-cu126",
+    "spconv-triton",
 )
 """Distributions whose version can change a number."""
 

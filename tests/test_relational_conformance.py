@@ -29,7 +29,7 @@ PAIRS = [
     for kind in sorted(create(name).devices)
 ]
 ONE = PROBLEMS["kernel_map-5-3-float16"]
-SOME_ALONE = {"rgms_rows", "pyg_rgcn", "dgl_rgcn"}
+SOME_ALONE = {"rgms_rows", "pyg_rgcn", "dgl_rgcn", "spconv", "spconv_triton"}
 """Implementations that take some problems alone, or need a package."""
 
 
