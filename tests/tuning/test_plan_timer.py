@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from relational import relational_problems
 
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.operators import RandomOperand, reference
+from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime import cudalab, withcupy
 from spmark.impls.runtime.device import find
@@ -66,10 +65,11 @@ class Product:
 
 @pytest.fixture
 def timer(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(withcupy, "cupy", SimpleNamespace(**{**vars(np), "asnumpy": np.asarray}))
+    monkeypatch.setattr(withcupy, "cupy", np)
     monkeypatch.setattr(cudalab, "CudaStopwatch", Stopwatch)
-    fill = RandomOperand.fill  # NumPy has no kernel that draws, and no memset
-    monkeypatch.setattr(RandomOperand, "fill", lambda self, out, xp: fill(self, out))
+    # NumPy has neither kernels nor a memset.
+    monkeypatch.setattr(cudalab, "draw", lambda operand, out, arch: operand.fill(out))
+    monkeypatch.setattr(cudalab, "taken", lambda array, places, dtype, arch: array[places])
     monkeypatch.setattr(PlanTimer, "_forget", lambda self: self._out.view(np.uint8).fill(0xFF))
     return PlanTimer(PROBLEM, find("host-simt").model_copy(update={"kind": DeviceKind.CUDA}))
 
