@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError, CompileError, DeviceError, KernelFault
@@ -99,6 +99,21 @@ class CudaTarget(Target):
         on_device.data.copy_from_host_async(array.ctypes.data, array.nbytes)
         cupy.cuda.get_current_stream().synchronize()
         return on_device
+
+    def filled(self, shape: tuple[int, ...], dtype: DTypeLike, byte: int) -> DeviceArray:
+        """Enqueue the filling."""
+        array = cupy.empty(shape, dtype)
+        array.data.memset_async(byte, array.nbytes)
+        return array
+
+    def repeated(self, numbers: NDArray[Any], shape: tuple[int, ...]) -> DeviceArray:
+        """Copy the numbers to the GPU once, and enqueue copies of them there."""
+        source, array = self.upload(numbers), cupy.empty(shape, numbers.dtype)
+        flat = array.reshape(-1)
+        for at in range(0, flat.size, numbers.size):
+            part = flat[at : at + numbers.size]
+            part.data.copy_from_device_async(source.data, part.nbytes)
+        return array
 
     def download(self, array: DeviceArray) -> NDArray[Any]:
         """Copy to the host, blocking."""
