@@ -27,8 +27,7 @@ from spmark.impls.runtime.adopt import adopt
 from spmark.impls.runtime.cuda import CudaTarget
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.plan import OneLaunchPlan
-from spmark.impls.runtime.target import MAX_GRID, Kernel, Target
-from spmark.impls.runtime.template import Instance
+from spmark.impls.runtime.target import MAX_GRID, Target
 from spmark.impls.runtime.withcupy import cupy
 
 _DIRECT = "direct"
@@ -133,20 +132,13 @@ class _BorrowingTarget(CudaTarget):
 
     def __init__(self, spec: DeviceSpec) -> None:
         super().__init__(spec)
-        self._kernels: dict[Instance, Kernel] = {}
+        self._kernels = {}
 
     def upload(self, array: Any) -> DeviceArray:
         """Copy what is the host's, where there is anything to copy."""
         if isinstance(array, cupy.ndarray):
             return array
         return super().upload(array) if array.size else self.empty(array.shape, array.dtype)
-
-    def load(self, instances: Sequence[Instance]) -> list[Kernel]:
-        """Load what is not loaded."""
-        for one in instances:
-            if one not in self._kernels:
-                (self._kernels[one],) = super().load([one])
-        return [self._kernels[one] for one in instances]
 
 
 @cache

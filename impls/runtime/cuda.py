@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -79,6 +80,7 @@ class CudaTarget(Target):
 
     def __init__(self, spec: DeviceSpec) -> None:
         super().__init__(spec)
+        self._kernels: MutableMapping[Instance, CudaKernel] = WeakValueDictionary()
         try:
             device = cupy.cuda.Device()
             arch, self.location = f"sm_{device.compute_capability}", f"cuda:{device.id}"
@@ -121,16 +123,18 @@ class CudaTarget(Target):
             return np.asarray(cupy.asnumpy(array))
 
     def load(self, instances: Sequence[Instance]) -> list[Kernel]:
-        """Compile side by side where there are several, then load."""
-        binaries = compile_many((i.template.source, i.expression, self.spec.arch) for i in instances)
+        """Compile side by side where there are several, then load; a kernel that a plan still has is loaded once."""
+        kernels = {one: self._kernels.get(one) for one in instances}
+        missing = [one for one, kernel in kernels.items() if kernel is None]
+        binaries = compile_many((one.template.source, one.expression, self.spec.arch) for one in missing)
         overlaps = int(self.spec.arch.removeprefix("sm_")) >= MIN_CAPABILITY
-        kernels: list[Kernel] = []
-        for instance, binary in zip(instances, binaries, strict=True):
+        for instance, binary in zip(missing, binaries, strict=True):
             if isinstance(binary, CompileError):
                 raise binary
             with cuda_faults():
-                kernels.append(CudaKernel(instance, binary, load_function(binary), overlaps))
-        return kernels
+                loaded = CudaKernel(instance, binary, load_function(binary), overlaps)
+            self._kernels[instance] = kernels[instance] = loaded
+        return [cast("Kernel", kernels[one]) for one in instances]
 
     def begin(self, instances: Sequence[Instance]) -> None:
         """Compile on other threads."""
