@@ -181,10 +181,10 @@ def fastest(problem: Problem, device: DeviceSpec, choices: Sequence[Choice], bud
     def search() -> tuple[Config, Plan, Search]:
         from spmark.impls.runtime.compile import drop
         from spmark.impls.tuning.race import Race
-        from spmark.impls.tuning.timer import PlanTimer
+        from spmark.impls.tuning.timer import timer_of
 
         begun = _begin(problem, device, choices)
-        race = Race(made, PlanTimer(problem, device), budget_s=math.inf if budget_s is None else budget_s)
+        race = Race(made, timer_of(problem, device), budget_s=math.inf if budget_s is None else budget_s)
         race.time_all(map(told, choices))
         drop(begun)  # those of other products stay
         return *race.finish(), race.describe()

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import cached_property, partial
+from threading import get_ident
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -132,3 +134,18 @@ class PlanTimer(Stopwatch):
 def _taken(array: NDArray[Any], places: NDArray[np.int64] | None) -> NDArray[Any]:
     """Give rows of a result, or all of it; as `spmark.impls.runtime.cudalab.taken` does on a GPU."""
     return array if places is None else array[places]
+
+
+_OPEN: WeakValueDictionary[tuple[int, int, str], PlanTimer] = WeakValueDictionary()
+
+
+def timer_of(problem: AnyProblem, device: DeviceSpec) -> PlanTimer:
+    """Give the timer that a race of this thread has for the same problem object, or a new one.
+
+    In a race among implementations most of them race by themselves: operands, reference and flush buffer are shared.
+    """
+    key = id(problem), get_ident(), device.name  # a timer keeps its problem, so no other one has its number meanwhile
+    timer = _OPEN.get(key)
+    if timer is None:
+        timer = _OPEN[key] = PlanTimer(problem, device)
+    return timer

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -18,7 +21,7 @@ from spmark.impls.runtime import cudalab, withcupy
 from spmark.impls.runtime.device import find
 from spmark.impls.scipy_cpu.plan import ScipyCpu
 from spmark.impls.table import create
-from spmark.impls.tuning.timer import PlanTimer
+from spmark.impls.tuning.timer import PlanTimer, timer_of
 
 MATRIX = random_csr(40, 2500, [3] * 20 + [2000] + [0] + [5] * 18)
 LONGEST = 20
@@ -139,3 +142,16 @@ def test_plans_of_rgms_are_checked(name: str, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(plan, "run", without_the_hub)
     with pytest.raises(BuildError, match="wrong result"):
         timer.check(plan)
+
+
+def test_races_within_a_race_share_its_timer() -> None:
+    host, twin = find("cpu"), Problem(Op.SPMM, MATRIX, 24, DType.FLOAT32)
+    outer = timer_of(PROBLEM, host)
+    assert timer_of(PROBLEM, host) is outer
+    assert timer_of(twin, host) is not outer
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(timer_of, PROBLEM, host).result() is not outer
+    kept = weakref.ref(outer)
+    del outer
+    gc.collect()
+    assert kept() is None
