@@ -126,7 +126,8 @@ class CudaTarget(Target):
         """Compile side by side where there are several, then load; a kernel that a plan still has is loaded once."""
         kernels = {one: self._kernels.get(one) for one in instances}
         missing = [one for one, kernel in kernels.items() if kernel is None]
-        binaries = compile_many((one.template.source, one.expression, self.spec.arch) for one in missing)
+        wanted = [(one.template.source, one.expression, self.spec.arch) for one in missing]
+        binaries = compile_many(wanted) if wanted else []
         overlaps = int(self.spec.arch.removeprefix("sm_")) >= MIN_CAPABILITY
         for instance, binary in zip(missing, binaries, strict=True):
             if isinstance(binary, CompileError):
