@@ -88,6 +88,11 @@ class BorrowedOperator(CompiledOperator):
         """A, on the device."""
         return self._csr
 
+    def begin(self, arrays: Sequence[Any]) -> None:
+        """Enqueue what planning will ask for, unless the stream of some arrays captures a graph."""
+        if not self._turns.capturing(arrays):
+            self._csr.begin()
+
     def plan(self, width: int) -> None:
         """Plan products of one J by rule, without a search."""
         width = checked_width(width)
@@ -222,7 +227,9 @@ def _operator(arrays: Arrays, target: Target) -> BorrowedOperator | None:
         if any(f"cuda:{one.data.device_id}" != target.location or not one.flags.c_contiguous for one in shown):
             return None
         indptr, indices = (one.astype(np.int32, copy=False) for one in shown[:2])
-        return BorrowedOperator(DeviceCsr(arrays.shape, indptr, indices, shown[2], target), dtype)
+        made = BorrowedOperator(DeviceCsr(arrays.shape, indptr, indices, shown[2], target), dtype)
+        made.begin(arrays[:3])
+        return made
 
 
 @cache
