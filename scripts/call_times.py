@@ -130,6 +130,17 @@ def host(device: str, name: str) -> Iterator[Line]:
     doubled = {"b * 2": stepped(lambda x: x * 2, needing, weights)}
     for line in compared("forward and backward", stepped(matrix.spmm, needing, weights), doubled, device):
         yield about | line
+    coo = a.tocoo()
+    rows, cols = (torch.from_numpy(one).to(device) for one in (coo.row, coo.col))
+    sampled: dict[str, Run] = {
+        "torch.sparse.sampled_addmm": lambda: torch.sparse.sampled_addmm(theirs, weights, b.T, beta=0.0),
+        "products of gathered rows": lambda: (weights[rows] * b[cols]).sum(1),
+    }
+    found = matrix.sddmm(weights, b)
+    for other in (sampled["torch.sparse.sampled_addmm"]().values(), sampled["products of gathered rows"]()):
+        assert torch.allclose(found, other, rtol=1e-4, atol=1e-3)
+    with torch.no_grad():
+        yield from (about | line for line in compared("sddmm", lambda: matrix.sddmm(weights, b), sampled, device))
 
 
 def arrays(device: str, name: str) -> Iterator[Line]:

@@ -80,7 +80,7 @@ def times(problem: RelationalProblem, lab: Lab, device: Any, layers: int = 1) ->
     sources = random_operands(problem, 0)
     operands = [lab.empty(shape, problem.dtype.numpy) for shape in problem.operand_shapes]
     for source, operand in zip(sources, operands, strict=True):
-        source.fill(operand, lab.xp)
+        lab.draw(source, operand)
     hidden = [lab.empty(problem.out_shape, problem.dtype.numpy) for _ in range(layers - 1)]
     out, rows = lab.empty(problem.out_shape, problem.dtype.numpy), checked_rows(problem)
     expected = reference(problem, sources, rows)

@@ -255,7 +255,7 @@ class Bench:
     def _fill(self, setting: _Setting) -> None:
         """Write the operands' values to their place on the device."""
         for source, operand in zip(setting.sources, setting.operands, strict=True):
-            source.fill(operand, self._lab.xp)
+            self._lab.draw(source, operand)
 
     def _forget(self) -> None:
         """Drop everything of the last problem; its memory on the device goes back before the next is placed."""

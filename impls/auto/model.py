@@ -26,6 +26,8 @@ _MOST = 3
 """Candidates of a race."""
 _GAIN = 1.03
 """How many times as fast as its twin a candidate has to be expected for a race."""
+_NEAR = 1.05
+"""Multiple of the first candidate's expected time, up to which a second one is worth a race."""
 MODEL = Path(__file__).parent / "models" / f"{TRAINED_ON}.npz"
 
 
@@ -84,7 +86,10 @@ def ranked(trees: Trees, features: Features, op: Op, width: int, dtype: DType, *
 
 
 def worth_a_race(expected: Sequence[Expected], dtype: DType) -> list[Expected]:
-    """Give the first three; in float32 the first two, without those not expected to be clearly faster than a twin."""
+    """Give the first three; in float32 the first, and the second where it is not expected to be clearly slower.
+
+    In float32 a candidate that is not expected to be clearly faster than its twin does not count.
+    """
     if dtype.narrow:
         return list(expected[:_MOST])
 
@@ -92,7 +97,8 @@ def worth_a_race(expected: Sequence[Expected], dtype: DType) -> list[Expected]:
         twin = TWINS.get(one.choice)
         return not any(other.choice == twin and other.us < _GAIN * one.us for other in expected)
 
-    return [one for one in expected if gains(one)][: _MOST - 1]
+    some = [one for one in expected if gains(one)][: _MOST - 1]
+    return [one for one in some if one.us <= _NEAR * some[0].us]
 
 
 def samples_of(vectors: NDArray[np.float64], num_candidates: int) -> NDArray[np.float64]:

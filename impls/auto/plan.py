@@ -44,7 +44,7 @@ class Auto:
 
     mode: str = Mode.RACE
     """``rule`` measures nothing. ``learned`` builds what the selector expects to be the fastest, and that may search by
-    itself. ``race`` measures up to three that the selector names."""
+    itself. ``race`` measures one to three that the selector names."""
     runs: int = 0
     """Runs that have to pay for searching, converting and compiling; 0 for so many that these do not count."""
     budget_s: float = 0.0

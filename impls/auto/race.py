@@ -118,6 +118,7 @@ def _begin(problem: Problem, device: DeviceSpec, choices: Sequence[Choice]) -> l
     """Begin as `begin`, and give the kernels that are compiled."""
     from spmark.impls.runtime import compile as compiler
     from spmark.impls.runtime import timing
+    from spmark.impls.runtime.template import C_TYPES
 
     able = list[Implementation]()
     for choice in choices:
@@ -125,9 +126,10 @@ def _begin(problem: Problem, device: DeviceSpec, choices: Sequence[Choice]) -> l
             able.append(choice.check(problem, device))
     named: dict[Instance, None] = {one: None for how in able if hasattr(how, "ahead") for one in how.ahead(problem)}
     kernels: list[Ordered] = []
-    if named:  # the clock of the race comes first
-        source, gate = timing.GATE
-        kernels.append((timing.KERNELS / source, gate, device.arch))
+    if named:  # what draws, holds and checks comes first
+        element = C_TYPES[problem.dtype]
+        for source, expression in (timing.DRAW, timing.GATE, timing.TAKE):
+            kernels.append((timing.KERNELS / source, expression.format(element), device.arch))
         some = islice(named, _AHEAD * len(allowed_cores()))
         kernels += [(one.template.source, one.expression, device.arch) for one in some]
         compiler.begin(kernels)
@@ -179,10 +181,10 @@ def fastest(problem: Problem, device: DeviceSpec, choices: Sequence[Choice], bud
     def search() -> tuple[Config, Plan, Search]:
         from spmark.impls.runtime.compile import drop
         from spmark.impls.tuning.race import Race
-        from spmark.impls.tuning.timer import PlanTimer
+        from spmark.impls.tuning.timer import timer_of
 
         begun = _begin(problem, device, choices)
-        race = Race(made, PlanTimer(problem, device), budget_s=math.inf if budget_s is None else budget_s)
+        race = Race(made, timer_of(problem, device), budget_s=math.inf if budget_s is None else budget_s)
         race.time_all(map(told, choices))
         drop(begun)  # those of other products stay
         return *race.finish(), race.describe()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, singledispatch
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -70,29 +70,6 @@ def _key(seed: int, stream: int) -> int:
     return key & (2**64 - 1)
 
 
-_RANDOM_BITS = """
-extern "C" __global__ void random_values(unsigned long long key, unsigned long long size, unsigned int* bits) {
-  const unsigned long long step = static_cast<unsigned long long>(gridDim.x) * blockDim.x;
-  for (unsigned long long i = static_cast<unsigned long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < size;
-       i += step) {
-    unsigned long long b = i * 0x9E3779B97F4A7C15ULL + key;
-    b = (b ^ (b >> 30)) * 0xBF58476D1CE4E5B9ULL;
-    b = (b ^ (b >> 27)) * 0x94D049BB133111EBULL;
-    b ^= b >> 31;
-    bits[i] = static_cast<unsigned int>((b >> 41 & 0x7FFFFE) | 0x3F000000 | b << 31);
-  }
-}
-"""
-"""`random_values` at the positions 0 to ``size`` - 1 in CUDA."""
-_GRID, _BLOCK = 2048, 256
-
-
-@cache
-def _drawing(xp: Any) -> Any:
-    """Give one kernel for all steps of `random_values`; CuPy's own would be compiled one by one, with its headers."""
-    return xp.RawKernel(_RANDOM_BITS, "random_values")
-
-
 @dataclass(frozen=True)
 class RandomOperand:
     """A dense operand that exists only where it is read.
@@ -117,13 +94,14 @@ class RandomOperand:
             values[first : first + step] = self.dtype.stored(random_values(part, self.seed, self.stream))
         return values
 
-    def fill(self, out: Any, xp: Any = np) -> None:
-        """Write every value into ``out``, a contiguous (rows, J) array of NumPy or CuPy. O(rows J)."""
-        if xp is not np and self.dtype is DType.FLOAT32:
-            args = (np.uint64(_key(self.seed, self.stream)), np.uint64(out.size), out)
-            _drawing(xp)((_GRID,), (_BLOCK,), args)
-            return
-        for part, values in self._beside(out.reshape(-1), xp):
+    @property
+    def key(self) -> int:
+        """What `random_values` adds to the multiples of its constant, of 64 bits."""
+        return _key(self.seed, self.stream)
+
+    def fill(self, out: NDArray[Any]) -> None:
+        """Write every value into ``out``, contiguous (rows, J). O(rows J)."""
+        for part, values in self._beside(out.reshape(-1), np):
             part[:] = values
 
     def equals(self, other: Any, xp: Any = np) -> bool:
@@ -202,13 +180,29 @@ class Reference:
         Raises
         ------
         BuildError
+            As `places`.
+        """
+        places = self.places(problem, order)
+        return out if places is None else out[places]
+
+    def places(self, problem: Any, order: NDArray[np.int32] | None = None) -> NDArray[np.int64] | None:
+        """Give where a result has the part that the reference covers, (n,) or (m,); None where that is all of it.
+
+        Parameters
+        ----------
+        problem, order
+            As in `select`.
+
+        Raises
+        ------
+        BuildError
             ``order`` does not name every non-zero once, or the operator is SpMM, whose result has no such order.
         """
         if order is not None:
-            return out[_csr_places(problem, order)[self.entries]]
+            return _csr_places(problem, order)[self.entries]
         if problem.op is Op.SDDMM:
-            return out if self.entries.size == problem.matrix.nnz else out[self.entries]
-        return out if self.rows.size == problem.matrix.num_rows else out[self.rows]
+            return None if self.entries.size == problem.matrix.nnz else self.entries
+        return None if self.rows.size == problem.matrix.num_rows else self.rows
 
     def max_error(self, selected: NDArray[Any]) -> float:
         """Give the largest |out - reference| / magnitude; infinite where out is not finite or misses an exact zero."""

@@ -22,7 +22,7 @@ from spmark.impls.core.problem import Csr, grouped
 from spmark.impls.formats.limits import check_stored
 from spmark.impls.formats.nearness import RowOrder
 from spmark.impls.formats.row_use import RowUse, row_use
-from spmark.impls.formats.threads import SHARE, cores, equal_shares, run_all
+from spmark.impls.formats.threads import cores, equal_shares, run_all
 
 UNIT = 8
 """Elements that a kernel takes at once. Every bucket holds a multiple of this number, so that loads are aligned."""
@@ -34,6 +34,8 @@ _LONGEST = np.array([(3 << (step + 1) // 2) // 4 if step % 2 else 1 << step // 2
 before. A length is in the first class that has room for it."""
 _FEW_BUCKETS = 1 << 15
 """Buckets whose numbers, and the next one, have 16 bits, by which NumPy sorts in linear time."""
+_PLACE_SHARE = 1 << 15
+"""Pieces that a task places at least: its arrays, some 1 MiB, stay in a core's cache."""
 _FILL_SHARE = 1 << 20
 """Elements that a task fills; several tasks fill a larger bucket."""
 
@@ -271,7 +273,7 @@ def lay_out(pieces: Pieces, max_widths: Sequence[int], tail_in_last: bool = Fals
     rows, _, lengths, of_partition = pieces.table
     shared = np.bincount(rows, minlength=pieces.shape[0]) > 1
     shared[rows[lengths > most[of_partition]]] = True
-    tasks = int(np.clip(rows.size // max(SHARE, 8 * len(kinds)), 1, 4 * cores()))
+    tasks = int(np.clip(rows.size // max(_PLACE_SHARE, 8 * len(kinds)), 1, 4 * cores()))
     shares = list(pairwise(np.linspace(0, rows.size, tasks + 1).astype(np.int64)))
     how: dict[str, Any] = {"classes": pieces.classes, "shared": shared, "most": most, "slots": slots}
     made = run_all(partial(_placed, pieces.table, tail_in_last=tail_in_last, **how), shares)

@@ -27,8 +27,7 @@ from spmark.impls.runtime.adopt import adopt
 from spmark.impls.runtime.cuda import CudaTarget
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.plan import OneLaunchPlan
-from spmark.impls.runtime.target import MAX_GRID, Kernel, Target
-from spmark.impls.runtime.template import Instance
+from spmark.impls.runtime.target import MAX_GRID, Target
 from spmark.impls.runtime.withcupy import cupy
 
 _DIRECT = "direct"
@@ -89,6 +88,11 @@ class BorrowedOperator(CompiledOperator):
         """A, on the device."""
         return self._csr
 
+    def begin(self, arrays: Sequence[Any]) -> None:
+        """Enqueue what planning will ask for, unless the stream of some arrays captures a graph."""
+        if not self._turns.capturing(arrays):
+            self._csr.begin()
+
     def plan(self, width: int) -> None:
         """Plan products of one J by rule, without a search."""
         width = checked_width(width)
@@ -133,20 +137,13 @@ class _BorrowingTarget(CudaTarget):
 
     def __init__(self, spec: DeviceSpec) -> None:
         super().__init__(spec)
-        self._kernels: dict[Instance, Kernel] = {}
+        self._kernels = {}
 
     def upload(self, array: Any) -> DeviceArray:
         """Copy what is the host's, where there is anything to copy."""
         if isinstance(array, cupy.ndarray):
             return array
         return super().upload(array) if array.size else self.empty(array.shape, array.dtype)
-
-    def load(self, instances: Sequence[Instance]) -> list[Kernel]:
-        """Load what is not loaded."""
-        for one in instances:
-            if one not in self._kernels:
-                (self._kernels[one],) = super().load([one])
-        return [self._kernels[one] for one in instances]
 
 
 @cache
@@ -230,7 +227,9 @@ def _operator(arrays: Arrays, target: Target) -> BorrowedOperator | None:
         if any(f"cuda:{one.data.device_id}" != target.location or not one.flags.c_contiguous for one in shown):
             return None
         indptr, indices = (one.astype(np.int32, copy=False) for one in shown[:2])
-        return BorrowedOperator(DeviceCsr(arrays.shape, indptr, indices, shown[2], target), dtype)
+        made = BorrowedOperator(DeviceCsr(arrays.shape, indptr, indices, shown[2], target), dtype)
+        made.begin(arrays[:3])
+        return made
 
 
 @cache

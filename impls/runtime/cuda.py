@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
+from weakref import WeakValueDictionary
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError, CompileError, DeviceError, KernelFault
@@ -79,6 +80,7 @@ class CudaTarget(Target):
 
     def __init__(self, spec: DeviceSpec) -> None:
         super().__init__(spec)
+        self._kernels: MutableMapping[Instance, CudaKernel] = WeakValueDictionary()
         try:
             device = cupy.cuda.Device()
             arch, self.location = f"sm_{device.compute_capability}", f"cuda:{device.id}"
@@ -100,22 +102,40 @@ class CudaTarget(Target):
         cupy.cuda.get_current_stream().synchronize()
         return on_device
 
+    def filled(self, shape: tuple[int, ...], dtype: DTypeLike, byte: int) -> DeviceArray:
+        """Enqueue the filling."""
+        array = cupy.empty(shape, dtype)
+        array.data.memset_async(byte, array.nbytes)
+        return array
+
+    def repeated(self, numbers: NDArray[Any], shape: tuple[int, ...]) -> DeviceArray:
+        """Copy the numbers to the GPU once, and enqueue copies of them there."""
+        source, array = self.upload(numbers), cupy.empty(shape, numbers.dtype)
+        flat = array.reshape(-1)
+        for at in range(0, flat.size, numbers.size):
+            part = flat[at : at + numbers.size]
+            part.data.copy_from_device_async(source.data, part.nbytes)
+        return array
+
     def download(self, array: DeviceArray) -> NDArray[Any]:
         """Copy to the host, blocking."""
         with cuda_faults():
             return np.asarray(cupy.asnumpy(array))
 
     def load(self, instances: Sequence[Instance]) -> list[Kernel]:
-        """Compile side by side where there are several, then load."""
-        binaries = compile_many((i.template.source, i.expression, self.spec.arch) for i in instances)
+        """Compile side by side where there are several, then load; a kernel that a plan still has is loaded once."""
+        kernels = {one: self._kernels.get(one) for one in instances}
+        missing = [one for one, kernel in kernels.items() if kernel is None]
+        wanted = [(one.template.source, one.expression, self.spec.arch) for one in missing]
+        binaries = compile_many(wanted) if wanted else []
         overlaps = int(self.spec.arch.removeprefix("sm_")) >= MIN_CAPABILITY
-        kernels: list[Kernel] = []
-        for instance, binary in zip(instances, binaries, strict=True):
+        for instance, binary in zip(missing, binaries, strict=True):
             if isinstance(binary, CompileError):
                 raise binary
             with cuda_faults():
-                kernels.append(CudaKernel(instance, binary, load_function(binary), overlaps))
-        return kernels
+                loaded = CudaKernel(instance, binary, load_function(binary), overlaps)
+            self._kernels[instance] = kernels[instance] = loaded
+        return [cast("Kernel", kernels[one]) for one in instances]
 
     def begin(self, instances: Sequence[Instance]) -> None:
         """Compile on other threads."""

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,14 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.enums import Flush
+from spmark.impls.core.interfaces import DeviceArray
+from spmark.impls.core.operators import RandomOperand
+from spmark.impls.core.problem import DType
 from spmark.impls.runtime.compile import compile_kernel
 from spmark.impls.runtime.cuda import CudaTarget, cuda_faults, load_function
 from spmark.impls.runtime.lab import Lab, Peak
-from spmark.impls.runtime.timing import GATE, KERNELS, Run, Stopwatch
+from spmark.impls.runtime.template import C_TYPES
+from spmark.impls.runtime.timing import DRAW, GATE, KERNELS, TAKE, Run, Stopwatch
 from spmark.impls.runtime.withcupy import cupy
 
 MIN_FLUSH_BYTES = 256 << 20
@@ -30,6 +35,7 @@ _THROTTLE_REASONS = {
     0x80: "hardware power brake",
 }
 _READERS_PER_SM = 4
+_CHECKING_BLOCKS = 2048
 
 
 class Gate:
@@ -76,6 +82,40 @@ def launcher(source: str, expression: str, arch: str) -> Callable[..., None]:
     function = _loaded(source, expression, arch, cupy.cuda.Device().id)
     threads = int(re.findall(r"\d+", expression)[-1])
     return lambda blocks, *args: function((blocks, 1, 1), (threads, 1, 1), args)
+
+
+def draw(operand: RandomOperand, out: Any, arch: str) -> None:
+    """Write every value of an operand into a contiguous (rows, J) array of CuPy; the bits are those of the host.
+
+    CuPy could do it, by several kernels that a first process compiles one after the other.
+    """
+    launch = _launcher_of(DRAW, operand.dtype, arch)
+    launch(_CHECKING_BLOCKS, np.int64(out.size), np.uint64(operand.key), out)
+
+
+def taken(array: Any, places: NDArray[np.int64] | None, dtype: DType, arch: str) -> NDArray[Any]:
+    """Copy rows of a result to the host, or elements where it has one dimension; all of it where ``places`` is None.
+
+    Parameters
+    ----------
+    array : array
+        Of CuPy, contiguous, of ``dtype.numpy``.
+    places : (n,) int64, optional
+    dtype : DType
+    arch : str
+        Architecture of the current device.
+    """
+    if places is not None:
+        source, array = array, cupy.empty((places.size, *array.shape[1:]), array.dtype)
+        sizes = np.int64(places.size), np.int64(prod(array.shape[1:]))
+        _launcher_of(TAKE, dtype, arch)(_CHECKING_BLOCKS, *sizes, cupy.asarray(places), source, array)
+    found: NDArray[Any] = cupy.asnumpy(array)
+    return found
+
+
+def _launcher_of(kernel: tuple[str, str], dtype: DType, arch: str) -> Callable[..., None]:
+    source, expression = kernel
+    return launcher(source, expression.format(C_TYPES[dtype]), arch)
 
 
 class CudaStopwatch(Stopwatch):
@@ -170,6 +210,10 @@ class CudaLab(CudaTarget, Lab):
         """Empty CuPy's pools."""
         cupy.get_default_memory_pool().free_all_blocks()
         cupy.get_default_pinned_memory_pool().free_all_blocks()
+
+    def draw(self, operand: RandomOperand, out: DeviceArray) -> None:
+        """Draw on the GPU."""
+        draw(operand, out, self.spec.arch)
 
     @contextmanager
     def peak(self) -> Iterator[Peak]:

@@ -14,6 +14,8 @@ import psutil
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.enums import Flush
 from spmark.impls.core.errors import KernelFault
+from spmark.impls.core.interfaces import DeviceArray
+from spmark.impls.core.operators import RandomOperand
 from spmark.impls.runtime.target import Target
 from spmark.impls.runtime.timing import HostStopwatch, Run, Stopwatch
 
@@ -44,6 +46,10 @@ class Lab(Target):
 
     def release(self) -> None:
         """Give memory that nothing refers to back to the system."""
+
+    def draw(self, operand: RandomOperand, out: DeviceArray) -> None:
+        """Write every value of an operand into a contiguous array of the target."""
+        operand.fill(out)
 
     @contextmanager
     def peak(self) -> Iterator[Peak]:

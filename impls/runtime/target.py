@@ -62,6 +62,14 @@ class Target:
         """Allocate, contents undefined."""
         return self.xp.empty(shape, dtype)
 
+    def filled(self, shape: tuple[int, ...], dtype: DTypeLike, byte: int) -> DeviceArray:
+        """Allocate, every byte as told."""
+        return np.full((*shape, np.dtype(dtype).itemsize), byte, np.uint8).view(dtype)[..., 0]
+
+    def repeated(self, numbers: NDArray[Any], shape: tuple[int, ...]) -> DeviceArray:
+        """Allocate, with numbers of the host (n,) one after the other, and again from the first."""
+        return np.resize(numbers, shape)
+
     def download(self, array: DeviceArray) -> NDArray[Any]:
         """Copy to the host, after everything enqueued before."""
         return np.array(array)

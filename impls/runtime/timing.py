@@ -25,6 +25,8 @@ KERNELS = Path(__file__).parent / "kernels"
 """Kernels that measure, in no implementation."""
 GATE = "timing.cu", "gate<32>"
 """The kernel that holds a stream back: its source among `KERNELS`, and its expression."""
+DRAW, TAKE = ("checking.cu", "draw<{}, 256>"), ("checking.cu", "take<{}, 256>")
+"""Kernels that draw operands and take out the rows that are compared; expressions lack the type of elements."""
 _Z95 = 1.959963984540054
 
 

@@ -297,11 +297,11 @@ def fastest_plan(problem: AnyProblem, device: DeviceSpec, build: Callable[[Confi
     BuildError
         No config could be used, with the reasons.
     """
-    from spmark.impls.tuning.timer import PlanTimer
+    from spmark.impls.tuning.timer import timer_of
 
     own = Built()
     with own.phase("search"):
-        race = Race(build, PlanTimer(problem, device))
+        race = Race(build, timer_of(problem, device))
         race.time_all(configs)
         _, best = race.finish()
     best.charge({"search": own.phases_s["search"] - sum(best.phases_s.values())})

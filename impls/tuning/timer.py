@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import cached_property, partial
+from threading import get_ident
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Plan
-from spmark.impls.core.operators import Reference, random_operands, reference, sampled_rows
+from spmark.impls.core.operators import RandomOperand, Reference, random_operands, reference, sampled_rows
 from spmark.impls.core.relational import AnyProblem
 from spmark.impls.core.tolerance import why_wrong
 from spmark.impls.runtime.timing import HostStopwatch, Run, Stopping, Stopwatch, take_samples
@@ -45,20 +46,20 @@ class PlanTimer(Stopwatch):
     def __init__(self, problem: AnyProblem, device: DeviceSpec, seed: int = 0) -> None:
         self._problem, self._on_gpu = problem, device.kind is DeviceKind.CUDA
         self._random = np.random.default_rng(seed)
-        ours: Any = np, np.asarray, nullcontext, HostStopwatch(device.l2_bytes)
+        ours: Any = np, nullcontext, HostStopwatch(device.l2_bytes), RandomOperand.fill, _taken
         if self._on_gpu:
             from spmark.impls.runtime.cuda import cuda_faults
-            from spmark.impls.runtime.cudalab import CudaStopwatch
+            from spmark.impls.runtime.cudalab import CudaStopwatch, draw, taken
             from spmark.impls.runtime.withcupy import cupy
 
-            ours = cupy, cupy.asnumpy, cuda_faults, CudaStopwatch(device)
-        xp, self._to_host, self._faults, stopwatch = ours
-        self._to_device = xp.asarray
+            drawing, taking = partial(draw, arch=device.arch), partial(taken, dtype=problem.dtype, arch=device.arch)
+            ours = cupy, cuda_faults, CudaStopwatch(device), drawing, taking
+        xp, self._faults, stopwatch, drawing, self._taken = ours
         self._stopwatch: Stopwatch = stopwatch
         self._sources = random_operands(problem, seed)
         self._operands = [xp.empty(shape, problem.dtype.numpy) for shape in problem.operand_shapes]
         for source, operand in zip(self._sources, self._operands, strict=True):
-            source.fill(operand, xp)
+            drawing(source, operand)
         self._out = xp.empty(problem.out_shape, problem.dtype.numpy)
 
     def batch(self, runs: Sequence[Run], rounds: int, cold: bool) -> NDArray[np.float64]:
@@ -76,8 +77,7 @@ class PlanTimer(Stopwatch):
         rows = sampled_rows(self._problem)
         longest = int(np.argmax(self._problem.matrix.row_lengths))
         some = rows[:: max(1, rows.size // _CHECKED_ROWS)]
-        found = reference(self._problem, self._sources, np.union1d(some, [longest]))
-        return replace(found, rows=self._to_device(found.rows))  # where each check takes them from
+        return reference(self._problem, self._sources, np.union1d(some, [longest]))
 
     def check(self, plan: Plan) -> None:
         """Refuse a plan whose result is wrong.
@@ -92,7 +92,7 @@ class PlanTimer(Stopwatch):
         with self._faults():
             self._forget()
             plan.run(self._operands, self._out)
-            selected = self._to_host(self._reference.select(self._problem, self._out, plan.order))
+            selected = self._taken(self._out, self._reference.places(self._problem, plan.order))
         unwritten = int(np.count_nonzero(np.isnan(self._problem.dtype.numbers(selected))))
         reason = why_wrong(self._problem, self._reference.max_error(selected), unwritten, plan.half_sums)
         if reason is not None:
@@ -129,3 +129,23 @@ class PlanTimer(Stopwatch):
         """
         runs = [partial(plan.run, self._operands, self._out) for plan in plans]
         return take_samples(self, runs, _ALTERNATING).times_us
+
+
+def _taken(array: NDArray[Any], places: NDArray[np.int64] | None) -> NDArray[Any]:
+    """Give rows of a result, or all of it; as `spmark.impls.runtime.cudalab.taken` does on a GPU."""
+    return array if places is None else array[places]
+
+
+_OPEN: WeakValueDictionary[tuple[int, int, str], PlanTimer] = WeakValueDictionary()
+
+
+def timer_of(problem: AnyProblem, device: DeviceSpec) -> PlanTimer:
+    """Give the timer that a race of this thread has for the same problem object, or a new one.
+
+    In a race among implementations most of them race by themselves: operands, reference and flush buffer are shared.
+    """
+    key = id(problem), get_ident(), device.name  # a timer keeps its problem, so no other one has its number meanwhile
+    timer = _OPEN.get(key)
+    if timer is None:
+        timer = _OPEN[key] = PlanTimer(problem, device)
+    return timer

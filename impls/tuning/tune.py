@@ -109,7 +109,7 @@ def open_race(
     problem: AnyProblem, device: DeviceSpec, families: Sequence[KernelFamily], **options: Any
 ) -> Race[DevicePlan]:
     """Open a race among configs of some families on the present GPU; ``options`` are those of `Race`."""
-    from spmark.impls.tuning.timer import PlanTimer
+    from spmark.impls.tuning.timer import timer_of
 
     target, known = open_target(device), set[Instance]()
 
@@ -119,4 +119,4 @@ def open_race(
         target.begin([one for one in wanted if one not in known])
         known.update(wanted)
 
-    return Race(builder(problem, target, families), PlanTimer(problem, device), prepare=prepare, **options)
+    return Race(builder(problem, target, families), timer_of(problem, device), prepare=prepare, **options)

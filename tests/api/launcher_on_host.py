@@ -51,6 +51,12 @@ class HostTarget(Target):
     def empty(self, shape: Any, dtype: Any) -> Any:
         return on_host(np.full(shape, 7, dtype))
 
+    def filled(self, shape: Any, dtype: Any, byte: int) -> Any:
+        return on_host(super().filled(shape, dtype, byte))
+
+    def repeated(self, numbers: Any, shape: Any) -> Any:
+        return on_host(super().repeated(numbers, shape))
+
     def download(self, array: Any) -> Any:
         return from_host(array)
 

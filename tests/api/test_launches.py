@@ -13,7 +13,7 @@ from scipy import sparse
 from spmark.impls.auto.race import Choice, Chosen
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import CompileError, DeviceError
-from spmark.impls.core.problem import Op
+from spmark.impls.core.problem import DType, Op
 from spmark.impls.operator import compiled, extension
 from spmark.impls.operator.choose import Asked
 from spmark.impls.operator.matrices import OwnedMatrix
@@ -97,3 +97,22 @@ def test_places_of_operands_result_and_buffers_are_found() -> None:
     assert found == (5, (2, 1, 1), 64, 0, False, words, [(2, 0, 0), (3, 0, 16), (5, 1, 0)])
     (other,) = launch_list(launches, [(2000, 32), (3000, 32)])
     assert other.patches == [(5, 0, 0)]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+def test_one_element_tells_results_apart(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from spmark.impls.operator import launches
+
+    monkeypatch.setattr(launches, "_COMPARED", 7)
+    values = np.random.default_rng(5).standard_normal((5, 6)).astype(np.float32)
+    expected = DType.BFLOAT16.stored(values) if dtype == "bfloat16" else values.astype(dtype)
+    near = expected.copy()
+    near.view(f"u{near.itemsize}").reshape(-1)[16] ^= 1
+    assert launches._same(near, expected, deterministic=False)
+    assert not launches._same(near, expected, deterministic=True)
+    for place in (0, 16, 29):
+        for bits in (0x8000, 0x7FFF):  # the sign, and what is not a number
+            other = expected.copy()
+            other.view(np.uint16).reshape(-1)[(place + 1) * other.itemsize // 2 - 1] ^= bits
+            assert not launches._same(other, expected, deterministic=False)
+            assert not launches._same(expected, other, deterministic=False)

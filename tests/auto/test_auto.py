@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -112,17 +113,17 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def test_a_race_measures_two_and_the_baseline_and_keeps_the_plan(built: list[str]) -> None:
-    known = GPU.model_copy(update={"name": TRAINED_ON})
+def test_a_race_measures_candidates_and_the_baseline_and_keeps_the_plan(built: list[str]) -> None:
+    known, given = GPU.model_copy(update={"name": TRAINED_ON}), replace(problem(), dtype=DType.FLOAT16)
     Times.us = {"stile": 10.0}
-    chosen, _ = Auto("race").choose(problem(), known)
-    assert len(built) == 3
+    chosen, _ = Auto("race").choose(given, known)
+    assert len(built) == 4
     assert built[-1] == "cusparse_best"
     if "stile" in built:
         assert chosen.choice.name == "stile"
     assert chosen.plan.name == chosen.choice.name, "the plan that won is the plan that is given"  # type: ignore[attr-defined]
-    again, _ = Auto("race").choose(problem(), known)
-    assert len(built) == 4, "a second choice builds the winner alone"
+    again, _ = Auto("race").choose(given, known)
+    assert len(built) == 5, "a second choice builds the winner alone"
     assert again.choice == chosen.choice
 
 
@@ -146,8 +147,8 @@ def test_kernels_of_all_candidates_are_begun_before_the_first_is_built(
     choices = [Choice("cusparse_best"), Choice("direct", {"search": True}), Choice("sparsetir")]
     race.fastest(problem(), GPU, choices)
     named = dict.fromkeys(one for choice in choices[1:] for one in choice.made().ahead(problem()))
-    assert begun[0][1:] == ("gate<32>", GPU.arch), "the clock comes first"
-    assert begun[1:] == [(one.template.source, one.expression, GPU.arch) for one in named][:most]
+    assert [one[1] for one in begun[:3]] == ["draw<float, 256>", "gate<32>", "take<float, 256>"], "they come first"
+    assert begun[3:] == [(one.template.source, one.expression, GPU.arch) for one in named][:most]
 
 
 def test_kernels_are_begun_where_no_race_is_kept(built: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,14 +168,17 @@ def test_kernels_are_begun_where_no_race_is_kept(built: list[str], monkeypatch: 
     assert len(begun) == 3
 
 
-def test_a_twin_is_raced_where_it_is_expected_to_be_clearly_faster() -> None:
-    times = {"stile": 100.0, "sparsetir": 102.0, "direct": 110.0, "direct searched": 111.0}
+def test_float32_races_no_twin_and_no_second_that_is_expected_to_be_clearly_slower() -> None:
+    times = {"stile": 100.0, "sparsetir": 102.0, "direct": 107.0, "direct searched": 107.05}
     named = [Expected(PORTFOLIO[Op.SPMM][name], us, 1.0) for name, us in times.items()]
 
     def raced(dtype: DType) -> list[str]:
         return [one.choice.name for one in worth_a_race(named, dtype)]
 
     assert raced(DType.FLOAT32) == ["sparsetir", "direct"]
+    assert raced(DType.FLOAT16) == ["stile", "sparsetir", "direct"]
+    named[2] = Expected(named[2].choice, 107.2, 1.0)
+    assert raced(DType.FLOAT32) == ["sparsetir"]
     assert raced(DType.FLOAT16) == ["stile", "sparsetir", "direct"]
     named[0] = Expected(named[0].choice, 98.0, 1.0)
     assert raced(DType.FLOAT32) == ["stile", "sparsetir"]

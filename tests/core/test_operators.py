@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import ctypes
-from pathlib import Path
-
 import numpy as np
 import pytest
 from problems import dense_operands, matrices, problems, random_csr
@@ -19,7 +16,6 @@ from spmark.impls.core.operators import (
 )
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.core.tolerance import tolerance
-from spmark.impls.runtime.toolchain import find_gcc, run_gcc
 
 
 def dense_of(problem: Problem) -> np.ndarray:
@@ -60,28 +56,6 @@ def test_random_values_have_not_changed() -> None:
     """Records of two versions are compared by seed: these bits are part of the protocol."""
     bits = random_values(np.array([0, 1, 2**40], np.uint64), 7, 1).view(np.uint32)
     assert bits.tolist() == [1062853038, 3208727520, 1057988172]
-
-
-def test_random_values_of_a_gpu_are_the_same_bits(tmp_path: Path) -> None:
-    """The kernel runs as two blocks of three threads, one thread after the other."""
-    made, count = tmp_path / "drawn.so", 1000
-    places = "struct { unsigned x; } gridDim{2}, blockDim{3}, blockIdx, threadIdx;\n#define __global__\n"
-    source = (
-        places
-        + module._RANDOM_BITS
-        + """
-    extern "C" void draw(unsigned long long key, unsigned* out, long n) {
-      for (int t = 0; t < 6; ++t) blockIdx.x = t / 3, threadIdx.x = t % 3, random_values(key, n, out);
-    }"""
-    )
-    run_gcc([find_gcc().path, "-shared", "-fPIC", "-x", "c++", "-", "-o", str(made)], source, "drawn", "draw")
-    library = ctypes.CDLL(str(made))
-    for seed, stream in ((0, 1), (7, 2), (2**40 + 1, 1)):
-        bits = np.zeros(count, np.uint32)
-        key = ctypes.c_uint64(module._key(seed, stream))
-        library.draw(key, np.ctypeslib.as_ctypes(bits), ctypes.c_long(count))
-        expected = random_values(np.arange(count, dtype=np.uint64), seed, stream)
-        np.testing.assert_array_equal(bits, expected.view(np.uint32))
 
 
 @pytest.mark.parametrize("dtype", DType)

@@ -89,7 +89,7 @@ def test_many_tasks_give_what_one_gives(form: tuple[int, int], monkeypatch: pyte
     matrix = random_csr(400, 300, lengths)
     one = HybFormat.from_csr(matrix, *form)
     monkeypatch.setattr(threads, "SHARE", 50)
-    monkeypatch.setattr(hyb, "SHARE", 50)
+    monkeypatch.setattr(hyb, "_PLACE_SHARE", 50)
     monkeypatch.setattr(hyb, "_FILL_SHARE", 64)
     monkeypatch.setattr(threads, "cores", lambda: 4)
     monkeypatch.setattr(hyb, "cores", lambda: 4)

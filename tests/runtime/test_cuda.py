@@ -61,8 +61,10 @@ class Built:
         self.problem = problem
         self.sources = random_operands(problem, SEED)
         self.operands = [cupy.empty(s.shape, problem.dtype.numpy) for s in self.sources]
+        from spmark.impls.runtime.cudalab import draw
+
         for source, operand in zip(self.sources, self.operands, strict=True):
-            source.fill(operand, cupy)
+            draw(source, operand, device.arch)
         self.out = cupy.full(problem.out_shape, problem.dtype.nan, problem.dtype.numpy)
         cupy.cuda.Device().synchronize()
 
@@ -109,14 +111,19 @@ def test_torch_tensors_go_straight_in(name: str, problem: Problem, device: Devic
 
 
 @pytest.mark.parametrize("dtype", list(DType))
-def test_operands_are_the_same_bits_on_host_and_gpu(dtype: DType, small_matrix: Csr) -> None:
+def test_operands_are_the_same_bits_on_host_and_gpu(dtype: DType, small_matrix: Csr, device: DeviceSpec) -> None:
     import cupy
+
+    from spmark.impls.runtime.cudalab import draw, taken
 
     for source in random_operands(Problem(Op.SDDMM, small_matrix, 1000, dtype), SEED):
         here, there = np.empty(source.shape, dtype.numpy), cupy.empty(source.shape, dtype.numpy)
         source.fill(here)
-        source.fill(there, cupy)
+        draw(source, there, device.arch)
         assert there.get().tobytes() == here.tobytes()
+        rows, places = np.array([5, 0, 5, source.shape[0] - 1]), np.array([here.size - 1, 3])
+        assert taken(there, rows, dtype, device.arch).tobytes() == here[rows].tobytes()
+        assert taken(there.reshape(-1), places, dtype, device.arch).tobytes() == here.reshape(-1)[places].tobytes()
         assert source.equals(there, cupy)
         there[3, 3] = 0
         assert not source.equals(there, cupy)

@@ -127,7 +127,7 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> Compiler:
         made.arrays = []
         return made
 
-    timer = SimpleNamespace(PlanTimer=lambda problem, device: MadeUpTimer(block_cost))
+    timer = SimpleNamespace(timer_of=lambda problem, device: MadeUpTimer(block_cost))
     monkeypatch.setitem(sys.modules, "spmark.impls.tuning.timer", timer)
     monkeypatch.setattr(tune, "open_target", lambda device: found)
     monkeypatch.setattr(blocks, "BlockSpmmPlan", block_plan)

@@ -193,7 +193,7 @@ class MadeUpTimes:
 @pytest.fixture
 def nothing_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have plans built with kernels that are not there: `MadeUpTimes` runs none."""
-    monkeypatch.setitem(sys.modules, "spmark.impls.tuning.timer", SimpleNamespace(PlanTimer=MadeUpTimes))
+    monkeypatch.setitem(sys.modules, "spmark.impls.tuning.timer", SimpleNamespace(timer_of=MadeUpTimes))
     monkeypatch.setattr(
         type(open_target(HOST)), "load", lambda self, instances: [SimpleNamespace(instance=i) for i in instances]
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Sequence
-from types import SimpleNamespace
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -13,13 +15,13 @@ from relational import relational_problems
 
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.operators import RandomOperand, reference
+from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime import cudalab, withcupy
 from spmark.impls.runtime.device import find
 from spmark.impls.scipy_cpu.plan import ScipyCpu
 from spmark.impls.table import create
-from spmark.impls.tuning.timer import PlanTimer
+from spmark.impls.tuning.timer import PlanTimer, timer_of
 
 MATRIX = random_csr(40, 2500, [3] * 20 + [2000] + [0] + [5] * 18)
 LONGEST = 20
@@ -66,10 +68,11 @@ class Product:
 
 @pytest.fixture
 def timer(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(withcupy, "cupy", SimpleNamespace(**{**vars(np), "asnumpy": np.asarray}))
+    monkeypatch.setattr(withcupy, "cupy", np)
     monkeypatch.setattr(cudalab, "CudaStopwatch", Stopwatch)
-    fill = RandomOperand.fill  # NumPy has no kernel that draws, and no memset
-    monkeypatch.setattr(RandomOperand, "fill", lambda self, out, xp: fill(self, out))
+    # NumPy has neither kernels nor a memset.
+    monkeypatch.setattr(cudalab, "draw", lambda operand, out, arch: operand.fill(out))
+    monkeypatch.setattr(cudalab, "taken", lambda array, places, dtype, arch: array[places])
     monkeypatch.setattr(PlanTimer, "_forget", lambda self: self._out.view(np.uint8).fill(0xFF))
     return PlanTimer(PROBLEM, find("host-simt").model_copy(update={"kind": DeviceKind.CUDA}))
 
@@ -139,3 +142,16 @@ def test_plans_of_rgms_are_checked(name: str, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(plan, "run", without_the_hub)
     with pytest.raises(BuildError, match="wrong result"):
         timer.check(plan)
+
+
+def test_races_within_a_race_share_its_timer() -> None:
+    host, twin = find("cpu"), Problem(Op.SPMM, MATRIX, 24, DType.FLOAT32)
+    outer = timer_of(PROBLEM, host)
+    assert timer_of(PROBLEM, host) is outer
+    assert timer_of(twin, host) is not outer
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(timer_of, PROBLEM, host).result() is not outer
+    kept = weakref.ref(outer)
+    del outer
+    gc.collect()
+    assert kept() is None

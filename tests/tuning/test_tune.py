@@ -179,7 +179,7 @@ def test_what_wins_is_right_and_like_what_is_built_from_disk(
 ) -> None:
     host = open_target(find("host-simt"))
     monkeypatch.setattr(tuning, "open_target", lambda device: host)
-    monkeypatch.setitem(sys.modules, "spmark.impls.tuning.timer", SimpleNamespace(PlanTimer=HostClock))
+    monkeypatch.setitem(sys.modules, "spmark.impls.tuning.timer", SimpleNamespace(timer_of=HostClock))
     won, again = (how.build(problem, GPU) for _ in range(2))
     for plan in (won, again):
         run_checked(plan, problem)
