@@ -88,7 +88,7 @@ class BorrowedOperator(CompiledOperator):
         """A, on the device."""
         return self._csr
 
-    def begin(self, arrays: Sequence[Any]) -> None:
+    def look(self, arrays: Sequence[Any]) -> None:
         """Enqueue what planning will ask for, unless the stream of some arrays captures a graph."""
         if not self._turns.capturing(arrays):
             self._csr.begin()
@@ -228,7 +228,7 @@ def _operator(arrays: Arrays, target: Target) -> BorrowedOperator | None:
             return None
         indptr, indices = (one.astype(np.int32, copy=False) for one in shown[:2])
         made = BorrowedOperator(DeviceCsr(arrays.shape, indptr, indices, shown[2], target), dtype)
-        made.begin(arrays[:3])
+        made.look(arrays[:3])
         return made
 
 
