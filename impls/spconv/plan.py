@@ -68,7 +68,7 @@ class SpconvTriton:
         return _refusal(problem) or not_installed(self.needs, self.extra) or torch_missing(device.kind)
 
     def build(self, problem: RelationalProblem, device: DeviceSpec) -> Plan:
-        """Make the tables, and run once, in which Triton compiles and times 37 tiles (half a minute)."""
+        """Make the tables, and run once, in which Triton compiles and times 37 tiles."""
         return _ImplicitGemm(problem, device.kind, self.name, 1)
 
 
