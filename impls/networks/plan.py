@@ -189,6 +189,13 @@ class SpmarkNetwork(_Network):
     """The implementation of the products, as `spmark.compile` takes it."""
     budget_s: float = 0.0
     """Seconds of its race for each product; 0 measures nothing, and takes the choice by rule."""
+    tuned: bool = True
+    """Of ``rgcn`` with ``use`` ``rgms_hyb``: measure schedules; otherwise take those of the published kernels."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.tuned and self.use != "rgms_hyb":
+            raise ValueError(f"expected use rgms_hyb where tuned is false, found {self.use}")
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from torch import Tensor  # pyright: ignore[reportMissingImports]
 
 from spmark.impls.core import voxels as on_host
 from spmark.impls.core.errors import MatrixError
+from spmark.impls.core.interfaces import Config
 from spmark.impls.core.relational import RelationalCsr
 from spmark.impls.formats.relational_rows import why_not_rows
 from spmark.impls.operator.relations import RelationalMatrix
@@ -33,7 +34,7 @@ class KernelMap(RelationalMatrix):
         There are more than 32 offsets, an output has several inputs at one offset, or an edge stands twice.
     """
 
-    in_order: tuple[str, ...] = ("rgms_rows", *RelationalMatrix.in_order)
+    in_order: tuple[tuple[str, Config], ...] = (("rgms_rows", {}), *RelationalMatrix.in_order)
 
     def __init__(self, matrix: RelationalCsr) -> None:
         reason = why_not_rows(matrix)

@@ -15,15 +15,15 @@ import numpy as np
 import torch  # pyright: ignore[reportMissingImports]
 from torch import Tensor  # pyright: ignore[reportMissingImports]
 
+from spmark.impls.auto.race import Choice, first
 from spmark.impls.core.errors import OperandError
-from spmark.impls.core.interfaces import Plan
+from spmark.impls.core.interfaces import Config, Plan
 from spmark.impls.core.problem import DType
 from spmark.impls.core.relational import RelationalCsr, RelationalProblem
 from spmark.impls.operator.arrays import TorchTensors
 from spmark.impls.operator.torchops import convolve, register
 from spmark.impls.operator.turns import Turns
 from spmark.impls.runtime.device import find
-from spmark.impls.table import create
 
 _TENSORS = TorchTensors(torch)
 _DTYPES = {torch.float32: DType.FLOAT32, torch.float16: DType.FLOAT16, torch.bfloat16: DType.BFLOAT16}
@@ -38,8 +38,8 @@ class RelationalMatrix:
         `RelationalCsr.of_edges` makes one of edges with their types.
     """
 
-    in_order: tuple[str, ...] = ("rgms_hyb", "gather_gemm_scatter")
-    """Implementations that a product may take; the first that has its problem does."""
+    in_order: tuple[tuple[str, Config], ...] = (("rgms_hyb", {}), ("gather_gemm_scatter", {}))
+    """Implementations with their tunables that a product may take; the first that has its problem does."""
 
     def __init__(self, matrix: RelationalCsr) -> None:
         self.matrix = matrix
@@ -80,6 +80,8 @@ class RelationalMatrix:
         ------
         OperandError
             A tensor does not fit.
+        BuildError
+            No implementation could be built.
         """
         matrix = self.matrix
         if w.dim() != 3 or (w.shape[0], matrix.num_cols, w.shape[1]) != (matrix.relations, *x.shape):
@@ -145,14 +147,13 @@ class RelationalMatrix:
 
     def _planned(self, width_in: int, width_out: int, dtype: DType, on_gpu: bool) -> tuple[Plan, Turns]:
         device = find("cuda" if on_gpu else "cpu")
-        problem = RelationalProblem(self.matrix, width_in, width_out, dtype)
-        able = (how for how in map(create, self.in_order) if device.kind in how.devices)
-        how = next(how for how in able if how.unsupported(problem, device) is None)
+        problem: Any = RelationalProblem(self.matrix, width_in, width_out, dtype)
+        plan = first(problem, device, [Choice(*one) for one in self.in_order]).plan
         if not on_gpu:
-            return how.build(problem, device), Turns()
+            return plan, Turns()
         from spmark.impls.operator.gpu import CudaStreams
 
-        return how.build(problem, device), Turns(CudaStreams())
+        return plan, Turns(CudaStreams())
 
     def __repr__(self) -> str:
         """Say in a line what the matrices are."""

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
-from spmark.impls.core.errors import ProblemError, SweepError
+from spmark.impls.core.errors import BuildError, ProblemError, SweepError
 from spmark.impls.core.network import GRAPH_NETWORKS, NetworkOp, NetworkProblem
 from spmark.impls.core.problem import Csr, DType
 from spmark.impls.core.pruned import PrunedNetwork
@@ -145,6 +145,10 @@ def test_what_is_refused() -> None:
     assert "expected BERT" in str(create("dense_network").unsupported(trained, cpu))
     with pytest.raises(SweepError, match="expected mode out of eager, compile, graph, compile_graph, found 'quick'"):
         create("dense_network", {"mode": "quick"})
+    with pytest.raises(SweepError, match="expected use rgms_hyb where tuned is false, found auto"):
+        create("spmark_network", {"tuned": False})
+    with pytest.raises(BuildError, match="rgms_hyb: expected rgms on cpu"):  # and takes no other in its place
+        build("spmark_network", problem_of(NetworkOp.RGCN), use="rgms_hyb", tuned=False)
     with pytest.raises(ProblemError, match=r"expected the weights of a pruned network, .* found the matrix 'graph'"):
         replace(problem_of("bert"), name="graph").flops()
     with pytest.raises(ProblemError, match=r"bert_1x128@0.9: expected weights of shape \(1152, 896\), found"):

@@ -147,7 +147,7 @@ class Spmark(Library):
 
         found = RelationalMatrix(graph)
         if self.network.use != "auto":
-            found.in_order = (self.network.use,)
+            found.in_order = ((self.network.use, {} if self.network.tuned else {"tuned": False}),)
         return [partial(found.rgms, w=w) for w in weights]
 
 
