@@ -11,7 +11,7 @@ from spmark.impls.core.interfaces import Built, Plan
 from spmark.impls.core.relational import RelationalOp, RelationalProblem
 from spmark.impls.formats.relational_rows import RelationalRows, why_not_rows
 from spmark.impls.kernels.ordered_rows import SUM_PIECES
-from spmark.impls.kernels.relational_rows import RGMS_ROWS, RelationalRowsPlan, rows_arguments, shared_bytes
+from spmark.impls.kernels.relational_rows import RGMS_ROWS, RelationalRowsPlan, rows_instance, shared_bytes
 from spmark.impls.runtime.target import ceil_div, open_target, too_wide
 from spmark.impls.runtime.template import KernelTemplate
 
@@ -33,7 +33,7 @@ class RgmsRows:
             return f"expected 16-bit floats, found {problem.dtype}"
         rows, splits, schedule = _chosen(problem)
         why = too_wide(problem.width_out, schedule["tile"], "width_out") or why_not_rows(problem.matrix)
-        shared = shared_bytes(rows, ceil_div(problem.matrix.relations, splits), **schedule)
+        shared = shared_bytes(rows_instance(problem, rows, **schedule), ceil_div(problem.matrix.relations, splits))
         if why is None and shared > (has := device.shared_bytes_per_block):
             return f"expected shared memory of {shared:,} bytes for a thread block, found {has:,}"
         return why
@@ -60,6 +60,5 @@ def _chosen(problem: RelationalProblem) -> tuple[int, int, dict[str, int]]:
     tiles = [int(tile) for tile in RGMS_ROWS.space["tile"] if int(tile) <= 128]
     tile = min(reversed(tiles), key=lambda tile: ceil_div(width_out, tile) * (tile + 32))
     schedule = {"tile": tile, "depth": 32 if width_in <= 32 else 64}
-    many = width_out >= 128 and problem.matrix.relations > 8
-    large = many and RGMS_ROWS.why_not(**rows_arguments(problem, 128, **schedule)) is None
+    large = width_out >= 128 and problem.matrix.relations > 8
     return 128 if large else 64, 3 if width_in * width_out >= 64 * 128 else 1, schedule
