@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(threads)
   // Two warps share rows where each keeps 32 columns or more: what a warp reads from shared memory grows with the edges
   // of its tile, and its products with their product.
   using Tile = RelationalTile<T, tile, rows, depth, vector, threads, (tile >= 256 ? 4 : tile >= 64 ? 2 : 1)>;
-  let_next_grid_begin();  // which adds up pieces, and waits for them
+  let_next_grid_begin();  // which waits for this one where it needs to
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   T* const stages = reinterpret_cast<T*>(shared_bytes);
   int* const sources = reinterpret_cast<int*>(stages + kStages * Tile::kStage);
@@ -56,6 +56,7 @@ __global__ void __launch_bounds__(threads)
   commit_async();
   wait_async<0>();
   __syncthreads();  // all of the tile is known to all threads
+  wait_for_previous_grid();  // which may write X and W, and read what is written here
 
   const Tile relational{width_in, width_out, static_cast<int>(blockIdx.y) * tile, x};
   int asked = 0, asked_from = 0;  // what is asked for next

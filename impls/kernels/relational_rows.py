@@ -109,7 +109,7 @@ class RelationalRowsPlan(DevicePlan):
     def enqueue(self, operands: Arrays, out: DeviceArray) -> None:
         """Compute, and add up the rows that tiles share."""
         args = (*self._sizes, *self._arrays, *operands, out, self._around.sums)
-        self._kernel.launch(self._grid, args, self._shared_bytes)
+        self._kernel.launch(self._grid, args, self._shared_bytes, overlap=True)
         self._around.after(out)
 
 

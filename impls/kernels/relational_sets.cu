@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(threads, tile + depth <= 64 ? 768 / threads : 
   constexpr int kStages = depth == 128 ? 2 : 3;  // one is multiplied, the others are on their way
   constexpr int kWarps = threads / kWarpSize, kStageX = kWarpSize * Tile::kStrideX, kStageW = depth * Tile::kStrideW;
   extern __shared__ __align__(16) unsigned char shared_bytes[];
-  let_next_grid_begin();  // which adds up pieces, and waits for them
+  let_next_grid_begin();  // which waits for this one where it needs to
   const int lane = threadIdx.x % kWarpSize, warp = threadIdx.x / kWarpSize;
   half* const weights = reinterpret_cast<half*>(shared_bytes);
   half* const stages = weights + kStages * kStageW + warp * kStages * kStageX;
@@ -82,13 +82,18 @@ __global__ void __launch_bounds__(threads, tile + depth <= 64 ? 768 / threads : 
   };
   const int* to = targets + static_cast<int64_t>(bounds[2 * blockIdx.x + 1]) * (threads / 2) + warp * 16 + lane / 4;
 
-  for (int i = 0; i < kStages - 1; ++i) {
-    fetch_weights(i);
-    gather(i, source_at(from + i));
-    commit_async();
-  }
+  int first_sources[kStages - 1];
+#pragma unroll
+  for (int i = 0; i < kStages - 1; ++i) first_sources[i] = source_at(from + i);
   Chunk chunk = chunk_at(from), following = chunk_at(from + 1);
   int source = source_at(from + kStages - 1);
+  wait_for_previous_grid();  // which may write X and W, and read what is written here
+#pragma unroll
+  for (int i = 0; i < kStages - 1; ++i) {
+    fetch_weights(i);
+    gather(i, first_sources[i]);
+    commit_async();
+  }
   int turn = 0;
   float products[tile / 16][2][4] = {};
   for (int step = 0; step < count; ++step) {

@@ -91,7 +91,7 @@ class RelationalSetsPlan(DevicePlan):
     def enqueue(self, operands: Arrays, out: DeviceArray) -> None:
         """Compute, add up the pieces of rows that have several, and clear rows without edges."""
         args = (*self._sizes, *self._arrays, *operands, out, self._around.sums)
-        self._kernel.launch(self._grid, args, self._shared_bytes)
+        self._kernel.launch(self._grid, args, self._shared_bytes, overlap=True)
         self._around.after(out)
 
 

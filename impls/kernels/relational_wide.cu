@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(threads)
   static_assert(rows <= 128 || tile <= 128, "the sums of a thread stay in registers");
   constexpr int kStageX = rows * kBlockSide, kStage = kStageX + (tile + kBlockSide - 1) / kBlockSide * kBlock;
   constexpr int kAhead = stages - 2;  // one is multiplied, and the one before may be
-  let_next_grid_begin();  // which adds up pieces, and waits for them
+  let_next_grid_begin();  // which waits for this one where it needs to
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   T* const all = reinterpret_cast<T*>(first_block(shared_bytes));
   int* const sources = reinterpret_cast<int*>(all + stages * kStage);
@@ -42,6 +42,7 @@ __global__ void __launch_bounds__(threads)
   commit_async();
   wait_async<0>();
   __syncthreads();  // all of the tile is known to all threads
+  wait_for_previous_grid();  // which may write X and W, and read what is written here
 
   const int first_column = blockIdx.y * tile, piece = threadIdx.x % 8 * 8, first = threadIdx.x / 8;
   int asked = 0, asked_from = 0, into = 0;  // what is asked for next, and where it goes
