@@ -104,14 +104,14 @@ __global__ void __launch_bounds__(threads)
       constexpr int kAtOnce = 2;  // times sixteen columns
 #pragma unroll 1
       for (int first = 0; first < tile; first += kAtOnce * 16) {
-        float products[kAtOnce][2][4] = {};
+        float products[kAtOnce * 2][4] = {};
         halves.template multiply<Tile::kStrideW>(products, from_w + first);
 #pragma unroll
         for (int n = 0; n < kAtOnce; ++n) {
           const int column = relational.first_column + first + n * 16 + column_of_four();
 #pragma unroll
           for (int side = 0; side < 2; ++side) {
-            const Vec<float, 4> four = four_columns(products[n][0], products[n][1], side);
+            const Vec<float, 4> four = four_columns(products[n * 2], products[n * 2 + 1], side);
             if (column < width_out) write_row<ordered>(to, place[side], column, four);
           }
         }

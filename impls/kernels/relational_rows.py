@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.interfaces import Config, DeviceArray
 from spmark.impls.core.relational import RelationalProblem
 from spmark.impls.formats.relational_rows import RelationalRows
@@ -21,7 +21,7 @@ from spmark.impls.runtime.template import C_TYPES, NARROW, Instance, KernelTempl
 
 _STAGES = 3
 """``kStages`` of the kernel."""
-_BLOCK_SIDE, _BLOCK_ALIGNMENT = 64, 1024
+BLOCK_SIDE, BLOCK_ALIGNMENT = 64, 1024
 """``kBlockSide`` and ``kBlockAlignment`` of ``wgmma.cuh``."""
 RGMS_ROWS = KernelTemplate(
     Path(__file__).parent / "relational_rows.cu",
@@ -92,17 +92,17 @@ class RelationalRowsPlan(DevicePlan):
             real = held.places >= 0
             rows = held.places[real]
             use = row_use(problem.matrix.num_rows, [rows])
-            arrays = [held.starts, held.steps, held.neighbours]
-            if "valued" in instance.values:
-                values = np.zeros(held.positions.shape if instance.values["valued"] else 0, problem.dtype.numpy)
-                arrays.append(values)
-            if instance.values.get("valued"):
+            valued = bool(instance.values.get("valued"))
+            values = np.zeros(held.positions.shape if valued else 0, problem.dtype.numpy)
+            if valued:
                 values[held.positions >= 0] = problem.values[held.positions[held.positions >= 0]]
         with self.phase("upload"):
             self._around = OrderedRows(self, use, rows, width, around)
             targets = np.full(held.places.shape, NO_ROW, np.int32)
             targets[real] = self._around.targets
-            self._arrays = [self.upload(array) for array in (*arrays, targets)]
+            of_edges = (values,) if instance.template is RGMS_ROWS else ()
+            arrays = held.starts, held.steps, held.neighbours, *of_edges, targets
+            self._arrays = [self.upload(array) for array in arrays]
         self._grid = (len(held.places), ceil_div(width, schedule["tile"]), 1)
         self._sizes = np.int32(problem.width_in), np.int32(width)
 
@@ -125,10 +125,9 @@ def rows_instance(problem: RelationalProblem, rows: int, tile: int, **schedule: 
 
 
 def may_be_wide(problem: RelationalProblem, device: DeviceSpec) -> bool:
-    """Tell whether `RGMS_WIDE` has a problem: wgmma, 16 bits, ones, widths in steps of 8 that fill half a tile."""
-    has_unit = device.kind is DeviceKind.HOST_SIMT or device.compute_capability == 90
-    wide = min(problem.width_in, problem.width_out) >= 64 and _in_steps_of_8(problem)
-    return has_unit and problem.dtype.narrow and wide and _all_ones(problem)
+    """Tell whether `RGMS_WIDE` has a problem on a device: 16 bits, values of one, widths from 64 in steps of 8."""
+    wide = min(problem.width_in, problem.width_out) >= BLOCK_SIDE and _in_steps_of_8(problem)
+    return device.has_wgmma and problem.dtype.narrow and wide and _all_ones(problem)
 
 
 def _all_ones(problem: RelationalProblem) -> bool:
@@ -144,8 +143,8 @@ def shared_bytes(instance: Instance, steps: int) -> int:
     values = instance.values
     rows, tile = int(values["rows"]), int(values["tile"])
     if instance.template is RGMS_WIDE:
-        blocks = rows // _BLOCK_SIDE + ceil_div(tile, _BLOCK_SIDE)
-        staged = _BLOCK_ALIGNMENT + 2 * int(values["stages"]) * blocks * _BLOCK_SIDE**2
+        blocks = rows // BLOCK_SIDE + ceil_div(tile, BLOCK_SIDE)
+        staged = BLOCK_ALIGNMENT + 2 * int(values["stages"]) * blocks * BLOCK_SIDE**2
     else:
         depth = int(values["depth"])
         staged = 2 * _STAGES * (rows * (depth + 8) + depth * (tile + 8))

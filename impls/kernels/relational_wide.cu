@@ -57,14 +57,9 @@ __global__ void __launch_bounds__(threads)
         copy_async<16>(stage + in_block(row, piece), from_x + static_cast<int64_t>(source) * width_in,
                        source >= 0 && inside);
       }
-      const T* const from_w = w + (static_cast<int64_t>(todo[2 * asked]) * width_in + asked_from) * width_out;
-#pragma unroll
-      for (int column = piece; column < tile; column += kBlockSide)
-#pragma unroll
-        for (int row = first; row < kBlockSide; row += threads / 8)
-          copy_async<16>(stage + kStageX + column / kBlockSide * kBlock + in_block(row, piece),
-                         from_w + static_cast<int64_t>(row) * width_out + first_column + column,
-                         asked_from + row < width_in && first_column + column < width_out);
+      const int64_t row = static_cast<int64_t>(todo[2 * asked]) * width_in + asked_from;
+      copy_blocks<tile, threads>(stage + kStageX, w + row * width_out + first_column, width_out, width_in - asked_from,
+                                 width_out - first_column);
       into = into + 1 == stages ? 0 : into + 1;
       asked_from += kBlockSide;
       if (asked_from >= width_in) asked_from = 0, ++asked;

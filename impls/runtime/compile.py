@@ -223,7 +223,8 @@ def _nvrtc() -> ModuleType:
 def _compile_nvrtc(source: Path, expression: str, arch: str) -> Binary:
     nvrtc = _nvrtc()
     folders = (folder for folder in (source.parent, INCLUDE, cuda_include()) if folder is not None)
-    options = (*OPTIONS, f"--gpu-architecture={_with_features(arch)}", "--ptxas-options=-v", *(f"-I{folder}" for folder in folders))
+    target = f"--gpu-architecture={_with_features(arch)}"
+    options = (*OPTIONS, target, "--ptxas-options=-v", *(f"-I{folder}" for folder in folders))
     program = nvrtc.createProgram(source.read_text(), str(source), (), ())
     try:
         nvrtc.addNameExpression(program, expression)

@@ -5,6 +5,7 @@
 // 64 x 64 elements of 16 bits, row by row, with 128-byte swizzling: the left one is K-major, the right one N-major.
 #pragma once
 
+#include <spmark/async.cuh>
 #include <spmark/half.cuh>
 #include <spmark/mma.cuh>
 #include <spmark/warp.cuh>
@@ -21,6 +22,19 @@ __device__ __forceinline__ unsigned char* first_block(unsigned char* shared) {
 
 // Where in a block the eight elements of a row from `column` on lie: eight rows have theirs in different banks.
 __device__ __forceinline__ int in_block(int row, int column) { return row * kBlockSide + (column / 8 ^ row % 8) * 8; }
+
+// Start copying kBlockSide rows of `columns` elements, `stride` apart, into blocks side by side; zeros past `valid_rows`
+// and `valid_columns`, multiples of 8. All threads of the thread block take part; they commit and wait.
+template <int columns, int threads, typename T>
+__device__ __forceinline__ void copy_blocks(T* blocks, const T* from, int stride, int valid_rows, int valid_columns) {
+  const int piece = threadIdx.x % 8 * 8, first = threadIdx.x / 8;
+#pragma unroll
+  for (int column = piece; column < columns; column += kBlockSide)
+#pragma unroll
+    for (int row = first; row < kBlockSide; row += threads / 8)
+      copy_async<16>(blocks + column / kBlockSide * kBlock + in_block(row, piece),
+                     from + static_cast<int64_t>(row) * stride + column, row < valid_rows && column < valid_columns);
+}
 
 // Let the matrix unit see what this thread has written to shared memory; a barrier comes next.
 __device__ __forceinline__ void show_to_matrix_unit() {
@@ -92,25 +106,27 @@ __device__ __forceinline__ unsigned long long operand_at(const void* shared) {
 #define SPMARK_128(i) SPMARK_64(i), SPMARK_64(i + 16)
 #define SPMARK_48(i) SPMARK_32(i), SPMARK_16(i + 8)
 
-// d += a b, scaled by one; the right operand has its columns side by side. Operands of assembly: `of_a` and `of_b`.
-#define SPMARK_WGMMA(shape, types, registers, of_a, of_b, count)                                                       \
-  asm volatile("wgmma.mma_async.sync.aligned." shape ".f32." types " {" registers "}, " of_a ", " of_b                 \
-               ", 1, 1, 1, 0, 1;"                                                                                      \
+// d += a b, all scaled by one; the right operand has its columns side by side. Behind the registers of d come those of
+// the operands.
+#define SPMARK_WGMMA(columns, types, registers, operands, inputs, count)                                               \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." types " {" registers "}, " operands             \
                : SPMARK_##count(0)                                                                                     \
-               : "l"(a), "l"(b)                                                                                        \
+               : inputs                                                                                                \
                : "memory")
+#define SPMARK_OPERANDS(a, b) "%" #a ", %" #b ", 1, 1, 1, 0, 1;"
+#define SPMARK_BOTH(a, b) "l"(a), "l"(b)
 #define SPMARK_WGMMA_OF(types)                                                                                         \
-  if constexpr (columns == 64)                                                                                         \
-    SPMARK_WGMMA("m64n64k16", types, SPMARK_D32, "%32", "%33", 32);                                                    \
-  else if constexpr (columns == 96)                                                                                    \
-    SPMARK_WGMMA("m64n96k16", types, SPMARK_D48, "%48", "%49", 48);                                                    \
-  else if constexpr (columns == 128)                                                                                   \
-    SPMARK_WGMMA("m64n128k16", types, SPMARK_D64, "%64", "%65", 64);                                                   \
+  if constexpr (tiles == 8)                                                                                            \
+    SPMARK_WGMMA(64, types, SPMARK_D32, SPMARK_OPERANDS(32, 33), SPMARK_BOTH(a, b), 32);                               \
+  else if constexpr (tiles == 12)                                                                                      \
+    SPMARK_WGMMA(96, types, SPMARK_D48, SPMARK_OPERANDS(48, 49), SPMARK_BOTH(a, b), 48);                               \
+  else if constexpr (tiles == 16)                                                                                      \
+    SPMARK_WGMMA(128, types, SPMARK_D64, SPMARK_OPERANDS(64, 65), SPMARK_BOTH(a, b), 64);                              \
   else                                                                                                                 \
-    SPMARK_WGMMA("m64n256k16", types, SPMARK_D128, "%128", "%129", 128)
+    SPMARK_WGMMA(256, types, SPMARK_D128, SPMARK_OPERANDS(128, 129), SPMARK_BOTH(a, b), 128)
 
-template <typename T, int columns>
-__device__ __forceinline__ void wgmma(float (&d)[columns / 8][4], unsigned long long a, unsigned long long b) {
+template <typename T, int tiles>
+__device__ __forceinline__ void wgmma(float (&d)[tiles][4], unsigned long long a, unsigned long long b) {
   if constexpr (kIsBfloat<T>) {
     SPMARK_WGMMA_OF("bf16.bf16");
   } else {
@@ -118,6 +134,14 @@ __device__ __forceinline__ void wgmma(float (&d)[columns / 8][4], unsigned long 
   }
 }
 
+__device__ __forceinline__ void wgmma(float (&d)[16][4], const unsigned (&a)[4], unsigned long long b) {
+#define SPMARK_ALL "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)
+  SPMARK_WGMMA(128, "f16.f16", SPMARK_D64, "{%64, %65, %66, %67}, %68, 1, 1, 1, 1;", SPMARK_ALL, 64);
+#undef SPMARK_ALL
+}
+
+#undef SPMARK_BOTH
+#undef SPMARK_OPERANDS
 #undef SPMARK_WGMMA_OF
 #undef SPMARK_WGMMA
 #undef SPMARK_48
@@ -155,9 +179,28 @@ __device__ __forceinline__ void multiply_blocks(float (&d)[tiles][4], const T* a
       d[n][i] = static_cast<float>(sum);
     }
 #elif defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  detail::wgmma<T, tiles * 8>(d, detail::operand_at(a + k), detail::operand_at(b + k * kBlockSide));
+  detail::wgmma<T>(d, detail::operand_at(a + k), detail::operand_at(b + k * kBlockSide));
 #else
   __trap();  // no other architecture has it
+#endif
+}
+
+// The same for 128 columns, where each warp has its sixteen rows of `a` in registers, as mma.cuh has them. These may not
+// change until wait_products.
+__device__ __forceinline__ void multiply_blocks(float (&d)[16][4], const unsigned (&a)[4], const half* b, int k) {
+#ifdef SPMARK_HOST
+  const int lane = threadIdx.x % kWarpSize, first = k + lane % 4 * 2;
+  for (int n = 0; n < 16; ++n) {
+    const int column = n * 8 + lane / 4;
+    const auto bits = [&](int row) -> unsigned {
+      return b[column / kBlockSide * kBlock + in_block(row, column % kBlockSide) + column % 8].bits;
+    };
+    mma_m16n8k16<half>(d[n], a, {bits(first) | bits(first + 1) << 16, bits(first + 8) | bits(first + 9) << 16});
+  }
+#elif defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  detail::wgmma(d, a, detail::operand_at(b + k * kBlockSide));
+#else
+  __trap();
 #endif
 }
 
