@@ -163,12 +163,15 @@ def _axes(problem: RelationalProblem, pinned: Config) -> Axes:
 
 
 def _wide_axes(problem: RelationalProblem, pinned: Config) -> Axes:
-    """Give every schedule whose tile is no wider than Y, the smallest first."""
+    """Give the tiles that Y fills. Large ones have the multiprocessor to themselves, or are two with fewer stages."""
+    tiles = [(64, 64, 4), (128, 64, 4), (128, 96, 3), (256, 96, 4), (128, 128, 3), (256, 128, 4), (128, 256, 4)]
     return {
-        "rows": RGMS_WIDE.space["rows"],
+        "rows": [
+            {"rows": rows, "tile": tile, "stages": stages}
+            for rows, tile, stages in tiles
+            if tile <= problem.width_out and (problem.width_out <= 2 * tile or tile == 256)
+        ],
         "splits": (1, 2, 3),
-        "tile": [tile for tile in map(int, RGMS_WIDE.space["tile"]) if tile < 2 * problem.width_out <= 4 * tile],
-        "stages": RGMS_WIDE.space["stages"],
     }
 
 

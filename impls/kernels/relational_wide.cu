@@ -22,7 +22,9 @@ __global__ void __launch_bounds__(threads)
               const int* __restrict__ neighbours, const int* __restrict__ targets, const T* __restrict__ x,
               const T* __restrict__ w, T* __restrict__ out, float* __restrict__ sums) {
   static_assert(threads == 2 * rows, "a warpgroup has 64 rows");
-  static_assert(rows <= 128 || tile <= 128, "the sums of a thread stay in registers");
+  static_assert(rows <= 128 || (tile == 96 || tile == 128), "large tiles, whose sums stay in registers");
+  static_assert(rows >= 128 || tile == 64, "narrow tiles of few rows");
+  static_assert((stages == 3) == (rows == 128 && (tile == 96 || tile == 128)), "of these, two share a multiprocessor");
   constexpr int kStageX = rows * kBlockSide, kStage = kStageX + (tile + kBlockSide - 1) / kBlockSide * kBlock;
   constexpr int kAhead = stages - 2;  // one is multiplied, and the one before may be
   let_next_grid_begin();  // which waits for this one where it needs to
@@ -51,12 +53,14 @@ __global__ void __launch_bounds__(threads)
       T* const stage = all + into * kStage;
       const T* const from_x = x + asked_from + piece;
       const bool inside = asked_from + piece < width_in;
+      constexpr int kTimes = rows * 8 / threads;
+      int source[kTimes];  // all are read before the first copy, which orders memory
 #pragma unroll
-      for (int row = first; row < rows; row += threads / 8) {
-        const int source = sources[asked * rows + row];
-        copy_async<16>(stage + in_block(row, piece), from_x + static_cast<int64_t>(source) * width_in,
-                       source >= 0 && inside);
-      }
+      for (int i = 0; i < kTimes; ++i) source[i] = sources[asked * rows + first + i * (threads / 8)];
+#pragma unroll
+      for (int i = 0; i < kTimes; ++i)
+        copy_async<16>(stage + in_block(first + i * (threads / 8), piece),
+                       from_x + static_cast<int64_t>(source[i]) * width_in, source[i] >= 0 && inside);
       const int64_t row = static_cast<int64_t>(todo[2 * asked]) * width_in + asked_from;
       copy_blocks<tile, threads>(stage + kStageX, w + row * width_out + first_column, width_out, width_in - asked_from,
                                  width_out - first_column);

@@ -70,7 +70,7 @@ class RgmsHyb:
         pinned = {"ordered": True} if self.ordered else {}
         others = list[KernelFamily]()
         if not pinned and problem.dtype.narrow and why_not_rows(problem.matrix) is None:
-            others = [RELATIONAL_WIDE, RELATIONAL_ROWS] if may_be_wide(problem, device) else [RELATIONAL_ROWS]
+            others = [RELATIONAL_WIDE if may_be_wide(problem, device) else RELATIONAL_ROWS]
         elif not pinned and may_merge(problem):
             together = [RELATIONAL_SETS_TOGETHER] if may_multiply_together(problem, device) else []
             others = [RELATIONAL_MERGE, *together, RELATIONAL_SETS]
