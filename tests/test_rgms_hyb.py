@@ -18,7 +18,7 @@ from spmark.impls.table import create
 from spmark.impls.tuning import tune as tuning
 from spmark.impls.tuning.race import Race
 
-PROBLEMS = relational_problems((64, 128))
+PROBLEMS = relational_problems((64, 128), (128, 128))
 HOST = find("host-simt")
 GPU = HOST.model_copy(update={"kind": DeviceKind.CUDA, "name": "made-up"})
 Searched = Callable[..., Any]
@@ -76,6 +76,13 @@ def test_maps_race_with_rows_that_thread_blocks_own(arch: str, fast: Config, sea
     plan = searched("kernel_map-64-128-float16", fast, arch)
     assert plan.config == fast
     assert {one.config["widest"] for one in plan.search.seen if "slots" in one.config} == {1}, "wider ones have no rows"
+
+
+@pytest.mark.parametrize(("arch", "together"), [("sm_80", False), ("sm_90", True)])
+def test_warpgroups_race_where_there_are_any(arch: str, together: bool, searched: Searched) -> None:
+    fast = {"apart": True, "piece": 128, "warps": 4, "tile": 128, "together": True}
+    plan = searched("hub-128-128-float16", fast, arch)
+    assert plan.config == {name: value for name, value in fast.items() if together or name != "together"}
 
 
 def test_the_published_groups_of_maps_are_half_as_large() -> None:
