@@ -18,7 +18,7 @@ from spmark.impls.table import create
 from spmark.impls.tuning import tune as tuning
 from spmark.impls.tuning.race import Race
 
-PROBLEMS = relational_problems((64, 128))
+PROBLEMS = relational_problems((64, 128), (128, 128))
 HOST = find("host-simt")
 GPU = HOST.model_copy(update={"kind": DeviceKind.CUDA, "name": "made-up"})
 Searched = Callable[..., Any]
@@ -30,7 +30,7 @@ def searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Searched:
     monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
     monkeypatch.setattr(tuning, "open_target", lambda device: open_target(HOST))
 
-    def build(name: str, fast: Config) -> Any:
+    def build(name: str, fast: Config, arch: str = "sm_90") -> Any:
         def cost(config: Config) -> float:
             return 50.0 - 5.0 * len(fast.items() & config.items())
 
@@ -38,7 +38,7 @@ def searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Searched:
             return made_up_race(cost)[0]
 
         monkeypatch.setattr(tuning, "open_race", open_race)
-        return create("rgms_hyb").build(PROBLEMS[name], GPU)
+        return create("rgms_hyb").build(PROBLEMS[name], GPU.model_copy(update={"arch": arch}))
 
     return build
 
@@ -65,11 +65,24 @@ def test_relations_race_in_groups_then_over_one_tunable_after_the_other(
     assert create("rgms_hyb", {"tuned": False}).build(PROBLEMS[name], HOST).config == seen[0]
 
 
-def test_maps_race_with_rows_that_thread_blocks_own(searched: Searched) -> None:
-    fast = {"rows": 64, "splits": 2, "tile": 128, "depth": 64}
-    plan = searched("kernel_map-64-128-float16", fast)
+@pytest.mark.parametrize(
+    ("arch", "fast"),
+    [
+        ("sm_80", {"rows": 64, "splits": 2, "tile": 128, "depth": 64}),
+        ("sm_90", {"rows": 256, "splits": 2, "tile": 128, "stages": 4}),
+    ],
+)
+def test_maps_race_with_rows_that_thread_blocks_own(arch: str, fast: Config, searched: Searched) -> None:
+    plan = searched("kernel_map-64-128-float16", fast, arch)
     assert plan.config == fast
     assert {one.config["widest"] for one in plan.search.seen if "slots" in one.config} == {1}, "wider ones have no rows"
+
+
+@pytest.mark.parametrize(("arch", "together"), [("sm_80", False), ("sm_90", True)])
+def test_warpgroups_race_where_there_are_any(arch: str, together: bool, searched: Searched) -> None:
+    fast = {"apart": True, "piece": 128, "warps": 4, "tile": 128, "together": True}
+    plan = searched("hub-128-128-float16", fast, arch)
+    assert plan.config == {name: value for name, value in fast.items() if together or name != "together"}
 
 
 def test_the_published_groups_of_maps_are_half_as_large() -> None:

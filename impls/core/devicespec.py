@@ -86,6 +86,11 @@ class DeviceSpec(Frozen):
         known = _ARCH.fullmatch(self.arch)
         return int(known[1]) if known else 0
 
+    @property
+    def has_wgmma(self) -> bool:
+        """Whether four warps may multiply together out of shared memory; the host stands in for every GPU."""
+        return self.kind is DeviceKind.HOST_SIMT or self.compute_capability == 90
+
     def refetched_share(self, table_bytes: int) -> float:
         """Give the most of a gathered byte that can have come from memory, by the bandwidth that was measured.
 

@@ -20,6 +20,7 @@ __global__ void __launch_bounds__(threads)
     sum_pieces(int num_shared, int width, const int* __restrict__ rows, const int* __restrict__ bounds,
                const float* __restrict__ sums, T* __restrict__ out) {
   static_assert(sizeof(T) * vector <= 16, "a vector is stored at once");
+  let_next_grid_begin();  // which waits for this one where it needs to
   constexpr int kLoad = vector < 4 ? vector : 4;
   __shared__ Vec<float, vector> partial[threads];
   const int lanes = min(threads, width / vector), groups = threads / lanes;

@@ -131,7 +131,8 @@ class RelationalHybPlan(DevicePlan):
             values[held.positions >= 0] = problem.values[held.positions[held.positions >= 0]]
         ordered = bool(schedule["ordered"])
         self.deterministic = ordered or use.shared.size == 0
-        self._clears = not ordered and use.empty.size + use.shared.size > 0
+        clears = not ordered and use.empty.size + use.shared.size > 0
+        self._overlaps = clears or (merged and ordered)
         with self.phase("compile"):
             shared = shared_instances(use.shared.size > 0, width, problem.dtype, loads_of(width, 8)[0])
             beside = ordered_instances(width, problem.dtype) if ordered else shared
@@ -167,7 +168,7 @@ class RelationalHybPlan(DevicePlan):
             self._around.before(out)
         for number, (first, grid) in enumerate(self._grids):
             args = (first, *self._sizes, *self._arrays, *operands, out, self._around.sums)
-            self._kernel.launch(grid, args, self._shared_bytes, overlap=self._clears and number == 0)
+            self._kernel.launch(grid, args, self._shared_bytes, overlap=self._overlaps and number == 0)
         self._around.after(out)
 
 

@@ -34,6 +34,7 @@ __global__ void __launch_bounds__(threads)
   constexpr int kStage = kWarpSize * Tile::kStrideX;
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   __shared__ int places[threads];
+  if constexpr (ordered) let_next_grid_begin();  // which waits for this one where it needs to
   const int lane = threadIdx.x % kWarpSize, warp = threadIdx.x / kWarpSize, g = lane / 4;
   half* const weights = reinterpret_cast<half*>(shared_bytes);
   half* const stages = weights + depth * Tile::kStrideW + warp * 2 * kStage;
@@ -43,9 +44,6 @@ __global__ void __launch_bounds__(threads)
   const Group group = group_at(groups, at);
   const int64_t element = static_cast<int64_t>(at) * slots + lane;
   const Tile relational{width_in, width_out, static_cast<int>(blockIdx.y) * tile, x};
-  relational.fetch_w(weights, w + static_cast<int64_t>(group.relation) * width_in * width_out, 0);
-  commit_async();
-
   const auto edge_at = [&](int from) {
     Edge edge{-1, kNoRow, 0};
     if (from + lane < group.used) {
@@ -68,10 +66,13 @@ __global__ void __launch_bounds__(threads)
 
   int from = warp * kWarpSize, turn = 0;
   Edge next = edge_at(from), later = edge_at(from + threads);
+  if constexpr (ordered) wait_for_previous_grid();  // which may write X and W, and read what is written here
+  relational.fetch_w(weights, w + static_cast<int64_t>(group.relation) * width_in * width_out, 0);
+  commit_async();
   gather(stages, next.source);
   wait_async<1>();
-  __syncthreads();           // the weights are there for all threads
-  wait_for_previous_grid();  // which clears the rows that are added into
+  __syncthreads();                                   // the weights are there for all threads
+  if constexpr (!ordered) wait_for_previous_grid();  // which clears the rows that are added into
   const RowTarget<half> to{out, sums, width_out};
   for (; from < group.used; from += threads, turn ^= 1) {
     const Edge edge = next;
@@ -103,14 +104,14 @@ __global__ void __launch_bounds__(threads)
       constexpr int kAtOnce = 2;  // times sixteen columns
 #pragma unroll 1
       for (int first = 0; first < tile; first += kAtOnce * 16) {
-        float products[kAtOnce][2][4] = {};
+        float products[kAtOnce * 2][4] = {};
         halves.template multiply<Tile::kStrideW>(products, from_w + first);
 #pragma unroll
         for (int n = 0; n < kAtOnce; ++n) {
           const int column = relational.first_column + first + n * 16 + column_of_four();
 #pragma unroll
           for (int side = 0; side < 2; ++side) {
-            const Vec<float, 4> four = four_columns(products[n][0], products[n][1], side);
+            const Vec<float, 4> four = four_columns(products[n * 2], products[n * 2 + 1], side);
             if (column < width_out) write_row<ordered>(to, place[side], column, four);
           }
         }

@@ -5,11 +5,12 @@
 // Hong, Yu, Li, Dai, Wang and Han, "TorchSparse++", MICRO 2023, section 3.
 
 #include <spmark/half.cuh>
+#include <spmark/overlap.cuh>
 #include <spmark/vec.cuh>
 #include <spmark/warp.cuh>
 
+#include "relational_leave.cuh"
 #include "relational_tile.cuh"
-#include "row_target.cuh"
 
 using namespace spmark;
 
@@ -38,6 +39,7 @@ __global__ void __launch_bounds__(threads)
   // Two warps share rows where each keeps 32 columns or more: what a warp reads from shared memory grows with the edges
   // of its tile, and its products with their product.
   using Tile = RelationalTile<T, tile, rows, depth, vector, threads, (tile >= 256 ? 4 : tile >= 64 ? 2 : 1)>;
+  let_next_grid_begin();  // which waits for this one where it needs to
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   T* const stages = reinterpret_cast<T*>(shared_bytes);
   int* const sources = reinterpret_cast<int*>(stages + kStages * Tile::kStage);
@@ -54,6 +56,7 @@ __global__ void __launch_bounds__(threads)
   commit_async();
   wait_async<0>();
   __syncthreads();  // all of the tile is known to all threads
+  wait_for_previous_grid();  // which may write X and W, and read what is written here
 
   const Tile relational{width_in, width_out, static_cast<int>(blockIdx.y) * tile, x};
   int asked = 0, asked_from = 0;  // what is asked for next
@@ -96,40 +99,10 @@ __global__ void __launch_bounds__(threads)
     }
   }
 
-  // A lane holds two columns of a row. Rows of Y are put together in shared memory, and leave it eight columns at a
-  // time.
-  constexpr int kStride = tile + 8;
-  static_assert(rows * kStride <= kStages * Tile::kStage, "the tile fits where the stages were");
+  const RowsOfY<T, tile, rows, vector, threads> y{width_out, relational.first_column, to, out, sums};
+  static_assert(y.kElements <= kStages * Tile::kStage, "the tile fits where the stages were");
   __syncthreads();  // all have read the last stage; nothing is on its way any more
-  const int lane = threadIdx.x % kWarpSize, first_column = Tile::column() + lane % 4 * 2;
 #pragma unroll
-  for (int m = 0; m < Tile::kRowTiles; ++m)
-#pragma unroll
-    for (int side = 0; side < 2; ++side) {
-      const int row = Tile::row() + m * 16 + side * 8 + lane / 4, target = to[row];
-#pragma unroll
-      for (int n = 0; n < Tile::kColumnTiles; ++n) {
-        const Vec<float, 2> two{sum[m][n][side * 2], sum[m][n][side * 2 + 1]};
-        const int column = relational.first_column + first_column + n * 8;
-        if (target >= 0) {
-          store(stages + row * kStride + first_column + n * 8, round_to<T>(two));
-        } else if (target != kNoRow) {
-          float* const piece = sums + static_cast<int64_t>(-1 - target) * width_out + column;
-          if constexpr (vector == 8) {
-            if (column < width_out) store(piece, two);
-          } else {
-#pragma unroll
-            for (int i = 0; i < 2; ++i)
-              if (column + i < width_out) piece[i] = two[i];
-          }
-        }
-      }
-    }
-  __syncthreads();  // rows are whole
-  for (int p = threadIdx.x; p < rows * (tile / vector); p += threads) {
-    const int row = p / (tile / vector), column = p % (tile / vector) * vector, target = to[row];
-    if (target >= 0 && relational.first_column + column < width_out)
-      store(out + static_cast<int64_t>(target) * width_out + relational.first_column + column,
-            load<vector>(stages + row * kStride + column));
-  }
+  for (int m = 0; m < Tile::kRowTiles; ++m) y.put(stages, sum[m], Tile::row() + m * 16, Tile::column());
+  y.write(stages);
 }

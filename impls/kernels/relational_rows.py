@@ -1,11 +1,13 @@
-"""The launchers of RGMS for maps: thread blocks own rows of Y, float16 on the matrix unit."""
+"""The launchers of RGMS for maps: thread blocks own rows of Y, 16 bits on the matrix unit."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.interfaces import Config, DeviceArray
 from spmark.impls.core.relational import RelationalProblem
 from spmark.impls.formats.relational_rows import RelationalRows
@@ -15,10 +17,12 @@ from spmark.impls.kernels.ordered_rows import OrderedRows, ordered_instances
 from spmark.impls.kernels.tile_tasks import NO_ROW
 from spmark.impls.runtime.plan import Arrays, DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import C_TYPES, NARROW, KernelTemplate, TemplateValue, widest_aligned
+from spmark.impls.runtime.template import C_TYPES, NARROW, Instance, KernelTemplate, TemplateValue, widest_aligned
 
 _STAGES = 3
 """``kStages`` of the kernel."""
+BLOCK_SIDE, BLOCK_ALIGNMENT = 64, 1024
+"""``kBlockSide`` and ``kBlockAlignment`` of ``wgmma.cuh``."""
 RGMS_ROWS = KernelTemplate(
     Path(__file__).parent / "relational_rows.cu",
     "rgms_rows",
@@ -34,10 +38,22 @@ RGMS_ROWS = KernelTemplate(
     max_registers=255,
     max_spill_bytes=16,  # a compiler that fits a round number of registers puts pointers aside
 )
+RGMS_WIDE = KernelTemplate(
+    Path(__file__).parent / "relational_wide.cu",
+    "rgms_wide",
+    {
+        "T": NARROW,
+        "tile": (64, 96, 128, 256),
+        "rows": (64, 128, 256),
+        "stages": (3, 4),
+        "threads": (128, 256, 512),
+    },
+)
+"""By warpgroups, on sm_90 alone (see `may_be_wide`)."""
 
 
 class RelationalRowsPlan(DevicePlan):
-    """Y by `RGMS_ROWS`; where all of A's values are 1, they are neither held nor read.
+    """Y by `RGMS_ROWS` or `RGMS_WIDE`; where all of A's values are 1, they are neither held nor read.
 
     Where relations are split into groups, the pieces of a row are added up in order by a second launch.
 
@@ -51,7 +67,8 @@ class RelationalRowsPlan(DevicePlan):
         Facts for `DevicePlan.config`, to which the schedule below is added.
     **schedule : int
         - ``tile``: columns of Y of a thread block (32, 64, 96, 128, 256);
-        - ``depth``: columns of X between two barriers (32, 64).
+        - ``depth``: columns of X between two barriers (32, 64), of `RGMS_ROWS`;
+        - ``stages``: of X and W in shared memory (3, 4), of `RGMS_WIDE`.
 
     Raises
     ------
@@ -62,49 +79,76 @@ class RelationalRowsPlan(DevicePlan):
     def __init__(
         self, problem: RelationalProblem, target: Target, held: RelationalRows, config: Config, **schedule: int
     ) -> None:
-        instance, width = RGMS_ROWS.instance(**rows_arguments(problem, held.tile, **schedule)), problem.width_out
+        instance, width = rows_instance(problem, held.tile, **schedule), problem.width_out
         # What adds up pieces moves as much at once as the width allows.
-        widest = max(int(instance.values["vector"]), widest_aligned(width, problem.dtype))
+        widest = max(int(instance.values.get("vector", 8)), widest_aligned(width, problem.dtype))
         super().__init__(problem, target, {**config, **schedule}, alignment=widest * problem.dtype.itemsize)
         self.stored = held.stored
         self._kernel, *around = self.load([instance, *ordered_instances(width, problem.dtype)])
         most = int(np.diff(held.starts).max())
-        self._shared_bytes = shared_bytes(held.tile, most, **schedule)
+        self._shared_bytes = shared_bytes(instance, most)
         self._kernel.allow_shared(self._shared_bytes)
         with self.phase("convert"):
             real = held.places >= 0
             rows = held.places[real]
             use = row_use(problem.matrix.num_rows, [rows])
-            values = np.zeros(held.positions.shape if instance.values["valued"] else 0, problem.dtype.numpy)
-            if values.size:
+            valued = bool(instance.values.get("valued"))
+            values = np.zeros(held.positions.shape if valued else 0, problem.dtype.numpy)
+            if valued:
                 values[held.positions >= 0] = problem.values[held.positions[held.positions >= 0]]
         with self.phase("upload"):
             self._around = OrderedRows(self, use, rows, width, around)
             targets = np.full(held.places.shape, NO_ROW, np.int32)
             targets[real] = self._around.targets
-            self._arrays = [self.upload(array) for array in (held.starts, held.steps, held.neighbours, values, targets)]
+            of_edges = (values,) if instance.template is RGMS_ROWS else ()
+            arrays = held.starts, held.steps, held.neighbours, *of_edges, targets
+            self._arrays = [self.upload(array) for array in arrays]
         self._grid = (len(held.places), ceil_div(width, schedule["tile"]), 1)
         self._sizes = np.int32(problem.width_in), np.int32(width)
 
     def enqueue(self, operands: Arrays, out: DeviceArray) -> None:
         """Compute, and add up the rows that tiles share."""
         args = (*self._sizes, *self._arrays, *operands, out, self._around.sums)
-        self._kernel.launch(self._grid, args, self._shared_bytes)
+        self._kernel.launch(self._grid, args, self._shared_bytes, overlap=True)
         self._around.after(out)
 
 
-def rows_arguments(problem: RelationalProblem, rows: int, **schedule: int) -> dict[str, TemplateValue]:
-    """Give the arguments of `RGMS_ROWS` for thread blocks of so many rows of Y and a schedule."""
-    vector = 8 if problem.width_in % 8 == 0 and problem.width_out % 8 == 0 else 1
-    valued = bool((problem.dtype.numbers(problem.values) != 1).any())
-    own: dict[str, TemplateValue] = {"T": C_TYPES[problem.dtype], "rows": rows, "vector": vector, "valued": valued}
-    many = rows * schedule["tile"] * (1 + valued) > 128 * 128
-    return {**own, **schedule, "threads": 256 if many else 128}
+def rows_instance(problem: RelationalProblem, rows: int, tile: int, **schedule: int) -> Instance:
+    """Give the kernel for thread blocks of so many rows of Y and a schedule, which may not exist."""
+    own: dict[str, TemplateValue] = {"T": C_TYPES[problem.dtype], "tile": tile, "rows": rows, **schedule}
+    if "stages" in schedule:
+        return RGMS_WIDE.instance(**own, threads=2 * rows)
+    vector = 8 if _in_steps_of_8(problem) else 1
+    valued = not _all_ones(problem)
+    many = rows * tile * (1 + valued) > 128 * 128
+    return RGMS_ROWS.instance(**own, vector=vector, valued=valued, threads=256 if many else 128)
 
 
-def shared_bytes(rows: int, steps: int, tile: int, depth: int) -> int:
+def may_be_wide(problem: RelationalProblem, device: DeviceSpec) -> bool:
+    """Tell whether `RGMS_WIDE` has a problem on a device: 16 bits, values of one, widths from 64 in steps of 8."""
+    wide = min(problem.width_in, problem.width_out) >= BLOCK_SIDE and _in_steps_of_8(problem)
+    return device.has_wgmma and problem.dtype.narrow and wide and _all_ones(problem)
+
+
+def _all_ones(problem: RelationalProblem) -> bool:
+    return bool((problem.dtype.numbers(problem.values) == 1).all())
+
+
+def _in_steps_of_8(problem: RelationalProblem) -> bool:
+    return problem.width_in % 8 == 0 and problem.width_out % 8 == 0
+
+
+def shared_bytes(instance: Instance, steps: int) -> int:
     """Give the dynamic shared memory of a thread block whose tile has so many steps."""
-    return 2 * _STAGES * (rows * (depth + 8) + depth * (tile + 8)) + 4 * (steps * (rows + 2) + rows)
+    values = instance.values
+    rows, tile = int(values["rows"]), int(values["tile"])
+    if instance.template is RGMS_WIDE:
+        blocks = rows // BLOCK_SIDE + ceil_div(tile, BLOCK_SIDE)
+        staged = BLOCK_ALIGNMENT + 2 * int(values["stages"]) * blocks * BLOCK_SIDE**2
+    else:
+        depth = int(values["depth"])
+        staged = 2 * _STAGES * (rows * (depth + 8) + depth * (tile + 8))
+    return staged + 4 * (steps * (rows + 2) + rows)
 
 
 def _axes(problem: RelationalProblem, pinned: Config) -> Axes:
@@ -118,6 +162,19 @@ def _axes(problem: RelationalProblem, pinned: Config) -> Axes:
     }
 
 
+def _wide_axes(problem: RelationalProblem, pinned: Config) -> Axes:
+    """Give the tiles that Y fills. Large ones have the multiprocessor to themselves, or are two with fewer stages."""
+    tiles = [(64, 64, 4), (128, 64, 4), (128, 96, 3), (256, 96, 4), (128, 128, 3), (256, 128, 4), (128, 256, 4)]
+    return {
+        "rows": [
+            {"rows": rows, "tile": tile, "stages": stages}
+            for rows, tile, stages in tiles
+            if tile <= problem.width_out and (problem.width_out <= 2 * tile or tile == 256)
+        ],
+        "splits": (1, 2, 3),
+    }
+
+
 RELATIONAL_ROWS = KernelFamily(
     mark="rows",
     axes=_axes,
@@ -126,6 +183,8 @@ RELATIONAL_ROWS = KernelFamily(
         lambda form: RelationalRows.of(problem.matrix, form["rows"], form["splits"]),
         lambda held, form, schedule, _: RelationalRowsPlan(problem, target, held, form, **schedule),
     ),
-    kernel=lambda problem, config: RGMS_ROWS.instance(**rows_arguments(problem, **taken_apart(config, ["splits"])[1])),
+    kernel=lambda problem, config: rows_instance(problem, **taken_apart(config, ["splits"])[1]),
 )
-"""For problems in float16 whose matrix has the form (`spmark.impls.formats.relational_rows.why_not_rows`)."""
+"""For problems in 16 bits whose matrix has the form (`spmark.impls.formats.relational_rows.why_not_rows`)."""
+RELATIONAL_WIDE = replace(RELATIONAL_ROWS, mark="stages", axes=_wide_axes)
+"""For those of them that `may_be_wide`."""

@@ -35,21 +35,24 @@ constexpr int kRelation = 0xffff, kLast = 0x10000;  // of a step: its relation, 
 //   targets              (parts, warps * 16) r where the piece is all of row r of Y; -1 - p where its sums are row p of
 //                        `sums`; or kNoRow
 //   x, w, out            (K, width_in), (R, width_in, width_out), (I, width_out), row-major
-// Dynamic shared memory: stages of weights, and as many of rows of X for each warp.
-template <int tile, int depth, int threads>
+// Dynamic shared memory: stages of weights, and as many of rows of X for each warp; 1024 bytes more where `together`:
+// warpgroups multiply by weights out of shared memory.
+template <int tile, int depth, bool together, int threads>
 __global__ void __launch_bounds__(threads, tile + depth <= 64 ? 768 / threads : 1)
     rgms_sets(int width_in, int width_out, const int* __restrict__ bounds, const int* __restrict__ steps,
               const int* __restrict__ chunk_starts, const int* __restrict__ chunk_steps,
               const int* __restrict__ indices, const unsigned* __restrict__ tags, const int* __restrict__ targets,
               const half* __restrict__ x, const half* __restrict__ w, half* __restrict__ out,
               float* __restrict__ sums) {
+  static_assert(!together || (tile == 128 && depth == 128), "two blocks of weights by two");
   using Tile = RelationalTile<half, tile, threads, depth, 8, threads>;
   constexpr int kStages = depth == 128 ? 2 : 3;  // one is multiplied, the others are on their way
-  constexpr int kWarps = threads / kWarpSize, kStageX = kWarpSize * Tile::kStrideX, kStageW = depth * Tile::kStrideW;
+  constexpr int kWarps = threads / kWarpSize, kStageX = kWarpSize * Tile::kStrideX;
+  constexpr int kStageW = together ? 4 * kBlock : depth * Tile::kStrideW;
   extern __shared__ __align__(16) unsigned char shared_bytes[];
-  let_next_grid_begin();  // which adds up pieces, and waits for them
+  let_next_grid_begin();  // which waits for this one where it needs to
   const int lane = threadIdx.x % kWarpSize, warp = threadIdx.x / kWarpSize;
-  half* const weights = reinterpret_cast<half*>(shared_bytes);
+  half* const weights = reinterpret_cast<half*>(together ? first_block(shared_bytes) : shared_bytes);
   half* const stages = weights + kStages * kStageW + warp * kStages * kStageX;
   const Tile relational{width_in, width_out, static_cast<int>(blockIdx.y) * tile, x};
 
@@ -59,8 +62,16 @@ __global__ void __launch_bounds__(threads, tile + depth <= 64 ? 768 / threads : 
     if (step >= count) return;
     const int relation = steps[begin + step] & kRelation;
     if (step >= kStages && (steps[begin + step - kStages] & kRelation) == relation) return;
-    relational.fetch_w(weights + step % kStages * kStageW, w + static_cast<int64_t>(relation) * width_in * width_out,
-                       0);
+    half* const stage = weights + step % kStages * kStageW;
+    const half* const from_w = w + static_cast<int64_t>(relation) * width_in * width_out;
+    if constexpr (together) {
+      for (int k = 0; k < depth; k += kBlockSide)
+        copy_blocks<tile, threads>(stage + k / kBlockSide * (2 * kBlock),
+                                   from_w + static_cast<int64_t>(k) * width_out + relational.first_column, width_out,
+                                   width_in - k, width_out - relational.first_column);
+    } else {
+      relational.fetch_w(stage, from_w, 0);
+    }
   };
   int from = chunk_starts[blockIdx.x * kWarps + warp];
   const int end = chunk_starts[blockIdx.x * kWarps + warp + 1];
@@ -82,43 +93,51 @@ __global__ void __launch_bounds__(threads, tile + depth <= 64 ? 768 / threads : 
   };
   const int* to = targets + static_cast<int64_t>(bounds[2 * blockIdx.x + 1]) * (threads / 2) + warp * 16 + lane / 4;
 
-  for (int i = 0; i < kStages - 1; ++i) {
-    fetch_weights(i);
-    gather(i, source_at(from + i));
-    commit_async();
-  }
+  int first_sources[kStages - 1];
+#pragma unroll
+  for (int i = 0; i < kStages - 1; ++i) first_sources[i] = source_at(from + i);
   Chunk chunk = chunk_at(from), following = chunk_at(from + 1);
   int source = source_at(from + kStages - 1);
+  wait_for_previous_grid();  // which may write X and W, and read what is written here
+#pragma unroll
+  for (int i = 0; i < kStages - 1; ++i) {
+    fetch_weights(i);
+    gather(i, first_sources[i]);
+    commit_async();
+  }
   int turn = 0;
-  float products[tile / 16][2][4] = {};
+  float products[tile / 8][4] = {};
   for (int step = 0; step < count; ++step) {
     wait_async<kStages - 2>();
+    if constexpr (together) show_to_matrix_unit();
     __syncthreads();  // this step's weights are there for all threads, and all have read those of the last one
     fetch_weights(step + kStages - 1);
     const bool last = steps[begin + step] & kLast;
-    if (chunk.step == step) {
-      float merged[depth / 8][4] = {};
-      do {
-        gather(turn == 0 ? kStages - 1 : turn - 1, source);
-        commit_async();
-        const Chunk later = chunk_at(from + 2);
-        source = source_at(from + kStages);
-        wait_async<kStages - 1>();
-        __syncwarp();  // this chunk's rows of X are there for all lanes
-        const half* const stage = stages + turn * kStageX + lane % 16 * Tile::kStrideX + lane / 16 * 8;
-        const bool both = __shfl_sync(kFullMask, chunk.tag, 16) >> 16 != 0xffffu;
+    const bool has_edges = chunk.step == step;
+    if (!has_edges) commit_async();  // none of this warp's rows has the relation
+    float merged[depth / 8][4] = {};
+    while (chunk.step == step) {
+      gather(turn == 0 ? kStages - 1 : turn - 1, source);
+      commit_async();
+      const Chunk later = chunk_at(from + 2);
+      source = source_at(from + kStages);
+      wait_async<kStages - 1>();
+      __syncwarp();  // this chunk's rows of X are there for all lanes
+      const half* const stage = stages + turn * kStageX + lane % 16 * Tile::kStrideX + lane / 16 * 8;
+      const bool both = __shfl_sync(kFullMask, chunk.tag, 16) >> 16 != 0xffffu;
 #pragma unroll
-        for (int first = 0; first < kWarpSize; first += 16)
-          if (first == 0 || both) add_edges<depth>(merged, stage + first * Tile::kStrideX, chunk.tag, first, 0);
-        __syncwarp();  // all lanes are done with this stage
-        chunk = following, following = later;
-        ++from, turn = turn + 1 == kStages ? 0 : turn + 1;
-      } while (chunk.step == step);
-      const Halves<depth> halves(merged);
-      const half* const from_w = weights + step % kStages * kStageW + lane % 16 * Tile::kStrideW + lane / 16 * 8;
-      halves.template multiply<Tile::kStrideW>(products, from_w);
-    } else {
-      commit_async();  // none of this warp's rows has the relation
+      for (int first = 0; first < kWarpSize; first += 16)
+        if (first == 0 || both) add_edges<depth>(merged, stage + first * Tile::kStrideX, chunk.tag, first, 0);
+      __syncwarp();  // all lanes are done with this stage
+      chunk = following, following = later;
+      ++from, turn = turn + 1 == kStages ? 0 : turn + 1;
+    }
+    const half* const from_w = weights + step % kStages * kStageW;
+    if constexpr (together) {
+      Halves<depth>(merged).multiply_together(products, from_w);
+    } else if (has_edges) {
+      Halves<depth>(merged).template multiply<Tile::kStrideW>(
+          products, from_w + lane % 16 * Tile::kStrideW + lane / 16 * 8);
     }
     if (!last) continue;
 
@@ -128,9 +147,9 @@ __global__ void __launch_bounds__(threads, tile + depth <= 64 ? 768 / threads : 
 #pragma unroll
       for (int n = 0; n < tile / 16; ++n) {
         const int column = relational.first_column + n * 16 + column_of_four();
-        const Vec<float, 4> four = four_columns(products[n][0], products[n][1], side);
+        const Vec<float, 4> four = four_columns(products[n * 2], products[n * 2 + 1], side);
 #pragma unroll
-        for (int i = 0; i < 2; ++i) products[n][i][side * 2] = products[n][i][side * 2 + 1] = 0.0f;
+        for (int i = 0; i < 2; ++i) products[n * 2 + i][side * 2] = products[n * 2 + i][side * 2 + 1] = 0.0f;
         if (column < width_out) write_row<true>(RowTarget<half>{out, sums, width_out}, target, column, four);
       }
     }

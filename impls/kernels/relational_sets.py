@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -12,15 +14,17 @@ from spmark.impls.core.problem import openings
 from spmark.impls.core.relational import RelationalProblem
 from spmark.impls.formats.relational_sets import CHUNK, RelationalSets
 from spmark.impls.formats.row_use import row_use
-from spmark.impls.kernels.family import Axes, KernelFamily, OneFormat
+from spmark.impls.kernels.family import Axes, Build, KernelFamily, OneFormat, taken_apart
 from spmark.impls.kernels.ordered_rows import OrderedRows, ordered_instances
 from spmark.impls.kernels.relational_hyb import tiles_within
+from spmark.impls.kernels.relational_rows import BLOCK_ALIGNMENT, BLOCK_SIDE
 from spmark.impls.kernels.tile_tasks import NO_ROW
 from spmark.impls.runtime.plan import Arrays, DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import Instance, KernelTemplate, widest_aligned
 
 _WARP = 32
+_SCHEDULE = ("tile", "together")
 _LAST = 1 << 16
 """``kLast`` of the kernel."""
 _REGISTERS = 16
@@ -33,7 +37,7 @@ _RESERVED_BYTES = 1024
 RGMS_SETS = KernelTemplate(
     Path(__file__).parent / "relational_sets.cu",
     "rgms_sets",
-    {"tile": (32, 64, 128), "depth": (32, 64, 128), "threads": (128, 256)},
+    {"tile": (32, 64, 128), "depth": (32, 64, 128), "together": (False, True), "threads": (128, 256)},
     max_registers=255,
 )
 
@@ -48,22 +52,23 @@ class RelationalSetsPlan(DevicePlan):
     target : Target
     held : RelationalSets
     config : mapping
-        Facts for `DevicePlan.config`, to which ``tile`` is added.
-    tile : int
-        Columns of Y of a thread block (32, 64, 128).
+        Facts for `DevicePlan.config`, to which the schedule below is added.
+    **schedule : int
+        - ``tile``: columns of Y of a thread block (32, 64, 128);
+        - ``together``: multiply by warpgroups (`may_multiply_together`), by default not.
 
     Raises
     ------
     BuildError
-        There is no kernel for the tile.
+        There is no kernel for the schedule.
     """
 
     def __init__(
-        self, problem: RelationalProblem, target: Target, held: RelationalSets, config: Config, tile: int
+        self, problem: RelationalProblem, target: Target, held: RelationalSets, config: Config, **schedule: int
     ) -> None:
-        instance, width = sets_instance(problem, held.warps, tile), problem.width_out
+        instance, width = sets_instance(problem, held.warps, **schedule), problem.width_out
         alignment = widest_aligned(width, problem.dtype) * problem.dtype.itemsize
-        super().__init__(problem, target, {**config, "tile": tile}, alignment=alignment)
+        super().__init__(problem, target, {**config, **schedule}, alignment=alignment)
         self.stored = held.stored
         self._kernel, *around = self.load([instance, *ordered_instances(width, problem.dtype)])
         self._shared_bytes = shared_bytes(instance)
@@ -85,36 +90,44 @@ class RelationalSetsPlan(DevicePlan):
             targets[real] = self._around.targets
             arrays = held.bounds, steps, held.chunk_starts, held.chunk_steps, held.indices, tags, targets
             self._arrays = [self.upload(array) for array in arrays]
-        self._grid = (len(held.bounds) - 1, ceil_div(width, tile), 1)
+        self._grid = (len(held.bounds) - 1, ceil_div(width, schedule["tile"]), 1)
         self._sizes = np.int32(problem.width_in), np.int32(width)
 
     def enqueue(self, operands: Arrays, out: DeviceArray) -> None:
         """Compute, add up the pieces of rows that have several, and clear rows without edges."""
         args = (*self._sizes, *self._arrays, *operands, out, self._around.sums)
-        self._kernel.launch(self._grid, args, self._shared_bytes)
+        self._kernel.launch(self._grid, args, self._shared_bytes, overlap=True)
         self._around.after(out)
 
 
-def sets_instance(problem: RelationalProblem, warps: int, tile: int) -> Instance:
+def sets_instance(problem: RelationalProblem, warps: int, tile: int, together: int = False) -> Instance:
     """Give the kernel for so many warps of a thread block and a tile of columns of Y."""
     depth = next(depth for depth in map(int, RGMS_SETS.space["depth"]) if depth >= problem.width_in)
-    return RGMS_SETS.instance(tile=tile, depth=depth, threads=_WARP * warps)
+    return RGMS_SETS.instance(tile=tile, depth=depth, together=bool(together), threads=_WARP * warps)
+
+
+def may_multiply_together(problem: RelationalProblem, device: DeviceSpec) -> bool:
+    """Tell whether warpgroups may multiply: on a device that has wgmma, where widths fill half of its 128 or more."""
+    return device.has_wgmma and min(problem.width_in, problem.width_out) > 64
 
 
 def shared_bytes(instance: Instance) -> int:
     """Give the dynamic shared memory of a thread block."""
     tile, depth, threads = (int(instance.values[name]) for name in ("tile", "depth", "threads"))
     stages = 2 if depth == 128 else 3  # ``kStages`` of the kernel
-    return 2 * stages * (depth * (tile + 8) + threads // _WARP * CHUNK * (depth + 8))
+    of_x = threads // _WARP * CHUNK * (depth + 8)
+    if instance.values["together"]:
+        return BLOCK_ALIGNMENT + 2 * stages * (4 * BLOCK_SIDE**2 + of_x)
+    return 2 * stages * (depth * (tile + 8) + of_x)
 
 
-def resident_blocks(problem: RelationalProblem, device: DeviceSpec, warps: int, tile: int) -> int:
+def resident_blocks(problem: RelationalProblem, device: DeviceSpec, warps: int, **schedule: int) -> int:
     """Give the thread blocks that a device holds at once for each tile of columns, about: a thread block is a run."""
-    instance = sets_instance(problem, warps, tile)
-    registers = _WARP * warps * (_REGISTERS + tile + int(instance.values["depth"]))
+    instance = sets_instance(problem, warps, **schedule)
+    registers = _WARP * warps * (_REGISTERS + schedule["tile"] + int(instance.values["depth"]))
     by_shared = device.shared_bytes_per_sm // (shared_bytes(instance) + _RESERVED_BYTES)
     each = max(1, min(device.registers_per_sm // registers, by_shared))
-    return max(1, each * device.num_sms // ceil_div(problem.width_out, tile))
+    return max(1, each * device.num_sms // ceil_div(problem.width_out, schedule["tile"]))
 
 
 def _axes(problem: RelationalProblem, pinned: Config) -> Axes:
@@ -130,21 +143,34 @@ def _axes(problem: RelationalProblem, pinned: Config) -> Axes:
     }
 
 
+def _together_axes(problem: RelationalProblem, pinned: Config) -> Axes:
+    """Give the forms of all, with the one tile."""
+    return {**_axes(problem, pinned), "tile": (128,), "together": (True,)}
+
+
+def _opened(problem: RelationalProblem, target: Target) -> Build:
+    """Give what builds plans: a form depends on how many thread blocks are at work at once, and so on the schedule."""
+
+    def convert(form: Config) -> RelationalSets:
+        schedule, _ = taken_apart(form, _SCHEDULE)
+        blocks = resident_blocks(problem, target.spec, form["warps"], **schedule)
+        return RelationalSets.of(
+            problem.matrix, form["piece"], form["warps"], blocks, apart=form["apart"], xp=target.xp
+        )
+
+    def build(held: RelationalSets, form: Config, *_: Any) -> RelationalSetsPlan:
+        schedule, facts = taken_apart(form, _SCHEDULE)
+        return RelationalSetsPlan(problem, target, held, facts, **schedule)
+
+    return OneFormat(("apart", "piece", "warps", *_SCHEDULE), convert, build)
+
+
 RELATIONAL_SETS = KernelFamily(
     mark="piece",
     axes=_axes,
-    opened=lambda problem, target: OneFormat(
-        ("apart", "piece", "warps", "tile"),
-        lambda form: RelationalSets.of(
-            problem.matrix,
-            form["piece"],
-            form["warps"],
-            resident_blocks(problem, target.spec, form["warps"], form["tile"]),
-            apart=form["apart"],
-            xp=target.xp,
-        ),
-        lambda held, form, schedule, _: RelationalSetsPlan(problem, target, held, form, form["tile"]),
-    ),
-    kernel=lambda problem, config: sets_instance(problem, config["warps"], config["tile"]),
+    opened=_opened,
+    kernel=lambda problem, config: sets_instance(problem, **taken_apart(config, ("warps", *_SCHEDULE))[0]),
 )
 """For problems that `spmark.impls.kernels.relational_hyb.may_merge`."""
+RELATIONAL_SETS_TOGETHER = replace(RELATIONAL_SETS, mark="together", axes=_together_axes)
+"""For those of them that `may_multiply_together`."""

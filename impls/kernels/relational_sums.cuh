@@ -6,6 +6,7 @@
 #include <spmark/mma.cuh>
 #include <spmark/vec.cuh>
 #include <spmark/warp.cuh>
+#include <spmark/wgmma.cuh>
 
 namespace spmark {
 
@@ -61,30 +62,43 @@ struct Halves {
     exact = !__any_sync(kFullMask, bits != 0);
   }
 
-  // products += these sums times `tiles` times sixteen columns of the weights, whose rows are `stride` apart; `weights`
-  // as in load_matrices. Columns change fastest, so that a product waits for none of the products right before it.
+  // products += these sums times `tiles` times eight columns of the weights, whose rows are `stride` apart; `weights` as
+  // in load_matrices. Columns change fastest, so that a product waits for none of the products right before it.
   template <int stride, int tiles>
-  __device__ __forceinline__ void multiply(float (&products)[tiles][2][4], const half* weights) const {
+  __device__ __forceinline__ void multiply(float (&products)[tiles][4], const half* weights) const {
     if (exact)
       multiply<stride, false>(products, weights);
     else
       multiply<stride, true>(products, weights);
   }
 
+  // The same by a warpgroup, of 128 columns, whose weights are rows of two blocks (wgmma.cuh). Waits for the products.
+  __device__ __forceinline__ void multiply_together(float (&products)[16][4], const half* weights) const {
+    begin_products();
+#pragma unroll
+    for (int k = 0; k < depth; k += 16) {
+      const half* const blocks = weights + k / kBlockSide * (2 * kBlock);
+      multiply_blocks(products, high[k / 16], blocks, k % kBlockSide);
+      multiply_blocks(products, low[k / 16], blocks, k % kBlockSide);
+    }
+    commit_products();
+    wait_products(products);
+  }
+
 private:
   template <int stride, bool rounded, int tiles>
-  __device__ __forceinline__ void multiply(float (&products)[tiles][2][4], const half* weights) const {
+  __device__ __forceinline__ void multiply(float (&products)[tiles][4], const half* weights) const {
 #pragma unroll
     for (int k = 0; k < depth / 16; ++k)
 #pragma unroll
-      for (int n = 0; n < tiles; ++n) {
+      for (int n = 0; n < tiles; n += 2) {
         unsigned b[4];
-        load_matrices(b, weights + k * 16 * stride + n * 16);
+        load_matrices(b, weights + k * 16 * stride + n * 8);
 #pragma unroll
-        for (int i = 0; i < 2; ++i) mma_m16n8k16<half>(products[n][i], high[k], {b[i * 2], b[i * 2 + 1]});
+        for (int i = 0; i < 2; ++i) mma_m16n8k16<half>(products[n + i], high[k], {b[i * 2], b[i * 2 + 1]});
         if constexpr (rounded) {
 #pragma unroll
-          for (int i = 0; i < 2; ++i) mma_m16n8k16<half>(products[n][i], low[k], {b[i * 2], b[i * 2 + 1]});
+          for (int i = 0; i < 2; ++i) mma_m16n8k16<half>(products[n + i], low[k], {b[i * 2], b[i * 2 + 1]});
         }
       }
   }

@@ -26,8 +26,13 @@ from spmark.impls.kernels.relational_hyb import (
     TILES,
     may_merge,
 )
-from spmark.impls.kernels.relational_rows import RELATIONAL_ROWS, RGMS_ROWS
-from spmark.impls.kernels.relational_sets import RELATIONAL_SETS, RGMS_SETS
+from spmark.impls.kernels.relational_rows import RELATIONAL_ROWS, RELATIONAL_WIDE, RGMS_ROWS, RGMS_WIDE, may_be_wide
+from spmark.impls.kernels.relational_sets import (
+    RELATIONAL_SETS,
+    RELATIONAL_SETS_TOGETHER,
+    RGMS_SETS,
+    may_multiply_together,
+)
 from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS
 from spmark.impls.runtime.target import too_wide
 from spmark.impls.runtime.template import KernelTemplate
@@ -44,7 +49,7 @@ class RgmsHyb:
     ops: ClassVar[frozenset[RelationalOp]] = frozenset(RelationalOp)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (
-        *(RGMS_HYB, RGMS_HYB_FLOAT, RGMS_MERGE, RGMS_SETS, RGMS_ROWS),
+        *(RGMS_HYB, RGMS_HYB_FLOAT, RGMS_MERGE, RGMS_SETS, RGMS_ROWS, RGMS_WIDE),
         *(ROUND_SHARED_ROWS, SUM_PIECES),
     )
 
@@ -65,9 +70,10 @@ class RgmsHyb:
         pinned = {"ordered": True} if self.ordered else {}
         others = list[KernelFamily]()
         if not pinned and problem.dtype.narrow and why_not_rows(problem.matrix) is None:
-            others = [RELATIONAL_ROWS]
+            others = [RELATIONAL_WIDE if may_be_wide(problem, device) else RELATIONAL_ROWS]
         elif not pinned and may_merge(problem):
-            others = [RELATIONAL_MERGE, RELATIONAL_SETS]
+            together = [RELATIONAL_SETS_TOGETHER] if may_multiply_together(problem, device) else []
+            others = [RELATIONAL_MERGE, *together, RELATIONAL_SETS]
         families, strategy = [RELATIONAL_HYB, *others], partial(_search, problem, pinned, others)
         return tune(problem, device, families, strategy, owner=self.name, pinned=pinned, measured=self.tuned)
 

@@ -11,7 +11,14 @@ from spmark.impls.core.interfaces import Built, Plan
 from spmark.impls.core.relational import RelationalOp, RelationalProblem
 from spmark.impls.formats.relational_rows import RelationalRows, why_not_rows
 from spmark.impls.kernels.ordered_rows import SUM_PIECES
-from spmark.impls.kernels.relational_rows import RGMS_ROWS, RelationalRowsPlan, rows_arguments, shared_bytes
+from spmark.impls.kernels.relational_rows import (
+    RGMS_ROWS,
+    RGMS_WIDE,
+    RelationalRowsPlan,
+    may_be_wide,
+    rows_instance,
+    shared_bytes,
+)
 from spmark.impls.runtime.target import ceil_div, open_target, too_wide
 from spmark.impls.runtime.template import KernelTemplate
 
@@ -23,7 +30,7 @@ class RgmsRows:
     name: ClassVar[str] = "rgms_rows"
     ops: ClassVar[frozenset[RelationalOp]] = frozenset(RelationalOp)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
-    kernels: ClassVar[tuple[KernelTemplate, ...]] = (RGMS_ROWS, SUM_PIECES)
+    kernels: ClassVar[tuple[KernelTemplate, ...]] = (RGMS_ROWS, RGMS_WIDE, SUM_PIECES)
 
     retired: ClassVar[Mapping[str, Any]] = dict.fromkeys(("rows", "tile", "depth", "splits"), 0)
 
@@ -31,16 +38,16 @@ class RgmsRows:
         """Refuse float32, matrices that have not this form, and widths and tiles beyond the device."""
         if not problem.dtype.narrow:
             return f"expected 16-bit floats, found {problem.dtype}"
-        rows, splits, schedule = _chosen(problem)
+        rows, splits, schedule = _chosen(problem, device)
         why = too_wide(problem.width_out, schedule["tile"], "width_out") or why_not_rows(problem.matrix)
-        shared = shared_bytes(rows, ceil_div(problem.matrix.relations, splits), **schedule)
+        shared = shared_bytes(rows_instance(problem, rows, **schedule), ceil_div(problem.matrix.relations, splits))
         if why is None and shared > (has := device.shared_bytes_per_block):
             return f"expected shared memory of {shared:,} bytes for a thread block, found {has:,}"
         return why
 
     def build(self, problem: RelationalProblem, device: DeviceSpec) -> Plan:
         """Sort rows by their relations and upload the neighbours."""
-        own, (rows, splits, schedule) = Built(), _chosen(problem)
+        own, (rows, splits, schedule) = Built(), _chosen(problem, device)
         with own.phase("convert"):
             held = RelationalRows.of(problem.matrix, rows, splits)
         config = {"rows": rows, "splits": splits}
@@ -49,17 +56,19 @@ class RgmsRows:
         return plan
 
 
-def _chosen(problem: RelationalProblem) -> tuple[int, int, dict[str, int]]:
+def _chosen(problem: RelationalProblem, device: DeviceSpec) -> tuple[int, int, dict[str, int]]:
     """Give the rows of Y of a thread block, the groups of relations (``splits``) and the schedule.
 
-    A thread block gathers its rows of X for itself, which counts as much as 32 columns. Pieces cost time in proportion
-    to the width of Y; what splitting saves grows with the product of the widths. The limits are those of 24 layers of
-    MinkUNet on an H200.
+    Pieces cost time in proportion to the width of Y; what splitting saves grows with the product of the widths. The
+    rules are those of layers of MinkUNet on an H200: 16 of them where warpgroups multiply, else 24. Elsewhere a thread
+    block's rows of X, which it gathers for itself, count as much as 32 columns.
     """
-    width_in, width_out = problem.width_in, problem.width_out
+    width_in, width_out, many = problem.width_in, problem.width_out, problem.matrix.relations > 8
+    if may_be_wide(problem, device):
+        fitting = next(tile for tile in (256, 128, 96, 64) if tile <= width_out)
+        rows, tile = {256: (128, 256), 128: (256, 128), 96: (256, 96), 64: (64, 64)}[fitting] if many else (64, 64)
+        return rows, (3 if width_out >= 128 else 2 if many else 1), {"tile": tile, "stages": 4}
     tiles = [int(tile) for tile in RGMS_ROWS.space["tile"] if int(tile) <= 128]
     tile = min(reversed(tiles), key=lambda tile: ceil_div(width_out, tile) * (tile + 32))
     schedule = {"tile": tile, "depth": 32 if width_in <= 32 else 64}
-    many = width_out >= 128 and problem.matrix.relations > 8
-    large = many and RGMS_ROWS.why_not(**rows_arguments(problem, 128, **schedule)) is None
-    return 128 if large else 64, 3 if width_in * width_out >= 64 * 128 else 1, schedule
+    return 128 if width_out >= 128 and many else 64, 3 if width_in * width_out >= 64 * 128 else 1, schedule

@@ -223,7 +223,8 @@ def _nvrtc() -> ModuleType:
 def _compile_nvrtc(source: Path, expression: str, arch: str) -> Binary:
     nvrtc = _nvrtc()
     folders = (folder for folder in (source.parent, INCLUDE, cuda_include()) if folder is not None)
-    options = (*OPTIONS, f"--gpu-architecture={arch}", "--ptxas-options=-v", *(f"-I{folder}" for folder in folders))
+    target = f"--gpu-architecture={_with_features(arch)}"
+    options = (*OPTIONS, target, "--ptxas-options=-v", *(f"-I{folder}" for folder in folders))
     program = nvrtc.createProgram(source.read_text(), str(source), (), ())
     try:
         nvrtc.addNameExpression(program, expression)
@@ -237,6 +238,11 @@ def _compile_nvrtc(source: Path, expression: str, arch: str) -> Binary:
         nvrtc.destroyProgram(program)
 
 
+def _with_features(arch: str) -> str:
+    """Name an architecture with what no later one has: wgmma is of sm_90a."""
+    return "sm_90a" if arch == "sm_90" else arch
+
+
 def _place(key: str) -> Path:
     if not re.fullmatch(r"[0-9a-f]+", key):
         raise BuildError(f"expected the key of a compiled kernel in hexadecimal digits, found {key[:80]!r}")
@@ -244,6 +250,6 @@ def _place(key: str) -> Path:
 
 
 def _kernel_key(source: Path, expression: str, arch: str) -> str:
-    digest = hashlib.sha256("\0".join((*OPTIONS, nvrtc_version(), arch, expression)).encode())
+    digest = hashlib.sha256("\0".join((*OPTIONS, nvrtc_version(), _with_features(arch), expression)).encode())
     digest.update(content(source))
     return digest.hexdigest()

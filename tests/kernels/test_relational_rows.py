@@ -12,25 +12,26 @@ from tables import DTYPES, TableTarget, every_instance, table_target
 from spmark.impls.core.problem import DType
 from spmark.impls.core.relational import RelationalCsr, RelationalProblem
 from spmark.impls.formats.relational_rows import RelationalRows
-from spmark.impls.kernels.relational_rows import RGMS_ROWS, RelationalRowsPlan
+from spmark.impls.kernels.relational_rows import RGMS_ROWS, RGMS_WIDE, RelationalRowsPlan
 from spmark.impls.runtime.template import Instance
 
 MAP = kernel_map(200)
 VALUES = np.random.default_rng(6).uniform(0.5, 1, MAP.nnz).astype(np.float32)
 VALUED = RelationalCsr(replace(MAP.wide, values=VALUES), MAP.relations)
-target = table_target(RGMS_ROWS)
+target = table_target(RGMS_ROWS, RGMS_WIDE)
 
 
 @pytest.mark.one_in(3)
-@every_instance(RGMS_ROWS)
+@every_instance(RGMS_ROWS, RGMS_WIDE)
 def test_every_instance(instance: Instance, target: TableTarget) -> None:
     values = instance.values
     # Neither of the widths fills its tile or its steps.
-    widths = (72, 40) if values["vector"] == 8 else (37, 67)
-    problem = RelationalProblem(VALUED if values["valued"] else MAP, *widths, DTYPES[str(values["T"])])
+    widths = (72, 40) if values.get("vector", 8) == 8 else (37, 67)
+    problem = RelationalProblem(VALUED if values.get("valued") else MAP, *widths, DTYPES[str(values["T"])])
+    schedule = {name: int(values[name]) for name in ("tile", "depth", "stages") if name in values}
     for splits in (1, 3):
         held = RelationalRows.of(problem.matrix, int(values["rows"]), splits)
-        plan = RelationalRowsPlan(problem, target, held, {}, tile=int(values["tile"]), depth=int(values["depth"]))
+        plan = RelationalRowsPlan(problem, target, held, {}, **schedule)
         assert plan.deterministic
         assert plan.stored == held.stored
         run_relational(plan, problem)

@@ -27,11 +27,11 @@ def run(
     tile: int,
     warps: int = 4,
     apart: bool = False,
+    together: bool = False,
 ) -> Any:
     problem = RelationalProblem(matrix, *widths, DType.FLOAT16)
-    plan = RelationalSetsPlan(
-        problem, target, RelationalSets.of(matrix, piece, warps, 3, apart=apart), {"piece": piece}, tile
-    )
+    held = RelationalSets.of(matrix, piece, warps, 3, apart=apart)
+    plan = RelationalSetsPlan(problem, target, held, {"piece": piece}, tile=tile, together=together)
     assert plan.deterministic
     return run_relational(plan, problem)
 
@@ -40,8 +40,9 @@ def run(
 def test_every_instance(instance: Instance, target: TableTarget) -> None:
     """Rows alone in a tile and rows in pieces; widths that fill nothing; several tiles for a thread block."""
     values = instance.values
-    warps = int(values["threads"]) // 32
-    run(MATRIX, (int(values["depth"]) - 8, 40), target, 16, int(values["tile"]), warps)
+    widths = int(values["depth"]) - 8, 40
+    warps, together = int(values["threads"]) // 32, bool(values["together"])
+    run(MATRIX, widths, target, 16, int(values["tile"]), warps, together=together)
 
 
 @pytest.mark.parametrize("piece", [16, 64])
