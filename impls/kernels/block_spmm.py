@@ -37,7 +37,6 @@ SPMM_BLOCKS = KernelTemplate(
         "gathered": (False, True),
         "threads": (64, 128, 256),
     },
-    max_registers=136,  # shared memory bounds the tallest blocks to three a multiprocessor, before registers do
 )
 
 
@@ -217,7 +216,6 @@ SPMM_PANELS = KernelTemplate(
     Path(__file__).parent / "panel_spmm.cu",
     "spmm_panels",
     {"T": NARROW, "tile": (64, 128), "vector": (1, 8), "threads": (_THREADS,)},
-    max_registers=96,
 )
 _WARP = 32
 STRIPS = (1, 2, 4)
@@ -226,7 +224,6 @@ SPMM_STRIPS = KernelTemplate(
     Path(__file__).parent / "strip_spmm.cu",
     "spmm_strips",
     {"T": NARROW, "columns": (4, 8), "threads": tuple(_WARP * strips for strips in STRIPS)},
-    max_registers=96,
 )
 
 

@@ -35,18 +35,17 @@ VECTOR = 4
 
 
 def _template(
-    kinds: tuple[str, ...], ahead: tuple[int, ...], vector: tuple[int, ...], vectors: tuple[int, ...], **limits: int
+    kinds: tuple[str, ...], ahead: tuple[int, ...], vector: tuple[int, ...], vectors: tuple[int, ...]
 ) -> KernelTemplate:
     space: dict[str, tuple[TemplateValue, ...]] = {
         **{"T": kinds, "mixed": (False, True), "columns": (4, 8), "ahead": ahead},
         **{"vector": vector, "vectors": vectors, "lanes": LANES, "threads": (_THREADS,)},
     }
-    return KernelTemplate(Path(__file__).parent / "tile_spmm.cu", "spmm_tiles", space, **limits)
+    return KernelTemplate(Path(__file__).parent / "tile_spmm.cu", "spmm_tiles", space)
 
 
-# A spill around the loops of the narrowest block tiles keeps one more thread block resident.
-SPMM_TILES = _template(NARROW, (1, 2, 4), (4, 8), (1, 2), max_registers=128, max_spill_bytes=56)
-SPMM_TILES_FLOAT = _template((C_TYPES[DType.FLOAT32],), (1,), (VECTOR,), (1,), max_registers=168)
+SPMM_TILES = _template(NARROW, (1, 2, 4), (4, 8), (1, 2))
+SPMM_TILES_FLOAT = _template((C_TYPES[DType.FLOAT32],), (1,), (VECTOR,), (1,))
 """In float32 each product is three of tf32 (see tile_rows.cuh)."""
 
 
