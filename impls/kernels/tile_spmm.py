@@ -62,12 +62,16 @@ def tile_spmm_instance(problem: Problem, schedule: Mapping[str, Any], mixed: boo
     """
     narrow = problem.dtype.narrow
     columns = _columns(problem, schedule.get("columns", 8))
-    tile = {"vector": 8 if narrow else VECTOR, "vectors": 1, "lanes": LANES[0]}
+    tile = _loads(problem)
     if mixed:
         tile |= {name: schedule[name] for name in tile if name in schedule}
     tile |= {"columns": columns, "ahead": _ahead(problem, columns, schedule.get("shallow", False) and not mixed)}
     template = SPMM_TILES if narrow else SPMM_TILES_FLOAT
     return template.instance(T=C_TYPES[problem.dtype], mixed=mixed, **tile, threads=_THREADS)
+
+
+def _loads(problem: Problem) -> dict[str, int]:
+    return {"vector": 8 if problem.dtype.narrow else VECTOR, "vectors": 1, "lanes": LANES[0]}
 
 
 def _columns(problem: Problem, columns: int) -> int:
@@ -118,7 +122,8 @@ class TileSpmmPlan(DevicePlan):
                 f"expected J a multiple of 8, block tiles of {heights} rows and ELL tiles for {problem.dtype}, found "
                 f"{problem.width}, blocks of {[*tiled.blocks]} rows{' and runs' * bool(tiled.runs)}"
             )
-        whole = {"vectors": 1, "spread": NEVER, "together": NEVER, "alone": ALONE[0], "columns": 8, **schedule}
+        rest = {"spread": NEVER, "together": NEVER, "alone": ALONE[0], "columns": 8}
+        whole = {**_loads(problem), **rest, **schedule}
         shallow = bool(whole.pop("shallow", False))
         columns = whole["columns"] = _columns(problem, whole["columns"])
         super().__init__(problem, target, {**config, **whole}, alignment=16)

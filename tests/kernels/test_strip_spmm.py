@@ -9,7 +9,7 @@ from tables import AWKWARD, TableTarget
 
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.bsr import BsrFormat
-from spmark.impls.kernels.block_spmm import SPMM_STRIPS, STRIPS, WarpSpmmPlan
+from spmark.impls.kernels.block_spmm import SPMM_STRIPS, STRIPS, StripSpmmPlan
 
 RANDOM = np.random.default_rng(11)
 MATRICES = {
@@ -34,7 +34,7 @@ def target(request: pytest.FixtureRequest) -> TableTarget:
 @pytest.mark.parametrize("dtype", [DType.FLOAT16, DType.BFLOAT16])
 def test_product(dtype: DType, name: str, tile: int, strips: int, width: int, target: TableTarget) -> None:
     problem = Problem(Op.SPMM, MATRICES[name], width, dtype)
-    plan = WarpSpmmPlan(problem, target, BsrFormat.from_csr(problem.matrix, 16, 16), {}, strips=strips, tile=tile)
+    plan = StripSpmmPlan(problem, target, BsrFormat.from_csr(problem.matrix, 16, 16), {}, strips=strips, tile=tile)
     run_checked(plan, problem)
     assert plan.config == {"strips": strips, "tile": tile}
     assert plan.deterministic
