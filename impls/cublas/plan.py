@@ -23,7 +23,6 @@ SAMPLE = KernelTemplate(
     Path(__file__).parent / "kernels" / "sample.cu",
     "sample_dense",
     {"T": ELEMENTS, "scaled": (False, True), "threads": (THREADS,)},
-    max_registers=40,
 )
 
 

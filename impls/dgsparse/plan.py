@@ -29,7 +29,6 @@ SDDMM_COO = KernelTemplate(
     Path(__file__).parent / "kernels" / "sddmm_coo.cu",
     "sddmm_coo",
     {"vector": tuple(_THREADS), "threads": tuple(_THREADS.values())},
-    max_registers=96,
 )
 
 

@@ -27,7 +27,6 @@ EDGE_SDDMM = KernelTemplate(
     Path(__file__).parent / "kernels" / "edge_sddmm.cu",
     "edge_sddmm",
     {"T": ELEMENTS, "lanes": tuple(_THREADS), "threads": tuple(_THREADS.values())},
-    max_registers=48,
 )
 
 

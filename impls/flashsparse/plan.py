@@ -32,8 +32,8 @@ _PART = 32
 """Most groups of vectors of a thread block; longer windows are split."""
 _FOLDER = Path(__file__).parent / "kernels"
 _SPACE: dict[str, tuple[TemplateValue, ...]] = {"vector": (1, 2, 4, 8), "threads": (32, 64, 128)}
-SPMM_FLASHSPARSE = KernelTemplate(_FOLDER / "spmm.cu", "spmm_flashsparse", _SPACE, max_registers=80)
-SDDMM_FLASHSPARSE = KernelTemplate(_FOLDER / "sddmm.cu", "sddmm_flashsparse", _SPACE, max_registers=80)
+SPMM_FLASHSPARSE = KernelTemplate(_FOLDER / "spmm.cu", "spmm_flashsparse", _SPACE)
+SDDMM_FLASHSPARSE = KernelTemplate(_FOLDER / "sddmm.cu", "sddmm_flashsparse", _SPACE)
 
 
 def columns_of_warp(vector: int) -> int:

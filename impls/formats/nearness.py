@@ -4,12 +4,11 @@ Rows with the same min-hash share a column (Broder, "On the resemblance and cont
 In a graph each row then takes over the label of most of its neighbours (Raghavan, Albert and Kumara, "Near linear time
 algorithm to detect community structures in large-scale networks", Physical Review E, 2007). A min-hash of groups
 gathers neighbouring groups. A gathering stands where its rows stand in A on average, so that rows that are near in A
-stay near. Small graphs are tried in the order of reverse Cuthill-McKee as well.
+stay near.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +17,6 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from spmark.impls.core.problem import Csr
 from spmark.impls.formats.threads import equal_shares, run_all
@@ -28,12 +26,10 @@ WINDOW: Final = 32
 _WINDOWS: Final = 256
 _SALTS: Final = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)
 _GREATEST: Final = np.uint32(0xFFFFFFFF)
-_VOTES, _VOTES_ALONE = 2, 4
-"""Rounds of votes after a min-hash, and rounds that begin with a label of its own for each vertex."""
+_VOTES: Final = 2
+"""Rounds of votes after a min-hash."""
 _FEW: Final = 1 << 18
 """Non-zeros beyond which the second round after a min-hash costs more than it gains."""
-_SMALL: Final = 1 << 16
-"""Non-zeros up to which Cuthill-McKee, a serial walk, takes a few milliseconds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,14 +58,24 @@ def near_order(matrix: Csr) -> RowOrder:
     Returns
     -------
     RowOrder
-        The same on every machine. A graph of up to 65,536 non-zeros has two orders; the result is the one under which
-        blocks of rows read fewer rows of B (`distinct_share`). O(nnz + I log I) time, the non-zeros on all cores.
-        Scratch memory is 8 bytes a column, about 60 a row and 12 a non-zero.
+        The same on every machine. O(nnz + I log I) time, the non-zeros on all cores. Scratch memory is 8 bytes a
+        column, about 60 a row and 12 a non-zero.
     """
-    gathered = _gathered(matrix)
-    if matrix.num_rows != matrix.num_cols or matrix.nnz > _SMALL:
-        return gathered
-    return min((gathered, _communities(matrix)), key=lambda order: distinct_share(matrix, order))
+    num_rows, num_cols = matrix.shape
+    ranks, others = (_mixed(num_cols, salt) for salt in _SALTS)
+    own = _leaders(matrix, ranks)
+    places = np.arange(num_rows, dtype=np.int32)
+    if num_rows != num_cols:
+        means = _mean_places(np.where(own < 0, num_cols, own), places)
+        return RowOrder(_sorted_by([means, _least(ranks, own), _least(others, _leaders(matrix, others))]))
+    followed = _voted(matrix, np.where(own < 0, places, own), _VOTES if matrix.nnz <= _FEW else 1)
+    # The least rank among the labels next to a group gathers groups that are neighbours.
+    known = others[followed]
+    of_group = np.full(num_rows, _GREATEST)
+    np.minimum.at(of_group, followed, _least(known, _leaders(matrix, known)))
+    # Gatherings that meet in a slot share their place, which only makes the order a little worse.
+    slots = of_group[followed] & np.uint32((1 << num_rows.bit_length()) - 1)
+    return RowOrder(_sorted_by([_mean_places(slots, places), ranks[followed], _least(ranks, own)]))
 
 
 def distinct_share(matrix: Csr, order: RowOrder | None = None) -> float:
@@ -97,25 +103,6 @@ def distinct_share(matrix: Csr, order: RowOrder | None = None) -> float:
         place[columns] = own
         distinct, total = distinct + int(np.count_nonzero(place[columns] == own)), total + columns.size
     return distinct / total if total else 1.0
-
-
-def _gathered(matrix: Csr) -> RowOrder:
-    """Order rows by min-hash, or those of a graph by their labels after a vote."""
-    num_rows, num_cols = matrix.shape
-    ranks, others = (_mixed(num_cols, salt) for salt in _SALTS)
-    own = _leaders(matrix, ranks)
-    places = np.arange(num_rows, dtype=np.int32)
-    if num_rows != num_cols:
-        means = _mean_places(np.where(own < 0, num_cols, own), places)
-        return RowOrder(_sorted_by([means, _least(ranks, own), _least(others, _leaders(matrix, others))]))
-    followed = _voted(matrix, np.where(own < 0, places, own), _VOTES if matrix.nnz <= _FEW else 1)
-    # The least rank among the labels next to a group gathers groups that are neighbours.
-    known = others[followed]
-    of_group = np.full(num_rows, _GREATEST)
-    np.minimum.at(of_group, followed, _least(known, _leaders(matrix, known)))
-    # Gatherings that meet in a slot share their place, which only makes the order a little worse.
-    slots = of_group[followed] & np.uint32((1 << num_rows.bit_length()) - 1)
-    return RowOrder(_sorted_by([_mean_places(slots, places), ranks[followed], _least(ranks, own)]))
 
 
 def _leaders(matrix: Csr, ranks: NDArray[np.uint32]) -> NDArray[np.int32]:
@@ -170,28 +157,6 @@ def _voted_of(matrix: Csr, labels: NDArray[np.int32], first: int, stop: int) -> 
         begins = np.flatnonzero(np.append(True, row[1:] != row[:-1]))
         chosen[row[begins]] = ~_low(np.maximum.reduceat(_words(count, ~label), begins))
     return chosen
-
-
-def _communities(matrix: Csr) -> RowOrder:
-    """Put the communities of a graph in the order of reverse Cuthill-McKee, on one core."""
-    from scipy.sparse.csgraph import reverse_cuthill_mckee  # with SciPy's solvers, a fifth of a second
-
-    ones = np.ones(matrix.nnz, np.int8)
-    graph = sparse.csr_array((ones, matrix.indices, matrix.indptr), shape=matrix.shape)
-    graph = (graph + graph.T).tocsr()
-    places = RowOrder(reverse_cuthill_mckee(graph, symmetric_mode=True)).positions
-    labels = np.array(_voted_in_turn(graph.indptr.tolist(), graph.indices.tolist()), np.int32)
-    return RowOrder(np.lexsort((places, labels, _mean_places(labels, places))).astype(np.int32))
-
-
-def _voted_in_turn(indptr: Sequence[int], indices: Sequence[int]) -> list[int]:
-    """Let vertices, from a label of its own each, vote as `_voted_of` does, one after the other, in several rounds."""
-    labels = list(range(len(indptr) - 1))
-    for _ in range(_VOTES_ALONE):
-        for vertex, (begin, end) in enumerate(pairwise(indptr)):
-            ballots = Counter([labels[other] for other in indices[begin:end]])
-            labels[vertex] = min(ballots, key=lambda label: (-ballots[label], label), default=labels[vertex])
-    return labels
 
 
 def _mean_places(labels: NDArray[Any], places: NDArray[Any]) -> NDArray[np.uint32]:

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.problem import Csr, grouped, numbered, offsets, openings
 from spmark.impls.formats import limits
+from spmark.impls.formats.bsr import DenseBlocks
 from spmark.impls.formats.hyb import HybFormat, HybLayout, unfilled
 from spmark.impls.formats.row_use import row_use
 from spmark.impls.formats.threads import SHARE, cores, run_all, with_scratch
@@ -59,7 +61,7 @@ class Blocks:
     """(g, R, 16) row-major."""
     held: NDArray[np.int32]
     """(n,) non-zeros of A that are stored: panel by panel, each in CSR order."""
-    places: NDArray[np.int64]
+    places: NDArray[np.signedinteger[Any]]
     """(n,) place of each of these non-zeros in ``values.reshape(-1)``."""
 
 
@@ -151,6 +153,21 @@ class TileFormat:
         pieces = [one.rows[one.rows >= 0] for one in blocks.values()] + [runs.rows[runs.openings()]]
         ell = _ell(matrix, part, selection.width[bins[panels:ells]], pieces, room) if part.held.size else None
         return cls(matrix.shape, matrix.nnz, blocks, ell, part.held, runs if runs.held.size else None)
+
+    @classmethod
+    def of_blocks(cls, form: DenseBlocks) -> TileFormat:
+        """View BSR of 16 columns, or SR-BCRS in groups of 16, as block tiles: every block row is a panel.
+
+        Columns past the matrix's last, whose elements are zeros, become the last. O(I + groups); values are not copied.
+        """
+        height, panels = form.block_shape[0], form.indptr.size - 1
+        rows = np.arange(panels * height, dtype=np.int32).reshape(-1, height)
+        rows[rows >= form.shape[0]] = -1
+        columns = form.indices if form.indices.ndim > 1 else form.indices[:, None] * GROUP + np.arange(GROUP)
+        columns = np.minimum(columns, form.shape[1] - 1).astype(np.int32)
+        held = np.arange(form.nnz, dtype=np.int32)
+        blocks = Blocks(rows, form.indptr, columns, form.blocks, held, form.positions)
+        return cls(form.shape, form.nnz, {height: blocks}, None, held[:0], None)
 
     @property
     def stored(self) -> int:

@@ -21,17 +21,11 @@ from spmark.impls.runtime.template import C_TYPES, ELEMENTS, NARROW, KernelTempl
 
 _THREADS = 256
 _SOURCE = Path(__file__).parent / "kernels" / "rows.cu"
-GATHER_ROWS = KernelTemplate(
-    _SOURCE,
-    "gather_rows",
-    {"T": ELEMENTS, "vector": (1, 2, 4, 8), "threads": (_THREADS,)},
-    max_registers=40,
-)
+GATHER_ROWS = KernelTemplate(_SOURCE, "gather_rows", {"T": ELEMENTS, "vector": (1, 2, 4, 8), "threads": (_THREADS,)})
 SCATTER_ROWS = KernelTemplate(
     _SOURCE,
     "scatter_rows",
     {"T": ELEMENTS, "Product": ("float", *NARROW), "vector": (1, 2, 4, 8), "threads": (_THREADS,)},
-    max_registers=64,
 )
 _PIECE = 64
 """Edges of a row that a thread adds up at most."""

@@ -25,7 +25,6 @@ BLOCK_SDDMM = KernelTemplate(
     Path(__file__).parent / "block_sddmm.cu",
     "block_sddmm",
     {"T": NARROW, "block": SDDMM_BLOCKS, "vector": (1, 2, 8), "full": (False, True), "threads": (128, 256)},
-    max_registers=152,
 )
 
 

@@ -1,7 +1,4 @@
-"""The launchers of SpMM over blocks on the matrix unit: thread blocks for BSR, DBSR and SR-BCRS, warps for small ones.
-
-A warp alone takes a panel of eight rows of SR-BCRS, or a row of 16 x 16 blocks.
-"""
+"""The launcher of SpMM over blocks on the matrix unit: thread blocks for BSR, DBSR and SR-BCRS."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from spmark.impls.core.interfaces import Config, DeviceArray
 from spmark.impls.core.problem import Problem, numbered, offsets
 from spmark.impls.formats.bsr import DbsrFormat, DenseBlocks, SrBcrsFormat
 from spmark.impls.kernels.shared_rows import RowZeroing, zeroing_instance
-from spmark.impls.runtime.plan import Arrays, DevicePlan, OneLaunchPlan
+from spmark.impls.runtime.plan import Arrays, DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import C_TYPES, NARROW, Instance, KernelTemplate
 
@@ -37,7 +34,6 @@ SPMM_BLOCKS = KernelTemplate(
         "gathered": (False, True),
         "threads": (64, 128, 256),
     },
-    max_registers=136,  # shared memory bounds the tallest blocks to three a multiprocessor, before registers do
 )
 
 
@@ -207,92 +203,3 @@ def transposed_pieces(values: NDArray[Any]) -> NDArray[Any]:
     # Row = g, column = 8 half + 2 t + e; lane = 4 g + t, its registers are (half, e).
     parts = values.reshape(-1, 8, 2, 4, 2).transpose(0, 1, 3, 2, 4)
     return np.ascontiguousarray(parts).reshape(-1, 32, 4)
-
-
-PANEL, GROUP = 8, 16
-"""Rows of a panel and columns of a group, the t and g of SR-BCRS(t, g), that the kernel takes."""
-_THREADS = 128
-_STAGES = 4
-SPMM_PANELS = KernelTemplate(
-    Path(__file__).parent / "panel_spmm.cu",
-    "spmm_panels",
-    {"T": NARROW, "tile": (64, 128), "vector": (1, 8), "threads": (_THREADS,)},
-    max_registers=96,
-)
-_WARP = 32
-STRIPS = (1, 2, 4)
-"""Block rows of a thread block."""
-SPMM_STRIPS = KernelTemplate(
-    Path(__file__).parent / "strip_spmm.cu",
-    "spmm_strips",
-    {"T": NARROW, "columns": (4, 8), "threads": tuple(_WARP * strips for strips in STRIPS)},
-    max_registers=96,
-)
-
-
-class WarpSpmmPlan(OneLaunchPlan):
-    """C = A B with a warp for each row of blocks of SR-BCRS(8, 16) or BSR(16, 16), in 16 bits with float32 sums.
-
-    Parameters
-    ----------
-    form : SrBcrsFormat or BsrFormat
-        Panels of `PANEL` rows in groups of `GROUP` columns, or blocks of 16 x 16, for which J is a multiple of 8.
-    config : mapping
-        Facts for `DevicePlan.config`, to which the schedule below is added.
-    arrays : sequence of device arrays, optional
-        `arrays` of another plan of the same format.
-    **schedule : int
-        - ``tile``: columns of C of a warp: 64, or 128 where J is a multiple of 8; 32 or 64 of BSR;
-        - ``turned``, of SR-BCRS: panels start at different groups and go round, so that they do not all ask for the
-          same rows of B at once;
-        - ``strips``, of BSR: block rows of a thread block.
-
-    Raises
-    ------
-    BuildError
-        There is no kernel with that tile for J.
-    """
-
-    def __init__(
-        self, problem: Problem, target: Target, form: DenseBlocks, config: Config, arrays: Arrays = (), **schedule: int
-    ) -> None:
-        instance, tile, panels = warp_kernel(problem, schedule), schedule["tile"], isinstance(form, SrBcrsFormat)
-        super().__init__(problem, target, {**config, **schedule}, alignment=2 * vector_of(problem.width))
-        self.stored = form.stored
-        self._load(instance)
-        with self.phase("convert"):
-            starts, ordered = form.indptr, mma_pieces
-            if panels:
-                starts, ordered = panel_heads(form.indptr, schedule["turned"]), transposed_pieces
-            pieces = () if arrays else (form.indices, ordered(problem.dtype.stored(form.blocks)))
-        warps, block_rows = instance.threads // _WARP, form.indptr.size - 1
-        grid = (ceil_div(block_rows, warps), ceil_div(problem.width, tile), 1)
-        sizes: tuple[int, ...] = (*problem.matrix.shape, problem.width, block_rows)
-        if panels:
-            sizes = (problem.matrix.num_rows, block_rows, problem.width)
-            self._shared_bytes = warps * _STAGES * GROUP * (tile + 8) * 2
-            self._kernel.allow_shared(self._shared_bytes)
-        self._arrange(grid, sizes, (starts,), self.share(arrays, pieces))
-
-
-def warp_kernel(problem: Problem, schedule: Config) -> Instance:
-    """Give the kernel of a schedule: of `SPMM_STRIPS` where it has ``strips``, else of `SPMM_PANELS`.
-
-    Raises
-    ------
-    BuildError
-        There is no such kernel.
-    """
-    kind, tile = C_TYPES[problem.dtype], schedule["tile"]
-    if "strips" in schedule:
-        return SPMM_STRIPS.instance(T=kind, columns=tile // 8, threads=_WARP * schedule["strips"])
-    return SPMM_PANELS.instance(T=kind, tile=tile, vector=vector_of(problem.width), threads=_THREADS)
-
-
-def panel_heads(indptr: NDArray[np.int32], turned: int) -> NDArray[np.int32]:
-    """Give (panels, 4) int32: panel, first group, groups, group to start with; panels with many groups first."""
-    counts = np.diff(indptr)
-    order = np.argsort(-counts, kind="stable")
-    counts = counts[order]
-    turns = np.arange(counts.size) % np.maximum(counts, 1) * turned
-    return np.stack([order, indptr[:-1][order], counts, turns], axis=1).astype(np.int32)

@@ -31,7 +31,6 @@ SPMM_CSR = KernelTemplate(
         "coarsen": (1, 2),
         "threads": (THREADS,),
     },
-    max_registers=96,
 )
 
 

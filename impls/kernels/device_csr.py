@@ -18,8 +18,8 @@ from spmark.impls.runtime.template import KernelTemplate
 
 _THREADS = 256
 _SOURCE = Path(__file__).parent / "device_csr.cu"
-CSR_FACTS = KernelTemplate(_SOURCE, "csr_facts", {"threads": (_THREADS,)}, max_registers=40)
-CSR_PIECES = KernelTemplate(_SOURCE, "csr_pieces", {"threads": (_THREADS,)}, max_registers=40)
+CSR_FACTS = KernelTemplate(_SOURCE, "csr_facts", {"threads": (_THREADS,)})
+CSR_PIECES = KernelTemplate(_SOURCE, "csr_pieces", {"threads": (_THREADS,)})
 
 
 @dataclass(frozen=True, eq=False)

@@ -61,8 +61,6 @@ SPMM_DIRECT = KernelTemplate(
         "several": (False, True),
         "threads": (128, 64, 256),
     },
-    max_registers=80,
-    max_spill_bytes=8,  # as `SPMM_ELL_BUCKETS`
 )
 TUNABLES = {n: tuple(map(int, values)) for n, values in SPMM_DIRECT.space.items() if n not in {"T", "several"}}
 """What a search may choose of the template; the first value of each is taken without a reason for another."""

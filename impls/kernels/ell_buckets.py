@@ -44,8 +44,6 @@ SPMM_ELL_BUCKETS = KernelTemplate(
     _SOURCE,
     "spmm_ell_buckets",
     {"T": ELEMENTS, "vector": (1, 2, 4, 8), "vectors": (1, 2), "lanes": LANES, "threads": (128, 256)},
-    max_registers=128,
-    max_spill_bytes=96,  # a few bytes spilled cost less than fewer threads of a multiprocessor
 )
 
 

@@ -27,10 +27,7 @@ from spmark.impls.runtime.template import C_TYPES, ELEMENTS, Instance, KernelTem
 _SPAN = 4096
 """Elements that a thread block fills; one block fills a longer ELL row all the same."""
 FILL_ELL_BUCKETS = KernelTemplate(
-    Path(__file__).parent / "hyb_convert.cu",
-    "fill_ell_buckets",
-    {"T": ELEMENTS, "threads": (256,)},
-    max_registers=40,
+    Path(__file__).parent / "hyb_convert.cu", "fill_ell_buckets", {"T": ELEMENTS, "threads": (256,)}
 )
 
 

@@ -18,9 +18,9 @@ from spmark.impls.runtime.template import KernelTemplate
 
 _THREADS = 128
 _SOURCE = Path(__file__).parent / "kernel_maps.cu"
-INSERT_VOXELS = KernelTemplate(_SOURCE, "insert_voxels", {"threads": (_THREADS,)}, max_registers=32)
-COUNT_INPUTS = KernelTemplate(_SOURCE, "count_inputs", {"size": SIZES, "threads": (_THREADS,)}, max_registers=40)
-WRITE_INPUTS = KernelTemplate(_SOURCE, "write_inputs", {"size": SIZES, "threads": (_THREADS,)}, max_registers=40)
+INSERT_VOXELS = KernelTemplate(_SOURCE, "insert_voxels", {"threads": (_THREADS,)})
+COUNT_INPUTS = KernelTemplate(_SOURCE, "count_inputs", {"size": SIZES, "threads": (_THREADS,)})
+WRITE_INPUTS = KernelTemplate(_SOURCE, "write_inputs", {"size": SIZES, "threads": (_THREADS,)})
 
 
 class _Table(NamedTuple):

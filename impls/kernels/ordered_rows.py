@@ -25,8 +25,6 @@ SUM_PIECES = KernelTemplate(
     Path(__file__).parent / "ordered_rows.cu",
     "sum_pieces",
     {"T": ELEMENTS, "vector": (1, 2, 4, 8), "threads": (_THREADS,)},
-    max_registers=56,
-    max_spill_bytes=8,  # a compiler that fits a round number of registers puts a pointer aside
 )
 
 

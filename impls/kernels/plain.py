@@ -20,8 +20,8 @@ from spmark.impls.runtime.template import KernelTemplate
 LANES = (4, 8, 16, 32)
 THREADS = 128
 _SPACE = {"lanes": LANES, "threads": (THREADS,)}
-SPMM_PLAIN = KernelTemplate(Path(__file__).parent / "plain.cu", "spmm_plain", _SPACE, max_registers=40)
-SDDMM_PLAIN = KernelTemplate(Path(__file__).parent / "plain.cu", "sddmm_plain", _SPACE, max_registers=40)
+SPMM_PLAIN = KernelTemplate(Path(__file__).parent / "plain.cu", "spmm_plain", _SPACE)
+SDDMM_PLAIN = KernelTemplate(Path(__file__).parent / "plain.cu", "sddmm_plain", _SPACE)
 
 
 class PlainPlan(OneLaunchPlan):

@@ -50,15 +50,9 @@ RGMS_HYB = KernelTemplate(
         "ordered": (False, True),
         "threads": (_THREADS,),
     },
-    max_registers=168,  # three thread blocks of a multiprocessor
-    max_spill_bytes=8,  # a compiler that fits a round number of registers puts a pointer aside
 )
 RGMS_HYB_FLOAT = KernelTemplate(
-    _SOURCE,
-    "rgms_hyb_float",
-    {"slots": (32, 64), "ordered": (False, True), "threads": (_THREADS,)},
-    max_registers=64,
-    max_spill_bytes=8,
+    _SOURCE, "rgms_hyb_float", {"slots": (32, 64), "ordered": (False, True), "threads": (_THREADS,)}
 )
 RGMS_MERGE = KernelTemplate(
     Path(__file__).parent / "relational_merge.cu",
@@ -70,8 +64,6 @@ RGMS_MERGE = KernelTemplate(
         "ordered": (False, True),
         "threads": (_THREADS,),
     },
-    max_registers=160,
-    max_spill_bytes=16,
 )
 
 

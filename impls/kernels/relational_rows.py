@@ -35,8 +35,6 @@ RGMS_ROWS = KernelTemplate(
         "valued": (False, True),
         "threads": (128, 256),
     },
-    max_registers=255,
-    max_spill_bytes=16,  # a compiler that fits a round number of registers puts pointers aside
 )
 RGMS_WIDE = KernelTemplate(
     Path(__file__).parent / "relational_wide.cu",

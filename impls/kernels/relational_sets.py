@@ -38,7 +38,6 @@ RGMS_SETS = KernelTemplate(
     Path(__file__).parent / "relational_sets.cu",
     "rgms_sets",
     {"tile": (32, 64, 128), "depth": (32, 64, 128), "together": (False, True), "threads": (128, 256)},
-    max_registers=255,
 )
 
 

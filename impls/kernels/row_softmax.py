@@ -16,8 +16,8 @@ _THREADS = 128
 _WARP = 32
 _SOURCE = Path(__file__).parent / "row_softmax.cu"
 _SPACE: dict[str, Any] = {"T": ELEMENTS, "threads": (_THREADS,)}
-SOFTMAX_ROWS = KernelTemplate(_SOURCE, "softmax_rows", _SPACE, max_registers=40)
-SOFTMAX_ROWS_GRADIENT = KernelTemplate(_SOURCE, "softmax_rows_gradient", _SPACE, max_registers=40)
+SOFTMAX_ROWS = KernelTemplate(_SOURCE, "softmax_rows", _SPACE)
+SOFTMAX_ROWS_GRADIENT = KernelTemplate(_SOURCE, "softmax_rows_gradient", _SPACE)
 
 
 def softmax_rows(target: Target, dtype: DType, indptr: DeviceArray, arrays: tuple[DeviceArray, ...]) -> None:

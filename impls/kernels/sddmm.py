@@ -41,8 +41,6 @@ SDDMM_CSR = KernelTemplate(
         "batch": (1, 2, 4),
         "threads": (8, 16, 32, 64, 128, 256),
     },
-    max_registers=128,
-    max_spill_bytes=8,  # ptxas for sm_100 stops at 56 registers
 )
 
 
@@ -91,8 +89,6 @@ SDDMM_RUNS = KernelTemplate(
         "early": (False, True),
         "threads": (_THREADS,),
     },
-    max_registers=128,
-    max_spill_bytes=8,  # where the compiler for sm_80 stops at 80 registers
 )
 LANES = tuple(map(int, SDDMM_RUNS.space["lanes"]))
 RUNS = (2, 4, 8, 16, 32)

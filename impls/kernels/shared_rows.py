@@ -26,14 +26,9 @@ from spmark.impls.runtime.template import C_TYPES, ELEMENTS, NARROW, Instance, K
 _SOURCE = Path(__file__).parent / "shared_rows.cu"
 _THREADS = 64
 _MAX_BLOCKS = 4096
-ZERO_ROWS = KernelTemplate(
-    _SOURCE,
-    "zero_rows",
-    {"T": ELEMENTS, "vector": (1, 2, 4, 8), "threads": (_THREADS,)},
-    max_registers=32,
-)
+ZERO_ROWS = KernelTemplate(_SOURCE, "zero_rows", {"T": ELEMENTS, "vector": (1, 2, 4, 8), "threads": (_THREADS,)})
 ROUND_SHARED_ROWS = KernelTemplate(
-    _SOURCE, "round_shared_rows", {"T": NARROW, "vector": (1, 2, 4, 8), "threads": (_THREADS,)}, max_registers=40
+    _SOURCE, "round_shared_rows", {"T": NARROW, "vector": (1, 2, 4, 8), "threads": (_THREADS,)}
 )
 
 

@@ -28,7 +28,6 @@ SDDMM_TILES = KernelTemplate(
     Path(__file__).parent / "tile_sddmm.cu",
     "sddmm_tiles",
     {"T": NARROW, "vector": (1, 2, 8), "lanes": (8, 16, 32), "batch": (2, 4), "threads": (_THREADS,)},
-    max_registers=152,
 )
 
 

@@ -35,18 +35,17 @@ VECTOR = 4
 
 
 def _template(
-    kinds: tuple[str, ...], ahead: tuple[int, ...], vector: tuple[int, ...], vectors: tuple[int, ...], **limits: int
+    kinds: tuple[str, ...], ahead: tuple[int, ...], vector: tuple[int, ...], vectors: tuple[int, ...]
 ) -> KernelTemplate:
     space: dict[str, tuple[TemplateValue, ...]] = {
         **{"T": kinds, "mixed": (False, True), "columns": (4, 8), "ahead": ahead},
         **{"vector": vector, "vectors": vectors, "lanes": LANES, "threads": (_THREADS,)},
     }
-    return KernelTemplate(Path(__file__).parent / "tile_spmm.cu", "spmm_tiles", space, **limits)
+    return KernelTemplate(Path(__file__).parent / "tile_spmm.cu", "spmm_tiles", space)
 
 
-# A spill around the loops of the narrowest block tiles keeps one more thread block resident.
-SPMM_TILES = _template(NARROW, (1, 2, 4), (4, 8), (1, 2), max_registers=128, max_spill_bytes=56)
-SPMM_TILES_FLOAT = _template((C_TYPES[DType.FLOAT32],), (1,), (VECTOR,), (1,), max_registers=168)
+SPMM_TILES = _template(NARROW, (1, 2, 4), (4, 8), (1, 2))
+SPMM_TILES_FLOAT = _template((C_TYPES[DType.FLOAT32],), (1,), (VECTOR,), (1,))
 """In float32 each product is three of tf32 (see tile_rows.cuh)."""
 
 
@@ -63,12 +62,16 @@ def tile_spmm_instance(problem: Problem, schedule: Mapping[str, Any], mixed: boo
     """
     narrow = problem.dtype.narrow
     columns = _columns(problem, schedule.get("columns", 8))
-    tile = {"vector": 8 if narrow else VECTOR, "vectors": 1, "lanes": LANES[0]}
+    tile = _loads(problem)
     if mixed:
         tile |= {name: schedule[name] for name in tile if name in schedule}
     tile |= {"columns": columns, "ahead": _ahead(problem, columns, schedule.get("shallow", False) and not mixed)}
     template = SPMM_TILES if narrow else SPMM_TILES_FLOAT
     return template.instance(T=C_TYPES[problem.dtype], mixed=mixed, **tile, threads=_THREADS)
+
+
+def _loads(problem: Problem) -> dict[str, int]:
+    return {"vector": 8 if problem.dtype.narrow else VECTOR, "vectors": 1, "lanes": LANES[0]}
 
 
 def _columns(problem: Problem, columns: int) -> int:
@@ -119,7 +122,8 @@ class TileSpmmPlan(DevicePlan):
                 f"expected J a multiple of 8, block tiles of {heights} rows and ELL tiles for {problem.dtype}, found "
                 f"{problem.width}, blocks of {[*tiled.blocks]} rows{' and runs' * bool(tiled.runs)}"
             )
-        whole = {"vectors": 1, "spread": NEVER, "together": NEVER, "alone": ALONE[0], "columns": 8, **schedule}
+        rest = {"spread": NEVER, "together": NEVER, "alone": ALONE[0], "columns": 8}
+        whole = {**_loads(problem), **rest, **schedule}
         shallow = bool(whole.pop("shallow", False))
         columns = whole["columns"] = _columns(problem, whole["columns"])
         super().__init__(problem, target, {**config, **whole}, alignment=16)

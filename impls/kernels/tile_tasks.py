@@ -93,7 +93,7 @@ def panel_tasks(indptr: NDArray[np.int32], alone: int) -> tuple[NDArray[np.int32
     Parameters
     ----------
     indptr : (p + 1,) int32
-        Groups of each panel, at least one.
+        Groups of each panel.
     alone : int
         Most groups that one warp takes by itself.
 

@@ -28,7 +28,6 @@ SUM_PARTS = KernelTemplate(
     Path(__file__).parent / "kernels" / "sum_parts.cu",
     "sum_parts",
     {"parts": tuple(split for split in SPLITS if split > 1), "vector": (1, 2, 4), "threads": (_THREADS,)},
-    max_registers=40,
 )
 
 

@@ -41,31 +41,12 @@ SPAN, LONG_SPAN = 32, 128
 
 _TYPES: Mapping[str, tuple[TemplateValue, ...]] = {"T": ELEMENTS, "vector": (1, 2, 4, 8)}
 _LANES = (4, 8, 16, 32)
-ROWS_SEQUENTIAL = KernelTemplate(
-    _SOURCE,
-    "spmm_rows_sequential",
-    {**_TYPES, "lanes": _LANES, "threads": (THREADS,)},
-    max_registers=80,
-)
-ROWS_PARALLEL = KernelTemplate(
-    _SOURCE,
-    "spmm_rows_parallel",
-    {**_TYPES, "lanes": (16, 32), "threads": (THREADS,)},
-    max_registers=80,
-)
+ROWS_SEQUENTIAL = KernelTemplate(_SOURCE, "spmm_rows_sequential", {**_TYPES, "lanes": _LANES, "threads": (THREADS,)})
+ROWS_PARALLEL = KernelTemplate(_SOURCE, "spmm_rows_parallel", {**_TYPES, "lanes": (16, 32), "threads": (THREADS,)})
 SPANS_SEQUENTIAL = KernelTemplate(
-    _SOURCE,
-    "spmm_spans_sequential",
-    {**_TYPES, "lanes": _LANES, "flight": (4, 8), "threads": (THREADS,)},
-    max_registers=96,
-    max_spill_bytes=8,  # for sm_100, ptxas stops at 72 registers with eight loads of four floats on their way
+    _SOURCE, "spmm_spans_sequential", {**_TYPES, "lanes": _LANES, "flight": (4, 8), "threads": (THREADS,)}
 )
-SPANS_PARALLEL = KernelTemplate(
-    _SOURCE,
-    "spmm_spans_parallel",
-    {**_TYPES, "threads": (THREADS,)},
-    max_registers=80,
-)
+SPANS_PARALLEL = KernelTemplate(_SOURCE, "spmm_spans_parallel", {**_TYPES, "threads": (THREADS,)})
 
 
 def row_balanced(problem: Problem, target: Target, *, parallel: bool, vector: int, lanes: int) -> CsrSpmmPlan:

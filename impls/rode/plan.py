@@ -32,22 +32,10 @@ THREADS = 32
 
 _TILES: dict[str, tuple[TemplateValue, ...]] = {"vector": (1, 2, 4), "vectors": (1, 2), "threads": (THREADS,)}
 _DOTS = {name: _TILES[name] for name in ("vector", "threads")}
-SPMM_RESIDUES = KernelTemplate(
-    _FOLDER / "spmm.cu",
-    "spmm_rode_residues",
-    _TILES,
-    max_registers=64,
-    max_spill_bytes=16,  # with two loads of four floats, so that 1,024 threads fit on a multiprocessor
-)
-SPMM_BLOCKS = KernelTemplate(
-    _FOLDER / "spmm.cu",
-    "spmm_rode_blocks",
-    _TILES,
-    max_registers=80,
-    max_spill_bytes=8,  # for sm_80, ptxas stops at 56 registers with two loads of two floats side by side
-)
-SDDMM_RESIDUES = KernelTemplate(_FOLDER / "sddmm.cu", "sddmm_rode_residues", _DOTS, max_registers=128)
-SDDMM_BLOCKS = KernelTemplate(_FOLDER / "sddmm.cu", "sddmm_rode_blocks", _DOTS, max_registers=128)
+SPMM_RESIDUES = KernelTemplate(_FOLDER / "spmm.cu", "spmm_rode_residues", _TILES)
+SPMM_BLOCKS = KernelTemplate(_FOLDER / "spmm.cu", "spmm_rode_blocks", _TILES)
+SDDMM_RESIDUES = KernelTemplate(_FOLDER / "sddmm.cu", "sddmm_rode_residues", _DOTS)
+SDDMM_BLOCKS = KernelTemplate(_FOLDER / "sddmm.cu", "sddmm_rode_blocks", _DOTS)
 
 
 class RoDePlan(DevicePlan):

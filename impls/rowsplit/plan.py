@@ -44,13 +44,11 @@ SPMM = KernelTemplate(
         "tiles": (1, 2),
         "threads": (WARP,),
     },
-    max_registers=112,
 )
 SDDMM = KernelTemplate(
     _FOLDER / "sddmm.cu",
     "sddmm_rowsplit",
     {"T": ELEMENTS, "vector": (1, 2, 4, 8), "lanes": (8,), "strip": (_STRIP,), "threads": (32, 64)},
-    max_registers=104,
 )
 
 

@@ -61,12 +61,8 @@ class KernelTemplate:
     """Values of every template parameter, in the template's order. One is called ``threads``: the block size.
 
     Which of them go together, the source says: in each ``static_assert`` of the kernel that names template parameters
-    alone, without ``?:``, which Python lacks.
+    alone, without ``?:``, which Python lacks. What bounds a launch stands there, too (``__launch_bounds__``).
     """
-    max_registers: int = 255
-    """Registers of a thread that no instance may exceed on any architecture: `tests/runtime/test_targets.py` compiles
-    and compares. What bounds a launch stands in the source (``__launch_bounds__``)."""
-    max_spill_bytes: int = 0
 
     def __post_init__(self) -> None:
         if "threads" not in self.space:

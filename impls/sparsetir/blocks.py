@@ -4,7 +4,8 @@ Ye, Lai, Shao, Chen and Ceze, "SparseTIR: Composable Abstractions for Sparse Com
 sections 4.3.1 (attention) and 4.3.2 (pruned Transformers). SparseTIR offers BSR(32), DBSR(32) and SR-BCRS(8, 16) for
 pruned weights and searches the schedule. Here the shape of a block is searched as well: tall blocks read B less often
 and store more zeros, and the better trade depends on the matrix. Where a grid would leave multiprocessors idle, block
-rows are cut in parts.
+rows are cut in parts. The paper's SR-BCRS(8, 16), and BSR(16, 16), are multiplied without shared memory by the kernel
+of STile's block tiles.
 """
 
 from __future__ import annotations
@@ -12,26 +13,19 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from itertools import product
+from typing import Any, ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Config, DeviceArray, Plan
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.formats.bsr import BsrFormat, DbsrFormat, DenseBlocks, SrBcrsFormat
+from spmark.impls.formats.tiles import TileFormat
 from spmark.impls.kernels.block_sddmm import BLOCK_SDDMM, SDDMM_BLOCKS, SDDMM_OVER_BLOCKS
-from spmark.impls.kernels.block_spmm import (
-    SPMM_BLOCKS,
-    SPMM_PANELS,
-    SPMM_STRIPS,
-    STRIPS,
-    BlockSpmmPlan,
-    WarpSpmmPlan,
-    block_instance,
-    vector_of,
-    warp_kernel,
-)
+from spmark.impls.kernels.block_spmm import SPMM_BLOCKS, BlockSpmmPlan, block_instance, vector_of
 from spmark.impls.kernels.family import Build, KernelFamily, OneFormat
 from spmark.impls.kernels.shared_rows import ZERO_ROWS
+from spmark.impls.kernels.tile_spmm import SPMM_TILES, TileSpmmPlan, tile_spmm_instance
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div, too_wide
 from spmark.impls.runtime.template import Instance, KernelTemplate
@@ -49,6 +43,10 @@ BLOCKS: Sequence[Config] = [
 """R and C of BSR(R, C), small blocks first; R is also the rows of a thread block, and a multiple stacks block rows."""
 PANELS: Sequence[Config] = [{"t": t, "g": g} for t, g in ((8, 16), (16, 32), (32, 32), (32, 64), (64, 64))]
 """SR-BCRS(t, g), the paper's first and low panels first."""
+TILES: Sequence[Config] = (BLOCKS[0], PANELS[0])
+"""The smallest forms, which also a warp alone multiplies, without shared memory."""
+ALONE = (4, 32)
+"""Blocks of a block row that one warp takes by itself: four share a longer row."""
 PARTS = (2, 4, 8)
 """Thread blocks that share the longest block row where the grid is small."""
 _TURNED = 3
@@ -70,20 +68,20 @@ def block_space(problem: Problem, forms: Sequence[Config] = BLOCKS) -> list[Conf
 
 
 def panel_space(problem: Problem, forms: Sequence[Config] = PANELS) -> list[Config]:
-    """List the configs of SR-BCRS: ``t, g, tile, turned`` and, but for t = 8, ``depth, parts``."""
-    space: list[Config] = []
-    for form in forms:
-        depth = form["g"] if vector_of(problem.width) == 8 else 16
-        schedule = {"turned": False} if form == PANELS[0] else {"depth": depth, **_PLAIN}
-        space += [{**form, "tile": tile, **schedule} for tile in _tiles(problem)]
-    return space
+    """List the configs of SR-BCRS: ``t, g, tile, depth, turned, parts``, but for t = 8, which has `tile_space`."""
+    return [
+        {**form, "tile": tile, "depth": form["g"] if vector_of(problem.width) == 8 else 16, **_PLAIN}
+        for form in forms
+        if form not in TILES
+        for tile in _tiles(problem)
+    ]
 
 
-def strip_space(problem: Problem, forms: Sequence[Config] = BLOCKS) -> list[Config]:
-    """List the configs of BSR(16, 16) without shared memory: ``block_rows, block_cols, strips, tile``."""
-    if BLOCKS[0] not in forms or vector_of(problem.width) == 1:
-        return []
-    return [{**BLOCKS[0], "strips": strips, "tile": tile} for strips in STRIPS for tile in (32, 64)]
+def tile_space(problem: Problem, forms: Sequence[Config]) -> list[Config]:
+    """List the configs of `TILES` without shared memory: ``columns, shallow, alone``, where 8 divides J."""
+    axes = product((8, 4), (False, True), ALONE) if vector_of(problem.width) == 8 else ()
+    schedules = [{"columns": columns, "shallow": shallow, "alone": alone} for columns, shallow, alone in axes]
+    return [{**form, **schedule} for form in forms if form in TILES for schedule in schedules]
 
 
 def _tiles(problem: Problem) -> tuple[int, ...]:
@@ -113,8 +111,9 @@ def opened(problem: Problem, target: Target, convert: Callable[[Problem, Config]
     """Give what builds configs; plans of one format, which ``convert`` makes, share it."""
 
     def build(blocks: DenseBlocks, form: Config, schedule: Config, arrays: Sequence[DeviceArray]) -> DevicePlan:
-        plan: Any = BlockSpmmPlan if "depth" in schedule else WarpSpmmPlan
-        return cast("DevicePlan", plan(problem, target, blocks, form, arrays=arrays, **schedule))
+        if "depth" in schedule:
+            return BlockSpmmPlan(problem, target, blocks, form, arrays=arrays, **schedule)
+        return TileSpmmPlan(problem, target, TileFormat.of_blocks(blocks), form, arrays=arrays, **schedule)
 
     return OneFormat(FORM, lambda form: convert(problem, form), build)
 
@@ -139,7 +138,7 @@ def grid(problem: Problem, config: Config) -> int:
 def block_kernel(problem: Problem, config: Config) -> Instance:
     """Give the kernel of a config."""
     if "depth" not in config:
-        return warp_kernel(problem, config)
+        return tile_spmm_instance(problem, config, mixed=False)
     rows = config["t"] if "t" in config else config["block_rows"]
     return block_instance(problem, rows, config["tile"], config["depth"], gathered="t" in config)
 
@@ -189,7 +188,7 @@ class TunedBlocks:
         """Search where several configs and a device to measure on exist, then convert and upload."""
         space, few = self.space(problem), _FEW * device.num_sms
         family = KernelFamily(
-            mark="tile",
+            mark=next(iter(self.every[0])),
             axes=lambda problem, _: {"config": list(varied(space))},
             opened=lambda problem, target: opened(problem, target, self.convert),
             default=lambda problem, _: middle(space),
@@ -231,7 +230,7 @@ class SparseTirBsr(SparseTirDbsr):
     name: ClassVar[str] = "sparsetir_bsr"
     layout = BsrFormat
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
-    kernels: ClassVar[tuple[KernelTemplate, ...]] = (SPMM_BLOCKS, SPMM_STRIPS, ZERO_ROWS, BLOCK_SDDMM)
+    kernels: ClassVar[tuple[KernelTemplate, ...]] = (SPMM_BLOCKS, SPMM_TILES, ZERO_ROWS, BLOCK_SDDMM)
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse float32, widths beyond the grid, and blocks for which SDDMM has no kernel."""
@@ -262,7 +261,7 @@ class SparseTirBsr(SparseTirDbsr):
 
     def space(self, problem: Problem) -> Sequence[Config]:
         """List blocks and tiles, and configs without shared memory."""
-        return [*super().space(problem), *strip_space(problem, self.forms)]
+        return [*super().space(problem), *tile_space(problem, self.forms)]
 
 
 @dataclass(frozen=True)
@@ -271,11 +270,17 @@ class SparseTirSrBcrs(TunedBlocks):
 
     name: ClassVar[str] = "sparsetir_srbcrs"
     layout, every = SrBcrsFormat, PANELS
-    kernels: ClassVar[tuple[KernelTemplate, ...]] = (SPMM_PANELS, SPMM_BLOCKS, ZERO_ROWS)
+    kernels: ClassVar[tuple[KernelTemplate, ...]] = (SPMM_BLOCKS, SPMM_TILES, ZERO_ROWS)
 
     t: int = 0
     """Rows of a panel: 8 (the paper's), 16, 32 or 64; 0 searches."""
 
+    def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
+        """Refuse float32, widths beyond the grid, and other J than multiples of 8 for panels of 8 rows."""
+        if self.t == PANELS[0]["t"] and vector_of(problem.width) == 1:
+            return f"expected J a multiple of 8 for panels of {self.t} rows, found {problem.width}"
+        return super().unsupported(problem, device)
+
     def space(self, problem: Problem) -> Sequence[Config]:
-        """List panels, groups and tiles."""
-        return panel_space(problem, self.forms)
+        """List panels, groups and tiles, the configs without shared memory first."""
+        return [*tile_space(problem, self.forms), *panel_space(problem, self.forms)]

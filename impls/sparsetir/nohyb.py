@@ -24,7 +24,6 @@ SPMM_CSR_ROWS = KernelTemplate(
     Path(__file__).parent / "kernels" / "csr_rows.cu",
     "spmm_csr_rows",
     {"T": ELEMENTS, "lanes": (LANES,), "coarsen": (1, 2), "threads": (THREADS,)},
-    max_registers=48,
 )
 
 

@@ -41,7 +41,6 @@ def communities(groups: int = 20, members: int = 40, shuffled: bool = True) -> C
 def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Take every matrix for a large one, in which the votes are few and dealt out, or as it is."""
     if request.param == "large":
-        monkeypatch.setattr(nearness, "_SMALL", -1)
         monkeypatch.setattr(nearness, "_FEW", -1)
     return str(request.param)
 

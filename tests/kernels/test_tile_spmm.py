@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from problems import dense_operands, random_csr, run_checked
-from tables import DTYPES, TableTarget, every_instance, table_target
+from tables import AWKWARD, DTYPES, TableTarget, every_instance, table_target
 
 from spmark.impls.core.errors import BuildError, KernelFault
 from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.core.tolerance import tolerance
+from spmark.impls.formats.bsr import BsrFormat, SrBcrsFormat
 from spmark.impls.formats.tiles import BLOCK, ELL, RUN, Selection, TileFormat
 from spmark.impls.kernels.tile_spmm import AHEAD, HEIGHTS, SPMM_TILES, TileSpmmPlan
 from spmark.impls.kernels.tile_tasks import ALONE, MOST, Panels
@@ -91,6 +92,11 @@ def multiply(
 
 RANDOM = np.random.default_rng(4)
 MATRIX = random_csr(77, 290, [*RANDOM.integers(0, 40, 40), 290, 0, 0, *RANDOM.integers(0, 5, 34)])
+BLOCKED = {
+    # Nothing divides by a block; some block rows are empty, and one is divided between thread blocks.
+    "mixed": random_csr(133, 4717, [*RANDOM.integers(0, 40, 60), *[0] * 40, 4717, *RANDOM.integers(0, 9, 32)]),
+    **AWKWARD,
+}
 
 
 @pytest.mark.one_in(3)
@@ -142,6 +148,19 @@ def test_long_panels_are_divided_and_added_up(target: TableTarget) -> None:
         matrix = random_csr(height, 16 * 4 * MOST + 40, [400] * (height - 1) + [16 * 4 * MOST + 40])
         plan = multiply(matrix, select(matrix, share, height=height), 8, target, vector=8, lanes=8)
         assert plan.deterministic == (share == 1.0)
+
+
+@pytest.mark.parametrize("width", [8, 72, 136])
+@pytest.mark.parametrize("name", BLOCKED)
+@pytest.mark.parametrize("form", [BsrFormat, SrBcrsFormat])
+def test_block_formats_are_panels(
+    form: type[BsrFormat | SrBcrsFormat], name: str, width: int, target: TableTarget
+) -> None:
+    problem, held = Problem(Op.SPMM, BLOCKED[name], width, DType.FLOAT16), form.from_csr(BLOCKED[name])
+    for alone in (ALONE[0], ALONE[-1]):
+        plan = TileSpmmPlan(problem, target, TileFormat.of_blocks(held), {}, alone=alone)
+        run_checked(plan, problem)
+        assert (plan.stored, plan.deterministic) == (held.stored, True)
 
 
 @pytest.mark.parametrize("width", [24, 136])

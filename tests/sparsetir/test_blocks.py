@@ -13,14 +13,16 @@ from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats import limits
 from spmark.impls.formats.bsr import BsrFormat
-from spmark.impls.kernels.block_spmm import block_instance, warp_kernel
+from spmark.impls.kernels.block_spmm import block_instance
 from spmark.impls.kernels.family import taken_apart
+from spmark.impls.kernels.tile_spmm import tile_spmm_instance
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.target import open_target
 from spmark.impls.sparsetir.blocks import (
     BLOCKS,
     FORM,
     PANELS,
+    TILES,
     SparseTirBsr,
     SparseTirDbsr,
     SparseTirSrBcrs,
@@ -28,6 +30,7 @@ from spmark.impls.sparsetir.blocks import (
     opened,
     panel_space,
     run_through,
+    tile_space,
     varied,
 )
 
@@ -47,13 +50,13 @@ def test_every_config_of_the_space_has_a_kernel(width: int) -> None:
         block_instance(problem, config["block_rows"], config["tile"], config["depth"], gathered=False)
         assert config["block_cols"] % config["depth"] == 0
     space = panel_space(problem)
-    assert [taken_apart(c, FORM)[0] for c in space if c["tile"] == 64] == PANELS
+    assert [taken_apart(c, FORM)[0] for c in space if c["tile"] == 64] == PANELS[1:]
     for config in space:
-        if config["t"] == 8:
-            warp_kernel(problem, config)
-        else:
-            block_instance(problem, config["t"], config["tile"], config["depth"], gathered=True)
-            assert config["g"] % config["depth"] == 0
+        block_instance(problem, config["t"], config["tile"], config["depth"], gathered=True)
+        assert config["g"] % config["depth"] == 0
+    for config in tile_space(problem, TILES):
+        tile_spmm_instance(problem, config, mixed=False)
+    assert [form for form in TILES if tile_space(problem, [form])] == ([*TILES] if width % 8 == 0 else [])
 
 
 def test_the_space_is_measured_and_the_best_few_with_turned_starts() -> None:
@@ -119,6 +122,7 @@ def test_pinned_config_is_what_is_built() -> None:
         (SparseTirDbsr(block_rows=16), {"block_rows": 16, "block_cols": 16}),
         (SparseTirDbsr(block_cols=128), {"block_rows": 128, "block_cols": 128}),
         (SparseTirSrBcrs(t=32), {"t": 32, "g": 32}),
+        (SparseTirSrBcrs(t=8), {"t": 8, "g": 16}),
     ):
         plan = made.build(problem, HOST)
         assert taken_apart(plan.config, FORM)[0] == form
@@ -130,6 +134,12 @@ def test_float32_and_widths_beyond_the_grid_are_refused(kind: type[Any]) -> None
     assert "expected 16-bit floats" in kind().unsupported(problem_of(32, DType.FLOAT32), HOST)
     assert "expected J of at most" in kind().unsupported(problem_of(64 * 65535 + 1), HOST)
     assert kind().unsupported(problem_of(4096), HOST) is None
+
+
+def test_panels_of_eight_rows_refuse_other_widths_than_multiples_of_eight() -> None:
+    assert "expected J a multiple of 8" in str(SparseTirSrBcrs(t=8).unsupported(problem_of(20), HOST))
+    assert SparseTirSrBcrs(t=8).unsupported(problem_of(24), HOST) is None
+    assert taken_apart(SparseTirSrBcrs().build(problem_of(20), HOST).config, FORM)[0] == PANELS[1]
 
 
 def test_illegal_tunables_are_refused() -> None:
