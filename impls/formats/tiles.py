@@ -156,17 +156,12 @@ class TileFormat:
 
     @classmethod
     def of_blocks(cls, form: DenseBlocks) -> TileFormat:
-        """View BSR of 16 columns, or SR-BCRS in groups of 16, as block tiles: every block row is a panel.
-
-        Columns past the matrix's last, whose elements are zeros, become the last. O(I + groups); values are not copied.
-        """
+        """View SR-BCRS in groups of 16 as block tiles. O(I); values are not copied."""
         height, panels = form.block_shape[0], form.indptr.size - 1
         rows = np.arange(panels * height, dtype=np.int32).reshape(-1, height)
         rows[rows >= form.shape[0]] = -1
-        columns = form.indices if form.indices.ndim > 1 else form.indices[:, None] * GROUP + np.arange(GROUP)
-        columns = np.minimum(columns, form.shape[1] - 1).astype(np.int32)
         held = np.arange(form.nnz, dtype=np.int32)
-        blocks = Blocks(rows, form.indptr, columns, form.blocks, held, form.positions)
+        blocks = Blocks(rows, form.indptr, form.indices, form.blocks, held, form.positions)
         return cls(form.shape, form.nnz, {height: blocks}, None, held[:0], None)
 
     @property

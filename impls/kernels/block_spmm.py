@@ -1,4 +1,4 @@
-"""The launcher of SpMM over blocks on the matrix unit: thread blocks for BSR, DBSR and SR-BCRS."""
+"""The launchers of SpMM over blocks on the matrix unit: thread blocks for BSR, DBSR, SR-BCRS, warps for low ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spmark.impls.core.interfaces import Config, DeviceArray
 from spmark.impls.core.problem import Problem, numbered, offsets
 from spmark.impls.formats.bsr import DbsrFormat, DenseBlocks, SrBcrsFormat
 from spmark.impls.kernels.shared_rows import RowZeroing, zeroing_instance
-from spmark.impls.runtime.plan import Arrays, DevicePlan
+from spmark.impls.runtime.plan import Arrays, DevicePlan, OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import C_TYPES, NARROW, Instance, KernelTemplate
 
@@ -203,3 +203,61 @@ def transposed_pieces(values: NDArray[Any]) -> NDArray[Any]:
     # Row = g, column = 8 half + 2 t + e; lane = 4 g + t, its registers are (half, e).
     parts = values.reshape(-1, 8, 2, 4, 2).transpose(0, 1, 3, 2, 4)
     return np.ascontiguousarray(parts).reshape(-1, 32, 4)
+
+
+_WARP = 32
+STRIPS = (1, 2, 4)
+"""Block rows of a thread block."""
+SPMM_STRIPS = KernelTemplate(
+    Path(__file__).parent / "strip_spmm.cu",
+    "spmm_strips",
+    {"T": NARROW, "columns": (4, 8), "threads": tuple(_WARP * strips for strips in STRIPS)},
+)
+
+
+class StripSpmmPlan(OneLaunchPlan):
+    """C = A B with a warp for each block row of BSR(16, 16), in 16 bits with float32 sums.
+
+    Parameters
+    ----------
+    problem : Problem
+        J a multiple of 8.
+    form : BsrFormat
+        Blocks of 16 x 16.
+    config : mapping
+        Facts for `DevicePlan.config`, to which the schedule below is added.
+    arrays : sequence of device arrays, optional
+        `arrays` of another plan of the same format.
+    **schedule : int
+        ``tile``: columns of C of a warp, 32 or 64; ``strips``: block rows of a thread block.
+
+    Raises
+    ------
+    BuildError
+        There is no kernel with that tile.
+    """
+
+    def __init__(
+        self, problem: Problem, target: Target, form: DenseBlocks, config: Config, arrays: Arrays = (), **schedule: int
+    ) -> None:
+        tile, strips = schedule["tile"], schedule["strips"]
+        super().__init__(problem, target, {**config, **schedule}, alignment=16)
+        self.stored = form.stored
+        self._load(strip_instance(problem, tile, strips))
+        with self.phase("convert"):
+            pieces = () if arrays else (form.indices, mma_pieces(problem.dtype.stored(form.blocks)))
+        block_rows = form.indptr.size - 1
+        grid = (ceil_div(block_rows, strips), ceil_div(problem.width, tile), 1)
+        sizes = (*problem.matrix.shape, problem.width, block_rows)
+        self._arrange(grid, sizes, (form.indptr,), self.share(arrays, pieces))
+
+
+def strip_instance(problem: Problem, tile: int, strips: int) -> Instance:
+    """Give the kernel for tiles of so many columns and so many block rows of a thread block.
+
+    Raises
+    ------
+    BuildError
+        There is no such kernel.
+    """
+    return SPMM_STRIPS.instance(T=C_TYPES[problem.dtype], columns=tile // 8, threads=_WARP * strips)

@@ -1,5 +1,5 @@
-// The operands and sums of a warp for a panel of sixteen or eight rows of A, without shared memory (see
-// tile_blocks.cuh).
+// The operands and sums of a warp for a panel of sixteen or eight rows of A, without shared memory (see tile_blocks.cuh
+// and strip_spmm.cu).
 //
 // Which column of the result is column n of which mma may be chosen freely. A lane therefore takes neighbouring columns
 // of B, one for each of several mma, in a load of 8 or 16 bytes. Two such rows interleaved are the unit's operand, and

@@ -4,8 +4,8 @@ Ye, Lai, Shao, Chen and Ceze, "SparseTIR: Composable Abstractions for Sparse Com
 sections 4.3.1 (attention) and 4.3.2 (pruned Transformers). SparseTIR offers BSR(32), DBSR(32) and SR-BCRS(8, 16) for
 pruned weights and searches the schedule. Here the shape of a block is searched as well: tall blocks read B less often
 and store more zeros, and the better trade depends on the matrix. Where a grid would leave multiprocessors idle, block
-rows are cut in parts. The paper's SR-BCRS(8, 16), and BSR(16, 16), are multiplied without shared memory by the kernel
-of STile's block tiles.
+rows are cut in parts. The paper's SR-BCRS(8, 16) is multiplied without shared memory, by the kernel of STile's block
+tiles.
 """
 
 from __future__ import annotations
@@ -22,7 +22,16 @@ from spmark.impls.core.problem import Op, Problem
 from spmark.impls.formats.bsr import BsrFormat, DbsrFormat, DenseBlocks, SrBcrsFormat
 from spmark.impls.formats.tiles import TileFormat
 from spmark.impls.kernels.block_sddmm import BLOCK_SDDMM, SDDMM_BLOCKS, SDDMM_OVER_BLOCKS
-from spmark.impls.kernels.block_spmm import SPMM_BLOCKS, BlockSpmmPlan, block_instance, vector_of
+from spmark.impls.kernels.block_spmm import (
+    SPMM_BLOCKS,
+    SPMM_STRIPS,
+    STRIPS,
+    BlockSpmmPlan,
+    StripSpmmPlan,
+    block_instance,
+    strip_instance,
+    vector_of,
+)
 from spmark.impls.kernels.family import Build, KernelFamily, OneFormat
 from spmark.impls.kernels.shared_rows import ZERO_ROWS
 from spmark.impls.kernels.tile_spmm import SPMM_TILES, TileSpmmPlan, tile_spmm_instance
@@ -43,8 +52,6 @@ BLOCKS: Sequence[Config] = [
 """R and C of BSR(R, C), small blocks first; R is also the rows of a thread block, and a multiple stacks block rows."""
 PANELS: Sequence[Config] = [{"t": t, "g": g} for t, g in ((8, 16), (16, 32), (32, 32), (32, 64), (64, 64))]
 """SR-BCRS(t, g), the paper's first and low panels first."""
-TILES: Sequence[Config] = (BLOCKS[0], PANELS[0])
-"""The smallest forms, which also a warp alone multiplies, without shared memory."""
 ALONE = (4, 32)
 """Blocks of a block row that one warp takes by itself: four share a longer row."""
 PARTS = (2, 4, 8)
@@ -72,16 +79,24 @@ def panel_space(problem: Problem, forms: Sequence[Config] = PANELS) -> list[Conf
     return [
         {**form, "tile": tile, "depth": form["g"] if vector_of(problem.width) == 8 else 16, **_PLAIN}
         for form in forms
-        if form not in TILES
+        if form != PANELS[0]
         for tile in _tiles(problem)
     ]
 
 
-def tile_space(problem: Problem, forms: Sequence[Config]) -> list[Config]:
-    """List the configs of `TILES` without shared memory: ``columns, shallow, alone``, where 8 divides J."""
-    axes = product((8, 4), (False, True), ALONE) if vector_of(problem.width) == 8 else ()
-    schedules = [{"columns": columns, "shallow": shallow, "alone": alone} for columns, shallow, alone in axes]
-    return [{**form, **schedule} for form in forms if form in TILES for schedule in schedules]
+def tile_space(problem: Problem, forms: Sequence[Config] = PANELS) -> list[Config]:
+    """List the configs of SR-BCRS(8, 16): ``t, g, columns, shallow, alone``, where 8 divides J."""
+    if PANELS[0] not in forms or vector_of(problem.width) == 1:
+        return []
+    axes = product((8, 4), (False, True), ALONE)
+    return [{**PANELS[0], "columns": columns, "shallow": shallow, "alone": alone} for columns, shallow, alone in axes]
+
+
+def strip_space(problem: Problem, forms: Sequence[Config] = BLOCKS) -> list[Config]:
+    """List the configs of BSR(16, 16) without shared memory: ``block_rows, block_cols, strips, tile``."""
+    if BLOCKS[0] not in forms or vector_of(problem.width) == 1:
+        return []
+    return [{**BLOCKS[0], "strips": strips, "tile": tile} for strips in STRIPS for tile in (32, 64)]
 
 
 def _tiles(problem: Problem) -> tuple[int, ...]:
@@ -113,6 +128,8 @@ def opened(problem: Problem, target: Target, convert: Callable[[Problem, Config]
     def build(blocks: DenseBlocks, form: Config, schedule: Config, arrays: Sequence[DeviceArray]) -> DevicePlan:
         if "depth" in schedule:
             return BlockSpmmPlan(problem, target, blocks, form, arrays=arrays, **schedule)
+        if "strips" in schedule:
+            return StripSpmmPlan(problem, target, blocks, form, arrays=arrays, **schedule)
         return TileSpmmPlan(problem, target, TileFormat.of_blocks(blocks), form, arrays=arrays, **schedule)
 
     return OneFormat(FORM, lambda form: convert(problem, form), build)
@@ -137,8 +154,10 @@ def grid(problem: Problem, config: Config) -> int:
 
 def block_kernel(problem: Problem, config: Config) -> Instance:
     """Give the kernel of a config."""
-    if "depth" not in config:
+    if "columns" in config:
         return tile_spmm_instance(problem, config, mixed=False)
+    if "strips" in config:
+        return strip_instance(problem, config["tile"], config["strips"])
     rows = config["t"] if "t" in config else config["block_rows"]
     return block_instance(problem, rows, config["tile"], config["depth"], gathered="t" in config)
 
@@ -230,7 +249,7 @@ class SparseTirBsr(SparseTirDbsr):
     name: ClassVar[str] = "sparsetir_bsr"
     layout = BsrFormat
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
-    kernels: ClassVar[tuple[KernelTemplate, ...]] = (SPMM_BLOCKS, SPMM_TILES, ZERO_ROWS, BLOCK_SDDMM)
+    kernels: ClassVar[tuple[KernelTemplate, ...]] = (SPMM_BLOCKS, SPMM_STRIPS, ZERO_ROWS, BLOCK_SDDMM)
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse float32, widths beyond the grid, and blocks for which SDDMM has no kernel."""
@@ -261,7 +280,7 @@ class SparseTirBsr(SparseTirDbsr):
 
     def space(self, problem: Problem) -> Sequence[Config]:
         """List blocks and tiles, and configs without shared memory."""
-        return [*super().space(problem), *tile_space(problem, self.forms)]
+        return [*super().space(problem), *strip_space(problem, self.forms)]
 
 
 @dataclass(frozen=True)
