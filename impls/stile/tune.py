@@ -113,8 +113,8 @@ def _family(forms: Sequence[Tiling], facts: Mapping[str, Any]) -> KernelFamily:
             if tiles.blocks:
                 return TileSpmmPlan(problem, target, tiles, told, arrays=arrays, **schedule)
             told["by_row"] = schedule.get("by_row", False)
-            ell, positions = tiles.ell or HybFormat.from_csr(problem.matrix), _form(forms, own).positions
-            return EllBucketsPlan(problem, target, ell, told, positions=positions, arrays=arrays, **schedule)
+            ell = tiles.ell or HybFormat.from_csr(problem.matrix)
+            return EllBucketsPlan(problem, target, ell, told, arrays=arrays, **schedule)
 
         return OneFormat(names, convert, build)
 
