@@ -122,22 +122,22 @@ class Greedy:
         loops.pick_block(state, window, whole)
         self._fresh = False
         if slack > 0 and self._literal:
-            self._pick_every(stretched(average, slack))
+            self._pick_every(loops.stretched(average, slack))
         elif slack > 0:
-            loops.pick_near_blocks(state, self._rules.withdraw, stretched(average, slack), height, shape)
+            loops.pick_near_blocks(state, self._rules.withdraw, loops.stretched(average, slack), height, shape)
 
     def _pick_light(self, average: float, best: int) -> None:
         """Pick the best light tile, and by local search those of its shape that cost little more."""
         assert self._level is not None
         slack = self._rules.slack
         if slack > 0 and not self._literal:
-            limit, shape = stretched(average, slack), int(self._level.shape[best])
+            limit, shape = loops.stretched(average, slack), int(self._level.shape[best])
             loops.pick_lights(self._state, self._level, limit, shape, 0, self._level.first.size)
         else:
             loops.pick_lights(self._state, self._level, average, loops.EVERY, best, best + 1)
         self._fresh = not self._literal or math.isinf(slack)
         if slack > 0 and self._literal:
-            self._pick_every(stretched(average, slack))
+            self._pick_every(loops.stretched(average, slack))
 
     def _pick_every(self, limit: float) -> None:
         """Pick every candidate, of any shape and format, that costs no more than ``limit`` (algorithm 2, line 12).
@@ -176,8 +176,3 @@ class Greedy:
             levels=self._levels,
             withdrawn=int(chosen.tally[1]),
         )
-
-
-def stretched(average: float, slack: float) -> float:
-    """Give the highest average that a pick of ``average`` takes along."""
-    return average * (1 + slack) if average > 0 else average * (1 - slack)

@@ -238,6 +238,12 @@ def _pick(state: Any, shape: Any, window: Any, cost_ms: Any, items: Any, first: 
 
 
 @part
+def stretched(average: Any, slack: Any) -> Any:
+    """Give the highest average that a pick of ``average`` takes along."""
+    return average * (1 + slack) if average > 0 else average * (1 - slack)
+
+
+@part
 def _by_count(  # noqa: PLR0917
     nonzeros: Any, row_ptr: Any, rows: Any, window: Any, counts: Any, slots: Any, order: Any
 ) -> Any:

@@ -12,8 +12,7 @@ from stile_recount import Event, Recounted, on_grid
 
 from spmark.impls.core.problem import Csr
 from spmark.impls.stile.calibration import Calibration
-from spmark.impls.stile.greedy import stretched
-from spmark.impls.stile.loops import WHOLE, pick_lights
+from spmark.impls.stile.loops import WHOLE, pick_lights, stretched
 from spmark.impls.stile.space import Formats, Rules, SearchMode, shapes_of
 from spmark.impls.stile.windows import Tiled
 
