@@ -42,6 +42,7 @@ def on_grid(shapes: Shapes, step_ms: float, whole: float = 1.0, light: float = 1
 class Event(StrEnum):
     """The kind of tiles that a step of the search picked."""
 
+    BEFOREHAND = "beforehand"
     BLOCK = "block"
     WINDOW = "window"
     OTHER = "other"
@@ -68,6 +69,11 @@ class Watched(Greedy):
     def __init__(self, *given):
         super().__init__(*given)
         self.trace = []
+
+    def _beforehand(self):
+        before = self._state.chosen.tally.copy()
+        super()._beforehand()
+        self.note(Event.BEFOREHAND, self._shapes.cheapest_ms, before)
 
     def _pick_blocks(self, average, window, whole):
         before = self._state.chosen.tally.copy()

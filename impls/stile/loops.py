@@ -397,11 +397,12 @@ def _rank_blocks(state: Any, window: Any) -> None:
 
 
 @part
-def _pick_best(state: Any, window: Any) -> None:
-    """Pick the best single tile of a window."""
+def _pick_best(state: Any, window: Any) -> Any:
+    """Pick the best single tile of a window; give its shape and cost."""
     shape = state.groups.shape[window]
     cost = state.costs[state.windows.height[window], shape]
     _pick_single(state, window, state.groups.at[window], shape, cost)
+    return shape, cost
 
 
 @part
@@ -420,6 +421,34 @@ def _sweep(state: Any, window: Any, shape: Any, cost: Any, limit: Any) -> None:
             at += span
         else:
             at += 1
+
+
+@compiled(types.void, STATE, LONG, REAL, REAL)
+def prefer_blocks(state: Any, withdraw: Any, slack: Any, below: Any) -> None:
+    """Pick blocks, one window after the other, while a new non-zero costs less than ``below``.
+
+    Parameters
+    ----------
+    state, withdraw
+        As the module says.
+    slack : float
+        r - 1 of the local search.
+    below : float
+        Milliseconds for each new non-zero.
+    """
+    windows, groups = state.windows, state.groups
+    for window in range(windows.left.size):
+        while windows.left[window] > 0:
+            _rank_blocks(state, window)
+            whole = _whole_average(windows, window, withdraw)
+            average = min(whole, groups.average[window])
+            if not average < below:
+                break
+            if whole <= groups.average[window]:
+                _pick_whole(state, window)
+                break
+            shape, cost = _pick_best(state, window)
+            _sweep(state, window, shape, cost, min(stretched(average, slack), below))
 
 
 @compiled(types.Tuple((REAL, LONG, LONG)), STATE, LONG)

@@ -26,7 +26,7 @@ class SearchMode(StrEnum):
 
     CODE = "code"
     """The public code's: windows of 16 rows, columns never divided, and the largest part of J. Block candidates are
-    made once."""
+    made once; blocks that beat any ELL tile are picked window by window beforehand."""
     PAPER = "paper"
     """The paper's: windows of every calibrated height, columns divided where that is cheaper, and every part of J.
     Block candidates are made anew at every level, and the local search takes tiles of every shape."""

@@ -85,7 +85,7 @@ def test_the_matrices_call_for_every_kind_of_pick() -> None:
             picked.update({step.event: step.picked for step in run.trace})
             withdrawn += sum(step.withdrawn for step in run.trace)
             ties += run.ties
-    assert picked.keys() == {Event.BLOCK, Event.WINDOW, Event.OTHER}
+    assert picked.keys() == {Event.BEFOREHAND, Event.BLOCK, Event.WINDOW, Event.OTHER}
     assert withdrawn > 10
     assert ties > 0
 
@@ -95,8 +95,9 @@ def test_the_paper_s_local_search_takes_every_shape_and_both_formats_in_one_roun
         matrix, rules = mixed(0, *SHAPES[2]), Rules(mode, slack=5.0, max_levels=1, withdraw=False)
         run = search(matrix, SPMM, rules, FINE, 1e4, 0.2)
         count = next(step.picked for step in run.trace if step.event in (Event.BLOCK, Event.OTHER))
-        chosen = run._state.chosen
-        return {(chosen.window[tile] < 0, int(chosen.shape[tile])) for tile in range(count)}
+        chosen, first = run._state.chosen, sum(step.picked for step in run.trace if step.event is Event.BEFOREHAND)
+        picks = range(first, first + count)
+        return {(chosen.window[tile] < 0, int(chosen.shape[tile])) for tile in picks}
 
     found = kinds_of_a_round(SearchMode.PAPER)
     assert {light for light, _ in found} == {False, True}
