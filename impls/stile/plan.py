@@ -36,6 +36,8 @@ _MATRIX_UNIT_COLUMNS = 8
 """Block tiles of SpMM need J to be a multiple of this."""
 _WIDER = (128, 512)
 """Widths of ELL rows that are compared with the public code's where plans are measured: more of a row in one piece."""
+_MOST_AGAIN = 1 << 25
+"""Most non-zeros for which blocks are searched twice: beyond, it takes a minute."""
 
 
 @dataclass(frozen=True)
@@ -199,12 +201,14 @@ class Stile:
         """
         from spmark.impls.stile.search import forms_of
 
-        asked = [self.rules(_has_blocks(problem))]
+        matrix, blocks = problem.matrix, _has_blocks(problem)
+        asked = [self.rules(blocks)]
         pinned = self._needs_blocks or self.mode == SearchMode.PAPER
         if measured and problem.op is Op.SPMM and not pinned:
-            asked += [self.rules(False, widest) for widest in _WIDER]
+            small = matrix.nnz <= _MOST_AGAIN
+            asked += [self.rules(blocks and small, _WIDER[0]), self.rules(False, _WIDER[1])]
         width = self.searched_width or problem.width
-        return forms_of(problem.matrix, asked, calibration, width)
+        return forms_of(matrix, asked, calibration, width)
 
     def _facts(self, problem: Problem, label: str) -> dict[str, Any]:
         return {

@@ -24,7 +24,7 @@ from spmark.impls.formats.tiles import BLOCK, ELL, RUN, Selection
 from spmark.impls.stile.calibration import Calibration
 from spmark.impls.stile.greedy import PickedTiles
 from spmark.impls.stile.mixture import Mixture, Piece, spent_ms
-from spmark.impls.stile.space import Formats, Rules, SearchMode, parts_of, shapes_of
+from spmark.impls.stile.space import Formats, Rules, SearchMode, parts_of, shapes_of, widest_bucket
 from spmark.impls.stile.windows import Once, Tiled
 
 DIVISIONS = (1, 2, 4)
@@ -125,6 +125,7 @@ def search_each(matrix: Csr, asked: Sequence[Rules], calibration: Calibration, w
     ----------
     matrix : Csr
     asked : sequence of Rules
+        A search of a single format that would find the tiles of an earlier search is left out.
     calibration : Calibration
     width : int
         J.
@@ -133,7 +134,7 @@ def search_each(matrix: Csr, asked: Sequence[Rules], calibration: Calibration, w
     -------
     list of list of Tiling
         By each of the rules the best plan of every mixture, the one predicted fastest first: the paper builds all three
-        and keeps the one that is measured fastest (section 3.3).
+        and keeps the one that is measured fastest (section 3.3). Empty where a search was left out.
     """
     once, jobs = Once(), _jobs(matrix, asked, calibration, width)
     # Light tiles alone take no time beside all others.
@@ -165,14 +166,31 @@ def search_each(matrix: Csr, asked: Sequence[Rules], calibration: Calibration, w
 
 
 def _jobs(matrix: Csr, asked: Sequence[Rules], calibration: Calibration, width: int) -> list[_Job]:
-    """List the parts of all searches."""
+    """List the parts of all searches, without those that would find the tiles of an earlier part."""
     jobs: list[_Job] = []
+    seen: set[object] = set()
     for number, rules in enumerate(asked):
         divides = rules.mode is SearchMode.PAPER and calibration.op is Op.SPMM and matrix.num_cols >= DIVISIONS[-1]
         ways = list(product(parts_of(calibration, width, rules.mode), DIVISIONS if divides else (1,)))
         for formats in _mixtures(rules, calibration):
-            jobs += [_Job(number, replace(rules, formats=formats), *way) for way in ways]
+            own = replace(rules, formats=formats)
+            reach = _reach(matrix, calibration, own)
+            key: object = (number, formats) if reach is None else (replace(own, widest=0), reach)
+            if key not in seen:
+                seen.add(key)
+                jobs += [_Job(number, own, *way) for way in ways]
     return jobs
+
+
+def _reach(matrix: Csr, calibration: Calibration, rules: Rules) -> int | None:
+    """Give the width of the widest light tile where the matrix alone decides this width; else None."""
+    if rules.formats is Formats.MIXED or calibration.op is not Op.SPMM:
+        return None
+    if rules.formats is Formats.BLOCKS:
+        return 0
+    widest = rules.widest or widest_bucket(matrix.nnz, calibration.num_sms)
+    longest = int(matrix.row_lengths.max(initial=1))
+    return min(widest, 1 << (longest - 1).bit_length())
 
 
 def _mixtures(rules: Rules, calibration: Calibration) -> tuple[Formats, ...]:
