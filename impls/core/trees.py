@@ -24,7 +24,7 @@ class FlatTrees:
     right: NDArray[Any]
     """(nodes,) child."""
 
-    def reached(self, samples: NDArray[np.float64]) -> NDArray[np.intp]:
+    def reached(self, samples: NDArray[np.floating[Any]]) -> NDArray[np.intp]:
         """Give the leaf of each tree that samples (s, f) fall into, (s, trees). O(s trees depth)."""
         at = np.tile(self.roots, (len(samples), 1))
         which = np.arange(len(samples))[:, None]

@@ -1,4 +1,4 @@
-"""A forest of decision trees as flat arrays: predicted by a compiled loop, kept in a file that runs nothing.
+"""A forest of decision trees as flat arrays: all of them are walked at once, and kept in a file that runs nothing.
 
 scikit-learn trains (`spmark.studies.liteform.forests`); its own prediction of one sample takes milliseconds, most of
 them spent on checks and threads, and its files are pickles.
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.trees import FlatTrees
-from spmark.impls.liteform.loops import add_votes
 
 ARRAYS: Mapping[str, tuple[Any, int]] = {
     **dict.fromkeys(("roots", "left", "right"), (np.int32, 1)),
@@ -51,10 +50,9 @@ class Forest(FlatTrees):
         ----------
         sample : (f,) float64
         """
-        votes = np.zeros(self.classes.size)
         scaled = ((sample - self.mean) / self.scale).astype(np.float32)
-        add_votes(self.roots, self.feature, self.threshold, self.left, self.right, self.leaves, scaled, votes)
-        return votes / self.roots.size
+        reached = self.left[self.reached(scaled[None])[0]]
+        return np.asarray(self.leaves[reached].sum(0) / self.roots.size, np.float64)
 
     def predict(self, sample: NDArray[np.float64]) -> int:
         """Give the label with the most votes; of labels with equal votes the least."""

@@ -18,7 +18,7 @@ from spmark.impls.core.problem import Problem
 if TYPE_CHECKING:
     from spmark.impls.stile.plan import Stile
 
-_FORM = ("formats", "part", "divisions", "widest", "rows")
+_FORM = ("formats", "part", "divisions", "widest")
 """The names in a config that decide its tiles; the rest is the schedule, which has no price."""
 
 

@@ -7,7 +7,7 @@ SIGMOD 2024.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
@@ -36,10 +36,8 @@ _MATRIX_UNIT_COLUMNS = 8
 """Block tiles of SpMM need J to be a multiple of this."""
 _WIDER = (128, 512)
 """Widths of ELL rows that are compared with the public code's where plans are measured: more of a row in one piece."""
-_LARGE = 4_000_000
-"""Elements of B read from which an order of rows may pay: reading then takes longer than starting up."""
 _MOST_AGAIN = 1 << 25
-"""Most non-zeros for which blocks are searched twice and orders of rows are tried: beyond, either takes a minute."""
+"""Most non-zeros for which blocks are searched twice: beyond, it takes a minute."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +71,7 @@ class Stile:
     """J that the format is searched for; 0 is the problem's own. The paper searches once for all J."""
     tuned: bool = True
     """Measure the searched plans and their schedules on the device; otherwise take the plan predicted fastest. Measured
-    plans also have wider ELL rows, and rows ordered so that rows that share columns stand together; neither is in the
-    paper, nor in its mode."""
+    plans also have wider ELL rows, which are not in the paper, nor in its mode."""
     calibration: str = ""
     """A calibrated GPU by name, or a file of ``spmark study calibrate stile``. Empty for the device's own calibration,
     or the published A100's where the device has none."""
@@ -83,7 +80,7 @@ class Stile:
     """Order of SDDMM's result: ``csr``, or ``tiles``, where there are blocks; `Plan.order` then gives the order."""
     keep_mixture: bool = False
     """Keep the mixture that the search finds, with all of its levels, however fast it is: neither format alone, nor
-    wider or reordered rows compete. The device then chooses the schedule alone."""
+    wider rows compete. The device then chooses the schedule alone."""
     cost_model: str = Pricing.LINE
     """The paper's ``line``, or ``mlp``, the network that the paper tried, where the calibration has one."""
 
@@ -117,7 +114,8 @@ class Stile:
             The search finds other tiles today.
         """
         calibration, _ = self.priced_by(problem, device)
-        # What was measured also had wider rows and other orders among its forms; what was not measured is the first.
+        # What was measured also had wider rows among its forms, and in earlier versions rows in another order, which
+        # changes no store; what was not measured is the first.
         for measured in (False, True):
             for form in self.forms(problem, calibration, measured):
                 if form_of(form.facts) == form_of(config):
@@ -191,7 +189,7 @@ class Stile:
         return calibration_for(device.name, problem.op, problem.dtype, self.calibration, net)
 
     def forms(self, problem: Problem, calibration: Calibration, measured: bool) -> list[Tiling]:
-        """Search tiles: every mixture of formats, and, where plans are measured, wider ELL rows and other orders.
+        """Search tiles: every mixture of formats, and, where plans are measured, wider ELL rows.
 
         Parameters
         ----------
@@ -209,8 +207,6 @@ class Stile:
         if measured and problem.op is Op.SPMM and not pinned:
             small = matrix.nnz <= _MOST_AGAIN
             asked += [self.rules(blocks and small, _WIDER[0]), self.rules(False, _WIDER[1])]
-            if matrix.num_rows == matrix.num_cols and small and matrix.nnz * problem.width > _LARGE:
-                asked += [replace(self.rules(False, widest), near=True) for widest in _WIDER]
         width = self.searched_width or problem.width
         return forms_of(matrix, asked, calibration, width)
 

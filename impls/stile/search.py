@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.errors import UnsupportedError
 from spmark.impls.core.problem import Csr, Op
-from spmark.impls.formats.nearness import RowOrder, near_order
 from spmark.impls.formats.threads import SHARE, cores, run_all
 from spmark.impls.formats.tiles import BLOCK, ELL, RUN, Selection
 from spmark.impls.stile.calibration import Calibration
@@ -48,8 +47,6 @@ class Tiling:
     levels: int
     withdrawn: int
     """Tiles that were picked and replaced."""
-    positions: NDArray[np.int32] | None
-    """(I,) place of every row in the order that was searched; None for A's own order."""
 
     @cached_property
     def widest(self) -> int:
@@ -69,29 +66,10 @@ class Tiling:
             "part": self.part,
             "divisions": self.divisions,
             "widest": self.widest,
-            "rows": "as they stand" if self.positions is None else "near",
             "levels_used": self.levels,
             "withdrawn": self.withdrawn,
             "predicted_us": round(self.predicted_ms * 1e3, 4),
         }
-
-
-class _Ground(NamedTuple):
-    """A matrix in an order of rows."""
-
-    tiled: Tiled
-    order: RowOrder | None = None
-    """None for A's own."""
-    at: NDArray[np.int64] | None = None
-    """(nnz,) non-zero of A that each non-zero is; None likewise."""
-
-
-def _ground(matrix: Csr, near: bool, threads: int) -> _Ground:
-    if not near:
-        return _Ground(Tiled.of(matrix, threads))
-    order = near_order(matrix)
-    moved, at = matrix.of_rows(order.rows)
-    return _Ground(Tiled.of(moved, threads), order, at)
 
 
 class _Job(NamedTuple):
@@ -132,11 +110,11 @@ def search(matrix: Csr, calibration: Calibration, width: int, rules: Rules | Non
 
 
 def forms_of(matrix: Csr, asked: Sequence[Rules], calibration: Calibration, width: int) -> list[Tiling]:
-    """Search as `search_each` does; tilings with formats, widest ELL tile and rows of an earlier one are left out."""
+    """Search as `search_each` does; tilings with formats and widest ELL tile of an earlier one are left out."""
     forms: dict[object, Tiling] = {}
-    for rules, found in zip(asked, search_each(matrix, asked, calibration, width), strict=True):
+    for found in search_each(matrix, asked, calibration, width):
         for one in found:
-            forms.setdefault((one.formats, one.widest, rules.near), one)
+            forms.setdefault((one.formats, one.widest), one)
     return list(forms.values())
 
 
@@ -161,13 +139,10 @@ def search_each(matrix: Csr, asked: Sequence[Rules], calibration: Calibration, w
     once, jobs = Once(), _jobs(matrix, asked, calibration, width)
     # Light tiles alone take no time beside all others.
     long = {(job.number, job.rules.formats) for job in jobs if job.rules.formats is not Formats.OTHER}
-    threads = max(1, cores() // max(1, len(long)))
-
-    def ground(near: bool) -> _Ground:
-        return once.get(near, lambda: _ground(matrix, near, threads))  # type: ignore[no-any-return]
+    tiled = Tiled.of(matrix, max(1, cores() // max(1, len(long))))
 
     def run(job: _Job) -> tuple[float, list[Piece]]:
-        rules, tiled = job.rules, ground(job.rules.near).tiled
+        rules = job.rules
         given = job.part, matrix.nnz, rules.mode, rules.widest
         shapes = once.get(given, lambda: shapes_of(calibration, width, *given))
         if rules.formats is Formats.OTHER:
@@ -181,11 +156,11 @@ def search_each(matrix: Csr, asked: Sequence[Rules], calibration: Calibration, w
     found_of = map(run, longest_first) if matrix.nnz < SHARE else run_all(run, [(job,) for job in longest_first])
     done: dict[_Job, tuple[float, list[Piece]]] = dict(zip(longest_first, found_of, strict=True))
     found: list[list[Tiling]] = []
-    for number, rules in enumerate(asked):
+    for number in range(len(asked)):
         best: dict[Formats, Tiling] = {}
         for job in sorted((job for job in jobs if job.number == number), key=lambda job: done[job][0]):
             if job.rules.formats not in best:
-                best[job.rules.formats] = _tiling(ground(rules.near), job, *done[job], calibration.op)
+                best[job.rules.formats] = _tiling(matrix, job, *done[job], calibration.op)
         found.append(list(best.values()))
     return found
 
@@ -231,21 +206,15 @@ def _mixtures(rules: Rules, calibration: Calibration) -> tuple[Formats, ...]:
     return (Formats.OTHER, Formats.MIXED, Formats.BLOCKS) if calibration.blocks else (Formats.OTHER,)
 
 
-def _tiling(ground: _Ground, job: _Job, predicted_ms: float, pieces: list[Piece], op: Op) -> Tiling:
-    selection, order = _selection(ground.tiled.matrix.nnz, pieces, ELL if op is Op.SPMM else RUN), ground.order
-    if order:
-        owner, rows = np.empty_like(selection.owner), selection.window_rows
-        owner[ground.at] = selection.owner
-        selection = replace(selection, owner=owner, window_rows=np.where(rows >= 0, order.rows[rows], np.int32(-1)))
+def _tiling(matrix: Csr, job: _Job, predicted_ms: float, pieces: list[Piece], op: Op) -> Tiling:
     return Tiling(
-        selection,
+        _selection(matrix.nnz, pieces, ELL if op is Op.SPMM else RUN),
         predicted_ms=predicted_ms,
         formats=job.rules.formats,
         part=job.part,
         divisions=len(pieces),
         levels=max(piece.picked.levels for piece in pieces),
         withdrawn=sum(piece.picked.withdrawn for piece in pieces),
-        positions=order.positions if order else None,
     )
 
 

@@ -66,8 +66,6 @@ class Rules:
     """Whether non-zeros that blocks leave are searched again where another order of rows makes them much denser."""
     compared: bool = True
     """Whether a mixture is compared with either format alone."""
-    near: bool = False
-    """Whether rows are ordered first, so that rows that share columns stand together (primitive 1)."""
 
     def __post_init__(self) -> None:
         if not self.slack >= 0:

@@ -6,6 +6,7 @@ and measures a kernel's variants as well (section 4). The cost model only choose
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +25,10 @@ from spmark.impls.runtime.target import Target
 from spmark.impls.runtime.template import Instance
 from spmark.impls.stile.schedule import axes_of, first_schedule, sddmm_schedules
 from spmark.impls.stile.space import ResultOrder
+from spmark.impls.tuning.race import ConfigTime
 from spmark.impls.tuning.runs import search_runs
 from spmark.impls.tuning.space import Space
-from spmark.impls.tuning.strategies import Walk, while_hopeful
+from spmark.impls.tuning.strategies import walk, while_hopeful
 from spmark.impls.tuning.tune import open_race
 
 if TYPE_CHECKING:  # brings the compiled loops along
@@ -63,7 +65,7 @@ def fastest(problem: Problem, target: Target, forms: Sequence[Tiling], facts: Ma
     """
     device, families = target.spec, [_family(forms, facts)]
     race = open_race(problem, device, families, predict=lambda config: _form(forms, config).predicted_ms * 1e-3)
-    walks: dict[tuple[bool, bool], Walk] = {}
+    known: dict[tuple[bool, bool], ConfigTime] = {}
     for form in sorted(forms, key=lambda form: form.predicted_ms):
         own = form.facts
         if problem.op is Op.SDDMM:
@@ -71,8 +73,10 @@ def fastest(problem: Problem, target: Target, forms: Sequence[Tiling], facts: Ma
             if not form.has_blocks:
                 search_runs(problem, race, own)
         else:
-            walk = walks.setdefault((form.has_blocks, form.widest > 0), Walk(race))
-            walk.walk(Space(axes_of(problem, form.widest, form.has_blocks)), own)
+            kind = form.has_blocks, form.widest > 0
+            found = walk(race, Space(axes_of(problem, form.widest, form.has_blocks)), own, known.get(kind))
+            if found.us < (known[kind].us if kind in known else math.inf):  # a walk in which all fail tells nothing
+                known[kind] = found
     _, plan = race.finish()
     plan.search = race.describe(cores())
     return plan
@@ -109,8 +113,8 @@ def _family(forms: Sequence[Tiling], facts: Mapping[str, Any]) -> KernelFamily:
             if tiles.blocks:
                 return TileSpmmPlan(problem, target, tiles, told, arrays=arrays, **schedule)
             told["by_row"] = schedule.get("by_row", False)
-            ell, positions = tiles.ell or HybFormat.from_csr(problem.matrix), _form(forms, own).positions
-            return EllBucketsPlan(problem, target, ell, told, positions=positions, arrays=arrays, **schedule)
+            ell = tiles.ell or HybFormat.from_csr(problem.matrix)
+            return EllBucketsPlan(problem, target, ell, told, arrays=arrays, **schedule)
 
         return OneFormat(names, convert, build)
 

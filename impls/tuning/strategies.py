@@ -10,19 +10,17 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from spmark.impls.core.interfaces import Config
-from spmark.impls.tuning.race import FAR, ConfigTime, Race
-from spmark.impls.tuning.space import Axis, Space, key_of
+from spmark.impls.tuning.race import ConfigTime, Race
+from spmark.impls.tuning.space import Space
 
 CLEARLY_WORSE = 1.06
 """Multiple of the fastest time so far, from which a value of an ordered axis counts as clearly worse."""
-FRONT = 2
-"""Most tied configs that a walk goes on from."""
-HOPELESS = (1.3, 1.1)
-"""Multiples of the race's fastest time, beyond which a walk is given up: in its first round, and before its second."""
+HOPELESS = 1.3
+"""Multiple of the race's fastest time, beyond which a walk is given up."""
 _FEW = 4
 """Configs after which `while_hopeful` may give up."""
 _ASKED = 2
-"""Axes after which the first round of a walk may be given up: the axes that bind most are settled by then."""
+"""Axes after which a first walk may be given up: the axes that bind most are settled by then."""
 
 
 def exhaustive(race: Race[Any], configs: Iterable[Config]) -> ConfigTime:
@@ -84,77 +82,39 @@ def both_ways(race: Race[Any], config: Config, axis: str, values: Iterable[int])
 
 def while_hopeful(race: Race[Any], configs: Sequence[Config]) -> None:
     """Time configs, but only the first `_FEW` where all of these are far slower than the race's fastest."""
-    if fastest(race.time_all(configs[:_FEW])).us <= HOPELESS[0] * race.fastest_us:
+    if fastest(race.time_all(configs[:_FEW])).us <= HOPELESS * race.fastest_us:
         race.time_all(configs[_FEW:])
 
 
-class Walk:
-    """Walks along the axes of spaces; each walk also begins with the best config of earlier walks.
+def walk(race: Race[Any], space: Space, fixed: Config, known: ConfigTime | None = None) -> ConfigTime:
+    """Go along the axes of a space, each from the fastest config so far; give the fastest of this walk.
 
     The axis that binds a kernel hides all others: while a group of threads takes a long row by itself, neither its
-    loads nor the work of a block make a difference beyond noise. So the axis that binds comes first, the walk goes
-    along all axes a second time, and it goes on from both of two tied configs.
+    loads nor the work of a block make a difference beyond noise. So the axis that binds comes first, and a walk that
+    knows of no earlier one goes along all axes twice.
 
     Parameters
     ----------
     race : Race
-        Its fastest candidate decides which walks are hopeless.
+        Its fastest candidate decides whether the walk is hopeless and is given up.
+    space : Space
+        The axis that binds most stands first.
+    fixed : dict
+        Tunables of all configs of this walk.
+    known : ConfigTime, optional
+        The fastest of earlier walks, from which this one begins, too.
     """
-
-    def __init__(self, race: Race[Any]) -> None:
-        self._race = race
-        self._seen: list[ConfigTime] = []
-        self._known: ConfigTime | None = None
-        self._far: set[str] = set()
-
-    def walk(self, space: Space, fixed: Config) -> None:
-        """Walk through a space; go along all axes a second time where this is the first walk.
-
-        Parameters
-        ----------
-        space : Space
-            The axis that binds most stands first.
-        fixed : dict
-            Tunables of all configs of this walk.
-        """
-        known, self._seen = self._known, []
-        starts = [{}, known.config] if known else [{}]
-        front = _front(self._timed([_begin(space, fixed, start) for start in starts]))
-        for turn, limit in enumerate(HOPELESS[: 1 if known else 2]):
-            reached = self._round(space, front, limit, 0 if known or turn else _ASKED)
-            if reached is None and turn == 0:
-                return
-            if reached is None or reached == front:
-                break
-            front = reached
-        best = fastest(self._seen)
-        if best.us < (known.us if known else math.inf):  # nothing is known of a walk in which every config failed
-            self._known = best
-
-    def _timed(self, configs: Sequence[Config]) -> list[ConfigTime]:
-        timed = self._race.time_all(configs)
-        self._seen += timed
-        return timed
-
-    def _round(self, space: Space, front: list[ConfigTime], limit: float, asked: int) -> list[ConfigTime] | None:
-        """Go along all axes; None where the walk is given up, which may happen only after ``asked`` axes."""
+    starts = [{}, known.config] if known else [{}]
+    best = exhaustive(race, [_begin(space, fixed, start) for start in starts])
+    for asked in (0,) if known else (_ASKED, 0):
+        begun = best
         for number, axis in enumerate(space.axes):
-            if number == asked and front[0].us > limit * self._race.fastest_us:
-                return None
-            front = self._along(axis, front)
-        return front
-
-    def _along(self, axis: Axis, front: list[ConfigTime]) -> list[ConfigTime]:
-        """Try the values of an axis, but those once far behind, on each config of the front; give the next front."""
-        values = [value for value in axis.values if key_of(value) not in self._far]
-        configs = [{**one.config, **value} for value in values for one in front]
-        timed = self._timed(configs)
-        reached = _front([*front, *timed])
-        far = FAR * reached[0].us
-        for number, value in enumerate(values):
-            if fastest(timed[number * len(front) : (number + 1) * len(front)]).us > far:
-                self._far.add(key_of(value))
-        return reached
+            if number == asked and best.us > HOPELESS * race.fastest_us:
+                return best
+            best = exhaustive(race, [best.config, *({**best.config, **value} for value in axis.values)])
+        if best == begun:
+            break
+    return best
 
 
 def _begin(space: Space, fixed: Config, known: Config) -> Config:
@@ -163,10 +123,3 @@ def _begin(space: Space, fixed: Config, known: Config) -> Config:
     for axis in space.axes:
         begun |= next((value for value in axis.values if value.items() <= known.items()), axis.values[0])
     return begun
-
-
-def _front(timed: Sequence[ConfigTime]) -> list[ConfigTime]:
-    """Give the fastest config and the configs that tie with it, the earliest of them, `FRONT` in all."""
-    best = fastest(timed)
-    ties = [one for number, one in enumerate(timed) if one not in timed[:number] and one.ties(best)]
-    return ties[:FRONT] if best in ties[:FRONT] else [best, *ties[: FRONT - 1]]

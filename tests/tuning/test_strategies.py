@@ -9,7 +9,7 @@ from races import made_up_race
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Config
 from spmark.impls.tuning.space import Axis, Space
-from spmark.impls.tuning.strategies import Walk, along, exhaustive, first_built
+from spmark.impls.tuning.strategies import along, exhaustive, first_built, walk
 
 
 def test_exhaustive_asks_for_everything_and_gives_the_first_of_equals() -> None:
@@ -74,6 +74,6 @@ def test_a_walk_finds_the_best_of_axes_that_hide_each_other() -> None:
         return 80.0 + 10 * (config["x"] != 3) + 5 * (config["y"] != 2) + 3 * (config["z"] != 3)
 
     race, timer = made_up_race(cost)
-    Walk(race).walk(SPACE, {"fixed": 7})
+    walk(race, SPACE, {"fixed": 7})
     assert race.finish()[0] == {"fixed": 7, "x": 3, "y": 2, "z": 3}
     assert len(timer.asked) < len(list(SPACE.configs()))
