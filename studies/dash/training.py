@@ -233,7 +233,8 @@ def _resumed(path: Path, key: str, network: Network, optimizer: Any) -> list[Epo
                 f"{state['key'][:16]}; name another file, or remove this one"
             )
         network.layers.load_state_dict(state["network"])
-        optimizer.load_state_dict(state["optimizer"])
+        # The groups' settings are this device's own: another kind of device may have written the file.
+        optimizer.load_state_dict(optimizer.state_dict() | {"state": state["optimizer"]["state"]})
         return [Epoch(*epoch) for epoch in state["curve"]]
 
 

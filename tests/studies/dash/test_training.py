@@ -75,6 +75,18 @@ def test_a_killed_training_goes_on_to_the_same_bits(encoders, spec, tmp_path):
     assert [line.split(":")[0] for line in told[2:]] == ["epoch 3 of 4", "epoch 4 of 4"]
 
 
+def test_a_checkpoint_of_a_gpu_goes_on_on_a_processor(encoders, tmp_path):
+    path = tmp_path / "training.checkpoint"
+    straight, _ = train(BLIND, encoders["cpu"], SOURCE, TrainingSettings(epochs=2))
+    train(BLIND, encoders["cpu"], SOURCE, TrainingSettings(epochs=1), Session(checkpoint=path))
+    state = torch.load(path, weights_only=True)
+    for group in state["optimizer"]["param_groups"]:
+        group |= {"capturable": True, "fused": True}
+    torch.save(state, path)
+    model, _ = train(BLIND, encoders["cpu"], SOURCE, TrainingSettings(epochs=2), Session(checkpoint=path))
+    assert same(model, straight)
+
+
 @pytest.mark.parametrize("change", ["seed", "samples", "held out"])
 def test_a_checkpoint_of_another_training_is_refused(encoders, change, tmp_path):
     path = tmp_path / "training.checkpoint"
