@@ -20,8 +20,8 @@ struct RowsOfY {
   T* out;
   float* sums;
 
-  // Put this lane's sums of sixteen rows from `row` on, eight columns each as mma.cuh has them, into shared memory; sums
-  // of pieces go to `sums`.
+  // Put this lane's sums of sixteen rows from `row` on, eight columns each as mma.cuh has them, into shared memory;
+  // sums of pieces go to `sums`.
   template <int tiles>
   __device__ __forceinline__ void put(T* shared, const float (&sum)[tiles][4], int row, int column) const {
     const int lane = threadIdx.x % kWarpSize;

@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(threads)
     copy_async<4>(to + p, targets + static_cast<int64_t>(blockIdx.x) * rows + p);
   commit_async();
   wait_async<0>();
-  __syncthreads();  // all of the tile is known to all threads
+  __syncthreads();           // all of the tile is known to all threads
   wait_for_previous_grid();  // which may write X and W, and read what is written here
 
   const Tile relational{width_in, width_out, static_cast<int>(blockIdx.y) * tile, x};

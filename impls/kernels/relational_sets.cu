@@ -136,8 +136,8 @@ __global__ void __launch_bounds__(threads, tile + depth <= 64 ? 768 / threads : 
     if constexpr (together) {
       Halves<depth>(merged).multiply_together(products, from_w);
     } else if (has_edges) {
-      Halves<depth>(merged).template multiply<Tile::kStrideW>(
-          products, from_w + lane % 16 * Tile::kStrideW + lane / 16 * 8);
+      Halves<depth>(merged).template multiply<Tile::kStrideW>(products,
+                                                              from_w + lane % 16 * Tile::kStrideW + lane / 16 * 8);
     }
     if (!last) continue;
 

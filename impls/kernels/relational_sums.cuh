@@ -62,8 +62,8 @@ struct Halves {
     exact = !__any_sync(kFullMask, bits != 0);
   }
 
-  // products += these sums times `tiles` times eight columns of the weights, whose rows are `stride` apart; `weights` as
-  // in load_matrices. Columns change fastest, so that a product waits for none of the products right before it.
+  // products += these sums times `tiles` times eight columns of the weights, whose rows are `stride` apart; `weights`
+  // as in load_matrices. Columns change fastest, so that a product waits for none of the products right before it.
   template <int stride, int tiles>
   __device__ __forceinline__ void multiply(float (&products)[tiles][4], const half* weights) const {
     if (exact)

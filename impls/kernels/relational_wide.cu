@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(threads)
   static_assert((stages == 3) == (rows == 128 && (tile == 96 || tile == 128)), "of these, two share a multiprocessor");
   constexpr int kStageX = rows * kBlockSide, kStage = kStageX + (tile + kBlockSide - 1) / kBlockSide * kBlock;
   constexpr int kAhead = stages - 2;  // one is multiplied, and the one before may be
-  let_next_grid_begin();  // which waits for this one where it needs to
+  let_next_grid_begin();              // which waits for this one where it needs to
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   T* const all = reinterpret_cast<T*>(first_block(shared_bytes));
   int* const sources = reinterpret_cast<int*>(all + stages * kStage);
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(threads)
     copy_async<4>(to + p, targets + static_cast<int64_t>(blockIdx.x) * rows + p);
   commit_async();
   wait_async<0>();
-  __syncthreads();  // all of the tile is known to all threads
+  __syncthreads();           // all of the tile is known to all threads
   wait_for_previous_grid();  // which may write X and W, and read what is written here
 
   const int first_column = blockIdx.y * tile, piece = threadIdx.x % 8 * 8, first = threadIdx.x / 8;

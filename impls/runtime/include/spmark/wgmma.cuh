@@ -1,5 +1,5 @@
-// Matrix multiply-accumulate by a warpgroup, four warps in a row, out of shared memory (wgmma, of sm_90a alone). It runs
-// beside its warpgroup until that waits; what is multiplied may not be overwritten before.
+// Matrix multiply-accumulate by a warpgroup, four warps in a row, out of shared memory (wgmma, of sm_90a alone). It
+// runs beside its warpgroup until that waits; what is multiplied may not be overwritten before.
 //
 // PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions" and "Shared Memory Matrix Layout". Operands are blocks of
 // 64 x 64 elements of 16 bits, row by row, with 128-byte swizzling: the left one is K-major, the right one N-major.
@@ -23,8 +23,8 @@ __device__ __forceinline__ unsigned char* first_block(unsigned char* shared) {
 // Where in a block the eight elements of a row from `column` on lie: eight rows have theirs in different banks.
 __device__ __forceinline__ int in_block(int row, int column) { return row * kBlockSide + (column / 8 ^ row % 8) * 8; }
 
-// Start copying kBlockSide rows of `columns` elements, `stride` apart, into blocks side by side; zeros past `valid_rows`
-// and `valid_columns`, multiples of 8. All threads of the thread block take part; they commit and wait.
+// Start copying kBlockSide rows of `columns` elements, `stride` apart, into blocks side by side; zeros past
+// `valid_rows` and `valid_columns`, multiples of 8. All threads of the thread block take part; they commit and wait.
 template <int columns, int threads, typename T>
 __device__ __forceinline__ void copy_blocks(T* blocks, const T* from, int stride, int valid_rows, int valid_columns) {
   const int piece = threadIdx.x % 8 * 8, first = threadIdx.x / 8;
@@ -88,12 +88,9 @@ __device__ __forceinline__ unsigned long long operand_at(const void* shared) {
 
 // 16, 32, ... registers, as assembly names them, and as it takes them.
 #define SPMARK_D16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
-#define SPMARK_D32                                                                                                     \
-  SPMARK_D16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define SPMARK_D48                                                                                                     \
-  SPMARK_D32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
-#define SPMARK_D64                                                                                                     \
-  SPMARK_D48 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define SPMARK_D32 SPMARK_D16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define SPMARK_D48 SPMARK_D32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+#define SPMARK_D64 SPMARK_D48 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 #define SPMARK_D128                                                                                                    \
   SPMARK_D64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, "  \
              "%84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, "      \
@@ -160,9 +157,9 @@ __device__ __forceinline__ void wgmma(float (&d)[16][4], const unsigned (&a)[4],
 
 #endif
 
-// d += columns k ... k + 15 of `a`, a block, times rows k ... k + 15 of `b`, a block for each 64 columns, one behind the
-// other. d[n] has this lane's sums of columns 8 n ... 8 n + 7 as in mma.cuh; each warp has sixteen rows. T is half or
-// bfloat16. The unit may be at work until wait_products.
+// d += columns k ... k + 15 of `a`, a block, times rows k ... k + 15 of `b`, a block for each 64 columns, one behind
+// the other. d[n] has this lane's sums of columns 8 n ... 8 n + 7 as in mma.cuh; each warp has sixteen rows. T is half
+// or bfloat16. The unit may be at work until wait_products.
 template <typename T, int tiles>
 __device__ __forceinline__ void multiply_blocks(float (&d)[tiles][4], const T* a, const T* b, int k) {
   static_assert(tiles == 8 || tiles == 12 || tiles == 16 || tiles == 32, "64, 96, 128 or 256 columns");
@@ -185,8 +182,8 @@ __device__ __forceinline__ void multiply_blocks(float (&d)[tiles][4], const T* a
 #endif
 }
 
-// The same for 128 columns, where each warp has its sixteen rows of `a` in registers, as mma.cuh has them. These may not
-// change until wait_products.
+// The same for 128 columns, where each warp has its sixteen rows of `a` in registers, as mma.cuh has them. These may
+// not change until wait_products.
 __device__ __forceinline__ void multiply_blocks(float (&d)[16][4], const unsigned (&a)[4], const half* b, int k) {
 #ifdef SPMARK_HOST
   const int lane = threadIdx.x % kWarpSize, first = k + lane % 4 * 2;
