@@ -22,6 +22,9 @@ from spmark.impls.kernels.relational_rows import (
 from spmark.impls.runtime.target import ceil_div, open_target, too_wide
 from spmark.impls.runtime.template import KernelTemplate
 
+_MANY_ROWS = 1 << 14
+"""Rows of Y from which large tiles fill a GPU even where there are few relations."""
+
 
 @dataclass(frozen=True)
 class RgmsRows:
@@ -60,12 +63,15 @@ def _chosen(problem: RelationalProblem, device: DeviceSpec) -> tuple[int, int, d
     """Give the rows of Y of a thread block, the groups of relations (``splits``) and the schedule.
 
     Pieces cost time in proportion to the width of Y; what splitting saves grows with the product of the widths. The
-    rules are those of layers of MinkUNet on an H200: 16 of them where warpgroups multiply, else 24. Elsewhere a thread
+    rules are those of layers of MinkUNet on an H200: 20 of them where warpgroups multiply, else 24. Elsewhere a thread
     block's rows of X, which it gathers for itself, count as much as 32 columns.
     """
     width_in, width_out, many = problem.width_in, problem.width_out, problem.matrix.relations > 8
     if may_be_wide(problem, device):
         fitting = next(tile for tile in (256, 128, 96, 64) if tile <= width_out)
+        if not many and problem.matrix.num_rows >= _MANY_ROWS:
+            rows, tile, stages = {96: (128, 96, 3), 64: (64, 64, 4)}.get(fitting, (256, 128, 4))
+            return rows, 1, {"tile": tile, "stages": stages}
         rows, tile = {256: (128, 256), 128: (256, 128), 96: (256, 96), 64: (64, 64)}[fitting] if many else (64, 64)
         return rows, (3 if width_out >= 128 else 2 if many else 1), {"tile": tile, "stages": 4}
     tiles = [int(tile) for tile in RGMS_ROWS.space["tile"] if int(tile) <= 128]

@@ -9,10 +9,13 @@ import pytest
 from relational import kernel_map, relational_matrices, run_relational
 from tables import DTYPES, TableTarget, every_instance, table_target
 
+from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.problem import DType
 from spmark.impls.core.relational import RelationalCsr, RelationalProblem
 from spmark.impls.formats.relational_rows import RelationalRows
-from spmark.impls.kernels.relational_rows import RGMS_ROWS, RGMS_WIDE, RelationalRowsPlan
+from spmark.impls.kernels.relational_rows import RGMS_ROWS, RGMS_WIDE, RelationalRowsPlan, rows_instance
+from spmark.impls.rgms_rows.plan import _chosen
+from spmark.impls.runtime.device import find
 from spmark.impls.runtime.template import Instance
 
 MAP = kernel_map(200)
@@ -48,3 +51,14 @@ def test_rows_without_edges_are_written(name: str, target: TableTarget) -> None:
     held = RelationalRows.of(problem.matrix, 64)
     out = run_relational(RelationalRowsPlan(problem, target, held, {}, tile=32, depth=32), problem)
     assert np.count_nonzero(out.any(axis=1)) == problem.matrix.nnz
+
+
+@pytest.mark.parametrize("width", [64, 72, 96, 200, 256, 512])
+@pytest.mark.parametrize(("relations", "rows"), [(8, 100), (8, 1 << 14), (27, 100)])
+def test_the_rule_names_kernels_by_warpgroups(width: int, relations: int, rows: int) -> None:
+    edges = np.zeros(rows, np.int32), np.arange(rows), np.arange(rows)
+    problem = RelationalProblem(RelationalCsr.of_edges((rows, rows), relations, edges), 64, width, DType.FLOAT16)
+    device = find("host-simt").model_copy(update={"kind": DeviceKind.CUDA, "arch": "sm_90"})
+    most, splits, schedule = _chosen(problem, device)
+    assert rows_instance(problem, most, **schedule).template is RGMS_WIDE
+    assert splits == 1 or relations > 8 or rows == 100, "few relations are not split where there are many rows"
