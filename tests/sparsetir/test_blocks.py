@@ -165,3 +165,12 @@ def test_a_plan_that_shares_its_format_tells_what_it_holds_alone(kind: type[Any]
     assert shared[1].device_bytes == alone.device_bytes
     assert shared[1].phases_s["convert"] > 0.5 * shared[0].phases_s["convert"]
     run_checked(shared[1], problem)
+
+
+def test_kernels_of_one_format_share_its_arrays_in_any_order() -> None:
+    problem, made = problem_of(64), SparseTirBsr(block_rows=16)
+    build = opened(problem, open_target(HOST), made.convert)
+    of_kernel = {tuple(config): config for config in made.space(problem)}
+    assert len(of_kernel) == 2
+    for config in 2 * list(of_kernel.values()):
+        run_checked(build(config), problem)
