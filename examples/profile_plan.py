@@ -42,7 +42,7 @@ def main() -> None:
     lab = open_lab(device)
     operands = [lab.empty(shape, problem.dtype.numpy) for shape in problem.operand_shapes]
     for source, operand in zip(random_operands(problem, 0), operands, strict=True):
-        source.fill(operand, lab.xp)
+        lab.draw(source, operand)
     out = lab.empty(problem.out_shape, problem.dtype.numpy)
     for _ in range(args.runs):
         plan.run(operands, out)

@@ -87,6 +87,7 @@ def test_verdicts_of_reproducing_are_the_scorecard_s() -> None:
     equal = sizes = 0
     for paper in PAPERS:
         folders = [RECORDS / "dash_study"] if paper == "dash" else sorted(RECORDS.glob(f"{paper}_*"))
+        folders += [RECORDS / "rgcn_inference"] * (paper == "sparsetir")
         card = totals(scorecard(load_records(folders, by_sweep=True), [paper], moved))
         of_kind: dict[Any, dict[Any, Any]] = card.set_index("kind").to_dict("index")
         gpu = of_kind[ClaimKind.GPU.value]

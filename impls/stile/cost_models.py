@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 _FORM = ("formats", "part", "divisions", "widest")
 """The names in a config that decide its tiles; the rest is the schedule, which has no price."""
 
+_MOVED = "near"
+"""What records of earlier versions say of rows in another order than A's."""
+
 
 class TilePrices:
     """The sum of the costs of a config's tiles, over all multiprocessors evenly.
@@ -40,7 +43,8 @@ class TilePrices:
     def score(self, problem: Problem, configs: Sequence[Config]) -> NDArray[np.float64]:
         """Search once and score every config, (len(configs),) float64 seconds; takes as long as the search.
 
-        Configs of one form have one score. NaN where the search finds no such form.
+        Configs of one form have one score. NaN where the search finds no such form, which is so of rows in another
+        order: records of earlier versions have them.
 
         Raises
         ------
@@ -52,7 +56,8 @@ class TilePrices:
             form_of(form.facts): form.predicted_ms * 1e-3
             for form in self._how.forms(problem, calibration, measured=True)
         }
-        return np.array([seconds.get(form_of(config), np.nan) for config in configs], np.float64)
+        found = [np.nan if config.get("rows") == _MOVED else seconds.get(form_of(config), np.nan) for config in configs]
+        return np.array(found, np.float64)
 
 
 def form_of(config: Config) -> tuple[object, ...]:
