@@ -9,14 +9,18 @@ needs one weight matrix.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import numbered, offsets, openings
 from spmark.impls.core.relational import RelationalCsr
+from spmark.impls.formats import spans
 from spmark.impls.formats.limits import check_stored
 
 WIDEST = 16
@@ -40,19 +44,19 @@ class RelationalHyb:
     slots: int
     """Elements of a group, padding included."""
     groups: NDArray[np.int32]
-    """(g, 4): relation, width, number of the first ELL row, and slots in use; relation by relation, then by width."""
-    rows: NDArray[np.int32]
-    """(r,) row of A of each ELL row, or -1 where an ELL row only fills its group."""
-    indices: NDArray[np.int32]
-    """(g, slots) columns, the rows of X."""
-    positions: NDArray[np.int32]
-    """(g, slots) position of each element in the wide CSR of the matrix (`RelationalCsr.wide`)."""
+    """(g, 4) on the host: relation, width, number of the first ELL row, and slots in use; by relation, then width."""
+    rows: DeviceArray
+    """(r,) int32, row of A of each ELL row, or -1 where an ELL row only fills its group."""
+    indices: DeviceArray
+    """(g, slots) int32, columns, the rows of X."""
+    positions: DeviceArray
+    """(g, slots) int32, position of each element in the wide CSR of the matrix (`RelationalCsr.wide`)."""
     nnz: int
 
     @property
     def stored(self) -> int:
         """Elements held, padding included."""
-        return self.indices.size
+        return int(self.indices.size)
 
     @property
     def padding(self) -> float:
@@ -60,8 +64,8 @@ class RelationalHyb:
         return self.stored / self.nnz - 1 if self.nnz else 0.0
 
     @classmethod
-    def of(cls, matrix: RelationalCsr, slots: int, widest: int = WIDEST) -> RelationalHyb:
-        """Lay a matrix out. O(nnz + R) time.
+    def of(cls, matrix: RelationalCsr, slots: int, widest: int = WIDEST, *, xp: Any = np) -> RelationalHyb:
+        """Lay a matrix out. O(nnz + R) time on a host; a GPU sorts ELL rows.
 
         Parameters
         ----------
@@ -70,6 +74,8 @@ class RelationalHyb:
             Elements of a group: a power of two, at least `WIDEST`.
         widest : int
             Width of the widest bucket: a power of two up to `WIDEST`. With 1 nothing but groups is padded.
+        xp : module
+            NumPy or CuPy, whose arrays the result has, but for ``groups``: a GPU lays out millions of edges itself.
 
         Raises
         ------
@@ -82,14 +88,11 @@ class RelationalHyb:
             raise ValueError(f"expected slots as a power of two of at least {WIDEST}, found {slots}")
         if widest not in WIDTHS:
             raise ValueError(f"expected widest out of {WIDTHS}, found {widest}")
-        from spmark.impls.formats.loops import ell_rows_of_relations
-
-        wide, nothing = matrix.wide, np.empty(0, np.int32)
-        cut = partial(ell_rows_of_relations, wide.indptr, wide.indices, matrix.num_cols, widest)
-        counts, in_use = np.zeros((2, matrix.relations * len(WIDTHS)), np.int64)
-        cut(counts, in_use, nothing, nothing, nothing)
+        wide = matrix.wide
+        counts, place = _cut(matrix, widest) if xp is np else _cut_by_sorting(xp, matrix, widest)
 
         # ELL rows of one relation and width stand together; each such bucket begins with a group of its own.
+        in_use = counts * np.tile(WIDTHS, matrix.relations)
         groups_of = -(-in_use // slots)
         check_stored(f"3-D hyb with groups of {slots} slots", wide, int(groups_of.sum()) * slots)
         bucket, number = numbered(groups_of)
@@ -100,8 +103,48 @@ class RelationalHyb:
         groups = np.stack([relation, 1 << power, first_rows[:-1], used], axis=1).astype(np.int32)
 
         first_groups = offsets(groups_of)[:-1]
-        rows = np.full(int(first_rows[-1]), -1, np.int32)
-        positions, indices = np.full((2, groups.shape[0] * slots), -1, np.int32)
-        cut(first_rows[first_groups], first_groups * slots, rows, indices, positions)
+        rows = xp.full(int(first_rows[-1]), -1, np.int32)
+        positions, indices = xp.full((2, groups.shape[0] * slots), -1, np.int32)
+        place(first_rows[first_groups], first_groups * slots, rows, indices, positions)
         columns, places = (each.reshape(-1, slots) for each in (indices, positions))
         return cls(matrix.relations, slots, groups, rows, columns, places, matrix.nnz)
+
+
+def _cut(matrix: RelationalCsr, widest: int) -> tuple[NDArray[np.int64], Callable[..., None]]:
+    """Count the ELL rows of each bucket, and give what places them (see `ell_rows_of_relations`). O(nnz) time."""
+    from spmark.impls.formats.loops import ell_rows_of_relations
+
+    cut = partial(ell_rows_of_relations, matrix.wide.indptr, matrix.wide.indices, matrix.num_cols, widest)
+    counts, slots = np.zeros((2, matrix.relations * len(WIDTHS)), np.int64)
+    nothing = np.empty(0, np.int32)
+    cut(counts, slots, nothing, nothing, nothing)
+    return counts, cut
+
+
+def _cut_by_sorting(xp: Any, matrix: RelationalCsr, widest: int) -> tuple[NDArray[np.int64], Callable[..., None]]:
+    """Do the same with arrays of a GPU, whose threads cannot take one row after the other. O(nnz log nnz) work."""
+    nnz = matrix.nnz
+    indptr, indices = (xp.asarray(each) for each in (matrix.wide.indptr, matrix.wide.indices))
+    relation, cols = xp.divmod(indices, np.int32(matrix.num_cols))
+    row_of, _ = spans.numbered(xp, indptr[1:] - indptr[:-1], nnz)
+    first = xp.flatnonzero(spans.openings(xp, row_of) | spans.openings(xp, relation))
+    lengths = spans.lengths(xp, first, nnz)
+    power = xp.zeros(first.size, np.int64)
+    for width in WIDTHS[: WIDTHS.index(widest)]:
+        power += lengths > width
+    folds = -(-lengths // widest)
+    of, fold = spans.numbered(xp, folds, int(folds.sum()))
+    begins, power = first[of] + fold * widest, power[of]
+    bucket = relation[begins] * len(WIDTHS) + power
+    counts = xp.bincount(bucket, minlength=matrix.relations * len(WIDTHS))
+    order = xp.argsort(bucket, kind="stable")
+    turn = xp.empty(order.size, np.int64)  # how many ELL rows of its bucket stand before each
+    turn[order] = xp.arange(order.size) - (xp.cumsum(counts) - counts)[bucket[order]]
+
+    def place(row_at: Any, slot_at: Any, rows: Any, columns: Any, positions: Any) -> None:
+        rows[xp.asarray(row_at)[bucket] + turn] = row_of[begins]
+        mine, at = spans.numbered(xp, spans.lengths(xp, begins, nnz), nnz)
+        slot = (xp.asarray(slot_at)[bucket] + (turn << power))[mine] + at
+        columns[slot], positions[slot] = cols, xp.arange(nnz)
+
+    return xp.asnumpy(counts), place

@@ -18,6 +18,7 @@ import numpy as np
 
 from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.relational import RelationalCsr
+from spmark.impls.formats.spans import lengths, numbered, openings
 
 GROUP = 16
 """Rows of a warp in a tile."""
@@ -84,18 +85,18 @@ class RelationalSets:
         nnz, relations = matrix.nnz, matrix.relations
         indptr, indices = (xp.asarray(each) for each in (matrix.wide.indptr, matrix.wide.indices))
         relation, cols = xp.divmod(indices, np.int32(matrix.num_cols))
-        rows, _ = _numbered(xp, indptr[1:] - indptr[:-1], nnz)
+        rows, _ = numbered(xp, indptr[1:] - indptr[:-1], nnz)
         begins = _pieces(xp, rows, relation, piece, apart)
-        mine, _ = _numbered(xp, _lengths(xp, begins, nnz), nnz)
+        mine, _ = numbered(xp, lengths(xp, begins, nnz), nnz)
         place = _places(xp, begins, mine, relation, relations=relations, piece=piece)[mine]
 
         # Edges by tile, warp and relation.
         key = place // GROUP * relations + relation
         edges = xp.argsort(key, kind="stable")
-        group = xp.flatnonzero(_openings(xp, key[edges]))
+        group = xp.flatnonzero(openings(xp, key[edges]))
         of_warp, of_relation = xp.divmod(key[edges[group]], relations)
         steps, step = xp.unique(of_warp // warps * relations + of_relation, return_inverse=True)
-        counts = _lengths(xp, group, nnz)
+        counts = lengths(xp, group, nnz)
         chunks = -(-counts // CHUNK)
         begins, opens = _runs(xp, steps // relations, step, chunks, blocks)
         block, part = xp.cumsum(begins) - 1, xp.cumsum(opens) - 1
@@ -107,13 +108,13 @@ class RelationalSets:
         turn = xp.argsort(owner, kind="stable")
         first = xp.empty(turn.size, np.int64)
         first[turn] = (xp.cumsum(chunks[turn]) - chunks[turn]) * CHUNK
-        in_group, at = _numbered(xp, counts, nnz)
+        in_group, at = numbered(xp, counts, nnz)
         slot = first[in_group] + at
         positions, indices, numbers = (xp.full(int(chunks.sum()) * CHUNK, -1, np.int32) for _ in range(3))
         positions[slot], indices[slot], numbers[slot] = edges, cols[edges], place[edges] % GROUP
         places = xp.full((parts, warps * GROUP), -1, np.int32)
         places[part[step[in_group]], place[edges] % (warps * GROUP)] = rows[edges]
-        of_chunk, _ = _numbered(xp, chunks[turn], int(chunks.sum()))
+        of_chunk, _ = numbered(xp, chunks[turn], int(chunks.sum()))
         return cls(
             places,
             bounds.astype(np.int32),
@@ -127,10 +128,10 @@ class RelationalSets:
 
 def _pieces(xp: Any, rows: Any, relation: Any, piece: int, apart: bool) -> Any:
     """Give the first edge of each piece."""
-    opens = _openings(xp, rows)
-    first = xp.flatnonzero(opens | _openings(xp, relation) if apart else opens)
-    counts = -(-_lengths(xp, first, rows.size) // piece)
-    whole, fold = _numbered(xp, counts, int(counts.sum()))
+    opens = openings(xp, rows)
+    first = xp.flatnonzero(opens | openings(xp, relation) if apart else opens)
+    counts = -(-lengths(xp, first, rows.size) // piece)
+    whole, fold = numbered(xp, counts, int(counts.sum()))
     return first[whole] + fold * piece
 
 
@@ -144,12 +145,12 @@ def _places(xp: Any, begins: Any, mine: Any, relation: Any, *, relations: int, p
     mine, relation : (nnz,)
         Piece and relation of each edge.
     """
-    opens = _openings(xp, mine) | _openings(xp, relation)
+    opens = openings(xp, mine) | openings(xp, relation)
     mine, relation = mine[opens], relation[opens]
     rank = xp.empty(relations, np.int64)
     rank[xp.argsort(-xp.bincount(relation, minlength=relations), kind="stable")] = xp.arange(relations)
     word, bit = xp.divmod(rank[relation], _BITS)
-    keys = [_lengths(xp, begins, opens.size)]
+    keys = [lengths(xp, begins, opens.size)]
     for number in range(-(-relations // _BITS)):
         has = xp.where(word == number, xp.left_shift(xp.ones_like(bit), bit), 0).astype(np.float64)
         code = xp.bincount(mine, has, begins.size).astype(np.int64)
@@ -177,28 +178,8 @@ def _runs(xp: Any, of_tile: Any, step: Any, chunks: Any, blocks: int) -> tuple[A
     """
     # In each step all warps wait for the one with the most chunks. To multiply costs about as much as a chunk.
     order = xp.lexsort(xp.stack([chunks, step]))
-    last = xp.append(xp.flatnonzero(_openings(xp, step[order]))[1:], order.size)[: of_tile.size] - 1
+    last = xp.append(xp.flatnonzero(openings(xp, step[order]))[1:], order.size)[: of_tile.size] - 1
     cost = chunks[order[last]] + 1
     middle = xp.cumsum(cost) - cost / 2
-    begins = _openings(xp, (middle * (blocks / max(int(cost.sum()), 1))).astype(np.int64))
-    return begins, begins | _openings(xp, of_tile)
-
-
-def _openings(xp: Any, values: Any) -> Any:
-    """Mark each of (n,) values that differs from the one before it; the first always does."""
-    marks = xp.ones(values.size, np.bool_)
-    marks[1:] = values[1:] != values[:-1]
-    return marks
-
-
-def _lengths(xp: Any, begins: Any, end: int) -> Any:
-    """Give the lengths of spans that begin there and of which the last one ends at ``end``."""
-    return xp.append(begins[1:], end)[: begins.size] - begins
-
-
-def _numbered(xp: Any, lengths: Any, total: int) -> tuple[Any, Any]:
-    """Give the span of each element of all spans, ``total`` elements, and its number within that span."""
-    ends = xp.cumsum(lengths, dtype=np.int64)
-    every = xp.arange(total)
-    span = xp.searchsorted(ends, every, side="right")
-    return span, every - (ends - lengths)[span]
+    begins = openings(xp, (middle * (blocks / max(int(cost.sum()), 1))).astype(np.int64))
+    return begins, begins | openings(xp, of_tile)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +36,8 @@ class RowUse:
         (n,) int32
             r where row r of C is written whole; -1 - r where the sums are added into row r of C, or of the workspace.
         """
-        into = np.arange(self.num_rows, dtype=np.int32)
-        number = np.arange(self.shared.size, dtype=np.int32) if numbered else self.shared
+        into = np.arange(self.num_rows, dtype=np.int32, like=rows)
+        number = np.arange(self.shared.size, dtype=np.int32, like=rows) if numbered else self.shared
         into[self.shared] = -1 - number
         return into[rows]
 
@@ -48,15 +49,14 @@ def row_use(num_rows: int, pieces: Iterable[NDArray[np.int32]]) -> RowUse:
     ----------
     num_rows : int
     pieces : iterable of (n,) int32
-        Row of A of every piece that is summed by itself, for each format that holds pieces.
+        Row of A of every piece that is summed by itself, for each of at least one format that holds pieces. Arrays of
+        CuPy make a result of such, and what follows from it.
 
     Returns
     -------
     RowUse
         O(I + pieces).
     """
-    uses = np.zeros(num_rows, np.int64)
-    for rows in pieces:
-        uses += np.bincount(rows, minlength=num_rows)
+    uses: Any = sum(np.bincount(rows, minlength=num_rows) for rows in pieces)
     shared, empty = (np.flatnonzero(which).astype(np.int32) for which in (uses > 1, uses == 0))
     return RowUse(num_rows, shared, empty)

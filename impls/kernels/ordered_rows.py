@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.interfaces import DeviceArray
-from spmark.impls.core.problem import DType, offsets
+from spmark.impls.core.problem import DType
 from spmark.impls.formats.row_use import RowUse
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Kernel, ceil_div
@@ -60,14 +60,14 @@ class OrderedRows:
     def __init__(
         self, plan: DevicePlan, use: RowUse, rows: NDArray[np.int32], width: int, kernels: Sequence[Kernel]
     ) -> None:
-        number = np.full(use.num_rows, -1, np.int32)
-        number[use.shared] = np.arange(use.shared.size, dtype=np.int32)
+        number = np.full_like(rows, -1, shape=(use.num_rows,))
+        number[use.shared] = np.arange(use.shared.size, dtype=np.int32, like=rows)
         mine = np.flatnonzero(number[rows] >= 0)
         mine = mine[np.argsort(number[rows[mine]], kind="stable")]
         self.targets = rows.copy()
-        self.targets[mine] = -1 - np.arange(mine.size, dtype=np.int32)
+        self.targets[mine] = -1 - np.arange(mine.size, dtype=np.int32, like=rows)
         written = np.append(use.shared, use.empty)
-        bounds = offsets(np.bincount(number[rows[mine]], minlength=written.size), np.int32)
+        bounds = np.append(0, np.cumsum(np.bincount(number[rows[mine]], minlength=written.size))).astype(np.int32)
         self.sums: Any = plan.workspace((max(mine.size, 1), width), np.float32)
         (self._adding,) = kernels
         self._args = np.int32(written.size), np.int32(width), plan.upload(written), plan.upload(bounds), self.sums

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from spmark.impls.core.interfaces import Config, DeviceArray
-from spmark.impls.core.problem import DType, openings
+from spmark.impls.core.problem import DType
 from spmark.impls.core.relational import RelationalProblem
 from spmark.impls.formats.relational_hyb import RelationalHyb, widths_of
 from spmark.impls.formats.row_use import row_use
+from spmark.impls.formats.spans import openings
 from spmark.impls.kernels.family import Axes, KernelFamily, OneFormat, taken_apart
 from spmark.impls.kernels.ordered_rows import OrderedRows, ordered_instances
 from spmark.impls.kernels.shared_rows import SharedRows, shared_instances
@@ -78,7 +79,7 @@ class RelationalHybPlan(DevicePlan):
     problem : RelationalProblem
     target : Target
     held : RelationalHyb
-        With a width of 1 for ``merged``.
+        Of arrays on the target. With a width of 1 for ``merged``.
     config : mapping
         Facts for `DevicePlan.config`, to which the schedule below is added.
     apart : bool
@@ -114,13 +115,15 @@ class RelationalHybPlan(DevicePlan):
         super().__init__(problem, target, {**config, **schedule}, alignment=widest * problem.dtype.itemsize)
         self.stored = held.stored
         with self.phase("convert"):
-            real = np.flatnonzero(held.rows >= 0)
+            xp = target.xp
+            real = xp.flatnonzero(held.rows >= 0)
             rows = held.rows[real]
-            opens = openings(rows) | (real % _MERGED_EDGES == 0) if merged else np.ones(rows.size, np.bool_)
+            opens = openings(xp, rows) | (real % _MERGED_EDGES == 0) if merged else xp.ones(rows.size, np.bool_)
             rows = rows[opens]
             use = row_use(problem.matrix.num_rows, [rows])
-            values = np.zeros(held.positions.shape, problem.dtype.numpy)
-            values[held.positions >= 0] = problem.values[held.positions[held.positions >= 0]]
+            values = xp.zeros(held.positions.shape, problem.dtype.numpy)
+            edges = held.positions >= 0
+            values[edges] = xp.asarray(problem.values)[held.positions[edges]]
         ordered = bool(schedule["ordered"])
         self.deterministic = ordered or use.shared.size == 0
         clears = not ordered and use.empty.size + use.shared.size > 0
@@ -137,8 +140,8 @@ class RelationalHybPlan(DevicePlan):
             else:
                 self._around = SharedRows(self, use, width, problem.dtype, around)
                 to = use.targets(rows, self._around.numbered)
-            targets = np.full(held.rows.size, NO_ROW, np.int32)
-            targets[real] = to[np.cumsum(opens) - 1]
+            targets = xp.full(held.rows.size, NO_ROW, np.int32)
+            targets[real] = to[xp.cumsum(opens) - 1]
             self._arrays = [self.upload(array) for array in (held.groups, held.indices, values, targets)]
         tile = int(instance.values["tile"]) if problem.dtype.narrow else FLOAT_TILE
         self._shared_bytes = 0
@@ -199,7 +202,7 @@ RELATIONAL_HYB = KernelFamily(
     axes=_axes,
     opened=lambda problem, target: OneFormat(
         _FORM,
-        lambda form: RelationalHyb.of(problem.matrix, **form),
+        lambda form: RelationalHyb.of(problem.matrix, **form, xp=target.xp),
         lambda held, form, schedule, _: RelationalHybPlan(problem, target, held, form, **schedule),
     ),
     kernel=_instance,
@@ -213,7 +216,7 @@ RELATIONAL_MERGE = KernelFamily(
     },
     opened=lambda problem, target: OneFormat(
         ("run",),
-        lambda form: RelationalHyb.of(problem.matrix, form["run"], 1),
+        lambda form: RelationalHyb.of(problem.matrix, form["run"], 1, xp=target.xp),
         lambda held, form, schedule, _: RelationalHybPlan(problem, target, held, form, merged=True, **schedule),
     ),
     kernel=_instance,

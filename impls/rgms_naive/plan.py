@@ -30,10 +30,10 @@ class RgmsNaive:
 
     def build(self, problem: RelationalProblem, device: DeviceSpec) -> Plan:
         """Sort edges by relation."""
-        own = Built()
+        own, target = Built(), open_target(device)
         with own.phase("convert"):
-            held = RelationalHyb.of(problem.matrix, _slots(problem))
-        plan = RelationalHybPlan(problem, open_target(device), held, {}, apart=True, **_schedule(problem))
+            held = RelationalHyb.of(problem.matrix, _slots(problem), xp=target.xp)
+        plan = RelationalHybPlan(problem, target, held, {}, apart=True, **_schedule(problem))
         plan.charge(own.phases_s)
         return plan
 
