@@ -115,11 +115,6 @@ def part(function: Callable[..., Any]) -> Callable[..., Any]:
     return function if numba.config.DISABLE_JIT else _Part(function, targetoptions=how)
 
 
-def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile into the code of every caller."""
-    return cast("Callable[..., Any]", njit(inline="always", **_HOW)(function))
-
-
 class _Place(_CacheLocator):  # type: ignore[misc]
     """Tells Numba where one loop is kept: where ``NUMBA_CACHE_DIR`` says, or in the project's cache."""
 

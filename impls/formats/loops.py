@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from spmark.impls.core.loops import compiled, inlined
+from spmark.impls.core.loops import compiled
 
 _LONG = types.int64
 _IN = types.Array(types.int32, 1, "C", readonly=True)
@@ -23,20 +23,7 @@ _OUT, _OUT_TABLE = types.int32[::1], types.int32[:, ::1]
 _COUNTS, _VALUES_OUT = types.int64[::1], types.float32[:, ::1]
 
 
-# ---- pieces and ELL rows of buckets (hyb.py) ----
-
-
-@inlined
-def _end_of_range(indices: Any, at: Any, end: Any, bound: Any) -> Any:
-    """Give the first position from ``at`` to ``end`` whose column is at least ``bound``, by bisection."""
-    low, high = at, end
-    while low < high:
-        middle = (low + high) >> 1
-        if indices[middle] < bound:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+# ---- ELL rows of buckets (hyb.py) ----
 
 
 @compiled(types.void, _IN, _VALUES_IN, _IN, _IN, _OUT_TABLE, _VALUES_OUT)
@@ -132,7 +119,9 @@ def ell_rows_of_relations(  # noqa: PLR0917
         at, end = np.int64(indptr[row]), np.int64(indptr[row + 1])
         while at < end:
             relation, power = np.int64(indices[at]) // num_cols, 0
-            stop = _end_of_range(indices, at + 1, end, (relation + 1) * num_cols)
+            stop, bound = at + 1, (relation + 1) * num_cols
+            while stop < end and indices[stop] < bound:
+                stop += 1
             while (1 << power) < min(stop - at, widest):
                 power += 1
             bucket = 5 * relation + power
