@@ -30,7 +30,7 @@ _DEPTH = 128
 INDEX_TYPES = {"int32": "int", "int16": "short"}
 _MAX_SHORT_COLS = 1 << 15
 _STRIP = 8
-"""Non-zeros of a subwarp of SDDMM."""
+"""Threads and non-zeros of a subwarp of SDDMM."""
 
 
 SPMM = KernelTemplate(
@@ -48,7 +48,7 @@ SPMM = KernelTemplate(
 SDDMM = KernelTemplate(
     _FOLDER / "sddmm.cu",
     "sddmm_rowsplit",
-    {"T": ELEMENTS, "vector": (1, 2, 4, 8), "lanes": (8,), "strip": (_STRIP,), "threads": (32, 64)},
+    {"T": ELEMENTS, "vector": (1, 2, 4, 8), "threads": (WARP, 2 * WARP)},
 )
 
 
@@ -103,13 +103,12 @@ class RowSplitSddmm(OneLaunchPlan):
     """
 
     def __init__(self, problem: Problem, target: Target, *, vector: int, threads: int) -> None:
-        matrix = problem.matrix
-        schedule = {"vector": vector, "lanes": LANES[0], "strip": _STRIP, "threads": threads}
+        matrix, schedule = problem.matrix, {"vector": vector, "threads": threads}
         super().__init__(problem, target, schedule, alignment=vector * problem.dtype.itemsize)
         self._load(SDDMM.instance(T=C_TYPES[problem.dtype], **schedule))
         with self.phase("convert"):
             strips = strips_of(matrix, _STRIP)
-        grid = (ceil_div(strips.shape[0], threads // LANES[0]), 1, 1)
+        grid = (ceil_div(strips.shape[0], threads // _STRIP), 1, 1)
         sizes = (strips.shape[0], problem.width, problem.scaled)
         self._arrange(grid, sizes, (strips, matrix.indices, problem.factors))
         self.values = self._args[-1]
@@ -159,7 +158,7 @@ class RowSplit:
             return RowSplitSpmm(problem, target, **_schedule(problem))
         vector = vector_of(problem.width, problem.dtype)
         # With one or two trips over J a warp has little to do: two share a block.
-        threads = 2 * WARP if problem.width <= 2 * LANES[0] * vector else WARP
+        threads = 2 * WARP if problem.width <= 2 * _STRIP * vector else WARP
         return RowSplitSddmm(problem, target, vector=vector, threads=threads)
 
 
