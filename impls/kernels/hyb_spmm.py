@@ -91,8 +91,9 @@ ORDERS = ("width", "near", "row")
 """Orders of rows: by the width of their bucket, widest first; rows with common columns together; or as in A."""
 PARTITIONS = (1, 2, 4, 8, 16)
 """c of the paper's search."""
-MAX_WIDTHS = (8, 16, 32, 64, 128, 256, 512, 1024, 2048)
-"""Widths 2^k of the widest bucket; the width of the paper's rule k = ceil(log2(nnz / I)) is among them in any case."""
+MAX_WIDTHS = (32, 8, 16, 64, 128, 256, 512, 1024, 2048)
+"""Widths 2^k of the widest bucket, first the one that is taken without a search; the width of the paper's rule
+k = ceil(log2(nnz / I)) is among them in any case."""
 _KEPT, _KEPT_LARGE, _SMALL = 16, 4, 1 << 24
 """Layouts and orders of rows that a search keeps, those that it keeps of a matrix of more than so many non-zeros, and
 so many: a search comes back to each of some ten widths, and a layout takes 12 bytes for each ELL row."""
@@ -114,11 +115,6 @@ def _axes(problem: Problem, pinned: Config) -> Axes:
         "thirds": ({}, {"thirds": True}),
         **ell_axes(problem),
     }
-
-
-def _default(problem: Problem, pinned: Config) -> Config:
-    axes = ell_axes(problem)
-    return {"c": 1, "max_width": 32, **axes["tile"][0], "work": axes["work"][0], **pinned}
 
 
 def _opened(problem: Problem, target: Target) -> Build:
@@ -167,7 +163,6 @@ def _opened(problem: Problem, target: Target) -> Build:
 HYB_SPMM = KernelFamily(
     mark="max_width",
     axes=_axes,
-    default=_default,
     opened=_opened,
     kernel=ell_instance,
 )

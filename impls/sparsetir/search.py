@@ -159,7 +159,7 @@ def _sddmm(problem: Problem, pinned: Config) -> Axes:
     return {"tile": tiles, "batch": (1, 2, 4)}
 
 
-PAPERS_HYB = replace(HYB_SPMM, axes=_spmm, default=None)
+PAPERS_HYB = replace(HYB_SPMM, axes=_spmm)
 """hyb(c, k) with c out of 1, 2, 4, 8, 16 and k = ceil(log2(nnz / I)).
 
 The rest of a folded row stays in the last bucket, and rows stand by width. A group of 32 threads takes 2^k elements of
