@@ -8,21 +8,20 @@ from spmark.impls.core.errors import BuildError
 
 if TYPE_CHECKING:
     from spmark.impls.core.problem import Csr
-    from spmark.impls.formats.bsr import DenseBlocks
     from spmark.impls.formats.hyb import Pieces
 
 MAX_STORED = 1 << 28
 """Elements that a padded format holds at most: 1 GiB of float32 values, as much again of indices."""
 
 
-def check_stored(name: str, matrix: Csr | Pieces | DenseBlocks, stored: int, most: int | None = None) -> None:
+def check_stored(name: str, matrix: Csr | Pieces, stored: int, most: int | None = None) -> None:
     """Refuse a conversion before it allocates.
 
     Parameters
     ----------
     name : str
         Format and parameters, for the message.
-    matrix : Csr, Pieces or DenseBlocks
+    matrix : Csr or Pieces
     stored : int
         Elements that the format would hold, padding included.
     most : int, optional

@@ -87,17 +87,6 @@ class KernelTemplate:
         names = {**_SHARED_NAMES, **values}
         return all(eval(code, {}, names) for code in self._restrictions)
 
-    def why_not(self, **values: TemplateValue) -> str | None:
-        """Say why there is no instance with these template arguments; None where there is."""
-        if values.keys() != self.space.keys():
-            return f"expected template arguments {', '.join(self.space)}, found {', '.join(values)}"
-        for name, value in values.items():
-            if value not in self.space[name]:
-                return f"expected {name} out of {self.space[name]}, found {value!r}"
-        if not self.has(values):
-            return f"expected arguments that the kernel's static_asserts allow, found {values}"
-        return None
-
     @cache  # noqa: B019 (templates live as long as the process)
     def instance(self, **values: TemplateValue) -> Instance:
         """Give the instance with these template arguments.
@@ -107,9 +96,15 @@ class KernelTemplate:
         BuildError
             An argument is missing, unknown or outside of the table.
         """
-        if why := self.why_not(**values):
-            raise BuildError(f"{self.source}: {self.name}: {why}")
-        return Instance(self, tuple(values[name] for name in self.space))
+        if values.keys() != self.space.keys():
+            why = f"expected template arguments {', '.join(self.space)}, found {', '.join(values)}"
+        elif wrong := next((name for name, value in values.items() if value not in self.space[name]), None):
+            why = f"expected {wrong} out of {self.space[wrong]}, found {values[wrong]!r}"
+        elif not self.has(values):
+            why = f"expected arguments that the kernel's static_asserts allow, found {values}"
+        else:
+            return Instance(self, tuple(values[name] for name in self.space))
+        raise BuildError(f"{self.source}: {self.name}: {why}")
 
     def instances(self) -> Iterator[Instance]:
         """Walk the whole table."""
