@@ -84,7 +84,7 @@ class BsrFormat(DenseBlocks):
         opens[bounds[:-1][np.diff(bounds) > 0]] = True
         before = offsets(opens)  # blocks before each entry
         stored = int(before[-1]) * block_rows * block_cols
-        check_stored(f"bsr({block_rows}, {block_cols})", matrix, stored)
+        check_stored(f"bsr({block_rows}, {block_cols})", matrix.shape, matrix.nnz, stored)
         block = np.empty(matrix.nnz, np.int32)
         block[entries.data] = before[1:] - 1
         row, col = matrix.rows_of_entries() % np.int32(block_rows), matrix.indices % np.int32(block_cols)
@@ -157,7 +157,7 @@ class SrBcrsFormat(DenseBlocks):
         tiles = BsrFormat.from_csr(matrix, t, 1)
         lengths = np.diff(tiles.indptr)
         indptr = offsets(-(-lengths // g))
-        check_stored(f"srbcrs({t}, {g})", matrix, int(indptr[-1]) * t * g)
+        check_stored(f"srbcrs({t}, {g})", matrix.shape, matrix.nnz, int(indptr[-1]) * t * g)
         # Slot of every tile among those of all groups: its place in the panel, after the groups of earlier panels.
         slots = np.arange(tiles.indices.size) + np.repeat(indptr[:-1] * g - tiles.indptr[:-1], lengths)
         filled = lengths > 0

@@ -386,7 +386,7 @@ def unfilled(
             filled = -(-count * width // UNIT) * UNIT // width if width < UNIT else count
             buckets.append(Bucket(partition, width, shared, first, filled, base))
             first, base = first + filled, base + filled * width
-    check_stored(name, of, base, most)
+    check_stored(name, of.shape, of.nnz, base, most)
     table = np.zeros((3, first), np.int32)
     table[0] = -1
     return tuple(buckets), table

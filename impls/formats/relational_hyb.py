@@ -94,7 +94,7 @@ class RelationalHyb:
         # ELL rows of one relation and width stand together; each such bucket begins with a group of its own.
         in_use = counts * np.tile(WIDTHS, matrix.relations)
         groups_of = -(-in_use // slots)
-        check_stored(f"3-D hyb with groups of {slots} slots", wide, int(groups_of.sum()) * slots)
+        check_stored(f"3-D hyb with groups of {slots} slots", wide.shape, wide.nnz, int(groups_of.sum()) * slots)
         bucket, number = numbered(groups_of)
         relation, power = np.divmod(bucket, len(WIDTHS))
         ell_rows = slots >> power

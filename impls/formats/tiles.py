@@ -187,7 +187,8 @@ def _blocks(matrix: Csr, part: Runs, rows: NDArray[np.int32], room: int) -> Bloc
         calls.append((*given, rows[of], *matrix.shape, counts[of], places, used[of]))
     run_all(loops.condense_panels, calls)
     group_ptr = offsets(-(-counts // GROUP))
-    limits.check_stored(f"block tiles of {height} rows", matrix, int(group_ptr[-1]) * height * GROUP, room)
+    stored = int(group_ptr[-1]) * height * GROUP
+    limits.check_stored(f"block tiles of {height} rows", matrix.shape, matrix.nnz, stored, room)
     starts, panel = group_ptr.astype(np.int32), np.repeat(np.arange(rows.shape[0], dtype=np.int32), np.diff(ptr))
     slots = starts[panel] * np.int32(GROUP) + places[1]
     indices = np.repeat(np.maximum.reduceat(columns, ptr[:-1]), np.diff(starts) * GROUP)
