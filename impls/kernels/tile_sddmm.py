@@ -112,14 +112,11 @@ def strip_tasks(indptr: NDArray[np.int32], most: int) -> NDArray[np.int32]:
     Returns
     -------
     (4 n, 4) int32
-        For each warp of n thread blocks: panel (-1: none), first group, end of the groups, 0.
+        For each warp of n thread blocks: panel, first group, end of the groups, 0; or -1 four times, for nothing.
     """
     made = cut(indptr, np.diff(indptr), most)
     made[:, 2] += made[:, 1]
-    tasks = np.zeros((ceil_div(len(made), _WARPS) * _WARPS, 4), np.int32)
-    tasks[:, 0] = -1
-    tasks[: len(made)] = made
-    return tasks
+    return np.pad(made, ((0, -len(made) % _WARPS), (0, 0)), constant_values=-1)
 
 
 def _block_arrays(blocks: Blocks | None, most: int) -> tuple[NDArray[np.generic], ...]:
