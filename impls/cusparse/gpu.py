@@ -103,7 +103,7 @@ class CuSparsePlan(DevicePlan):
         target: Target,
         algorithm: str,
         preprocess: bool,
-        arrays: Sequence[DeviceArray] | None = None,
+        arrays: Sequence[DeviceArray] = (),
     ) -> None:
         spmm = problem.op is Op.SPMM
         chosen: dict[str, Any] = {"algorithm": algorithm} if spmm else {}
@@ -114,9 +114,9 @@ class CuSparsePlan(DevicePlan):
         self.half_sums = not self.deterministic and problem.dtype.narrow
         matrix, lib = problem.matrix, library()
         # For SDDMM the values only reserve memory, since the result replaces them
-        self.arrays = arrays or [self.upload(one) for one in (matrix.indptr, matrix.indices, problem.values)]
-        self.values = self.arrays[2]  # preprocessing looks at the pattern alone
-        sparse = csr(matrix.shape, matrix.nnz, [array.data.ptr for array in self.arrays], problem.dtype)
+        held = self.share(arrays, (matrix.indptr, matrix.indices, problem.values))
+        self.values = held[2]  # preprocessing looks at the pattern alone
+        sparse = csr(matrix.shape, matrix.nnz, [array.data.ptr for array in held], problem.dtype)
         operands = [dense(shape, problem.dtype) for shape in problem.operand_shapes]
         out = dense(problem.out_shape, problem.dtype) if spmm else sparse
         self._left, self._right = (sparse, *operands) if spmm else operands
@@ -173,5 +173,4 @@ def build_best(problem: Problem, target: Target) -> Plan:
             raise
         raise UnsupportedError(str(error)) from error
     best.charge(own.phases_s)
-    best.device_bytes += sum(array.nbytes for array in arrays)
     return best
