@@ -32,20 +32,17 @@ AHEAD = {4: (4, 2), 8: (2, 1)}
 _THREADS = 128
 VECTOR = 4
 """Elements of a load of ELL rows in float32; a thread has one."""
-
-
-def _template(
-    kinds: tuple[str, ...], ahead: tuple[int, ...], vector: tuple[int, ...], vectors: tuple[int, ...]
-) -> KernelTemplate:
-    space: dict[str, tuple[TemplateValue, ...]] = {
-        **{"T": kinds, "mixed": (False, True), "columns": (4, 8), "ahead": ahead},
-        **{"vector": vector, "vectors": vectors, "lanes": LANES, "threads": (_THREADS,)},
-    }
-    return KernelTemplate(Path(__file__).parent / "tile_spmm.cu", "spmm_tiles", space)
-
-
-SPMM_TILES = _template(NARROW, (1, 2, 4), (4, 8), (1, 2))
-SPMM_TILES_FLOAT = _template((C_TYPES[DType.FLOAT32],), (1,), (VECTOR,), (1,))
+_SOURCE = Path(__file__).parent / "tile_spmm.cu"
+_SPACE: dict[str, tuple[TemplateValue, ...]] = {
+    **{"T": NARROW, "mixed": (False, True), "columns": (4, 8), "ahead": (1, 2, 4)},
+    **{"vector": (4, 8), "vectors": (1, 2), "lanes": LANES, "threads": (_THREADS,)},
+}
+SPMM_TILES = KernelTemplate(_SOURCE, "spmm_tiles", _SPACE)
+SPMM_TILES_FLOAT = KernelTemplate(
+    _SOURCE,
+    "spmm_tiles",
+    {**_SPACE, "T": (C_TYPES[DType.FLOAT32],), "ahead": (1,), "vector": (VECTOR,), "vectors": (1,)},
+)
 """In float32 each product is three of tf32 (see tile_rows.cuh)."""
 
 
