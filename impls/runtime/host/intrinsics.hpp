@@ -63,23 +63,18 @@ using same = std::common_type_t<T>;
 
 // ---- memory ----
 
-#define SIMT_LOAD(name)                                                                                                \
-  template <typename T>                                                                                                \
-  T name(const T* p) {                                                                                                 \
-    return *p;                                                                                                         \
-  }
-#define SIMT_STORE(name)                                                                                               \
-  template <typename T>                                                                                                \
-  void name(T* p, simt::detail::same<T> value) {                                                                       \
-    *p = value;                                                                                                        \
-  }
-SIMT_LOAD(__ldg)
-SIMT_LOAD(__ldcg)
-SIMT_LOAD(__ldcs)
-SIMT_STORE(__stcg)
-SIMT_STORE(__stcs)
-#undef SIMT_LOAD
-#undef SIMT_STORE
+// The host has one kind of load and one kind of store.
+template <typename T>
+T __ldg(const T* p) {
+  return *p;
+}
+#define __ldcg __ldg
+#define __ldcs __ldg
+template <typename T>
+void __stcg(T* p, simt::detail::same<T> value) {
+  *p = value;
+}
+#define __stcs __stcg
 
 // Threads take turns on one core, so memory is in order. The detector of the tests finds code that relies on it.
 inline void __threadfence() { simt::fence(); }

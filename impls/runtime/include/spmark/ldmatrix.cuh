@@ -49,17 +49,16 @@ __device__ __forceinline__ void load_matrices(unsigned (&out)[4], const T* row) 
   simt::collective("load_matrices", detail::load_matrices<transposed, T>, 0xffffffffu, &request);
 #else
   const unsigned from = static_cast<unsigned>(__cvta_generic_to_shared(row));
-  if constexpr (transposed) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
-                 : "r"(from)
-                 : "memory");
-  } else {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
-                 : "r"(from)
-                 : "memory");
-  }
+#define SPMARK_LDMATRIX(kind)                                                                                          \
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4" kind ".shared.b16 {%0, %1, %2, %3}, [%4];"                              \
+               : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])                                                \
+               : "r"(from)                                                                                             \
+               : "memory")
+  if constexpr (transposed)
+    SPMARK_LDMATRIX(".trans");
+  else
+    SPMARK_LDMATRIX("");
+#undef SPMARK_LDMATRIX
 #endif
 }
 
