@@ -128,7 +128,7 @@ class BlockSddmmPlan(OneLaunchPlan):
 def _axes(problem: Problem, pinned: Config) -> Axes:
     # Kernels with loads of less than 16 bytes are compiled for one size of thread block.
     threads = BLOCK_SDDMM.space["threads"][: 2 if problem.width % 8 == 0 else 1]
-    return {"block": SDDMM_BLOCKS, "units": (1, 2, 4, 8, 16), "threads": threads}
+    return {"block": SDDMM_BLOCKS, "units": (4, 1, 2, 8, 16), "threads": threads}
 
 
 SDDMM_OVER_BLOCKS = KernelFamily(
@@ -139,5 +139,4 @@ SDDMM_OVER_BLOCKS = KernelFamily(
         lambda form: BsrFormat.from_csr(problem.matrix, form["block"], form["block"]),
         lambda held, _, schedule, arrays: BlockSddmmPlan(problem, target, held, {}, **schedule),
     ),
-    default=lambda problem, pinned: {"block": SDDMM_BLOCKS[0], "units": 4, "threads": 128, **pinned},
 )
