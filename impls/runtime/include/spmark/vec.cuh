@@ -91,7 +91,7 @@ namespace detail {
 
 #ifdef SPMARK_HOST
 
-// The host has one kind of load and one kind of store; the alignment sanitizer checks both.
+// The host has one kind of load; the alignment sanitizer checks it.
 template <typename T, int N>
 using RawOf = Vec<T, N>;
 
@@ -103,11 +103,6 @@ void load_where(R& r, bool wanted, const void* p) {
 template <typename R>
 void load_streaming(R& r, const void* p) {
   r = *static_cast<const R*>(p);
-}
-
-template <typename R>
-void store_streaming(const R& r, void* p) {
-  *static_cast<R*>(p) = r;
 }
 
 #else
@@ -132,9 +127,6 @@ struct Raw;
   }                                                                                                                    \
   __device__ __forceinline__ void load_streaming(Register& r, const void* p) {                                         \
     asm("ld.global.nc.L1::no_allocate." type " " registers ", [" at "];" : operands("=" kind) : "l"(p));               \
-  }                                                                                                                    \
-  __device__ __forceinline__ void store_streaming(Register r, void* p) {                                               \
-    asm volatile("st.global.cs." type " [" at "], " registers ";" ::operands(kind), "l"(p) : "memory");                \
   }
 SPMARK_RAW(2, unsigned short, "h", "u16", "mov.b16 %0, 0;", "%0", "%1", "%2", SPMARK_ONE)
 SPMARK_RAW(4, unsigned, "r", "u32", "mov.b32 %0, 0;", "%0", "%1", "%2", SPMARK_ONE)
@@ -203,7 +195,7 @@ __device__ __forceinline__ void store(T* p, const Vec<T, N>& value) {
 // Store to global memory that this kernel does not read again (evicted first).
 template <int N, typename T>
 __device__ __forceinline__ void store_streaming(T* p, const Vec<T, N>& value) {
-  detail::store_streaming(detail::pack(value), p);
+  __stcs(reinterpret_cast<detail::RawOf<T, N>*>(p), detail::pack(value));
 }
 
 // The whole product of two words, in one instruction. Under a condition the compiler makes three of the same in C++.
