@@ -199,13 +199,11 @@ def name_of(written: str, folder: Path | None = None) -> str:
     SweepError
         The file cannot be used (`_load_file`).
     """
-    if not is_file_class(written):
-        return written
     try:
         named = parse_file_class(written, folder)
     except (OSError, RuntimeError, ValueError) as error:  # a loop of links, a NUL byte
         raise SweepError(f"{written}: expected the path of a file, found {error}: mend the path") from error
-    return str(_load_file(named).kind.name)
+    return str(_load_file(named).kind.name) if named else written
 
 
 def file_of(name: str) -> str | None:

@@ -51,12 +51,11 @@ class BlasCpu:
 class _Spmm(HostPlan):
     def __init__(self, problem: Problem, config: dict[str, Any]) -> None:
         matrix = problem.matrix
-        super().__init__(config)
+        super().__init__(config, stored=math.prod(matrix.shape))
         with self.phase("convert"):
             self._dense = np.zeros(matrix.shape, np.float32)
             self._dense[matrix.rows_of_entries(), matrix.indices] = problem.dtype.numbers(problem.values)
             self.hold(problem, self._dense)
-        self.stored = self._dense.size
 
     def compute(self, dense: NDArray[np.float32], result: NDArray[np.float32]) -> None:
         """Compute C = A B."""
@@ -66,13 +65,12 @@ class _Spmm(HostPlan):
 class _Sddmm(HostPlan):
     def __init__(self, problem: Problem, config: dict[str, Any]) -> None:
         matrix = problem.matrix
-        super().__init__(config)
+        super().__init__(config, stored=math.prod(matrix.shape))
         with self.phase("convert"):
             self._product = np.empty(matrix.shape, np.float32)
             self._positions = matrix.rows_of_entries() * np.int64(matrix.num_cols) + matrix.indices
             self._factors = problem.dtype.numbers(problem.factors).astype(np.float32, copy=False)
             self.hold(problem, self._product, self._positions, self._factors)
-        self.stored = self._product.size
 
     def compute(self, x: NDArray[np.float32], y: NDArray[np.float32], result: NDArray[np.float32]) -> None:
         """Compute all of X Y^T, then keep A's entries."""

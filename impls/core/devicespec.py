@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from spmark.impls.core.enums import DeviceKind as DeviceKind  # noqa: PLC0414 - is part of this module, too
 from spmark.impls.core.enums import DType
@@ -123,7 +123,4 @@ class DeviceSpec(Frozen):
             The file is missing or is not a device spec; names the file and the field.
         """
         with reading(path, "a device spec", DeviceError):
-            try:
-                return parse_model(cls, path.read_bytes())
-            except ValidationError as error:
-                raise DeviceError(f"{path}: expected a device spec\n{error}") from error
+            return parse_model(cls, path.read_bytes())

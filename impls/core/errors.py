@@ -202,8 +202,6 @@ def printable(text: str, kept: str = "") -> str:
         ``text`` with its control characters, escapes, marks of writing direction and halves of surrogate pairs spelled
         as Python spells them: ``\x1b``, ``\u202e``.
     """
-    if text.isprintable():
-        return text
     return "".join(
         letter if letter.isprintable() or letter in kept else letter.encode("unicode_escape").decode()
         for letter in text

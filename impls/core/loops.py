@@ -20,7 +20,7 @@ from typing import Any, Self, cast
 
 import numba
 import numpy as np
-from numba import njit
+from numba import njit, types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
 from numba.core.registry import CPUDispatcher
 
@@ -37,6 +37,10 @@ needs 20 s of one core for the loops of a search, and the longest takes a third 
 _ONE = "SPMARK_LOOP"
 """Environment variable of such a process: the name of its loop."""
 _log = logging.getLogger(__name__)
+
+LONG = types.int64
+IN, LONGS_IN, BYTES_IN = (types.Array(kind, 1, "C", readonly=True) for kind in (types.int32, LONG, types.uint8))
+"""Types of arguments: a number, and arrays that a loop reads."""
 
 
 def compiled(*signature: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -38,24 +38,23 @@ def is_file_class(text: str) -> bool:
     return _WRITTEN.fullmatch(text) is not None
 
 
-def parse_file_class(text: str, folder: Path | None = None) -> FileClass:
-    """Give the file and the class that a text names, with an absolute path.
+def parse_file_class(text: str, folder: Path | None = None) -> FileClass | None:
+    """Give the file and the class that a text names, with an absolute path; None where it names no file.
 
     Parameters
     ----------
     text : str
-        For which `is_file_class` holds.
     folder : Path, optional
         Where a relative path begins; by default the current folder.
 
     Raises
     ------
-    ValueError
-        The text has another form.
+    OSError, RuntimeError, ValueError
+        No file can have that path: a loop of links, a NUL byte.
     """
     found = _WRITTEN.fullmatch(text)
     if found is None:
-        raise ValueError(f"expected a file such as ./mine.py:MyKernel or ./mine.cu, found {text!r}")
+        return None
     return FileClass(
         ((folder or Path.cwd()) / at_home(found["cuda"] or found["python"])).resolve(), found["label"] or ""
     )

@@ -12,11 +12,8 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from spmark.impls.core.loops import compiled
+from spmark.impls.core.loops import IN, LONG, LONGS_IN, compiled
 
-_LONG = types.int64
-_IN = types.Array(types.int32, 1, "C", readonly=True)
-_LONGS_IN = types.Array(types.int64, 1, "C", readonly=True)
 _TABLE = types.Array(types.int32, 2, "C", readonly=True)
 _VALUES_IN = types.Array(types.float32, 1, "C", readonly=True)
 _OUT, _OUT_TABLE = types.int32[::1], types.int32[:, ::1]
@@ -26,7 +23,7 @@ _COUNTS, _VALUES_OUT = types.int64[::1], types.float32[:, ::1]
 # ---- ELL rows of buckets (hyb.py) ----
 
 
-@compiled(types.void, _IN, _VALUES_IN, _IN, _IN, _OUT_TABLE, _VALUES_OUT)
+@compiled(types.void, IN, _VALUES_IN, IN, IN, _OUT_TABLE, _VALUES_OUT)
 def fill_ell_rows(  # noqa: PLR0917
     indices: Any, values: Any, starts: Any, lengths: Any, out_indices: Any, out_values: Any
 ) -> None:
@@ -54,7 +51,7 @@ def fill_ell_rows(  # noqa: PLR0917
 # ---- orders of rows: which rows share columns, and what blocks of rows read (nearness.py) ----
 
 
-@compiled(types.void, _IN, _IN, _IN, _LONGS_IN, _IN, _LONG, _LONG, _OUT, _COUNTS, _COUNTS)
+@compiled(types.void, IN, IN, IN, LONGS_IN, IN, LONG, LONG, _OUT, _COUNTS, _COUNTS)
 def count_columns(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
     indptr: Any, indices: Any, owner: Any, row_ptr: Any, rows: Any, first: Any, stop: Any, stamp: Any, columns: Any,
     nnz: Any,
@@ -87,7 +84,7 @@ def count_columns(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
 # ---- ELL rows of relations (relational_hyb.py) ----
 
 
-@compiled(types.void, _IN, _IN, _LONG, _LONG, _COUNTS, _COUNTS, _OUT, _OUT, _OUT)
+@compiled(types.void, IN, IN, LONG, LONG, _COUNTS, _COUNTS, _OUT, _OUT, _OUT)
 def ell_rows_of_relations(  # noqa: PLR0917
     indptr: Any,
     indices: Any,
@@ -139,7 +136,7 @@ def ell_rows_of_relations(  # noqa: PLR0917
 # ---- tiles (tiles.py) ----
 
 
-@compiled(types.void, _IN, _IN, _IN, _TABLE, _LONG, _LONG, _OUT, _OUT_TABLE, types.boolean[:, ::1])
+@compiled(types.void, IN, IN, IN, _TABLE, LONG, LONG, _OUT, _OUT_TABLE, types.boolean[:, ::1])
 def condense_panels(  # noqa: PLR0917 (numba takes no keyword-only arguments)
     row_of: Any, indices: Any, ptr: Any, rows: Any, num_rows: Any, num_cols: Any, counts: Any, places: Any, used: Any
 ) -> None:

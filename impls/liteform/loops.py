@@ -10,16 +10,14 @@ from typing import Any, Final
 
 from numba import types
 
-from spmark.impls.core.loops import compiled
+from spmark.impls.core.loops import IN, LONG, compiled
 
 MAX_POWER: Final = 10
 """Binary logarithm of the widest bucket, 1,024: the paper's limit, the threads of a block."""
-_LONG = types.int64
-_IN = types.Array(types.int32, 1, "C", readonly=True)
 _BITS = types.Array(types.uint16, 1, "C", readonly=True)
 
 
-@compiled(types.void, _IN, _IN, _IN, _BITS, _LONG, _LONG, types.uint16[::1])
+@compiled(types.void, IN, IN, IN, _BITS, LONG, LONG, types.uint16[::1])
 def mark_columns(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
     indices: Any, starts: Any, lengths: Any, bits: Any, first: Any, stop: Any, marks: Any
 ) -> None:

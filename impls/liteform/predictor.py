@@ -118,14 +118,11 @@ def load(path: Path) -> Predictor:
     """
     # Opened here, since NumPy leaves a file open whose list of contents is damaged.
     with (
-        reading(path, "a model file", BuildError),
+        reading(path, "a model file with a card of schema 1", BuildError),
         path.open("rb") as file,
         np.load(file, allow_pickle=False) as archive,
     ):
         arrays: dict[str, NDArray[Any]] = {name: archive[name] for name in archive.files}
-    if _CARD not in arrays:
-        raise BuildError(f"{path}: expected a model file with a card, found {', '.join(sorted(arrays)) or 'nothing'}")
-    with reading(path, "the card of a model of schema 1", BuildError):
         card = parse_model(ForestCard, arrays.pop(_CARD).tobytes())
     if card.features.keys() != _FEATURES.keys() or any(
         card.features[name] not in _FEATURES[name] for name in _FEATURES

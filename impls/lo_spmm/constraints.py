@@ -110,7 +110,7 @@ def survivors(space: TileSpace, sizes: Iterable[TileSize]) -> Survivors:
 
     def utilisation(size: TileSize) -> bool:
         whole_warps = size.threads % device.warp_size == 0 and size.block_threads <= MOST_THREADS
-        columns, rows, _ = grid_of(size, ceil_div(space.full_rows, size.tile_rows) * size.split, width)
+        columns, rows, _ = grid_of(size, ceil_div(space.problem.matrix.filled_rows, size.tile_rows) * size.split, width)
         return whole_warps and 2 * columns * rows >= device.num_sms
 
     @cache

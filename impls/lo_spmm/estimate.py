@@ -65,12 +65,13 @@ def loads_ahead(tile_rows: int, cpt: int, prefetch: int) -> float:
 
 def estimate(space: TileSpace, size: TileSize) -> float:
     """Give the cycles of a candidate: those of its busiest multiprocessor, by the rates above."""
-    device, (num_rows, num_cols), width = space.device, space.problem.matrix.shape, space.problem.width
+    device, matrix, width = space.device, space.problem.matrix, space.problem.width
+    num_rows, num_cols = matrix.shape
     dealt, prefetch = space.dealt(size.tile_rows, size.split), space.pins.depth(size.tile_rows, size.cpt)
     tiles_in_all, loads = dealt.nnz.size, float(dealt.nnc.mean())
     warps, stacked = size.threads / device.warp_size, min(size.tiles_per_block, tiles_in_all)
     # Tiles of uncut columns write empty rows beside their own.
-    empty_rows = min(num_rows - space.full_rows, MOST_EMPTY * len(dealt.rows)) if size.split == 1 else 0
+    empty_rows = min(num_rows - matrix.filled_rows, MOST_EMPTY * len(dealt.rows)) if size.split == 1 else 0
     stores = size.tile_rows + empty_rows / tiles_in_all
     instructions = float(dealt.nnz.mean()) * size.cpt + loads + stores + _ENTRY_INSTRUCTIONS
     columns, rows, _ = grid_of(size, tiles_in_all, width)

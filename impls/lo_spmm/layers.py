@@ -18,7 +18,6 @@ from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.lo_spmm.conv import ConvShape
 from spmark.impls.lo_spmm.kernel import Ending
-from spmark.impls.lo_spmm.machine import Emitter
 from spmark.impls.lo_spmm.plan import LoSpmm, TilePlan
 from spmark.impls.lo_spmm.tuning import Chooser
 from spmark.impls.runtime.target import open_target
@@ -27,11 +26,9 @@ from spmark.impls.runtime.target import open_target
 class SparseLayer(TilePlan):
     """act(A B + bias) by one launch, also in rows without weights. `fused_spmm` and `conv2d` make it."""
 
-    def __init__(
-        self, problem: Problem, device: DeviceSpec, *, ending: Ending, conv: ConvShape | None, emitter: Emitter
-    ) -> None:
+    def __init__(self, problem: Problem, device: DeviceSpec, ending: Ending, conv: ConvShape | None = None) -> None:
         # Neighbouring pixels are not neighbours in memory where a row of the image ends.
-        how = LoSpmm(mode=Chooser.ESTIMATE, cpt=0 if conv is None else 1, split=1, emitter=emitter)
+        how = LoSpmm(mode=Chooser.ESTIMATE, cpt=0 if conv is None else 1, split=1)
         reason = how.unsupported(problem, device)
         if reason is not None:
             raise UnsupportedError(reason)
@@ -49,7 +46,6 @@ def fused_spmm(
     *,
     bias: NDArray[np.float32] | None = None,
     relu: bool = False,
-    emitter: Emitter = Emitter.PTX,
 ) -> Plan:
     """Plan C = act(A B + bias), with the bias as a literal and the activation in registers.
 
@@ -60,7 +56,6 @@ def fused_spmm(
     device : DeviceSpec
     bias : (I,) float32, optional
     relu : bool
-    emitter : Emitter
 
     Raises
     ------
@@ -71,7 +66,7 @@ def fused_spmm(
     CompileError
         A compiler or assembler failed.
     """
-    return SparseLayer(problem, device, ending=_ending(bias, problem.matrix.num_rows, relu), conv=None, emitter=emitter)
+    return SparseLayer(problem, device, _ending(bias, problem.matrix.num_rows, relu))
 
 
 def conv2d(
@@ -83,7 +78,6 @@ def conv2d(
     padding: int = 0,
     bias: NDArray[np.float32] | None = None,
     relu: bool = False,
-    emitter: Emitter = Emitter.PTX,
 ) -> Plan:
     """Plan a convolution whose zero weights are left out; its ``run`` takes one array of ``images`` and writes NCHW.
 
@@ -98,7 +92,6 @@ def conv2d(
         The same in both directions; padding is of zeros.
     bias : (O,) float32, optional
     relu : bool
-    emitter : Emitter
 
     Raises
     ------
@@ -114,7 +107,7 @@ def conv2d(
     filters, _, down, right = weights.shape
     conv = ConvShape(*images, filters, (down, right), stride, padding)
     problem = Problem(Op.SPMM, Csr.of(csr_array(weights.reshape(filters, -1))), conv.columns)
-    return SparseLayer(problem, device, ending=_ending(bias, filters, relu), conv=conv, emitter=emitter)
+    return SparseLayer(problem, device, _ending(bias, filters, relu), conv)
 
 
 def _ending(bias: NDArray[np.float32] | None, num_rows: int, relu: bool) -> Ending:

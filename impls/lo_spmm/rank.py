@@ -154,11 +154,6 @@ class RankModel(Frozen):
         return model
 
 
-def shipped() -> list[str]:
-    """List the models that ship, by name."""
-    return sorted(path.stem for path in _FOLDER.glob("*.json"))
-
-
 @cache
 def find(name: str) -> RankModel:
     """Give a model that ships, or a model by the path of its file; a process reads it once.

@@ -18,15 +18,13 @@ from numba import types
 from numpy.typing import NDArray
 
 from spmark.impls.core.errors import needed
-from spmark.impls.core.loops import compiled
+from spmark.impls.core.loops import IN, LONG, compiled
 from spmark.impls.core.problem import Csr
 from spmark.impls.runtime.target import ceil_div
 
 IMBALANCE = 0.1
 """Share by which a tile's non-zeros may exceed the mean, as the partitioner takes it."""
 _SEED = 0
-_LONG = types.int64
-_IN = types.Array(types.int32, 1, "C", readonly=True)
 MOST_EMPTY = 128
 """Empty rows that a tile may take before tiles are made for them alone. They are stored in about a microsecond, and the
 tallest matrix of almost only empty rows needs 512 functions, each of which takes the assembler milliseconds."""
@@ -101,7 +99,7 @@ def deal_empty_rows(matrix: Csr, dealt: Sequence[NDArray[np.int32]]) -> list[NDA
     return np.array_split(empty, count) if count else []
 
 
-@compiled(types.void, _IN, _IN, _IN, _LONG, types.float64, _LONG, _LONG, types.int32[::1])
+@compiled(types.void, IN, IN, IN, LONG, types.float64, LONG, LONG, types.int32[::1])
 def _deal(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
     indptr: Any, indices: Any, rows: Any, tile_rows: Any, most_nnz: Any, num_cols: Any, count: Any, tile_of: Any
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -111,11 +110,6 @@ class TileSpace:
     _dealt: dict[tuple[int, int], Dealt] = field(default_factory=dict)
     _tiles: dict[tuple[int, int], tuple[Tile, ...]] = field(default_factory=dict)
 
-    @cached_property
-    def full_rows(self) -> int:
-        """Rows of A with entries."""
-        return self.problem.matrix.filled_rows
-
     def dealt(self, tile_rows: int, split: int = 1) -> Dealt:
         """Give the row tiles of an M1, cut into parts."""
         if (tile_rows, split) not in self._dealt:
@@ -169,14 +163,14 @@ def explore(problem: Problem, device: DeviceSpec, order: Reordering, pins: Pins)
     ValueError
         The pinned ``cpt`` does not divide J, or a thread block has no threads for so many tiles.
     """
-    space, width = TileSpace(problem, device, order, pins), problem.width
+    space, width, filled = TileSpace(problem, device, order, pins), problem.width, problem.matrix.filled_rows
 
     def is_worth_splitting(size: TileSize) -> bool:
         # Would half of the parts leave multiprocessors with few thread blocks? Cutting further adds loads.
-        columns, rows, _ = grid_of(size, ceil_div(space.full_rows, size.tile_rows), width)
+        columns, rows, _ = grid_of(size, ceil_div(filled, size.tile_rows), width)
         return columns * rows * size.split // 2 < _FEW_BLOCKS * device.num_sms
 
-    sizes = list(tile_sizes(space.full_rows, width, pins))
+    sizes = list(tile_sizes(filled, width, pins))
     if not sizes:
         raise ValueError(
             f"expected a cpt that divides J = {width} and tiles_per_block whose threads are at most "

@@ -74,7 +74,7 @@ def _sddmm_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | Non
     return of_x, of_y, None
 
 
-def _context_of_all(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+def _save_all(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     *tensors, handle = inputs
     ctx.matrix = matrix_of(handle)
     ctx.save_for_backward(*tensors)
@@ -113,7 +113,7 @@ def _gradient_beside(result: str) -> Callable[[Any, Tensor], tuple[Tensor | None
 
 
 def _defined(
-    name: str, schema: str, *, compute: Any, shape: Any, gradient: Any, context: Any, served: bool = False
+    name: str, schema: str, *, compute: Any, shape: Any, gradient: Any, context: Any = _save_all, served: bool = False
 ) -> Any:
     """Define an operator without the checks of `torch.library.custom_op`, which take 2 us of each call.
 
@@ -164,7 +164,6 @@ sddmm = _defined(
     compute=lambda x, y, handle: matrix_of(handle).sample(x, y),
     shape=lambda x, y, handle: x.new_empty((matrix_of(handle).nnz,)),
     gradient=_sddmm_gradient,
-    context=_context_of_all,
     served=True,
 )
 """Computes X Y^T at A's non-zeros, (nnz,), for the matrix of a handle."""
@@ -175,7 +174,6 @@ convolve = _defined(
     compute=lambda values, x, w, handle: matrix_of(handle).multiply(values, x, w),
     shape=lambda values, x, w, handle: x.new_empty((matrix_of(handle).matrix.num_rows, w.shape[2])),
     gradient=_gradient_beside("y"),
-    context=_context_of_all,
 )
 """Computes the sum over relations r of A_r X W_r, (I, width_out), for the relational matrix of a handle."""
 correlate = _defined(
@@ -184,7 +182,6 @@ correlate = _defined(
     compute=lambda values, x, y, handle: matrix_of(handle).correlate(values, x, y),
     shape=lambda values, x, y, handle: x.new_empty((matrix_of(handle).matrix.relations, x.shape[1], y.shape[1])),
     gradient=_gradient_beside("w"),
-    context=_context_of_all,
 )
 """Computes (A_r X)^T Y for each relation r, (R, width_in, width_out), for the relational matrix of a handle."""
 project = _defined(
@@ -193,7 +190,6 @@ project = _defined(
     compute=lambda x, w, y, handle: matrix_of(handle).project(x, w, y),
     shape=lambda x, w, y, handle: x.new_empty((matrix_of(handle).matrix.nnz,)),
     gradient=_gradient_beside("values"),
-    context=_context_of_all,
 )
 """Computes x_j W_r y_i for each edge (i, j) of relation r, (nnz,), for the relational matrix of a handle."""
 turned = _defined(

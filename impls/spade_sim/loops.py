@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from numba import types
 
-from spmark.impls.core.loops import compiled
+from spmark.impls.core.loops import BYTES_IN, IN, LONG, LONGS_IN, compiled
 
 # Kinds of accesses. The first three also number the operands.
 SPARSE: Final = 0
@@ -35,18 +35,14 @@ _ITEM, _KIND, _PE = 0, 1, 2
 _OLDER, _NEWER = 0, 1
 _HELD, _DIRTY = 0, 1
 
-_LONG = types.int64
-_IN = types.Array(types.int32, 1, "C", readonly=True)
-_LONGS_IN = types.Array(types.int64, 1, "C", readonly=True)
-_BYTES_IN = types.Array(types.uint8, 1, "C", readonly=True)
 _TRACE_IN = types.Array(types.int32, 2, "A", readonly=True)
 _OUT, _OUT_2D = types.int32[::1], types.int32[:, ::1]
 
 
 @compiled(
-    _LONG,
-    *(_IN, _IN, _BYTES_IN, _LONGS_IN),
-    *(types.UniTuple(_LONG, 6), types.boolean),
+    LONG,
+    *(IN, IN, BYTES_IN, LONGS_IN),
+    *(types.UniTuple(LONG, 6), types.boolean),
     *(types.int64[:, ::1], _OUT_2D),
 )
 def take_turns(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
@@ -120,7 +116,7 @@ def take_turns(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
     return count
 
 
-@compiled(_LONG, _TRACE_IN, _BYTES_IN, _OUT, _OUT_2D, _OUT_2D, types.int64[:, :, ::1])
+@compiled(LONG, _TRACE_IN, BYTES_IN, _OUT, _OUT_2D, _OUT_2D, types.int64[:, :, ::1])
 def answer(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
     accesses: Any, cached: Any, slot_of: Any, ring: Any, held: Any, counts: Any
 ) -> Any:

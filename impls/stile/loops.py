@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import types
 
-from spmark.impls.core.loops import compiled, part
+from spmark.impls.core.loops import IN, LONG, LONGS_IN, compiled, part
 from spmark.impls.formats.tiles import GROUP
 from spmark.impls.stile.prices import Price
 
@@ -153,8 +153,7 @@ class State(NamedTuple):
 
 I32, I32S, I64 = types.int32[::1], types.int32[:, ::1], types.int64[::1]
 U8, F64 = types.uint8[::1], types.float64[::1]
-IN, LONG_IN = (types.Array(kind, 1, "C", readonly=True) for kind in (types.int32, types.int64))
-LONG, REAL = types.int64, types.float64
+REAL = types.float64
 NONZEROS = types.NamedTuple((IN, IN, IN, IN, I32), Nonzeros)
 WINDOWS = types.NamedTuple((I32S, I64, I32, I32, I64, I64, F64, F64), Windows)
 GROUPS = types.NamedTuple((I32S, I64, I32, I64, I32, F64, I32, I32, U8), Groups)
@@ -273,7 +272,7 @@ def _by_count(  # noqa: PLR0917
     return distinct
 
 
-@compiled(types.void, NONZEROS, WINDOWS, LONG, LONG, LONG, GROUPS, LONG_IN, I32S)
+@compiled(types.void, NONZEROS, WINDOWS, LONG, LONG, LONG, GROUPS, LONGS_IN, I32S)
 def condense(  # noqa: PLR0917
     nonzeros: Any, windows: Any, height: Any, first: Any, stop: Any, groups: Any, nnz_ptr: Any, scratch: Any
 ) -> None:

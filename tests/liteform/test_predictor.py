@@ -117,7 +117,7 @@ def test_a_changed_file_is_refused(path: Path, change: Any, message: str) -> Non
 
 def test_a_damaged_or_missing_file_is_refused(path: Path, tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-200])
-    with pytest.raises(BuildError, match="expected a model file, found something else"):
+    with pytest.raises(BuildError, match="expected a model file with a card of schema 1, found something else"):
         load(path)
     with pytest.raises(BuildError, match=r"expected a model out of .*published-v100"):
         find(str(tmp_path / "nothing.npz"))
@@ -126,7 +126,7 @@ def test_a_damaged_or_missing_file_is_refused(path: Path, tmp_path: Path) -> Non
 def test_pickles_are_not_read(tmp_path: Path) -> None:
     path = tmp_path / "evil.npz"
     np.savez(path, card=np.array([{"a": 1}], object), allow_pickle=True)
-    with pytest.raises(BuildError, match="expected a model file, found something else"):
+    with pytest.raises(BuildError, match="expected a model file with a card of schema 1, found something else"):
         load(path)
 
 

@@ -26,8 +26,7 @@ def given(device: DeviceSpec, rows: int, width: int, depth: int, nnz: Callable[[
     """Give a space of which only this is known."""
     return SimpleNamespace(
         device=device,
-        full_rows=rows,
-        problem=SimpleNamespace(width=width),
+        problem=SimpleNamespace(width=width, matrix=SimpleNamespace(filled_rows=rows)),
         pins=SimpleNamespace(depth=lambda tile_rows, cpt: depth),
         dealt=lambda tile_rows: SimpleNamespace(nnz=nnz(tile_rows)),
     )
