@@ -30,7 +30,7 @@ from spmark.impls.runtime.withcupy import cupy
 _LOG = logging.getLogger("spmark")
 _TOLERANCE = {"float64": 1e-12, "float32": 1e-4, "float16": 2e-2, "uint16": 5e-2}
 """Largest difference of two runs that add up in any order, over the largest magnitude; uint16 is bfloat16."""
-_DRAWN = 1_000_003
+_DRAWN = 131_071
 """Random numbers of an operand, which repeat: a prime, so that neighbouring rows differ."""
 _UNWRITTEN = 0xFF
 """Bytes of what a run has to write before it reads it: not a number in every type of floats."""
