@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 P = TypeVar("P", bound=Plan)
 
-FIRST, MORE = 5, 10
+FIRST = MORE = 5
 """Samples of every candidate, and further samples of a candidate that is not far behind."""
 FAR = 1.25
 """Multiple of the fastest time so far, beyond which a candidate is far behind."""
