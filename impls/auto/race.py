@@ -120,23 +120,24 @@ def _begin(problem: Problem, device: DeviceSpec, choices: Sequence[Choice]) -> l
     from spmark.impls.runtime import timing
     from spmark.impls.runtime.template import C_TYPES
 
+    kernels: list[Ordered] = []
+    if device.kind is DeviceKind.CUDA:  # what draws, holds and checks comes first, while implementations are imported
+        element = C_TYPES[problem.dtype]
+        for source, expression in (timing.DRAW, timing.GATE, timing.TAKE):
+            kernels.append((timing.KERNELS / source, expression.format(element), device.arch))
+        compiler.begin(kernels)
     able = list[Implementation]()
     for choice in choices:
         with suppress(UnsupportedError):
             able.append(choice.check(problem, device))
     named: dict[Instance, None] = {one: None for how in able if hasattr(how, "ahead") for one in how.ahead(problem)}
-    kernels: list[Ordered] = []
-    if named:  # what draws, holds and checks comes first
-        element = C_TYPES[problem.dtype]
-        for source, expression in (timing.DRAW, timing.GATE, timing.TAKE):
-            kernels.append((timing.KERNELS / source, expression.format(element), device.arch))
-        some = islice(named, _AHEAD * len(allowed_cores()))
-        kernels += [(one.template.source, one.expression, device.arch) for one in some]
-        compiler.begin(kernels)
+    some = islice(named, _AHEAD * len(allowed_cores()))
+    if more := [(one.template.source, one.expression, device.arch) for one in some]:
+        compiler.begin(more)
     for how in able:
         for module in getattr(how, "loops", ()):
             import_module(module)
-    return kernels
+    return kernels + more
 
 
 def _cache(problem: Problem, device: DeviceSpec, choices: Sequence[Choice], budget_s: float | None) -> PlanCache:
