@@ -34,7 +34,7 @@ _DRAWN = 131_071
 """Random numbers of an operand, which repeat: a prime, so that neighbouring rows differ."""
 _UNWRITTEN = 0xFF
 """Bytes of what a run has to write before it reads it: not a number in every type of floats."""
-_COMPARED = 1 << 20
+_COMPARED = 1 << 18
 """Elements that are copied and compared at once: as many as a core's cache holds, since new memory takes longer."""
 Span = tuple[int, int]
 """Address and bytes of an array."""
