@@ -335,14 +335,14 @@ def _placed(
         )
         copies = np.ones(rows.size, np.int64)
         copies[folded] = of_each = full + (rest > 0)
-        source = np.repeat(np.arange(rows.size), copies)
+        source = np.repeat(np.arange(rows.size, dtype=np.int32), copies)
         rows, starts, lengths, slot = (array[source] for array in (rows, starts, lengths, slot))
         # From here on, of the ELL rows of folded pieces alone: the place, the piece, and the number within the piece.
-        at, of = np.flatnonzero(folded[source]), np.repeat(np.arange(full.size), of_each)
-        number = np.arange(of.size) - np.repeat(np.cumsum(of_each) - of_each, of_each)
+        at, of = np.flatnonzero(folded[source]), np.repeat(np.arange(full.size, dtype=np.int32), of_each)
+        number = np.arange(of.size, dtype=np.int32) - (np.cumsum(of_each, dtype=np.int32) - of_each)[of]
         is_full = number < full[of]
         lengths[at] = np.where(is_full, width[of], rest[of])
-        starts[at] += (number * width[of]).astype(np.int32)
+        starts[at] += number * width[of]
         slot[at] = np.where(is_full, of_wide[of], of_rest[of])
     order = np.argsort(slot.astype(np.uint16 if slots.max() < _FEW_BUCKETS else np.uint32), kind="stable")
     return np.stack([array[order] for array in (rows, lengths, starts)]), slot
