@@ -34,8 +34,8 @@ _LONGEST = np.array([(3 << (step + 1) // 2) // 4 if step % 2 else 1 << step // 2
 before. A length is in the first class that has room for it."""
 _FEW_BUCKETS = 1 << 15
 """Buckets whose numbers, and the next one, have 16 bits, by which NumPy sorts in linear time."""
-_PLACE_SHARE = 1 << 15
-"""Pieces that a task places at least: its arrays, some 1 MiB, stay in a core's cache."""
+_PLACE_SHARE = 1 << 16
+"""Pieces that a task places at least: with fewer, threads wait for each other longer than they gain."""
 _FILL_SHARE = 1 << 20
 """Elements that a task fills; several tasks fill a larger bucket."""
 
@@ -271,11 +271,13 @@ def lay_out(pieces: Pieces, max_widths: Sequence[int], tail_in_last: bool = Fals
         kinds += [(partition, width, shared) for width in reversed(widths) for shared in (True, False)]
     most = np.array(max_widths, np.int32)
     rows, _, lengths, of_partition = pieces.table
-    shared = np.bincount(rows, minlength=pieces.shape[0]) > 1
-    shared[rows[lengths > most[of_partition]]] = True
+    whole = pieces.partitions == 1  # rows are whole, and all have one limit
+    folded = lengths > (most[0] if whole else most[of_partition])
+    shared = np.zeros(pieces.shape[0], bool) if whole else np.bincount(rows, minlength=pieces.shape[0]) > 1
+    shared[rows[folded]] = True
     tasks = int(np.clip(rows.size // max(_PLACE_SHARE, 8 * len(kinds)), 1, 4 * cores()))
     shares = list(pairwise(np.linspace(0, rows.size, tasks + 1).astype(np.int64)))
-    how: dict[str, Any] = {"classes": pieces.classes, "shared": shared, "most": most, "slots": slots}
+    how: dict[str, Any] = {"classes": pieces.classes, "folds": folded, "shared": shared, "most": most, "slots": slots}
     made = run_all(partial(_placed, pieces.table, tail_in_last=tail_in_last, **how), shares)
     counts = np.array([np.bincount(slot, minlength=len(kinds)) for _, slot in made])
     buckets, table = unfilled(pieces, kinds, counts.sum(axis=0), f"hyb of width {max(max_widths)}", MAX_STORED)
@@ -291,6 +293,7 @@ def _placed(
     stop: int,
     *,
     classes: NDArray[np.uint8],
+    folds: NDArray[np.bool_],
     shared: NDArray[np.bool_],
     most: NDArray[np.int32],
     slots: NDArray[np.int32],
@@ -302,6 +305,8 @@ def _placed(
     ----------
     pieces, classes : (4, n) int32, (n,) uint8
         `Pieces.table` and `Pieces.classes`.
+    folds : (n,) bool
+        Whether a piece is longer than its partition's widest bucket.
     shared : (I,) bool
         Whether a row of A has several ELL rows.
     most : (c,) int32
@@ -320,7 +325,7 @@ def _placed(
     """
     rows, starts, lengths, partition = pieces[:, first:stop]
     slot = slots.take(partition * slots.shape[1] + classes[first:stop]) + ~shared[rows]
-    folded = lengths > most[partition]
+    folded = folds[first:stop]
     if folded.any():
         width = most[partition[folded]]
         full, rest = np.divmod(lengths[folded], width)
@@ -330,14 +335,14 @@ def _placed(
         )
         copies = np.ones(rows.size, np.int64)
         copies[folded] = of_each = full + (rest > 0)
-        source = np.repeat(np.arange(rows.size), copies)
+        source = np.repeat(np.arange(rows.size, dtype=np.int32), copies)
         rows, starts, lengths, slot = (array[source] for array in (rows, starts, lengths, slot))
         # From here on, of the ELL rows of folded pieces alone: the place, the piece, and the number within the piece.
-        at, of = np.flatnonzero(folded[source]), np.repeat(np.arange(full.size), of_each)
-        number = np.arange(of.size) - np.repeat(np.cumsum(of_each) - of_each, of_each)
+        at, of = np.flatnonzero(folded[source]), np.repeat(np.arange(full.size, dtype=np.int32), of_each)
+        number = np.arange(of.size, dtype=np.int32) - (np.cumsum(of_each, dtype=np.int32) - of_each)[of]
         is_full = number < full[of]
         lengths[at] = np.where(is_full, width[of], rest[of])
-        starts[at] += (number * width[of]).astype(np.int32)
+        starts[at] += number * width[of]
         slot[at] = np.where(is_full, of_wide[of], of_rest[of])
     order = np.argsort(slot.astype(np.uint16 if slots.max() < _FEW_BUCKETS else np.uint32), kind="stable")
     return np.stack([array[order] for array in (rows, lengths, starts)]), slot

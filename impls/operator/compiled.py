@@ -75,6 +75,7 @@ class CompiledOperator:
         self._lasting = self._cuda and lasting
         self._launches: Launches | None = None
         self._planning = threading.RLock()
+        self._chosen: dict[int, Chosen] = {}
         self._changing: ChangingValues | None = None
         self.order: NDArray[np.int64] | None = None
         """Where new values have each value of `pattern`, (nnz,), set before the first; None for its own order."""
@@ -296,15 +297,22 @@ class CompiledOperator:
         width = checked_width(width)
         with self._planning:
             if width not in self._planned:
-                chosen = plan_width(self._values.current(), self._asked, width)
-                self._note(width, chosen.plan)
-                self._planned[width] = chosen
+                self.choose(width)
+                self._note(width, self._chosen[width].plan)
+                self._planned[width] = self._chosen.pop(width)
 
     def begin(self, width: int) -> None:
         """Let other cores compile what `plan` will need, while the caller plans other operators."""
         width = checked_width(width)
         if width not in self._planned:
             begin_width(self._values.current(), self._asked, width)
+
+    def choose(self, width: int) -> None:
+        """Do the part of `plan` that does not wait for the extension, which a first process builds meanwhile."""
+        width = checked_width(width)
+        with self._planning:
+            if width not in self._planned.keys() | self._chosen:
+                self._chosen[width] = plan_width(self._values.current(), self._asked, width)
 
     def _note(self, width: int, plan: Plan) -> None:
         """Let the extension make the plan's launches, where it can; no call of this width comes before."""
@@ -379,6 +387,7 @@ class CompiledOperator:
                 "in place, while a stream captures a graph: update once before the capture"
             )
         with self._planning:
+            self._chosen.clear()
             self._values.update(library.shown(array if library.passable(array) else library.copied(array)), array)
             if self._launches is not None:
                 self._launches.keep(self._planned)

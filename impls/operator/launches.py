@@ -17,23 +17,25 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import DType
 from spmark.impls.operator.arrays import Library
 from spmark.impls.operator.gpu import CupyArrays
 from spmark.impls.operator.turns import Turns
 from spmark.impls.runtime.noting import Noted, noted
 from spmark.impls.runtime.plan import DevicePlan, OneLaunchPlan
+from spmark.impls.runtime.target import Target
 from spmark.impls.runtime.withcupy import cupy
 
 _LOG = logging.getLogger("spmark")
 _TOLERANCE = {"float64": 1e-12, "float32": 1e-4, "float16": 2e-2, "uint16": 5e-2}
 """Largest difference of two runs that add up in any order, over the largest magnitude; uint16 is bfloat16."""
-_DRAWN = 1_000_003
+_DRAWN = 131_071
 """Random numbers of an operand, which repeat: a prime, so that neighbouring rows differ."""
 _UNWRITTEN = 0xFF
 """Bytes of what a run has to write before it reads it: not a number in every type of floats."""
-_COMPARED = 1 << 20
-"""Elements that are compared at once: as many as a core's cache holds, since new memory takes longer to get."""
+_COMPARED = 1 << 18
+"""Elements that are copied and compared at once: as many as a core's cache holds, since new memory takes longer."""
 Span = tuple[int, int]
 """Address and bytes of an array."""
 
@@ -154,7 +156,6 @@ def noted_plan(launcher: Any, turns: Turns, plan: Any) -> Held | None:
         before = [target.download(one) for one in held]
         operands = [target.repeated(_drawn(prod(shape), dtype, seed), shape) for seed, shape in enumerate(shapes)]
         plan.run(operands, out)
-        expected = target.download(out)
         if not all(_equal(one, target.download(other)) for one, other in zip(before, held, strict=True)):
             return None
         held_plan = _held(launcher, turns, plan, found)
@@ -164,7 +165,7 @@ def noted_plan(launcher: Any, turns: Turns, plan: Any) -> Held | None:
         )
         addresses, aside = (tuple(one.data.ptr for one in arrays) for arrays in ((*operands, result), others))
         launcher.run(held_plan.made, addresses, turns.stream(operands).ptr, aside)
-        same = _same(target.download(result), expected, plan.deterministic)
+        same = _same(target, result, out, plan.deterministic)
         counters = [one for one, (_, counts) in zip(others, plan.buffers, strict=True) if counts]
         return held_plan if same and not any(target.download(one).any() for one in counters) else None
 
@@ -262,14 +263,15 @@ def _equal(one: NDArray[Any], other: NDArray[Any]) -> bool:
     return np.array_equal(one.view(_bits(one.dtype)), other.view(_bits(other.dtype)))
 
 
-def _same(found: NDArray[Any], expected: NDArray[Any], deterministic: bool) -> bool:
-    """Compare two results: bit by bit, or within what the order of sums explains."""
+def _same(target: Target, found: DeviceArray, expected: DeviceArray, deterministic: bool) -> bool:
+    """Compare two results on the target: bit by bit, or within what the order of sums explains."""
+    both, step = (found.reshape(-1), expected.reshape(-1)), _COMPARED
+    parts = ([target.download(one[at : at + step]) for one in both] for at in range(0, found.size, step))
     if deterministic:
-        return _equal(found, expected)
-    tolerance, kind = _TOLERANCE[found.dtype.name], np.result_type(found, np.float32)
+        return all(_equal(*part) for part in parts)
+    tolerance, kind = _TOLERANCE[found.dtype.name], np.result_type(found.dtype, np.float32)
     numbers = DType.BFLOAT16.numbers if found.dtype == np.uint16 else lambda part: part.astype(kind, copy=False)
     off, largest = 0.0, 1.0
-    for at in range(0, found.size, _COMPARED):
-        one, other = (numbers(array.reshape(-1)[at : at + _COMPARED]) for array in (found, expected))
+    for one, other in (map(numbers, part) for part in parts):
         off, largest = np.maximum(off, np.abs(one - other).max()), np.maximum(largest, np.abs(other).max())
     return bool(np.isfinite(largest) and off <= tolerance * largest)  # what is not a number is not below it

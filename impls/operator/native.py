@@ -31,6 +31,7 @@ def build(backend: str = "CUDA") -> Any:
     """
     root = Path(torch.__file__).parent
     options = [
+        "-std=c++20",
         f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
         *(f"-isystem{root / folder}" for folder in ("include", "include/torch/csrc/api/include")),
     ]

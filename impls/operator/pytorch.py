@@ -121,9 +121,10 @@ class SparseMatrix(Signs):
             operators.append(self._operator(*kind, self.dtype, (self._device, gpu)))
             for one in widths:
                 operators[-1].begin(one)
-        for operator in operators:
-            for one in widths:
-                operator.plan(one)
+        for step in (CompiledOperator.choose, CompiledOperator.plan):
+            for operator in operators:
+                for one in widths:
+                    step(operator, one)
 
     def spmm(self, b: Tensor, values: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
         """Compute C = A B; differentiable in ``b`` and ``values``.

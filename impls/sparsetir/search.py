@@ -86,17 +86,16 @@ def _one_turn(problem: Problem, race: Race[Any], config: Config, pinned: Mapping
     best = exhaustive(race, [{**config, "threads": 128, **tile} for tile in spmm_tiles(problem)]).config
     axes = HYB_SPMM.axes(problem, {})
     best = both_ways(race, best, "work", axes["work"])
+    widths = () if "max_width" in pinned else sorted(axes["max_width"])
+    rule = (rule_width(problem),) if widths else ()
+
+    def widened(ways: list[Config]) -> ConfigTime:
+        return exhaustive(race, [along(race, both_ways(race, w, "max_width", widths), "max_width", rule) for w in ways])
+
     # Whether blocks take long rows together decides how wide the last bucket should be: both ways are followed.
-    ways = [{**best, "together": together} for together in TOGETHER[:2]]
+    best = widened([{**best, "together": together} for together in TOGETHER[:2]]).config
     if "thirds" not in best and thirds_pay(problem, best["c"], pinned.get("max_width", MAX_WIDTHS[-1])):
-        ways += [{**way, "thirds": True} for way in ways]
-    if "max_width" not in pinned:
-        now, rule = best["max_width"], rule_width(problem)
-        widths = sorted(axes["max_width"])
-        sides = tuple(w for w in widths[::-1] if w < now), tuple(w for w in widths if w > now)
-        ways = [along(race, way, "max_width", side) for way in ways for side in sides]
-        ways = [along(race, way, "max_width", (rule,)) for way in ways]
-    best = exhaustive(race, ways).config
+        best = fastest([race.time(best), widened([{**best, "thirds": True}])]).config
     if best["together"] != NEVER:
         best = along(race, best, "together", TOGETHER[1:])
     best = along(race, best, "spread", sorted(axes["spread"]))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 P = TypeVar("P", bound=Plan)
 
-FIRST, MORE = 5, 10
+FIRST = MORE = 5
 """Samples of every candidate, and further samples of a candidate that is not far behind."""
 FAR = 1.25
 """Multiple of the fastest time so far, beyond which a candidate is far behind."""
@@ -175,18 +175,18 @@ class Race(Generic[P]):
         self.prepare(wanted)
         return [self.time(config) for config in wanted]
 
-    def finish(self) -> tuple[Config, P]:
+    def finish(self, preferred: Iterable[Config] = ()) -> tuple[Config, P]:
         """Time the finalists once more, in alternation, and give the config and the plan of the fastest.
 
-        The least of hundreds of medians of a few samples is mostly luck. Where the last times tie, the candidate that
-        the search met first wins: strategies begin with simple configs.
+        The least of hundreds of medians of a few samples is mostly luck. Where the last times tie, the first of
+        ``preferred`` wins, then the candidate that the search met first: strategies begin with simple configs.
 
         Raises
         ------
         BuildError
             No candidate could be used; carries the reasons. Or memory is left for the plan of none.
         """
-        met = list(self._entrants.values())
+        met = [self._entrants[key] for key in dict.fromkeys([*map(key_of, preferred), *self._entrants])]
         if not self._finalists:
             reasons = "; ".join(dict.fromkeys(one.record.reason for one in met if one.record.reason))
             raise BuildError(f"expected one of {len(met)} candidates to build and to be right, found none: {reasons}")

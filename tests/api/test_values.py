@@ -109,6 +109,15 @@ def test_other_widths_get_the_new_values_whenever_they_are_planned(
     assert op.widths == (6, 2, 3, 4)
 
 
+def test_a_plan_that_was_chosen_before_an_update_is_not_taken(a: Any, b: np.ndarray, close: Any) -> None:
+    op = spmark.compile(a, width=(), use="scipy_cpu", device="cpu")
+    op.choose(b.shape[1])
+    values = fresh(a, 1)
+    op.update_values(values)
+    op.plan(b.shape[1])
+    close(op(b), with_values(a, values) @ b)
+
+
 def test_the_pattern_cannot_be_written(a: Any) -> None:
     op = spmark.compile(a, width=6, use="scipy_cpu", device="cpu")
     for array in (op.pattern.indptr, op.pattern.indices, op.pattern.values):

@@ -29,7 +29,7 @@ from spmark.impls.lo_spmm.tuning import (
     kernel_of,
 )
 from spmark.impls.runtime.device import shipped_calibration
-from spmark.impls.tuning.race import FINALISTS, FIRST, Race
+from spmark.impls.tuning.race import FINALISTS, Race
 
 H200 = DeviceSpec.load(shipped_calibration("nvidia-h200"))
 
@@ -58,8 +58,9 @@ class Device(MadeUpTimer):
         )
 
     def times_us(self, plans: Sequence[Plan], rounds: int) -> list[list[float]]:
-        if rounds == FIRST:
-            self.groups.append([TileSize(**plan.config) for plan in plans])
+        group = [TileSize(**plan.config) for plan in plans]
+        if not set(group) & set(self.sizes):
+            self.groups.append(group)
         return super().times_us(plans, rounds)
 
     def alternating_us(self, plans: Sequence[Plan]) -> list[list[float]]:

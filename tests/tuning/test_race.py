@@ -64,6 +64,12 @@ def test_the_first_that_was_met_wins_whatever_the_samples_of_ties_say(seed: int)
     assert race.finish()[0] == {"x": 0}
 
 
+def test_of_ties_what_is_preferred_wins_before_what_was_met_first() -> None:
+    race, _ = made_up_race(lambda _: 10.0)
+    race.time_all([{"x": x} for x in range(3)])
+    assert race.finish([{"x": 1}, {"x": 0}])[0] == {"x": 1}
+
+
 def test_candidates_that_take_turns_are_compared_with_each_other_and_with_the_fastest_so_far() -> None:
     race, timer = made_up_race(cost_of, compiled=lambda: 3)
     assert [timed.us for timed in race.time_by_turns([{"x": 30}, {"x": 20}, {"x": 21}])] == [30, 20, 21]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import cycle, groupby, islice
 from pathlib import Path
 from typing import Any
 
@@ -11,30 +11,32 @@ import numpy as np
 import pytest
 
 from spmark.impls.core.interfaces import Built, Config, Plan
-from spmark.impls.tuning.race import FIRST, MORE, Race
+from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.space import key_of
 from spmark.records.plausible import read_candidates, read_measurements
 
 RACES = Path(__file__).parents[2] / "report" / "reference" / "race" / "nvidia-h200"
 SLOW = 1.05
 """Times of a choice over the fastest variant's; both are lower quartiles, which disturbed samples do not move."""
+BEFORE = 15
+"""Samples of a variant before the last round, in these records."""
 Samples = dict[Any, list[float]]
 
 
 class Recorded:
-    """A clock that gives each plan its recorded samples in their order."""
+    """A clock that gives each plan its recorded samples in their order, and where these end, from the first again."""
 
     def __init__(self, samples: Samples) -> None:
-        self._left = {key: list(times) for key, times in samples.items()}
+        self._samples, self._next = samples, {key: cycle(times) for key, times in samples.items()}
 
     def check(self, plan: Plan) -> None:
-        assert key_of(plan.config) in self._left
+        assert key_of(plan.config) in self._samples
 
     def times_us(self, plans: Sequence[Plan], rounds: int) -> list[list[float]]:
-        return [[self._left[key_of(plan.config)].pop(0) for _ in range(rounds)] for plan in plans]
+        return [list(islice(self._next[key_of(plan.config)], rounds)) for plan in plans]
 
     def alternating_us(self, plans: Sequence[Plan]) -> list[list[float]]:
-        return [self._left[key_of(plan.config)] for plan in plans]
+        return [times[BEFORE:] or times for times in (self._samples[key_of(plan.config)] for plan in plans)]
 
 
 def races(folder: Path) -> Iterator[tuple[str, list[Config], Samples]]:
@@ -46,7 +48,7 @@ def races(folder: Path) -> Iterator[tuple[str, list[Config], Samples]]:
 
 def behind(chosen: Config, samples: Samples) -> float:
     """Give the chosen variant's time over that of the fastest of those that were timed in the last round."""
-    quartiles = {key: np.percentile(times, 25) for key, times in samples.items() if len(times) > FIRST + MORE}
+    quartiles = {key: np.percentile(times, 25) for key, times in samples.items() if len(times) > BEFORE}
     return float(quartiles[key_of(chosen)] / min(quartiles.values())) if quartiles else 1.0
 
 
