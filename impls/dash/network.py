@@ -103,7 +103,7 @@ class Network:
     def wait(self) -> None:
         """Wait until the device has done what it was asked for; a processor has."""
         if self.device != "cpu":
-            load_torch().cuda.synchronize(self.device)
+            load_torch().cuda.current_stream().synchronize()
 
     def parameters(self, with_featuriser: bool = True) -> list[Tensor]:
         """Give the parameters that training may change, in a fixed order."""

@@ -24,14 +24,13 @@ class Taps:
     """Which sites of the input each site of the result meets, for the offsets of a kernel, row by row."""
 
     sources: Tensor
-    """(n, offsets) int64: the input's site for each site of the result; any site where there is none."""
-    there: Tensor
-    """(n, offsets, 1) float32: 1 where there is one, else 0."""
+    """(n, offsets) int64: the input's site for each site of the result, or a row of zeros behind the input's sites."""
 
     def gathered(self, features: Tensor) -> Tensor:
         """Give the features that every site meets, (n, offsets, channels), zeros where there are none."""
-        met = features.index_select(0, self.sources.flatten())
-        return met.view(*self.sources.shape, features.shape[1]) * self.there
+        torch = load_torch()
+        met = torch.cat([features, torch.zeros_like(features)]).index_select(0, self.sources.flatten())
+        return met.view(*self.sources.shape, features.shape[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +65,9 @@ class Resolution:
         own = self.keys(self.rows, self.cols)
         sources = torch.searchsorted(own, wanted).clamp_(max=max(0, len(own) - 1))
         found = own[sources] == wanted if len(own) else torch.zeros_like(wanted, dtype=torch.bool)
-        return Taps(sources, found.unsqueeze(2).float())
+        # Each site has zeros of its own: in one row, the gradients of all would wait for each other.
+        zeros = len(own) + torch.arange(len(wanted), device=own.device)
+        return Taps(sources.where(found, zeros[:, None]))
 
 
 class Pyramid:

@@ -33,6 +33,12 @@ def best_device() -> str:
     return "cuda" if load_torch().cuda.is_available() else "cpu"
 
 
+def computer(device: str) -> tuple[str, int]:
+    """Give the name of what computes on a device, and the cores of the host that PyTorch uses."""
+    torch = load_torch()
+    return "cpu" if device == "cpu" else torch.cuda.get_device_name(), torch.get_num_threads()
+
+
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Let PyTorch's random numbers on the CPU begin at a seed inside, and go on outside as if nothing had happened."""

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.errors import DatasetError, RecordError, SweepError, UnsupportedError, none_of
 from spmark.impls.core.problem import Op
-from spmark.impls.dash.withtorch import best_device, load_torch
+from spmark.impls.dash.withtorch import best_device, computer
 from spmark.impls.table import find_platform
 from spmark.records.rowfile import RecordFile, lock_folder
 from spmark.records.sixdigits import six_digits
@@ -160,7 +160,7 @@ class MethodStudy:
 
     def _judge_model(self, task: StudyTask, source: Gathered | None, target: Gathered | None, facts: _Facts) -> None:
         """Train a model in one or two phases."""
-        maker, torch = self._maker(task.method, task.seed), load_torch()
+        maker = self._maker(task.method, task.seed)
         name, seen, trained = "-".join(map(str, task)), maker.seen(self._judges), dict[str, Trained]()
         if source:
             trained[PRETRAINING] = self._source_model(task.method, task.seed, source)
@@ -168,13 +168,13 @@ class MethodStudy:
             session = self._session(self._target, name, held_out=seen if source else None)
             trained[FINE_TUNING] = maker.trained(target, session, trained[PRETRAINING][0] if source else None)
         model = trained[FINE_TUNING][0] if target else maker.moved(trained[PRETRAINING][0], self._judges)
-        machine = torch.cuda.get_device_name() if best_device() == "cuda" else "cpu"
-        trainer = {"machine": machine, "cores": torch.get_num_threads()}
+        trainer = _on(computer(best_device()))
         for phase, what, platform in ((PRETRAINING, "pretrain", source), (FINE_TUNING, "finetune", target)):
             if platform:
                 _, curve = trained[phase]
                 facts.curve(phase, curve)
-                facts.cost(what, sum(epoch.seconds for epoch in curve), platform, trainer)
+                for on in dict.fromkeys(epoch.on for epoch in curve):
+                    facts.cost(what, sum(epoch.seconds for epoch in curve if epoch.on == on), platform, _on(on))
         if task.method in methods.HEADLINE:
             subject = model.card.subject
             model.save(self._job.out / "models" / f"{subject.platform}-{subject.op}-{name}.safetensors")
@@ -240,6 +240,10 @@ class _Facts:
             of = {name: getattr(row, name) for name in ("matrix", "pattern_sha256", "machine", "note")}
             told = six_digits(judged(row, found, self._judges.noise)) | {"nnz": one.nnz, "configs": len(found) - 1}
             self.made.append(TransferResult.model_validate(self._of_model | of | told))
+
+
+def _on(computer: tuple[str, int]) -> dict[str, Any]:
+    return dict(zip(("machine", "cores"), computer, strict=True))
 
 
 def judged(row: CollectedRow, scores: NDArray[np.float64], noise: float) -> dict[str, float | None]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from spmark.studies.dash.samples import MatrixSamples
 
 _AT_ONCE = 64
 """Matrices whose pairs are compared at a time."""
+_RECORDING = Lock()
+"""Threads of a process record in turn."""
 
 
 class Replayed:
@@ -49,16 +52,17 @@ class Replayed:
         if graph := self._graphs.get(name):
             graph.replay()
             return
-        work()
-        if self._is_gpu:
-            self._graphs[name] = self._recorded(work)
+        with _RECORDING:
+            work()
+            if self._is_gpu:
+                self._graphs[name] = self._recorded(work)
 
     def _recorded(self, work: Callable[[], None]) -> Any:
         # torch.cuda.graph() would also collect garbage, which takes longer than all else.
         graph = self._torch.cuda.CUDAGraph()
         self._torch.cuda.synchronize()
         with self._torch.cuda.stream(self._stream):
-            graph.capture_begin(pool=self._pool)
+            graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
             work()
             graph.capture_end()
         return graph

@@ -32,7 +32,7 @@ from spmark.impls.dash.encoders import Encoder
 from spmark.impls.dash.featuriser import Pattern
 from spmark.impls.dash.network import Network, NetworkSpec
 from spmark.impls.dash.weights import ModelCard, TrainedModel
-from spmark.impls.dash.withtorch import Tensor, load_torch, quick_products, to_numpy
+from spmark.impls.dash.withtorch import Tensor, computer, load_torch, quick_products, to_numpy
 from spmark.studies.dash.samples import MatrixSamples, SampleSet
 from spmark.studies.dash.steps import Configs
 
@@ -57,6 +57,8 @@ class Epoch(NamedTuple):
     """
     seconds: float
     """Of the steps, without those of the held-out values; an epoch that begins or goes on counts its preparation."""
+    on: tuple[str, int]
+    """What computed (`computer`): a training may go on elsewhere."""
 
 
 class TrainingSettings(Frozen):
@@ -283,7 +285,7 @@ def _epoch(
         for name, column in zip(("prl", "opa", "tau"), table.T, strict=True):
             if (known := column[np.isfinite(column)]).size:
                 means[prefix + name] = float(known.mean())
-    return Epoch(means, seconds)
+    return Epoch(means, seconds, computer(network.device))
 
 
 def _key(network: Network, encoder: Encoder, samples: SampleSet, settings: TrainingSettings, session: Session) -> str:

@@ -18,7 +18,7 @@ from spmark.impls.core.problem import Op
 from spmark.studies.contracts import StudyJob
 from spmark.studies.dash.commands import TransferTraining
 from spmark.studies.dash.methods import METHODS
-from spmark.studies.transferfacts import TransferFact, TransferResult
+from spmark.studies.transferfacts import TransferCost, TransferCurve, TransferFact, TransferResult
 from spmark.studies.transferfacts import read_transfers as read
 
 pytestmark = pytest.mark.full
@@ -127,6 +127,20 @@ def test_a_killed_study_goes_on_to_the_same_facts(tmp_path: Path) -> None:
     before = (torn / "out" / "transfers.jsonl").read_bytes()
     assert study(job(torn)).answer["made"] == 0
     assert (torn / "out" / "transfers.jsonl").read_bytes() == before
+
+
+def test_a_training_that_moves_costs_seconds_on_each_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    of = job(tmp_path, methods=("zero_shot",), tell=killer(1))
+    monkeypatch.setattr("spmark.studies.dash.training._SAVED_EVERY_S", 0)
+    with pytest.raises(Killed):
+        study(of)
+    monkeypatch.setattr("spmark.studies.dash.training.computer", lambda device: ("another", 3))
+    study(replace(of, tell=lambda _: None))
+    costs = [one for one in facts_of(tmp_path) if isinstance(one, TransferCost) and one.what == "pretrain"]
+    assert [one.machine for one in costs] == ["cpu", "another"]
+    assert costs[1].cores == 3
+    total = max(one.seconds for one in facts_of(tmp_path) if isinstance(one, TransferCurve))
+    assert sum(one.seconds for one in costs) == pytest.approx(total, rel=1e-4)
 
 
 def test_facts_of_other_samples_are_refused(tmp_path: Path) -> None:
