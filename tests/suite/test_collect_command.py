@@ -105,7 +105,7 @@ def test_the_host_is_measured_with_its_cores(sweep: Path, tmp_path: Path, monkey
     assert row.cores
     default = row.configs[0]
     assert default.config == find_platform("cpu").default(row.problem(matrix()))
-    assert (len(default.chosen_by_us), len(default.valued_by_us)) == (8, 7)
+    assert (len(default.chosen_by_us), len(default.valued_by_us)) == (5, 5)
     monkeypatch.setattr(collect, "allowed_cores", lambda: [core + 100 for core in row.cores])
     assert spmark(*arguments, *only, monkeypatch=monkeypatch) == 0, "another worker of the machine goes on"
     assert len(read_collected([tmp_path / "cpu" / "tiny-01-of-01.jsonl"])) == 1
