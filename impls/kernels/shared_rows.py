@@ -32,9 +32,9 @@ ROUND_SHARED_ROWS = KernelTemplate(
 )
 
 
-def zeroing_instance(width: int, dtype: DType) -> Instance:
-    """Give the kernel that clears rows of J elements."""
-    vector = widest_aligned(width, dtype)
+def zeroing_instance(width: int, dtype: DType, most: int = 8) -> Instance:
+    """Give the kernel that clears rows of J elements, by stores of at most ``most`` elements and 16 bytes."""
+    vector = min(most, widest_aligned(width, dtype))
     return ZERO_ROWS.instance(T=C_TYPES[dtype], vector=vector, threads=_THREADS)
 
 
@@ -76,7 +76,7 @@ def shared_instances(shared: bool, width: int, dtype: DType, vector: int) -> lis
     width, dtype, vector
         As of `SharedRows`.
     """
-    clearing = [zeroing_instance(width, dtype)]
+    clearing = [zeroing_instance(width, dtype, vector)]  # the result is aligned as the plan's own loads are
     if not dtype.narrow or not shared:
         return clearing
     rounding = ROUND_SHARED_ROWS.instance(T=C_TYPES[dtype], vector=vector, threads=_THREADS)

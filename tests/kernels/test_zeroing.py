@@ -7,7 +7,7 @@ import pytest
 
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.kernels import shared_rows
-from spmark.impls.kernels.shared_rows import RowZeroing, zeroing_instance
+from spmark.impls.kernels.shared_rows import RowZeroing, shared_instances, zeroing_instance
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import open_target
@@ -65,3 +65,11 @@ def test_no_rows_are_no_launch(small_matrix: object) -> None:
     out = np.ones((12, 4), np.float32)
     zeroing_of(plan, np.empty(0, np.int32), 4).enqueue(out)
     assert np.all(out == 1)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "vector", "stored"), [(DType.FLOAT32, 1, 1), (DType.FLOAT32, 8, 4), (DType.FLOAT16, 4, 4)]
+)
+def test_stores_of_a_result_are_no_wider_than_the_plan_s_loads(dtype: DType, vector: int, stored: int) -> None:
+    clearing, *_ = shared_instances(True, 64, dtype, vector)
+    assert clearing.values["vector"] == stored  # the plan promises alignment to its loads alone
