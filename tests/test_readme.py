@@ -59,7 +59,7 @@ def test_the_example_also_runs_where_there_is_a_gpu(monkeypatch: pytest.MonkeyPa
     ("sweep", "labels"),
     [
         ("stile_fig7_spmm", ("stile_paper", "stile_extended", "sparsetir_extended")),
-        ("stile_fig9_sddmm", ("stile", "sparsetir")),
+        ("stile_fig9_sddmm", ("stile_paper", "stile_extended", "sparsetir_extended")),
         ("liteform_fig6_speedup", ("liteform_published", "liteform_extended", "sparsetir_extended")),
         ("lo_spmm_fig10_speedup", ("lo_spmm_paper", "lo_spmm")),
     ],
