@@ -21,7 +21,7 @@ from spmark.impls.lo_spmm.machine import (
     TileLaunch,
     cap_of,
     check_fits,
-    instances_of,
+    instance_of,
     is_assembled,
     make_code,
 )
@@ -29,11 +29,14 @@ from spmark.impls.lo_spmm.parts import PartSums
 from spmark.impls.lo_spmm.proxies import active_tiles, make_proxy, shared_for
 from spmark.impls.lo_spmm.search import TileSpace
 from spmark.impls.lo_spmm.space import TileSize
-from spmark.impls.lo_spmm.tuning import KernelKey, by_kernel, kernel_of
+from spmark.impls.lo_spmm.tuning import KernelKey, kernel_of
 from spmark.impls.runtime.compile import compile_many
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.timer import PlanTimer
+
+CodeKey = tuple[KernelKey, int]
+"""A kernel, and the threads of a block that its code is compiled for; 0 where it serves blocks of every size."""
 
 
 @dataclass(eq=False)
@@ -50,24 +53,23 @@ class Kernels:
     """Whether proxies stand for the kernels."""
     compiled: int = 0
     """Kernels that `prepare` was asked for: C++ is compiled for every size of a thread block."""
-    _codes: dict[KernelKey, Code | SpmarkError | MemoryError] = field(default_factory=dict)
+    _codes: dict[CodeKey, Code | SpmarkError | MemoryError] = field(default_factory=dict)
     _kernels: dict[KernelKey, UnrolledKernel] = field(default_factory=dict)
     _sums: dict[int, PartSums | None] = field(default_factory=lambda: {1: None})
 
     def prepare(self, configs: Sequence[Config]) -> None:
         """Assemble or compile the kernels of candidates side by side and load them; `plan` raises their errors."""
-        wanted, assembled = dict[KernelKey, list[int]](), is_assembled(self.target, self.emitter)
-        for sizes in by_kernel(TileSize(**config) for config in configs):
-            blocks = sorted({size.block_threads for size in sizes})
-            # PTX serves every block size, and a proxy in C++ is compiled once, for its largest block.
-            wanted[kernel_of(sizes[0])] = blocks[-1:] if self.proxies or assembled else blocks
-        self.compiled += sum(map(len, wanted.values()))
-        if assembled:
-            self._assemble(list(wanted))
+        wanted = dict[CodeKey, int]()
+        for size in (TileSize(**config) for config in configs):
+            key = self._code_key(size)
+            wanted[key] = max(wanted.get(key, 0), size.block_threads)
+        self.compiled += len(wanted)
+        if is_assembled(self.target, self.emitter):
+            self._assemble([kernel for kernel, _ in wanted])
         else:
             self._compile(wanted)
-        for key, blocks in wanted.items():
-            self._codes[key] = self._loaded(key, blocks)
+        for key, block_threads in wanted.items():
+            self._codes[key] = self._loaded(key[0], block_threads)
 
     def plan(self, config: Config) -> TileLaunch:
         """Give the launch of a candidate.
@@ -80,23 +82,26 @@ class Kernels:
             The kernel cannot be made.
         """
         size, space = TileSize(**config), self.space
-        key, split = kernel_of(size), size.split
-        code = self._codes.get(key)
-        resizes = self.proxies or is_assembled(self.target, self.emitter)
-        if code is None or (isinstance(code, Code) and not resizes and size.block_threads not in code.kernels):
+        key, split = self._code_key(size), size.split
+        if key not in self._codes:
             self.prepare([config])
-            code = self._codes[key]
+        code = self._codes[key]
         if not isinstance(code, Code):
             raise code
         check_fits(code, size, self.target)
         if split not in self._sums:
             self._sums[split] = PartSums(self.target, space.problem, split)
-        launch, num_tiles = TileLaunch(space.problem, self.target, config), self._kernel(key).dispatch.size
+        launch, num_tiles = TileLaunch(space.problem, self.target, config), self._kernel(key[0]).dispatch.size
         launch.take(code, size, num_tiles, space.problem, sums=self._sums[split])
         if self.proxies:
             active = active_tiles(size, num_tiles, space.problem.width, space.registers(size), self.target.spec)
             launch.proxy_bytes = shared_for(active // size.tiles_per_block, self.target.spec)
         return launch
+
+    def _code_key(self, size: TileSize) -> CodeKey:
+        # A proxy in C++ is compiled once, for its largest block.
+        serves_all = self.proxies or is_assembled(self.target, self.emitter)
+        return kernel_of(size), 0 if serves_all else size.block_threads
 
     def _assemble(self, wanted: Sequence[KernelKey]) -> None:
         """Assemble into the cache."""
@@ -111,21 +116,20 @@ class Kernels:
 
         side_by_side(make, wanted, cores())
 
-    def _compile(self, wanted: Mapping[KernelKey, Sequence[int]]) -> None:
+    def _compile(self, wanted: Mapping[CodeKey, int]) -> None:
         """Compile all block sizes of all kernels into the cache, the longest texts first."""
         spec = self.target.spec
-        instances = [one for key, blocks in wanted.items() for one in instances_of(self._kernel(key), spec, blocks)]
+        instances = [instance_of(self._kernel(kernel), spec, threads) for (kernel, _), threads in wanted.items()]
         instances.sort(key=lambda one: one.template.source.stat().st_size, reverse=True)
         compile_many([(one.template.source, one.expression, spec.arch) for one in instances], cores())
 
-    def _loaded(self, key: KernelKey, block_threads: Sequence[int]) -> Code | SpmarkError | MemoryError:
+    def _loaded(self, key: KernelKey, block_threads: int) -> Code | SpmarkError | MemoryError:
         try:
             code = make_code(self._kernel(key), self.target, self.emitter, block_threads)
         except (SpmarkError, MemoryError) as error:
             return error
         if self.proxies:
-            for loaded in code.kernels.values():  # one function, and so one limit, of all block sizes
-                loaded.allow_shared(self.target.spec.shared_bytes_per_block)
+            code.kernel.allow_shared(self.target.spec.shared_bytes_per_block)  # of its function, at all block sizes
         return code
 
     def _kernel(self, key: KernelKey) -> UnrolledKernel:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -39,31 +39,26 @@ class Emitter(StrEnum):
 class Code:
     """Machine code of one kernel."""
 
-    kernels: Mapping[int, Any]
-    """Loaded, by threads of a thread block."""
+    kernel: Any
+    """Loaded."""
     code_bytes: int
-    registers: Mapping[int, int] = field(default_factory=dict)
-    """Registers of a thread by threads of a thread block, since C++ is compiled for each; empty on the host."""
+    registers: int = 0
+    """Registers of a thread; 0 on the host."""
     cache_key: str = ""
     """Key under which a later process may read the machine code; PTX only."""
 
-    def registers_at(self, block_threads: int) -> int:
-        """Give the registers of a thread in blocks of ``block_threads``: the most of all where none has this size."""
-        return self.registers.get(block_threads, max(self.registers.values(), default=0))
-
     def kernel_at(self, block_threads: int) -> Any:
-        """Give the loaded kernel for blocks of ``block_threads``, or one of another size, resized."""
-        if block_threads in self.kernels:
-            return self.kernels[block_threads]
-        return replace(next(iter(self.kernels.values())), instance=_instance(block_threads))
+        """Give the loaded kernel for blocks of ``block_threads``, resized where it was made for others."""
+        made_for = self.kernel.instance.threads == block_threads
+        return self.kernel if made_for else replace(self.kernel, instance=_instance(block_threads))
 
 
 def _instance(block_threads: int) -> Instance:
     return Instance(KernelTemplate(Path(NAME), NAME, {"threads": (block_threads,)}), (block_threads,))
 
 
-def make_code(kernel: UnrolledKernel, target: Target, emitter: Emitter, block_threads: Sequence[int]) -> Code:
-    """Compile or assemble a kernel, or read it from the cache, and load it for some block sizes.
+def make_code(kernel: UnrolledKernel, target: Target, emitter: Emitter, block_threads: int) -> Code:
+    """Compile or assemble a kernel, or read it from the cache, and load it for blocks of ``block_threads``.
 
     PTX is one piece of code for all block sizes; C++ is compiled for each, since it states its launch bounds.
 
@@ -75,16 +70,14 @@ def make_code(kernel: UnrolledKernel, target: Target, emitter: Emitter, block_th
     device, cap = target.spec, cap_of(kernel)
     if is_assembled(target, emitter):
         return load_binary(assemble(kernel, device.arch, cap), cache_key(kernel, device.arch, cap))
-    loaded = target.load(instances_of(kernel, device, block_threads))
-    kernels: dict[int, Any] = dict(zip(block_threads, loaded, strict=True))
+    loaded: Any = target.load([instance_of(kernel, device, block_threads)])[0]
     if device.kind is DeviceKind.CUDA:
-        registers = {threads: one.binary.registers for threads, one in kernels.items()}
-        return Code(kernels, sum(len(one.binary.cubin) for one in kernels.values()), registers)
-    return Code(kernels, INSTRUCTION_BYTES * kernel.schedule.cpt * sum(tile.nnz for tile in kernel.tiles))
+        return Code(loaded, len(loaded.binary.cubin), loaded.binary.registers)
+    return Code(loaded, INSTRUCTION_BYTES * kernel.schedule.cpt * sum(tile.nnz for tile in kernel.tiles))
 
 
-def instances_of(kernel: UnrolledKernel, device: DeviceSpec, block_threads: Sequence[int]) -> list[Instance]:
-    """Write a kernel's C++ and give its instances to compile, one for each block size.
+def instance_of(kernel: UnrolledKernel, device: DeviceSpec, block_threads: int) -> Instance:
+    """Write a kernel's C++ and give its instance to compile for a block size.
 
     Raises
     ------
@@ -93,8 +86,8 @@ def instances_of(kernel: UnrolledKernel, device: DeviceSpec, block_threads: Sequ
     """
     source, cap = kept_source(cuda_source(kernel), NAME), cap_of(kernel)
     # ptxas ignores a bound that no multiprocessor could hold, and with it the cap.
-    bounds = [{"threads": threads, "min_blocks": resident_blocks(threads, cap, device)} for threads in block_threads]
-    return [KernelTemplate(source, NAME, {k: (v,) for k, v in one.items()}).instance(**one) for one in bounds]
+    bounds = {"threads": block_threads, "min_blocks": resident_blocks(block_threads, cap, device)}
+    return KernelTemplate(source, NAME, {name: (bound,) for name, bound in bounds.items()}).instance(**bounds)
 
 
 def cap_of(kernel: UnrolledKernel) -> int:
@@ -106,9 +99,8 @@ def load_binary(binary: Binary, key: str) -> Code:
     """Load assembled code, which the cache keeps under ``key``, into the current context."""
     from spmark.impls.runtime.cuda import CudaKernel, load_function
 
-    threads = 32
-    loaded = CudaKernel(_instance(threads), binary, load_function(binary), overlaps=False)
-    return Code({threads: loaded}, len(binary.cubin), {threads: binary.registers}, key)
+    loaded = CudaKernel(_instance(32), binary, load_function(binary), overlaps=False)
+    return Code(loaded, len(binary.cubin), binary.registers, key)
 
 
 def is_assembled(target: Target, emitter: Emitter) -> bool:
@@ -124,11 +116,11 @@ def check_fits(code: Code, size: TileSize, target: Target) -> None:
     BuildError
         The block does not fit a multiprocessor, since the assembler needed more registers than the estimate.
     """
-    most = _most_threads(code, size, target)
+    most = _most_threads(code, target)
     if size.block_threads > most:
         raise BuildError(
-            f"{NAME}: expected at most {most} threads of {code.registers_at(size.block_threads)} registers in a thread "
-            f"block, found {size.block_threads}; pin fewer tiles_per_block or threads"
+            f"{NAME}: expected at most {most} threads of {code.registers} registers in a thread block, "
+            f"found {size.block_threads}; pin fewer tiles_per_block or threads"
         )
 
 
@@ -140,14 +132,14 @@ def fitting(code: Code, size: TileSize, target: Target) -> TileSize:
     BuildError
         Not even one tile's threads fit.
     """
-    room = max(1, _most_threads(code, size, target) // size.threads)
+    room = max(1, _most_threads(code, target) // size.threads)
     fewer = replace(size, tiles_per_block=min(size.tiles_per_block, room))
     check_fits(code, fewer, target)
     return fewer
 
 
-def _most_threads(code: Code, size: TileSize, target: Target) -> int:
-    return most_warps(code.registers_at(size.block_threads), target.spec) * target.spec.warp_size
+def _most_threads(code: Code, target: Target) -> int:
+    return most_warps(code.registers, target.spec) * target.spec.warp_size
 
 
 class TileLaunch(DevicePlan):

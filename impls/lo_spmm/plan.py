@@ -212,7 +212,7 @@ class TilePlan(TileLaunch):
                 kernel = replace(space.kernel(*kernel_of(size), how.warm), **fused)
                 num_tiles = kernel.dispatch.size
             with self.phase("compile"):
-                code = make_code(kernel, self.target, emitter, [size.block_threads])
+                code = make_code(kernel, self.target, emitter, size.block_threads)
                 size = fitting(code, size, self.target)
         self.take(code, size, num_tiles, problem, sums=None)
         dealt, survivors = space.dealt(size.tile_rows, size.split), space.survivors
@@ -226,7 +226,7 @@ class TilePlan(TileLaunch):
             **{f"after_{stage}": count for stage, count in survivors.counts.items()},
             **({"model": how.model} if mode.ranks else {}),
             **({"waived": survivors.relaxed} if survivors.relaxed else {}),
-            **({"registers": code.registers_at(size.block_threads)} if code.registers else {}),
+            **({"registers": code.registers} if code.registers else {}),
             **({"warm": how.warm} if assembled else {}),
         }
         code_facts = {"size": vars(size), "num_tiles": num_tiles, "code_key": code.cache_key}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,7 +11,7 @@ from compilers import needs_compilers
 from problems import random_csr
 
 from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.core.errors import BuildError, CompileError
+from spmark.impls.core.errors import BuildError
 from spmark.impls.lo_spmm import machine
 from spmark.impls.lo_spmm.constraints import resident_blocks
 from spmark.impls.lo_spmm.kernel import TileSchedule, UnrolledKernel, make_tiles
@@ -21,14 +20,12 @@ from spmark.impls.lo_spmm.reorder import deal_rows
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.runtime.compile import Binary, compile_kernel
 from spmark.impls.runtime.device import shipped_calibration
-from spmark.impls.runtime.target import Kernel
-from spmark.impls.runtime.template import Instance
 
 TARGET = SimpleNamespace(spec=DeviceSpec.load(shipped_calibration("nvidia-h200")))
 
 
 def code(registers: int) -> Code:
-    return Code({}, 0, {256: registers})
+    return Code(None, 0, registers)
 
 
 @pytest.mark.parametrize(
@@ -77,15 +74,7 @@ def test_a_kernel_in_c_has_such_bounds(tmp_path: Path, monkeypatch: pytest.Monke
     matrix = random_csr(4, 20, [5] * 4)
     tiles = make_tiles(matrix, matrix.values, deal_rows(matrix, 2))
     kernel = UnrolledKernel(tiles, np.arange(2, dtype=np.int32), 64, TileSchedule(1, 8))
-    seen: list[Instance] = []
-
-    def load(instances: Sequence[Instance]) -> list[Kernel]:
-        seen.extend(instances)
-        raise CompileError("lo_spmm", "nvrtc", "seen enough")
-
-    target = SimpleNamespace(spec=TARGET.spec, load=load)
-    with pytest.raises(CompileError, match="seen enough"):
-        machine.make_code(kernel, target, machine.Emitter.CUDA, [32, 1024])
+    seen = [machine.instance_of(kernel, TARGET.spec, threads) for threads in (32, 1024)]
     # 24 registers of 32 threads would go 85 times into 65,536: no multiprocessor holds as many blocks.
     assert [one.expression for one in seen] == ["lo_spmm<32, 32>", "lo_spmm<1024, 2>"]
     assert len({one.template.source for one in seen}) == 1
@@ -98,5 +87,5 @@ def test_one_piece_of_assembled_code_serves_every_size_of_a_block(monkeypatch: p
     for threads in (32, 96, 640):
         kernel = held.kernel_at(threads)
         assert (kernel.instance.threads, kernel.function) == (threads, "the function of lo_spmm")
-        assert held.registers_at(threads) == 40
+        assert held.registers == 40
     assert (held.code_bytes, held.cache_key) == (4, "a key")
