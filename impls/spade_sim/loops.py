@@ -1,20 +1,19 @@
-"""The compiled loops of the simulator: the accesses of all PEs by turns, and the cache behind them.
+"""The compiled loop of the simulator: the accesses of all PEs by turns, and the cache behind them.
 
-Importing this module compiles the loops, or reads kept machine code, as `spmark.impls.formats.loops` does. The loops
-release Python's lock, so that threads can run them side by side. The caller allocates every buffer.
-
-An access is a column of an array (3, n) int32: the item that is wanted, what kind of access it is, and the PE.
+Importing this module compiles the loop, or reads kept machine code, as `spmark.impls.formats.loops` does. The loop
+releases Python's lock, so that threads can run it side by side. The caller allocates every buffer.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
+import numpy as np
 from numba import types
 
 from spmark.impls.core.loops import BYTES_IN, IN, LONG, LONGS_IN, compiled
 
-# Kinds of accesses. The first three also number the operands.
+# Kinds of accesses, in the order in which a non-zero makes them. The first three also number the operands.
 SPARSE: Final = 0
 """The stream of A is read."""
 ROWS: Final = 1
@@ -31,35 +30,39 @@ OPENS_ROW: Final = 1
 BEGINS_SUM: Final = 2
 """A row of A."""
 
-_ITEM, _KIND, _PE = 0, 1, 2
 _OLDER, _NEWER = 0, 1
 _HELD, _DIRTY = 0, 1
 
-_TRACE_IN = types.Array(types.int32, 2, "A", readonly=True)
-_OUT, _OUT_2D = types.int32[::1], types.int32[:, ::1]
+_LINES, _TABLE = types.int32[::1], types.int32[:, ::1]
 
 
 @compiled(
     LONG,
-    *(IN, IN, BYTES_IN, LONGS_IN),
-    *(types.UniTuple(LONG, 6), types.boolean),
-    *(types.int64[:, ::1], _OUT_2D),
+    *(IN, IN, BYTES_IN, LONGS_IN, types.UniTuple(LONG, 7), types.boolean),
+    *(BYTES_IN, _LINES, _TABLE, _TABLE, types.int64[:, :, ::1]),
 )
-def take_turns(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
+def run_stage(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
     rows: Any,
     columns: Any,
     opens: Any,
     begins: Any,
     sizes: Any,
     sums: Any,
-    cursors: Any,
-    accesses: Any,
+    cached: Any,
+    slot_of: Any,
+    ring: Any,
+    held: Any,
+    counts: Any,
 ) -> Any:
-    """Write down what the PEs access, until they have done their work of a stage or ``accesses`` is full.
+    """Let the PEs do their work of a stage, and answer what they access out of the cache or out of DRAM.
 
     The PEs take turns; in a turn a PE does one non-zero for one slice of the dense width. A PE keeps the segment of C
     or X in registers over the non-zeros of a row in a tile. Items are segments: for every slice those of B or Y, then
     those of C or X; those of the stream of A come last. O(accesses + longest work of a PE * PEs).
+
+    The cache is fully associative and replaces what was used longest ago. Slots form a ring in the order of their last
+    use, linked both ways, and a table leads from items to slots: an access takes O(1) time. A store makes the whole
+    segment anew, so that a store that misses reads nothing.
 
     Parameters
     ----------
@@ -69,66 +72,12 @@ def take_turns(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
         What begins with a non-zero: ``OPENS_ROW`` and ``BEGINS_SUM``, added up. A row opens at the end as well.
     begins : (PEs + 1,) int64
         First non-zero of every PE.
-    sizes : six int
-        I and K; the slice after the last one of the stage; the first item of the stream of A, negative where the stream
-        skips the cache and is not written down; bytes of an entry in the stream of A, which belongs to the segment of
-        its first byte, and of a segment.
+    sizes : seven int
+        I and K; the first slice of the stage and the one after its last; the first item of the stream of A, negative
+        where the stream skips the cache; bytes of an entry in the stream of A, which belongs to the segment of its
+        first byte, and of a segment.
     sums : bool
         Rows of A name rows of C, which are loaded, summed and stored; else rows of X, which are loaded.
-    cursors : (2, PEs) int64
-        The next non-zero and the slice of every PE; moved on. A PE with the slice ``end_slice`` has no work.
-    accesses : (3, n) int32
-        Written; n is at least 4 * PEs.
-
-    Returns
-    -------
-    int
-        Accesses that were written; 0 where no PE has work.
-    """
-    num_rows, num_cols, end_slice, stream, entry_bytes, segment_bytes = sizes
-    pes, count, busy = cursors.shape[1], 0, True
-    while busy and count + KINDS * pes <= accesses.shape[1]:
-        busy = False
-        for pe in range(pes):
-            at, number = cursors[0, pe], cursors[1, pe]
-            if number == end_slice:
-                continue
-            busy = True
-            if stream >= 0:
-                item = at * entry_bytes // segment_bytes
-                if at == begins[pe] or item != (at - 1) * entry_bytes // segment_bytes:
-                    accesses[_ITEM, count], accesses[_KIND, count], accesses[_PE, count] = stream + item, SPARSE, pe
-                    count += 1
-            first = number * (num_rows + num_cols)
-            row_item = first + num_cols + rows[at]
-            if opens[at] & OPENS_ROW and not (sums and opens[at] & BEGINS_SUM):  # a sum that begins is not loaded
-                accesses[_ITEM, count], accesses[_KIND, count], accesses[_PE, count] = row_item, ROWS, pe
-                count += 1
-            accesses[_ITEM, count], accesses[_KIND, count], accesses[_PE, count] = first + columns[at], COLUMNS, pe
-            count += 1
-            if sums and opens[at + 1] & OPENS_ROW:
-                accesses[_ITEM, count], accesses[_KIND, count], accesses[_PE, count] = row_item, STORES, pe
-                count += 1
-            if at + 1 < begins[pe + 1]:
-                cursors[0, pe] = at + 1
-            else:
-                cursors[0, pe], cursors[1, pe] = begins[pe], number + 1
-    return count
-
-
-@compiled(LONG, _TRACE_IN, BYTES_IN, _OUT, _OUT_2D, _OUT_2D, types.int64[:, :, ::1])
-def answer(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
-    accesses: Any, cached: Any, slot_of: Any, ring: Any, held: Any, counts: Any
-) -> Any:
-    """Answer accesses out of a fully associative cache that replaces what was used longest ago, or out of DRAM.
-
-    Slots form a ring in the order of their last use, linked both ways, and a table leads from items to slots: an access
-    takes O(1) time. A store makes the whole segment anew, so that a store that misses reads nothing.
-
-    Parameters
-    ----------
-    accesses : (3, n) int32
-        In their order.
     cached : (3,) uint8
         1 where the stream of A, the operand of A's rows and the operand of A's columns pass through the cache. Zeros
         where the cache has no slots.
@@ -147,30 +96,53 @@ def answer(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
     int
         Segments that were written to DRAM.
     """
-    end, written = ring.shape[1] - 1, 0
-    for number in range(accesses.shape[1]):
-        item, kind = accesses[_ITEM, number], accesses[_KIND, number]
-        operand = ROWS if kind == STORES else kind
-        if not cached[operand]:
-            counts[accesses[_PE, number], kind, 0] += 1
-            written += kind == STORES
-            continue
+    num_rows, num_cols, first_slice, end_slice, stream, entry_bytes, segment_bytes = sizes
+    pes, end, written, busy = begins.size - 1, ring.shape[1] - 1, 0, True
+    at_of, slice_of = begins.copy(), np.full(pes, first_slice)
+    while busy:
+        busy = False
+        for pe in range(pes):
+            at, number = at_of[pe], slice_of[pe]
+            if number == end_slice or begins[pe] == begins[pe + 1]:
+                continue
+            busy = True
+            first, of_stream = number * (num_rows + num_cols), at * entry_bytes // segment_bytes
+            reads_on = at == begins[pe] or of_stream != (at - 1) * entry_bytes // segment_bytes
+            row, opens_row = first + num_cols + rows[at], opens[at] & OPENS_ROW
+            loads = opens_row and not (sums and opens[at] & BEGINS_SUM)  # a sum that begins is not loaded
+            items = (
+                stream + of_stream if stream >= 0 and reads_on else -1,
+                row if loads else -1,
+                first + columns[at],
+                row if sums and opens[at + 1] & OPENS_ROW else -1,
+            )
+            at_of[pe] += 1
+            if at_of[pe] == begins[pe + 1]:
+                at_of[pe], slice_of[pe] = begins[pe], number + 1
 
-        slot = slot_of[item]
-        counts[accesses[_PE, number], kind, 1 if slot >= 0 else 0] += 1
-        if slot < 0:
-            slot = ring[_NEWER, end]
-            leaves = held[_HELD, slot]
-            if leaves >= 0:
-                slot_of[leaves] = -1
-                written += held[_DIRTY, slot]
-            held[_HELD, slot], held[_DIRTY, slot], slot_of[item] = item, 0, slot
-        if kind == STORES:
-            held[_DIRTY, slot] = 1
+            for kind in range(KINDS):
+                item = items[kind]
+                if item < 0:
+                    continue
+                if not cached[ROWS if kind == STORES else kind]:
+                    counts[pe, kind, 0] += 1
+                    written += kind == STORES
+                    continue
+                slot = slot_of[item]
+                counts[pe, kind, int(slot >= 0)] += 1
+                if slot < 0:
+                    slot = ring[_NEWER, end]
+                    leaves = held[_HELD, slot]
+                    if leaves >= 0:
+                        slot_of[leaves] = -1
+                        written += held[_DIRTY, slot]
+                    held[_HELD, slot], held[_DIRTY, slot], slot_of[item] = item, 0, slot
+                if kind == STORES:
+                    held[_DIRTY, slot] = 1
 
-        older, newer = ring[_OLDER, slot], ring[_NEWER, slot]
-        ring[_OLDER, newer], ring[_NEWER, older] = older, newer
-        newest = ring[_OLDER, end]
-        ring[_OLDER, slot], ring[_NEWER, slot] = newest, end
-        ring[_NEWER, newest], ring[_OLDER, end] = slot, slot
+                older, newer = ring[_OLDER, slot], ring[_NEWER, slot]
+                ring[_OLDER, newer], ring[_NEWER, older] = older, newer
+                newest = ring[_OLDER, end]
+                ring[_OLDER, slot], ring[_NEWER, slot] = newest, end
+                ring[_NEWER, newest], ring[_OLDER, end] = slot, slot
     return written

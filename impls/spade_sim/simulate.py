@@ -25,8 +25,6 @@ from spmark.impls.spade_sim.tiling import TileOrder, tile_order
 
 _INDEX_BYTES = 8
 """Of an entry in the stream of A: the row and the column, 4 bytes each."""
-_BATCH = 1 << 15
-"""Accesses that are written down before they are answered: as many as a core's cache holds."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ class Simulator:
 
 
 def empty_cache(slots: int, items: int, skipping: Container[int]) -> tuple[NDArray[Any], ...]:
-    """Give the cache that all PEs share, as `loops.answer` takes it: written back, of equal slots, empty at first.
+    """Give the cache that all PEs share, as `loops.run_stage` takes it: written back, of equal slots, empty at first.
 
     Parameters
     ----------
@@ -139,19 +137,14 @@ class _Walk:
         self.written = np.zeros(stages, np.int64)
         """Segments that were written to DRAM."""
         first_of_stream = -1 if self.streams else stream
-        accesses = np.empty((3, max(_BATCH, loops.KINDS * pes)), np.int32)
         for stage in range(stages):
             turn, group = divmod(stage, order.groups)
             begins = order.begins[group * pes : (group + 1) * pes + 1]
-            end_slice = (turn + 1) * self.slices_of_stage
-            slices = np.where(begins[:-1] < begins[1:], turn * self.slices_of_stage, end_slice)
-            cursors = np.stack([begins[:-1], slices])
-            while count := loops.take_turns(
-                *(order.rows, order.columns, order.opens, begins),
-                (num_rows, num_cols, end_slice, first_of_stream, self.entry_bytes, self.segment_bytes),
-                *(self.sums, cursors, accesses),
-            ):
-                self.written[stage] += loops.answer(accesses[:, :count], *cache, self.counts[stage])
+            slices = turn * self.slices_of_stage, (turn + 1) * self.slices_of_stage
+            sizes = num_rows, num_cols, *slices, first_of_stream, self.entry_bytes, self.segment_bytes
+            self.written[stage] = loops.run_stage(
+                order.rows, order.columns, order.opens, begins, sizes, self.sums, *cache, self.counts[stage]
+            )
         self.written[-1] += cache[-1][1].sum()  # what is dirty at the end
         self.nonzeros = self.counts[:, :, loops.COLUMNS].sum(axis=2)
         """(stages, PEs): every non-zero loads one segment of B or Y for every slice."""

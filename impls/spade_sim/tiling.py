@@ -20,7 +20,7 @@ class TileOrder:
     columns: NDArray[np.int32]
     """(nnz,) column of every non-zero."""
     opens: NDArray[np.uint8]
-    """(nnz + 1,) what begins with every non-zero, as `spmark.impls.spade_sim.loops.take_turns` reads it."""
+    """(nnz + 1,) what begins with every non-zero, as `spmark.impls.spade_sim.loops.run_stage` reads it."""
     begins: NDArray[np.int64]
     """(groups * PEs + 1,) first non-zero of every PE in every group."""
     tiles: NDArray[np.int64]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 import pytest
 from spade_reference import PlainCache
@@ -9,42 +12,48 @@ from spade_reference import PlainCache
 from spmark.impls.spade_sim import loops
 from spmark.impls.spade_sim.simulate import empty_cache
 
-ALL = (loops.SPARSE, loops.ROWS, loops.COLUMNS)
+PES, COUNT = 3, 200
+BEGINS = np.array([0, 0, 50, COUNT])  # the first PE has no work
 
 
-def trace(seed: int, items: int, count: int = 600) -> np.ndarray:
-    """Draw accesses of all kinds by three PEs, some items far more often than others."""
+def drawn(seed: int, items: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Draw rows and columns, some far more often than others, and what begins with each non-zero."""
     rng = np.random.default_rng(seed)
-    often = (items * rng.random(count) ** 3).astype(np.int32)
-    return np.stack([often, rng.integers(0, loops.KINDS, count), rng.integers(0, 3, count)]).astype(np.int32)
+    rows, columns = (items * rng.random((2, COUNT)) ** 3).astype(np.int32)
+    return rows, columns, rng.integers(0, 4, COUNT + 1, np.uint8)
 
 
+def accesses(rows: Any, columns: Any, opens: Any, items: int, sums: bool) -> Iterator[tuple[int, int, int]]:
+    """Give (PE, kind, item) of a stage of one slice, whose stream of A has three entries in a segment."""
+    for turn in range(COUNT):
+        for pe in range(PES):
+            at = int(BEGINS[pe]) + turn
+            if at >= BEGINS[pe + 1]:
+                continue
+            if turn == 0 or at % 3 == 0:
+                yield pe, loops.SPARSE, 2 * items + at // 3
+            if opens[at] & loops.OPENS_ROW and not (sums and opens[at] & loops.BEGINS_SUM):
+                yield pe, loops.ROWS, items + int(rows[at])
+            yield pe, loops.COLUMNS, int(columns[at])
+            if sums and opens[at + 1] & loops.OPENS_ROW:
+                yield pe, loops.STORES, items + int(rows[at])
+
+
+@pytest.mark.parametrize("skips", [(), (loops.SPARSE,), (loops.ROWS,), (loops.COLUMNS,), (loops.SPARSE, loops.ROWS)])
 @pytest.mark.parametrize("slots", [0, 1, 2, 3, 7, 40, 1000])
 @pytest.mark.parametrize("items", [1, 5, 60])
-def test_hits_and_writes_are_those_of_a_dictionary(slots: int, items: int) -> None:
-    for seed in range(5):
-        accesses = trace(seed, items)
-        cache, plain = empty_cache(slots, items, ()), PlainCache(slots)
-        for first in range(0, accesses.shape[1], 50):
-            counts, expected = np.zeros((2, 3, loops.KINDS, 2), np.int64)
-            written = loops.answer(accesses[:, first : first + 50], *cache, counts)
-            before = plain.written
-            for item, kind, pe in accesses[:, first : first + 50].T:
-                expected[pe, kind, int(plain.use(int(item), kind == loops.STORES))] += 1
-            assert np.array_equal(counts, expected)
-            assert written == plain.written - before
+def test_hits_and_writes_are_those_of_a_dictionary(slots: int, items: int, skips: tuple[int, ...]) -> None:
+    """What skips the cache always misses and pushes nothing out."""
+    for seed, sums in ((0, False), (1, True), (2, True)):
+        entries = drawn(seed, items)
+        cache, plain = empty_cache(slots, 2 * items + COUNT, skips), PlainCache(slots)
+        counts, expected = np.zeros((2, PES, loops.KINDS, 2), np.int64)
+        written = loops.run_stage(*entries, BEGINS, (items, items, 0, 1, 2 * items, 4, 12), sums, *cache, counts)
+        passed_by = 0
+        for pe, kind, item in accesses(*entries, items, sums):
+            skipped = (loops.ROWS if kind == loops.STORES else kind) in skips
+            passed_by += skipped and kind == loops.STORES
+            expected[pe, kind, int(not skipped and plain.use(item, kind == loops.STORES))] += 1
+        assert np.array_equal(counts, expected)
+        assert written == plain.written + passed_by
         assert cache[-1][1].sum() == sum(plain.held.values())
-
-
-@pytest.mark.parametrize("skips", ALL)
-def test_what_skips_the_cache_always_misses_and_pushes_nothing_out(skips: int) -> None:
-    accesses = trace(7, 30)
-    kinds = np.where(accesses[1] == loops.STORES, loops.ROWS, accesses[1])
-    counts, others = np.zeros((2, 3, loops.KINDS, 2), np.int64)
-    loops.answer(accesses, *empty_cache(9, 30, (skips,)), counts)
-    loops.answer(np.ascontiguousarray(accesses[:, kinds != skips]), *empty_cache(9, 30, ()), others)
-    mine = (skips, loops.STORES) if skips == loops.ROWS else (skips,)
-    assert not counts[:, mine, 1].any()
-    assert counts[:, mine, 0].sum() == np.count_nonzero(kinds == skips)
-    rest = [kind for kind in range(loops.KINDS) if kind not in mine]
-    assert np.array_equal(counts[:, rest], others[:, rest])

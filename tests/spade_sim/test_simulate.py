@@ -14,7 +14,6 @@ from spade_reference import CONFIG, plain_simulate, simulate
 from spmark.impls.core.errors import ProblemError
 from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.formats.nearness import near_order
-from spmark.impls.spade_sim import simulate as module
 from spmark.impls.spade_sim.machine import BYPASS, Machine
 from spmark.impls.spade_sim.platform import SpadePlatform
 from spmark.impls.spade_sim.simulate import Simulated, Simulator
@@ -66,14 +65,6 @@ def test_tiny_matrices_are_simulated_like_by_the_plain_simulator(op: Op, name: s
     for barrier, bypass in product((False, True), ("none", "sparse_rows")):
         config = {**CONFIG, "p_row": 16, "p_col": 64, "barrier": barrier, "bypass": bypass}
         assert_equal(simulate(problem, config, SMALL), plain_simulate(problem, config, SMALL))
-
-
-def test_a_batch_may_end_after_any_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = of(Op.SPMM, drawn(1))
-    expected = simulate(problem, CONFIG, SMALL)
-    for batch in (1, 13, 17, 64):
-        monkeypatch.setattr(module, "_BATCH", batch)
-        assert simulate(problem, CONFIG, SMALL) == expected
 
 
 def test_reordering_simulates_the_matrix_of_the_other_order() -> None:
