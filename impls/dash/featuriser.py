@@ -60,8 +60,8 @@ def build(kind: Featuriser) -> Layers:
     channels = _CHANNELS[kind]
     layers = {"sizes": nn.Sequential(nn.Linear(len(SIZES), 64), nn.ReLU(), nn.Linear(64, _OF_SIZES), nn.ReLU())}
     layers["convolutions"] = nn.ModuleList()
-    for kernel, (before, after) in zip(_kernels(), pairwise((len(FEATURES), *channels)), strict=False):
-        layer = nn.Linear(kernel * kernel * before, after)
+    for offsets, (before, after) in zip(_offsets(), pairwise((len(FEATURES), *channels)), strict=False):
+        layer = nn.Linear(len(offsets) ** 2 * before, after)
         nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
         nn.init.zeros_(layer.bias)
         layers["convolutions"].append(layer)
@@ -81,25 +81,25 @@ def embed(kind: Featuriser, layers: Layers, pattern: Pattern) -> Tensor:
 
 
 def _look_dash(layers: Layers, pyramid: Pyramid) -> list[Tensor]:
-    features, convolutions, kernels = pyramid.features, iter(layers["convolutions"]), _kernels()
+    features, convolutions, kernels = pyramid.features, iter(layers["convolutions"]), _offsets()
     for level, (channels, norm) in enumerate(zip(BLOCKS, layers["norms"], strict=True)):
         for _ in channels:
             features = convolve(features, pyramid.taps(level, next(kernels)), next(convolutions)).relu()
         if level + 1 < len(BLOCKS):
-            features = pool(features, pyramid.children(level))
+            features = pool(features, pyramid.taps(level, range(2), halved=True))
         features = norm(features)
     return [average(features)]
 
 
 def _look_waco(layers: Layers, pyramid: Pyramid) -> list[Tensor]:
     features, averages = pyramid.features, []
-    for number, (kernel, layer) in enumerate(zip(_kernels(), layers["convolutions"], strict=False)):
-        taps = pyramid.taps(number - 1, kernel, halved=True) if number else pyramid.taps(0, kernel)
+    for number, (offsets, layer) in enumerate(zip(_offsets(), layers["convolutions"], strict=False)):
+        taps = pyramid.taps(max(0, number - 1), offsets, halved=number > 0)
         features = convolve(features, taps, layer).relu()
         averages.append(average(features))
     return averages
 
 
-def _kernels() -> Iterator[int]:
-    """Give the sides of the convolutions' kernels."""
-    return chain((5,), repeat(3))
+def _offsets() -> Iterator[range]:
+    """Give the rows, and columns, that the kernels of the convolutions reach: 5 x 5 sites, then 3 x 3."""
+    return chain((range(-2, 3),), repeat(range(-1, 2)))

@@ -20,20 +20,6 @@ _BORDER = 2
 
 
 @dataclass(frozen=True, eq=False)
-class Taps:
-    """Which sites of the input each site of the result meets, for the offsets of a kernel, row by row."""
-
-    sources: Tensor
-    """(n, offsets) int64: the input's site for each site of the result, or a row of zeros behind the input's sites."""
-
-    def gathered(self, features: Tensor) -> Tensor:
-        """Give the features that every site meets, (n, offsets, channels), zeros where there are none."""
-        torch = load_torch()
-        met = torch.cat([features, torch.zeros_like(features)]).index_select(0, self.sources.flatten())
-        return met.view(*self.sources.shape, features.shape[1])
-
-
-@dataclass(frozen=True, eq=False)
 class Resolution:
     """Active sites of one resolution, sorted by row, then by column."""
 
@@ -54,10 +40,15 @@ class Resolution:
         keys = ((self.rows // 2) * num_cols + self.cols // 2).unique()
         return Resolution(keys // num_cols, keys % num_cols, num_cols)
 
-    def meet(self, result: Resolution, step: int, offsets: range) -> Taps:
+    def meet(self, result: Resolution, step: int, offsets: range) -> Tensor:
         """Find the sites that lie an offset away from ``step`` times the sites of ``result``, for every offset.
 
         Both row and column move by ``offsets``. O(o^2 n log n) for o of them.
+
+        Returns
+        -------
+        (n, offsets) int64 tensor
+            The site that each site of ``result`` meets, or a row of zeros behind the sites.
         """
         torch = load_torch()
         moves = torch.cartesian_prod(*[torch.arange(offsets.start, offsets.stop, device=self.rows.device)] * 2)
@@ -67,7 +58,7 @@ class Resolution:
         found = own[sources] == wanted if len(own) else torch.zeros_like(wanted, dtype=torch.bool)
         # Each site has zeros of its own: in one row, the gradients of all would wait for each other.
         zeros = len(own) + torch.arange(len(wanted), device=own.device)
-        return Taps(sources.where(found, zeros[:, None]))
+        return sources.where(found, zeros[:, None])
 
 
 class Pyramid:
@@ -85,7 +76,7 @@ class Pyramid:
         rows, cols = (torch.from_numpy(array).to(device).long() for array in (sites.rows, sites.cols))
         self.features: Tensor = torch.from_numpy(sites.features).to(device)
         self._levels = [Resolution(rows, cols, sites.grid[1])]
-        self._tables: dict[tuple[int, int, range], Taps] = {}
+        self._tables: dict[tuple[int, range, bool], Tensor] = {}
 
     def level(self, number: int) -> Resolution:
         """Give the sites after ``number`` halvings of the resolution."""
@@ -93,28 +84,28 @@ class Pyramid:
             self._levels.append(self._levels[-1].coarser())
         return self._levels[number]
 
-    def taps(self, level: int, kernel: int, halved: bool = False) -> Taps:
-        """Give the table of a convolution of stride 1, or of stride 2, whose result is on the next level."""
-        return self._meet(level, level + halved, range(-(kernel // 2), kernel // 2 + 1))
-
-    def children(self, level: int) -> Taps:
-        """Give the four sites that each site of the next level covers."""
-        return self._meet(level, level + 1, range(2))
-
-    def _meet(self, level: int, result: int, offsets: range) -> Taps:
-        key = level, result, offsets
+    def taps(self, level: int, offsets: range, halved: bool = False) -> Tensor:
+        """Give the sites of a level that its own sites meet, or those of the next level, as `Resolution.meet` does."""
+        key = level, offsets, halved
         if key not in self._tables:
-            self._tables[key] = self.level(level).meet(self.level(result), 1 << (result - level), offsets)
+            self._tables[key] = self.level(level).meet(self.level(level + halved), 1 + halved, offsets)
         return self._tables[key]
 
 
-def convolve(features: Tensor, taps: Taps, layer: Layers) -> Tensor:
+def gathered(features: Tensor, taps: Tensor) -> Tensor:
+    """Give the features that every site meets, (n, offsets, channels), zeros where there are none."""
+    met = load_torch().cat([features, load_torch().zeros_like(features)]).index_select(0, taps.flatten())
+    return met.view(*taps.shape, features.shape[1])
+
+
+def convolve(features: Tensor, taps: Tensor, layer: Layers) -> Tensor:
     """Convolve.
 
     Parameters
     ----------
     features : (n, channels) tensor
-    taps : Taps
+    taps : (sites of the result, offsets) int64 tensor
+        Of `Pyramid.taps`.
     layer : torch.nn.Linear
         From ``offsets * channels`` to the channels of the result, the channels of the first offset first.
 
@@ -122,12 +113,12 @@ def convolve(features: Tensor, taps: Taps, layer: Layers) -> Tensor:
     -------
     (sites of the result, result's channels) tensor
     """
-    return layer(taps.gathered(features).flatten(1))
+    return layer(gathered(features, taps).flatten(1))
 
 
-def pool(features: Tensor, children: Taps) -> Tensor:
+def pool(features: Tensor, children: Tensor) -> Tensor:
     """Give the greatest of the sites that each coarser site covers, (n, channels); features must be 0 or more."""
-    return children.gathered(features).amax(1)
+    return gathered(features, children).amax(1)
 
 
 def average(features: Tensor) -> Tensor:

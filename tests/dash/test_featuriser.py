@@ -60,7 +60,7 @@ def test_a_convolution_is_the_dense_one_at_active_sites(problem, kernel):
         layer = torch.nn.Linear(kernel * kernel * 3, 7)
     pyramid = Pyramid(down_sample(problem.matrix))
     level = pyramid.level(0)
-    found = convolve(pyramid.features, pyramid.taps(0, kernel), layer)
+    found = convolve(pyramid.features, pyramid.taps(0, range(-(kernel // 2), kernel // 2 + 1)), layer)
     expected = dense_convolution(dense_of(pyramid, grid_of(problem))[0], layer)[0][:, level.rows, level.cols].T
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
@@ -73,7 +73,7 @@ def test_gradients_are_those_of_the_dense_convolution():
         layer = torch.nn.Linear(9 * 3, 5)
         weigh = torch.randn(len(level.rows), 5)
     given = pyramid.features.clone().requires_grad_()
-    (convolve(given, pyramid.taps(0, 3), layer) * weigh).sum().backward()
+    (convolve(given, pyramid.taps(0, range(-1, 2)), layer) * weigh).sum().backward()
     found = given.grad.clone(), layer.weight.grad.clone(), layer.bias.grad.clone()
     layer.zero_grad()
     full, _ = dense_of(pyramid, grid_of(problem))
