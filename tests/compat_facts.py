@@ -191,7 +191,8 @@ def _lo_spmm(matrix: Csr) -> Iterator[tuple[str, Any]]:
 
 def _stile(matrix: Csr) -> Iterator[tuple[str, Any]]:
     from spmark.impls.stile.calibration import Calibration, published_a100, shipped
-    from spmark.impls.stile.search import search
+    from spmark.impls.stile.search import forms_of
+    from spmark.impls.stile.space import Rules
 
     h200 = DeviceSpec.load(shipped("nvidia-h200"))
     for device, op, dtype in (
@@ -199,7 +200,7 @@ def _stile(matrix: Csr) -> Iterator[tuple[str, Any]]:
         (h200, Op.SPMM, DType.FLOAT32),
         (h200, Op.SDDMM, DType.FLOAT16),
     ):
-        found = search(matrix, Calibration.of(device, op, dtype), 64)
+        found = forms_of(matrix, [(Rules(), 0)], Calibration.of(device, op, dtype), 64)[0]
         told = [
             found.predicted_ms.hex(),
             str(found.formats),

@@ -109,7 +109,7 @@ class Recounted(Watched):
         self.homes, self.ties = {}, 0
 
     def _pick_blocks(self, average, window, whole):
-        slack = self._rules.slack
+        slack = self._rules.local_search
         if not math.isinf(slack):
             wholes, singles = self._wholes(), self._singles()
             assert average == min([*wholes.values(), *(tile[0] for tile in singles)])
@@ -124,7 +124,7 @@ class Recounted(Watched):
         self._check_reach(average, window, whole, slack, first_new)
 
     def _pick_light(self, average, best):
-        slack = self._rules.slack
+        slack = self._rules.local_search
         lights = self._lights()
         assert average == min(lights.values())
         assert best == min(tile for tile, value in lights.items() if value == average)
@@ -136,7 +136,7 @@ class Recounted(Watched):
         limit, shape = _limit(average, slack), self._level.shape[best]
         after = {tile: value for tile, value in self._lights().items() if self._level.shape[tile] == shape}
         assert slack <= 0 or all(_is_beyond(value, limit) for value in after.values())
-        if slack > 0 and self._rules.mode is SearchMode.PAPER:
+        if slack > 0 and self._rules.mode == SearchMode.PAPER:
             self._check_every(limit, first_new)
 
     def note(self, event, average, before):
@@ -144,8 +144,8 @@ class Recounted(Watched):
         self._recount(int(before[0]))
 
     def _asks_lights(self, average):
-        literal, formats = self._rules.mode is SearchMode.PAPER, self._rules.formats
-        return formats is not Formats.BLOCKS and (literal or not average <= self._shapes.cheapest_ms)
+        literal, formats = self._rules.mode == SearchMode.PAPER, self._rules.formats
+        return formats != Formats.BLOCKS and (literal or not average <= self._shapes.cheapest_ms)
 
     def _recount(self, first_new):
         """Hold every account against the owners of non-zeros."""
@@ -194,7 +194,7 @@ class Recounted(Watched):
         new = range(first_new, int(chosen.tally[0]))
         if slack <= 0:
             assert len(new) == 1
-        elif self._rules.mode is SearchMode.PAPER:
+        elif self._rules.mode == SearchMode.PAPER:
             self._check_every(limit, first_new)
         elif whole:
             assert all(_is_beyond(value, limit) for value in self._wholes().values())

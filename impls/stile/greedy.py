@@ -84,9 +84,9 @@ class Greedy:
 
     def run(self) -> PickedTiles:
         """Pick until every non-zero has a tile. O(rounds (windows + tiles) + levels nnz)."""
-        if self._rules.max_levels == 1:
+        if self._rules.levels == 1:
             self._regroup()
-        if self._rules.formats is Formats.MIXED and self._shapes.ell and self._shapes.heights and not self._literal:
+        if self._rules.formats == Formats.MIXED and self._shapes.ell and self._shapes.heights and not self._literal:
             self._beforehand()
         while self._state.chosen.tally[2]:
             self._round()
@@ -95,12 +95,12 @@ class Greedy:
     @property
     def _literal(self) -> bool:
         """Whether algorithm 2 is followed to the letter."""
-        return self._rules.mode is SearchMode.PAPER
+        return self._rules.mode == SearchMode.PAPER
 
     @property
     def _may_regroup(self) -> bool:
         """Whether a pick was made since the last level was, and one more level is allowed."""
-        return not self._fresh and (not self._rules.max_levels or self._levels < self._rules.max_levels)
+        return not self._fresh and (not self._rules.levels or self._levels < self._rules.levels)
 
     def _round(self) -> None:
         if self._literal and self._may_regroup:
@@ -108,7 +108,7 @@ class Greedy:
         average, window, whole = loops.best_block(self._state, self._rules.withdraw)
         light, best = math.inf, -1
         # No candidate of the next level can cost less than this: the level need not be made yet.
-        if self._rules.formats is not Formats.BLOCKS and (self._literal or not average <= self._shapes.cheapest_ms):
+        if self._rules.formats != Formats.BLOCKS and (self._literal or not average <= self._shapes.cheapest_ms):
             if self._may_regroup:
                 self._regroup()
             if self._level is not None:
@@ -120,7 +120,7 @@ class Greedy:
 
     def _pick_blocks(self, average: float, window: int, whole: int) -> None:
         """Pick the best block, and by local search whole windows and blocks of its shape that cost little more."""
-        state, slack = self._state, self._rules.slack
+        state, slack = self._state, self._rules.local_search
         height, shape = int(state.windows.height[window]), loops.NONE if whole else int(state.groups.shape[window])
         loops.pick_block(state, window, whole)
         self._fresh = False
@@ -132,7 +132,7 @@ class Greedy:
     def _pick_light(self, average: float, best: int) -> None:
         """Pick the best light tile, and by local search those of its shape that cost little more."""
         assert self._level is not None
-        slack = self._rules.slack
+        slack = self._rules.local_search
         if slack > 0 and not self._literal:
             limit, shape = loops.stretched(average, slack), int(self._level.shape[best])
             loops.pick_lights(self._state, self._level, limit, shape, 0, self._level.first.size)
@@ -153,11 +153,11 @@ class Greedy:
 
     def _beforehand(self) -> None:
         """Pick blocks that cost less than every ELL tile could, window by window."""
-        loops.prefer_blocks(self._state, self._rules.withdraw, self._rules.slack, self._shapes.cheapest_ms)
+        loops.prefer_blocks(self._state, self._rules.withdraw, self._rules.local_search, self._shapes.cheapest_ms)
 
     def _regroup(self) -> None:
         """Begin a level: make new light tiles of the non-zeros left, and in the paper's mode new groups of columns."""
-        if self._rules.formats is not Formats.BLOCKS:
+        if self._rules.formats != Formats.BLOCKS:
             self._level = make_level(self._tiled, self._shapes, int(self._state.chosen.tally[0]))
         if self._literal and self._levels:
             self._state = self._state._replace(groups=make_groups(self._tiled, self._state.windows))

@@ -51,7 +51,7 @@ class Mixture:
 
     def _of_columns(self, where: NDArray[np.int64], tiled: Tiled) -> list[Piece]:
         piece = Piece(where, self._greedy(tiled))
-        alone = self.rules.formats is Formats.BLOCKS
+        alone = self.rules.formats == Formats.BLOCKS
         pieces = [piece] if alone else self._rearranged(piece)
         # Where blocks hold more than half of the non-zeros, too few are left to be rearranged.
         if len(pieces) == 1 and (alone or 2 * np.count_nonzero(piece.picked.in_light) < tiled.matrix.nnz):
@@ -68,7 +68,7 @@ class Mixture:
         The paper regroups these non-zeros level by level (section 3.1); its code keeps one order of rows for blocks. A
         band and the strides beside it are dense in two different orders.
         """
-        if not (self.rules.rearrange and self.rules.formats is Formats.MIXED and self.shapes.heights):
+        if not (self.rules.rearrange and self.rules.formats == Formats.MIXED and self.shapes.heights):
             return [piece]
         if (parts := self._parted(piece)) is None:
             return [piece]

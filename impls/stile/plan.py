@@ -7,7 +7,7 @@ SIGMOD 2024.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
@@ -41,7 +41,7 @@ _MOST_AGAIN = 1 << 25
 
 
 @dataclass(frozen=True)
-class Stile:
+class Stile(Rules):
     """SpMM over block and ELL tiles, SDDMM over block and one-dimensional tiles."""
 
     name: ClassVar[str] = "stile"
@@ -55,18 +55,6 @@ class Stile:
     loops: ClassVar[tuple[str, ...]] = ("spmark.impls.stile.loops", "spmark.impls.formats.loops")
     cost_models: ClassVar[Mapping[str, str]] = {"prices": "spmark.impls.stile.cost_models:TilePrices"}
 
-    mode: str = SearchMode.CODE
-    """Whose search space: that of the public ``code`` or that of the ``paper``."""
-    formats: str = Formats.MIXED
-    """``mixed`` compares mixtures with either format alone; ``blocks`` or ``other`` (ELL, one-dimensional) pins one."""
-    levels: int = 0
-    """Most levels of regrouping; 0 for no limit, as published."""
-    withdraw: bool = True
-    """Let whole windows replace the tiles that were picked in them."""
-    local_search: float = 0.2
-    """r - 1: how much more than the best candidate others may cost to be picked with it; 0 picks one a round."""
-    rearrange: bool = True
-    """Search the non-zeros that blocks leave once more where another order of rows makes them much denser."""
     searched_width: int = 0
     """J that the format is searched for; 0 is the problem's own. The paper searches once for all J."""
     tuned: bool = True
@@ -78,32 +66,14 @@ class Stile:
 
     order: str = ResultOrder.CSR
     """Order of SDDMM's result: ``csr``, or ``tiles``, where there are blocks; `Plan.order` then gives the order."""
-    keep_mixture: bool = False
-    """Keep the mixture that the search finds, with all of its levels, however fast it is: neither format alone, nor
-    wider rows compete. The device then chooses the schedule alone."""
     cost_model: str = Pricing.LINE
     """The paper's ``line``, or ``mlp``, the network that the paper tried, where the calibration has one."""
 
     def __post_init__(self) -> None:
-        check_choices(self, mode=SearchMode, formats=Formats, cost_model=Pricing, order=ResultOrder)
+        super().__post_init__()
+        check_choices(self, cost_model=Pricing, order=ResultOrder)
         if self.searched_width < 0:
             raise ValueError(f"expected searched_width of at least 0, found {self.searched_width}")
-        if self.keep_mixture and self.formats != Formats.MIXED:
-            raise ValueError(f"expected formats: mixed with keep_mixture, found {self.formats}")
-        self.rules()
-
-    def rules(self, blocks: bool = True, widest: int = 0) -> Rules:
-        """Give the search's rules, with block tiles only where these have a kernel (``blocks``)."""
-        return Rules(
-            mode=SearchMode(self.mode),
-            formats=Formats(self.formats) if blocks else Formats.OTHER,
-            slack=self.local_search,
-            withdraw=self.withdraw,
-            max_levels=self.levels,
-            widest=widest,
-            rearrange=self.rearrange,
-            compared=not self.keep_mixture,
-        )
 
     def stored_as(self, problem: Problem, device: DeviceSpec, config: Config) -> TileFormat:
         """Search the tiles of a config again and lay them out: the search is deterministic.
@@ -202,11 +172,12 @@ class Stile:
         from spmark.impls.stile.search import forms_of
 
         matrix, blocks = problem.matrix, _has_blocks(problem)
-        asked = [self.rules(blocks)]
+        other = replace(self, formats=Formats.OTHER, keep_mixture=False)
+        asked = [(self if blocks else other, 0)]
         pinned = self._needs_blocks or self.mode == SearchMode.PAPER
         if measured and problem.op is Op.SPMM and not pinned:
             small = matrix.nnz <= _MOST_AGAIN
-            asked += [self.rules(blocks and small, _WIDER[0]), self.rules(False, _WIDER[1])]
+            asked += [(self if blocks and small else other, _WIDER[0]), (other, _WIDER[1])]
         width = self.searched_width or problem.width
         return forms_of(matrix, asked, calibration, width)
 

@@ -79,124 +79,99 @@ class _Job(NamedTuple):
     """Number of the search."""
     rules: Rules
     """Rules of the search, for one mixture."""
+    widest: int
+    """Most non-zeros of a row of an ELL tile; 0 for the public code's estimate."""
     part: int
     divisions: int
 
 
-def search(matrix: Csr, calibration: Calibration, width: int, rules: Rules | None = None) -> Tiling:
-    """Search tiles.
+def forms_of(matrix: Csr, asked: Sequence[tuple[Rules, int]], calibration: Calibration, width: int) -> list[Tiling]:
+    """Search by several rules, all at once where the matrix is worth threads.
 
     Parameters
     ----------
     matrix : Csr
+    asked : sequence of Rules and int
+        Rules, and most non-zeros of a row of an ELL tile, a power of two; 0 for the public code's estimate. A mixture
+        is compared with both formats alone; a single format is searched as it is.
     calibration : Calibration
         Gives the costs, and the operator and dtype that are searched for.
     width : int
         J.
-    rules : Rules, optional
-        A mixture is compared with both formats alone; a single format is searched as it is.
 
     Returns
     -------
-    Tiling
-        Found in O(rounds (windows + tiles) + levels nnz); deterministic.
+    list of Tiling
+        By each of the rules the best plan of every mixture, the one predicted fastest first: the paper builds all three
+        and keeps the one that is measured fastest (section 3.3). Tilings with formats and widest ELL tile of an earlier
+        one are left out. Found in O(rounds (windows + tiles) + levels nnz); deterministic.
 
     Raises
     ------
     UnsupportedError
         Blocks are asked for, and the calibration has none.
     """
-    return search_each(matrix, [rules or Rules()], calibration, width)[0][0]
-
-
-def forms_of(matrix: Csr, asked: Sequence[Rules], calibration: Calibration, width: int) -> list[Tiling]:
-    """Search as `search_each` does; tilings with formats and widest ELL tile of an earlier one are left out."""
-    forms: dict[object, Tiling] = {}
-    for found in search_each(matrix, asked, calibration, width):
-        for one in found:
-            forms.setdefault((one.formats, one.widest), one)
-    return list(forms.values())
-
-
-def search_each(matrix: Csr, asked: Sequence[Rules], calibration: Calibration, width: int) -> list[list[Tiling]]:
-    """Search by several rules, all at once where the matrix is worth threads.
-
-    Parameters
-    ----------
-    matrix : Csr
-    asked : sequence of Rules
-        A search of a single format that would find the tiles of an earlier search is left out.
-    calibration : Calibration
-    width : int
-        J.
-
-    Returns
-    -------
-    list of list of Tiling
-        By each of the rules the best plan of every mixture, the one predicted fastest first: the paper builds all three
-        and keeps the one that is measured fastest (section 3.3). Empty where a search was left out.
-    """
     once, jobs = Once(), _jobs(matrix, asked, calibration, width)
     # Light tiles alone take no time beside all others.
-    long = {(job.number, job.rules.formats) for job in jobs if job.rules.formats is not Formats.OTHER}
+    long = {(job.number, job.rules.formats) for job in jobs if job.rules.formats != Formats.OTHER}
     tiled = Tiled.of(matrix, max(1, cores() // max(1, len(long))))
 
     def run(job: _Job) -> tuple[float, list[Piece]]:
         rules = job.rules
-        given = job.part, matrix.nnz, rules.mode, rules.widest
+        given = job.part, matrix.nnz, rules.mode, job.widest
         shapes = once.get(given, lambda: shapes_of(calibration, width, *given))
-        if rules.formats is Formats.OTHER:
+        if rules.formats == Formats.OTHER:
             # Tiles of one level overlap only at the ends of widths, so that all tiles of a shape are taken at once.
-            rules = replace(rules, slack=math.inf)
+            rules = replace(rules, local_search=math.inf)
             shapes = replace(shapes, heights=(), single_ms=shapes.single_ms[:0], plain_ms=shapes.plain_ms[:0])
         pieces = Mixture(tiled, shapes, rules).pieces(job.divisions)
         return spent_ms(pieces) * shapes.repeats / calibration.num_sms, pieces
 
-    longest_first = sorted(jobs, key=lambda job: job.rules.formats is Formats.OTHER)
+    longest_first = sorted(jobs, key=lambda job: job.rules.formats == Formats.OTHER)
     found_of = map(run, longest_first) if matrix.nnz < SHARE else run_all(run, [(job,) for job in longest_first])
     done: dict[_Job, tuple[float, list[Piece]]] = dict(zip(longest_first, found_of, strict=True))
-    found: list[list[Tiling]] = []
-    for number in range(len(asked)):
-        best: dict[Formats, Tiling] = {}
-        for job in sorted((job for job in jobs if job.number == number), key=lambda job: done[job][0]):
-            if job.rules.formats not in best:
-                best[job.rules.formats] = _tiling(matrix, job, *done[job], calibration.op)
-        found.append(list(best.values()))
-    return found
+    best = dict[tuple[int, str], Tiling]()
+    for job in sorted(jobs, key=lambda job: (job.number, done[job][0])):
+        if (job.number, job.rules.formats) not in best:
+            best[job.number, job.rules.formats] = _tiling(matrix, job, *done[job], calibration.op)
+    forms = dict[tuple[str, int], Tiling]()
+    for one in best.values():
+        forms.setdefault((one.formats, one.widest), one)
+    return list(forms.values())
 
 
-def _jobs(matrix: Csr, asked: Sequence[Rules], calibration: Calibration, width: int) -> list[_Job]:
+def _jobs(matrix: Csr, asked: Sequence[tuple[Rules, int]], calibration: Calibration, width: int) -> list[_Job]:
     """List the parts of all searches, without those that would find the tiles of an earlier part."""
     jobs: list[_Job] = []
     seen: set[object] = set()
-    for number, rules in enumerate(asked):
-        divides = rules.mode is SearchMode.PAPER and calibration.op is Op.SPMM and matrix.num_cols >= DIVISIONS[-1]
+    for number, (rules, widest) in enumerate(asked):
+        divides = rules.mode == SearchMode.PAPER and calibration.op is Op.SPMM and matrix.num_cols >= DIVISIONS[-1]
         ways = list(product(parts_of(calibration, width, rules.mode), DIVISIONS if divides else (1,)))
         for formats in _mixtures(rules, calibration):
             own = replace(rules, formats=formats)
-            reach = _reach(matrix, calibration, own)
-            key: object = (number, formats) if reach is None else (replace(own, widest=0), reach)
+            reach = _reach(matrix, calibration, formats, widest)
+            key: object = (number, formats) if reach is None else (own, reach)
             if key not in seen:
                 seen.add(key)
-                jobs += [_Job(number, own, *way) for way in ways]
+                jobs += [_Job(number, own, widest, *way) for way in ways]
     return jobs
 
 
-def _reach(matrix: Csr, calibration: Calibration, rules: Rules) -> int | None:
+def _reach(matrix: Csr, calibration: Calibration, formats: str, widest: int) -> int | None:
     """Give the width of the widest light tile where the matrix alone decides this width; else None."""
-    if rules.formats is Formats.MIXED or calibration.op is not Op.SPMM:
+    if formats == Formats.MIXED or calibration.op is not Op.SPMM:
         return None
-    if rules.formats is Formats.BLOCKS:
+    if formats == Formats.BLOCKS:
         return 0
-    widest = rules.widest or widest_bucket(matrix.nnz, calibration.num_sms)
+    widest = widest or widest_bucket(matrix.nnz, calibration.num_sms)
     longest = int(matrix.row_lengths.max(initial=1))
     return min(widest, 1 << (longest - 1).bit_length())
 
 
-def _mixtures(rules: Rules, calibration: Calibration) -> tuple[Formats, ...]:
+def _mixtures(rules: Rules, calibration: Calibration) -> tuple[str, ...]:
     """List the mixtures that are searched, the surest first."""
-    alone = rules.formats is not Formats.MIXED or not rules.compared
-    if alone and rules.formats is not Formats.OTHER and not calibration.blocks:
+    alone = rules.formats != Formats.MIXED or rules.keep_mixture
+    if alone and rules.formats != Formats.OTHER and not calibration.blocks:
         raise UnsupportedError(
             f"{calibration.device}: expected costs of block tiles for {calibration.op} in {calibration.dtype}, found "
             "none: calibrate them (spmark study calibrate stile), or search other formats"
@@ -210,7 +185,7 @@ def _tiling(matrix: Csr, job: _Job, predicted_ms: float, pieces: list[Piece], op
     return Tiling(
         _selection(matrix.nnz, pieces, ELL if op is Op.SPMM else RUN),
         predicted_ms=predicted_ms,
-        formats=job.rules.formats,
+        formats=Formats(job.rules.formats),
         part=job.part,
         divisions=len(pieces),
         levels=max(piece.picked.levels for piece in pieces),

@@ -11,6 +11,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from spmark.impls.core.errors import check_choices
 from spmark.impls.core.problem import Op
 from spmark.impls.formats.tiles import GROUP
 from spmark.impls.stile.calibration import Calibration
@@ -51,27 +52,32 @@ class ResultOrder(StrEnum):
 
 @dataclass(frozen=True)
 class Rules:
-    """How to search."""
+    """How to search: the tunables of `spmark.impls.stile.plan.Stile` that the search reads."""
 
-    mode: SearchMode = SearchMode.CODE
-    formats: Formats = Formats.MIXED
-    slack: float = 0.2
-    """r - 1 of the local search; 0 picks one candidate a round."""
+    mode: str = SearchMode.CODE
+    """Whose search space: that of the public ``code`` or that of the ``paper``."""
+    formats: str = Formats.MIXED
+    """``mixed`` compares mixtures with either format alone; ``blocks`` or ``other`` (ELL, one-dimensional) pins one."""
+    levels: int = 0
+    """Most levels of regrouping; 0 for no limit, as published."""
     withdraw: bool = True
-    max_levels: int = 0
-    """Most levels; 0 for no limit."""
-    widest: int = 0
-    """Most non-zeros of a row of an ELL tile, a power of two; 0 for the public code's estimate."""
+    """Let whole windows replace the tiles that were picked in them."""
+    local_search: float = 0.2
+    """r - 1: how much more than the best candidate others may cost to be picked with it; 0 picks one a round."""
     rearrange: bool = True
-    """Whether non-zeros that blocks leave are searched again where another order of rows makes them much denser."""
-    compared: bool = True
-    """Whether a mixture is compared with either format alone."""
+    """Search the non-zeros that blocks leave once more where another order of rows makes them much denser."""
+    keep_mixture: bool = False
+    """Keep the mixture that the search finds, with all of its levels, however fast it is: neither format alone, nor
+    wider rows compete. The device then chooses the schedule alone."""
 
     def __post_init__(self) -> None:
-        if not self.slack >= 0:
-            raise ValueError(f"expected a slack of at least 0, found {self.slack}")
-        if self.max_levels < 0:
-            raise ValueError(f"expected a number of levels, or 0 for no limit, found {self.max_levels}")
+        check_choices(self, mode=SearchMode, formats=Formats)
+        if not self.local_search >= 0:
+            raise ValueError(f"expected local_search of at least 0, found {self.local_search}")
+        if self.levels < 0:
+            raise ValueError(f"expected a number of levels, or 0 for no limit, found {self.levels}")
+        if self.keep_mixture and self.formats != Formats.MIXED:
+            raise ValueError(f"expected formats: mixed with keep_mixture, found {self.formats}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +127,7 @@ def widest_bucket(nnz: int, num_sms: int) -> int:
     return _WORKLOADS[-1] // ROWS_OF_BUCKET
 
 
-def parts_of(calibration: Calibration, width: int, mode: SearchMode) -> tuple[int, ...]:
+def parts_of(calibration: Calibration, width: int, mode: str) -> tuple[int, ...]:
     """Give the widths of the parts of J that are tried (the paper's task partition).
 
     Parameters
@@ -133,14 +139,14 @@ def parts_of(calibration: Calibration, width: int, mode: SearchMode) -> tuple[in
         The code takes the largest calibrated part up to J (the smallest if all are larger), the paper tries all.
     """
     parts = sorted({block.part for block in calibration.blocks}) or [ONE_DIMENSION]
-    if mode is SearchMode.PAPER:
+    if mode == SearchMode.PAPER:
         return tuple(parts)
     fitting = [part for part in parts if part <= width]
     return (fitting[-1] if fitting else parts[0],)
 
 
 def shapes_of(  # noqa: PLR0917
-    calibration: Calibration, width: int, part: int, nnz: int, mode: SearchMode, widest: int = 0
+    calibration: Calibration, width: int, part: int, nnz: int, mode: str, widest: int = 0
 ) -> Shapes:
     """Price every tile shape.
 
@@ -162,7 +168,7 @@ def shapes_of(  # noqa: PLR0917
     blocks = [
         block
         for block in calibration.blocks
-        if block.part == part and block.cols % GROUP == 0 and (mode is SearchMode.PAPER or block.rows == GROUP)
+        if block.part == part and block.cols % GROUP == 0 and (mode == SearchMode.PAPER or block.rows == GROUP)
     ]
     heights = tuple(sorted({block.rows for block in blocks}, reverse=True))
     single, plain = np.full((2, len(heights), max((block.cols // GROUP for block in blocks), default=0)), np.inf)

@@ -46,15 +46,15 @@ CALIBRATIONS = {"spmm": SPMM, "two_heights": TWO_HEIGHTS, "sddmm": SDDMM}
 RULES = {
     "code": ("spmm", Rules(SearchMode.CODE)),
     "code_keeps": ("spmm", Rules(SearchMode.CODE, withdraw=False)),
-    "code_blocks": ("spmm", Rules(SearchMode.CODE, Formats.BLOCKS, slack=1.0)),
-    "code_levels": ("spmm", Rules(SearchMode.CODE, slack=0.0, max_levels=2)),
-    "paper": ("spmm", Rules(SearchMode.PAPER, slack=0.3)),
-    "paper_heights": ("two_heights", Rules(SearchMode.PAPER, slack=0.0)),
-    "paper_heights_keep": ("two_heights", Rules(SearchMode.PAPER, slack=0.0, withdraw=False, max_levels=3)),
-    "paper_heights_blocks": ("two_heights", Rules(SearchMode.PAPER, Formats.BLOCKS, slack=0.0)),
+    "code_blocks": ("spmm", Rules(SearchMode.CODE, Formats.BLOCKS, local_search=1.0)),
+    "code_levels": ("spmm", Rules(SearchMode.CODE, local_search=0.0, levels=2)),
+    "paper": ("spmm", Rules(SearchMode.PAPER, local_search=0.3)),
+    "paper_heights": ("two_heights", Rules(SearchMode.PAPER, local_search=0.0)),
+    "paper_heights_keep": ("two_heights", Rules(SearchMode.PAPER, local_search=0.0, withdraw=False, levels=3)),
+    "paper_heights_blocks": ("two_heights", Rules(SearchMode.PAPER, Formats.BLOCKS, local_search=0.0)),
     "sddmm": ("sddmm", Rules(SearchMode.CODE)),
-    "sddmm_paper": ("sddmm", Rules(SearchMode.PAPER, slack=0.0)),
-    "sddmm_paper_near": ("sddmm", Rules(SearchMode.PAPER, slack=0.3)),
+    "sddmm_paper": ("sddmm", Rules(SearchMode.PAPER, local_search=0.0)),
+    "sddmm_paper_near": ("sddmm", Rules(SearchMode.PAPER, local_search=0.3)),
 }
 SHAPES = [(40, 60, 0.06), (70, 30, 0.15), (33, 200, 0.04), (96, 120, 0.03), (82, 153, 0.15)]
 COSTS = {
@@ -92,7 +92,7 @@ def test_the_matrices_call_for_every_kind_of_pick() -> None:
 
 def test_the_paper_s_local_search_takes_every_shape_and_both_formats_in_one_round() -> None:
     def kinds_of_a_round(mode: SearchMode) -> set[tuple[bool, int]]:
-        matrix, rules = mixed(0, *SHAPES[2]), Rules(mode, slack=5.0, max_levels=1, withdraw=False)
+        matrix, rules = mixed(0, *SHAPES[2]), Rules(mode, local_search=5.0, levels=1, withdraw=False)
         run = search(matrix, SPMM, rules, FINE, 1e4, 0.2)
         count = next(step.picked for step in run.trace if step.event in (Event.BLOCK, Event.OTHER))
         chosen, first = run._state.chosen, sum(step.picked for step in run.trace if step.event is Event.BEFOREHAND)
@@ -111,8 +111,8 @@ def test_windows_that_give_back_more_than_they_cost_are_taken_together() -> None
     count = 48
     indices = np.concatenate([np.sort(np.random.default_rng(row).permutation(60)[:24]) for row in range(count)])
     matrix = Csr.checked((count, 60), np.arange(count + 1) * 24, indices, np.ones(indices.size))
-    rules = Rules(SearchMode.PAPER, slack=0.5, widest=16)
-    shapes = on_grid(shapes_of(SPMM, 32, 32, matrix.nnz, rules.mode, rules.widest), FINE, 0.2, 1.0)
+    rules = Rules(SearchMode.PAPER, local_search=0.5)
+    shapes = on_grid(shapes_of(SPMM, 32, 32, matrix.nnz, rules.mode, widest=16), FINE, 0.2, 1.0)
     run = Recounted(Tiled.of(matrix), shapes, rules)
     run._regroup()
     narrow, count, before = 1, run._level.first.size, run._state.chosen.tally.copy()

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from problems import dense_operands, matrices, run_checked
+from stile_calibrations import search
 from way_back import csr_of
 
 from spmark.datasets.cache import Cache
@@ -26,7 +27,7 @@ from spmark.impls.runtime.device import find
 from spmark.impls.runtime.target import open_target
 from spmark.impls.stile.calibration import PUBLISHED, BlockCost, Calibration, calibration_for, published_a100
 from spmark.impls.stile.plan import Stile
-from spmark.impls.stile.search import forms_of, search
+from spmark.impls.stile.search import forms_of
 from spmark.impls.stile.space import Formats, Rules
 from spmark.impls.stile.tune import fastest
 
@@ -69,9 +70,7 @@ def test_windows_of_both_heights_where_both_are_calibrated(tmp_path: Path) -> No
     spec.model_copy(update={"tables": replace(own, blocks=own.blocks + low).tables()}).save(path)
     problem = Problem(Op.SPMM, banded(), 32, DType.FLOAT16)
     implementation = Stile(mode="paper", formats="blocks", calibration=str(path))
-    found = search(
-        problem.matrix, calibration_for("", Op.SPMM, DType.FLOAT16, str(path))[0], 32, implementation.rules()
-    )
+    found = search(problem.matrix, calibration_for("", Op.SPMM, DType.FLOAT16, str(path))[0], 32, implementation)
     assert 8 in found.selection.height[found.selection.kind == BLOCK]
     run(problem, implementation)
 
@@ -162,7 +161,7 @@ def test_what_blocks_leave_is_searched_in_another_order_of_rows(device: str, ban
     """On the H200 blocks of whole windows leave nothing of the wide band, and two orders are better all the same."""
     matrix = banded(1024, 32, band)
     calibration, _ = calibration_for(device, Op.SPMM, DType.FLOAT16)
-    plain, better = (search(matrix, calibration, 32, Rules(rearrange=on, compared=False)) for on in (False, True))
+    plain, better = (search(matrix, calibration, 32, Rules(rearrange=on, keep_mixture=True)) for on in (False, True))
     assert better.predicted_ms < 0.9 * plain.predicted_ms
     held = TileFormat.from_csr(matrix, better.selection)
     np.testing.assert_array_equal(csr_of(held).values, matrix.values)
@@ -203,7 +202,7 @@ def nothing_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_fastest_that_is_right_is_kept() -> None:
     problem = Problem(Op.SPMM, banded(), 64, DType.FLOAT16)
     calibration, _ = calibration_for("", Op.SPMM, DType.FLOAT16)
-    asked = [Rules(), Rules(formats=Formats.OTHER, widest=64)]
+    asked = [(Rules(), 0), (Rules(formats=Formats.OTHER), 64)]
     forms = forms_of(problem.matrix, asked, calibration, 64)
     assert len({(str(form.formats), form.widest) for form in forms}) == len(forms) >= 4
     plan = fastest(problem, open_target(HOST), forms, {})
@@ -240,7 +239,7 @@ def test_schedules_of_sddmm_race_for_blocks_and_for_runs(monkeypatch: pytest.Mon
     monkeypatch.setattr(MadeUpTimes, "cost", cost)
     problem = Problem(Op.SDDMM, banded(), 64, DType.FLOAT16)
     calibration, _ = calibration_for("", Op.SDDMM, DType.FLOAT16)
-    forms = forms_of(problem.matrix, [Rules()], calibration, 64)
+    forms = forms_of(problem.matrix, [(Rules(), 0)], calibration, 64)
     assert {form.has_blocks for form in forms} == {False, True}
     plan = fastest(problem, open_target(HOST), forms, {"order": "csr"})
     told = plan.search
@@ -253,7 +252,7 @@ def test_schedules_of_sddmm_race_for_blocks_and_for_runs(monkeypatch: pytest.Mon
 
 
 def test_wider_rows_compete_only_where_nothing_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spmark.impls.stile.search.forms_of", lambda *args: [one.widest for one in args[1]])
+    monkeypatch.setattr("spmark.impls.stile.search.forms_of", lambda *args: [widest for _, widest in args[1]])
     problem = Problem(Op.SPMM, banded(), 64, DType.FLOAT16)
     calibration, _ = calibration_for("", Op.SPMM, DType.FLOAT16)
     for config, widths in (
@@ -298,8 +297,8 @@ def test_figure_12_compares_two_plans(size: int) -> None:
     spec = MatrixSpec(source="patterns", name=f"interleaved_{size}")
     matrix = load_matrix(spec, Cache.default(), 0).csr
     calibration, _ = calibration_for("nvidia-h200", Op.SPMM, DType.FLOAT16)
-    rules = Rules(withdraw=False, compared=False)
-    one = search(matrix, calibration, 32, replace(rules, max_levels=1, rearrange=False))
+    rules = Rules(withdraw=False, keep_mixture=True)
+    one = search(matrix, calibration, 32, replace(rules, levels=1, rearrange=False))
     many = search(matrix, calibration, 32, rules)
     assert one.levels == 1 < many.levels
     assert many.predicted_ms < 0.98 * one.predicted_ms

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from problems import assert_same, matrices, random_csr
-from stile_calibrations import SDDMM, SPMM, TWO_HEIGHTS
+from stile_calibrations import SDDMM, SPMM, TWO_HEIGHTS, search
 from stile_recount import Watched
 from stile_reference import Slow, labels
 from way_back import csr_of
@@ -18,7 +18,8 @@ from spmark.impls.core.errors import UnsupportedError
 from spmark.impls.core.problem import Csr, DType, Op
 from spmark.impls.formats.tiles import BLOCK, ELL, RUN, TileFormat
 from spmark.impls.stile.calibration import Calibration, published_a100
-from spmark.impls.stile.search import Tiling, search, search_each
+from spmark.impls.stile.mixture import Mixture
+from spmark.impls.stile.search import Tiling, forms_of
 from spmark.impls.stile.space import Formats, Rules, SearchMode, shapes_of
 from spmark.impls.stile.windows import Tiled
 
@@ -48,9 +49,9 @@ rules = st.builds(
     Rules,
     mode=st.sampled_from(SearchMode),
     formats=st.sampled_from(Formats),
-    slack=st.sampled_from([0.0, 0.2, 3.0]),
+    local_search=st.sampled_from([0.0, 0.2, 3.0]),
     withdraw=st.booleans(),
-    max_levels=st.sampled_from([0, 1, 2]),
+    levels=st.sampled_from([0, 1, 2]),
 )
 
 
@@ -76,7 +77,7 @@ def test_every_nonzero_has_one_tile(matrix: Csr, how: Rules, calibration: Calibr
 def test_picks_are_those_of_a_literal_algorithm_2(seed: int, withdraw: bool, calibration: Calibration) -> None:
     matrix = mixed_matrix(np.random.default_rng(seed), 40, 60)
     shapes = shapes_of(calibration, 32, 32, matrix.nnz, SearchMode.PAPER)
-    how = Rules(SearchMode.PAPER, slack=0.0, withdraw=withdraw)
+    how = Rules(SearchMode.PAPER, local_search=0.0, withdraw=withdraw)
     run = Watched(Tiled.of(matrix), shapes, how)
     picked = run.run()
     slow = Slow(matrix, shapes, picked.order.tolist(), withdraw)
@@ -88,8 +89,8 @@ def test_picks_are_those_of_a_literal_algorithm_2(seed: int, withdraw: bool, cal
 
 def test_levels_have_the_limit_that_is_asked_for_and_none_by_default() -> None:
     matrix = mixed_matrix(np.random.default_rng(2), 6000, 400)
-    one_a_round = Rules(SearchMode.PAPER, slack=0.0, withdraw=False, compared=False)
-    assert search(matrix, SPMM, 32, replace(one_a_round, max_levels=100)).levels == 100
+    one_a_round = Rules(SearchMode.PAPER, local_search=0.0, withdraw=False, keep_mixture=True)
+    assert search(matrix, SPMM, 32, replace(one_a_round, levels=100)).levels == 100
     assert search(matrix, SPMM, 32, one_a_round).levels > 100
 
 
@@ -122,21 +123,26 @@ def test_searches_together_find_what_each_finds_alone(
     matrix = mixed_matrix(np.random.default_rng(11), 400, 500)
     monkeypatch.setattr("spmark.impls.stile.search.SHARE", 0 if threads else 10**9)
     monkeypatch.setattr("spmark.impls.formats.threads.cores", lambda: 3)
-    asked = [Rules(), Rules(formats=Formats.OTHER, widest=128), Rules(SearchMode.PAPER), Rules(widest=64)]
-    for rules, found in zip(asked, search_each(matrix, asked, calibration, 64), strict=True):
-        alone = {one.formats: one for one in search_each(matrix, [rules], calibration, 64)[0]}
-        assert found or rules.formats is Formats.OTHER
-        assert [one.predicted_ms for one in found] == sorted(one.predicted_ms for one in found)
-        for one in found:
-            expected = alone[one.formats]
-            np.testing.assert_array_equal(one.selection.owner, expected.selection.owner)
-            np.testing.assert_array_equal(one.selection.window_rows, expected.selection.window_rows)
-            assert (one.predicted_ms, one.levels) == (expected.predicted_ms, expected.levels)
+    asked = [(Rules(), 0), (Rules(formats=Formats.OTHER), 128), (Rules(SearchMode.PAPER), 0), (Rules(), 64)]
+    expected: dict[object, Tiling] = {}
+    for one in asked:
+        alone = forms_of(matrix, [one], calibration, 64)
+        assert [form.predicted_ms for form in alone] == sorted(form.predicted_ms for form in alone)
+        for form in alone:
+            expected.setdefault((form.formats, form.widest), form)
+    together = forms_of(matrix, asked, calibration, 64)
+    assert [(form.formats, form.widest) for form in together] == list(expected)
+    for form, alone_form in zip(together, expected.values(), strict=True):
+        np.testing.assert_array_equal(form.selection.owner, alone_form.selection.owner)
+        np.testing.assert_array_equal(form.selection.window_rows, alone_form.selection.window_rows)
+        assert (form.predicted_ms, form.levels) == (alone_form.predicted_ms, alone_form.levels)
 
 
-def test_what_would_be_found_again_is_left_out() -> None:
+def test_what_would_be_found_again_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[str] = []
+    pieces = Mixture.pieces
+    monkeypatch.setattr(Mixture, "pieces", lambda self, n: searched.append(self.rules.formats) or pieces(self, n))
     matrix = random_csr(300, 400, np.random.default_rng(3).integers(1, 30, 300).tolist())
-    asked = [Rules(widest=32), Rules(widest=128), Rules(formats=Formats.OTHER, widest=512)]
-    found = search_each(matrix, asked, SPMM, 64)
+    forms_of(matrix, [(Rules(), 32), (Rules(), 128), (Rules(formats=Formats.OTHER), 512)], SPMM, 64)
     # No row is longer than 32, and blocks know of no widths.
-    assert [sorted(one.formats for one in each) for each in found] == [sorted(Formats), [Formats.MIXED], []]
+    assert sorted(searched) == sorted([*Formats, Formats.MIXED])
