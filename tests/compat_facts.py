@@ -172,7 +172,6 @@ def _liteform(matrix: Csr) -> Iterator[tuple[str, Any]]:
 
 def _lo_spmm(matrix: Csr) -> Iterator[tuple[str, Any]]:
     from spmark.impls.lo_spmm import rank
-    from spmark.impls.lo_spmm.reorder import Reordering
     from spmark.impls.lo_spmm.search import Pins, explore
     from spmark.impls.lo_spmm.tuning import Chooser, choose
     from spmark.impls.runtime.device import shipped_calibration
@@ -181,7 +180,7 @@ def _lo_spmm(matrix: Csr) -> Iterator[tuple[str, Any]]:
     problem = Problem(Op.SPMM, matrix, 256, DType.FLOAT32)
     for mode, split in ((Chooser.ESTIMATE, 0), (Chooser.EC_SPMM, 1)):
         model = rank.find("h200") if mode.ranks else None
-        space = explore(problem, device, Reordering.GREEDY, Pins(split=split))
+        space = explore(problem, device, Pins(split=split))
         found = choose(space, mode, None, model)
         said = np.array([one.predicted for one in found.record.seen], np.float64)
         size = found.size

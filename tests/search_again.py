@@ -135,15 +135,11 @@ def _lo_spmm(
     row: Measurement, case: CaseSpec, problem: Problem, device: DeviceSpec, candidates: Sequence[CandidateRow]
 ) -> tuple[Seen, Seen]:
     from spmark.impls.lo_spmm.rank import find
-    from spmark.impls.lo_spmm.reorder import Reordering
-    from spmark.impls.lo_spmm.search import Pins, explore
     from spmark.impls.lo_spmm.tuning import choose
 
     made: Any = create(case.implementation, case.config)
     mode = made.chooser(device)
-    split = made.split or (0 if mode.splits else 1)
-    pins = Pins(made.tile_rows, made.threads, made.cpt, made.tiles_per_block, made.prefetch, split)
-    space = explore(problem, device, Reordering(made.order), pins)
+    space = made.explored(problem, device, mode)
     found = choose(space, mode, None, find(made.model) if mode.ranks else None)
     stages = {f"after_{stage}": count for stage, count in space.survivors.counts.items()}
     again = [(candidate.config, candidate.predicted) for candidate in found.record.seen]

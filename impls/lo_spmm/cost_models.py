@@ -16,8 +16,7 @@ from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Problem
 from spmark.impls.lo_spmm.rank import features_of, find
-from spmark.impls.lo_spmm.reorder import Reordering
-from spmark.impls.lo_spmm.search import Pins, TileSpace
+from spmark.impls.lo_spmm.search import TileSpace
 from spmark.impls.lo_spmm.space import TileSize
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ class _OfTileSizes:
 
     def _seen(self, problem: Problem, configs: Sequence[Config]) -> tuple[TileSpace, list[TileSize]]:
         """Give the space, and the tile size of each config; configs of before columns were cut have one part."""
-        space = TileSpace(problem, self._device, Reordering(self._how.order), Pins(prefetch=self._how.prefetch))
+        space = TileSpace(problem, self._device, self._how)
         names = [one.name for one in fields(TileSize)]
         return space, [TileSize(**{name: int(one[name]) for name in names if name in one}) for one in configs]
 

@@ -45,7 +45,7 @@ _MOST_MARKS = 4 << 30
 
 
 @dataclass(frozen=True)
-class LoSpmm:
+class LoSpmm(Pins):
     """SpMM by constant-propagated, unrolled code."""
 
     name: ClassVar[str] = NAME
@@ -59,20 +59,6 @@ class LoSpmm:
         "rank": "spmark.impls.lo_spmm.cost_models:RankTrees",
     }
 
-    tile_rows: int = 0
-    """M1; 0 searches, here and in the next three."""
-    threads: int = 0
-    """Threads of a tile; N1 is ``threads * cpt``."""
-    cpt: int = 0
-    """Neighbouring columns of a thread: 1, 2 or 4."""
-    tiles_per_block: int = 0
-    """Row tiles of a thread block; the paper has 1."""
-    split: int = 0
-    """Parts of the columns of A, each with tiles of its own: 1, 2, 4 or 8; 0 searches in modes that cut columns."""
-    prefetch: int = 0
-    """Columns of a tile in flight (b of algorithm 2); 0 follows M1 and ``cpt``."""
-    order: str = Reordering.GREEDY
-    """``greedy`` (algorithm 1), ``none`` or ``hypergraph``."""
     emitter: str = Emitter.PTX
     """``ptx`` or ``cuda``."""
     mode: str = ""
@@ -103,9 +89,7 @@ class LoSpmm:
 
     def explored(self, problem: Problem, device: DeviceSpec, mode: Chooser) -> TileSpace:
         """Apply the constraints to the space that the tunables leave, for a way of choosing."""
-        split = self.split or (0 if mode.splits else 1)
-        pins = Pins(self.tile_rows, self.threads, self.cpt, self.tiles_per_block, self.prefetch, split)
-        return explore(problem, device, Reordering(self.order), pins)
+        return explore(problem, device, self if self.split or mode.splits else replace(self, split=1))
 
     def stored_as(self, problem: Problem, device: DeviceSpec, config: Config) -> list[Held]:
         """Write every non-zero into the code; the config decides in which function each stands."""

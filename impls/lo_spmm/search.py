@@ -27,17 +27,23 @@ _FEW_BLOCKS = 2
 
 @dataclass(frozen=True)
 class Pins:
-    """Values that are given in advance: 0 searches, and with a ``prefetch`` of 0 M1 and ``cpt`` say the `depth`.
-
-    Columns of A are cut only if ``split`` says so: the paper and the rank model's features do not know of parts.
-    """
+    """Values that are given in advance: the tunables of `spmark.impls.lo_spmm.plan.LoSpmm` that the search reads."""
 
     tile_rows: int = 0
+    """M1; 0 searches, here and in the next four."""
     threads: int = 0
+    """Threads of a tile; N1 is ``threads * cpt``."""
     cpt: int = 0
+    """Neighbouring columns of a thread: 1, 2 or 4."""
     tiles_per_block: int = 0
+    """Row tiles of a thread block; the paper has 1."""
+    split: int = 0
+    """Parts of the columns of A, each with tiles of its own: 1, 2, 4 or 8. 0 searches in modes that cut columns: the
+    paper and the rank model's features do not know of parts."""
     prefetch: int = 0
-    split: int = 1
+    """Columns of a tile in flight (b of algorithm 2); 0 follows M1 and ``cpt``."""
+    order: str = Reordering.GREEDY
+    """``greedy`` (algorithm 1), ``none`` or ``hypergraph``."""
 
     def depth(self, tile_rows: int, cpt: int) -> int:
         """Give the columns of a tile in flight (b of algorithm 2), by sums and columns of a thread.
@@ -102,7 +108,6 @@ class TileSpace:
 
     problem: Problem
     device: DeviceSpec
-    order: Reordering
     pins: Pins
     considered: int = 0
     """Tile sizes before the constraints."""
@@ -114,7 +119,7 @@ class TileSpace:
         """Give the row tiles of an M1, cut into parts."""
         if (tile_rows, split) not in self._dealt:
             matrix, finest = self.problem.matrix, SPLITS[-1]
-            rows = deal_rows(matrix, tile_rows, self.order)
+            rows = deal_rows(matrix, tile_rows, Reordering(self.pins.order))
             tile_of = np.zeros(matrix.num_rows, np.int64)
             for number, of_tile in enumerate(rows):
                 tile_of[of_tile] = number
@@ -145,7 +150,7 @@ class TileSpace:
         return register_cap(size.tile_rows, size.cpt, self.pins.depth(size.tile_rows, size.cpt))
 
 
-def explore(problem: Problem, device: DeviceSpec, order: Reordering, pins: Pins) -> TileSpace:
+def explore(problem: Problem, device: DeviceSpec, pins: Pins) -> TileSpace:
     """Apply the constraints to the space of a problem; nothing is compiled or run.
 
     Parameters
@@ -154,7 +159,6 @@ def explore(problem: Problem, device: DeviceSpec, order: Reordering, pins: Pins)
         SpMM with at least one non-zero.
     device : DeviceSpec
         The target; the machine may lack it.
-    order : Reordering
     pins : Pins
         With all sizes given, nothing is left to search.
 
@@ -163,7 +167,7 @@ def explore(problem: Problem, device: DeviceSpec, order: Reordering, pins: Pins)
     ValueError
         The pinned ``cpt`` does not divide J, or a thread block has no threads for so many tiles.
     """
-    space, width, filled = TileSpace(problem, device, order, pins), problem.width, problem.matrix.filled_rows
+    space, width, filled = TileSpace(problem, device, pins), problem.width, problem.matrix.filled_rows
 
     def is_worth_splitting(size: TileSize) -> bool:
         # Would half of the parts leave multiprocessors with few thread blocks? Cutting further adds loads.

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import UnsupportedError
-from spmark.impls.lo_spmm.reorder import Reordering
 from spmark.impls.lo_spmm.search import Pins, TileSpace, explore
 from spmark.impls.tuning.race import Race
 from spmark.records.rowfile import read_rows
@@ -31,7 +30,7 @@ class KernelLabels:
         todo = [seed for seed in job.own(range(labels.GROUPS)) if seed not in have]
 
         def make(seed: int, _: int) -> TileLabels:
-            space = explore(labels.synthetic(seed), job.device, Reordering.GREEDY, Pins())
+            space = explore(labels.synthetic(seed), job.device, Pins(split=1))
             return labels.measure(seed, space, _race(space, job.device))
 
         return job.told(file, len(todo), append_rows(file, ((seed, seed) for seed in todo), make, job.ends))

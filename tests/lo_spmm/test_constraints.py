@@ -69,7 +69,7 @@ def test_what_nothing_passes_is_waived_and_named() -> None:
         asked.append(rows)
         return np.array([3])
 
-    found = survivors(given(H200, 5, 40, 8, nnz), tile_sizes(5, 40, Pins()))
+    found = survivors(given(H200, 5, 40, 8, nnz), tile_sizes(5, 40, Pins(split=1)))
     assert found.relaxed == "utilisation"
     assert len(found.sizes) == found.counts["registers"] > 0 == found.counts["utilisation"]
     assert not asked

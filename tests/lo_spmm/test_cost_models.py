@@ -24,7 +24,7 @@ CONFIGS = [asdict(size) for size in SIZES]
 
 
 def test_the_estimate_is_that_of_the_search() -> None:
-    space = explore(PROBLEM, H200, Reordering.NONE, Pins(prefetch=4))
+    space = explore(PROBLEM, H200, Pins(prefetch=4, split=1, order=Reordering.NONE))
     scores = cost_model(LoSpmm(order="none", prefetch=4), "estimate", H200).score(PROBLEM, CONFIGS)
     assert scores.tolist() == [space.cycles(size) for size in SIZES]
     assert np.unique(scores).size == len(SIZES)
@@ -37,6 +37,6 @@ def test_a_config_from_before_columns_were_cut_has_one_part() -> None:
 
 
 def test_ranks_are_those_of_the_shipped_trees() -> None:
-    space = explore(PROBLEM, H200, Reordering.GREEDY, Pins())
+    space = explore(PROBLEM, H200, Pins(split=1))
     scores = cost_model(LoSpmm(), "rank", H200).score(PROBLEM, CONFIGS)
     assert scores.tolist() == find(SHIPPED).trees.score(features_of(space, SIZES)).tolist()

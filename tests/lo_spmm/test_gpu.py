@@ -14,7 +14,6 @@ from spmark.impls.core.errors import CompileError
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.lo_spmm.constraints import Survivors
 from spmark.impls.lo_spmm.machine import Code, Emitter
-from spmark.impls.lo_spmm.reorder import Reordering
 from spmark.impls.lo_spmm.search import Pins, explore
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.lo_spmm.tuning import config_of
@@ -30,7 +29,7 @@ CONFIGS = [config_of(size) for sizes in GROUPS for size in sizes]
 
 def kernels_of(proxies: bool, emitter: Emitter = Emitter.CUDA) -> Any:
     problem = Problem(Op.SPMM, random_csr(64, 128, [12] * 64), 256)
-    space = explore(problem, SPEC, Reordering.GREEDY, Pins())
+    space = explore(problem, SPEC, Pins(split=1))
     space.survivors = Survivors(tuple(size for sizes in GROUPS for size in sizes), {})
     return gpu.Kernels(space, SimpleNamespace(spec=SPEC), emitter=emitter, warm=False, proxies=proxies)
 

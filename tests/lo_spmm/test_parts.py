@@ -112,15 +112,15 @@ def test_parts_are_added_in_their_order() -> None:
 
 
 def test_few_rows_are_split_where_nothing_says_otherwise() -> None:
-    found = explore(FEW_ROWS, H200, Reordering.GREEDY, Pins(split=0)).survivors.sizes
+    found = explore(FEW_ROWS, H200, Pins(split=0)).survivors.sizes
     assert {size.split for size in found} == set(SPLITS)
     blocks = [
         int(np.prod(grid_of(size, -(-96 // size.tile_rows), 256))) * size.split for size in found if size.split > 1
     ]
     assert max(blocks) < 4 * H200.num_sms
-    assert {size.split for size in explore(FEW_ROWS, H200, Reordering.GREEDY, Pins()).survivors.sizes} == {1}
+    assert {size.split for size in explore(FEW_ROWS, H200, Pins(split=1)).survivors.sizes} == {1}
     many = Problem(Op.SPMM, random_csr(600, 200, [20] * 600), 8192)
-    wide = explore(many, H200, Reordering.NONE, Pins(tile_rows=8, threads=128, split=0))
+    wide = explore(many, H200, Pins(tile_rows=8, threads=128, split=0, order=Reordering.NONE))
     assert {size.split for size in wide.survivors.sizes} == {1}
 
 

@@ -116,7 +116,7 @@ def proxy_of(space: TileSpace, kernel: tuple[int, int, int]) -> tuple[UnrolledKe
 def test_proxies_follow_the_papers_rules() -> None:
     lengths = np.random.default_rng(5).binomial(3000, 0.4, 64).tolist()
     problem = Problem(Op.SPMM, random_csr(64, 3000, lengths), 512)
-    space = explore(problem, SPEC, Reordering.GREEDY, Pins(tile_rows=4, cpt=1, tiles_per_block=1))
+    space = explore(problem, SPEC, Pins(tile_rows=4, cpt=1, tiles_per_block=1, split=1))
     proxy, _, active = proxy_of(space, (4, 1, 1))
     # Three functions for each tile that runs on a multiprocessor side by side, and 300 / (1 - sparsity) loads in each.
     assert len(proxy.tiles) == 3 * active < 16
@@ -127,7 +127,7 @@ def test_proxies_follow_the_papers_rules() -> None:
 def test_clusters_are_three_for_each_active_block_however_many() -> None:
     """Section 5.1.2 sets no other bound: thread blocks of one warp have 32 side by side."""
     problem = Problem(Op.SPMM, random_csr(2048, 200, [20] * 2048), 512)
-    space = explore(problem, SPEC, Reordering.GREEDY, Pins(tile_rows=2, threads=32, cpt=1, tiles_per_block=1))
+    space = explore(problem, SPEC, Pins(tile_rows=2, threads=32, cpt=1, tiles_per_block=1, split=1))
     proxy, _, active = proxy_of(space, (2, 1, 1))
     assert active == 32
     assert len(proxy.tiles) == 96
@@ -138,7 +138,7 @@ def test_no_proxy_of_table_4s_published_layers_is_its_own_kernel(name: str, tmp_
     (spec,) = (one for one in Sweep.load("lo_spmm_table4_published").matrices if one.name == name)
     (width,) = spec.widths
     problem = Problem(Op.SPMM, load_matrix(spec, Cache(tmp_path), 0).csr, width)
-    space = explore(problem, SPEC, Reordering.GREEDY, Pins(cpt=1, tiles_per_block=1))
+    space = explore(problem, SPEC, Pins(cpt=1, tiles_per_block=1, split=1))
     for kernel in sorted(set(map(kernel_of, space.survivors.sizes))):
         proxy, whole, _ = proxy_of(space, kernel)
         assert len(proxy.tiles) < len(whole)

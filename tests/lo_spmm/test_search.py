@@ -28,20 +28,20 @@ def problem() -> Problem:
 
 
 def test_pins_hold(problem: Problem) -> None:
-    space = explore(problem, H200, Reordering.NONE, Pins(10, 96, 4, 2))
+    space = explore(problem, H200, Pins(10, 96, 4, 2, split=1, order=Reordering.NONE))
     assert space.survivors.sizes == (TileSize(10, 96, 4, 2),)
     with pytest.raises(ValueError, match="cpt that divides J = 512"):
-        explore(problem, H200, Reordering.NONE, Pins(cpt=3))
+        explore(problem, H200, Pins(cpt=3, split=1, order=Reordering.NONE))
 
 
 def test_a_block_never_has_more_threads_than_it_may() -> None:
     """Where so small a problem has every constraint waived, too."""
     tiny = Problem(Op.SPMM, random_csr(60, 20, [3] * 60), 4000)
-    space = explore(tiny, H200, Reordering.NONE, Pins(tiles_per_block=8))
+    space = explore(tiny, H200, Pins(tiles_per_block=8, split=1, order=Reordering.NONE))
     assert {size.tiles_per_block for size in space.survivors.sizes} == {8}
     assert max(size.block_threads for size in space.survivors.sizes) <= 1024
     with pytest.raises(ValueError, match="tiles_per_block whose threads are at most 1024"):
-        explore(tiny, H200, Reordering.NONE, Pins(tiles_per_block=40))
+        explore(tiny, H200, Pins(tiles_per_block=40, split=1, order=Reordering.NONE))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from spmark.impls.core.interfaces import Built, Config, Plan
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.formats.threads import cores
 from spmark.impls.lo_spmm.rank import FEATURES
-from spmark.impls.lo_spmm.reorder import Reordering
 from spmark.impls.lo_spmm.search import Pins, TileSpace, explore
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.lo_spmm.tuning import (
@@ -37,7 +36,7 @@ H200 = DeviceSpec.load(shipped_calibration("nvidia-h200"))
 @pytest.fixture(scope="module")
 def space() -> TileSpace:
     lengths = np.random.default_rng(7).binomial(200, 0.1, 600).tolist()
-    return explore(Problem(Op.SPMM, random_csr(600, 200, lengths), 512), H200, Reordering.GREEDY, Pins())
+    return explore(Problem(Op.SPMM, random_csr(600, 200, lengths), 512), H200, Pins(split=1))
 
 
 def time_us(size: TileSize) -> float:
