@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.errors import BuildError
+from spmark.impls.core.files import digest_of_arrays
 from spmark.impls.core.problem import Csr
 from spmark.impls.lo_spmm.conv import ConvShape
 from spmark.impls.lo_spmm.reorder import deal_empty_rows
@@ -154,16 +155,11 @@ class UnrolledKernel:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of everything that the emitters read. O(nnz)."""
-        facts = (self.width, self.schedule, self.warm, self.conv, self.ending.relu, self.followed, len(self.tiles))
-        digest = hashlib.sha256(repr(facts).encode())
-        digest.update(self.dispatch.data)
-        if self.ending.bias is not None:
-            digest.update(b"bias" + np.ascontiguousarray(self.ending.bias).tobytes())
-        for tile in self.tiles:
-            for array in (tile.rows, tile.cols, tile.starts, tile.sums, tile.values, tile.empty):
-                digest.update(array.size.to_bytes(8, "little"))
-                digest.update(np.ascontiguousarray(array).data)
-        return digest.hexdigest()
+        facts = (self.width, self.schedule, self.warm, self.conv, self.ending.relu, self.followed)
+        arrays = {f"{n} {name}": array for n, tile in enumerate(self.tiles) for name, array in vars(tile).items()}
+        bias = {} if self.ending.bias is None else {"bias": self.ending.bias}
+        content = digest_of_arrays({"dispatch": self.dispatch, **bias, **arrays})
+        return hashlib.sha256(f"{facts} {content}".encode()).hexdigest()
 
 
 def steps(tile: Tile, schedule: TileSchedule) -> Iterator[ColumnStep]:
