@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.trees import FlatTrees
+from spmark.impls.core.untrusted import reading
 
-ARRAYS: Mapping[str, tuple[Any, int]] = {
-    **dict.fromkeys(("roots", "left", "right"), (np.int32, 1)),
-    **dict.fromkeys(("threshold", "mean", "scale", "low", "high"), (np.float64, 1)),
-    **{"feature": (np.int16, 1), "leaves": (np.float64, 2), "classes": (np.int64, 1)},
+ARRAYS: Mapping[str, Any] = {
+    **dict.fromkeys(("roots", "left", "right"), np.int32),
+    **dict.fromkeys(("threshold", "leaves", "mean", "scale", "low", "high"), np.float64),
+    **{"feature": np.int16, "classes": np.int64},
 }
-"""Type and dimensions of every array of a forest."""
+"""Type of every array of a forest."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,28 +70,21 @@ def forest_from(arrays: Mapping[str, NDArray[Any]], prefix: str, num_features: i
     Raises
     ------
     BuildError
-        An array is missing or of another type or shape, or a node points outside; the message names the array.
+        An array is missing or of another shape, or a node points outside; the message names the array.
     """
-    for name, (kind, dimensions) in ARRAYS.items():
-        array = arrays.get(prefix + name)
-        if array is None or array.dtype != kind or array.ndim != dimensions:
-            what = "none" if array is None else f"{array.dtype} of {array.ndim} dimensions"
-            raise BuildError(
-                f"{where}: expected {name} as {np.dtype(kind)} of {dimensions} dimensions, found {what}; "
-                "train the model again"
-            )
-    forest = Forest(**{name: np.ascontiguousarray(arrays[prefix + name]) for name in ARRAYS})
-    if wrong := forest.fault(num_features) or _misfit(forest, num_features):
-        raise BuildError(f"{where}: expected {wrong} of one forest, found other sizes or values; train it again")
-    return forest
+    with reading(where, "the arrays of one forest", BuildError, "train the model again"):
+        forest = Forest(**{name: np.ascontiguousarray(arrays[prefix + name], kind) for name, kind in ARRAYS.items()})
+        if wrong := forest.fault(num_features) or _misfit(forest, num_features):
+            raise BuildError(f"{where}: expected {wrong} of one forest, found other sizes or values; train it again")
+        return forest
 
 
 def _misfit(forest: Forest, num_features: int) -> str:
     """Name what does not fit trees that fit each other; empty where everything does."""
     scaling = forest.mean, forest.scale, forest.low, forest.high
-    if any(array.size != num_features for array in scaling) or not forest.scale.all():
+    if any(array.shape != (num_features,) for array in scaling) or not forest.scale.all():
         return "features"
-    if not forest.classes.size or forest.leaves.shape[1] != forest.classes.size:
+    if not forest.classes.size or forest.leaves.shape[1:] != forest.classes.shape:
         return "classes"
     rows = forest.left[forest.feature < 0]
     return "leaves" if ((rows < 0) | (rows >= forest.leaves.shape[0])).any() else ""

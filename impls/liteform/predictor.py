@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -30,7 +29,7 @@ _FEATURES: Mapping[str, tuple[tuple[str, ...], ...]] = {
 }
 """Orders that a model may have."""
 _CARD = "card"
-_MODELS = Path(str(files("spmark.impls.liteform"))) / "models"
+_MODELS = Path(__file__).parent / "models"
 
 
 class ForestCard(Frozen):

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
-from importlib.resources import files
 from math import log2
 from pathlib import Path
 from typing import Any, Literal
@@ -201,7 +200,7 @@ def table_for(device: str) -> ScheduleTable | None:
 
 def shipped_table(device: str) -> Path:
     """Give the path of the table that ships for a device of this name; it may not exist."""
-    return Path(str(files("spmark.impls.liteform"))) / "schedules" / f"{path_component(device)}.json"
+    return Path(__file__).parent / "schedules" / f"{path_component(device)}.json"
 
 
 def read_table(path: Path, device: str = "") -> ScheduleTable:

@@ -20,7 +20,6 @@ tiles, times the number of multiprocessors, over the number of tiles.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
@@ -168,7 +167,7 @@ def published_a100() -> DeviceSpec:
 
 def shipped(device: str) -> Path:
     """Give the path of the calibration that ships for a device of this name; it may not exist."""
-    return Path(str(files("spmark.impls.stile") / "calibrations" / f"{path_component(device)}.json"))
+    return Path(__file__).parent / "calibrations" / f"{path_component(device)}.json"
 
 
 def calibration_for(device: str, op: Op, dtype: DType, wanted: str = "", net: bool = False) -> tuple[Calibration, str]:

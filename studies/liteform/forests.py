@@ -184,4 +184,4 @@ def forest_of(model: Any, features: NDArray[np.float64]) -> Forest:
         "high": features.max(0),
         "classes": np.asarray(last.classes_),
     }
-    return Forest(**{name: np.ascontiguousarray(arrays[name], kind) for name, (kind, _) in ARRAYS.items()})
+    return Forest(**{name: np.ascontiguousarray(arrays[name], kind) for name, kind in ARRAYS.items()})

@@ -133,10 +133,8 @@ def test_a_table_goes_through_a_file(tmp_path: Path) -> None:
 
 
 def test_a_table_of_another_device_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "schedules"
-    folder.mkdir()
-    (folder / "my-gpu.json").write_text(ScheduleTable(device="nvidia-h200", entries=()).model_dump_json())
-    monkeypatch.setattr("spmark.impls.liteform.schedule.files", lambda _: tmp_path)
+    (tmp_path / "my-gpu.json").write_text(ScheduleTable(device="nvidia-h200", entries=()).model_dump_json())
+    monkeypatch.setattr("spmark.impls.liteform.schedule.shipped_table", lambda device: tmp_path / f"{device}.json")
     table_for.cache_clear()
     with pytest.raises(BuildError, match="expected the schedules of my-gpu, found those of nvidia-h200; measure them"):
         table_for("my-gpu")
