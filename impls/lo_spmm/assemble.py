@@ -94,7 +94,7 @@ def _in_pieces(kernel: UnrolledKernel, arch: str, cap: int, workers: int) -> Bin
 
 def _shares(kernel: UnrolledKernel, count: int) -> list[list[int]]:
     """Deal the functions, largest first, to at most ``count`` objects of about as many instructions by turns."""
-    loads = np.array([tile.nnz * kernel.schedule.cpt + tile.nnc for tile in kernel.tiles])
+    loads = np.array([tile.nnz * kernel.cpt + tile.nnc for tile in kernel.tiles])
     count = min(count, len(kernel.tiles), max(1, int(loads.sum()) // _LEAST_INSTRUCTIONS))
     order = np.argsort(-loads, kind="stable").tolist()
     return [order[first::count] for first in range(count)]

@@ -40,7 +40,7 @@ def cuda_source(kernel: UnrolledKernel) -> str:
     )
     place = _place_of_pixel(kernel.conv) if kernel.conv else _PLACE_OF_COLUMNS
     begin = "\n  let_next_grid_begin();" if kernel.followed else ""
-    cpt = kernel.schedule.cpt
+    cpt = kernel.cpt
     return f"""{_HEAD}
 using Columns = Vec<float, {cpt}>;  // of a thread, moved at once
 
@@ -87,7 +87,7 @@ def _function(kernel: UnrolledKernel, tile: Tile, number: int) -> str:
 
 def _body(kernel: UnrolledKernel, tile: Tile) -> Iterator[str]:
     # Plain floats, and elements of vectors in place: a host compiler guards a stack slot for the result of every call.
-    cpt, depth, ending = kernel.schedule.cpt, kernel.schedule.prefetch, kernel.ending
+    cpt, depth, ending = kernel.cpt, kernel.prefetch, kernel.ending
     lanes, first = range(cpt), "first + " if kernel.conv else ""
     for number, start in enumerate(ending.starts(tile.rows)):
         yield " ".join(f"float s{number}_{lane} = {literal(start)};" for lane in lanes)
@@ -95,20 +95,20 @@ def _body(kernel: UnrolledKernel, tile: Tile) -> Iterator[str]:
         yield " ".join(f"float v{slot}_{lane};" for lane in lanes)
     sums, values, taps = tile.sums.tolist(), tile.values.tolist(), kernel.taps(tile)
     places = [f"b[{first}{offset // cpt}ll]" for offset in kernel.load_offsets(tile)]
-    for step in steps(tile, kernel.schedule):
-        for position in step.loads:
+    for loads, column, entries in steps(tile, depth):
+        for position in loads:
             place, slot = places[position], position % depth
             if taps is None:
                 yield " ".join(f"v{slot}_{lane} = {place}.v[{lane}];" for lane in lanes)
             else:
                 yield f"v{slot}_0 = valid >> {taps[position]} & 1 ? {place}.v[0] : 0.0f;"
-        if step.column == 0:
+        if column == 0:
             # Constants are stored after the first loads, while the thread waits for these loads anyway.
             for offset, constant in zip(kernel.store_offsets(tile.empty), ending.of_empty(tile.empty), strict=True):
                 yield " ".join(f"c[{offset // cpt}ll].v[{lane}] = {literal(constant)};" for lane in lanes)
-        for entry in step.entries:
+        for entry in entries:
             for lane in lanes:
-                total, element = f"s{sums[entry]}_{lane}", f"v{step.column % depth}_{lane}"
+                total, element = f"s{sums[entry]}_{lane}", f"v{column % depth}_{lane}"
                 yield f"{total} = fmaf({literal(values[entry])}, {element}, {total});"
     for number, offset in enumerate(kernel.store_offsets(tile.rows)):
         results = [f"s{number}_{lane}" for lane in lanes]

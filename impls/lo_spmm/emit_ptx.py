@@ -82,7 +82,7 @@ def entry_ptx(kernel: UnrolledKernel, arch: str) -> str:
   setp.ge.u32 %p, %r7, {kernel.dispatch.size};
   @%p exit;
   mad.lo.u32 %r8, %r2, %r5, %r6;
-  mul.lo.u32 %r8, %r8, {kernel.schedule.cpt};
+  mul.lo.u32 %r8, %r8, {kernel.cpt};
   setp.ge.u32 %p, %r8, {kernel.width};
   @%p exit;
 {_place_of_pixel(kernel.conv) if kernel.conv else _PLACE_OF_COLUMNS}
@@ -104,7 +104,7 @@ def _call(kernel: UnrolledKernel, number: int) -> str:
         return f"L{number}:\n  {call}"
     tile = kernel.tiles[number]
     stores = tile.rows.size + tile.empty.size
-    instructions = tile.nnz * kernel.schedule.cpt + tile.nnc + stores + _OTHER_INSTRUCTIONS
+    instructions = tile.nnz * kernel.cpt + tile.nnc + stores + _OTHER_INSTRUCTIONS
     return f"""L{number}:
   setp.ge.u32 %p, %r2, {_WARMING_BLOCKS};
   @%p bra C{number};
@@ -184,7 +184,7 @@ def function_ptx(kernel: UnrolledKernel, number: int) -> str:
 
 
 def _body(kernel: UnrolledKernel, tile: Tile) -> Iterator[str]:
-    cpt, depth, taps = kernel.schedule.cpt, kernel.schedule.prefetch, kernel.taps(tile)
+    cpt, depth, taps = kernel.cpt, kernel.prefetch, kernel.taps(tile)
     names = [f"%s{number}" for number in range(tile.rows.size * cpt)]
     yield f".reg .f32 %s<{max(1, len(names))}>;"
     yield f".reg .f32 %v<{depth * cpt}>;"
@@ -201,8 +201,8 @@ def _body(kernel: UnrolledKernel, tile: Tile) -> Iterator[str]:
     # Numbers are formatted once for each weight and sum: most of the time of writing a kernel goes to its products.
     words = [f", 0f{word:08X}, " for word in tile.values.view(np.uint32).tolist()]
     offsets, sums = kernel.load_offsets(tile), (tile.sums * cpt).tolist()
-    for step in steps(tile, kernel.schedule):
-        for position in step.loads:
+    for loads, column, entries in steps(tile, depth):
+        for position in loads:
             kind, registers = loaded[position % depth]
             load = f"ld.global.nc{kind}.f32 {registers}, [%rd1+{offsets[position] * _ELEMENT_BYTES}];"
             if taps is None:
@@ -210,11 +210,11 @@ def _body(kernel: UnrolledKernel, tile: Tile) -> Iterator[str]:
             else:
                 yield f"mov.f32 {registers}, {_literal(0.0)};"
                 yield f"@%p{taps[position]} {load}"
-        if step.column == 0:
+        if column == 0:
             yield from _empty_rows(kernel, tile)
-        first, last = step.entries.start, step.entries.stop
-        for lane in range(cpt if step.entries else 0):
-            element = f", %v{step.column % depth * cpt + lane}"
+        first, last = entries.start, entries.stop
+        for lane in range(cpt if entries else 0):
+            element = f", %v{column % depth * cpt + lane}"
             yield "\n".join(
                 [
                     f"fma.rn.f32 {names[total + lane]}{element}{word}{names[total + lane]};"
@@ -237,7 +237,7 @@ def _result(kernel: UnrolledKernel, names: list[str], offset: int) -> Iterator[s
 
 def _empty_rows(kernel: UnrolledKernel, tile: Tile) -> Iterator[str]:
     """Store constants after the first loads: the stores then run while the thread waits for these loads anyway."""
-    kind, registers = _vector(["%z"] * kernel.schedule.cpt)
+    kind, registers = _vector(["%z"] * kernel.cpt)
     current = ""
     if tile.empty.size:
         yield ".reg .f32 %z;"

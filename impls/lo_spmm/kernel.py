@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,22 +26,6 @@ NAME = "lo_spmm"
 """Name of the kernel that both emitters write."""
 INSTRUCTION_BYTES = 16
 """Bytes of an instruction on every architecture since sm_70."""
-
-
-@dataclass(frozen=True)
-class TileSchedule:
-    """How a tile's work is ordered."""
-
-    cpt: int = 1
-    """Neighbouring columns of a thread: 1, 2 or 4."""
-    prefetch: int = 8
-    """Columns of a tile whose element of B is in a register or on its way (b in algorithm 2)."""
-
-    def __post_init__(self) -> None:
-        if self.cpt not in (1, 2, 4):
-            raise ValueError(f"expected cpt out of 1, 2, 4, found {self.cpt}")
-        if not 1 <= self.prefetch <= 64:
-            raise ValueError(f"expected prefetch in [1, 64], found {self.prefetch}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,17 +74,6 @@ class Ending:
         return [max(start, 0.0) if self.relu else start for start in self.starts(rows)]
 
 
-class ColumnStep(NamedTuple):
-    """Loads, and then the products of one column."""
-
-    loads: range
-    """Positions in `Tile.cols` to load now; position p goes to register ``p % prefetch``."""
-    column: int
-    """Position of the column whose entries are multiplied."""
-    entries: range
-    """Entries of that column."""
-
-
 @dataclass(frozen=True, eq=False)
 class UnrolledKernel:
     """A whole kernel: functions, and which of them a thread block runs.
@@ -117,7 +89,10 @@ class UnrolledKernel:
     """(row tiles,) functions; one each in a real kernel, shared in a proxy."""
     width: int
     """J."""
-    schedule: TileSchedule
+    cpt: int = 1
+    """Neighbouring columns of a thread: 1, 2 or 4."""
+    prefetch: int = 8
+    """Columns of a tile whose element of B is in a register or on its way (b in algorithm 2)."""
     warm: bool = True
     """Whether thread blocks ask for their code, and for a small B, before they need it; in PTX only."""
     conv: ConvShape | None = None
@@ -155,26 +130,35 @@ class UnrolledKernel:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of everything that the emitters read. O(nnz)."""
-        facts = (self.width, self.schedule, self.warm, self.conv, self.ending.relu, self.followed)
+        facts = (self.width, self.cpt, self.prefetch, self.warm, self.conv, self.ending.relu, self.followed)
         arrays = {f"{n} {name}": array for n, tile in enumerate(self.tiles) for name, array in vars(tile).items()}
         bias = {} if self.ending.bias is None else {"bias": self.ending.bias}
         content = digest_of_arrays({"dispatch": self.dispatch, **bias, **arrays})
         return hashlib.sha256(f"{facts} {content}".encode()).hexdigest()
 
 
-def steps(tile: Tile, schedule: TileSchedule) -> Iterator[ColumnStep]:
+def steps(tile: Tile, prefetch: int) -> Iterator[tuple[range, int, range]]:
     """Walk a tile in the order of algorithm 2.
 
     The first ``prefetch`` columns are loaded at once. Column p is loaded when column p - prefetch is done, whose
     register it takes over. The paper's least distance between two loads (CPL) is 0: the assembler orders loads by rules
     of its own. A tile without columns has one step, without loads and products.
+
+    Yields
+    ------
+    loads : range
+        Positions in `Tile.cols` to load now; position p goes to register ``p % prefetch``.
+    column : int
+        Position of the column whose entries are multiplied.
+    entries : range
+        Entries of that column.
     """
     if not tile.nnc:
-        yield ColumnStep(range(0), 0, range(0))
+        yield range(0), 0, range(0)
     starts, loaded = tile.starts.tolist(), 0
     for column in range(tile.nnc):
-        until = min(tile.nnc, column + schedule.prefetch)  # the registers of all columns before this one are free
-        yield ColumnStep(range(loaded, until), column, range(starts[column], starts[column + 1]))
+        until = min(tile.nnc, column + prefetch)  # the registers of all columns before this one are free
+        yield range(loaded, until), column, range(starts[column], starts[column + 1])
         loaded = until
 
 

@@ -73,7 +73,7 @@ def make_code(kernel: UnrolledKernel, target: Target, emitter: Emitter, block_th
     loaded: Any = target.load([instance_of(kernel, device, block_threads)])[0]
     if device.kind is DeviceKind.CUDA:
         return Code(loaded, len(loaded.binary.cubin), loaded.binary.registers)
-    return Code(loaded, INSTRUCTION_BYTES * kernel.schedule.cpt * sum(tile.nnz for tile in kernel.tiles))
+    return Code(loaded, INSTRUCTION_BYTES * kernel.cpt * sum(tile.nnz for tile in kernel.tiles))
 
 
 def instance_of(kernel: UnrolledKernel, device: DeviceSpec, block_threads: int) -> Instance:
@@ -92,7 +92,7 @@ def instance_of(kernel: UnrolledKernel, device: DeviceSpec, block_threads: int) 
 
 def cap_of(kernel: UnrolledKernel) -> int:
     """Give the most registers of a thread that a kernel's compiler may use."""
-    return register_cap(kernel.tile_rows, kernel.schedule.cpt, kernel.schedule.prefetch)
+    return register_cap(kernel.tile_rows, kernel.cpt, kernel.prefetch)
 
 
 def load_binary(binary: Binary, key: str) -> Code:

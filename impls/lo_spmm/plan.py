@@ -18,7 +18,7 @@ from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.core.stores import Forecast, Held, StoreKind
 from spmark.impls.lo_spmm.constraints import MOST_REGISTERS, cov_row
 from spmark.impls.lo_spmm.estimate import CYCLES_PER_S
-from spmark.impls.lo_spmm.kernel import NAME, TileSchedule
+from spmark.impls.lo_spmm.kernel import NAME
 from spmark.impls.lo_spmm.machine import Emitter, TileLaunch, fitting, is_assembled, load_binary, make_code
 from spmark.impls.lo_spmm.parts import SUM_PARTS, workspace_bytes
 from spmark.impls.lo_spmm.rank import SHIPPED, find
@@ -40,6 +40,7 @@ _MOST_BYTES = 1 << 31
 """Offsets into B and C are immediates of 32 bits."""
 _FORMER = {"lo_spmm": Chooser.PAPER, "lo_spmm_rank": Chooser.PAPER_RANK}
 """Modes of earlier versions, whose proxies were not the paper's, and the searches that these names stand for today."""
+_MOST_PREFETCHED = 64
 _MOST_MARKS = 4 << 30
 """Bytes that `spmark.impls.lo_spmm.reorder` may take."""
 
@@ -69,11 +70,12 @@ class LoSpmm(Pins):
     """Whether a kernel in PTX asks for its code before it runs it."""
 
     def __post_init__(self) -> None:
-        TileSchedule(self.cpt or 1, self.prefetch or 1)
-        check_choices(self, split=(0, *SPLITS), order=Reordering, emitter=Emitter, mode=("", *Chooser, *_FORMER))
+        check_choices(self, cpt=(0, *VALUES["cpt"]), split=(0, *SPLITS), mode=("", *Chooser, *_FORMER))
+        check_choices(self, order=Reordering, emitter=Emitter)
+        for name, most in (("tile_rows", MOST_REGISTERS), ("prefetch", _MOST_PREFETCHED)):
+            if not 0 <= getattr(self, name) <= most:
+                raise ValueError(f"expected {name} in [1, {most}], or 0 to leave it open, found {getattr(self, name)}")
         threads = self.threads or VALUES["threads"][0]
-        if not 0 <= self.tile_rows <= MOST_REGISTERS:
-            raise ValueError(f"expected tile_rows in [1, 255], or 0 to search, found {self.tile_rows}")
         if threads % 32 or not 0 < threads <= MOST_THREADS:
             raise ValueError(f"expected threads in whole warps, at most 1024, or 0 to search, found {self.threads}")
         if self.tiles_per_block < 0 or self.tiles_per_block * threads > MOST_THREADS:

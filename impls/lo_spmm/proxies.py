@@ -7,6 +7,7 @@ every N1 of an M1, since a kernel takes N1 from its launch (kernel function redu
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,7 +108,7 @@ def make_proxy(kernel: UnrolledKernel, sparsity: float, active: Sequence[int]) -
         distance = np.hypot(nnc[members] - mean_nnc, nnz[members] - mean_nnz)
         model = kernel.tiles[int(members[distance.argmin()])]
         functions.append(_proxy_tile(model, loop_length(mean_nnc, sparsity) / max(1.0, mean_nnc)))
-    return UnrolledKernel(tuple(functions), cluster, kernel.width, kernel.schedule, kernel.warm)
+    return replace(kernel, tiles=tuple(functions), dispatch=cluster, followed=False)
 
 
 def _proxy_tile(model: Tile, share: float) -> Tile:

@@ -13,7 +13,7 @@ from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.problem import Problem
 from spmark.impls.lo_spmm.constraints import Survivors, register_cap, survivors
 from spmark.impls.lo_spmm.estimate import estimate
-from spmark.impls.lo_spmm.kernel import Tile, TileSchedule, UnrolledKernel
+from spmark.impls.lo_spmm.kernel import Tile, UnrolledKernel
 from spmark.impls.lo_spmm.parts import part_of_columns, tiles_of
 from spmark.impls.lo_spmm.reorder import Reordering, deal_rows
 from spmark.impls.lo_spmm.space import MOST_THREADS, SPLITS, VALUES, TileSize, grid_of
@@ -137,9 +137,8 @@ class TileSpace:
         if (tile_rows, split) not in self._tiles:
             self._tiles[tile_rows, split] = tiles_of(self.problem, self.dealt(tile_rows).rows, split)
         tiles = self._tiles[tile_rows, split]
-        schedule = TileSchedule(cpt, self.pins.depth(tile_rows, cpt))
-        dispatch = np.arange(len(tiles), dtype=np.int32)
-        return UnrolledKernel(tiles, dispatch, self.problem.width, schedule, warm, followed=split > 1)
+        dispatch, depth = np.arange(len(tiles), dtype=np.int32), self.pins.depth(tile_rows, cpt)
+        return UnrolledKernel(tiles, dispatch, self.problem.width, cpt, depth, warm, followed=split > 1)
 
     def cycles(self, size: TileSize) -> float:
         """Estimate the cycles of a candidate."""

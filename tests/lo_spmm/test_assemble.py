@@ -15,7 +15,7 @@ from spmark.impls.core.files import cache_folder
 from spmark.impls.lo_spmm import assemble as module
 from spmark.impls.lo_spmm.assemble import assemble
 from spmark.impls.lo_spmm.constraints import estimate_registers, register_cap
-from spmark.impls.lo_spmm.kernel import TileSchedule, UnrolledKernel, make_tiles
+from spmark.impls.lo_spmm.kernel import UnrolledKernel, make_tiles
 from spmark.impls.lo_spmm.reorder import deal_rows
 
 pytestmark = needs_compilers
@@ -33,7 +33,7 @@ def layer(tile_rows: int, cpt: int, prefetch: int, density: float = 0.2) -> Unro
     rng = np.random.default_rng(tile_rows)
     matrix = random_csr(2 * tile_rows, 300, rng.binomial(300, density, 2 * tile_rows).tolist(), tile_rows)
     tiles = make_tiles(matrix, matrix.values, deal_rows(matrix, tile_rows))
-    return UnrolledKernel(tiles, np.arange(len(tiles), dtype=np.int32), 512, TileSchedule(cpt, prefetch))
+    return UnrolledKernel(tiles, np.arange(len(tiles), dtype=np.int32), 512, cpt, prefetch)
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from problems import matrices, random_csr, run_checked
 from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.lo_spmm.emit_cuda import literal
 from spmark.impls.lo_spmm.emit_ptx import entry_ptx, function_ptx
-from spmark.impls.lo_spmm.kernel import NAME, TileSchedule, UnrolledKernel, make_tiles
+from spmark.impls.lo_spmm.kernel import NAME, UnrolledKernel, make_tiles
 from spmark.impls.lo_spmm.plan import LoSpmm
 from spmark.impls.lo_spmm.reorder import deal_rows
 from spmark.impls.runtime.device import find
@@ -27,9 +27,9 @@ ZERO = re.compile(r"mov\.f32 (%s\d+|%z), 0f00000000;")
 AWKWARD = np.array([-0.0, 0.0, 1e-45, -1.1754942e-38, 3.4028235e38, -0.1, 1 / 3, 1.0], np.float32)
 
 
-def kernel_of(matrix: Csr, tile_rows: int, width: int, schedule: TileSchedule) -> UnrolledKernel:
+def kernel_of(matrix: Csr, tile_rows: int, width: int, cpt: int = 1, prefetch: int = 8) -> UnrolledKernel:
     tiles = make_tiles(matrix, matrix.values, deal_rows(matrix, tile_rows))
-    return UnrolledKernel(tiles, np.arange(len(tiles), dtype=np.int32), width, schedule)
+    return UnrolledKernel(tiles, np.arange(len(tiles), dtype=np.int32), width, cpt, prefetch)
 
 
 def effects(text: str, width: int) -> Mapping[tuple[int, int], list[tuple[int, int]]]:
@@ -60,18 +60,18 @@ def effects(text: str, width: int) -> Mapping[tuple[int, int], list[tuple[int, i
     return results
 
 
-@pytest.mark.parametrize("schedule", [TileSchedule(1, 8), TileSchedule(2, 3), TileSchedule(4, 1)], ids=str)
+@pytest.mark.parametrize(("cpt", "prefetch"), [(1, 8), (2, 3), (4, 1)])
 @pytest.mark.parametrize("name", matrices())
-def test_ptx_does_every_product_once(name: str, schedule: TileSchedule) -> None:
+def test_ptx_does_every_product_once(name: str, cpt: int, prefetch: int) -> None:
     matrix = matrices()[name]
-    kernel = kernel_of(matrix, 6, 40, schedule)
+    kernel = kernel_of(matrix, 6, 40, cpt, prefetch)
     found: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for number in range(len(kernel.tiles)):
         found |= effects(function_ptx(kernel, number), 40)
     bits = matrix.values.view(np.uint32).tolist()
     for row in range(matrix.num_rows):
         span = range(matrix.indptr[row], matrix.indptr[row + 1])
-        for lane in range(schedule.cpt):
+        for lane in range(cpt):
             assert found.pop((row, lane)) == [(int(matrix.indices[at]), bits[at]) for at in span]
     assert not found
 
@@ -90,16 +90,14 @@ def test_ptx_does_every_product_once(name: str, schedule: TileSchedule) -> None:
 def test_the_next_grid_is_let_begin_where_there_is_one_and_the_architecture_can(
     arch: str, followed: bool, begins: bool
 ) -> None:
-    kernel = replace(kernel_of(matrices()["under_32_rows"], 2, 24, TileSchedule(2)), followed=followed)
+    kernel = replace(kernel_of(matrices()["under_32_rows"], 2, 24, 2), followed=followed)
     assert ("griddepcontrol.launch_dependents;" in entry_ptx(kernel, arch)) == begins
 
 
 @pytest.mark.parametrize("value", AWKWARD)
 def test_literals_of_ptx_keep_every_bit(value: np.float32) -> None:
     matrix = random_csr(1, 3, [1])
-    text = function_ptx(
-        kernel_of(Csr((1, 3), matrix.indptr, matrix.indices, value.reshape(1)), 1, 8, TileSchedule()), 0
-    )
+    text = function_ptx(kernel_of(Csr((1, 3), matrix.indptr, matrix.indices, value.reshape(1)), 1, 8), 0)
     ((*_, bits, _),) = FMA.findall(text)
     assert int(bits, 16) == value.view(np.uint32)
 

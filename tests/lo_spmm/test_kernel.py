@@ -9,7 +9,7 @@ import pytest
 from problems import matrices, random_csr
 
 from spmark.impls.core.errors import BuildError
-from spmark.impls.lo_spmm.kernel import Ending, Tile, TileSchedule, UnrolledKernel, make_tiles, steps
+from spmark.impls.lo_spmm.kernel import Ending, Tile, UnrolledKernel, make_tiles, steps
 from spmark.impls.lo_spmm.reorder import deal_rows
 
 
@@ -48,12 +48,12 @@ def test_steps_load_before_use_and_keep_what_is_needed(prefetch: int) -> None:
     for tile in tiles_of("lengths_of_warps", 3):
         held: dict[int, int] = {}
         loaded, entries = [], []
-        for step in steps(tile, TileSchedule(1, prefetch)):
-            for position in step.loads:
+        for loads, column, span in steps(tile, prefetch):
+            for position in loads:
                 held[position % prefetch] = position
                 loaded.append(position)
-            assert held[step.column % prefetch] == step.column
-            entries += list(step.entries)
+            assert held[column % prefetch] == column
+            entries += list(span)
         assert loaded == list(range(tile.nnc))
         assert entries == list(range(tile.nnz))
 
@@ -73,19 +73,13 @@ def test_digest_sees_everything() -> None:
     other = replace(tiles[0], values=-tiles[0].values)
     fuller = replace(tiles[0], empty=np.array([6], np.int32))
     kernels = [
-        UnrolledKernel(tiles, dispatch, 32, TileSchedule()),
-        UnrolledKernel(tiles, dispatch[::-1].copy(), 32, TileSchedule()),
-        UnrolledKernel(tiles, dispatch, 64, TileSchedule()),
-        UnrolledKernel(tiles, dispatch, 32, TileSchedule(2)),
-        UnrolledKernel((other, *tiles[1:]), dispatch, 32, TileSchedule()),
-        UnrolledKernel((fuller, *tiles[1:]), dispatch, 32, TileSchedule()),
-        UnrolledKernel(tiles, dispatch, 32, TileSchedule(), ending=Ending(relu=True)),
+        UnrolledKernel(tiles, dispatch, 32),
+        UnrolledKernel(tiles, dispatch[::-1].copy(), 32),
+        UnrolledKernel(tiles, dispatch, 64),
+        UnrolledKernel(tiles, dispatch, 32, 2),
+        UnrolledKernel((other, *tiles[1:]), dispatch, 32),
+        UnrolledKernel((fuller, *tiles[1:]), dispatch, 32),
+        UnrolledKernel(tiles, dispatch, 32, ending=Ending(relu=True)),
     ]
     assert len({kernel.digest for kernel in kernels}) == len(kernels)
-    assert UnrolledKernel(tiles_of("under_32_rows", 4), dispatch, 32, TileSchedule()).digest == kernels[0].digest
-
-
-@pytest.mark.parametrize(("field", "value"), [("cpt", 3), ("prefetch", 0), ("prefetch", 65)])
-def test_illegal_schedules_are_refused(field: str, value: int) -> None:
-    with pytest.raises(ValueError, match=f"expected {field}"):
-        TileSchedule(**{field: value})
+    assert UnrolledKernel(tiles_of("under_32_rows", 4), dispatch, 32).digest == kernels[0].digest

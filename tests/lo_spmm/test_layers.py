@@ -13,7 +13,7 @@ from spmark.impls.core.problem import Op, Problem
 from spmark.impls.lo_spmm.assemble import assemble
 from spmark.impls.lo_spmm.constraints import register_cap
 from spmark.impls.lo_spmm.conv import ConvShape
-from spmark.impls.lo_spmm.kernel import Ending, TileSchedule, UnrolledKernel, make_tiles
+from spmark.impls.lo_spmm.kernel import Ending, UnrolledKernel, make_tiles
 from spmark.impls.lo_spmm.layers import conv2d, fused_spmm
 from spmark.impls.lo_spmm.reorder import deal_rows
 from spmark.impls.runtime.device import find
@@ -121,7 +121,7 @@ def conv_kernel(padding: int) -> UnrolledKernel:
     tiles = make_tiles(matrix, matrix.values, deal_rows(matrix, 4))
     bias = np.linspace(-1, 1, 5, dtype=np.float32)
     dispatch = np.arange(len(tiles), dtype=np.int32)
-    return UnrolledKernel(tiles, dispatch, conv.columns, TileSchedule(1, 4), conv=conv, ending=Ending(bias, relu=True))
+    return UnrolledKernel(tiles, dispatch, conv.columns, 1, 4, conv=conv, ending=Ending(bias, relu=True))
 
 
 @needs_compilers

@@ -14,7 +14,7 @@ from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError
 from spmark.impls.lo_spmm import machine
 from spmark.impls.lo_spmm.constraints import resident_blocks
-from spmark.impls.lo_spmm.kernel import TileSchedule, UnrolledKernel, make_tiles
+from spmark.impls.lo_spmm.kernel import UnrolledKernel, make_tiles
 from spmark.impls.lo_spmm.machine import Code, check_fits, fitting
 from spmark.impls.lo_spmm.reorder import deal_rows
 from spmark.impls.lo_spmm.space import TileSize
@@ -73,7 +73,7 @@ def test_a_kernel_in_c_has_such_bounds(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
     matrix = random_csr(4, 20, [5] * 4)
     tiles = make_tiles(matrix, matrix.values, deal_rows(matrix, 2))
-    kernel = UnrolledKernel(tiles, np.arange(2, dtype=np.int32), 64, TileSchedule(1, 8))
+    kernel = UnrolledKernel(tiles, np.arange(2, dtype=np.int32), 64, 1, 8)
     seen = [machine.instance_of(kernel, TARGET.spec, threads) for threads in (32, 1024)]
     # 24 registers of 32 threads would go 85 times into 65,536: no multiprocessor holds as many blocks.
     assert [one.expression for one in seen] == ["lo_spmm<32, 32>", "lo_spmm<1024, 2>"]

@@ -15,7 +15,7 @@ from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.problem import Csr
 from spmark.impls.lo_spmm.assemble import assemble
 from spmark.impls.lo_spmm.constraints import register_cap
-from spmark.impls.lo_spmm.kernel import TileSchedule, UnrolledKernel, make_tiles
+from spmark.impls.lo_spmm.kernel import UnrolledKernel, make_tiles
 from spmark.impls.lo_spmm.reorder import deal_rows
 from spmark.impls.lo_spmm.search import Pins
 from spmark.impls.runtime.toolchain import tool
@@ -42,7 +42,7 @@ def functions(matrix: Csr, rows: int, cpt: int, disassembler: Path, folder: Path
     """Assemble for sm_90 and give every tile's instructions."""
     tiles = make_tiles(matrix, matrix.values, deal_rows(matrix, rows))
     depth = Pins().depth(rows, cpt)
-    kernel = UnrolledKernel(tiles, np.arange(len(tiles), dtype=np.int32), 784, TileSchedule(cpt, depth))
+    kernel = UnrolledKernel(tiles, np.arange(len(tiles), dtype=np.int32), 784, cpt, depth)
     binary = assemble(kernel, "sm_90", register_cap(rows, cpt, depth), workers=2)
     assert binary.spill_bytes == 0
     (folder / "k.cubin").write_bytes(binary.cubin)

@@ -12,7 +12,7 @@ from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.core.tolerance import tolerance
 from spmark.impls.lo_spmm.emit_ptx import entry_ptx, function_ptx
-from spmark.impls.lo_spmm.kernel import TileSchedule, UnrolledKernel, make_tiles
+from spmark.impls.lo_spmm.kernel import UnrolledKernel, make_tiles
 from spmark.impls.lo_spmm.parts import PartSums, part_of_columns, tiles_of, workspace_bytes
 from spmark.impls.lo_spmm.plan import LoSpmm
 from spmark.impls.lo_spmm.reorder import Reordering, deal_rows
@@ -75,7 +75,7 @@ def test_ptx(split: int, size: TileSize, width: int) -> None:
     problem = Problem(Op.SPMM, MATRIX, width)
     tiles = tiles_of(problem, deal_rows(MATRIX, size.tile_rows), split)
     dispatch = np.arange(len(tiles), dtype=np.int32)
-    kernel = UnrolledKernel(tiles, dispatch, width, TileSchedule(size.cpt, 3), followed=True)
+    kernel = UnrolledKernel(tiles, dispatch, width, size.cpt, 3, followed=True)
     functions = "".join(function_ptx(kernel, number) for number in range(len(tiles)))
     operands = dense_operands(problem)
     partial = np.zeros((split, *problem.out_shape), np.float32)

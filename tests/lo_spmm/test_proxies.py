@@ -14,7 +14,7 @@ from spmark.datasets.sweep.model import Sweep
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.lo_spmm.emit_ptx import function_ptx
-from spmark.impls.lo_spmm.kernel import Tile, TileSchedule, UnrolledKernel, make_tiles
+from spmark.impls.lo_spmm.kernel import Tile, UnrolledKernel, make_tiles
 from spmark.impls.lo_spmm.parts import tiles_of
 from spmark.impls.lo_spmm.proxies import (
     active_blocks,
@@ -34,7 +34,7 @@ SPEC = DeviceSpec.load(shipped_calibration("nvidia-h200"))
 
 
 def whole_kernel(tiles: tuple[Tile, ...], width: int, cpt: int = 1) -> UnrolledKernel:
-    return UnrolledKernel(tiles, np.arange(len(tiles), dtype=np.int32), width, TileSchedule(cpt))
+    return UnrolledKernel(tiles, np.arange(len(tiles), dtype=np.int32), width, cpt)
 
 
 def test_clusters_part_what_is_far_apart() -> None:

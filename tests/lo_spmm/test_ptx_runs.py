@@ -12,16 +12,16 @@ from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.core.tolerance import tolerance
 from spmark.impls.lo_spmm.conv import ConvShape
 from spmark.impls.lo_spmm.emit_ptx import entry_ptx, function_ptx
-from spmark.impls.lo_spmm.kernel import Ending, TileSchedule, UnrolledKernel, make_tiles
+from spmark.impls.lo_spmm.kernel import Ending, UnrolledKernel, make_tiles
 from spmark.impls.lo_spmm.reorder import deal_rows
 from spmark.impls.lo_spmm.space import TileSize, grid_of
 
 MATRIX = random_csr(11, 30, [3, 2, 9, 1, 1, 4, 12, 4, 30, 2, 5])
 
 
-def kernel_of(matrix: Csr, rows: int, width: int, schedule: TileSchedule, **more: object) -> UnrolledKernel:
+def kernel_of(matrix: Csr, rows: int, width: int, *more: int, **others: object) -> UnrolledKernel:
     tiles = make_tiles(matrix, matrix.values, deal_rows(matrix, rows))
-    return UnrolledKernel(tiles, np.arange(len(tiles), dtype=np.int32), width, schedule, **more)  # type: ignore[arg-type]
+    return UnrolledKernel(tiles, np.arange(len(tiles), dtype=np.int32), width, *more, **others)  # type: ignore[arg-type]
 
 
 def launch(kernel: UnrolledKernel, size: TileSize, operand: np.ndarray, out: np.ndarray) -> Machine:
@@ -40,7 +40,7 @@ def launch(kernel: UnrolledKernel, size: TileSize, operand: np.ndarray, out: np.
 def test_spmm(size: TileSize, width: int, warm: bool) -> None:
     """J is no multiple of N1, nor the tiles of those of a block: some threads have nothing to do."""
     problem = Problem(Op.SPMM, MATRIX, width)
-    kernel = kernel_of(MATRIX, size.tile_rows, width, TileSchedule(size.cpt, 3), warm=warm)
+    kernel = kernel_of(MATRIX, size.tile_rows, width, size.cpt, 3, warm=warm)
     operands = dense_operands(problem)
     out = np.full(problem.out_shape, np.nan, np.float32)
     machine = launch(kernel, size, operands[0], out)
@@ -57,7 +57,7 @@ def test_spmm(size: TileSize, width: int, warm: bool) -> None:
 def test_empty_rows_are_written_by_the_kernel(lengths: list[int], size: TileSize) -> None:
     """J is no multiple of N1; where most rows are empty some tiles have no others."""
     problem = Problem(Op.SPMM, random_csr(len(lengths), 30, lengths), 44)
-    kernel = kernel_of(problem.matrix, size.tile_rows, 44, TileSchedule(size.cpt, 3))
+    kernel = kernel_of(problem.matrix, size.tile_rows, 44, size.cpt, 3)
     assert (len(kernel.tiles) > len(deal_rows(problem.matrix, size.tile_rows))) == (len(lengths) > 256)
     operands = dense_operands(problem)
     out = np.full(problem.out_shape, np.nan, np.float32)
@@ -84,9 +84,7 @@ def test_conv2d(conv: ConvShape, size: TileSize) -> None:
     lengths[[1, 2]] = 0  # their pixels hold what the activation makes of a bias each
     matrix = random_csr(conv.filters, depth, lengths.tolist())
     bias = rng.uniform(-1, 1, conv.filters).astype(np.float32)
-    kernel = kernel_of(
-        matrix, size.tile_rows, conv.columns, TileSchedule(1, 4), conv=conv, ending=Ending(bias, relu=True)
-    )
+    kernel = kernel_of(matrix, size.tile_rows, conv.columns, 1, 4, conv=conv, ending=Ending(bias, relu=True))
     images = rng.uniform(-1, 1, (conv.batch, conv.channels, conv.height, conv.width)).astype(np.float32)
     out = np.full((conv.batch, conv.filters, *conv.out_size), np.nan, np.float32)
     launch(kernel, size, images, out)
@@ -108,7 +106,7 @@ def test_conv2d(conv: ConvShape, size: TileSize) -> None:
 def test_the_last_columns_of_the_widest_operand(cpt: int) -> None:
     """Places are found in 32 bits as far as plans go: arrays below 2 GiB, of which only these pages are touched."""
     width = (1 << 29) - 4
-    kernel = kernel_of(random_csr(1, 1, [1]), 1, width, TileSchedule(cpt))
+    kernel = kernel_of(random_csr(1, 1, [1]), 1, width, cpt)
     operand, out = np.zeros((1, width), np.float32), np.zeros((1, width), np.float32)
     operand[0, -124:] = np.linspace(1, 2, 124, dtype=np.float32)
     size = TileSize(1, 32, cpt)
@@ -122,7 +120,7 @@ def test_the_last_columns_of_the_widest_operand(cpt: int) -> None:
 
 def test_the_last_pixel_of_the_largest_images() -> None:
     conv = ConvShape(2, 1, 1 << 14, (1 << 14) - 1, 1, (1, 1))
-    kernel = kernel_of(random_csr(1, 1, [1]), 1, conv.columns, TileSchedule(), conv=conv)
+    kernel = kernel_of(random_csr(1, 1, [1]), 1, conv.columns, conv=conv)
     images, out = (np.zeros((2, 1, 1 << 14, (1 << 14) - 1), np.float32) for _ in range(2))
     images[-1, 0, -1, -3:] = (0.5, 0.25, 2.0)
     grid = grid_of(TileSize(1, 32), 1, conv.columns)

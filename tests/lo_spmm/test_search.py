@@ -48,6 +48,8 @@ def test_a_block_never_has_more_threads_than_it_may() -> None:
     ("config", "said"),
     [
         ({"cpt": 3}, "cpt"),
+        ({"prefetch": 65}, r"expected prefetch in \[1, 64\]"),
+        ({"tile_rows": -1}, r"expected tile_rows in \[1, 255\]"),
         ({"mode": "luck"}, "mode"),
         ({"threads": 512, "tiles_per_block": 3}, "at most 1024"),
         ({"tiles_per_block": 33}, "at most 1024, found 33 of 32 threads"),
