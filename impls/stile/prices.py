@@ -49,15 +49,8 @@ def sectors(size_bytes: int) -> int:
     return -(-size_bytes // SECTOR) * SECTOR
 
 
-def ell_bytes(  # noqa: PLR0917
-    rows: int,
-    width: int,
-    columns: ArrayLike,
-    part: int,
-    itemsize: int,
-    peak: float,
-    atomic: bool,
-    read_bytes: float = SECTOR,
+def ell_bytes(
+    tile: tuple[int, int, ArrayLike, int], itemsize: int, peak: float, atomic: bool, read_bytes: float = SECTOR
 ) -> NDArray[np.float64]:
     """Give R of an ELL tile of table 3, in sectors of 32 bytes as the public code counts them.
 
@@ -65,12 +58,9 @@ def ell_bytes(  # noqa: PLR0917
 
     Parameters
     ----------
-    rows, width : int
-        Shape of the tile.
-    columns : int, or (n,)
-        Different columns that the tile names.
-    part : int
-        Columns of the dense operand.
+    tile : tuple
+        Its rows and their width, the different columns that it names (a number, or (n,)), and the columns of the dense
+        operand.
     itemsize : int
         Bytes of an element.
     peak : float
@@ -80,6 +70,7 @@ def ell_bytes(  # noqa: PLR0917
     read_bytes : float
         Least bytes that count for a row of B.
     """
+    rows, width, columns, part = tile
     line = sectors(part * itemsize)
     read = np.asarray(columns, np.float64) * max(line, read_bytes)
     moved = sectors(rows * width * itemsize) + read + rows * (1 + atomic) * line
@@ -130,10 +121,8 @@ def ell_price(calibration: Calibration, part: int, widest: int) -> Price:
     costs = np.zeros((2, widths.size, 1, elements + 1))
     for s, width in enumerate(widths.tolist()):
         rows = elements // width
-        roof = [
-            ell_bytes(rows, width, columns, part, calibration.dtype.itemsize, line.peak, atomic, line.read_bytes)
-            for atomic in (False, True)
-        ]
+        shape, itemsize = (rows, width, columns, part), calibration.dtype.itemsize
+        roof = [ell_bytes(shape, itemsize, line.peak, atomic, line.read_bytes) for atomic in (False, True)]
         costs[:, s, 0, 1:] = _costs(calibration, roof, (rows, width, rows, columns, part))
     return Price(elements // widths, widths, costs[0], costs[1])
 

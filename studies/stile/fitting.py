@@ -71,7 +71,7 @@ class Measured:
         roofs = [
             run_bytes(rows, columns, part, dtype.itemsize, peak)
             if op is Op.SDDMM
-            else ell_bytes(rows, width, columns, part, dtype.itemsize, peak, atomic, read_bytes)
+            else ell_bytes((rows, width, columns, part), dtype.itemsize, peak, atomic, read_bytes)
             for rows, width, columns, part in self.tiles.astype(int).tolist()
         ]
         return np.array(roofs, np.float64)
