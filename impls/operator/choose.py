@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -27,8 +27,6 @@ AUTO = "auto"
 """The implementation that chooses among the others."""
 PLAIN = "plain"
 """What serves float64, in the place of an implementation's name."""
-IMPORT_FIRST = "where it is a class in a file, compile an operator with that file first"
-"""How a process comes to know an implementation that a saved operator names."""
 
 
 @dataclass(frozen=True)
@@ -160,6 +158,21 @@ def names_of(names: Sequence[str], op: Op, device: DeviceSpec, constant: bool) -
     return tuple(names)
 
 
+def check_known(names: Iterable[str], where: str = "") -> None:
+    """Refuse names out of a saved operator that this process does not know; ``where`` begins the message.
+
+    Raises
+    ------
+    BuildError
+        Says how a process comes to know an implementation.
+    """
+    if unknown := sorted({*names} - {PLAIN, *implementation_names()}):
+        raise BuildError(
+            f"{where}expected implementations that this process knows, found {', '.join(unknown)}: compile the "
+            "operator anew, or, where it is a class in a file, compile an operator with that file first"
+        )
+
+
 def choose(problem: Problem, asked: Asked) -> Chosen:
     """Build the fastest of what a person asked for: by `auto`, or of several in a race.
 
@@ -176,12 +189,7 @@ def choose(problem: Problem, asked: Asked) -> Chosen:
     device, choices = asked.device, [Choice(name) for name in asked.names]
     if isinstance(problem, PlainProblem):
         return build(problem, device, Choice(PLAIN))
-    unknown = sorted(set(asked.names) - set(implementation_names()))
-    if unknown:
-        raise BuildError(
-            f"expected a choice among implementations that this process knows, found {', '.join(unknown)}: compile the "
-            f"operator anew, or, {IMPORT_FIRST}"
-        )
+    check_known(asked.names)
     if asked.names == (AUTO,):
         return _auto(asked).choose(problem, device)[0]
     if len(choices) == 1:

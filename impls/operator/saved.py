@@ -23,10 +23,10 @@ from spmark.impls.core.errors import BuildError, DeviceError, SweepError
 from spmark.impls.core.files import written
 from spmark.impls.core.problem import MAX_NNZ
 from spmark.impls.core.untrusted import Frozen, parse_model, reading
-from spmark.impls.operator.choose import IMPORT_FIRST, PLAIN, Asked, build, device_of
+from spmark.impls.operator.choose import PLAIN, Asked, build, check_known, device_of
 from spmark.impls.operator.compiled import CompiledOperator
 from spmark.impls.operator.matrices import ElementType, OwnedMatrix
-from spmark.impls.table import implementation_names, module_of
+from spmark.impls.table import module_of
 
 _MAGIC, _FORMAT = b"spmark compiled operator, format ", 3
 _REMEDY = "compile the operator and save it again"
@@ -125,14 +125,9 @@ def read(path: Path) -> CompiledOperator:
             f"{_REMEDY} on this machine"
         )
     asked = replace(facts.asked, device=device)
-    known = (PLAIN, *implementation_names())
+    check_known((plan.choice.name for plan in facts.plans), f"{path}: ")
     for plan in facts.plans:
         name = plan.choice.name
-        if name not in known:
-            raise BuildError(
-                f"{path}: expected the plan of an implementation that this process knows, found {name}: "
-                f"{_REMEDY}, or, {IMPORT_FIRST}"
-            )
         if _version(name) != plan.version:
             raise BuildError(
                 f"{path}: expected the plan of {name} to be of this code, spmark {__version__}, found "
