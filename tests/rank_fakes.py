@@ -5,6 +5,7 @@ from __future__ import annotations
 from races import made_up_race
 
 from spmark.impls.core.interfaces import Built, Config
+from spmark.impls.lo_spmm.estimate import estimate
 from spmark.impls.lo_spmm.rank import RankCard, RankModel, Trees
 from spmark.impls.lo_spmm.search import TileSpace
 from spmark.impls.lo_spmm.space import TileSize
@@ -25,6 +26,6 @@ def estimated_race(space: TileSpace) -> Race[Built]:
 
     def cost(config: Config) -> float:
         size = TileSize(**config)
-        return space.cycles(size) / 1755 + 0.001 * size.threads
+        return estimate(space, size) / 1755 + 0.001 * size.threads
 
     return made_up_race(cost)[0]

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.interfaces import Candidate, Search
-from spmark.impls.core.problem import Csr, DType, Problem
+from spmark.impls.core.problem import Csr, DType
 from spmark.impls.formats.limits import MAX_STORED
 from spmark.impls.formats.nearness import RowOrder
 from spmark.impls.liteform.cost import BucketCounts, capped
@@ -138,10 +137,6 @@ class Composition:
             "order": BucketOrder.GATHERED.value if self.order else BucketOrder.GIVEN.value,
             **({"thirds": True} if self.thirds else {}),
         }
-
-    def copy_s(self, problem: Problem, device: DeviceSpec) -> float:
-        """Give the time of a copy of as many bytes as the cost counts loads and stores of elements."""
-        return self.widths.cost * problem.dtype.itemsize / device.copy_bytes_per_s
 
     @property
     def record(self) -> Search:

@@ -7,7 +7,7 @@ Multiplication on GPUs", HPDC 2025.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, ClassVar
 
@@ -124,7 +124,8 @@ class LiteForm:
             return Forecast(config, "LiteForm's models and its table of the GPU")
         composition = self.composed(problem, device, choice, Built())
         by = "LiteForm's models and its cost of buckets, as the time of a copy of as many bytes"
-        return Forecast(config | composition.facts, by, composition.copy_s(problem, device))
+        seconds = composition.widths.cost * problem.dtype.itemsize / device.copy_bytes_per_s
+        return Forecast(config | composition.facts, by, seconds)
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse widths beyond the grid, and blocks where the matrix unit does not compute."""
@@ -229,7 +230,7 @@ def scheduled(schedule: CellSchedule, order: RowOrder | None, partitions: int) -
 
     Several partitions are computed one after the other, so that their rows of B stay in the cache.
     """
-    arguments = schedule.arguments()
+    arguments = asdict(schedule)
     if order is not None and partitions == 1:
         arguments |= {"by_row": True, "positions": order.positions}
     return arguments

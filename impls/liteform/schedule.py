@@ -8,7 +8,7 @@ buckets may have and from where on the gathered order of rows pays. It holds the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from math import log2
 from pathlib import Path
@@ -54,10 +54,6 @@ class CellSchedule:
     """Width from which a block takes ELL rows as a whole."""
     by_row: bool = False
     """Start blocks in the order of A's rows."""
-
-    def arguments(self) -> dict[str, Any]:
-        """Give the fields by name."""
-        return asdict(self)
 
     def canonical(self, max_width: int) -> CellSchedule:
         """Drop ``by_row`` and what buckets up to ``max_width`` never use: schedules that run alike become equal."""

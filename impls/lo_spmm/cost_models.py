@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Problem
+from spmark.impls.lo_spmm.estimate import estimate
 from spmark.impls.lo_spmm.rank import features_of, find
 from spmark.impls.lo_spmm.search import TileSpace
 from spmark.impls.lo_spmm.space import TileSize
@@ -51,7 +52,7 @@ class CountedCycles(_OfTileSizes):
     def score(self, problem: Problem, configs: Sequence[Config]) -> NDArray[np.float64]:
         """Score every tile size, (len(configs),) float64 cycles. O(nnz log nnz) for each M1 among them."""
         space, sizes = self._seen(problem, configs)
-        return np.array([space.cycles(size) for size in sizes], np.float64)
+        return np.array([estimate(space, size) for size in sizes], np.float64)
 
 
 class RankTrees(_OfTileSizes):

@@ -11,16 +11,13 @@ The times and counts to which these numbers were fitted were not kept; docs/note
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from spmark.impls.lo_spmm.constraints import resident_blocks
 from spmark.impls.lo_spmm.kernel import INSTRUCTION_BYTES
 from spmark.impls.lo_spmm.reorder import MOST_EMPTY
+from spmark.impls.lo_spmm.search import TileSpace
 from spmark.impls.lo_spmm.space import TileSize, grid_of
 from spmark.impls.runtime.target import ceil_div
-
-if TYPE_CHECKING:
-    from spmark.impls.lo_spmm.search import TileSpace
 
 _ENTRY_INSTRUCTIONS = 30
 _ISSUE = 1.28 / 4

@@ -17,7 +17,7 @@ from spmark.impls.core.interfaces import Config, Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.core.stores import Forecast, Held, StoreKind
 from spmark.impls.lo_spmm.constraints import MOST_REGISTERS, cov_row
-from spmark.impls.lo_spmm.estimate import CYCLES_PER_S
+from spmark.impls.lo_spmm.estimate import CYCLES_PER_S, estimate
 from spmark.impls.lo_spmm.kernel import NAME
 from spmark.impls.lo_spmm.machine import Emitter, TileLaunch, fitting, is_assembled, load_binary, make_code
 from spmark.impls.lo_spmm.parts import SUM_PARTS, workspace_bytes
@@ -91,7 +91,8 @@ class LoSpmm(Pins):
 
     def explored(self, problem: Problem, device: DeviceSpec, mode: Chooser) -> TileSpace:
         """Apply the constraints to the space that the tunables leave, for a way of choosing."""
-        return explore(problem, device, self if self.split or mode.splits else replace(self, split=1))
+        cuts = self.split or mode in (Chooser.ESTIMATE, Chooser.NEAR)  # the papers do not cut columns
+        return explore(problem, device, self if cuts else replace(self, split=1))
 
     def stored_as(self, problem: Problem, device: DeviceSpec, config: Config) -> list[Held]:
         """Write every non-zero into the code; the config decides in which function each stands."""
@@ -102,7 +103,7 @@ class LoSpmm(Pins):
         space = self.explored(problem, device, Chooser.ESTIMATE)
         size = choose(space, Chooser.ESTIMATE).size
         config = config_of(size) | {"mode": str(Chooser.ESTIMATE)}
-        return Forecast(config, "LO-SpMM's estimate by counting", space.cycles(size) / CYCLES_PER_S)
+        return Forecast(config, "LO-SpMM's estimate by counting", estimate(space, size) / CYCLES_PER_S)
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse float16, which the paper does not have, and problems whose kernel would be too long."""
@@ -117,7 +118,7 @@ class LoSpmm(Pins):
             yield "expected non-zeros, of which the code is made, found none"
         if self.cpt and problem.width % self.cpt:
             yield f"expected J to be a multiple of cpt = {self.cpt}, found {problem.width}"
-        if self.chooser(device).runs and device.kind is not DeviceKind.CUDA:
+        if self.chooser(device) is not Chooser.ESTIMATE and device.kind is not DeviceKind.CUDA:
             yield f"expected a GPU, which mode {self.mode} runs candidates on, found {device.kind}"
         if matrix.nnz > most:
             yield f"expected at most {most:,} non-zeros in one unrolled kernel, found {matrix.nnz:,}"
@@ -184,11 +185,10 @@ class TilePlan(TileLaunch):
         assembled = is_assembled(self.target, emitter)
         with self.phase("search"):
             space, race = how.explored(problem, self.target.spec, mode), None
-            if mode.runs and len(space.survivors.sizes) > 1:
+            if mode is not Chooser.ESTIMATE and len(space.survivors.sizes) > 1:
                 from spmark.impls.lo_spmm.gpu import open_race
 
-                more = {"warm": how.warm, "proxies": mode.by_proxies}
-                race = open_race(space, self.target, emitter=emitter, **more)
+                race = open_race(space, self.target, emitter=emitter, warm=how.warm, proxies=mode.by_proxies)
             size, self.search, launched = choose(space, mode, race, find(how.model) if mode.ranks else None)
         if launched is not None and not mode.by_proxies:
             self.phases_s |= {"convert": 0.0, "compile": 0.0}  # the search's
@@ -230,20 +230,17 @@ class LoSpmmPlan(TilePlan):
         with self.phase("search"):
             cache = _cache_of(problem, target.spec, how) if is_assembled(target, Emitter(how.emitter)) else None
             kept = _read(cache) if cache else None
-        if kept is not None:
-            self._load(problem, *kept, alone=alone)
+        if kept is None:
+            built = self.build(problem, how)
+            if cache is not None:
+                cache.write(built)
             return
-        built = self.build(problem, how)
-        if cache is not None:
-            cache.write(built)
-
-    def _load(self, problem: Problem, kept: Kept, size: TileSize, binary: Binary, *, alone: bool) -> None:
-        """Take over a kept plan, of which only the loading takes time; unless ``alone``, its building is told, too."""
+        own, size, binary = kept
         with self.phase("upload"):
-            self.take(load_binary(binary, kept.more["code_key"]), size, kept.more["num_tiles"], problem, sums=None)
-        self.config |= kept.config
-        if alone:
+            self.take(load_binary(binary, own.more["code_key"]), size, own.more["num_tiles"], problem, sums=None)
+        self.config |= own.config
+        if alone:  # only the loading takes time
             self.config["loaded"] = True
             return
-        self.phases_s |= kept.phases_s
-        self.search = kept.search
+        self.phases_s |= own.phases_s
+        self.search = own.search

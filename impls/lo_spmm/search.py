@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.problem import Problem
 from spmark.impls.lo_spmm.constraints import Survivors, register_cap, survivors
-from spmark.impls.lo_spmm.estimate import estimate
 from spmark.impls.lo_spmm.kernel import Tile, UnrolledKernel
 from spmark.impls.lo_spmm.parts import part_of_columns, tiles_of
 from spmark.impls.lo_spmm.reorder import Reordering, deal_rows
@@ -139,10 +138,6 @@ class TileSpace:
         tiles = self._tiles[tile_rows, split]
         dispatch, depth = np.arange(len(tiles), dtype=np.int32), self.pins.depth(tile_rows, cpt)
         return UnrolledKernel(tiles, dispatch, self.problem.width, cpt, depth, warm, followed=split > 1)
-
-    def cycles(self, size: TileSize) -> float:
-        """Estimate the cycles of a candidate."""
-        return estimate(self, size)
 
     def registers(self, size: TileSize) -> int:
         """Give the registers of a thread of a candidate."""

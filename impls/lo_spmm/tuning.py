@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from spmark.impls.core.interfaces import Candidate, Config, Search
 from spmark.impls.formats.threads import cores
+from spmark.impls.lo_spmm.estimate import estimate
 from spmark.impls.lo_spmm.rank import RankModel, features_of
 from spmark.impls.lo_spmm.search import TileSpace
 from spmark.impls.lo_spmm.space import TileSize
@@ -47,11 +48,6 @@ class Chooser(StrEnum):
     """The proxies of the rank model's best: LO-SpMM-Rank as published."""
 
     @property
-    def runs(self) -> bool:
-        """Whether candidates are run on the device."""
-        return self is not Chooser.ESTIMATE
-
-    @property
     def ranks(self) -> bool:
         """Whether a rank model is asked."""
         return self in (Chooser.EC_SPMM, Chooser.PAPER_RANK)
@@ -60,11 +56,6 @@ class Chooser(StrEnum):
     def by_proxies(self) -> bool:
         """Whether proxies run instead of kernels."""
         return self in (Chooser.PAPER, Chooser.PAPER_RANK)
-
-    @property
-    def splits(self) -> bool:
-        """Whether columns of A are cut unless ``split`` is pinned: the papers do not cut them."""
-        return self in (Chooser.ESTIMATE, Chooser.NEAR)
 
 
 class ChosenTile(NamedTuple):
@@ -97,14 +88,14 @@ def choose(
         No candidate could be run; the error has the reasons.
     """
     sizes = space.survivors.sizes
-    if model is not None and mode.ranks:
+    if model is not None:
         scores = model.trees.score(features_of(space, sizes)).tolist()
     else:
-        scores = [space.cycles(size) for size in sizes]
+        scores = [estimate(space, size) for size in sizes]
     predicted = dict(zip(sizes, scores, strict=True))
     left = sorted(_looked_at(mode, predicted, space.problem.matrix.nnz), key=predicted.__getitem__)
     size, record, launched = left[0], Search(candidates=0), None  # the race takes the first of candidates that tie
-    if mode.runs and len(left) > 1 and race is not None:
+    if race is not None and len(left) > 1:
         by_turns(race, [list(map(config_of, together)) for together in by_kernel(left)])
         config, launched = race.finish()
         size, record = TileSize(**config), race.describe(cores())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cached_property, partial
 from itertools import product
 from math import inf, isfinite
@@ -195,7 +195,7 @@ class GpuTimer:
                 sizes = {"nnz": bench.matrix.nnz, "max_width": max_width}
                 dtype = bench.problems[width].dtype
                 schedule = schedule_for(bench.device.name, width, dtype, **sizes, gathered=way)
-                samples_us[width] = _samples_us(bench.races[width], form | schedule.arguments())
+                samples_us[width] = _samples_us(bench.races[width], form | asdict(schedule))
                 self._timed_now += 1
         return samples_us
 
@@ -309,7 +309,7 @@ class ScheduleTimer:
         form = _Form(1, 1 << power, way, thirds=not whole and 1 << power > THIRDS[0])
         with suppress(SpmarkError, MemoryError):
             self._bench.hold(form)
-            self._race.time_all(form._asdict() | schedule.arguments() for schedule in some)
+            self._race.time_all(form._asdict() | asdict(schedule) for schedule in some)
 
 
 def _samples_us(race: Race[Any], config: Config) -> list[float]:

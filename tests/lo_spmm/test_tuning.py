@@ -15,6 +15,7 @@ from spmark.impls.core.errors import BuildError, CompileError
 from spmark.impls.core.interfaces import Built, Config, Plan
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.formats.threads import cores
+from spmark.impls.lo_spmm.estimate import estimate
 from spmark.impls.lo_spmm.rank import FEATURES
 from spmark.impls.lo_spmm.search import Pins, TileSpace, explore
 from spmark.impls.lo_spmm.space import TileSize
@@ -88,7 +89,7 @@ class Device(MadeUpTimer):
 
 def test_the_estimate_runs_nothing(space: TileSpace) -> None:
     found = choose(space, Chooser.ESTIMATE)
-    assert found.size == min(space.survivors.sizes, key=space.cycles)
+    assert found.size == min(space.survivors.sizes, key=lambda size: estimate(space, size))
     assert found.record.candidates == space.survivors.counts["space"]
     assert (found.record.compiled, found.record.measured) == (0, 0)
     assert len(found.record.seen) == space.survivors.counts["balance"]
@@ -139,7 +140,7 @@ def test_near_runs_all_launches_of_a_few_kernels(space: TileSpace) -> None:
     assert found.launched.config == config_of(found.size)  # the plan that won is kept
     kernels = {(size.tile_rows, size.cpt) for size in device.sizes}
     assert len(kernels) == KERNELS == len(device.groups)
-    best = min(space.survivors.sizes, key=space.cycles)
+    best = min(space.survivors.sizes, key=lambda size: estimate(space, size))
     assert (best.tile_rows, best.cpt) in kernels
     of_them = [size for size in space.survivors.sizes if (size.tile_rows, size.cpt) in kernels]
     assert sorted(device.sizes) == sorted(of_them)
@@ -161,7 +162,7 @@ def test_what_is_told_of_a_search_is_of_every_candidate(space: TileSpace) -> Non
     device = Device()
     record = choose(space, Chooser.SAMPLED, device.race).record
     assert [one.config for one in record.seen] == [config_of(size) for size in space.survivors.sizes]
-    assert [one.predicted for one in record.seen] == [space.cycles(size) for size in space.survivors.sizes]
+    assert [one.predicted for one in record.seen] == [estimate(space, size) for size in space.survivors.sizes]
     assert {TileSize(**one.config) for one in record.seen if one.samples_us} == set(device.sizes)
     assert (record.candidates, record.eligible) == (space.considered, len(space.survivors.sizes))
     assert record.compile_s > 0
