@@ -41,12 +41,13 @@ def run_all(function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> l
     return side_by_side(lambda task: function(*task), list(tasks), cores())
 
 
-def equal_shares(indptr: NDArray[np.int32], tasks: int = 0) -> NDArray[np.int64]:
-    """Cut the rows of a CSR matrix into ranges of about equal cost, a row's non-zeros and one, for one task each.
+def equal_shares(indptr: NDArray[Any], tasks: int = 0) -> NDArray[np.int64]:
+    """Cut rows, windows or pieces into ranges of about equal cost, their non-zeros and one each, for one task each.
 
     Parameters
     ----------
-    indptr : (I + 1,) int32
+    indptr : (I + 1,) integers
+        Non-zeros before each row, from 0.
     tasks : int
         Most ranges; by default as many as a conversion gains from.
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.problem import Csr
 from spmark.impls.formats.hyb import partition_columns, widths_up_to
-from spmark.impls.formats.threads import cores, run_all, with_scratch
+from spmark.impls.formats.threads import cores, equal_shares, run_all, with_scratch
 from spmark.impls.liteform.loops import MAX_POWER, mark_columns
 
 POWERS = MAX_POWER + 1
@@ -102,11 +102,10 @@ def count(matrix: Csr, partitions: int, columns: bool = True, thirds: bool = Fal
     if not columns:
         return BucketCounts(*counted)
     tasks = with_scratch(min(cores(), matrix.nnz // _SHARE), 2 * matrix.num_cols)
-    cuts = np.searchsorted(starts, np.linspace(0, matrix.nnz, tasks + 1)[1:-1]).tolist()
     marks = np.zeros((tasks, matrix.num_cols), np.uint16)
     given = matrix.indices, starts, lengths, (1 << _power(lengths).clip(max=MAX_POWER)).astype(np.uint16)
-    shares = pairwise([0, *cuts, starts.size])
-    run_all(mark_columns, ((*given, *share, own) for share, own in zip(shares, marks, strict=True)))
+    shares = pairwise(equal_shares(np.append(starts, matrix.nnz), tasks))
+    run_all(mark_columns, ((*given, *share, own) for share, own in zip(shares, marks, strict=False)))
     every = np.pad(np.bitwise_or.reduce(marks, axis=0), (0, partitions * width - matrix.num_cols))
     bits = every.reshape(partitions, width) >> caps[:, None, None].astype(np.uint16)
     return BucketCounts(*counted, *(one.sum(axis=2, dtype=np.int64).T for one in (bits & 1, bits > 0)))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.problem import Csr, offsets
 from spmark.impls.formats import loops
-from spmark.impls.formats.threads import SHARE, cores, run_all, with_scratch
+from spmark.impls.formats.threads import SHARE, cores, equal_shares, run_all, with_scratch
 from spmark.impls.formats.tiles import GROUP
 from spmark.impls.stile.loops import Groups, Nonzeros, Windows, condense
 from spmark.impls.stile.space import Shapes
@@ -108,10 +108,8 @@ class Tiled:
 
         ``before`` (n + 1,) is the work before each row or window, in non-zeros.
         """
-        total = int(before[stop] - before[first])
-        wanted = before[first] + np.linspace(0, total, self.tasks(total) + 1)[1:-1]
-        cuts = first + np.searchsorted(before[first:stop], wanted)
-        return pairwise([first, *map(int, cuts), stop])
+        work = before[first : stop + 1] - before[first]
+        return pairwise((first + equal_shares(work, self.tasks(int(work[-1])))).tolist())
 
 
 def begin(tiled: Tiled, shapes: Shapes) -> tuple[NDArray[np.int32], Windows, Groups]:
