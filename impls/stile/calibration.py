@@ -19,7 +19,7 @@ tiles, times the number of multiprocessors, over the number of tiles.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -38,6 +38,9 @@ PUBLISHED = "nvidia-a100-sxm4-80gb"
 """The GPU whose constants the authors' code holds."""
 SECTOR = 32
 """Bytes of a sector, in which memory is read and table 3's R is counted."""
+_UNTRAINED = (
+    "the network was not trained for this device; calibrate it with scikit-learn installed, or take cost_model: line"
+)
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -111,13 +114,7 @@ class Calibration:
         """
         dtype = dtype.measured_as
         name = f"stile_{op}_{dtype}"
-        line = spec.tables.get(f"{name}_roofline")
-        if line is None:
-            present = ", ".join(key for key in sorted(spec.tables) if key.startswith("stile_")) or "none"
-            raise DeviceError(
-                f"{spec.name}: expected a table {name}_roofline of STile's cost model, found {present}: calibrate this "
-                "device, or search for one that is calibrated"
-            )
+        line = _table(spec, f"{name}_roofline", "calibrate this device, or search for one that is calibrated")
         told = "a > 0, b >= 0, c, d, peak > 0 and, where it is there, bytes of a read > 0"
         with reading(f"{spec.name}: {name}_roofline", told, DeviceError):
             roofline = _LINE.validate_python(ArgsKwargs(tuple(line)))
@@ -127,17 +124,16 @@ class Calibration:
             blocks = tuple(_BLOCK.validate_python(ArgsKwargs(tuple(row))) for row in rows)
             if any(block.plain_ms > block.atomic_ms for block in blocks):
                 raise ValueError("falling milliseconds")
-        nets = tuple(_net(spec, key) for key in _net_names(op, dtype)) if net else ()
+        names = _net_names(op, dtype) if net else []
+        nets = tuple(Net.from_table(_table(spec, key, _UNTRAINED), f"{spec.name}: {key}") for key in names)
         return cls(spec.name, spec.num_sms, op, dtype, blocks, roofline, nets)
 
     def tables(self) -> dict[str, list[float]]:
         """Give the tables that `of` reads."""
         name = f"stile_{self.op}_{self.dtype}"
-        flat = [float(x) for b in self.blocks for x in (b.rows, b.cols, b.part, b.plain_ms, b.atomic_ms)]
-        line = self.line
+        flat = [float(number) for block in self.blocks for number in astuple(block)]
         nets = {key: net.table() for key, net in zip(_net_names(self.op, self.dtype), self.nets, strict=False)}
-        roofline = [line.a, line.b, line.c, line.d, line.peak, float(line.read_bytes)]
-        return {f"{name}_blocks": flat, f"{name}_roofline": roofline, **nets}
+        return {f"{name}_blocks": flat, f"{name}_roofline": [*map(float, astuple(self.line))], **nets}
 
 
 def _net_names(op: Op, dtype: DType) -> list[str]:
@@ -146,14 +142,11 @@ def _net_names(op: Op, dtype: DType) -> list[str]:
     return [name, f"{name}_atomic"] if op is Op.SPMM else [name]
 
 
-def _net(spec: DeviceSpec, name: str) -> Net:
-    table = spec.tables.get(name)
-    if table is None:
-        raise DeviceError(
-            f"{spec.name}: expected a table {name} of STile's cost model, found none: the network was not trained for "
-            "this device; calibrate it with scikit-learn installed, or take cost_model: line"
-        )
-    return Net.from_table(table, f"{spec.name}: {name}")
+def _table(spec: DeviceSpec, name: str, remedy: str) -> list[float]:
+    if name not in spec.tables:
+        present = ", ".join(key for key in sorted(spec.tables) if key.startswith("stile_")) or "none"
+        raise DeviceError(f"{spec.name}: expected a table {name} of STile's cost model, found {present}: {remedy}")
+    return spec.tables[name]
 
 
 def published_a100() -> DeviceSpec:
