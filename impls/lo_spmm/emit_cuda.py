@@ -10,12 +10,6 @@ from collections.abc import Iterator
 from spmark.impls.lo_spmm.conv import ConvShape
 from spmark.impls.lo_spmm.kernel import NAME, Tile, UnrolledKernel, steps
 
-_HEAD = """\
-#include <spmark/overlap.cuh>
-#include <spmark/vec.cuh>
-
-using namespace spmark;
-"""
 _PLACE_OF_COLUMNS = """\
   const auto* from = reinterpret_cast<const Columns*>(b + column);
   auto* to = reinterpret_cast<Columns*>(c + column);"""
@@ -41,7 +35,11 @@ def cuda_source(kernel: UnrolledKernel) -> str:
     place = _place_of_pixel(kernel.conv) if kernel.conv else _PLACE_OF_COLUMNS
     begin = "\n  let_next_grid_begin();" if kernel.followed else ""
     cpt = kernel.cpt
-    return f"""{_HEAD}
+    return f"""#include <spmark/overlap.cuh>
+#include <spmark/vec.cuh>
+
+using namespace spmark;
+
 using Columns = Vec<float, {cpt}>;  // of a thread, moved at once
 
 {functions}

@@ -20,7 +20,6 @@ from spmark.impls.lo_spmm.machine import (
     Emitter,
     TileLaunch,
     cap_of,
-    check_fits,
     instance_of,
     is_assembled,
     make_code,
@@ -88,7 +87,6 @@ class Kernels:
         code = self._codes[key]
         if not isinstance(code, Code):
             raise code
-        check_fits(code, size, self.target)
         if split not in self._sums:
             self._sums[split] = PartSums(self.target, space.problem, split)
         launch, num_tiles = TileLaunch(space.problem, self.target, config), self._kernel(key[0]).dispatch.size

@@ -125,17 +125,9 @@ def check_fits(code: Code, size: TileSize, target: Target) -> None:
 
 
 def fitting(code: Code, size: TileSize, target: Target) -> TileSize:
-    """Give a tile size with as many of its tiles in a block as the code's registers leave room for.
-
-    Raises
-    ------
-    BuildError
-        Not even one tile's threads fit.
-    """
+    """Give a tile size with as many of its tiles in a block as the code's registers leave room for, at least one."""
     room = max(1, _most_threads(code, target) // size.threads)
-    fewer = replace(size, tiles_per_block=min(size.tiles_per_block, room))
-    check_fits(code, fewer, target)
-    return fewer
+    return replace(size, tiles_per_block=min(size.tiles_per_block, room))
 
 
 def _most_threads(code: Code, target: Target) -> int:
@@ -151,7 +143,14 @@ class TileLaunch(DevicePlan):
     """Dynamic shared memory of a proxy, which writes where the kernel would, and whose parts nothing adds."""
 
     def take(self, code: Code, size: TileSize, num_tiles: int, problem: Problem, *, sums: PartSums | None) -> None:
-        """Take code that fits a size, with row tiles of all parts; sums that are not given are the plan's own."""
+        """Take code and row tiles of all parts; sums that are not given are the plan's own.
+
+        Raises
+        ------
+        BuildError
+            The block does not fit a multiprocessor (`check_fits`).
+        """
+        check_fits(code, size, self.target)
         own = PartSums(self.target, problem, size.split) if size.split > 1 and sums is None else sums
         self.code, self.num_tiles, self._sums = code, num_tiles, own
         self.device_bytes += code.code_bytes + workspace_bytes(problem, size.split)

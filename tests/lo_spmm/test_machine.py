@@ -46,7 +46,7 @@ def test_each_quarter_of_a_multiprocessor_holds_whole_warps(registers: int, most
 
 def test_a_tile_that_does_not_fit_alone() -> None:
     with pytest.raises(BuildError, match="at most 896 threads of 65 registers in a thread block, found 1024"):
-        fitting(code(65), TileSize(16, 1024), TARGET)
+        check_fits(code(65), fitting(code(65), TileSize(16, 1024, 1, 1), TARGET), TARGET)
     check_fits(code(64), TileSize(16, 1024), TARGET)
 
 
