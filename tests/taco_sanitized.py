@@ -87,7 +87,7 @@ def run_nests(
 
 
 def _request(number: int, nest: Nest, config: Config, problem: Problem, operands: Sequence[np.ndarray]) -> bytes:
-    held = store(problem.matrix, nest.levels, nest.compressed, (config["isplit"], config["ksplit"]), 1 << 24)
+    held = store(problem.matrix, nest, config, 1 << 24)
     names = ("dense",) if problem.op is Op.SPMM else ("x", "y")
     arrays: dict[str, Any] = {**held, **dict(zip(names, operands, strict=True))}
     arrays |= {"scale": held["values"] if problem.scaled else None}

@@ -18,16 +18,13 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Config, Plan
 from spmark.impls.core.machine import allowed_cores
 from spmark.impls.core.operands import HostPlan
-from spmark.impls.core.problem import Csr, Op, Problem
+from spmark.impls.core.problem import Op, Problem
 from spmark.impls.core.stores import Held, StoreKind
 from spmark.impls.runtime.clibrary import load_c
 from spmark.impls.runtime.toolchain import gcc_missing
 from spmark.impls.taco_cpu.generate import SIZES, arrays_of, generate
-from spmark.impls.taco_cpu.space import CSR, Nest, nest_of, why_illegal
-from spmark.impls.taco_cpu.storage import store
-
-MOST_BYTES = 1 << 28
-"""Bytes that the positions of an uncompressed level may take; the bytes of A's CSR, where these are more."""
+from spmark.impls.taco_cpu.space import CSR, nest_of, why_illegal
+from spmark.impls.taco_cpu.storage import MOST_BYTES, store
 
 
 @dataclass(frozen=True)
@@ -70,7 +67,7 @@ class TacoCpu:
 
     def stored_as(self, problem: Problem, device: DeviceSpec, config: Config) -> list[Held]:
         """Store A level by level, as a plan does: rows where no level pads, else blocks of the uncompressed levels."""
-        stored = _stored(nest_of(problem.op, config), problem.matrix, config)["values"].size
+        stored = store(problem.matrix, nest_of(problem.op, config), config)["values"].size
         kind = StoreKind.ROW if stored == problem.matrix.nnz else StoreKind.BLOCK
         return [Held(kind, f"levels {config['formats']}", stored)]
 
@@ -108,10 +105,8 @@ class TacoPlan(HostPlan):
         super().__init__(config={**config, "threads": threads})
         nest = nest_of(problem.op, config)
         with self.phase("convert"):
-            matrix = replace(
-                problem.matrix, values=problem.dtype.numbers(problem.values).astype(np.float32, copy=False)
-            )
-            arrays: dict[str, Any] = dict(_stored(nest, matrix, config))
+            values = problem.dtype.numbers(problem.values).astype(np.float32, copy=False)
+            arrays: dict[str, Any] = dict(store(replace(problem.matrix, values=values), nest, config))
         with self.phase("compile"):
             self._function = getattr(load_c(generate(nest), nest.name), nest.name)
         self.stored = arrays["values"].size
@@ -127,7 +122,3 @@ class TacoPlan(HostPlan):
     def compute(self, *arrays: NDArray[np.float32]) -> None:
         """Compute C = A B, or D."""
         self._function(*self._arguments, *(ctypes.c_void_p(array.ctypes.data) for array in arrays))
-
-
-def _stored(nest: Nest, matrix: Csr, config: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-    return store(matrix, nest.levels, nest.compressed, (config["isplit"], config["ksplit"]), MOST_BYTES)

@@ -6,7 +6,7 @@ A level maps a position of the level above and a coordinate to a position of its
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,14 +14,15 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import Csr, offsets, openings
+from spmark.impls.taco_cpu.space import SPLITS, Nest
 
+MOST_BYTES = 1 << 28
+"""Bytes that the positions of an uncompressed level may take; the bytes of A's CSR, where these are more."""
 _POSITION_BYTES = 4
 """What a position of a level takes in the array below it, at least: an int32 bound or a float32 value."""
 
 
-def store(
-    matrix: Csr, order: Sequence[str], compressed: Set[str], splits: tuple[int, int], most_bytes: int
-) -> dict[str, NDArray[Any]]:
+def store(matrix: Csr, nest: Nest, config: Mapping[str, Any], most_bytes: int = MOST_BYTES) -> dict[str, NDArray[Any]]:
     """Store a matrix as a tree of levels.
 
     A position of the last level is a stored element. Where uncompressed levels have positions that A has no element
@@ -30,12 +31,10 @@ def store(
     Parameters
     ----------
     matrix : Csr
-    order : sequence of str
-        The levels in storage order: i1 and k1, and i0 and k0 where these have more than one coordinate.
-    compressed : set of str
-        Those that are compressed.
-    splits : (int, int)
-        Iterations of i0 and k0.
+    nest : Nest
+        Its levels in storage order, and those that are compressed.
+    config : mapping
+        Says the iterations of i0 and k0, as ``isplit`` and ``ksplit``.
     most_bytes : int
         Bytes that the positions of an uncompressed level may take; the bytes of the CSR, where these are more.
 
@@ -54,8 +53,9 @@ def store(
         An uncompressed level would take more; says how much.
     """
     coordinates, extents = dict[str, NDArray[np.int32]](), dict[str, int]()
-    indices = (matrix.rows_of_entries(), matrix.indices)
-    for index, along, length, split in zip("ik", indices, matrix.shape, splits, strict=True):
+    order, compressed, indices = nest.levels, nest.compressed, (matrix.rows_of_entries(), matrix.indices)
+    for index, along, length in zip("ik", indices, matrix.shape, strict=True):
+        split = config[SPLITS[index]]
         coordinates[f"{index}1"], coordinates[f"{index}0"] = np.divmod(along, np.int32(split))
         extents |= {f"{index}1": -(-length // split), f"{index}0": split}
     key = np.zeros(matrix.nnz, np.int64)

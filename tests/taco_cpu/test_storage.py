@@ -37,7 +37,7 @@ def csrs(draw: st.DrawFn) -> Csr:
 
 
 def stored(matrix: Csr, nest: Nest, splits: tuple[int, int], most_bytes: int = MOST) -> dict[str, np.ndarray]:
-    return store(matrix, nest.levels, nest.compressed, splits, most_bytes)
+    return store(matrix, nest, dict(zip(("isplit", "ksplit"), splits, strict=True)), most_bytes)
 
 
 def given_back(arrays: dict[str, np.ndarray], matrix: Csr, nest: Nest, splits: tuple[int, int]) -> Csr:
