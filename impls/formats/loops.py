@@ -81,58 +81,6 @@ def count_columns(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
         columns[window], nnz[window] = distinct, entries
 
 
-# ---- ELL rows of relations (relational_hyb.py) ----
-
-
-@compiled(types.void, IN, IN, LONG, LONG, _COUNTS, _COUNTS, _OUT, _OUT, _OUT)
-def ell_rows_of_relations(  # noqa: PLR0917
-    indptr: Any,
-    indices: Any,
-    num_cols: Any,
-    widest: Any,
-    row_at: Any,
-    slot_at: Any,
-    rows: Any,
-    columns: Any,
-    positions: Any,
-) -> None:
-    """Cut the edges of each row and relation into ELL rows of up to ``widest`` slots, and place these in buckets.
-
-    All ELL rows of more than ``widest`` edges are that wide, also the last one.
-
-    Parameters
-    ----------
-    indptr, indices : (I + 1,), (nnz,) int32
-        The wide CSR of all relations, of ``num_cols`` columns each.
-    row_at, slot_at : (5 R,) int64
-        Where the next ELL row and the next slot of each bucket stand, of relation r and width 2^p at 5 r + p. All are
-        moved on: from zeros on, they count.
-    rows : (n,) int32
-        Written: row of A of each ELL row. Without any the ELL rows are only counted.
-    columns, positions : (slots,) int32
-        Written: column of each edge, and its position in ``indices``.
-    """
-    for row in range(indptr.size - 1):
-        at, end = np.int64(indptr[row]), np.int64(indptr[row + 1])
-        while at < end:
-            relation, power = np.int64(indices[at]) // num_cols, 0
-            stop, bound = at + 1, (relation + 1) * num_cols
-            while stop < end and indices[stop] < bound:
-                stop += 1
-            while (1 << power) < min(stop - at, widest):
-                power += 1
-            bucket = 5 * relation + power
-            while at < stop:
-                first, at = at, min(at + widest, stop)
-                if rows.size:
-                    rows[row_at[bucket]] = row
-                    for edge in range(first, at):
-                        columns[slot_at[bucket] + edge - first] = indices[edge] - relation * num_cols
-                        positions[slot_at[bucket] + edge - first] = edge
-                row_at[bucket] += 1
-                slot_at[bucket] += 1 << power
-
-
 # ---- tiles (tiles.py) ----
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -65,7 +64,7 @@ class RelationalHyb:
 
     @classmethod
     def of(cls, matrix: RelationalCsr, slots: int, widest: int = WIDEST, *, xp: Any = np) -> RelationalHyb:
-        """Lay a matrix out. O(nnz + R) time on a host; a GPU sorts ELL rows.
+        """Lay a matrix out. O(nnz log nnz + R) work.
 
         Parameters
         ----------
@@ -89,7 +88,7 @@ class RelationalHyb:
         if widest not in WIDTHS:
             raise ValueError(f"expected widest out of {WIDTHS}, found {widest}")
         wide = matrix.wide
-        counts, place = _cut(matrix, widest) if xp is np else _cut_by_sorting(xp, matrix, widest)
+        counts, place = _cut(xp, matrix, widest)
 
         # ELL rows of one relation and width stand together; each such bucket begins with a group of its own.
         in_use = counts * np.tile(WIDTHS, matrix.relations)
@@ -110,19 +109,11 @@ class RelationalHyb:
         return cls(matrix.relations, slots, groups, rows, columns, places, matrix.nnz)
 
 
-def _cut(matrix: RelationalCsr, widest: int) -> tuple[NDArray[np.int64], Callable[..., None]]:
-    """Count the ELL rows of each bucket, and give what places them (see `ell_rows_of_relations`). O(nnz) time."""
-    from spmark.impls.formats.loops import ell_rows_of_relations
+def _cut(xp: Any, matrix: RelationalCsr, widest: int) -> tuple[NDArray[np.int64], Callable[..., None]]:
+    """Count the ELL rows of each bucket, and give what places them. All are ``widest`` that come of a longer row.
 
-    cut = partial(ell_rows_of_relations, matrix.wide.indptr, matrix.wide.indices, matrix.num_cols, widest)
-    counts, slots = np.zeros((2, matrix.relations * len(WIDTHS)), np.int64)
-    nothing = np.empty(0, np.int32)
-    cut(counts, slots, nothing, nothing, nothing)
-    return counts, cut
-
-
-def _cut_by_sorting(xp: Any, matrix: RelationalCsr, widest: int) -> tuple[NDArray[np.int64], Callable[..., None]]:
-    """Do the same with arrays of a GPU, whose threads cannot take one row after the other. O(nnz log nnz) work."""
+    By sorting, since the threads of a GPU cannot take one row after the other. O(nnz log nnz) work.
+    """
     nnz = matrix.nnz
     indptr, indices = (xp.asarray(each) for each in (matrix.wide.indptr, matrix.wide.indices))
     relation, cols = xp.divmod(indices, np.int32(matrix.num_cols))
@@ -147,4 +138,4 @@ def _cut_by_sorting(xp: Any, matrix: RelationalCsr, widest: int) -> tuple[NDArra
         slot = (xp.asarray(slot_at)[bucket] + (turn << power))[mine] + at
         columns[slot], positions[slot] = cols, xp.arange(nnz)
 
-    return xp.asnumpy(counts), place
+    return np.array(counts.tolist()), place
