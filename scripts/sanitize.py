@@ -37,7 +37,7 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import UnsupportedError
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.core.relational import RelationalCsr, RelationalProblem
-from spmark.impls.kernels.plain import HostPlainPlan, PlainPlan
+from spmark.impls.kernels.plain import PlainPlan
 from spmark.impls.operator.choose import PLAIN
 from spmark.impls.operator.matrices import OwnedMatrix
 from spmark.impls.runtime.device import find
@@ -153,7 +153,7 @@ def check_plain(device: DeviceSpec, problems: Sequence[Any]) -> int:
     for problem in problems:
         drawn = [random.uniform(0.5, 1, shape) for shape in problem.operand_shapes]
         expected, out = np.empty(problem.out_shape, problem.dtype), target.empty(problem.out_shape, problem.dtype)
-        HostPlainPlan(problem).run(drawn, expected)
+        create("scipy_cpu").build(problem, find("cpu")).run(drawn, expected)
         PlainPlan(problem, target).run([target.upload(one) for one in drawn], out)
         target.synchronize()
         np.testing.assert_allclose(target.download(out), expected, rtol=1e-13)

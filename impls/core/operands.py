@@ -176,24 +176,29 @@ def _check_place(role: str, facts: ArrayFacts, shape: tuple[int, ...], device: s
         )
 
 
-class HostPlan(Built):
-    """A plan on the host's cores that computes in float32; subclasses call `hold` in ``__init__``.
+def widened(problem: AnyProblem, stored: NDArray[Any]) -> NDArray[Any]:
+    """Give values of a problem in the type that the host computes in: float64 of a `PlainProblem`, else float32."""
+    return stored if stored.dtype == np.float64 else problem.dtype.numbers(stored).astype(np.float32, copy=False)
 
-    float32 arrays pass through untouched. For other types the plan has float32 workspaces for every operand and for the
-    result. A run widens the operands and rounds the result once, so its time includes the conversions.
+
+class HostPlan(Built):
+    """A plan on the host's cores that computes in float32 or float64; subclasses call `hold` in ``__init__``.
+
+    Arrays of these types pass through untouched. For 16 bits the plan has float32 workspaces for every operand and for
+    the result. A run widens the operands and rounds the result once, so its time includes the conversions.
     """
 
     def hold(self, problem: AnyProblem, *arrays: NDArray[Any]) -> None:
         """Make the workspaces of a problem, and count their bytes with those of arrays that the plan holds."""
         # No reference to the problem's matrix is kept.
         self._wanted = problem.operand_shapes, problem.out_shape, problem.dtype
-        self._dtype = DType(str(problem.dtype))
-        widened = (*problem.operand_shapes, problem.out_shape) if self._dtype.narrow else ()
-        self._work = [np.empty(shape, np.float32) for shape in widened]
+        self._dtype = problem.dtype
+        narrow = (*problem.operand_shapes, problem.out_shape) if problem.dtype.itemsize < 4 else ()
+        self._work = [np.empty(shape, np.float32) for shape in narrow]
         self.device_bytes = sum(array.nbytes for array in (*arrays, *self._work))
 
     def run(self, operands: Sequence[Any], out: Any) -> None:
-        """Check the arrays and compute, in float32."""
+        """Check the arrays and compute."""
         check_operands(*self._wanted, operands, out, device="cpu")
         if not self._work:
             self.compute(*operands, out)
@@ -206,4 +211,4 @@ class HostPlan(Built):
 
     @abstractmethod
     def compute(self, *arrays: Any, **nothing: Any) -> None:
-        """Compute the last of the arrays from the others, all float32."""
+        """Compute the last of the arrays from the others, all float32, or all float64."""

@@ -1,18 +1,14 @@
-"""Plans of both operators over CSR as it comes, for float64, which no search takes.
+"""Plans of both operators over CSR as it comes, for float64 on a GPU, which no search takes.
 
 A `PlainProblem` has no schedule to choose: one kernel serves each operator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from spmark.impls.core.errors import UnsupportedError
-from spmark.impls.core.interfaces import Built, DeviceArray
-from spmark.impls.core.operands import check_operands
 from spmark.impls.core.problem import Op, PlainProblem
-from spmark.impls.formats.threads import equal_shares, run_all
 from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div
 from spmark.impls.runtime.template import KernelTemplate
@@ -45,26 +41,3 @@ class PlainPlan(OneLaunchPlan):
         arrays = (pattern.indptr, pattern.indices, problem.factors)
         self._arrange((groups, ceil_div(width, lanes) if spmm else 1, 1), sizes, arrays)
         self.values = self._args[-1]
-
-
-class HostPlainPlan(Built):
-    """Either operator by the loops of `plain_loops`, on several cores."""
-
-    def __init__(self, problem: PlainProblem) -> None:
-        super().__init__(stored=problem.matrix.nnz)
-        pattern = problem.matrix
-        self._shapes, self._dtype = (problem.operand_shapes, problem.out_shape), problem.dtype
-        with self.phase("compile"):
-            from spmark.impls.kernels import plain_loops
-
-            self._loop = plain_loops.spmm if problem.op is Op.SPMM else plain_loops.sddmm
-        self._pattern = pattern.indptr, pattern.indices
-        self.values = problem.factors
-        self._shares = equal_shares(pattern.indptr)
-        self.device_bytes = sum(array.nbytes for array in (*self._pattern, self.values))
-
-    def run(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
-        """Compute the complete result."""
-        check_operands(*self._shapes, self._dtype, operands, out, device="cpu")
-        tasks = zip(self._shares[:-1], self._shares[1:], strict=True)
-        run_all(self._loop, ((start, stop, *self._pattern, self.values, *operands, out) for start, stop in tasks))

@@ -106,8 +106,8 @@ def compile(
         Type of operands, result and A's values: float16, bfloat16, float32 or float64, by the name or the dtype of a
         library. By default A's own type; A's values are converted only where a type is given here.
 
-        float64 is served by one plain kernel for each operator, without a search, and the others by the
-        implementations of the table.
+        float64 is served without a search, by one plain kernel for each operator on a GPU and by SciPy on a CPU, and
+        the others by the implementations of the table.
     use : str or sequence of str
         An implementation's name; or a class in a file, ``"./mine.py:MyKernel"``, which is imported; or a CUDA file,
         ``"./mine.cu"``; or several, which are raced; or ``"auto"``, a race of up to three that the implementation

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 AUTO = "auto"
 """The implementation that chooses among the others."""
 PLAIN = "plain"
-"""What serves float64, in the place of an implementation's name."""
+"""What serves float64 on a GPU, in the place of an implementation's name; on a CPU SciPy does."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ def choose(problem: Problem, asked: Asked) -> Chosen:
     """
     device, choices = asked.device, [Choice(name) for name in asked.names]
     if isinstance(problem, PlainProblem):
-        return build(problem, device, Choice(PLAIN))
+        return build(problem, device, Choice("scipy_cpu" if device.kind is DeviceKind.CPU else PLAIN))
     check_known(asked.names)
     if asked.names == (AUTO,):
         return _auto(asked).choose(problem, device)[0]
@@ -209,8 +209,6 @@ def _auto(asked: Asked) -> Auto:
 def build(problem: Problem, device: DeviceSpec, choice: Choice, held: Mapping[str, bytes] | None = None) -> Chosen:
     """Build a choice, its searches answered by ``held`` where that holds them.
 
-    A `PlainProblem` has one plan, whatever the choice.
-
     Raises
     ------
     UnsupportedError
@@ -218,11 +216,10 @@ def build(problem: Problem, device: DeviceSpec, choice: Choice, held: Mapping[st
     BuildError
         The plan could not be built.
     """
-    if isinstance(problem, PlainProblem):
-        from spmark.impls.kernels.plain import HostPlainPlan, PlainPlan
+    if isinstance(problem, PlainProblem) and choice.name == PLAIN:
+        from spmark.impls.kernels.plain import PlainPlan
 
-        on_host = device.kind is DeviceKind.CPU
-        return Chosen(choice, HostPlainPlan(problem) if on_host else PlainPlan(problem, open_target(device)))
+        return Chosen(choice, PlainPlan(problem, open_target(device)))
     return built(problem, device, choice, held)
 
 

@@ -1,12 +1,13 @@
 """SciPy on one core: the baseline that every machine has.
 
 SpMM is SciPy's CSR product; SDDMM, which SciPy does not have, gathers rows in chunks and contracts them with einsum.
+A `PlainProblem`'s float64 is computed in float64.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from scipy.sparse import _sparsetools
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Plan
-from spmark.impls.core.operands import HostPlan
+from spmark.impls.core.operands import HostPlan, widened
 from spmark.impls.core.problem import Op, Problem
 
 
@@ -44,7 +45,7 @@ class ScipyCpu:
         return None
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
-        """Give a plan; nothing is converted unless the dtype is float16."""
+        """Give a plan; nothing is converted unless the dtype has 16 bits."""
         return _Spmm(problem) if problem.op is Op.SPMM else _Sddmm(problem, self.chunk_bytes)
 
 
@@ -53,10 +54,10 @@ class _Spmm(HostPlan):
         super().__init__(stored=problem.matrix.nnz)
         self._matrix = problem.matrix
         with self.phase("convert"):
-            self.values = self._values = problem.dtype.numbers(problem.values).astype(np.float32, copy=False)
+            self.values = self._values = widened(problem, problem.values)
             self.hold(problem, self._matrix.indptr, self._matrix.indices, self._values)
 
-    def compute(self, dense: NDArray[np.float32], result: NDArray[np.float32]) -> None:
+    def compute(self, dense: NDArray[Any], result: NDArray[Any]) -> None:
         """Compute C = A B."""
         result.fill(0)
         # csr_array.__matmul__ calls this function, too, but allocates an array for the result.
@@ -68,15 +69,16 @@ class _Sddmm(HostPlan):
     def __init__(self, problem: Problem, chunk_bytes: int) -> None:
         matrix = problem.matrix
         super().__init__(config={"chunk_bytes": chunk_bytes}, stored=matrix.nnz)
-        self._entries = max(1, min(matrix.nnz, chunk_bytes // (8 * problem.width)))
         self._cols = matrix.indices
         with self.phase("convert"):
             self._rows = matrix.rows_of_entries()
-            self.values = self._factors = problem.dtype.numbers(problem.factors).astype(np.float32, copy=False)
-            self._left, self._right = (np.empty((self._entries, problem.width), np.float32) for _ in range(2))
+            self.values = self._factors = widened(problem, problem.factors)
+            kind = self._factors.dtype
+            self._entries = max(1, min(matrix.nnz, chunk_bytes // (2 * kind.itemsize * problem.width)))
+            self._left, self._right = (np.empty((self._entries, problem.width), kind) for _ in range(2))
             self.hold(problem, self._rows, self._cols, self._left, self._right, self._factors)
 
-    def compute(self, x: NDArray[np.float32], y: NDArray[np.float32], result: NDArray[np.float32]) -> None:
+    def compute(self, x: NDArray[Any], y: NDArray[Any], result: NDArray[Any]) -> None:
         """Compute D, chunk by chunk."""
         for start in range(0, result.size, self._entries):
             part = slice(start, start + self._entries)

@@ -90,7 +90,7 @@ def test_a_race_is_kept(operator: Any, b: np.ndarray, xy: Any, made_up_times: No
     assert planned == [6, 6, 9, 6, 6]
     told = operator.explain()
     assert told.count("numba_cpu (threads = ") == 3
-    assert "J = 6: plain" in told
+    assert "J = 6: scipy_cpu" in told
     operator.tune(6, "sddmm", budget_s=0)
     assert "spmark sddmm of 40 x 25" in operator.explain()
 

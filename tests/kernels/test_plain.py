@@ -1,4 +1,4 @@
-"""The kernels and loops for float64 against float64 sums, on the host, over every instance."""
+"""The kernels for float64 against float64 sums, in the host ring over every instance, and SciPy on the host."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from problems import matrices, random_csr
+from problems import matrices
 from tables import TableTarget, every_instance, table_target
 
 from spmark.impls.core.errors import OperandError, UnsupportedError
 from spmark.impls.core.problem import Csr, Op, PlainProblem
-from spmark.impls.kernels.plain import SDDMM_PLAIN, SPMM_PLAIN, HostPlainPlan, PlainPlan
+from spmark.impls.kernels.plain import SDDMM_PLAIN, SPMM_PLAIN, PlainPlan
+from spmark.impls.runtime.device import find
 from spmark.impls.runtime.template import Instance
+from spmark.impls.scipy_cpu.plan import ScipyCpu
 
 target = table_target(SPMM_PLAIN, SDDMM_PLAIN)
 
@@ -50,24 +52,17 @@ def test_every_instance(instance: Instance, target: TableTarget) -> None:
 
 
 @pytest.mark.parametrize("name", matrices())
-def test_loops_on_the_host(name: str) -> None:
+def test_scipy_on_the_host(name: str) -> None:
     for op, width, scaled in ((Op.SPMM, 5, False), (Op.SDDMM, 33, False), (Op.SDDMM, 1, True)):
         problem = plain_problem(op, matrices()[name], width, scaled)
-        run_and_check(HostPlainPlan(problem), problem)
-
-
-def test_rows_are_shared_among_threads() -> None:
-    problem = plain_problem(Op.SPMM, random_csr(6000, 200, [100] * 6000), 3)
-    plan = HostPlainPlan(problem)
-    assert plan._shares.size > 2
-    run_and_check(plan, problem)
+        run_and_check(ScipyCpu().build(problem, find("cpu")), problem)
 
 
 def test_operands_may_be_read_only_and_are_checked(target: TableTarget) -> None:
     problem = plain_problem(Op.SPMM, matrices()["tall"], 2)
     dense = np.ones(problem.operand_shapes[0])
     dense.flags.writeable = False
-    for plan in (HostPlainPlan(problem), PlainPlan(problem, target)):
+    for plan in (ScipyCpu().build(problem, find("cpu")), PlainPlan(problem, target)):
         plan.run((dense,), np.empty(problem.out_shape))
         with pytest.raises(OperandError, match="expected dtype float64, found float32"):
             plan.run((dense.astype(np.float32),), np.empty(problem.out_shape))
