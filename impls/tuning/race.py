@@ -122,7 +122,7 @@ class Race(Generic[P]):
         self._budget_s, self._most_finalists = budget_s, finalists
         self._entrants: dict[str, _Entrant[P]] = {}
         self._finalists: list[_Entrant[P]] = []
-        self._spent_s = {"compile": 0.0, "run": 0.0}
+        self._spent = Built()
         self._started = perf_counter()
         self.fastest_us = math.inf
         """Least median so far; infinite before the first."""
@@ -136,7 +136,7 @@ class Race(Generic[P]):
         """Compile the kernels of configs side by side, so that timing one config does not wait for a compiler."""
         waiting = [config for config in configs if key_of(config) not in self._entrants]
         if self._prepare and waiting:
-            with self._spending("compile"), suppress(SpmarkError):  # the one to blame raises again when it is built
+            with self._spent.phase("compile"), suppress(SpmarkError):  # the one to blame raises again when it is built
                 self._prepare(waiting)
 
     def time(self, config: Config) -> ConfigTime:
@@ -190,25 +190,25 @@ class Race(Generic[P]):
         if not self._finalists:
             reasons = "; ".join(dict.fromkeys(one.record.reason for one in met if one.record.reason))
             raise BuildError(f"expected one of {len(met)} candidates to build and to be right, found none: {reasons}")
-        plans: dict[int, P] = {}
-        for one in self._finalists:
+        able, plans = list[_Entrant[P]](), list[P]()
+        for one in sorted(self._finalists, key=met.index):
             with suppress(MemoryError):
-                plans[met.index(one)] = one.plan or self._build(one.timed.config)
+                plans.append(one.plan or self._build(one.timed.config))
+                able.append(one)
         if not plans:
             raise BuildError(
                 f"expected memory to build one of the {len(self._finalists)} fastest candidates again, found too "
                 "little for each: free memory, or take a smaller matrix or width"
             )
-        numbers = sorted(plans)
-        times = {number: met[number].timed for number in numbers}
+        times = [one.timed for one in able]
         if len(plans) > 1:
-            with self._spending("run"):
-                samples = self._timer.alternating_us([plans[number] for number in numbers])
-            times = {number: met[number].add(own) for number, own in zip(numbers, samples, strict=True)}
-        best = min(times.values(), key=lambda timed: timed.us)
-        winner = next(number for number in numbers if times[number].ties(best))
-        self._spent_s["compile"] -= plans[winner].phases_s.get("compile", 0.0)  # the plan reports these seconds
-        return times[winner].config, plans[winner]
+            with self._spent.phase("run"):
+                samples = self._timer.alternating_us(plans)
+            times = [one.add(own) for one, own in zip(able, samples, strict=True)]
+        best = min(times, key=lambda timed: timed.us)
+        winner, plan = next((timed, plan) for timed, plan in zip(times, plans, strict=True) if timed.ties(best))
+        self._spent.charge({"compile": -plan.phases_s.get("compile", 0.0)})  # the plan reports these seconds
+        return winner.config, plan
 
     def describe(self, cores: int = 1, eligible: int = 0) -> Search:
         """Tell what was considered, measured and spent."""
@@ -221,8 +221,8 @@ class Race(Generic[P]):
             cores=cores,
             seen=seen,
             eligible=eligible,
-            compile_s=max(0.0, self._spent_s["compile"]),
-            run_s=self._spent_s["run"],
+            compile_s=max(0.0, self._spent.phases_s.get("compile", 0.0)),
+            run_s=self._spent.phases_s.get("run", 0.0),
         )
 
     @contextmanager
@@ -253,23 +253,15 @@ class Race(Generic[P]):
 
     def _made_once(self, config: Config) -> P:
         plan = self._build(config)
-        self._spent_s["compile"] += plan.phases_s.get("compile", 0.0)
+        self._spent.charge({"compile": plan.phases_s.get("compile", 0.0)})
         if not (self._trusts and self._trusts(config)):
-            with self._spending("run"):
+            with self._spent.phase("run"):
                 self._timer.check(plan)
         return plan
 
-    @contextmanager
-    def _spending(self, name: str) -> Iterator[None]:
-        started = perf_counter()
-        try:
-            yield
-        finally:
-            self._spent_s[name] += perf_counter() - started
-
     def _enter(self, ready: Sequence[_Entrant[P]]) -> None:
         """Time plans by turns, a few samples of each, more of those not far behind; keep the plans of the fastest."""
-        with self._spending("run"):
+        with self._spent.phase("run"):
             samples = self._times_us(ready, FIRST)
             medians = [float(np.median(times)) for times in samples]
             far = FAR * min(self.fastest_us, *medians)
