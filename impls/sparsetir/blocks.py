@@ -66,18 +66,12 @@ FORM = ("block_rows", "block_cols", "t", "g")
 
 
 def block_space(problem: Problem, forms: Sequence[Config] = BLOCKS) -> list[Config]:
-    """List the configs of BSR and DBSR: ``block_rows, block_cols, tile, depth, turned, parts``."""
-    return [
-        {**form, "tile": tile, "depth": _depth(problem, *form.values()), **_PLAIN}
-        for form in forms
-        for tile in _tiles(problem)
-    ]
+    """List the configs of BSR and DBSR: ``block_rows, block_cols, tile, depth, turned, parts``.
 
-
-def panel_space(problem: Problem, forms: Sequence[Config] = PANELS) -> list[Config]:
-    """List the configs of SR-BCRS: ``t, g, tile, depth, turned, parts``, but for t = 8, which has `tile_space`."""
+    Those of SR-BCRS have ``t, g`` in place of the sides; t = 8 has `tile_space` instead.
+    """
     return [
-        {**form, "tile": tile, "depth": form["g"] if vector_of(problem.width) == 8 else 16, **_PLAIN}
+        {**form, "tile": tile, "depth": _depth(problem, form), **_PLAIN}
         for form in forms
         if form != PANELS[0]
         for tile in _tiles(problem)
@@ -103,10 +97,11 @@ def _tiles(problem: Problem) -> tuple[int, ...]:
     return (64, 128) if vector_of(problem.width) == 8 and problem.width > 64 else (64,)
 
 
-def _depth(problem: Problem, rows: int, cols: int) -> int:
-    if vector_of(problem.width) == 1 or rows == 16:
+def _depth(problem: Problem, form: Config) -> int:
+    rows, cols = form.values()
+    if vector_of(problem.width) == 1 or form == BLOCKS[0]:
         return 16
-    return min(cols, 64 if rows >= 64 else 32)
+    return int(cols if "g" in form else min(cols, 64 if rows >= 64 else 32))
 
 
 def middle(space: Sequence[Config]) -> Config:
@@ -302,4 +297,4 @@ class SparseTirSrBcrs(TunedBlocks):
 
     def space(self, problem: Problem) -> Sequence[Config]:
         """List panels, groups and tiles, the configs without shared memory first."""
-        return [*tile_space(problem, self.forms), *panel_space(problem, self.forms)]
+        return [*tile_space(problem, self.forms), *block_space(problem, self.forms)]

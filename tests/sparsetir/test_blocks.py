@@ -27,7 +27,6 @@ from spmark.impls.sparsetir.blocks import (
     SparseTirSrBcrs,
     block_space,
     opened,
-    panel_space,
     run_through,
     tile_space,
     varied,
@@ -48,7 +47,7 @@ def test_every_config_of_the_space_has_a_kernel(width: int) -> None:
     for config in block_space(problem):
         block_instance(problem, config["block_rows"], config["tile"], config["depth"], gathered=False)
         assert config["block_cols"] % config["depth"] == 0
-    space = panel_space(problem)
+    space = block_space(problem, PANELS)
     assert [taken_apart(c, FORM)[0] for c in space if c["tile"] == 64] == PANELS[1:]
     for config in space:
         block_instance(problem, config["t"], config["tile"], config["depth"], gathered=True)
