@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import BuildError, SpmarkError, UnsupportedError
-from spmark.impls.core.files import held_results
+from spmark.impls.core.files import HELD, within
 from spmark.impls.core.interfaces import Config, Implementation, Plan, Search
 from spmark.impls.core.machine import allowed_cores
 from spmark.impls.core.problem import Problem
@@ -84,7 +84,7 @@ def built(problem: Problem, device: DeviceSpec, choice: Choice, held: Mapping[st
         The plan could not be built.
     """
     how, results = choice.check(problem, device), dict(held or {})
-    with held_results(results):
+    with within(HELD, results):
         return Chosen(choice, how.build(problem, device), results)
 
 

@@ -6,7 +6,6 @@ Results of searches may be held in memory, too, for one context: a saved operato
 from __future__ import annotations
 
 import atexit
-import contextlib
 import grp
 import hashlib
 import logging
@@ -17,7 +16,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
@@ -33,9 +32,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 HELD: ContextVar[dict[str, bytes] | None] = ContextVar("held", default=None)
-"""What `held_results` holds here."""
+"""Results of searches by the names of their entries in the cache, so that the same plans can be built elsewhere without
+a search. They answer before the files do; what is read or found meanwhile is added."""
 ON_DISK: ContextVar[bool] = ContextVar("on_disk", default=True)
-"""Whether searches may read and write files here (`without_files`)."""
+"""Whether searches may read and write files; what `HELD` holds answers in any case."""
 _LONGEST_NAME = 80
 _DIGITS = 8
 _COMPONENT = re.compile(rf"[A-Za-z0-9_](?:[A-Za-z0-9._@+-]{{0,{_LONGEST_NAME - 2}}}[A-Za-z0-9_@+-])?")
@@ -174,7 +174,7 @@ def _instead(folder: Path, reason: str) -> Path:
     return Path(place)
 
 
-@contextlib.contextmanager
+@contextmanager
 def whole(path: Path) -> Iterator[Path]:
     """Give a file to write beside ``path``: the complete file takes the name ``path``, an incomplete one is removed.
 
@@ -221,7 +221,7 @@ def write_sealed(path: Path, content: bytes) -> None:
 
     A cache that cannot be written (full, read-only) costs time, not the result, so that nothing is raised.
     """
-    with contextlib.suppress(OSError), whole(path) as part:
+    with suppress(OSError), whole(path) as part:
         part.write_bytes(_seal(path, content) + b"\n" + content)
 
 
@@ -236,34 +236,18 @@ def read_sealed(path: Path) -> bytes | None:
 
 def mark_used(path: Path) -> None:
     """Let a cache entry count as used now, by the time of its last change; a read-only cache stays as it is."""
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         os.utime(path)
 
 
 @contextmanager
-def _within(variable: ContextVar[T], value: T) -> Iterator[None]:
+def within(variable: ContextVar[T], value: T) -> Iterator[None]:
+    """Give a variable a value inside, such as `HELD` or `ON_DISK`."""
     token = variable.set(value)
     try:
         yield
     finally:
         variable.reset(token)
-
-
-def held_results(results: dict[str, bytes]) -> AbstractContextManager[None]:
-    """Hold the results of the searches inside, so that the same plans can be built elsewhere without a search.
-
-    Parameters
-    ----------
-    results : dict
-        Contents of entries of the cache by name. They answer before the files do; what is read or found inside is
-        added.
-    """
-    return _within(HELD, results)
-
-
-def without_files() -> AbstractContextManager[None]:
-    """Let the searches inside read and write no file; what `held_results` holds answers as before."""
-    return _within(ON_DISK, False)
 
 
 def keep_latest(folder: Path, limit_bytes: int) -> None:
@@ -277,7 +261,7 @@ def keep_latest(folder: Path, limit_bytes: int) -> None:
     for seen, path in sorted(found, key=lambda entry: -entry[0].modified_ns):
         kept += seen.size
         if kept > limit_bytes:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 path.unlink()
 
 

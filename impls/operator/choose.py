@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, PositiveInt
 from spmark.impls.auto.race import Choice, Chosen, built, fastest, first
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError, ProblemError, SweepError, none_of
-from spmark.impls.core.files import without_files
+from spmark.impls.core.files import ON_DISK, within
 from spmark.impls.core.problem import Op, PlainProblem, Problem
 from spmark.impls.operator.matrices import OwnedMatrix
 from spmark.impls.runtime.device import calibrated, find
@@ -233,7 +233,7 @@ def begin_width(matrix: OwnedMatrix, asked: Asked, width: int) -> None:
 def plan_width(matrix: OwnedMatrix, asked: Asked, width: int) -> Chosen:
     """Choose and build the plan of one width, and wait until it is on the device."""
     problem = matrix.problem(asked.op, width, asked.scaled)
-    with nullcontext() if asked.cache else without_files():
+    with nullcontext() if asked.cache else within(ON_DISK, False):
         choice = choose(problem, asked)
     if asked.device.kind is DeviceKind.CUDA:
         open_target(asked.device).synchronize()

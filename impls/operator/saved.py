@@ -41,7 +41,7 @@ class SavedPlan(Frozen):
     version: str
     """Digest of the code that built the plan."""
     held: dict[str, bytes] = {}
-    """Results of its searches (`spmark.impls.core.files.held_results`)."""
+    """Results of its searches (`spmark.impls.core.files.HELD`)."""
 
 
 class SavedOperator(Frozen):

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
+from spmark.impls.core.files import within
+
 
 class Noted(NamedTuple):
     """A launch of a kernel."""
@@ -29,11 +31,8 @@ _NOTES: ContextVar[list[Noted] | None] = ContextVar("notes", default=None)
 def noted() -> Iterator[list[Noted]]:
     """Give a list that holds the launches of this thread once the ``with`` statement is left."""
     launches: list[Noted] = []
-    before = _NOTES.set(launches)
-    try:
+    with within(_NOTES, launches):
         yield launches
-    finally:
-        _NOTES.reset(before)
 
 
 def note(function: Any, *launch: Any) -> None:

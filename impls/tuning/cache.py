@@ -51,7 +51,7 @@ _KEPT = TypeAdapter(Kept)
 
 
 class PlanCache:
-    """The file of one search, beside what `held_results` holds.
+    """The file of one search, beside what `HELD` holds.
 
     Parameters
     ----------

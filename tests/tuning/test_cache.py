@@ -18,7 +18,7 @@ from problems import random_csr
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.files import held_results, without_files
+from spmark.impls.core.files import HELD, ON_DISK, within
 from spmark.impls.core.interfaces import Candidate, Plan, Search
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime.device import find
@@ -208,7 +208,7 @@ def test_seconds_that_the_plan_reports_are_none_of_the_search() -> None:
 
 def test_held_results_answer_before_files_and_take_in_what_is_read_or_found() -> None:
     held: dict[str, bytes] = {}
-    with held_results(held):
+    with within(HELD, held):
         assert cache_of().read() is None
         cache_of().write(KEPT)
         assert cache_of().read() == KEPT
@@ -216,11 +216,11 @@ def test_held_results_answer_before_files_and_take_in_what_is_read_or_found() ->
     assert name == f"sparsetir/{cache_of().path.name}"
     cache_of().path.unlink()
     assert cache_of().read() is None, "outside, only files answer"
-    with held_results(dict(held)):
+    with within(HELD, dict(held)):
         assert searched(cache_of(), lambda: pytest.fail("a search"), lambda _: True)[0].config == KEPT.config
     cache_of().write(replace(KEPT, config={"work": 16}))
     found: dict[str, bytes] = {}
-    with held_results(found):
+    with within(HELD, found):
         assert cache_of().read() == replace(KEPT, config={"work": 16})
     assert found.keys() == held.keys()
 
@@ -236,14 +236,14 @@ def test_a_config_that_the_search_cannot_give_is_refused() -> None:
 )
 def test_facts_of_another_type_count_as_damaged(facts: dict[str, Any]) -> None:
     whole = json.loads(json.dumps(asdict(KEPT)))
-    with held_results({f"sparsetir/{cache_of().path.name}": json.dumps(whole | facts).encode()}):
+    with within(HELD, {f"sparsetir/{cache_of().path.name}": json.dumps(whole | facts).encode()}):
         assert cache_of().read() is None
 
 
 def test_without_files_only_what_is_held_answers() -> None:
     cache_of().write(KEPT)
     held: dict[str, bytes] = {}
-    with without_files(), held_results(held):
+    with within(ON_DISK, False), within(HELD, held):
         assert cache_of().read() is None
         cache_of(c=2).write(KEPT)
         assert cache_of(c=2).read() == KEPT
