@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from spmark.impls.core import enums
 from spmark.impls.core.enums import DeviceKind, Op
-from spmark.impls.core.errors import SweepError, UnsupportedError, check_type, how_to_install, none_of
+from spmark.impls.core.errors import SweepError, UnsupportedError, check_type, none_of, not_installed
 from spmark.impls.core.files import is_file
 from spmark.impls.core.outside import (
     IMPLEMENTATION_GROUP,
@@ -121,8 +121,7 @@ class Reach(NamedTuple):
         """Say why it runs on none of some kinds of devices here; empty where it runs."""
         if not self.devices & set(kinds):
             return f"runs on {' and '.join(sorted(self.devices))}"
-        lacking = [module for module in self.needs if find_spec(module) is None]
-        return f"needs {' and '.join(lacking)}: {how_to_install(self.extra)}" if lacking else ""
+        return not_installed(self.needs, self.extra) or ""
 
 
 @dataclass(frozen=True)

@@ -70,13 +70,13 @@ def test_a_cpu_measures_its_own_and_says_what_is_left_out(told, caplog) -> None:
 
 def test_a_gpu_measures_every_implementation_for_it(told, monkeypatch, caplog) -> None:
     caplog.set_level("INFO")
-    monkeypatch.setattr("spmark.impls.table.find_spec", lambda module: None if module == "triton" else module)
+    monkeypatch.setattr("spmark.impls.core.errors.find_spec", lambda module: None if module == "triton" else module)
     known = told(DeviceSpec.load(shipped_calibration("nvidia-h200")), "continuous", "-b", "LiveSpmm", "HEAD")
     gone = {*CPU_ONLY, *REFUSED, "triton_blocksparse"}
     assert set(known["implementations"]) == set(IMPLEMENTATIONS) - gone
     assert {key[0] for key in known["questions"]} == {"spmm"}
     assert "taco_cpu (runs on cpu)" in caplog.text
-    assert "triton_blocksparse (needs triton: pip install" in caplog.text
+    assert "triton_blocksparse (triton is not installed: pip install" in caplog.text
 
 
 @pytest.mark.parametrize("command", ["run", "continuous"])

@@ -9,7 +9,7 @@ import sys
 import pytest
 from machine_speed import usual_seconds
 
-from spmark.impls import table
+from spmark.impls.core import errors
 from spmark.impls.core.enums import DeviceKind
 from spmark.suite.cli import machine
 from spmark.suite.cli.machine import Check
@@ -49,12 +49,12 @@ def test_the_first_examination_compiles_no_loop_and_takes_three_seconds(tmp_path
         ("gespmm", {"cuda", "cpu"}, "ok", "for cuda"),
         ("gespmm", {"cpu"}, "absent", "runs on cuda and host-simt"),
         ("scipy_cpu", set(), "missing", "runs on cpu"),
-        ("dgl", {"cpu"}, "absent", "needs dgl: pip install -e '.[dgl]' in a checkout"),
+        ("dgl", {"cpu"}, "absent", "dgl is not installed: pip install -e '.[dgl]' in a checkout"),
         ("dash", {"cpu", "cuda"}, "ok", "for cpu and cuda"),
     ],
 )
 def test_an_implementation_is_told_by_the_table(monkeypatch, name, here, state, found):
-    monkeypatch.setattr(table, "find_spec", lambda module: None if module == "dgl" else module)
+    monkeypatch.setattr(errors, "find_spec", lambda module: None if module == "dgl" else module)
     kinds = {DeviceKind(kind) for kind in here}
     assert machine._implementation(name, kinds) == Check(f"implementation {name}", state, found)
 
