@@ -12,24 +12,13 @@ from typing import Any, ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Plan
-from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.core.problem import Op, Problem
 from spmark.impls.kernels.csr_spmm import SPMM_CSR, csr_plan, vector_and_lanes
 from spmark.impls.kernels.sddmm import SDDMM_CSR, SddmmPlan
 from spmark.impls.runtime.target import open_target, too_wide
 from spmark.impls.runtime.template import KernelTemplate, widest_load
 
 BATCH = 4
-_SDDMM_VECTOR = {DType.FLOAT32: 2, DType.FLOAT16: 8, DType.BFLOAT16: 8}
-
-
-def sddmm_vector_and_lanes(width: int, dtype: DType) -> tuple[int, int]:
-    """Choose elements of a load and lanes of a non-zero by times measured on an H200 (docs/notes/gespmm.md).
-
-    Four non-zeros at once fill the registers, so that float32 is loaded 8 bytes at a time. Few lanes leave few sums to
-    add.
-    """
-    vector = widest_load(width, _SDDMM_VECTOR[dtype], 8)
-    return vector, 8 if width <= 32 * vector else 16
 
 
 @dataclass(frozen=True)
@@ -51,7 +40,10 @@ class GeSpmm:
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """Upload the matrix; the kernel comes from the cache or is compiled."""
         target = open_target(device)
-        if problem.op is Op.SDDMM:
-            vector, lanes = sddmm_vector_and_lanes(problem.width, problem.dtype)
-            return SddmmPlan(problem, target, {}, vector=vector, lanes=lanes, batch=BATCH)
-        return csr_plan(problem, target, {})
+        if problem.op is Op.SPMM:
+            return csr_plan(problem, target, {})
+        # By times measured on an H200 (docs/notes/gespmm.md): four non-zeros at once fill the registers, so that
+        # float32 is loaded 8 bytes at a time, and few lanes leave few sums to add.
+        vector = widest_load(problem.width, 8 if problem.dtype.narrow else 2, 8)
+        lanes = 8 if problem.width <= 32 * vector else 16
+        return SddmmPlan(problem, target, {}, vector=vector, lanes=lanes, batch=BATCH)

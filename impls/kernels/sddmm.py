@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -182,10 +183,9 @@ CSR_SDDMM = KernelFamily(
     kernel=sddmm_kernel,
 )
 """The space of Ye et al., "SparseTIR", ASPLOS 2023, section 4.2.2, but for the groups of a block."""
-RUNS_SDDMM = KernelFamily(
+RUNS_SDDMM = replace(
+    CSR_SDDMM,
     mark="run",  # the other family's configs have a batch, too: in a race this family stands first
     axes=lambda problem, _: {"tile": run_tiles(problem.width, problem.dtype), "run": RUNS},
-    opened=lambda problem, target: lambda config: SddmmPlan(problem, target, {}, **config),
     default=_default,
-    kernel=sddmm_kernel,
 )
