@@ -528,9 +528,9 @@ def cut(begins: NDArray[Any], lengths: NDArray[Any], most: int) -> NDArray[np.in
 
 
 def openings(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Mark each of (n,) values that differs from the one before it; the first always does."""
-    marks = np.ones(values.size, np.bool_)
-    np.not_equal(values[1:], values[:-1], out=marks[1:])
+    """Mark each of (n,) values, of NumPy or CuPy, that differs from the one before it; the first always does."""
+    marks = np.ones_like(values, np.bool_)
+    marks[1:] = values[1:] != values[:-1]
     return marks
 
 

@@ -118,7 +118,7 @@ def _cut(xp: Any, matrix: RelationalCsr, widest: int) -> tuple[NDArray[np.int64]
     indptr, indices = (xp.asarray(each) for each in (matrix.wide.indptr, matrix.wide.indices))
     relation, cols = xp.divmod(indices, np.int32(matrix.num_cols))
     row_of, _ = spans.numbered(xp, indptr[1:] - indptr[:-1], nnz)
-    first = xp.flatnonzero(spans.openings(xp, row_of) | spans.openings(xp, relation))
+    first = xp.flatnonzero(openings(row_of) | openings(relation))
     lengths = spans.lengths(xp, first, nnz)
     power = xp.zeros(first.size, np.int64)
     for width in WIDTHS[: WIDTHS.index(widest)]:

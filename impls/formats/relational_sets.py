@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from spmark.impls.core.interfaces import DeviceArray
+from spmark.impls.core.problem import openings
 from spmark.impls.core.relational import RelationalCsr
-from spmark.impls.formats.spans import lengths, numbered, openings
+from spmark.impls.formats.spans import lengths, numbered
 
 GROUP = 16
 """Rows of a warp in a tile."""
@@ -93,7 +94,7 @@ class RelationalSets:
         # Edges by tile, warp and relation.
         key = place // GROUP * relations + relation
         edges = xp.argsort(key, kind="stable")
-        group = xp.flatnonzero(openings(xp, key[edges]))
+        group = xp.flatnonzero(openings(key[edges]))
         of_warp, of_relation = xp.divmod(key[edges[group]], relations)
         steps, step = xp.unique(of_warp // warps * relations + of_relation, return_inverse=True)
         counts = lengths(xp, group, nnz)
@@ -128,8 +129,8 @@ class RelationalSets:
 
 def _pieces(xp: Any, rows: Any, relation: Any, piece: int, apart: bool) -> Any:
     """Give the first edge of each piece."""
-    opens = openings(xp, rows)
-    first = xp.flatnonzero(opens | openings(xp, relation) if apart else opens)
+    opens = openings(rows)
+    first = xp.flatnonzero(opens | openings(relation) if apart else opens)
     counts = -(-lengths(xp, first, rows.size) // piece)
     whole, fold = numbered(xp, counts, int(counts.sum()))
     return first[whole] + fold * piece
@@ -145,7 +146,7 @@ def _places(xp: Any, begins: Any, mine: Any, relation: Any, *, relations: int, p
     mine, relation : (nnz,)
         Piece and relation of each edge.
     """
-    opens = openings(xp, mine) | openings(xp, relation)
+    opens = openings(mine) | openings(relation)
     mine, relation = mine[opens], relation[opens]
     rank = xp.empty(relations, np.int64)
     rank[xp.argsort(-xp.bincount(relation, minlength=relations), kind="stable")] = xp.arange(relations)
@@ -178,8 +179,8 @@ def _runs(xp: Any, of_tile: Any, step: Any, chunks: Any, blocks: int) -> tuple[A
     """
     # In each step all warps wait for the one with the most chunks. To multiply costs about as much as a chunk.
     order = xp.lexsort(xp.stack([chunks, step]))
-    last = xp.append(xp.flatnonzero(openings(xp, step[order]))[1:], order.size)[: of_tile.size] - 1
+    last = xp.append(xp.flatnonzero(openings(step[order]))[1:], order.size)[: of_tile.size] - 1
     cost = chunks[order[last]] + 1
     middle = xp.cumsum(cost) - cost / 2
-    begins = openings(xp, (middle * (blocks / max(int(cost.sum()), 1))).astype(np.int64))
-    return begins, begins | openings(xp, of_tile)
+    begins = openings((middle * (blocks / max(int(cost.sum()), 1))).astype(np.int64))
+    return begins, begins | openings(of_tile)

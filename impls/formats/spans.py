@@ -1,4 +1,4 @@
-"""Runs of equal values, and elements of spans, in arrays of NumPy or CuPy.
+"""Elements of spans, in arrays of NumPy or CuPy.
 
 `spmark.impls.core.problem` has the like for NumPy alone; these here wait for no GPU, where the caller knows the total.
 """
@@ -8,13 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-
-
-def openings(xp: Any, values: Any) -> Any:
-    """Mark each of (n,) values that differs from the one before it; the first always does."""
-    marks = xp.ones(values.size, np.bool_)
-    marks[1:] = values[1:] != values[:-1]
-    return marks
 
 
 def lengths(xp: Any, begins: Any, end: int) -> Any:

@@ -8,11 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from spmark.impls.core.interfaces import Config, DeviceArray
-from spmark.impls.core.problem import DType
+from spmark.impls.core.problem import DType, openings
 from spmark.impls.core.relational import RelationalProblem
 from spmark.impls.formats.relational_hyb import RelationalHyb, widths_of
 from spmark.impls.formats.row_use import row_use
-from spmark.impls.formats.spans import openings
 from spmark.impls.kernels.family import Axes, KernelFamily, OneFormat, taken_apart
 from spmark.impls.kernels.ordered_rows import OrderedRows, ordered_instances
 from spmark.impls.kernels.shared_rows import SharedRows, shared_instances
@@ -118,7 +117,7 @@ class RelationalHybPlan(DevicePlan):
             xp = target.xp
             real = xp.flatnonzero(held.rows >= 0)
             rows = held.rows[real]
-            opens = openings(xp, rows) | (real % _MERGED_EDGES == 0) if merged else xp.ones(rows.size, np.bool_)
+            opens = openings(rows) | (real % _MERGED_EDGES == 0) if merged else xp.ones(rows.size, np.bool_)
             rows = rows[opens]
             use = row_use(problem.matrix.num_rows, [rows])
             values = xp.zeros(held.positions.shape, problem.dtype.numpy)
