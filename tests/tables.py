@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,11 +26,13 @@ AWKWARD = {
 """Shapes that kernels stumble over."""
 
 
-def every_instance(*templates: KernelTemplate) -> pytest.MarkDecorator:
-    """Parametrise ``instance`` over whole tables; what a table's sample leaves out is `full`."""
+def every_instance(
+    *templates: KernelTemplate, where: Callable[[Instance], bool] = lambda _: True
+) -> pytest.MarkDecorator:
+    """Parametrise ``instance`` over whole tables, or parts; what a part's sample leaves out is `full`."""
     params = []
     for template in templates:
-        instances = list(template.instances())
+        instances = [*filter(where, template.instances())]
         sample = set(covering(instances))
         for instance in instances:
             marks = () if instance in sample else (pytest.mark.full,)

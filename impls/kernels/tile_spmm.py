@@ -21,7 +21,7 @@ from spmark.impls.kernels.tile_tasks import ALONE, NO_PIECES, WARPS, Panels
 from spmark.impls.runtime.fusion import Share, fused
 from spmark.impls.runtime.plan import Arrays, DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import C_TYPES, NARROW, Instance, KernelTemplate, TemplateValue
+from spmark.impls.runtime.template import C_TYPES, ELEMENTS, Instance, KernelTemplate
 
 HEIGHT = 16
 """Rows of most block tiles."""
@@ -32,16 +32,13 @@ AHEAD = {4: (4, 2), 8: (2, 1)}
 _THREADS = 128
 VECTOR = 4
 """Elements of a load of ELL rows in float32; a thread has one."""
-_SOURCE = Path(__file__).parent / "tile_spmm.cu"
-_SPACE: dict[str, tuple[TemplateValue, ...]] = {
-    **{"T": NARROW, "mixed": (False, True), "columns": (4, 8), "ahead": (1, 2, 4)},
-    **{"vector": (4, 8), "vectors": (1, 2), "lanes": LANES, "threads": (_THREADS,)},
-}
-SPMM_TILES = KernelTemplate(_SOURCE, "spmm_tiles", _SPACE)
-SPMM_TILES_FLOAT = KernelTemplate(
-    _SOURCE,
+SPMM_TILES = KernelTemplate(
+    Path(__file__).parent / "tile_spmm.cu",
     "spmm_tiles",
-    {**_SPACE, "T": (C_TYPES[DType.FLOAT32],), "ahead": (1,), "vector": (VECTOR,), "vectors": (1,)},
+    {
+        **{"T": ELEMENTS, "mixed": (False, True), "columns": (4, 8), "ahead": (1, 2, 4)},
+        **{"vector": (4, 8), "vectors": (1, 2), "lanes": LANES, "threads": (_THREADS,)},
+    },
 )
 """In float32 each product is three of tf32 (see tile_rows.cuh)."""
 
@@ -57,14 +54,12 @@ def tile_spmm_instance(problem: Problem, schedule: Mapping[str, Any], mixed: boo
     mixed : bool
         Whether there are ELL rows, or rows without elements, beside the block tiles.
     """
-    narrow = problem.dtype.narrow
     columns = _columns(problem, schedule.get("columns", 8))
     tile = _loads(problem)
     if mixed:
         tile |= {name: schedule[name] for name in tile if name in schedule}
     tile |= {"columns": columns, "ahead": _ahead(problem, columns, schedule.get("shallow", False) and not mixed)}
-    template = SPMM_TILES if narrow else SPMM_TILES_FLOAT
-    return template.instance(T=C_TYPES[problem.dtype], mixed=mixed, **tile, threads=_THREADS)
+    return SPMM_TILES.instance(T=C_TYPES[problem.dtype], mixed=mixed, **tile, threads=_THREADS)
 
 
 def _loads(problem: Problem) -> dict[str, int]:

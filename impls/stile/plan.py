@@ -20,7 +20,7 @@ from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS
 from spmark.impls.kernels.sddmm import SDDMM_CSR, SDDMM_RUNS
 from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS, ZERO_ROWS
 from spmark.impls.kernels.tile_sddmm import SDDMM_TILES
-from spmark.impls.kernels.tile_spmm import SPMM_TILES, SPMM_TILES_FLOAT
+from spmark.impls.kernels.tile_spmm import SPMM_TILES
 from spmark.impls.runtime.target import open_target, too_wide
 from spmark.impls.runtime.template import KernelTemplate
 from spmark.impls.stile.calibration import Calibration, calibration_for
@@ -48,7 +48,7 @@ class Stile(Rules):
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (
-        *(SPMM_TILES, SPMM_TILES_FLOAT, SPMM_ELL_BUCKETS, ROUND_SHARED_ROWS, ZERO_ROWS),
+        *(SPMM_TILES, SPMM_ELL_BUCKETS, ROUND_SHARED_ROWS, ZERO_ROWS),
         *(SDDMM_TILES, SDDMM_CSR, SDDMM_RUNS),
     )
     retired: ClassVar[Mapping[str, Any]] = {"thirds": False, "budget_s": 0.0, "widest": 0}

@@ -8,7 +8,7 @@ from spmark.impls.core.problem import DType
 from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS
 from spmark.impls.kernels.sddmm import SDDMM_CSR
 from spmark.impls.kernels.tile_sddmm import SDDMM_TILES
-from spmark.impls.kernels.tile_spmm import AHEAD, SPMM_TILES, SPMM_TILES_FLOAT, VECTOR
+from spmark.impls.kernels.tile_spmm import AHEAD, SPMM_TILES, VECTOR
 from spmark.impls.runtime.template import C_TYPES, NARROW
 from spmark.impls.stile.schedule import block_tiles, ell_tiles, run_schedules, tile_schedules
 
@@ -30,7 +30,7 @@ def test_every_schedule_has_a_kernel(width: int) -> None:
         columns = 4 if width <= 32 else 8
         for tile in block_tiles(width, DType.FLOAT32):
             assert (tile["vector"], tile["vectors"]) == (VECTOR, 1)
-            SPMM_TILES_FLOAT.instance(T="float", mixed=True, columns=columns, ahead=1, **tile, threads=128)
+            SPMM_TILES.instance(T="float", mixed=True, columns=columns, ahead=1, **tile, threads=128)
         for tile in block_tiles(width):
             for kind in NARROW:
                 SPMM_TILES.instance(T=kind, mixed=True, columns=columns, ahead=AHEAD[columns][0], **tile, threads=128)
