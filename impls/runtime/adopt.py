@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import cache, lru_cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -72,16 +72,6 @@ def _dtypes(torch: Any) -> dict[Any, np.dtype[Any]]:
     return {getattr(torch, name): np.dtype(name) for name in names} | {torch.bfloat16: np.dtype(np.uint16)}
 
 
-@dataclass(frozen=True)
-class _Handle:
-    """A stream of another library, as CUDA's stream protocol shows it."""
-
-    value: int
-
-    def __cuda_stream__(self) -> tuple[int, int]:
-        return 0, self.value
-
-
 def stream_of(arrays: Sequence[Any]) -> AbstractContextManager[Any] | None:
     """Give PyTorch's current stream where one of ``arrays`` is a tensor on a GPU, else None, for CuPy's current one.
 
@@ -98,5 +88,6 @@ def stream_of(arrays: Sequence[Any]) -> AbstractContextManager[Any] | None:
 
 @lru_cache(maxsize=64)
 def _stream(handle: int) -> AbstractContextManager[Any]:
-    stream: AbstractContextManager[Any] = cupy.cuda.Stream.from_external(_Handle(handle))
+    told = SimpleNamespace(__cuda_stream__=lambda: (0, handle))  # CUDA's stream protocol
+    stream: AbstractContextManager[Any] = cupy.cuda.Stream.from_external(told)
     return stream

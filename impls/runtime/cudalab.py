@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from math import prod
 from typing import Any
@@ -19,7 +19,7 @@ from spmark.impls.core.operators import RandomOperand
 from spmark.impls.core.problem import DType
 from spmark.impls.runtime.compile import compile_kernel
 from spmark.impls.runtime.cuda import CudaTarget, cuda_faults, load_function
-from spmark.impls.runtime.lab import Lab, Peak
+from spmark.impls.runtime.lab import Lab
 from spmark.impls.runtime.template import C_TYPES
 from spmark.impls.runtime.timing import DRAW, GATE, KERNELS, TAKE, Run, Stopwatch
 from spmark.impls.runtime.withcupy import cupy
@@ -215,12 +215,9 @@ class CudaLab(CudaTarget, Lab):
         """Draw on the GPU."""
         draw(operand, out, self.spec.arch)
 
-    @contextmanager
-    def peak(self) -> Iterator[Peak]:
+    def peak(self) -> Any:
         """Record the peak of CuPy's pool."""
-        peak = Peak()
-        with _PeakMemory(peak):
-            yield peak
+        return _PeakMemory()
 
     def graph_times_us(self, run: Run, replays: int) -> list[float]:
         """Replay launches of a run in a CUDA graph and give the mean time of a launch in each replay.
@@ -252,19 +249,18 @@ class CudaLab(CudaTarget, Lab):
 
 
 class _PeakMemory(cupy.cuda.MemoryHook):  # type: ignore[misc]
-    """Counts bytes of CuPy's pool while the hook is entered; allocations of libraries past CuPy do not count."""
+    """A `Peak` of CuPy's pool while the hook is entered; allocations of libraries past CuPy do not count."""
 
     name = "PeakMemory"
 
-    def __init__(self, peak: Peak) -> None:
-        self._peak = peak
-        peak.bytes = self._used = cupy.get_default_memory_pool().used_bytes()
+    def __init__(self) -> None:
+        self.bytes = self._used = cupy.get_default_memory_pool().used_bytes()
 
     def malloc_postprocess(self, **facts: Any) -> None:
         """Count an allocation."""
         if facts["mem_ptr"]:
             self._used += facts["mem_size"]
-            self._peak.bytes = max(self._peak.bytes, self._used)
+            self.bytes = max(self.bytes, self._used)
 
     def free_postprocess(self, **facts: Any) -> None:
         """Count a release."""
