@@ -13,24 +13,13 @@
 
 using namespace spmark;
 
-// Thread blocks of a multiprocessor for which the compiler leaves registers: in float32 by columns, and of elements of
-// two bytes for every combination that has a kernel.
-template <int bytes, bool mixed, int columns, int ahead, int vector>
-constexpr int kBlocks = columns == 4 ? 4 : 3;
-template <>
-constexpr int kBlocks<2, false, 8, 2, 8> = 4;
-template <>
-constexpr int kBlocks<2, false, 8, 1, 8> = 6;
-template <>
-constexpr int kBlocks<2, false, 4, 4, 8> = 4;
-template <>
-constexpr int kBlocks<2, false, 4, 2, 8> = 5;
-template <>
-constexpr int kBlocks<2, true, 8, 2, 8> = 4;
-template <>
-constexpr int kBlocks<2, true, 4, 4, 8> = 4;
-template <>
-constexpr int kBlocks<2, true, 4, 4, 4> = 5;
+// Thread blocks of a multiprocessor for which the compiler leaves registers: in float32 by columns, and in 16 bits more
+// of them where half as much is ahead, or where ELL rows are taken by narrow loads.
+template <int bytes, int columns, int ahead, int vector>
+constexpr int kBlocks = bytes == 4             ? (columns == 4 ? 4 : 3)
+                        : ahead * columns == 8 ? (columns == 4 ? 5 : 6)
+                        : vector == 4          ? 5
+                                               : 4;
 
 // C = A B, A the sum of all parts. Each body documents its arrays; before them stand its items and its tiles of
 // columns, 0 where A has no such part. Low block tiles are those of 16 bits alone.
@@ -45,7 +34,7 @@ constexpr int kBlocks<2, true, 4, 4, 4> = 5;
 // Where there are ELL rows, and in float32, a launch before this grid clears the workspace, or the shared rows of C,
 // and may overlap with this grid. In 16 bits a launch after it rounds the shared rows.
 template <typename T, bool mixed, int columns, int ahead, int vector, int vectors, int lanes, int threads>
-__global__ void __launch_bounds__(threads, kBlocks<sizeof(T), mixed, columns, ahead, vector>)
+__global__ void __launch_bounds__(threads, kBlocks<sizeof(T), columns, ahead, vector>)
     spmm_tiles(int width,  //
                int high_items, int high_tiles, const int* __restrict__ high_tasks, const int* __restrict__ high_indices,
                const T* __restrict__ high_pieces, const int* __restrict__ high_targets,  //
