@@ -31,31 +31,6 @@ __device__ __forceinline__ void sum_over_block(Vec<float, vector>* parts, Vec<fl
   }
 }
 
-// Where the sums of a piece of a row stand between the blocks that share the row.
-template <int vector>
-__device__ __forceinline__ void put_aside(float* to, const Vec<float, vector>& sum) {
-  constexpr int kAtOnce = vector < 4 ? vector : 4;
-#pragma unroll
-  for (int i = 0; i < vector; i += kAtOnce) {
-    Vec<float, kAtOnce> part;
-#pragma unroll
-    for (int k = 0; k < kAtOnce; ++k) part[k] = sum[i + k];
-    store(to + i, part);
-  }
-}
-
-// Add what `put_aside` has put there.
-template <int vector>
-__device__ __forceinline__ void add_aside(Vec<float, vector>& sum, const float* from) {
-  constexpr int kAtOnce = vector < 4 ? vector : 4;
-#pragma unroll
-  for (int i = 0; i < vector; i += kAtOnce) {
-    const Vec<float, kAtOnce> part = load<kAtOnce>(from + i);
-#pragma unroll
-    for (int k = 0; k < kAtOnce; ++k) sum[i + k] += part[k];
-  }
-}
-
 // Rows of one group and their elements, or one row and a part of its elements.
 struct GroupRows {
   int row;    // the first

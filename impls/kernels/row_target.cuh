@@ -62,13 +62,10 @@ struct PieceTarget {
   template <int vector>
   __device__ __forceinline__ void write(int target, int column, const Vec<float, vector>& sum) const {
     if (target == kNoRow) return;
-    if (target >= 0) {
+    if (target >= 0)
       store_streaming(out + static_cast<int64_t>(target) * width + column, round_to<T>(sum));
-      return;
-    }
-    float* const to = sums + static_cast<int64_t>(-1 - target) * width + column;
-#pragma unroll
-    for (int i = 0; i < vector; i += 4) store(to + i, Vec<float, 4>{sum[i], sum[i + 1], sum[i + 2], sum[i + 3]});
+    else
+      put_aside(sums + static_cast<int64_t>(-1 - target) * width + column, sum);
   }
 
   // Whether the row's other pieces are there; the lanes that have written this piece take the answer of their `leader`.

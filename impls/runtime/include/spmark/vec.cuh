@@ -198,6 +198,31 @@ __device__ __forceinline__ void store_streaming(T* p, const Vec<T, N>& value) {
   __stcs(reinterpret_cast<detail::RawOf<T, N>*>(p), detail::pack(value));
 }
 
+// Put float32 sums aside for those that add them up later. Longer vectors are stored 16 bytes at a time.
+template <int N>
+__device__ __forceinline__ void put_aside(float* to, const Vec<float, N>& sum) {
+  constexpr int kAtOnce = N < 4 ? N : 4;
+#pragma unroll
+  for (int i = 0; i < N; i += kAtOnce) {
+    Vec<float, kAtOnce> part;
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) part[k] = sum[i + k];
+    store(to + i, part);
+  }
+}
+
+// Add what `put_aside` has put there.
+template <int N>
+__device__ __forceinline__ void add_aside(Vec<float, N>& sum, const float* from) {
+  constexpr int kAtOnce = N < 4 ? N : 4;
+#pragma unroll
+  for (int i = 0; i < N; i += kAtOnce) {
+    const Vec<float, kAtOnce> part = load<kAtOnce>(from + i);
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) sum[i + k] += part[k];
+  }
+}
+
 // The whole product of two words, in one instruction. Under a condition the compiler makes three of the same in C++.
 __device__ __forceinline__ size_t product(unsigned a, unsigned b) {
 #ifdef SPMARK_HOST
