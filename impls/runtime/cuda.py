@@ -137,6 +137,10 @@ class CudaTarget(Target):
             self._kernels[instance] = kernels[instance] = loaded
         return [cast("Kernel", kernels[one]) for one in instances]
 
+    def kernel(self, instance: Instance) -> Kernel:
+        """Give a kernel that a plan still has, or load it."""
+        return self._kernels.get(instance) or super().kernel(instance)
+
     def begin(self, instances: Sequence[Instance]) -> None:
         """Compile on other threads."""
         begin((i.template.source, i.expression, self.spec.arch) for i in instances)
