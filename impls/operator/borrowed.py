@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,6 @@ import numpy as np
 from spmark.impls.auto.race import Choice, Chosen
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import MAX_NNZ, Op, checked_width, dtype_name
 from spmark.impls.kernels.device_csr import DeviceCsr, DeviceProblem
 from spmark.impls.kernels.direct_spmm import DirectPlan, usual_schedule
@@ -79,6 +78,7 @@ class BorrowedOperator(CompiledOperator):
         name = PLAIN if dtype.searched is None else _DIRECT
         super().__init__(OwnedMatrix(matrix, matrix.values, dtype), _asked(matrix.target, name), {}, lasting=False)
         self._csr, self._choice = matrix, Choice(name)
+        self._libraries, self._ready = _checked(matrix.target, matrix.shape, dtype)
         extension = LAUNCHER.found() if self._cuda else None
         if extension is not None:
             self._launches = self._shared(extension)
@@ -88,9 +88,9 @@ class BorrowedOperator(CompiledOperator):
         """A, on the device."""
         return self._csr
 
-    def look(self, arrays: Sequence[Any]) -> None:
-        """Enqueue what planning will ask for, unless the stream of some arrays captures a graph."""
-        if not self._turns.capturing(arrays):
+    def look(self) -> None:
+        """Enqueue what planning will ask for, unless CuPy's current stream captures a graph."""
+        if not self._turns.capturing(()):
             self._csr.begin()
 
     def plan(self, width: int) -> None:
@@ -103,15 +103,19 @@ class BorrowedOperator(CompiledOperator):
                     self._launches.take(width, plan)
                 self._planned[width] = Chosen(self._choice, plan)
 
+    def _run(self, ready: Any, operands: Sequence[Any], out: Any) -> Any:
+        self._plan_call(ready.width, operands)  # where an operand like this came with another matrix before
+        return super()._run(ready, operands, out)
+
     def _plan_call(self, width: int, arrays: Sequence[Any]) -> None:
         if width in self._planned:
             return
-        if self._turns.capturing(arrays):
-            raise BuildError(
-                f"spmm: expected an earlier product with this matrix and J = {width} while a stream captures a graph, "
-                "found none: compute one before the capture"
-            )
         with on_stream_of(arrays):
+            if self._turns.capturing(()):
+                raise BuildError(
+                    f"spmm: expected an earlier product with this matrix and J = {width} while a stream captures a "
+                    "graph, found none: compute one before the capture"
+                )
             self.plan(width)
 
     def _built_for(self, width: int) -> OneLaunchPlan:
@@ -123,8 +127,15 @@ class BorrowedOperator(CompiledOperator):
         if width > MAX_GRID[1]:  # which takes the time of all the rest
             self._choice.check(problem, target.spec)
         schedule: dict[str, Any] = usual_schedule(problem)
+        arrays = matrix.indptr, matrix.indices, matrix.values
         pieces = matrix.pieces(schedule["rows"], schedule["longest"])
-        return DirectPlan(problem, target, {}, pieces=pieces, **schedule)
+        return DirectPlan(problem, target, {}, arrays=arrays, pieces=pieces, **schedule)
+
+
+@lru_cache(maxsize=256)
+def _checked(_target: Target, _shape: tuple[int, int], _dtype: ElementType) -> tuple[dict[Any, Any], dict[Any, Any]]:
+    """Keep what calls found of their operands for the next matrix of the same shape and type."""
+    return {}, {}
 
 
 @cache
@@ -138,12 +149,6 @@ class _BorrowingTarget(CudaTarget):
     def __init__(self, spec: DeviceSpec) -> None:
         super().__init__(spec)
         self._kernels = {}
-
-    def upload(self, array: Any) -> DeviceArray:
-        """Copy what is the host's, where there is anything to copy."""
-        if isinstance(array, cupy.ndarray):
-            return array
-        return super().upload(array) if array.size else self.empty(array.shape, array.dtype)
 
 
 @cache
@@ -224,11 +229,11 @@ def _operator(arrays: Arrays, target: Target) -> BorrowedOperator | None:
         return None
     with on_stream_of(arrays[:3]):
         shown = list(map(adopt, arrays[:3]))
-        if any(f"cuda:{one.data.device_id}" != target.location or not one.flags.c_contiguous for one in shown):
+        if not all([f"cuda:{one.data.device_id}" == target.location and one.flags.c_contiguous for one in shown]):
             return None
         indptr, indices = (one.astype(np.int32, copy=False) for one in shown[:2])
         made = BorrowedOperator(DeviceCsr(arrays.shape, indptr, indices, shown[2], target), dtype)
-        made.look(arrays[:3])
+        made.look()
         return made
 
 
