@@ -118,9 +118,13 @@ class CudaTarget(Target):
         return array
 
     def download(self, array: DeviceArray) -> NDArray[Any]:
-        """Copy to the host, blocking."""
+        """Copy to the host, blocking; CuPy's own way takes longer for a few numbers."""
         with cuda_faults():
-            return np.asarray(cupy.asnumpy(array))
+            array = cupy.ascontiguousarray(array)
+            on_host = np.empty(array.shape, array.dtype)
+            array.data.copy_to_host_async(on_host.ctypes.data, array.nbytes)
+            cupy.cuda.get_current_stream().synchronize()
+            return on_host
 
     def load(self, instances: Sequence[Instance]) -> list[Kernel]:
         """Compile side by side where there are several, then load; a kernel that a plan still has is loaded once."""
