@@ -220,14 +220,11 @@ def launch_list(launches: Sequence[Noted], spans: Sequence[Span]) -> list[Launch
 
 
 def _flat(launches: Sequence[Launch]) -> bytes:
-    rows = (
-        (
-            *(one.function, *one.grid, one.threads, one.shared_bytes, one.overlap),
-            *(len(one.words), *one.words, len(one.patches), *chain(*one.patches)),
-        )
-        for one in launches
-    )
-    return _bytes(chain(*rows))
+    numbers: list[int] = []
+    for one in launches:
+        numbers += (one.function, *one.grid, one.threads, one.shared_bytes, one.overlap)
+        numbers += (len(one.words), *one.words, len(one.patches), *chain(*one.patches))
+    return _bytes(numbers)
 
 
 def _bytes(numbers: Iterable[int]) -> bytes:
