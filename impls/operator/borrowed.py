@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spmark.impls.auto.race import Choice, Chosen
-from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import MAX_NNZ, Op, checked_width, dtype_name
 from spmark.impls.kernels.device_csr import DeviceCsr, DeviceProblem
@@ -82,16 +81,13 @@ class BorrowedOperator(CompiledOperator):
         extension = LAUNCHER.found() if self._cuda else None
         if extension is not None:
             self._launches = self._shared(extension)
+        if not self._turns.capturing(()):
+            matrix.begin()  # what planning will ask for
 
     @property
     def pattern(self) -> DeviceCsr:
         """A, on the device."""
         return self._csr
-
-    def look(self) -> None:
-        """Enqueue what planning will ask for, unless CuPy's current stream captures a graph."""
-        if not self._turns.capturing(()):
-            self._csr.begin()
 
     def plan(self, width: int) -> None:
         """Plan products of one J by rule, without a search."""
@@ -102,10 +98,6 @@ class BorrowedOperator(CompiledOperator):
                 if self._launches is not None:
                     self._launches.take(width, plan)
                 self._planned[width] = Chosen(self._choice, plan)
-
-    def _run(self, ready: Any, operands: Sequence[Any], out: Any) -> Any:
-        self._plan_call(ready.width, operands)  # where an operand like this came with another matrix before
-        return super()._run(ready, operands, out)
 
     def _plan_call(self, width: int, arrays: Sequence[Any]) -> None:
         if width in self._planned:
@@ -143,17 +135,9 @@ def _asked(target: Target, name: str) -> Asked:
     return Asked(Op.SPMM, target.spec, (name,), values="constant")
 
 
-class _BorrowingTarget(CudaTarget):
-    """The GPU of a process: takes arrays that are there as they are, and keeps the kernels that it has loaded."""
-
-    def __init__(self, spec: DeviceSpec) -> None:
-        super().__init__(spec)
-        self._kernels = {}
-
-
 @cache
 def _target_of(_device: int) -> Target:
-    return _BorrowingTarget(find("cuda"))  # no rule asks for its rates
+    return CudaTarget(find("cuda"), keep=True)  # no rule asks for its rates
 
 
 def current_target() -> Target:
@@ -232,9 +216,7 @@ def _operator(arrays: Arrays, target: Target) -> BorrowedOperator | None:
         if not all([f"cuda:{one.data.device_id}" == target.location and one.flags.c_contiguous for one in shown]):
             return None
         indptr, indices = (one.astype(np.int32, copy=False) for one in shown[:2])
-        made = BorrowedOperator(DeviceCsr(arrays.shape, indptr, indices, shown[2], target), dtype)
-        made.look()
-        return made
+        return BorrowedOperator(DeviceCsr(arrays.shape, indptr, indices, shown[2], target), dtype)
 
 
 @cache

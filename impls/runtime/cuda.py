@@ -70,6 +70,12 @@ class CudaKernel:
 class CudaTarget(Target):
     """GPU number 0, or CuPy's current device.
 
+    Parameters
+    ----------
+    spec : DeviceSpec
+    keep : bool
+        Whether kernels that were loaded stay, also where no plan has them any more.
+
     Raises
     ------
     DeviceError
@@ -78,9 +84,9 @@ class CudaTarget(Target):
 
     xp: Any = cupy
 
-    def __init__(self, spec: DeviceSpec) -> None:
+    def __init__(self, spec: DeviceSpec, keep: bool = False) -> None:
         super().__init__(spec)
-        self._kernels: MutableMapping[Instance, CudaKernel] = WeakValueDictionary()
+        self._kernels: MutableMapping[Instance, CudaKernel] = {} if keep else WeakValueDictionary()
         try:
             device = cupy.cuda.Device()
             arch, self.location = f"sm_{device.compute_capability}", f"cuda:{device.id}"
@@ -120,8 +126,7 @@ class CudaTarget(Target):
     def download(self, array: DeviceArray) -> NDArray[Any]:
         """Copy to the host, blocking; CuPy's own way takes longer for a few numbers."""
         with cuda_faults():
-            array = cupy.ascontiguousarray(array)
-            on_host = np.empty(array.shape, array.dtype)
+            array, on_host = cupy.ascontiguousarray(array), np.empty(array.shape, array.dtype)
             array.data.copy_to_host_async(on_host.ctypes.data, array.nbytes)
             cupy.cuda.get_current_stream().synchronize()
             return on_host

@@ -57,11 +57,8 @@ class DevicePlan(Built):
 
     def share(self, arrays: Arrays, host: Iterable[NDArray[Any]]) -> list[DeviceArray]:
         """Take the `arrays` of another plan of the same format, or upload them where there are none; give them."""
-        shared = list(arrays)
-        if not shared:
-            with self.phase("upload"):
-                shared = [self.target.upload(array) for array in host]
-        self.arrays = shared
+        with nullcontext() if arrays else self.phase("upload"):
+            self.arrays = shared = list(arrays) or [self.target.upload(array) for array in host]
         self.device_bytes += sum(array.nbytes for array in shared)
         return shared
 
