@@ -12,7 +12,7 @@ import numpy as np
 from spmark.impls.core.errors import MatrixError
 from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import Csr, DType, Op, PlainProblem
-from spmark.impls.kernels.direct_spmm import Pieces, piece_length
+from spmark.impls.kernels.direct_spmm import NO_PIECES, Pieces, piece_length
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import KernelTemplate
 
@@ -34,8 +34,8 @@ class DeviceCsr(Csr):
     @cached_property
     def _found(self) -> DeviceArray:
         """What the kernel finds, (4,) int32 on the target."""
-        (kernel,) = self.target.load([CSR_FACTS.instance(threads=_THREADS)])
-        facts = self.target.xp.zeros(4, np.int32)
+        kernel = self.target.kernel(CSR_FACTS.instance(threads=_THREADS))
+        facts = self.target.filled((4,), np.int32, 0)
         blocks = min(ceil_div(max(self.num_rows, self.nnz), _THREADS), 2 * self.target.spec.num_sms)
         sizes = map(np.int32, (*self.shape, self.nnz))
         kernel.launch((blocks, 1, 1), (*sizes, self.indptr, self.indices, facts))
@@ -45,9 +45,14 @@ class DeviceCsr(Csr):
         """Enqueue the kernel, so that it runs while the host does other work before it asks for a fact."""
         _ = self._found
 
-    @cached_property
-    def _facts(self) -> tuple[int, int]:
-        """The longest row, and the number of rows with elements; errors are those of `check`."""
+    def check(self) -> None:
+        """Refuse arrays with which a kernel would read elsewhere; with what is found, the other facts are known.
+
+        Raises
+        ------
+        MatrixError
+            A row's pointers or a column are illegal.
+        """
         longest, filled, wrong_row, wrong_place = map(int, self.target.download(self._found))
         if wrong_row:
             raise MatrixError(
@@ -59,27 +64,19 @@ class DeviceCsr(Csr):
             raise MatrixError(
                 f"matrix: expected columns in [0, {self.num_cols}), found {int(self.indices[at])} at position {at}"
             )
-        return longest, filled
-
-    def check(self) -> None:
-        """Refuse arrays with which a kernel would read elsewhere.
-
-        Raises
-        ------
-        MatrixError
-            A row's pointers or a column are illegal.
-        """
-        _ = self._facts
+        self.__dict__.update(longest_row=longest, filled_rows=filled)
 
     @cached_property
     def longest_row(self) -> int:
         """Elements of the longest row."""
-        return self._facts[0]
+        self.check()
+        return self.longest_row
 
     @cached_property
     def filled_rows(self) -> int:
         """Rows with elements."""
-        return self._facts[1]
+        self.check()
+        return self.filled_rows
 
     def pieces(self, rows: int, longest: int) -> Pieces:
         """List the pieces of long rows as `pieces_of_blocks` does, but in no certain order of rows.
@@ -87,10 +84,10 @@ class DeviceCsr(Csr):
         Results do not depend on that order, since the pieces of a row are added up in theirs.
         """
         if longest >= self.longest_row:
-            return Pieces(self.target.empty((0, 4), np.int32), 0, 0)
+            return NO_PIECES
         piece = piece_length(longest)
-        (kernel,) = self.target.load([CSR_PIECES.instance(threads=_THREADS)])
-        counts = self.target.xp.zeros(3, np.int32)
+        kernel = self.target.kernel(CSR_PIECES.instance(threads=_THREADS))
+        counts = self.target.filled((3,), np.int32, 0)
         # A row of several pieces has at most twice as many as pieces of full length would fill.
         most_shared = 2 * self.nnz // piece
         most_whole = min(self.num_rows, rows * (self.nnz // (longest + 1)))

@@ -7,6 +7,7 @@ Deep Learning", SC 2020, section 5, are the kernel's family.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -122,9 +123,11 @@ class DirectPlan(OneLaunchPlan):
         sizes = (matrix.num_rows, problem.width, rows, longest, len(listed))
         held = self.share(arrays, (matrix.indptr, matrix.indices, problem.values))
         tiles = ceil_div(problem.width, schedule["lanes"] * schedule["vector"] * schedule["vectors"])
-        sums = self.workspace((shared, problem.width), np.float32)
-        counters = self.counters(shared_rows * tiles)
-        self._args = (*map(np.int32, sizes), *held, self.upload(listed), sums, counters)
+        entries = self.upload(listed) if len(listed) else held[0]  # which no block takes for them
+        sums, counters = target.empty((0,), np.float32), held[0]
+        if shared:
+            sums, counters = self.workspace((shared, problem.width), np.float32), self.counters(shared_rows * tiles)
+        self._args = (*map(np.int32, sizes), *held, entries, sums, counters)
         self.values = held[2]
         groups = ceil_div(matrix.num_rows, rows)
         num_blocks = len(listed) + ceil_div(groups, threads // (schedule["lanes"] * schedule["parts"]))
@@ -142,6 +145,10 @@ class Pieces(NamedTuple):
     """Pieces of rows of several pieces."""
     shared_rows: int
     """Rows of several pieces."""
+
+
+NO_PIECES = Pieces(np.empty((0, 4), np.int32), 0, 0)
+"""Of a matrix without long rows."""
 
 
 def piece_length(longest: int) -> int:
@@ -206,6 +213,7 @@ def usual_length(matrix: Csr, times: int = _USUAL) -> int:
     return usual if usual < matrix.longest_row else UNSPLIT
 
 
+@cache
 def load_of(width: int, dtype: DType) -> int:
     """Choose the elements of a load: as many as divide J, fit into 16 bytes and give four lanes something to do."""
     return widest_load(width, _LOAD_BYTES // dtype.itemsize, LANES[0])
@@ -214,6 +222,12 @@ def load_of(width: int, dtype: DType) -> int:
 def loads_whole(width: int, dtype: DType) -> bool:
     """Tell whether J allows loads of 16 bytes; only such loads may be two side by side or unrolled in two ways."""
     return load_of(width, dtype) * dtype.itemsize == _LOAD_BYTES
+
+
+@cache
+def _lanes(columns: int, vector: int, most: int) -> int:
+    """Give the threads that cover some columns by one load each, or the most that there may be."""
+    return next(n for n in LANES if n == most or n * vector >= columns)
 
 
 def usual_schedule(problem: Problem) -> dict[str, Any]:
@@ -229,14 +243,10 @@ def usual_schedule(problem: Problem) -> dict[str, Any]:
     width, mean, num_rows = problem.width, mean_length(problem.matrix), problem.matrix.num_rows
     vector = load_of(width, problem.dtype)
     whole = vector * problem.dtype.itemsize == _LOAD_BYTES
-
-    def lanes(columns: int, most: int) -> int:
-        return next(n for n in LANES if n == most or n * vector >= columns)
-
-    small = whole and mean >= UNROLL and 2 * lanes(width, WARP) * num_rows <= _AT_ONCE
+    small = whole and mean >= UNROLL and 2 * _lanes(width, vector, WARP) * num_rows <= _AT_ONCE
     longest = usual_length(problem.matrix, _USUAL_SMALL if small else _USUAL)
     if small:
-        threads = lanes(ceil_div(width, 2), WARP // 2)
+        threads = _lanes(ceil_div(width, 2), vector, WARP // 2)
         parts = max(n for n in PARTS if n == 1 or n <= min(WARP // threads, mean / 2))
         unroll = DEEP if parts == 1 and min(mean, threads) >= DEEP else UNROLL
         group = {"vectors": 1, "lanes": threads, "parts": parts, "unroll": unroll, "rows": 1}
@@ -244,6 +254,6 @@ def usual_schedule(problem: Problem) -> dict[str, Any]:
         short = mean < SHORT
         vectors = 2 if whole and width >= 2 * vector * LANES[0 if short else -2] else 1
         tile = _SHORT_TILE if short and whole else _TILE
-        threads = lanes(ceil_div(width, vectors), min(tile // _LOAD_BYTES // vectors, WARP))
+        threads = _lanes(ceil_div(width, vectors), vector, min(tile // _LOAD_BYTES // vectors, WARP))
         group = {"vectors": vectors, "lanes": threads, "rows": max(n for n in ROWS if n == 1 or n * mean <= UNROLL)}
     return {**PLAIN, "vector": vector, **group, "longest": longest}

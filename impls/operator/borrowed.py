@@ -5,15 +5,13 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from spmark.impls.auto.race import Choice, Chosen
-from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import MAX_NNZ, Op, checked_width, dtype_name
 from spmark.impls.kernels.device_csr import DeviceCsr, DeviceProblem
 from spmark.impls.kernels.direct_spmm import DirectPlan, usual_schedule
@@ -79,19 +77,17 @@ class BorrowedOperator(CompiledOperator):
         name = PLAIN if dtype.searched is None else _DIRECT
         super().__init__(OwnedMatrix(matrix, matrix.values, dtype), _asked(matrix.target, name), {}, lasting=False)
         self._csr, self._choice = matrix, Choice(name)
+        self._libraries, self._ready = _checked(matrix.target, matrix.shape, dtype)
         extension = LAUNCHER.found() if self._cuda else None
         if extension is not None:
             self._launches = self._shared(extension)
+        if not self._turns.capturing(()):
+            matrix.begin()  # what planning will ask for
 
     @property
     def pattern(self) -> DeviceCsr:
         """A, on the device."""
         return self._csr
-
-    def look(self, arrays: Sequence[Any]) -> None:
-        """Enqueue what planning will ask for, unless the stream of some arrays captures a graph."""
-        if not self._turns.capturing(arrays):
-            self._csr.begin()
 
     def plan(self, width: int) -> None:
         """Plan products of one J by rule, without a search."""
@@ -106,12 +102,12 @@ class BorrowedOperator(CompiledOperator):
     def _plan_call(self, width: int, arrays: Sequence[Any]) -> None:
         if width in self._planned:
             return
-        if self._turns.capturing(arrays):
-            raise BuildError(
-                f"spmm: expected an earlier product with this matrix and J = {width} while a stream captures a graph, "
-                "found none: compute one before the capture"
-            )
         with on_stream_of(arrays):
+            if self._turns.capturing(()):
+                raise BuildError(
+                    f"spmm: expected an earlier product with this matrix and J = {width} while a stream captures a "
+                    "graph, found none: compute one before the capture"
+                )
             self.plan(width)
 
     def _built_for(self, width: int) -> OneLaunchPlan:
@@ -123,8 +119,15 @@ class BorrowedOperator(CompiledOperator):
         if width > MAX_GRID[1]:  # which takes the time of all the rest
             self._choice.check(problem, target.spec)
         schedule: dict[str, Any] = usual_schedule(problem)
+        arrays = matrix.indptr, matrix.indices, matrix.values
         pieces = matrix.pieces(schedule["rows"], schedule["longest"])
-        return DirectPlan(problem, target, {}, pieces=pieces, **schedule)
+        return DirectPlan(problem, target, {}, arrays=arrays, pieces=pieces, **schedule)
+
+
+@lru_cache(maxsize=256)
+def _checked(_target: Target, _shape: tuple[int, int], _dtype: ElementType) -> tuple[dict[Any, Any], dict[Any, Any]]:
+    """Keep what calls found of their operands for the next matrix of the same shape and type."""
+    return {}, {}
 
 
 @cache
@@ -132,23 +135,9 @@ def _asked(target: Target, name: str) -> Asked:
     return Asked(Op.SPMM, target.spec, (name,), values="constant")
 
 
-class _BorrowingTarget(CudaTarget):
-    """The GPU of a process: takes arrays that are there as they are, and keeps the kernels that it has loaded."""
-
-    def __init__(self, spec: DeviceSpec) -> None:
-        super().__init__(spec)
-        self._kernels = {}
-
-    def upload(self, array: Any) -> DeviceArray:
-        """Copy what is the host's, where there is anything to copy."""
-        if isinstance(array, cupy.ndarray):
-            return array
-        return super().upload(array) if array.size else self.empty(array.shape, array.dtype)
-
-
 @cache
 def _target_of(_device: int) -> Target:
-    return _BorrowingTarget(find("cuda"))  # no rule asks for its rates
+    return CudaTarget(find("cuda"), keep=True)  # no rule asks for its rates
 
 
 def current_target() -> Target:
@@ -224,12 +213,10 @@ def _operator(arrays: Arrays, target: Target) -> BorrowedOperator | None:
         return None
     with on_stream_of(arrays[:3]):
         shown = list(map(adopt, arrays[:3]))
-        if any(f"cuda:{one.data.device_id}" != target.location or not one.flags.c_contiguous for one in shown):
+        if not all([f"cuda:{one.data.device_id}" == target.location and one.flags.c_contiguous for one in shown]):
             return None
         indptr, indices = (one.astype(np.int32, copy=False) for one in shown[:2])
-        made = BorrowedOperator(DeviceCsr(arrays.shape, indptr, indices, shown[2], target), dtype)
-        made.look(arrays[:3])
-        return made
+        return BorrowedOperator(DeviceCsr(arrays.shape, indptr, indices, shown[2], target), dtype)
 
 
 @cache

@@ -190,6 +190,7 @@ class CompiledOperator:
 
     def _run(self, ready: _Ready, operands: Sequence[Any], out: Any) -> Any:
         width, library, out_shape, as_they_are = ready
+        self._plan_call(width, operands)  # a borrowed operator's first call may be like one with another matrix
         if out is None:
             if not library.allocates_in_capture and self._turns.capturing(operands):
                 raise BuildError(f"{self.op}: expected out while a stream captures a graph, found none: pass out")
@@ -227,7 +228,6 @@ class CompiledOperator:
                 raise OperandError(
                     f"{roles[-1]}: expected a row-major, contiguous, aligned array without a gradient, found another"
                 )
-        self._plan_call(width, arrays)
         fit = [array if library.passable(array) else library.copied(array) for array in arrays]
         ready = _Ready(width, library, out_shape, library.shown(fit[0]) is fit[0])
         if library.on_host(fit[0]) and self._cuda:

@@ -89,10 +89,10 @@ class Launches:
         """Take up the launch of a plan as it stands, where none of the width is held: nothing runs or is compared."""
         kernel, grid, args, shared_bytes = plan.launch
         count = len(plan.shapes[0]) + 1
-        sources = {id(buffer): at for at, (buffer, _) in enumerate(plan.buffers, count)}
         words = [one.data.ptr if isinstance(one, cupy.ndarray) else int(one) for one in args] + [0] * count
-        patches = [(place, sources[id(arg)], 0) for place, arg in enumerate(args) if id(arg) in sources]
-        patches += [(len(args) + at, at, 0) for at in range(count)]
+        patches = [(len(args) + at, at, 0) for at in range(count)]
+        for at, (buffer, _) in enumerate(plan.buffers, count):
+            patches += [(place, at, 0) for place, arg in enumerate(args) if arg is buffer]
         launch = Launch(kernel.function.ptr, grid, kernel.instance.threads, shared_bytes, False, words, patches)
         self._held[width] = _held(self._launcher, self._turns, plan, [launch])
 
@@ -220,14 +220,11 @@ def launch_list(launches: Sequence[Noted], spans: Sequence[Span]) -> list[Launch
 
 
 def _flat(launches: Sequence[Launch]) -> bytes:
-    rows = (
-        (
-            *(one.function, *one.grid, one.threads, one.shared_bytes, one.overlap),
-            *(len(one.words), *one.words, len(one.patches), *chain(*one.patches)),
-        )
-        for one in launches
-    )
-    return _bytes(chain(*rows))
+    numbers: list[int] = []
+    for one in launches:
+        numbers += (one.function, *one.grid, one.threads, one.shared_bytes, one.overlap)
+        numbers += (len(one.words), *one.words, len(one.patches), *chain(*one.patches))
+    return _bytes(numbers)
 
 
 def _bytes(numbers: Iterable[int]) -> bytes:

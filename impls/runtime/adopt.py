@@ -56,13 +56,11 @@ def view_of(tensor: Any, dtype: np.dtype[Any], device: int) -> cupy.ndarray:
     device : int
         Number of the GPU.
     """
-    step, strides = dtype.itemsize, None
+    strides = None
     if not tensor.is_contiguous():
-        strides = tuple([step * one for one in tensor.stride()])
-    storage = tensor.untyped_storage()
-    memory = cupy.cuda.UnownedMemory(storage.data_ptr(), storage.nbytes(), tensor, device)
-    start = cupy.cuda.MemoryPointer(memory, step * tensor.storage_offset())
-    return cupy.ndarray(tuple(tensor.shape), dtype, start, strides)
+        strides = tuple([dtype.itemsize * one for one in tensor.stride()])
+    memory = cupy.cuda.UnownedMemory(tensor.data_ptr(), tensor.nbytes, tensor, device)
+    return cupy.ndarray(tensor.shape, dtype, cupy.cuda.MemoryPointer(memory, 0), strides)
 
 
 @cache

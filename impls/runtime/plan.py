@@ -57,7 +57,7 @@ class DevicePlan(Built):
 
     def share(self, arrays: Arrays, host: Iterable[NDArray[Any]]) -> list[DeviceArray]:
         """Take the `arrays` of another plan of the same format, or upload them where there are none; give them."""
-        with self.phase("upload"):
+        with nullcontext() if arrays else self.phase("upload"):
             self.arrays = shared = list(arrays) or [self.target.upload(array) for array in host]
         self.device_bytes += sum(array.nbytes for array in shared)
         return shared
@@ -122,7 +122,8 @@ class OneLaunchPlan(DevicePlan):
     """Dynamic shared memory of a block."""
 
     def _load(self, instance: Instance) -> None:
-        (self._kernel,) = self.load([instance])
+        with self.phase("compile"):
+            self._kernel = self.target.kernel(instance)
 
     def _arrange(
         self, grid: Grid, sizes: Iterable[int], arrays: Iterable[NDArray[Any]], shared: Iterable[DeviceArray] = ()

@@ -86,6 +86,10 @@ class Target:
         """
         raise DeviceError(f"expected a device that runs kernels (cuda, host-simt), found {self.spec.kind}")
 
+    def kernel(self, instance: Instance) -> Kernel:
+        """Give one kernel, as `load` does."""
+        return self.load([instance])[0]
+
     def begin(self, instances: Sequence[Instance]) -> None:
         """Compile instances on other threads where the target's compiler allows that; `load` waits for them."""
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spmark.impls.core.errors import MatrixError, ProblemError
+from spmark.impls.core.errors import MatrixError, OperandError, ProblemError
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.target import open_target
 
@@ -68,6 +68,21 @@ def test_a_plan_is_kept_for_the_same_arrays(operators: Any, a: Any, b: Any, clos
     other = operators.find(matrix, b.dtype)
     assert other is not operator
     close(other(b), a.toarray().astype(np.float64) @ b)
+
+
+def test_operands_are_checked_once_for_matrices_of_one_shape(
+    operators: Any, a: Any, b: Any, close: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, narrower = Matrix(a), Matrix(2 * a), Matrix(a[:, :20])
+    operators.find(first, b.dtype)(b)
+    with monkeypatch.context() as patched:
+        patched.setattr(borrowed.CompiledOperator, "_checked_call", None)
+        close(operators.find(second, b.dtype)(b), 2 * a.toarray().astype(np.float64) @ b)
+    with pytest.raises(OperandError, match=r"expected shape \(20, J\), found \(25, 6\)"):
+        operators.find(narrower, b.dtype)(b)
+    second.data = np.array(second.data).view(OnDevice)
+    with pytest.raises(OperandError, match="expected dtype float32, found float64"):
+        operators.find(second, b.dtype)(b.astype(np.float64))
 
 
 def test_float64_and_halves(operators: Any, a: Any, b: Any, close: Any) -> None:
