@@ -52,6 +52,27 @@ def test_tiles_with_many_steps_come_first_and_groups_have_fewer() -> None:
     assert counts[3][0] <= 9 < counts[1][0]
 
 
+def test_tiles_are_dealt_by_their_steps() -> None:
+    held = RelationalRows.of(kernel_map(500), 64, 3)
+    dealt, first = held.dealt(4)
+    assert first[0] == 0 and first[-1] == len(held.places) > first.size
+    steps = dealt.starts[first]
+    assert np.ptp(np.diff(steps)) <= np.diff(held.starts).max()
+    # Each tile is there once with the steps that it had.
+    before, after = ({tuple(one.places[i]): i for i in range(len(one.places))} for one in (held, dealt))
+    assert before.keys() == after.keys()
+    for rows, tile in after.items():
+        was = before[rows]
+        for name in ("steps", "neighbours", "positions"):
+            mine, theirs = (
+                getattr(one, name)[one.starts[i] : one.starts[i + 1]] for one, i in ((dealt, tile), (held, was))
+            )
+            np.testing.assert_array_equal(mine, theirs)
+    alone, first = held.dealt(1000)
+    np.testing.assert_array_equal(first, np.arange(len(held.places) + 1))
+    np.testing.assert_array_equal(alone.steps, held.steps)
+
+
 def test_splitting_leaves_less_padding() -> None:
     """Voxels of a rough surface have many sets of neighbours, and few of them within a group of nine."""
     rng = np.random.default_rng(0)
