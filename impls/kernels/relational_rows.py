@@ -25,6 +25,8 @@ BLOCK_SIDE, BLOCK_ALIGNMENT = 64, 1024
 """``kBlockSide`` and ``kBlockAlignment`` of ``wgmma.cuh``."""
 LAST = 1 << 16
 """``kLast`` of ``relational_steps.cuh``."""
+_SLABS = 1 << 17
+"""The bit ``kSlabs`` of `RGMS_WIDE`."""
 RESERVED_BYTES = 1024
 """Shared memory that the system takes of each thread block."""
 RGMS_ROWS = KernelTemplate(
@@ -98,6 +100,8 @@ class RelationalRowsPlan(DevicePlan):
                 bounds = np.stack([held.starts[first], first], axis=1).astype(np.int32)
                 steps = held.steps[:, 0].copy()
                 steps[held.starts[1:] - 1] |= LAST
+                slabs = (held.neighbours >= 0).reshape(steps.size, -1, BLOCK_SIDE).any(axis=2)
+                steps |= slabs @ (_SLABS << np.arange(slabs.shape[1]))
             real = held.places >= 0
             rows = held.places[real]
             use = row_use(problem.matrix.num_rows, [rows])
