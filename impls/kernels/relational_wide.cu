@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(threads)
     }
     if (!last) continue;
     wait_products(sum);
-    leave(sum, target, first_column, RowTarget<T>{out, sums, width_out});
+    leave<8>(sum, target, first_column, RowTarget<T>{out, sums, width_out});
     if (step + 1 == end) break;
     to += rows;
     target[0] = to[0], target[1] = to[8];  // are needed when the next tile ends
