@@ -94,14 +94,14 @@ class RelationalRowsPlan(DevicePlan):
         self._shared_bytes = shared_bytes(instance, int(np.diff(held.starts).max(initial=0)))
         self._kernel.allow_shared(self._shared_bytes)
         with self.phase("convert"):
+            bounds, steps = held.starts, held.steps
             if wide:
                 each = target.spec.shared_bytes_per_sm // (self._shared_bytes + RESERVED_BYTES)
                 held, first = held.dealt(max(1, each * target.spec.num_sms // tiles_of_columns))
                 bounds = np.stack([held.starts[first], first], axis=1).astype(np.int32)
-                steps = held.steps[:, 0].copy()
+                slabs = (held.neighbours >= 0).reshape(-1, held.tile // BLOCK_SIDE, BLOCK_SIDE).any(axis=2)
+                steps = held.steps[:, 0] + slabs @ (_SLABS << np.arange(slabs.shape[1], dtype=np.int32))
                 steps[held.starts[1:] - 1] |= LAST
-                slabs = (held.neighbours >= 0).reshape(steps.size, -1, BLOCK_SIDE).any(axis=2)
-                steps |= slabs @ (_SLABS << np.arange(slabs.shape[1]))
             real = held.places >= 0
             rows = held.places[real]
             use = row_use(problem.matrix.num_rows, [rows])
@@ -113,9 +113,9 @@ class RelationalRowsPlan(DevicePlan):
             self._around = OrderedRows(self, use, rows, width, around)
             targets = np.full(held.places.shape, NO_ROW, np.int32)
             targets[real] = self._around.targets
-            walked = (bounds, steps, held.neighbours) if wide else (held.starts, held.steps, held.neighbours, values)
-            self._arrays = [self.upload(array) for array in (*walked, targets)]
-        self._grid = (len(bounds) - 1 if wide else len(held.places), tiles_of_columns, 1)
+            arrays = bounds, steps, held.neighbours, *(() if wide else (values,)), targets
+            self._arrays = [self.upload(array) for array in arrays]
+        self._grid = (len(bounds) - 1, tiles_of_columns, 1)
         self._sizes = np.int32(problem.width_in), np.int32(width)
 
     def enqueue(self, operands: Arrays, out: DeviceArray) -> None:
