@@ -8,12 +8,14 @@ little (Tang, Yang, Liu, Hong, Yu, Li, Dai, Wang and Han, "TorchSparse++", MICRO
 from __future__ import annotations
 
 from dataclasses import dataclass
+from heapq import heapreplace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.problem import offsets, openings
 from spmark.impls.core.relational import RelationalCsr
+from spmark.impls.formats.spans import numbered
 
 MAX_RELATIONS = 32
 """Bits of the Gray code."""
@@ -39,7 +41,7 @@ class RelationalRows:
 
     Relations may be split into groups, whose rows are tiled apart: rows that have the same few relations of a group are
     many, so that a step has fewer rows without its relation, and no tile has more steps than a group has relations. A
-    row is then the sum of a piece for each group that it has relations of.
+    row is then the sum of a piece for each group that it has relations of. Rows without edges have no place.
     """
 
     tile: int
@@ -78,18 +80,15 @@ class RelationalRows:
         places: list[NDArray[np.int64]] = []
         at = np.empty(matrix.nnz, np.int64)  # place of each edge's row, in the tiles of its group
         first = 0
-        for number, group in enumerate(np.array_split(by_count, splits)):
+        for group in np.array_split(by_count, splits):
             # The rarest relation of the group is the highest bit of the Gray code.
             rank = np.full(matrix.relations, -1)
             rank[group] = np.arange(group.size)
             mine = np.flatnonzero(rank[relation] >= 0)
             code = np.bincount(rows[mine], 2.0 ** rank[relation[mine]], matrix.num_rows).astype(np.int64)
-            here = code > 0
-            if number == 0:
-                here |= matrix.wide.row_lengths == 0  # these rows have a place, too, from which they are written
+            order = np.flatnonzero(code)
             for shift in (1, 2, 4, 8, 16):
                 code ^= code >> shift
-            order = np.flatnonzero(here)
             order = order[np.argsort(code[order], kind="stable")]
             where = np.empty(matrix.num_rows, np.int64)
             where[order] = first + np.arange(order.size)
@@ -118,3 +117,31 @@ class RelationalRows:
             neighbours,
             positions,
         )
+
+    def dealt(self, blocks: int) -> tuple[RelationalRows, NDArray[np.int64]]:
+        """Deal tiles to thread blocks, the longest first, each to the one that has the least to do.
+
+        Parameters
+        ----------
+        blocks : int
+            Thread blocks; where tiles are fewer, each is of a thread block of its own.
+
+        Returns
+        -------
+        RelationalRows
+            Tiles of a thread block are side by side.
+        (blocks + 1,) int64
+            First tile of each thread block. O(tiles log blocks + stored) time.
+        """
+        counts = np.diff(self.starts)
+        loads = [(0, block) for block in range(min(blocks, counts.size))]
+        owner = np.empty(counts.size, np.int64)
+        for tile, count in enumerate(counts.tolist()):
+            load, owner[tile] = loads[0]
+            heapreplace(loads, (load + count + 1, int(owner[tile])))  # to write rows takes about as long as a step
+        turn = np.argsort(owner, kind="stable")
+        of_tile, at = numbered(np, counts[turn], int(counts.sum()))
+        step = self.starts[turn][of_tile] + at
+        taken = (each[step] for each in (self.steps, self.neighbours, self.positions))
+        held = RelationalRows(self.tile, self.places[turn], offsets(counts[turn], np.int32), *taken)
+        return held, np.searchsorted(owner[turn], np.arange(len(loads) + 1))

@@ -37,13 +37,22 @@ __global__ void __launch_bounds__(threads)
       }
     return total;
   };
-  wait_for_previous_grid();
-  for (int first = blockIdx.x * groups; first < num_shared; first += gridDim.x * groups) {
+  struct Row {
+    int row, begin, end;
+  };
+  const auto row_at = [&](int first) {  // of this thread's group
     const int own = first + group;
-    if (group < groups && own < num_shared && bounds[own + 1] - bounds[own] <= kFew)
+    return group < groups && own < num_shared ? Row{rows[own], bounds[own], bounds[own + 1]} : Row{-1, 0, 0};
+  };
+  int first = blockIdx.x * groups;
+  Row own = row_at(first);
+  wait_for_previous_grid();  // which writes what is added up, and may read what is written here
+  for (; first < num_shared; first += gridDim.x * groups, own = row_at(first)) {
+    const bool few = own.end - own.begin <= kFew;
+    if (own.row >= 0 && few)
       for (int j = lane * vector; j < width; j += lanes * vector)
-        store(out + static_cast<int64_t>(rows[own]) * width + j,
-              round_to<T>(add_up(bounds[own], bounds[own + 1], 1, j)));
+        store(out + static_cast<int64_t>(own.row) * width + j, round_to<T>(add_up(own.begin, own.end, 1, j)));
+    if (!__syncthreads_or(!few)) continue;
     for (int r = first; r < min(first + groups, num_shared); ++r) {
       const int begin = bounds[r], end = bounds[r + 1];
       if (end - begin <= kFew) continue;  // for the whole thread block

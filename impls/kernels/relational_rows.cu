@@ -4,13 +4,10 @@
 // An implicit GEMM whose rows are sorted by their sets of relations, group by group of relations: Tang, Yang, Liu,
 // Hong, Yu, Li, Dai, Wang and Han, "TorchSparse++", MICRO 2023, section 3.
 
-#include <spmark/half.cuh>
 #include <spmark/overlap.cuh>
-#include <spmark/vec.cuh>
 #include <spmark/warp.cuh>
 
-#include "relational_leave.cuh"
-#include "relational_tile.cuh"
+#include "relational_steps.cuh"
 
 using namespace spmark;
 
@@ -99,10 +96,9 @@ __global__ void __launch_bounds__(threads)
     }
   }
 
-  const RowsOfY<T, tile, rows, vector, threads> y{width_out, relational.first_column, to, out, sums};
-  static_assert(y.kElements <= kStages * Tile::kStage, "the tile fits where the stages were");
-  __syncthreads();  // all have read the last stage; nothing is on its way any more
 #pragma unroll
-  for (int m = 0; m < Tile::kRowTiles; ++m) y.put(stages, sum[m], Tile::row() + m * 16, Tile::column());
-  y.write(stages);
+  for (int m = 0; m < Tile::kRowTiles; ++m) {
+    const int row = Tile::row() + m * 16 + threadIdx.x % kWarpSize / 4, target[2] = {to[row], to[row + 8]};
+    leave<vector>(sum[m], target, relational.first_column + Tile::column(), RowTarget<T>{out, sums, width_out});
+  }
 }

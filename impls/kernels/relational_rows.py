@@ -23,6 +23,12 @@ _STAGES = 3
 """``kStages`` of the kernel."""
 BLOCK_SIDE, BLOCK_ALIGNMENT = 64, 1024
 """``kBlockSide`` and ``kBlockAlignment`` of ``wgmma.cuh``."""
+LAST = 1 << 16
+"""``kLast`` of ``relational_steps.cuh``."""
+_SLABS = 1 << 17
+"""The bit ``kSlabs`` of `RGMS_WIDE`."""
+RESERVED_BYTES = 1024
+"""Shared memory that the system takes of each thread block."""
 RGMS_ROWS = KernelTemplate(
     Path(__file__).parent / "relational_rows.cu",
     "rgms_rows",
@@ -78,15 +84,24 @@ class RelationalRowsPlan(DevicePlan):
         self, problem: RelationalProblem, target: Target, held: RelationalRows, config: Config, **schedule: int
     ) -> None:
         instance, width = rows_instance(problem, held.tile, **schedule), problem.width_out
+        wide = instance.template is RGMS_WIDE
         # What adds up pieces moves as much at once as the width allows.
         widest = max(int(instance.values.get("vector", 8)), widest_aligned(width, problem.dtype))
         super().__init__(problem, target, {**config, **schedule}, alignment=widest * problem.dtype.itemsize)
         self.stored = held.stored
         self._kernel, *around = self.load([instance, *ordered_instances(width, problem.dtype)])
-        most = int(np.diff(held.starts).max())
-        self._shared_bytes = shared_bytes(instance, most)
+        tiles_of_columns = ceil_div(width, schedule["tile"])
+        self._shared_bytes = shared_bytes(instance, int(np.diff(held.starts).max(initial=0)))
         self._kernel.allow_shared(self._shared_bytes)
         with self.phase("convert"):
+            bounds, steps = held.starts, held.steps
+            if wide:
+                each = target.spec.shared_bytes_per_sm // (self._shared_bytes + RESERVED_BYTES)
+                held, first = held.dealt(max(1, each * target.spec.num_sms // tiles_of_columns))
+                bounds = np.stack([held.starts[first], first], axis=1).astype(np.int32)
+                slabs = (held.neighbours >= 0).reshape(-1, held.tile // BLOCK_SIDE, BLOCK_SIDE).any(axis=2)
+                steps = held.steps[:, 0] + slabs @ (_SLABS << np.arange(slabs.shape[1], dtype=np.int32))
+                steps[held.starts[1:] - 1] |= LAST
             real = held.places >= 0
             rows = held.places[real]
             use = row_use(problem.matrix.num_rows, [rows])
@@ -98,10 +113,9 @@ class RelationalRowsPlan(DevicePlan):
             self._around = OrderedRows(self, use, rows, width, around)
             targets = np.full(held.places.shape, NO_ROW, np.int32)
             targets[real] = self._around.targets
-            of_edges = (values,) if instance.template is RGMS_ROWS else ()
-            arrays = held.starts, held.steps, held.neighbours, *of_edges, targets
+            arrays = bounds, steps, held.neighbours, *(() if wide else (values,)), targets
             self._arrays = [self.upload(array) for array in arrays]
-        self._grid = (len(held.places), ceil_div(width, schedule["tile"]), 1)
+        self._grid = (len(bounds) - 1, tiles_of_columns, 1)
         self._sizes = np.int32(problem.width_in), np.int32(width)
 
     def enqueue(self, operands: Arrays, out: DeviceArray) -> None:
@@ -142,10 +156,9 @@ def shared_bytes(instance: Instance, steps: int) -> int:
     rows, tile = int(values["rows"]), int(values["tile"])
     if instance.template is RGMS_WIDE:
         blocks = rows // BLOCK_SIDE + ceil_div(tile, BLOCK_SIDE)
-        staged = BLOCK_ALIGNMENT + 2 * int(values["stages"]) * blocks * BLOCK_SIDE**2
-    else:
-        depth = int(values["depth"])
-        staged = 2 * _STAGES * (rows * (depth + 8) + depth * (tile + 8))
+        return BLOCK_ALIGNMENT + 2 * int(values["stages"]) * blocks * BLOCK_SIDE**2
+    depth = int(values["depth"])
+    staged = 2 * _STAGES * (rows * (depth + 8) + depth * (tile + 8))
     return staged + 4 * (steps * (rows + 2) + rows)
 
 

@@ -7,12 +7,10 @@
 
 #include <spmark/async.cuh>
 #include <spmark/overlap.cuh>
-#include <spmark/vec.cuh>
 #include <spmark/warp.cuh>
 
-#include "relational_group.cuh"
+#include "relational_steps.cuh"
 #include "relational_sums.cuh"
-#include "relational_tile.cuh"
 
 using namespace spmark;
 
@@ -21,8 +19,6 @@ struct Chunk {
   int step;
   unsigned tag;
 };
-
-constexpr int kRelation = 0xffff, kLast = 0x10000;  // of a step: its relation, and whether it is the last of its part
 
 // blockIdx.x counts thread blocks, blockIdx.y tiles of columns of Y.
 //   width_in             at most `depth`;  width_in, width_out  multiples of 8
@@ -141,18 +137,8 @@ __global__ void __launch_bounds__(threads, tile + depth <= 64 ? 768 / threads : 
     }
     if (!last) continue;
 
-#pragma unroll
-    for (int side = 0; side < 2; ++side) {
-      const int target = to[side * 8];
-#pragma unroll
-      for (int n = 0; n < tile / 16; ++n) {
-        const int column = relational.first_column + n * 16 + column_of_four();
-        const Vec<float, 4> four = four_columns(products[n * 2], products[n * 2 + 1], side);
-#pragma unroll
-        for (int i = 0; i < 2; ++i) products[n * 2 + i][side * 2] = products[n * 2 + i][side * 2 + 1] = 0.0f;
-        if (column < width_out) write_row<true>(RowTarget<half>{out, sums, width_out}, target, column, four);
-      }
-    }
+    const int target[2] = {to[0], to[8]};
+    leave<8>(products, target, relational.first_column, RowTarget<half>{out, sums, width_out});
     to += threads / 2;
   }
 }

@@ -17,7 +17,7 @@ from spmark.impls.formats.row_use import row_use
 from spmark.impls.kernels.family import Axes, Build, KernelFamily, OneFormat, taken_apart
 from spmark.impls.kernels.ordered_rows import OrderedRows, ordered_instances
 from spmark.impls.kernels.relational_hyb import tiles_within
-from spmark.impls.kernels.relational_rows import BLOCK_ALIGNMENT, BLOCK_SIDE
+from spmark.impls.kernels.relational_rows import BLOCK_ALIGNMENT, BLOCK_SIDE, LAST, RESERVED_BYTES
 from spmark.impls.kernels.tile_tasks import NO_ROW
 from spmark.impls.runtime.plan import Arrays, DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
@@ -25,15 +25,11 @@ from spmark.impls.runtime.template import Instance, KernelTemplate, widest_align
 
 _WARP = 32
 _SCHEDULE = ("tile", "together")
-_LAST = 1 << 16
-"""``kLast`` of the kernel."""
 _REGISTERS = 16
 """Of a thread, besides what holds sums and products, about."""
 _MOST_SUMS_BYTES = 1 << 28
 _FEW_EDGES = 1 << 20
 """Up to which small thread blocks may pay, since there are few of them."""
-_RESERVED_BYTES = 1024
-"""Shared memory that the system takes of each thread block."""
 RGMS_SETS = KernelTemplate(
     Path(__file__).parent / "relational_sets.cu",
     "rgms_sets",
@@ -82,7 +78,7 @@ class RelationalSetsPlan(DevicePlan):
             edges = held.positions >= 0
             values = xp.asarray(problem.values)[held.positions[edges]].view(np.uint16)
             tags[edges] = held.rows[edges].astype(np.uint32) << 16 | values
-            steps = xp.where(held.ends, held.steps | _LAST, held.steps).astype(np.int32)
+            steps = xp.where(held.ends, held.steps | LAST, held.steps).astype(np.int32)
         with self.phase("upload"):
             self._around = OrderedRows(self, use, rows, width, around)
             targets = np.full(places.shape, NO_ROW, np.int32)
@@ -124,7 +120,7 @@ def resident_blocks(problem: RelationalProblem, device: DeviceSpec, warps: int, 
     """Give the thread blocks that a device holds at once for each tile of columns, about: a thread block is a run."""
     instance = sets_instance(problem, warps, **schedule)
     registers = _WARP * warps * (_REGISTERS + schedule["tile"] + int(instance.values["depth"]))
-    by_shared = device.shared_bytes_per_sm // (shared_bytes(instance) + _RESERVED_BYTES)
+    by_shared = device.shared_bytes_per_sm // (shared_bytes(instance) + RESERVED_BYTES)
     each = max(1, min(device.registers_per_sm // registers, by_shared))
     return max(1, each * device.num_sms // ceil_div(problem.width_out, schedule["tile"]))
 

@@ -72,20 +72,29 @@ struct Halves {
       multiply<stride, true>(products, weights);
   }
 
-  // The same by a warpgroup, of 128 columns, whose weights are rows of two blocks (wgmma.cuh). Waits for the products.
+  // The same by warpgroups, of 128 columns, whose weights are rows of two blocks (wgmma.cuh). All threads of the thread
+  // block come here, and each waits for its products.
+  __device__ __forceinline__ void multiply_together(float (&products)[16][4], const half* weights) const {
+    if (__syncthreads_or(!exact))
+      multiply_together<true>(products, weights);
+    else
+      multiply_together<false>(products, weights);
+  }
+
+private:
+  template <bool rounded>
   __device__ __forceinline__ void multiply_together(float (&products)[16][4], const half* weights) const {
     begin_products();
 #pragma unroll
     for (int k = 0; k < depth; k += 16) {
       const half* const blocks = weights + k / kBlockSide * (2 * kBlock);
       multiply_blocks(products, high[k / 16], blocks, k % kBlockSide);
-      multiply_blocks(products, low[k / 16], blocks, k % kBlockSide);
+      if constexpr (rounded) multiply_blocks(products, low[k / 16], blocks, k % kBlockSide);
     }
     commit_products();
     wait_products(products);
   }
 
-private:
   template <int stride, bool rounded, int tiles>
   __device__ __forceinline__ void multiply(float (&products)[tiles][4], const half* weights) const {
 #pragma unroll

@@ -37,12 +37,12 @@ def test_every_edge_is_held_once_and_every_row_has_a_place(name: str, tile: int,
     np.testing.assert_array_equal(held.steps[:, 1, None] >> np.arange(tile // GROUP) & 1, has)
     assert has.any(axis=1).all()
     assert ((np.diff(held.steps[:, 0]) > 0) | (np.diff(tile_of) > 0)).all()
-    # A row has a place for each group of relations that it has, and one where it has none.
+    # A row has a place for each group of relations that it has.
     by_count = np.argsort(-np.bincount(relation, minlength=matrix.relations), kind="stable")
     groups = np.array_split(by_count, splits)
     edges = np.zeros((matrix.num_rows, matrix.relations), bool)
     edges[rows, relation] = True
-    wanted = np.maximum(sum(edges[:, group].any(axis=1).astype(int) for group in groups), 1)
+    wanted = sum(edges[:, group].any(axis=1).astype(int) for group in groups)
     np.testing.assert_array_equal(np.bincount(held.places[held.places >= 0], minlength=matrix.num_rows), wanted)
 
 
@@ -50,6 +50,27 @@ def test_tiles_with_many_steps_come_first_and_groups_have_fewer() -> None:
     counts = {splits: np.diff(RelationalRows.of(kernel_map(500), 64, splits).starts) for splits in (1, 3)}
     assert all((np.diff(count) <= 0).all() and count[0] > count[-1] for count in counts.values())
     assert counts[3][0] <= 9 < counts[1][0]
+
+
+def test_tiles_are_dealt_by_their_steps() -> None:
+    held = RelationalRows.of(kernel_map(500), 64, 3)
+    dealt, first = held.dealt(4)
+    assert first[0] == 0 and first[-1] == len(held.places) > first.size
+    steps = dealt.starts[first]
+    assert np.ptp(np.diff(steps)) <= np.diff(held.starts).max()
+    # Each tile is there once with the steps that it had.
+    before, after = ({tuple(one.places[i]): i for i in range(len(one.places))} for one in (held, dealt))
+    assert before.keys() == after.keys()
+    for rows, tile in after.items():
+        was = before[rows]
+        for name in ("steps", "neighbours", "positions"):
+            mine, theirs = (
+                getattr(one, name)[one.starts[i] : one.starts[i + 1]] for one, i in ((dealt, tile), (held, was))
+            )
+            np.testing.assert_array_equal(mine, theirs)
+    alone, first = held.dealt(1000)
+    np.testing.assert_array_equal(first, np.arange(len(held.places) + 1))
+    np.testing.assert_array_equal(alone.steps, held.steps)
 
 
 def test_splitting_leaves_less_padding() -> None:

@@ -26,7 +26,9 @@ target = table_target(RGMS_ROWS, RGMS_WIDE)
 
 @pytest.mark.one_in(3)
 @every_instance(RGMS_ROWS, RGMS_WIDE)
-def test_every_instance(instance: Instance, target: TableTarget) -> None:
+def test_every_instance(instance: Instance, target: TableTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+    # So few thread blocks are at work at once that one walks over several tiles.
+    monkeypatch.setattr(target, "spec", target.spec.model_copy(update={"num_sms": 1}))
     values = instance.values
     # Neither of the widths fills its tile or its steps.
     widths = (72, 40) if values.get("vector", 8) == 8 else (37, 67)
@@ -45,11 +47,14 @@ def test_values(target: TableTarget) -> None:
     run_relational(RelationalRowsPlan(problem, target, RelationalRows.of(VALUED, 64), {}, tile=32, depth=32), problem)
 
 
+@pytest.mark.parametrize("schedule", [{"tile": 32, "depth": 32}, {"tile": 64, "stages": 4}])
 @pytest.mark.parametrize("name", ["one_edge", "no_edges"])
-def test_rows_without_edges_are_written(name: str, target: TableTarget) -> None:
-    problem = RelationalProblem(relational_matrices()[name], 16, 32, DType.FLOAT16)
+def test_rows_without_edges_are_written(name: str, schedule: dict[str, int], target: TableTarget) -> None:
+    matrix = relational_matrices()[name]
+    matrix = RelationalCsr(replace(matrix.wide, values=np.ones_like(matrix.wide.values)), matrix.relations)
+    problem = RelationalProblem(matrix, 16, 32, DType.FLOAT16)
     held = RelationalRows.of(problem.matrix, 64)
-    out = run_relational(RelationalRowsPlan(problem, target, held, {}, tile=32, depth=32), problem)
+    out = run_relational(RelationalRowsPlan(problem, target, held, {}, **schedule), problem)
     assert np.count_nonzero(out.any(axis=1)) == problem.matrix.nnz
 
 

@@ -14,10 +14,16 @@ namespace spmark {
 
 constexpr int kBlockSide = 64, kBlock = kBlockSide * kBlockSide;  // elements of a block
 
-// The first multiple of kBlockAlignment in shared memory: blocks begin at multiples.
+// The first multiple of kBlockAlignment in shared memory: blocks begin at multiples. Said to be unknown, since the
+// compiler would work it out again before each use.
 constexpr int kBlockAlignment = 1024;  // bytes
 __device__ __forceinline__ unsigned char* first_block(unsigned char* shared) {
-  return shared + (kBlockAlignment - reinterpret_cast<size_t>(shared) % kBlockAlignment) % kBlockAlignment;
+  unsigned char* first =
+      shared + (kBlockAlignment - reinterpret_cast<size_t>(shared) % kBlockAlignment) % kBlockAlignment;
+#ifndef SPMARK_HOST
+  asm volatile("" : "+l"(first));
+#endif
+  return first;
 }
 
 // Where in a block the eight elements of a row from `column` on lie: eight rows have theirs in different banks.
