@@ -62,9 +62,9 @@ class RgmsRows:
 def _chosen(problem: RelationalProblem, device: DeviceSpec) -> tuple[int, int, dict[str, int]]:
     """Give the rows of Y of a thread block, the groups of relations (``splits``) and the schedule.
 
-    Pieces cost time in proportion to the width of Y; what splitting saves grows with the product of the widths. The
-    rules are those of layers of MinkUNet on an H200: 20 of them where warpgroups multiply, else 24. Elsewhere a thread
-    block's rows of X, which it gathers for itself, count as much as 32 columns.
+    Pieces cost time in proportion to the width of Y; what splitting saves grows with the product of the widths, and
+    with the relations. The rules are those of layers of MinkUNet on an H200: 20 of them where warpgroups multiply,
+    else 24. Elsewhere a thread block's rows of X, which it gathers for itself, count as much as 32 columns.
     """
     width_in, width_out, many = problem.width_in, problem.width_out, problem.matrix.relations > 8
     if may_be_wide(problem, device):
@@ -72,9 +72,9 @@ def _chosen(problem: RelationalProblem, device: DeviceSpec) -> tuple[int, int, d
         if not many and problem.matrix.num_rows >= _MANY_ROWS:
             rows, tile, stages = {96: (128, 96, 3), 64: (64, 64, 4)}.get(fitting, (256, 128, 4))
             return rows, 1, {"tile": tile, "stages": stages}
-        rows, tile = {256: (128, 256), 128: (256, 128), 96: (256, 96), 64: (64, 64)}[fitting] if many else (64, 64)
+        rows, tile = {256: (128, 256), 128: (256, 128), 96: (256, 96), 64: (128, 64)}[fitting] if many else (64, 64)
         return rows, (3 if width_out >= 128 else 2 if many else 1), {"tile": tile, "stages": 4}
     tiles = [int(tile) for tile in RGMS_ROWS.space["tile"] if int(tile) <= 128]
     tile = min(reversed(tiles), key=lambda tile: ceil_div(width_out, tile) * (tile + 32))
     schedule = {"tile": tile, "depth": 32 if width_in <= 32 else 64}
-    return 128 if width_out >= 128 and many else 64, 3 if width_in * width_out >= 64 * 128 else 1, schedule
+    return 128 if many else 64, 3 if many or width_in * width_out >= 64 * 128 else 1, schedule
