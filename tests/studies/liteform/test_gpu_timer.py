@@ -43,6 +43,9 @@ class FakeTarget:
         self.loaded += instances
         return fake(instances)
 
+    def kernel(self, instance: Any) -> Any:
+        return self.load([instance])[0]
+
     def synchronize(self) -> None:
         pass
 
