@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(threads)
   const Tile relational{width_in, width_out, static_cast<int>(blockIdx.y) * tile, x};
   const auto edge_at = [&](int from) {
     Edge edge{-1, kNoRow, 0};
-    if (from + lane < slots) {  // padding has no source and no target; to know the group's length takes a load
+    if (from + lane < group.used) {
       edge.source = indices[element + from], edge.target = targets[element + from];
       memcpy(&edge.tag, values + element + from, sizeof(half));
     }
