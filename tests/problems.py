@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,17 @@ from spmark.impls.core.problem import Csr, Problem
 from spmark.impls.core.tolerance import tolerance
 from spmark.suite.conformance import OPERATORS, dense_operands, matrices, problems, random_csr
 
-__all__ = ["OPERATORS", "assert_same", "banded", "dense_operands", "matrices", "problems", "random_csr", "run_checked"]
+__all__ = [
+    "OPERATORS",
+    "assert_same",
+    "banded",
+    "dense_operands",
+    "matrices",
+    "problems",
+    "random_csr",
+    "run_checked",
+    "run_with_other_values",
+]
 
 
 def run_checked(plan: Any, problem: Problem) -> np.ndarray:
@@ -21,6 +33,15 @@ def run_checked(plan: Any, problem: Problem) -> np.ndarray:
     plan.run(operands, out)
     assert reference(problem, operands).max_error(out) <= tolerance(problem)
     return out
+
+
+def run_with_other_values(build: Callable[[Problem], Any], problem: Problem) -> None:
+    """Write the values of another matrix of the same pattern into a plan, and hold its result against float64."""
+    matrix = replace(problem.matrix, values=-2 * problem.matrix.values)
+    other = Problem(problem.op, matrix, problem.width, problem.dtype)
+    plan = build(problem)
+    plan.values[:] = build(other).values
+    run_checked(plan, other)
 
 
 def assert_same(found: Csr, expected: Csr) -> None:

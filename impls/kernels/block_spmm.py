@@ -249,7 +249,9 @@ class StripSpmmPlan(OneLaunchPlan):
         block_rows = form.indptr.size - 1
         grid = (ceil_div(block_rows, strips), ceil_div(problem.width, tile), 1)
         sizes = (*problem.matrix.shape, problem.width, block_rows)
-        self._arrange(grid, sizes, (form.indptr,), self.share(arrays, pieces))
+        held = self.share(arrays, pieces)
+        self.values, self.values_in_order = held[-1], False
+        self._arrange(grid, sizes, (form.indptr,), held)
 
 
 def strip_instance(problem: Problem, tile: int, strips: int) -> Instance:

@@ -131,6 +131,9 @@ class TileSpmmPlan(DevicePlan):
             targets, row_pieces = panels.pieces(use) if arrives else (panels.targets(use, narrow), NO_PIECES)
             lists = () if arrays else [*_elements(tiled, blocks, problem.dtype)]
         held = self.share(arrays, lists)
+        filled = [values for values in held[1::2] if values.size]
+        if len(filled) == 1:
+            self.values, self.values_in_order = filled[0], False
         across = ceil_div(problem.width, 8 * columns)
         with self.phase("upload"):
             shares = [

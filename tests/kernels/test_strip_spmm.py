@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from problems import random_csr, run_checked
+from problems import random_csr, run_checked, run_with_other_values
 from tables import AWKWARD, TableTarget
 
 from spmark.impls.core.problem import DType, Op, Problem
@@ -38,3 +38,12 @@ def test_product(dtype: DType, name: str, tile: int, strips: int, width: int, ta
     run_checked(plan, problem)
     assert plan.config == {"strips": strips, "tile": tile}
     assert plan.deterministic
+
+
+def test_values_are_read_where_the_plan_says(target: TableTarget) -> None:
+    problem = Problem(Op.SPMM, MATRICES["mixed"], 64, DType.FLOAT16)
+
+    def build(problem: Problem) -> StripSpmmPlan:
+        return StripSpmmPlan(problem, target, BsrFormat.from_csr(problem.matrix, 16, 16), {}, strips=2, tile=32)
+
+    run_with_other_values(build, problem)

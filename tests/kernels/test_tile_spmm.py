@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from problems import dense_operands, random_csr, run_checked
+from problems import dense_operands, random_csr, run_checked, run_with_other_values
 from tables import AWKWARD, DTYPES, TableTarget, every_instance, table_target
 
 from spmark.impls.core.errors import BuildError, KernelFault
@@ -158,6 +158,20 @@ def test_sr_bcrs_is_panels(name: str, width: int, target: TableTarget) -> None:
         plan = TileSpmmPlan(problem, target, TileFormat.of_blocks(held), {}, alone=alone)
         run_checked(plan, problem)
         assert (plan.stored, plan.deterministic) == (held.stored, True)
+
+
+@pytest.mark.parametrize(("share", "height"), [(1.0, 16), (1.0, 8), (0.0, 16)])
+def test_values_are_read_where_the_plan_says(share: float, height: int, target: TableTarget) -> None:
+    selection = select(MATRIX, share, height=height)
+
+    def build(problem: Problem) -> TileSpmmPlan:
+        return TileSpmmPlan(problem, target, TileFormat.from_csr(problem.matrix, selection), {}, work=16)
+
+    run_with_other_values(build, Problem(Op.SPMM, MATRIX, 24, DType.FLOAT16))
+
+
+def test_a_mixture_says_of_no_array_that_it_holds_all_values(target: TableTarget) -> None:
+    assert multiply(MATRIX, select(MATRIX, 0.6), 24, target).values is None
 
 
 @pytest.mark.parametrize("width", [24, 136])
