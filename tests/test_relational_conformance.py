@@ -155,7 +155,7 @@ def test_rgms_rows_says_what_it_refuses() -> None:
     )
     large = RelationalProblem(PROBLEMS["kernel_map-16-32-float16"].matrix, 64, 128, DType.FLOAT16)
     assert how.unsupported(large, host) is None
-    small = host.model_copy(update={"shared_bytes_per_block": 99 << 10})
+    small = host.model_copy(update={"shared_bytes_per_block": 60 << 10})
     assert str(how.unsupported(large, small)).startswith("expected shared memory of ")
     assert str(how.unsupported(PROBLEMS["hub-16-32-float16"], host)).startswith("expected an edge of each relation")
 

@@ -24,6 +24,12 @@ from spmark.impls.runtime.template import KernelTemplate
 
 _MANY_ROWS = 1 << 14
 """Rows of Y from which large tiles fill a GPU even where there are few relations."""
+_MANY_ELEMENTS = 1 << 21
+"""Elements of Y from which large tiles fill a GPU where there are many."""
+_TILES = {256: (128, 256, 4), 128: (128, 128, 3), 96: (128, 96, 3), 64: (128, 64, 4)}
+"""Rows, columns and stages of the tiles of `RGMS_WIDE`, by the least columns of Y."""
+_SMALLER = {256: _TILES[128], 128: (64, 64, 4)}
+"""The same where a GPU would not be filled."""
 
 
 @dataclass(frozen=True)
@@ -63,17 +69,21 @@ def _chosen(problem: RelationalProblem, device: DeviceSpec) -> tuple[int, int, d
     """Give the rows of Y of a thread block, the groups of relations (``splits``) and the schedule.
 
     Pieces cost time in proportion to the width of Y; what splitting saves grows with the product of the widths, and
-    with the relations. The rules are those of layers of MinkUNet on an H200: 20 of them where warpgroups multiply,
-    else 24. Elsewhere a thread block's rows of X, which it gathers for itself, count as much as 32 columns.
+    with the relations. The rules are those of layers of MinkUNet on an H200: where warpgroups multiply and relations are
+    many, of the drawn scan. Elsewhere a thread block's rows of X, which it gathers for itself, count as much as 32
+    columns.
     """
     width_in, width_out, many = problem.width_in, problem.width_out, problem.matrix.relations > 8
     if may_be_wide(problem, device):
-        fitting = next(tile for tile in (256, 128, 96, 64) if tile <= width_out)
-        if not many and problem.matrix.num_rows >= _MANY_ROWS:
+        fitting, num_rows = max(tile for tile in _TILES if tile <= width_out), problem.matrix.num_rows
+        if many:
+            filled = num_rows * width_out >= _MANY_ELEMENTS
+            rows, tile, stages = _TILES[fitting] if filled else _SMALLER.get(fitting, _TILES[fitting])
+            return rows, 3, {"tile": tile, "stages": stages}
+        if num_rows >= _MANY_ROWS:
             rows, tile, stages = {96: (128, 96, 3), 64: (64, 64, 4)}.get(fitting, (256, 128, 4))
             return rows, 1, {"tile": tile, "stages": stages}
-        rows, tile = {256: (128, 256), 128: (256, 128), 96: (256, 96), 64: (128, 64)}[fitting] if many else (64, 64)
-        return rows, (3 if width_out >= 128 else 2 if many else 1), {"tile": tile, "stages": 4}
+        return 64, 3 if width_out >= 128 else 1, {"tile": 64, "stages": 4}
     tiles = [int(tile) for tile in RGMS_ROWS.space["tile"] if int(tile) <= 128]
     tile = min(reversed(tiles), key=lambda tile: ceil_div(width_out, tile) * (tile + 32))
     schedule = {"tile": tile, "depth": 32 if width_in <= 32 else 64}
