@@ -15,8 +15,7 @@ import numpy as np
 
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import CompileError
-from spmark.impls.core.machine import side_by_side
-from spmark.impls.formats.threads import cores
+from spmark.impls.core.machine import allowed_cores, side_by_side
 from spmark.impls.lo_spmm.constraints import MOST_REGISTERS
 from spmark.impls.lo_spmm.emit_ptx import entry_ptx, function_ptx, head
 from spmark.impls.lo_spmm.kernel import NAME, UnrolledKernel
@@ -60,7 +59,9 @@ def assemble(kernel: UnrolledKernel, arch: str, cap: int, workers: int | None = 
         ptxas or nvlink is not installed.
     """
     try:
-        return cached(cache_key(kernel, arch, cap), lambda: _in_pieces(kernel, arch, cap, workers or cores()))
+        return cached(
+            cache_key(kernel, arch, cap), lambda: _in_pieces(kernel, arch, cap, workers or len(allowed_cores()))
+        )
     except OSError as error:
         said = f"expected room for PTX and objects in {tempfile.gettempdir()}, found {error.strerror}"
         raise CompileError(NAME, "ptxas", said) from error

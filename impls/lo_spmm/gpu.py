@@ -11,8 +11,7 @@ from typing import Any
 
 from spmark.impls.core.errors import CompileError, SpmarkError
 from spmark.impls.core.interfaces import Config
-from spmark.impls.core.machine import side_by_side
-from spmark.impls.formats.threads import cores
+from spmark.impls.core.machine import allowed_cores, side_by_side
 from spmark.impls.lo_spmm.assemble import assemble
 from spmark.impls.lo_spmm.kernel import UnrolledKernel
 from spmark.impls.lo_spmm.machine import (
@@ -103,7 +102,7 @@ class Kernels:
 
     def _assemble(self, wanted: Sequence[KernelKey]) -> None:
         """Assemble into the cache."""
-        workers = max(1, ceil_div(2 * cores(), len(wanted)))
+        workers = max(1, ceil_div(2 * len(allowed_cores()), len(wanted)))
         if self.proxies:
             _ = self._active  # once, before threads ask for it
 
@@ -112,14 +111,14 @@ class Kernels:
                 kernel = self._kernel(key)
                 assemble(kernel, self.target.spec.arch, cap_of(kernel), workers)
 
-        side_by_side(make, wanted, cores())
+        side_by_side(make, wanted, len(allowed_cores()))
 
     def _compile(self, wanted: Mapping[CodeKey, int]) -> None:
         """Compile all block sizes of all kernels into the cache, the longest texts first."""
         spec = self.target.spec
         instances = [instance_of(self._kernel(kernel), spec, threads) for (kernel, _), threads in wanted.items()]
         instances.sort(key=lambda one: one.template.source.stat().st_size, reverse=True)
-        compile_many([(one.template.source, one.expression, spec.arch) for one in instances], cores())
+        compile_many([(one.template.source, one.expression, spec.arch) for one in instances])
 
     def _loaded(self, key: KernelKey, block_threads: int) -> Code | SpmarkError | MemoryError:
         try:

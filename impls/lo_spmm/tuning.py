@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from spmark.impls.core.interfaces import Candidate, Config, Search
-from spmark.impls.formats.threads import cores
+from spmark.impls.core.machine import allowed_cores
 from spmark.impls.lo_spmm.estimate import estimate
 from spmark.impls.lo_spmm.rank import RankModel, features_of
 from spmark.impls.lo_spmm.search import TileSpace
@@ -98,7 +98,7 @@ def choose(
     if race is not None and len(left) > 1:
         by_turns(race, [list(map(config_of, together)) for together in by_kernel(left)])
         config, launched = race.finish()
-        size, record = TileSize(**config), race.describe(cores())
+        size, record = TileSize(**config), race.describe(len(allowed_cores()))
     raced = {TileSize(**one.config): one for one in record.seen}
     seen = [replace(raced.get(one) or Candidate(config_of(one)), predicted=score) for one, score in predicted.items()]
     record = replace(record, candidates=space.considered, seen=tuple(seen), eligible=len(seen))

@@ -55,7 +55,7 @@ def test_c_of_all_candidates_is_compiled_at_once(
 ) -> None:
     monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
     calls: list[list[tuple[Path, str, str]]] = []
-    monkeypatch.setattr(gpu, "compile_many", lambda jobs, workers: calls.append(list(jobs)))
+    monkeypatch.setattr(gpu, "compile_many", lambda jobs: calls.append(list(jobs)))
     kernels = kernels_of(proxies)
     kernels.prepare(CONFIGS)
     (jobs,) = calls
@@ -96,7 +96,7 @@ def test_what_cannot_be_made_is_made_once_and_told_by_each_of_its_candidates(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
-    monkeypatch.setattr(gpu, "compile_many", lambda jobs, workers: None)
+    monkeypatch.setattr(gpu, "compile_many", lambda jobs: None)
     tried: list[int] = []
 
     def make(kernel: Any, *arguments: Any) -> Code:
