@@ -69,9 +69,9 @@ def _chosen(problem: RelationalProblem, device: DeviceSpec) -> tuple[int, int, d
     """Give the rows of Y of a thread block, the groups of relations (``splits``) and the schedule.
 
     Pieces cost time in proportion to the width of Y; what splitting saves grows with the product of the widths, and
-    with the relations. The rules are those of layers of MinkUNet on an H200: where warpgroups multiply and relations are
-    many, of the drawn scan. Elsewhere a thread block's rows of X, which it gathers for itself, count as much as 32
-    columns.
+    with the relations. The rules are those of layers of MinkUNet on an H200: of the drawn scan alone where warpgroups
+    multiply and relations are many. Elsewhere a thread block's rows of X, which it gathers for itself, count as much as
+    32 columns.
     """
     width_in, width_out, many = problem.width_in, problem.width_out, problem.matrix.relations > 8
     if may_be_wide(problem, device):
