@@ -209,8 +209,8 @@ def lengths_to_split(matrix: Csr) -> tuple[int, ...]:
 
 def usual_length(matrix: Csr, times: int = _USUAL) -> int:
     """Give the value of ``longest`` by rule: a multiple of the mean row, or `UNSPLIT` where no row is longer."""
-    usual = max(_LEAST_LONG, round(times * _mean_filled_length(matrix)))
-    return usual if usual < matrix.longest_row else UNSPLIT
+    most, usual = matrix.longest_row, max(_LEAST_LONG, round(times * _mean_filled_length(matrix)))
+    return usual if usual < most else UNSPLIT
 
 
 @cache
@@ -219,6 +219,7 @@ def load_of(width: int, dtype: DType) -> int:
     return widest_load(width, _LOAD_BYTES // dtype.itemsize, LANES[0])
 
 
+@cache
 def loads_whole(width: int, dtype: DType) -> bool:
     """Tell whether J allows loads of 16 bytes; only such loads may be two side by side or unrolled in two ways."""
     return load_of(width, dtype) * dtype.itemsize == _LOAD_BYTES
@@ -238,13 +239,12 @@ def usual_schedule(problem: Problem) -> dict[str, Any]:
     B, of 256 where a mean row is shorter than `SHORT`, by two loads side by side where J allows that, and as many rows
     as have four elements together.
 
-    The rule was fitted to times of the tuning half (development runs on an H100).
+    The rule was fitted to times of the tuning half (development runs on an H100). What a matrix on a device has to be
+    asked for, its longest row, is asked last.
     """
-    width, mean, num_rows = problem.width, mean_length(problem.matrix), problem.matrix.num_rows
-    vector = load_of(width, problem.dtype)
-    whole = vector * problem.dtype.itemsize == _LOAD_BYTES
-    small = whole and mean >= UNROLL and 2 * _lanes(width, vector, WARP) * num_rows <= _AT_ONCE
-    longest = usual_length(problem.matrix, _USUAL_SMALL if small else _USUAL)
+    matrix, width, mean = problem.matrix, problem.width, mean_length(problem.matrix)
+    vector, whole = load_of(width, problem.dtype), loads_whole(width, problem.dtype)
+    small = whole and mean >= UNROLL and 2 * _lanes(width, vector, WARP) * matrix.num_rows <= _AT_ONCE
     if small:
         threads = _lanes(ceil_div(width, 2), vector, WARP // 2)
         parts = max(n for n in PARTS if n == 1 or n <= min(WARP // threads, mean / 2))
@@ -255,5 +255,6 @@ def usual_schedule(problem: Problem) -> dict[str, Any]:
         vectors = 2 if whole and width >= 2 * vector * LANES[0 if short else -2] else 1
         tile = _SHORT_TILE if short and whole else _TILE
         threads = _lanes(ceil_div(width, vectors), vector, min(tile // _LOAD_BYTES // vectors, WARP))
-        group = {"vectors": vectors, "lanes": threads, "rows": max(n for n in ROWS if n == 1 or n * mean <= UNROLL)}
+        group = {"vectors": vectors, "lanes": threads, "rows": max([n for n in ROWS if n == 1 or n * mean <= UNROLL])}
+    longest = usual_length(matrix, _USUAL_SMALL if small else _USUAL)
     return {**PLAIN, "vector": vector, **group, "longest": longest}
