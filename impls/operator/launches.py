@@ -116,14 +116,15 @@ class Launches:
         if held is None:
             return False
         of_cupy = isinstance(library, CupyArrays)
-        if any((one.data.device_id if of_cupy else one.get_device()) != held.device for one in arrays):
+        places = [(a.data.ptr, a.data.device_id) if of_cupy else (a.data_ptr(), a.get_device()) for a in arrays]
+        addresses, devices = zip(*places, strict=True)
+        if set(devices) != {held.device}:
             return False
         if of_cupy:
             signatures = tuple(map(library.signature, arrays))
             if signatures not in self._fits:
                 self._fits.add(signatures)
                 self._launcher.fit(self._calls, arrays, held.made)
-        addresses = tuple([one.data.ptr if of_cupy else one.data_ptr() for one in arrays])
         return bool(self._launcher.run(held.made, addresses, self._turns.stream(arrays).ptr, None))
 
     def _drop(self, width: int) -> None:
@@ -152,7 +153,8 @@ def noted_plan(launcher: Any, turns: Turns, plan: Any) -> Held | None:
         found = launch_list(launches, spans)
         if not set(range(len(first) + 1)) <= {source for one in found for _, source, _ in one.patches}:
             return None
-        held = [one for launch in launches for one in launch.args if _is_elsewhere(one, spans)]
+        args = [one for launch in launches for one in launch.args if isinstance(one, cupy.ndarray)]
+        held = [one for one in args if _source(one.data.ptr, spans) is None]
         before = [target.download(one) for one in held]
         operands = [target.repeated(_drawn(prod(shape), dtype, seed), shape) for seed, shape in enumerate(shapes)]
         plan.run(operands, out)
@@ -172,8 +174,8 @@ def noted_plan(launcher: Any, turns: Turns, plan: Any) -> Held | None:
 
 def _held(launcher: Any, turns: Turns, plan: DevicePlan, found: Sequence[Launch]) -> Held:
     """Give the extension's plan of some launches."""
-    shapes, out_shape = plan.shapes
-    sizes = tuple([plan.dtype.itemsize * prod(shape) for shape in (*shapes, out_shape)])
+    (shapes, out_shape), itemsize = plan.shapes, plan.dtype.itemsize
+    sizes = tuple([itemsize * prod(shape) for shape in (*shapes, out_shape)])
     owned = [(*_span(buffer), counts) for buffer, counts in plan.buffers]
     device = int(plan.target.location.partition(":")[2])
     return Held(plan, launcher.plan(turns.shared, device, sizes, _flat(found), _bytes(chain(*owned))), device)
@@ -240,24 +242,16 @@ def _source(address: int, spans: Sequence[Span]) -> int | None:
     return next((at for at, (start, size) in enumerate(spans) if start <= address < start + size), None)
 
 
-def _is_elsewhere(arg: Any, spans: Sequence[Span]) -> bool:
-    return isinstance(arg, cupy.ndarray) and _source(arg.data.ptr, spans) is None
-
-
 def _drawn(count: int, dtype: np.dtype[Any], seed: int) -> NDArray[Any]:
     """Draw numbers between -1 and 1: as many as asked for, but `_DRAWN` at most."""
     values = np.random.default_rng(seed).uniform(-1, 1, min(_DRAWN, count)).astype(np.float32)
     return DType.BFLOAT16.stored(values) if dtype == np.uint16 else values.astype(dtype)
 
 
-def _bits(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Give the integers of a type's size."""
-    return np.dtype(f"i{dtype.itemsize}")
-
-
 def _equal(one: NDArray[Any], other: NDArray[Any]) -> bool:
     """Compare bit by bit."""
-    return np.array_equal(one.view(_bits(one.dtype)), other.view(_bits(other.dtype)))
+    bits = f"i{one.itemsize}"
+    return np.array_equal(one.view(bits), other.view(bits))
 
 
 def _same(target: Target, found: DeviceArray, expected: DeviceArray, deterministic: bool) -> bool:
