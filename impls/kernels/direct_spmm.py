@@ -124,7 +124,7 @@ class DirectPlan(OneLaunchPlan):
         held = self.share(arrays, (matrix.indptr, matrix.indices, problem.values))
         tiles = ceil_div(problem.width, schedule["lanes"] * schedule["vector"] * schedule["vectors"])
         entries = self.upload(listed) if len(listed) else held[0]  # which no block takes for them
-        sums, counters = target.empty((0,), np.float32), held[0]
+        sums, counters = _no_sums(target), held[0]
         if shared:
             sums, counters = self.workspace((shared, problem.width), np.float32), self.counters(shared_rows * tiles)
         self._args = (*map(np.int32, sizes), *held, entries, sums, counters)
@@ -133,6 +133,11 @@ class DirectPlan(OneLaunchPlan):
         num_blocks = len(listed) + ceil_div(groups, threads // (schedule["lanes"] * schedule["parts"]))
         self._grid = (num_blocks, tiles, 1)
         self._shared_bytes = 4 * schedule["vector"] * threads if len(listed) else 0
+
+
+@cache
+def _no_sums(target: Target) -> DeviceArray:
+    return target.empty((0,), np.float32)  # as long to make as to launch a kernel
 
 
 class Pieces(NamedTuple):

@@ -41,11 +41,8 @@ class Arrays(NamedTuple):
 
     def signature(self) -> Hashable:
         """Give what stays the same while a plan may go on reading these arrays."""
-        values, first = self.values, self.indptr
-        if hasattr(first, "data_ptr"):
-            places = first.data_ptr(), self.indices.data_ptr(), values.data_ptr()
-        else:
-            places = first.data.ptr, self.indices.data.ptr, values.data.ptr
+        values, of_torch = self.values, hasattr(self.values, "data_ptr")
+        places = [one.data_ptr() if of_torch else one.data.ptr for one in self[:3]]
         return (*places, values.shape, values.dtype, self.shape)
 
 
