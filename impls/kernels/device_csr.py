@@ -21,11 +21,8 @@ _THREADS = 256
 _SOURCE = Path(__file__).parent / "device_csr.cu"
 CSR_FACTS = KernelTemplate(_SOURCE, "csr_facts", {"threads": (_THREADS,)})
 CSR_PIECES = KernelTemplate(_SOURCE, "csr_pieces", {"threads": (_THREADS,)})
-
-
 _Room = tuple[Kernel, DeviceArray, DeviceArray, Callable[[], list[int]]]
-"""`CSR_FACTS` on a target, and what it writes to for one matrix at a time: (5,) int32, 0 between two grids, and (4,)
-int32 of facts; last, what reads these."""
+"""`CSR_FACTS`; its counters, (5,) int32, 0 between two grids; its facts, (4,) int32; and what reads these."""
 
 
 @cache

@@ -45,6 +45,7 @@ _LEAST_LONG = 8
 """Least value of ``longest`` by rule or in a search."""
 SHORT = 8
 """Elements of a mean row below which a group may take several."""
+_no_sums = cache(lambda target: target.empty((0,), np.float32))  # takes as long as a launch
 _TILE, _SHORT_TILE = 512, 256
 """Bytes of a row of B that a group takes by rule: usually, and where rows are short."""
 
@@ -133,11 +134,6 @@ class DirectPlan(OneLaunchPlan):
         num_blocks = len(listed) + ceil_div(groups, threads // (schedule["lanes"] * schedule["parts"]))
         self._grid = (num_blocks, tiles, 1)
         self._shared_bytes = 4 * schedule["vector"] * threads if len(listed) else 0
-
-
-@cache
-def _no_sums(target: Target) -> DeviceArray:
-    return target.empty((0,), np.float32)  # as long to make as to launch a kernel
 
 
 class Pieces(NamedTuple):
@@ -244,8 +240,7 @@ def usual_schedule(problem: Problem) -> dict[str, Any]:
     B, of 256 where a mean row is shorter than `SHORT`, by two loads side by side where J allows that, and as many rows
     as have four elements together.
 
-    The rule was fitted to times of the tuning half (development runs on an H100). What a matrix on a device has to be
-    asked for, its longest row, is asked last.
+    The rule was fitted to times of the tuning half (development runs on an H100).
     """
     matrix, width, mean = problem.matrix, problem.width, mean_length(problem.matrix)
     vector, whole = load_of(width, problem.dtype), loads_whole(width, problem.dtype)
@@ -261,5 +256,5 @@ def usual_schedule(problem: Problem) -> dict[str, Any]:
         tile = _SHORT_TILE if short and whole else _TILE
         threads = _lanes(ceil_div(width, vectors), vector, min(tile // _LOAD_BYTES // vectors, WARP))
         group = {"vectors": vectors, "lanes": threads, "rows": max([n for n in ROWS if n == 1 or n * mean <= UNROLL])}
-    longest = usual_length(matrix, _USUAL_SMALL if small else _USUAL)
+    longest = usual_length(matrix, _USUAL_SMALL if small else _USUAL)  # last, since a device may be waited for
     return {**PLAIN, "vector": vector, **group, "longest": longest}

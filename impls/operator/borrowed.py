@@ -28,8 +28,6 @@ from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import MAX_GRID, Target
 from spmark.impls.runtime.withcupy import cupy
 
-_DIRECT = "direct"
-
 
 class Arrays(NamedTuple):
     """The arrays of a CSR on a GPU, of CuPy or PyTorch."""
@@ -87,9 +85,7 @@ class BorrowedOperator(CompiledOperator):
             if width not in self._planned:
                 if not self._planned:
                     self._csr.begin()  # what planning will ask for
-                    extension = LAUNCHER.found() if self._cuda else None
-                    if extension is not None:
-                        self._launches = self._shared(extension)
+                    self._share(LAUNCHER.found() if self._cuda else None)
                 plan = self._built_for(width)
                 if self._launches is not None:
                     self._launches.take(width, plan)
@@ -123,7 +119,7 @@ class BorrowedOperator(CompiledOperator):
 @lru_cache(maxsize=256)
 def _alike(target: Target, _shape: tuple[int, int], dtype: ElementType) -> tuple[Asked, Choice, Any, Any]:
     """Give what operators of one shape and type have in common, also what calls found of their operands."""
-    name = PLAIN if dtype.searched is None else _DIRECT
+    name = PLAIN if dtype.searched is None else "direct"
     return Asked(Op.SPMM, target.spec, (name,), values="constant"), Choice(name), {}, {}
 
 

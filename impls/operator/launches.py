@@ -93,8 +93,8 @@ class Launches:
         patches = [(len(args) + at, at, 0) for at in range(count)]
         for at, (buffer, _) in enumerate(plan.buffers, count):
             patches += [(place, at, 0) for place, arg in enumerate(args) if arg is buffer]
-        launch = Launch(kernel.function.ptr, grid, kernel.instance.threads, shared_bytes, False, words, patches)
-        self._held[width] = _held(self._launcher, self._turns, plan, [launch])
+        made = Noted(kernel.function.ptr, grid, kernel.instance.threads, args, shared_bytes, False)
+        self._held[width] = _held(self._launcher, self._turns, plan, [Launch(made, words, patches)])
 
     def find(self, width: int) -> Any | None:
         """Give the extension's plan of a width, where it has one."""
@@ -184,11 +184,7 @@ def _held(launcher: Any, turns: Turns, plan: DevicePlan, found: Sequence[Launch]
 class Launch(NamedTuple):
     """A launch whose arguments may be addresses of operands, result and buffers."""
 
-    function: int
-    grid: tuple[int, int, int]
-    threads: int
-    shared_bytes: int
-    overlap: bool
+    noted: Noted
     words: list[int]
     """An argument fills the first bytes of its word."""
     patches: list[tuple[int, int, int]]
@@ -214,18 +210,15 @@ def launch_list(launches: Sequence[Noted], spans: Sequence[Span]) -> list[Launch
             source = _source(words[place], spans) if isinstance(arg, cupy.ndarray) else None
             if source is not None:
                 patches.append((place, source, words[place] - spans[source][0]))
-        x, y, z = map(int, one.grid)
-        found.append(
-            Launch(one.function, (x, y, z), one.threads, int(one.shared_bytes), bool(one.overlap), words, patches)
-        )
+        found.append(Launch(one, words, patches))
     return found
 
 
 def _flat(launches: Sequence[Launch]) -> bytes:
     numbers: list[int] = []
-    for one in launches:
-        numbers += (one.function, *one.grid, one.threads, one.shared_bytes, one.overlap)
-        numbers += (len(one.words), *one.words, len(one.patches), *chain(*one.patches))
+    for (function, grid, threads, _, shared_bytes, overlap), words, patches in launches:
+        numbers += (function, *grid, threads, shared_bytes, overlap)
+        numbers += (len(words), *words, len(patches), *chain(*patches))
     return _bytes(numbers)
 
 
