@@ -1,5 +1,6 @@
 // What a plan of SpMM straight from CSR has to know of a matrix that is on the device already.
 
+#include <spmark/arrivals.cuh>
 #include <spmark/vec.cuh>
 #include <spmark/warp.cuh>
 
@@ -15,14 +16,15 @@ __device__ __forceinline__ void keep_largest(int* fact, int value) {
 // Find out what a schedule depends on, and whether all reads by the matrix's arrays will be inside of them.
 //
 // Threads stride over the rows, then over the elements.
-//   indptr   num_rows + 1 offsets
-//   indices  nnz columns
-//   facts    0 before the grid. Then: the longest row; rows with elements; num_rows - r for the first row r whose
-//            pointers are illegal, or 0; nnz - p for the first place p whose column is illegal, or 0
+//   indptr    num_rows + 1 offsets
+//   indices   nnz columns
+//   counters  5 numbers, 0 before the grid and after it
+//   facts     the longest row; rows with elements; num_rows - r for the first row r whose pointers are illegal, or 0;
+//             nnz - p for the first place p whose column is illegal, or 0. They may be in the host's memory
 template <int threads>
 __global__ void __launch_bounds__(threads)
     csr_facts(int num_rows, int num_cols, int nnz, const int* __restrict__ indptr, const int* __restrict__ indices,
-              int* facts) {
+              int* counters, int* __restrict__ facts) {
   static_assert(threads % 32 == 0, "warps are whole");
   const int64_t first = blockIdx.x * int64_t(threads) + threadIdx.x, stride = gridDim.x * int64_t(threads);
   int longest = 0, filled = 0, wrong_row = 0, wrong_place = 0;
@@ -39,13 +41,15 @@ __global__ void __launch_bounds__(threads)
 #pragma unroll 4
   for (int64_t place = first; place < nnz; place += stride)
     if (indices[place] < 0 || indices[place] >= num_cols) wrong_place = max(wrong_place, static_cast<int>(nnz - place));
-  keep_largest(facts, longest);
+  keep_largest(counters, longest);
 #pragma unroll
   for (int distance = kWarpSize / 2; distance > 0; distance /= 2)
     filled += __shfl_xor_sync(kFullMask, filled, distance);
-  if (lane_id() == 0 && filled > 0) atomicAdd(facts + 1, filled);
-  keep_largest(facts + 2, wrong_row);
-  keep_largest(facts + 3, wrong_place);
+  if (lane_id() == 0 && filled > 0) atomicAdd(counters + 1, filled);
+  keep_largest(counters + 2, wrong_row);
+  keep_largest(counters + 3, wrong_place);
+  if (last_to_arrive(counters + 4, gridDim.x) && threadIdx.x < 4)
+    facts[threadIdx.x] = atomicExch(counters + threadIdx.x, 0);
 }
 
 // List the pieces of rows that whole blocks take: those of every group of `rows` neighbouring rows of which one is

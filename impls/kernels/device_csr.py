@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,37 +14,46 @@ from spmark.impls.core.errors import MatrixError
 from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import Csr, DType, Op, PlainProblem
 from spmark.impls.kernels.direct_spmm import NO_PIECES, Pieces, piece_length
-from spmark.impls.runtime.target import Target, ceil_div
+from spmark.impls.runtime.target import Kernel, Target, ceil_div
 from spmark.impls.runtime.template import KernelTemplate
 
 _THREADS = 256
 _SOURCE = Path(__file__).parent / "device_csr.cu"
 CSR_FACTS = KernelTemplate(_SOURCE, "csr_facts", {"threads": (_THREADS,)})
 CSR_PIECES = KernelTemplate(_SOURCE, "csr_pieces", {"threads": (_THREADS,)})
+_Room = tuple[Kernel, DeviceArray, DeviceArray, Callable[[], list[int]]]
+"""`CSR_FACTS`; its counters, (5,) int32, 0 between two grids; its facts, (4,) int32; and what reads these."""
+
+
+@cache
+def _rooms(_target: Target) -> list[_Room]:
+    """Keep what no matrix has at the moment: to make it takes longer than to find the facts."""
+    return []
 
 
 @dataclass(frozen=True, eq=False)
 class DeviceCsr(Csr):
     """A CSR whose arrays are on a target. A row may name a column several times, and columns in any order.
 
-    Of the facts of a `Csr` it has the sizes, and those below, which a kernel finds in O(I + nnz).
+    Of the facts of a `Csr` it has the sizes, and those that `check` finds by a kernel in O(I + nnz).
     """
 
     target: Target
 
-    @cached_property
-    def _found(self) -> DeviceArray:
-        """What the kernel finds, (4,) int32 on the target."""
-        kernel = self.target.kernel(CSR_FACTS.instance(threads=_THREADS))
-        facts = self.target.filled((4,), np.int32, 0)
-        blocks = min(ceil_div(max(self.num_rows, self.nnz), _THREADS), 2 * self.target.spec.num_sms)
-        sizes = map(np.int32, (*self.shape, self.nnz))
-        kernel.launch((blocks, 1, 1), (*sizes, self.indptr, self.indices, facts))
-        return facts
-
     def begin(self) -> None:
-        """Enqueue the kernel, so that it runs while the host does other work before it asks for a fact."""
-        _ = self._found
+        """Enqueue the kernel on the stream of `check`, so that it runs while the host does other work before that."""
+        if "_room" in self.__dict__:
+            return
+        target, nnz = self.target, self.nnz
+        try:
+            room = _rooms(target).pop()
+        except IndexError:
+            kernel = target.kernel(CSR_FACTS.instance(threads=_THREADS))
+            room = (kernel, target.filled((5,), np.int32, 0), *target.readable(4))
+        kernel, *written, _ = room
+        blocks = min(ceil_div(max(self.shape[0], nnz), _THREADS), 2 * target.spec.num_sms)
+        kernel.launch((blocks, 1, 1), (*map(np.int32, (*self.shape, nnz)), self.indptr, self.indices, *written))
+        self.__dict__["_room"] = room
 
     def check(self) -> None:
         """Refuse arrays with which a kernel would read elsewhere; with what is found, the other facts are known.
@@ -53,7 +63,10 @@ class DeviceCsr(Csr):
         MatrixError
             A row's pointers or a column are illegal.
         """
-        longest, filled, wrong_row, wrong_place = map(int, self.target.download(self._found))
+        self.begin()
+        room = self.__dict__.pop("_room")
+        longest, filled, wrong_row, wrong_place = room[-1]()
+        _rooms(self.target).append(room)
         if wrong_row:
             raise MatrixError(
                 f"matrix: expected row pointers that rise from 0 to nnz = {self.nnz}, found others at row "
@@ -68,15 +81,9 @@ class DeviceCsr(Csr):
 
     @cached_property
     def longest_row(self) -> int:
-        """Elements of the longest row."""
+        """Elements of the longest row; whoever asks for it first checks the matrix."""
         self.check()
         return self.longest_row
-
-    @cached_property
-    def filled_rows(self) -> int:
-        """Rows with elements."""
-        self.check()
-        return self.filled_rows
 
     def pieces(self, rows: int, longest: int) -> Pieces:
         """List the pieces of long rows as `pieces_of_blocks` does, but in no certain order of rows.

@@ -45,6 +45,7 @@ _LEAST_LONG = 8
 """Least value of ``longest`` by rule or in a search."""
 SHORT = 8
 """Elements of a mean row below which a group may take several."""
+_no_sums = cache(lambda target: target.empty((0,), np.float32))  # takes as long as a launch
 _TILE, _SHORT_TILE = 512, 256
 """Bytes of a row of B that a group takes by rule: usually, and where rows are short."""
 
@@ -124,7 +125,7 @@ class DirectPlan(OneLaunchPlan):
         held = self.share(arrays, (matrix.indptr, matrix.indices, problem.values))
         tiles = ceil_div(problem.width, schedule["lanes"] * schedule["vector"] * schedule["vectors"])
         entries = self.upload(listed) if len(listed) else held[0]  # which no block takes for them
-        sums, counters = target.empty((0,), np.float32), held[0]
+        sums, counters = _no_sums(target), held[0]
         if shared:
             sums, counters = self.workspace((shared, problem.width), np.float32), self.counters(shared_rows * tiles)
         self._args = (*map(np.int32, sizes), *held, entries, sums, counters)
@@ -209,8 +210,8 @@ def lengths_to_split(matrix: Csr) -> tuple[int, ...]:
 
 def usual_length(matrix: Csr, times: int = _USUAL) -> int:
     """Give the value of ``longest`` by rule: a multiple of the mean row, or `UNSPLIT` where no row is longer."""
-    usual = max(_LEAST_LONG, round(times * _mean_filled_length(matrix)))
-    return usual if usual < matrix.longest_row else UNSPLIT
+    most, usual = matrix.longest_row, max(_LEAST_LONG, round(times * _mean_filled_length(matrix)))
+    return usual if usual < most else UNSPLIT
 
 
 @cache
@@ -219,6 +220,7 @@ def load_of(width: int, dtype: DType) -> int:
     return widest_load(width, _LOAD_BYTES // dtype.itemsize, LANES[0])
 
 
+@cache
 def loads_whole(width: int, dtype: DType) -> bool:
     """Tell whether J allows loads of 16 bytes; only such loads may be two side by side or unrolled in two ways."""
     return load_of(width, dtype) * dtype.itemsize == _LOAD_BYTES
@@ -240,11 +242,9 @@ def usual_schedule(problem: Problem) -> dict[str, Any]:
 
     The rule was fitted to times of the tuning half (development runs on an H100).
     """
-    width, mean, num_rows = problem.width, mean_length(problem.matrix), problem.matrix.num_rows
-    vector = load_of(width, problem.dtype)
-    whole = vector * problem.dtype.itemsize == _LOAD_BYTES
-    small = whole and mean >= UNROLL and 2 * _lanes(width, vector, WARP) * num_rows <= _AT_ONCE
-    longest = usual_length(problem.matrix, _USUAL_SMALL if small else _USUAL)
+    matrix, width, mean = problem.matrix, problem.width, mean_length(problem.matrix)
+    vector, whole = load_of(width, problem.dtype), loads_whole(width, problem.dtype)
+    small = whole and mean >= UNROLL and 2 * _lanes(width, vector, WARP) * matrix.num_rows <= _AT_ONCE
     if small:
         threads = _lanes(ceil_div(width, 2), vector, WARP // 2)
         parts = max(n for n in PARTS if n == 1 or n <= min(WARP // threads, mean / 2))
@@ -255,5 +255,6 @@ def usual_schedule(problem: Problem) -> dict[str, Any]:
         vectors = 2 if whole and width >= 2 * vector * LANES[0 if short else -2] else 1
         tile = _SHORT_TILE if short and whole else _TILE
         threads = _lanes(ceil_div(width, vectors), vector, min(tile // _LOAD_BYTES // vectors, WARP))
-        group = {"vectors": vectors, "lanes": threads, "rows": max(n for n in ROWS if n == 1 or n * mean <= UNROLL)}
+        group = {"vectors": vectors, "lanes": threads, "rows": max([n for n in ROWS if n == 1 or n * mean <= UNROLL])}
+    longest = usual_length(matrix, _USUAL_SMALL if small else _USUAL)  # last, since a device may be waited for
     return {**PLAIN, "vector": vector, **group, "longest": longest}

@@ -28,8 +28,6 @@ from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import MAX_GRID, Target
 from spmark.impls.runtime.withcupy import cupy
 
-_DIRECT = "direct"
-
 
 class Arrays(NamedTuple):
     """The arrays of a CSR on a GPU, of CuPy or PyTorch."""
@@ -41,11 +39,8 @@ class Arrays(NamedTuple):
 
     def signature(self) -> Hashable:
         """Give what stays the same while a plan may go on reading these arrays."""
-        values, first = self.values, self.indptr
-        if hasattr(first, "data_ptr"):
-            places = first.data_ptr(), self.indices.data_ptr(), values.data_ptr()
-        else:
-            places = first.data.ptr, self.indices.data.ptr, values.data.ptr
+        values, of_torch = self.values, hasattr(self.values, "data_ptr")
+        places = [one.data_ptr() if of_torch else one.data.ptr for one in self[:3]]
         return (*places, values.shape, values.dtype, self.shape)
 
 
@@ -53,7 +48,7 @@ def arrays_of(a: Any) -> Arrays | None:
     """Give the arrays of a CSR of CuPy or PyTorch, None for any other matrix."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(a, torch.Tensor):
-        if a.layout is not torch.sparse_csr or a.dim() != 2 or a.dense_dim():
+        if a.layout is not torch.sparse_csr or a.dim() != 2:
             return None
         refuse_gradient(a, torch, "matrix")
         # A view of the values would keep the matrix alive, and with it the plan.
@@ -74,15 +69,9 @@ class BorrowedOperator(CompiledOperator):
     """
 
     def __init__(self, matrix: DeviceCsr, dtype: ElementType) -> None:
-        name = PLAIN if dtype.searched is None else _DIRECT
-        super().__init__(OwnedMatrix(matrix, matrix.values, dtype), _asked(matrix.target, name), {}, lasting=False)
-        self._csr, self._choice = matrix, Choice(name)
-        self._libraries, self._ready = _checked(matrix.target, matrix.shape, dtype)
-        extension = LAUNCHER.found() if self._cuda else None
-        if extension is not None:
-            self._launches = self._shared(extension)
-        if not self._turns.capturing(()):
-            matrix.begin()  # what planning will ask for
+        asked, self._choice, libraries, ready = _alike(matrix.target, matrix.shape, dtype)
+        super().__init__(OwnedMatrix(matrix, matrix.values, dtype), asked, {}, lasting=False)
+        self._csr, self._libraries, self._ready = matrix, libraries, ready
 
     @property
     def pattern(self) -> DeviceCsr:
@@ -94,6 +83,9 @@ class BorrowedOperator(CompiledOperator):
         width = checked_width(width)
         with self._planning:
             if width not in self._planned:
+                if not self._planned:
+                    self._csr.begin()  # what planning will ask for
+                    self._share(LAUNCHER.found() if self._cuda else None)
                 plan = self._built_for(width)
                 if self._launches is not None:
                     self._launches.take(width, plan)
@@ -112,27 +104,23 @@ class BorrowedOperator(CompiledOperator):
 
     def _built_for(self, width: int) -> OneLaunchPlan:
         matrix, dtype, target = self._csr, self._matrix.dtype, self._csr.target
-        matrix.check()
         if dtype.searched is None:
+            matrix.check()
             return PlainPlan(DeviceProblem(matrix, width, dtype.numpy), target)
         problem = DeviceProblem(matrix, width, dtype.searched)
         if width > MAX_GRID[1]:  # which takes the time of all the rest
             self._choice.check(problem, target.spec)
         schedule: dict[str, Any] = usual_schedule(problem)
         arrays = matrix.indptr, matrix.indices, matrix.values
-        pieces = matrix.pieces(schedule["rows"], schedule["longest"])
+        pieces = matrix.pieces(schedule["rows"], schedule["longest"])  # checked, as all facts are
         return DirectPlan(problem, target, {}, arrays=arrays, pieces=pieces, **schedule)
 
 
 @lru_cache(maxsize=256)
-def _checked(_target: Target, _shape: tuple[int, int], _dtype: ElementType) -> tuple[dict[Any, Any], dict[Any, Any]]:
-    """Keep what calls found of their operands for the next matrix of the same shape and type."""
-    return {}, {}
-
-
-@cache
-def _asked(target: Target, name: str) -> Asked:
-    return Asked(Op.SPMM, target.spec, (name,), values="constant")
+def _alike(target: Target, _shape: tuple[int, int], dtype: ElementType) -> tuple[Asked, Choice, Any, Any]:
+    """Give what operators of one shape and type have in common, also what calls found of their operands."""
+    name = PLAIN if dtype.searched is None else "direct"
+    return Asked(Op.SPMM, target.spec, (name,), values="constant"), Choice(name), {}, {}
 
 
 @cache
@@ -211,12 +199,13 @@ def _operator(arrays: Arrays, target: Target) -> BorrowedOperator | None:
     dtype = _element_type(arrays.values.dtype)
     if dtype is None or min(arrays.shape) < 1 or max(*arrays.shape, arrays.values.shape[0]) > MAX_NNZ:
         return None
-    with on_stream_of(arrays[:3]):
-        shown = list(map(adopt, arrays[:3]))
-        if not all([f"cuda:{one.data.device_id}" == target.location and one.flags.c_contiguous for one in shown]):
-            return None
-        indptr, indices = (one.astype(np.int32, copy=False) for one in shown[:2])
-        return BorrowedOperator(DeviceCsr(arrays.shape, indptr, indices, shown[2], target), dtype)
+    indptr, indices, values = shown = [adopt(one) for one in arrays[:3]]
+    if not all([f"cuda:{one.data.device_id}" == target.location and one.flags.c_contiguous for one in shown]):
+        return None
+    if indptr.dtype != np.int32 or indices.dtype != np.int32:
+        with on_stream_of(arrays[:3]):
+            indptr, indices = indptr.astype(np.int32, copy=False), indices.astype(np.int32, copy=False)
+    return BorrowedOperator(DeviceCsr(arrays.shape, indptr, indices, values, target), dtype)
 
 
 @cache

@@ -316,19 +316,18 @@ class CompiledOperator:
 
     def _note(self, width: int, plan: Plan) -> None:
         """Let the extension make the plan's launches, where it can; no call of this width comes before."""
-        extension = LAUNCHER.wait() if self._lasting else None
-        if extension is None:
-            return
-        if self._launches is None:
-            self._launches = self._shared(extension)
-        self._launches.add(width, plan)
+        if self._lasting:
+            self._share(LAUNCHER.wait())
+            if self._launches is not None:
+                self._launches.add(width, plan)
 
-    def _shared(self, extension: Any) -> Launches:
-        """Let the extension make launches beside Python's."""
-        from spmark.impls.operator.launches import Launches
+    def _share(self, extension: Any | None) -> None:
+        """Let the extension, where there is one, make launches beside Python's; no call comes before."""
+        if extension is not None and self._launches is None:
+            from spmark.impls.operator.launches import Launches
 
-        self._turns.share(extension)
-        return Launches(extension, self._turns)
+            self._turns.share(extension)
+            self._launches = Launches(extension, self._turns)
 
     def tune(self, width: int, *, budget_s: float | None = None, runs: int | None = None) -> None:
         """Choose the plan of one J anew, in a race of the same implementations; calls take it from now on.

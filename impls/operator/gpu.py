@@ -89,6 +89,7 @@ class GpuMaps:
     def __init__(self) -> None:
         self._target = open_target(find("cuda"))
         self._maps = KernelMaps(self._target)
+        self.distinct_voxels = self._maps.distinct_voxels
 
     def stream(self, tensor: Any) -> AbstractContextManager[Any]:
         """Let CuPy enqueue where PyTorch does."""
@@ -103,10 +104,6 @@ class GpuMaps:
         import torch  # pyright: ignore[reportMissingImports]
 
         return torch.as_tensor(array, device=f"cuda:{array.device.id}")
-
-    def distinct_voxels(self, voxels: Any) -> tuple[Any, Any]:
-        """Give `KernelMaps.distinct_voxels`."""
-        return self._maps.distinct_voxels(voxels)
 
     def kernel_map(self, outputs: Any, inputs: Any, size: int = 3, stride: int = 1) -> RelationalCsr:
         """Find a map on the GPU, and copy it to the host, where plans begin."""

@@ -93,8 +93,8 @@ class Launches:
         patches = [(len(args) + at, at, 0) for at in range(count)]
         for at, (buffer, _) in enumerate(plan.buffers, count):
             patches += [(place, at, 0) for place, arg in enumerate(args) if arg is buffer]
-        launch = Launch(kernel.function.ptr, grid, kernel.instance.threads, shared_bytes, False, words, patches)
-        self._held[width] = _held(self._launcher, self._turns, plan, [launch])
+        made = Noted(kernel.function.ptr, grid, kernel.instance.threads, args, shared_bytes, False)
+        self._held[width] = _held(self._launcher, self._turns, plan, [Launch(made, words, patches)])
 
     def find(self, width: int) -> Any | None:
         """Give the extension's plan of a width, where it has one."""
@@ -116,14 +116,15 @@ class Launches:
         if held is None:
             return False
         of_cupy = isinstance(library, CupyArrays)
-        if any((one.data.device_id if of_cupy else one.get_device()) != held.device for one in arrays):
+        places = [(a.data.ptr, a.data.device_id) if of_cupy else (a.data_ptr(), a.get_device()) for a in arrays]
+        addresses, devices = zip(*places, strict=True)
+        if set(devices) != {held.device}:
             return False
         if of_cupy:
             signatures = tuple(map(library.signature, arrays))
             if signatures not in self._fits:
                 self._fits.add(signatures)
                 self._launcher.fit(self._calls, arrays, held.made)
-        addresses = tuple([one.data.ptr if of_cupy else one.data_ptr() for one in arrays])
         return bool(self._launcher.run(held.made, addresses, self._turns.stream(arrays).ptr, None))
 
     def _drop(self, width: int) -> None:
@@ -152,7 +153,8 @@ def noted_plan(launcher: Any, turns: Turns, plan: Any) -> Held | None:
         found = launch_list(launches, spans)
         if not set(range(len(first) + 1)) <= {source for one in found for _, source, _ in one.patches}:
             return None
-        held = [one for launch in launches for one in launch.args if _is_elsewhere(one, spans)]
+        args = [one for launch in launches for one in launch.args if isinstance(one, cupy.ndarray)]
+        held = [one for one in args if _source(one.data.ptr, spans) is None]
         before = [target.download(one) for one in held]
         operands = [target.repeated(_drawn(prod(shape), dtype, seed), shape) for seed, shape in enumerate(shapes)]
         plan.run(operands, out)
@@ -172,8 +174,8 @@ def noted_plan(launcher: Any, turns: Turns, plan: Any) -> Held | None:
 
 def _held(launcher: Any, turns: Turns, plan: DevicePlan, found: Sequence[Launch]) -> Held:
     """Give the extension's plan of some launches."""
-    shapes, out_shape = plan.shapes
-    sizes = tuple([plan.dtype.itemsize * prod(shape) for shape in (*shapes, out_shape)])
+    (shapes, out_shape), itemsize = plan.shapes, plan.dtype.itemsize
+    sizes = tuple([itemsize * prod(shape) for shape in (*shapes, out_shape)])
     owned = [(*_span(buffer), counts) for buffer, counts in plan.buffers]
     device = int(plan.target.location.partition(":")[2])
     return Held(plan, launcher.plan(turns.shared, device, sizes, _flat(found), _bytes(chain(*owned))), device)
@@ -182,11 +184,7 @@ def _held(launcher: Any, turns: Turns, plan: DevicePlan, found: Sequence[Launch]
 class Launch(NamedTuple):
     """A launch whose arguments may be addresses of operands, result and buffers."""
 
-    function: int
-    grid: tuple[int, int, int]
-    threads: int
-    shared_bytes: int
-    overlap: bool
+    noted: Noted
     words: list[int]
     """An argument fills the first bytes of its word."""
     patches: list[tuple[int, int, int]]
@@ -212,18 +210,15 @@ def launch_list(launches: Sequence[Noted], spans: Sequence[Span]) -> list[Launch
             source = _source(words[place], spans) if isinstance(arg, cupy.ndarray) else None
             if source is not None:
                 patches.append((place, source, words[place] - spans[source][0]))
-        x, y, z = map(int, one.grid)
-        found.append(
-            Launch(one.function, (x, y, z), one.threads, int(one.shared_bytes), bool(one.overlap), words, patches)
-        )
+        found.append(Launch(one, words, patches))
     return found
 
 
 def _flat(launches: Sequence[Launch]) -> bytes:
     numbers: list[int] = []
-    for one in launches:
-        numbers += (one.function, *one.grid, one.threads, one.shared_bytes, one.overlap)
-        numbers += (len(one.words), *one.words, len(one.patches), *chain(*one.patches))
+    for (function, grid, threads, _, shared_bytes, overlap), words, patches in launches:
+        numbers += (function, *grid, threads, shared_bytes, overlap)
+        numbers += (len(words), *words, len(patches), *chain(*patches))
     return _bytes(numbers)
 
 
@@ -240,24 +235,16 @@ def _source(address: int, spans: Sequence[Span]) -> int | None:
     return next((at for at, (start, size) in enumerate(spans) if start <= address < start + size), None)
 
 
-def _is_elsewhere(arg: Any, spans: Sequence[Span]) -> bool:
-    return isinstance(arg, cupy.ndarray) and _source(arg.data.ptr, spans) is None
-
-
 def _drawn(count: int, dtype: np.dtype[Any], seed: int) -> NDArray[Any]:
     """Draw numbers between -1 and 1: as many as asked for, but `_DRAWN` at most."""
     values = np.random.default_rng(seed).uniform(-1, 1, min(_DRAWN, count)).astype(np.float32)
     return DType.BFLOAT16.stored(values) if dtype == np.uint16 else values.astype(dtype)
 
 
-def _bits(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Give the integers of a type's size."""
-    return np.dtype(f"i{dtype.itemsize}")
-
-
 def _equal(one: NDArray[Any], other: NDArray[Any]) -> bool:
     """Compare bit by bit."""
-    return np.array_equal(one.view(_bits(one.dtype)), other.view(_bits(other.dtype)))
+    bits = f"i{one.itemsize}"
+    return np.array_equal(one.view(bits), other.view(bits))
 
 
 def _same(target: Target, found: DeviceArray, expected: DeviceArray, deterministic: bool) -> bool:

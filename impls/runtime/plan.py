@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from math import prod
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -40,8 +41,8 @@ class DevicePlan(Built):
         self.dtype = problem.dtype
         """Of operands and result."""
         self._alignment = alignment
-        self._workspaces: list[DeviceArray] = []
-        self._counters: list[DeviceArray] = []
+        self.buffers: list[tuple[DeviceArray, bool]] = []
+        """What a run writes beside the result and two runs at a time may not share, and whether it is `counters`."""
         self._failed = False
 
     def load(self, instances: Sequence[Instance]) -> list[Kernel]:
@@ -57,29 +58,26 @@ class DevicePlan(Built):
 
     def share(self, arrays: Arrays, host: Iterable[NDArray[Any]]) -> list[DeviceArray]:
         """Take the `arrays` of another plan of the same format, or upload them where there are none; give them."""
-        with nullcontext() if arrays else self.phase("upload"):
-            self.arrays = shared = list(arrays) or [self.target.upload(array) for array in host]
-        self.device_bytes += sum(array.nbytes for array in shared)
+        self.arrays = shared = list(arrays)
+        if not shared:
+            with self.phase("upload"):
+                shared += map(self.target.upload, host)
+        self.device_bytes += sum([array.nbytes for array in shared])
         return shared
 
     def workspace(self, shape: tuple[int, ...], dtype: Any) -> DeviceArray:
         """Allocate a buffer that the plan owns, in the phase upload; counted in `device_bytes`."""
         self.device_bytes += prod(shape) * np.dtype(dtype).itemsize
         with self.phase("upload"):
-            self._workspaces.append(self.target.empty(shape, dtype))
-        return self._workspaces[-1]
+            workspace = self.target.empty(shape, dtype)
+        self.buffers += [(workspace, False)] if workspace.size else []
+        return workspace
 
     def counters(self, count: int) -> DeviceArray:
         """Allocate int32 counters that a run finds 0 and leaves 0; where a run failed, the next clears them first."""
         counters = self.upload(np.zeros(count, np.int32))
-        self._counters.append(counters)
+        self.buffers += [(counters, True)] if count else []
         return counters
-
-    @property
-    def buffers(self) -> list[tuple[DeviceArray, bool]]:
-        """What a run writes beside the result and two runs at a time may not share, and whether it is `counters`."""
-        both = ((self._workspaces, False), (self._counters, True))
-        return [(array, counts) for arrays, counts in both for array in arrays if array.size]
 
     def run(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
         """Enqueue on the caller's current stream (see `spmark.impls.core.interfaces.Plan.run`).
@@ -97,8 +95,9 @@ class DevicePlan(Built):
         check_operands(*self.shapes, self.dtype, operands, out, device=where, alignment=self._alignment)
         with stream or nullcontext():
             if self._failed:
-                for counters in self._counters:
-                    counters.fill(0)
+                for buffer, counts in self.buffers:
+                    if counts:
+                        buffer.fill(0)
             self._failed = True
             self.enqueue(operands, out)
             self._failed = False
@@ -122,8 +121,9 @@ class OneLaunchPlan(DevicePlan):
     """Dynamic shared memory of a block."""
 
     def _load(self, instance: Instance) -> None:
-        with self.phase("compile"):
-            self._kernel = self.target.kernel(instance)
+        started = perf_counter()
+        self._kernel = self.target.kernel(instance)
+        self.charge({"compile": perf_counter() - started})
 
     def _arrange(
         self, grid: Grid, sizes: Iterable[int], arrays: Iterable[NDArray[Any]], shared: Iterable[DeviceArray] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -73,6 +73,11 @@ class Target:
     def download(self, array: DeviceArray) -> NDArray[Any]:
         """Copy to the host, after everything enqueued before."""
         return np.array(array)
+
+    def readable(self, count: int) -> tuple[DeviceArray, Callable[[], list[int]]]:
+        """Allocate int32 that kernels write, and give what reads them once the current stream has come so far."""
+        array = np.zeros(count, np.int32)
+        return array, array.tolist
 
     def load(self, instances: Sequence[Instance]) -> list[Kernel]:
         """Compile instances that are not cached, many at once, and load all.

@@ -94,7 +94,7 @@ def test_places_of_operands_result_and_buffers_are_found() -> None:
     launches = [Noted(5, (np.int64(2), 1, 1), 64, args, 0, False)]
     (found,) = launch_list(launches, [(1000, 64), (2000, 32)])
     words = [2**64 - 1, 96, 1000, 1016, 0x3F800000, 2000]
-    assert found == (5, (2, 1, 1), 64, 0, False, words, [(2, 0, 0), (3, 0, 16), (5, 1, 0)])
+    assert found == (*launches, words, [(2, 0, 0), (3, 0, 16), (5, 1, 0)])
     (other,) = launch_list(launches, [(2000, 32), (3000, 32)])
     assert other.patches == [(5, 0, 0)]
 
