@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain
 from math import prod
@@ -38,6 +38,9 @@ _COMPARED = 1 << 18
 """Elements that are copied and compared at once: as many as a core's cache holds, since new memory takes longer."""
 Span = tuple[int, int]
 """Address and bytes of an array."""
+Launch = tuple[Noted, list[int], list[tuple[int, int, int]]]
+"""A launch; its arguments, each in the first bytes of a word; and those among them that are addresses of operands, result
+and buffers: the word, the array's position, and bytes from the array's first."""
 
 
 class Held(NamedTuple):
@@ -94,7 +97,7 @@ class Launches:
         for at, (buffer, _) in enumerate(plan.buffers, count):
             patches += [(place, at, 0) for place, arg in enumerate(args) if arg is buffer]
         made = Noted(kernel.function.ptr, grid, kernel.instance.threads, args, shared_bytes, False)
-        self._held[width] = _held(self._launcher, self._turns, plan, [Launch(made, words, patches)])
+        self._held[width] = _held(self._launcher, self._turns, plan, [(made, words, patches)])
 
     def find(self, width: int) -> Any | None:
         """Give the extension's plan of a width, where it has one."""
@@ -151,7 +154,7 @@ def noted_plan(launcher: Any, turns: Turns, plan: Any) -> Held | None:
             plan.run(first, out)
         spans = [_span(one) for one in (*first, out, *(buffer for buffer, _ in plan.buffers))]
         found = launch_list(launches, spans)
-        if not set(range(len(first) + 1)) <= {source for one in found for _, source, _ in one.patches}:
+        if not set(range(len(first) + 1)) <= {source for *_, patches in found for _, source, _ in patches}:
             return None
         args = [one for launch in launches for one in launch.args if isinstance(one, cupy.ndarray)]
         held = [one for one in args if _source(one.data.ptr, spans) is None]
@@ -176,19 +179,15 @@ def _held(launcher: Any, turns: Turns, plan: DevicePlan, found: Sequence[Launch]
     """Give the extension's plan of some launches."""
     (shapes, out_shape), itemsize = plan.shapes, plan.dtype.itemsize
     sizes = tuple([itemsize * prod(shape) for shape in (*shapes, out_shape)])
-    owned = [(*_span(buffer), counts) for buffer, counts in plan.buffers]
+    numbers, owned = array("Q"), array("Q")
+    for (function, grid, threads, _, shared_bytes, overlap), words, patches in found:
+        numbers.extend((function, *grid, threads, shared_bytes, overlap, len(words), *words, len(patches)))
+        numbers.extend(chain(*patches))
+    for buffer, counts in plan.buffers:
+        owned.extend((*_span(buffer), counts))
     device = int(plan.target.location.partition(":")[2])
-    return Held(plan, launcher.plan(turns.shared, device, sizes, _flat(found), _bytes(chain(*owned))), device)
-
-
-class Launch(NamedTuple):
-    """A launch whose arguments may be addresses of operands, result and buffers."""
-
-    noted: Noted
-    words: list[int]
-    """An argument fills the first bytes of its word."""
-    patches: list[tuple[int, int, int]]
-    """Word, position of the array among operands, result and buffers, and bytes from its first."""
+    made = launcher.plan(turns.shared, device, sizes, numbers.tobytes(), owned.tobytes())
+    return Held(plan, made, device)
 
 
 def launch_list(launches: Sequence[Noted], spans: Sequence[Span]) -> list[Launch]:
@@ -210,20 +209,8 @@ def launch_list(launches: Sequence[Noted], spans: Sequence[Span]) -> list[Launch
             source = _source(words[place], spans) if isinstance(arg, cupy.ndarray) else None
             if source is not None:
                 patches.append((place, source, words[place] - spans[source][0]))
-        found.append(Launch(one, words, patches))
+        found.append((one, words, patches))
     return found
-
-
-def _flat(launches: Sequence[Launch]) -> bytes:
-    numbers: list[int] = []
-    for (function, grid, threads, _, shared_bytes, overlap), words, patches in launches:
-        numbers += (function, *grid, threads, shared_bytes, overlap)
-        numbers += (len(words), *words, len(patches), *chain(*patches))
-    return _bytes(numbers)
-
-
-def _bytes(numbers: Iterable[int]) -> bytes:
-    return array("Q", numbers).tobytes()
 
 
 def _span(one: Any) -> Span:

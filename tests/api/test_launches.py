@@ -96,7 +96,7 @@ def test_places_of_operands_result_and_buffers_are_found() -> None:
     words = [2**64 - 1, 96, 1000, 1016, 0x3F800000, 2000]
     assert found == (*launches, words, [(2, 0, 0), (3, 0, 16), (5, 1, 0)])
     (other,) = launch_list(launches, [(2000, 32), (3000, 32)])
-    assert other.patches == [(5, 0, 0)]
+    assert other[-1] == [(5, 0, 0)]
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
