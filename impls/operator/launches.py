@@ -39,8 +39,8 @@ _COMPARED = 1 << 18
 Span = tuple[int, int]
 """Address and bytes of an array."""
 Launch = tuple[Noted, list[int], list[tuple[int, int, int]]]
-"""A launch; its arguments, each in the first bytes of a word; and those among them that are addresses of operands, result
-and buffers: the word, the array's position, and bytes from the array's first."""
+"""A launch; its arguments, each in the first bytes of a word; and those that are addresses of operands, result and
+buffers: the word, the array's position, and bytes from the array's first."""
 
 
 class Held(NamedTuple):
