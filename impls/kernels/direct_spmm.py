@@ -45,7 +45,6 @@ _LEAST_LONG = 8
 """Least value of ``longest`` by rule or in a search."""
 SHORT = 8
 """Elements of a mean row below which a group may take several."""
-_no_sums = cache(lambda target: target.empty((0,), np.float32))  # takes as long as a launch
 _TILE, _SHORT_TILE = 512, 256
 """Bytes of a row of B that a group takes by rule: usually, and where rows are short."""
 
@@ -125,7 +124,7 @@ class DirectPlan(OneLaunchPlan):
         held = self.share(arrays, (matrix.indptr, matrix.indices, problem.values))
         tiles = ceil_div(problem.width, schedule["lanes"] * schedule["vector"] * schedule["vectors"])
         entries = self.upload(listed) if len(listed) else held[0]  # which no block takes for them
-        sums, counters = _no_sums(target), held[0]
+        sums, counters = target.no_floats, held[0]
         if shared:
             sums, counters = self.workspace((shared, problem.width), np.float32), self.counters(shared_rows * tiles)
         self._args = (*map(np.int32, sizes), *held, entries, sums, counters)

@@ -108,11 +108,11 @@ class BorrowedOperator(CompiledOperator):
             matrix.check()
             return PlainPlan(DeviceProblem(matrix, width, dtype.numpy), target)
         problem = DeviceProblem(matrix, width, dtype.searched)
+        schedule: dict[str, Any] = usual_schedule(problem)  # checks the matrix, as whoever asks for its facts
         if width > MAX_GRID[1]:  # which takes the time of all the rest
             self._choice.check(problem, target.spec)
-        schedule: dict[str, Any] = usual_schedule(problem)
         arrays = matrix.indptr, matrix.indices, matrix.values
-        pieces = matrix.pieces(schedule["rows"], schedule["longest"])  # checked, as all facts are
+        pieces = matrix.pieces(schedule["rows"], schedule["longest"])
         return DirectPlan(problem, target, {}, arrays=arrays, pieces=pieces, **schedule)
 
 

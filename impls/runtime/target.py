@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -73,6 +74,11 @@ class Target:
     def download(self, array: DeviceArray) -> NDArray[Any]:
         """Copy to the host, after everything enqueued before."""
         return np.array(array)
+
+    @cached_property
+    def no_floats(self) -> DeviceArray:
+        """An array of float32 without elements, which takes as long to make as a launch."""
+        return self.empty((0,), np.float32)
 
     def readable(self, count: int) -> tuple[DeviceArray, Callable[[], list[int]]]:
         """Allocate int32 that kernels write, and give what reads them once the current stream has come so far."""
