@@ -39,7 +39,7 @@ _COMPARED = 1 << 18
 Span = tuple[int, int]
 """Address and bytes of an array."""
 Launch = tuple[Noted, list[int], list[tuple[int, int, int]]]
-"""A launch; its arguments, each in the first bytes of a word; and those among them that are addresses of operands, result
+"""A launch; its arguments, each in the first bytes of a word; and those of them that are addresses of operands, result
 and buffers: the word, the array's position, and bytes from the array's first."""
 
 
