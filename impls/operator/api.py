@@ -181,7 +181,7 @@ def load(path: Path | str) -> CompiledOperator:
 
 def _borrowed(a: Any, b: Any) -> CompiledOperator | None:
     """Give the operator that reads a matrix where it is, where matrix and operand are on a GPU."""
-    if not all([getattr(one, "is_cuda", type(one).__module__.startswith("cupy")) for one in (a, b)]):
+    if not all([getattr(one, "is_cuda", None) or type(one).__module__.startswith("cupy") for one in (a, b)]):
         return None
     from spmark.impls.operator.borrowed import operators
 

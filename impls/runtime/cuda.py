@@ -87,6 +87,7 @@ class CudaTarget(Target):
     def __init__(self, spec: DeviceSpec, keep: bool = False) -> None:
         super().__init__(spec)
         self._kernels: MutableMapping[Instance, CudaKernel] = {} if keep else WeakValueDictionary()
+        self._pages: list[NDArray[Any]] = []
         try:
             device = cupy.cuda.Device()
             arch, self.location = f"sm_{device.compute_capability}", f"cuda:{device.id}"
@@ -134,6 +135,7 @@ class CudaTarget(Target):
     def readable(self, count: int) -> tuple[DeviceArray, Callable[[], list[int]]]:
         """Allocate pages of the host that kernels write to, which takes less time than a copy of a few numbers."""
         on_host = np.frombuffer(cupy.cuda.alloc_pinned_memory(4 * count), np.int32, count)
+        self._pages.append(on_host)  # a kernel that is still enqueued may write to it when its owner has gone
         memory = cupy.cuda.UnownedMemory(on_host.ctypes.data, on_host.nbytes, on_host, runtime.getDevice())
 
         def read() -> list[int]:

@@ -32,6 +32,15 @@ def test_the_facts_are_those_of_the_host(matrix: Csr, target: Any) -> None:
     assert (found.longest_row, found.filled_rows) == (matrix.longest_row, matrix.filled_rows)
 
 
+def test_two_matrices_are_looked_at_at_a_time(target: Any) -> None:
+    matrices = UNEVEN, random_csr(5, 30, [2, 3, 0, 4, 3])
+    for _ in range(2):  # the second time with what the first has left
+        found = [on(target, matrix) for matrix in matrices]
+        for one in found:
+            one.begin()
+        assert [one.longest_row for one in found] == [matrix.longest_row for matrix in matrices]
+
+
 @pytest.mark.parametrize(
     ("name", "place", "value", "message"),
     [
