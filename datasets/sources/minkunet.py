@@ -26,6 +26,8 @@ from spmark.records.schema import MatrixKind
 VOXEL_M = 0.05
 """Edge of a voxel of level 0, in metres; each level doubles it."""
 _LEVELS = 5
+_COARSEST = 1 << _LEVELS - 1
+_VOXELS = "voxels"
 DRAWN = "drawn"
 """Name of the scan that is drawn here."""
 
@@ -91,6 +93,9 @@ classifier are dense products."""
 class MinkUNet(RelationalSource):
     """Maps by scan and name, ``<scan>/<map>``: 27 relations within a level, 8 between two; stored values are 1.
 
+    ``<scan>/voxels`` has a row for each voxel of level 0, whose stored values are its three coordinates, moved by
+    multiples of what an edge of the coarsest level has, so that none is 0.
+
     The scan ``drawn`` is a stand-in that needs no mirror: a ground, boxes and two walls, seen by 64 beams. Its
     argument ``seed`` (0) draws another street.
     """
@@ -106,14 +111,15 @@ class MinkUNet(RelationalSource):
     def names(self, cache: Cache) -> Sequence[str]:
         """List scans with each of their maps."""
         maps = dict.fromkeys(layer.map for layer in LAYERS)
-        return tuple(f"{scan}/{which}" for scan in (DRAWN, *SCANS) for which in sorted(maps))
+        return tuple(f"{scan}/{which}" for scan in (DRAWN, *SCANS) for which in (*sorted(maps), _VOXELS))
 
     def relations(self, name: str, rows: int, cols: int) -> int:
-        """Give the offsets of a map."""
-        return 27 if name.rpartition("/")[2].startswith("l") else 8
+        """Give the offsets of a map, 0 for voxels."""
+        which = name.rpartition("/")[2]
+        return 0 if which == _VOXELS else 27 if which.startswith("l") else 8
 
     def load(self, name: str, args: Args, cache: Cache) -> RawMatrix:
-        """Voxelise a scan down to the level of a map, and build the map."""
+        """Voxelise a scan, and down to the level of a map where one is asked for, which is built."""
         scan, _, which = known(self.name, name, self.names(cache)).rpartition("/")
         where = f"{self.name}/{name}"
         only(where, args, *["seed"] * (scan == DRAWN))
@@ -121,6 +127,11 @@ class MinkUNet(RelationalSource):
             points, kind = drawn_scan(argument(where, args, "seed", 0, (0, 2**31 - 1))), MatrixKind.SYNTHETIC
         else:
             points, kind = self._points(name, cache), MatrixKind.REAL
+        if which == _VOXELS:
+            voxels, _ = distinct_voxels(voxels_of_points(points, VOXEL_M))
+            values = (voxels - voxels.min(axis=0) // _COARSEST * _COARSEST + _COARSEST).astype(np.float32).ravel()
+            rows = np.arange(0, values.size + 1, 3, dtype=np.int32)
+            return RawMatrix(voxels.shape, rows, np.tile(np.arange(3, dtype=np.int32), len(voxels)), values, kind)
         wide = _map_of(points, which).wide
         return RawMatrix(wide.shape, wide.indptr, wide.indices, wide.values, kind)
 

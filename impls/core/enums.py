@@ -28,6 +28,7 @@ class NetworkOp(StrEnum):
     GRAPHSAGE = "graphsage"
     GCN = "gcn"
     RGCN = "rgcn"
+    MINKUNET = "minkunet"
     PRUNED_FORWARD = "pruned_forward"
     PRUNED_TRAINING = "pruned_training"
     ATTENTION = "attention"
@@ -44,6 +45,7 @@ SweepOp = Literal[
     "graphsage",
     "gcn",
     "rgcn",
+    "minkunet",
     "pruned_forward",
     "pruned_training",
     "attention",

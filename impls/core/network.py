@@ -17,12 +17,16 @@ from spmark.impls.core.errors import ProblemError
 from spmark.impls.core.problem import Csr, DType
 from spmark.impls.core.pruned import PrunedNetwork
 from spmark.impls.core.relational import RelationalCsr, RelationalProblem
+from spmark.impls.core.voxels import coarser, distinct_voxels, kernel_map
 
 HIDDEN = 128
 """Hidden features of graph networks: SparseTIR, section 4.2.3."""
 RELATIONAL_HIDDEN = 32
 """Hidden features of RGCN: SparseTIR, section 4.4.1."""
 GRAPH_NETWORKS = (NetworkOp.GRAPHSAGE, NetworkOp.GCN)
+RELATIONAL_NETWORKS = (NetworkOp.RGCN, NetworkOp.MINKUNET)
+_DOWN, _UP = (32, 32, 64, 128, 256), (256, 128, 96, 96)
+"""Features of MinkUNet's levels on the way down, and on the way up: SPVNAS (Tang et al., ECCV 2020)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,13 +39,15 @@ class NetworkProblem:
     graphsage, gcn     the graph              features of a node                  classes
     rgcn               the relations, side    features of a node                  classes
                        by side
+    minkunet           voxels, their three    features of a voxel                 classes
+                       coordinates as values
     pruned_forward,    weights on a diagonal  BERT: tokens of a sequence,         batch
     pruned_training                           ResNet: pixels of an image's side
     attention          masks on a diagonal    heads                               features
     =================  =====================  ==================================  ========
 
     A graph's values follow from its pattern. Training is a step of it: forward, backward, new parameters; so are
-    ``graphsage`` and ``gcn``. ``attention`` is forward and backward, ``rgcn`` forward.
+    ``graphsage`` and ``gcn``. ``attention`` is forward and backward, ``rgcn`` and ``minkunet`` are forward.
     """
 
     op: NetworkOp
@@ -60,6 +66,56 @@ class NetworkProblem:
         """The graph of ``rgcn``, whose values are all 1: a layer takes the sum over a relation's edges."""
         ones = replace(self.matrix, values=np.ones(self.matrix.nnz, np.float32))
         return RelationalCsr.checked(ones, self.relations, self.name)
+
+    @cached_property
+    def maps(self) -> dict[str, RelationalCsr]:
+        """Maps of ``minkunet``: ``l0`` to ``l4`` within a level, ``down1`` ... onto one, ``up1`` ... back from it.
+
+        Raises
+        ------
+        ProblemError
+            The matrix does not hold coordinates.
+        """
+        values = self.matrix.values
+        if self.matrix.shape[1] != 3 or values.size != 3 * self.matrix.num_rows or (values != np.rint(values)).any():
+            raise ProblemError(
+                f"{self.op}: expected a row of three whole numbers for each voxel, such as minkunet/drawn/voxels with "
+                f"values: stored, found the matrix {self.name!r} of shape {self.matrix.shape}"
+            )
+        voxels = values.reshape(-1, 3).astype(np.int32)
+        found = {"l0": kernel_map(voxels, voxels)}
+        for level in range(1, len(_DOWN)):
+            finer, voxels = voxels, distinct_voxels(coarser(voxels))[0]
+            down = kernel_map(voxels, finer, 2, 2)
+            found |= {f"l{level}": kernel_map(voxels, voxels), f"down{level}": down, f"up{level}": down.transposed()}
+        return found
+
+    @property
+    def convolutions(self) -> list[tuple[str, int, int]]:
+        """Map, columns of X and of Y of ``minkunet``'s convolutions: after each move to a level two blocks of two."""
+        found, before = [("l0", self.width_in, _DOWN[0]), ("l0", _DOWN[0], _DOWN[0])], _DOWN[0]
+        for level, after in enumerate(_DOWN[1:], 1):
+            found += [
+                (f"down{level}", before, before),
+                (f"l{level}", before, after),
+                *[(f"l{level}", after, after)] * 3,
+            ]
+            before = after
+        for level, after in zip(range(len(_UP), 0, -1), _UP, strict=True):
+            found += [(f"up{level}", before, after), (f"l{level - 1}", after + _DOWN[level - 1], after)]
+            found += [(f"l{level - 1}", after, after)] * 3
+            before = after
+        return found
+
+    @property
+    def relational(self) -> list[RelationalProblem]:
+        """The products of ``rgcn`` or of ``minkunet``, from the first to the last."""
+        if self.op is NetworkOp.MINKUNET:
+            layers = [(self.maps[name], before, after) for name, before, after in self.convolutions]
+        else:
+            sizes = self.width_in, RELATIONAL_HIDDEN, self.width
+            layers = [(self.graph, before, after) for before, after in pairwise(sizes)]
+        return [RelationalProblem(*layer, self.dtype) for layer in layers]
 
     @property
     def pruned(self) -> PrunedNetwork:
@@ -85,9 +141,8 @@ class NetworkProblem:
             return 2 * nnz * (self.width_in + 4 * HIDDEN)
         if op is NetworkOp.GCN:
             return 4 * nnz * (HIDDEN + self.width)
-        if op is NetworkOp.RGCN:
-            sizes = self.width_in, RELATIONAL_HIDDEN, self.width
-            return sum(RelationalProblem(self.graph, *two, self.dtype).flops() for two in pairwise(sizes))
+        if op in RELATIONAL_NETWORKS:
+            return sum(problem.flops() for problem in self.relational)
         if op is NetworkOp.ATTENTION:
             return 12 * nnz * self.width
         layers = self.pruned.layers

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import check_choices, not_installed
 from spmark.impls.core.interfaces import Plan
-from spmark.impls.core.network import GRAPH_NETWORKS, NetworkOp, NetworkProblem
+from spmark.impls.core.network import GRAPH_NETWORKS, RELATIONAL_NETWORKS, NetworkOp, NetworkProblem
 from spmark.impls.core.problem import DType
 from spmark.impls.runtime.withtorch import load_torch, torch_missing
 
@@ -76,7 +76,7 @@ class NetworkPlan(Plan):
         from spmark.impls.networks.models.libraries import Dense, TorchSparse
 
         torch, problem = load_torch(), self._problem
-        kind = TorchSparse if problem.op in (*GRAPH_NETWORKS, NetworkOp.RGCN) else Dense
+        kind = TorchSparse if problem.op in (*GRAPH_NETWORKS, *RELATIONAL_NETWORKS) else Dense
         library = kind(self._device, torch.float64)
         library.rounded = getattr(torch, problem.dtype)
         with _settings(False, tuned=False):
@@ -126,12 +126,14 @@ def _settings(tf32: bool, tuned: bool = True) -> Iterator[None]:
 
 
 def _made(problem: NetworkProblem, library: Library, mode: str) -> Step:
-    from spmark.impls.networks.models import attention, bert, graphs, resnet, rgcn
+    from spmark.impls.networks.models import attention, bert, graphs, minkunet, resnet, rgcn
 
     if problem.op in GRAPH_NETWORKS:
         make = graphs.step
     elif problem.op is NetworkOp.RGCN:
         make = rgcn.step
+    elif problem.op is NetworkOp.MINKUNET:
+        make = minkunet.step
     elif problem.op is NetworkOp.ATTENTION:
         make = attention.step
     else:
@@ -190,7 +192,7 @@ class SpmarkNetwork(_Network):
     budget_s: float = 0.0
     """Seconds of its race for each product; 0 measures nothing, and takes the choice by rule."""
     tuned: bool = True
-    """Of ``rgcn`` with ``use`` ``rgms_hyb``: measure schedules; otherwise take those of the published kernels."""
+    """Of ``rgcn`` and ``minkunet`` with ``use`` ``rgms_hyb``: measure schedules; otherwise take the published ones."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

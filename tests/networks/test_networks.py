@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from problems import assert_same
 from scipy import sparse
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
+from spmark.datasets.sources.minkunet import LAYERS
 from spmark.impls.core.errors import BuildError, ProblemError, SweepError
-from spmark.impls.core.network import GRAPH_NETWORKS, NetworkOp, NetworkProblem
+from spmark.impls.core.network import GRAPH_NETWORKS, RELATIONAL_NETWORKS, NetworkOp, NetworkProblem
 from spmark.impls.core.problem import Csr, DType
 from spmark.impls.core.pruned import PrunedNetwork
 from spmark.impls.runtime.device import find
@@ -24,10 +27,12 @@ from torch.utils.flop_counter import FlopCounterMode  # noqa: E402 (needs PyTorc
 
 from spmark.impls.networks.models import bert, libraries, resnet  # noqa: E402 (needs PyTorch)
 
+VOXELS = {"source": "minkunet", "name": "drawn/voxels", "values": "stored"}
 SIZES = {
     NetworkOp.GRAPHSAGE: ("graph", 33, 7),
     NetworkOp.GCN: ("graph", 33, 7),
     NetworkOp.RGCN: ("relations", 16, 8),
+    NetworkOp.MINKUNET: ("voxels", 4, 5),
     "bert": ("bert_2x128@0.9", 16, 2),
     NetworkOp.PRUNED_TRAINING: ("bert_1x128@0.9", 16, 2),
     "resnet": ("resnet14@0.9", 32, 2),
@@ -53,6 +58,9 @@ def problem_of(at: str, dtype: DType = DType.FLOAT32) -> NetworkProblem:
         edges[4], edges[:, 70:140] = False, False  # a node that nobody sends to, and a relation without edges
         matrix = Csr.of(sparse.csr_array(edges.astype(np.float32)))
         return NetworkProblem(op, name, matrix, width_in, width, dtype, 1, relations=6)
+    if name == "voxels":
+        voxels = np.unique(np.random.default_rng(5).integers(16, 40, (300, 3)), axis=0).astype(np.float32)
+        return NetworkProblem(op, name, Csr.of(sparse.csr_array(voxels)), width_in, width, dtype, 1)
     if name == "graph":
         rng = np.random.default_rng(3)
         edges = rng.random((90, 90)) < 0.05
@@ -96,7 +104,7 @@ WITH_GRADIENTS = (*GRAPH_NETWORKS, NetworkOp.PRUNED_TRAINING, NetworkOp.ATTENTIO
 
 @pytest.mark.parametrize(
     ("spoilt", "at"),
-    [*((False, at) for at in SIZES if at is not NetworkOp.RGCN), *((True, at) for at in WITH_GRADIENTS)],
+    [*((False, at) for at in SIZES if at not in RELATIONAL_NETWORKS), *((True, at) for at in WITH_GRADIENTS)],
 )
 def test_a_missing_row_of_a_product_is_seen(spoilt: bool, at: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = build("torch_network", problem_of(at))
@@ -111,8 +119,9 @@ def test_a_missing_row_of_a_product_is_seen(spoilt: bool, at: str, monkeypatch: 
     assert error > allowed
 
 
-def test_a_missing_row_of_a_relational_layer_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = build("torch_network", problem_of(NetworkOp.RGCN))
+@pytest.mark.parametrize("at", RELATIONAL_NETWORKS)
+def test_a_missing_row_of_a_relational_layer_is_seen(at: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = build("torch_network", problem_of(at))
     expected, right = plan.expected(), libraries.TorchSparse.relational
 
     def wrong(library: Any, graph: Any, weights: Any) -> Any:
@@ -120,8 +129,20 @@ def test_a_missing_row_of_a_relational_layer_is_seen(monkeypatch: pytest.MonkeyP
         return [lambda x, layer=layer: layer(x) * kept for layer in right(library, graph, weights)]
 
     monkeypatch.setattr(libraries.TorchSparse, "relational", wrong)
-    error, allowed = build("torch_network", problem_of(NetworkOp.RGCN)).error(expected)
+    error, allowed = build("torch_network", problem_of(at)).error(expected)
     assert error > allowed
+
+
+def test_minkunet_has_the_convolutions_that_its_layers_are() -> None:
+    """Its maps are those of the scan, although coordinates are moved; it has each layer as often as the source says."""
+    matrix = load_matrix(MatrixSource.model_validate(VOXELS), Cache.default(), 0).csr
+    problem = NetworkProblem(NetworkOp.MINKUNET, VOXELS["name"], matrix, 4, 19, DType.FLOAT16, 0)
+    times = Counter(problem.convolutions)
+    assert times.pop(("l0", 4, 32)) == 1
+    assert times == {layer[:3]: sum(one.times for one in LAYERS if one[:3] == layer[:3]) for layer in LAYERS}
+    for which in ("l0", "l3", "down4", "up1"):
+        spec = MatrixSource.model_validate(VOXELS | {"name": f"drawn/{which}"})
+        assert_same(problem.maps[which].wide, load_matrix(spec, Cache.default(), 0).csr)
 
 
 @pytest.mark.parametrize(("at", "others"), [("bert", 0), (NetworkOp.PRUNED_TRAINING, 0), ("resnet", 17_825_792)])
@@ -151,6 +172,10 @@ def test_what_is_refused() -> None:
         build("spmark_network", problem_of(NetworkOp.RGCN), use="rgms_hyb", tuned=False)
     with pytest.raises(ProblemError, match=r"expected the weights of a pruned network, .* found the matrix 'graph'"):
         replace(problem_of("bert"), name="graph").flops()
+    with pytest.raises(
+        ProblemError, match=r"minkunet: expected a row of three whole numbers for each voxel, .* \(70, 420\)"
+    ):
+        replace(problem_of(NetworkOp.RGCN), op=NetworkOp.MINKUNET).flops()
     with pytest.raises(ProblemError, match=r"bert_1x128@0.9: expected weights of shape \(1152, 896\), found"):
         PrunedNetwork.of("bert_1x128@0.9").parts(problem_of("bert").matrix)
 
