@@ -82,7 +82,9 @@ def test_what_is_no_map_is_refused(maps: Any, cache: Cache) -> None:
     seeded = MatrixSpec(source="minkunet", name=f"{SCAN}/l0", args={"seed": 1})
     with pytest.raises(DatasetError, match="seed"):
         load_relational(seeded, cache, 0)
-    assert len(MinkUNet().names(cache)) == 3 * 13
+    with pytest.raises(DatasetError, match="expected the number of its relations, found none"):
+        load("voxels")
+    assert len(MinkUNet().names(cache)) == 3 * 14
 
 
 def test_a_scan_is_downloaded_where_no_mirror_has_it(
