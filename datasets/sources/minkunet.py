@@ -7,6 +7,7 @@ in Tang, Liu, Zhao, Lin, Lin, Wang and Han, "Searching Efficient 3D Architecture
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ from spmark.datasets.source import Args, RawMatrix, argument, known, only
 from spmark.datasets.sources.relational import RelationalSource, mirrored
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.files import is_file
+from spmark.impls.core.network import minkunet_convolutions
 from spmark.impls.core.relational import RelationalCsr
 from spmark.impls.core.voxels import coarser, distinct_voxels, kernel_map, voxels_of_points
 from spmark.records.schema import MatrixKind
@@ -27,7 +29,10 @@ VOXEL_M = 0.05
 """Edge of a voxel of level 0, in metres; each level doubles it."""
 _LEVELS = 5
 _COARSEST = 1 << _LEVELS - 1
+"""Voxels of level 0 along an edge of one of the coarsest level."""
+_POINT_FEATURES = 4
 _VOXELS = "voxels"
+"""Name of the voxels of a scan's level 0."""
 DRAWN = "drawn"
 """Name of the scan that is drawn here."""
 
@@ -60,32 +65,7 @@ class Layer(NamedTuple):
     """How often the network has it."""
 
 
-LAYERS = (
-    Layer("l0", 32, 32, 1),
-    Layer("down1", 32, 32, 1),
-    Layer("l1", 32, 32, 4),
-    Layer("down2", 32, 32, 1),
-    Layer("l2", 32, 64, 1),
-    Layer("l2", 64, 64, 3),
-    Layer("down3", 64, 64, 1),
-    Layer("l3", 64, 128, 1),
-    Layer("l3", 128, 128, 3),
-    Layer("down4", 128, 128, 1),
-    Layer("l4", 128, 256, 1),
-    Layer("l4", 256, 256, 3),
-    Layer("up4", 256, 256, 1),
-    Layer("l3", 384, 256, 1),
-    Layer("l3", 256, 256, 3),
-    Layer("up3", 256, 128, 1),
-    Layer("l2", 192, 128, 1),
-    Layer("l2", 128, 128, 3),
-    Layer("up2", 128, 96, 1),
-    Layer("l1", 128, 96, 1),
-    Layer("l1", 96, 96, 3),
-    Layer("up1", 96, 96, 1),
-    Layer("l0", 128, 96, 1),
-    Layer("l0", 96, 96, 3),
-)
+LAYERS = tuple(Layer(*one, times) for one, times in Counter(minkunet_convolutions(_POINT_FEATURES)[1:]).items())
 """All layers with maps and at least 32 inputs, from the first to the last: the stem has 4 inputs, and shortcuts and the
 classifier are dense products."""
 
@@ -119,7 +99,7 @@ class MinkUNet(RelationalSource):
         return 0 if which == _VOXELS else 27 if which.startswith("l") else 8
 
     def load(self, name: str, args: Args, cache: Cache) -> RawMatrix:
-        """Voxelise a scan, and down to the level of a map where one is asked for, which is built."""
+        """Give the voxels of a scan, or build a map of its voxels at one level or between two."""
         scan, _, which = known(self.name, name, self.names(cache)).rpartition("/")
         where = f"{self.name}/{name}"
         only(where, args, *["seed"] * (scan == DRAWN))

@@ -92,20 +92,8 @@ class NetworkProblem:
 
     @property
     def convolutions(self) -> list[tuple[str, int, int]]:
-        """Map, columns of X and of Y of ``minkunet``'s convolutions: after each move to a level two blocks of two."""
-        found, before = [("l0", self.width_in, _DOWN[0]), ("l0", _DOWN[0], _DOWN[0])], _DOWN[0]
-        for level, after in enumerate(_DOWN[1:], 1):
-            found += [
-                (f"down{level}", before, before),
-                (f"l{level}", before, after),
-                *[(f"l{level}", after, after)] * 3,
-            ]
-            before = after
-        for level, after in zip(range(len(_UP), 0, -1), _UP, strict=True):
-            found += [(f"up{level}", before, after), (f"l{level - 1}", after + _DOWN[level - 1], after)]
-            found += [(f"l{level - 1}", after, after)] * 3
-            before = after
-        return found
+        """Map, columns of X and of Y of each convolution of ``minkunet``."""
+        return minkunet_convolutions(self.width_in)
 
     @property
     def relational(self) -> list[RelationalProblem]:
@@ -165,3 +153,20 @@ class NetworkProblem:
     def compulsory_bytes(self) -> int:
         """Give the bytes of the matrix in CSR."""
         return self.operand_bytes() + self.matrix.pattern_bytes
+
+
+def minkunet_convolutions(width_in: int) -> list[tuple[str, int, int]]:
+    """Give the map, and the columns of X and of Y, of each convolution of MinkUNet, from the first to the last.
+
+    After each move to another level come two blocks of two convolutions, which on the way up also take what the level
+    had on the way down.
+    """
+    found, before = [("l0", width_in, _DOWN[0]), ("l0", _DOWN[0], _DOWN[0])], _DOWN[0]
+    for level, after in enumerate(_DOWN[1:], 1):
+        found += [(f"down{level}", before, before), (f"l{level}", before, after), *[(f"l{level}", after, after)] * 3]
+        before = after
+    for level, after in zip(range(len(_UP), 0, -1), _UP, strict=True):
+        found += [(f"up{level}", before, after), (f"l{level - 1}", after + _DOWN[level - 1], after)]
+        found += [(f"l{level - 1}", after, after)] * 3
+        before = after
+    return found
