@@ -140,7 +140,7 @@ class EllBucketsPlan(DevicePlan):
         """Clear rows that are added up, compute, and round rows that were added up in float32."""
         self._shared.before(out)
         args = (self._width, self._ranges, self._rows, *self.arrays, operands[0], out, self._shared.sums)
-        self._kernel.launch(self._grid, args, overlap=not self.deterministic)
+        self._kernel.launch(self._grid, args, overlap=self._shared.clears)
         self._shared.after(out)
 
 

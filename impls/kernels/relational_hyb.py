@@ -125,8 +125,6 @@ class RelationalHybPlan(DevicePlan):
             values[edges] = xp.asarray(problem.values)[held.positions[edges]]
         ordered = bool(schedule["ordered"])
         self.deterministic = ordered or use.shared.size == 0
-        clears = not ordered and use.empty.size + use.shared.size > 0
-        self._overlaps = clears or (merged and ordered)
         with self.phase("compile"):
             shared = shared_instances(use.shared.size > 0, width, problem.dtype, loads_of(width, 8)[0])
             beside = ordered_instances(width, problem.dtype) if ordered else shared
@@ -142,6 +140,7 @@ class RelationalHybPlan(DevicePlan):
             targets = xp.full(held.rows.size, NO_ROW, np.int32)
             targets[real] = to[xp.cumsum(opens) - 1]
             self._arrays = [self.upload(array) for array in (held.groups, held.indices, values, targets)]
+        self._overlaps = self._around.clears if isinstance(self._around, SharedRows) else merged
         tile = int(instance.values["tile"]) if problem.dtype.narrow else FLOAT_TILE
         self._shared_bytes = 0
         if problem.dtype.narrow:

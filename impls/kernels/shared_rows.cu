@@ -24,21 +24,35 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-// out[rows[r], j] = sums[r, j] rounded to T: shared rows that were added up in float32.
-//   rows   num_shared distinct rows
+// out[rows[r], j] = sums[r, j] rounded to T, and sums[r, j] = 0 for the next run: shared rows that were added up in
+// float32. Listed rows behind these have no sums and are cleared. Groups of threads as of zero_rows.
+//   rows   num_listed distinct rows, `num_shared` shared ones first
 //   sums   num_shared x width
-//   out    row-major, `width` columns
+//   out    row-major, `width` columns; aligned to vector elements, and so is width
 template <typename T, int vector, int threads>
-__global__ void __launch_bounds__(threads) round_shared_rows(int num_shared, int width, const int* __restrict__ rows,
-                                                             const float* __restrict__ sums, T* __restrict__ out) {
+__global__ void __launch_bounds__(threads)
+    round_shared_rows(int num_listed, int width, int lanes, const int* __restrict__ rows, int num_shared,
+                      float* __restrict__ sums, T* __restrict__ out) {
   static_assert(sizeof(T) * vector <= 16, "a vector is stored at once");
+  let_next_grid_begin();  // which waits for this one where it needs to
+  constexpr int kLoad = vector < 4 ? vector : 4;
+  const int groups = threads / lanes, group = threadIdx.x / lanes, lane = threadIdx.x % lanes;
   wait_for_previous_grid();
-  for (int r = blockIdx.x; r < num_shared; r += gridDim.x) {
-    for (int j = threadIdx.x * vector; j < width; j += threads * vector) {
-      Vec<float, vector> sum;
+  for (int r = blockIdx.x * groups + group; r < num_listed; r += gridDim.x * groups) {
+    const int64_t row = rows[r];
+    for (int j = lane * vector; j < width; j += lanes * vector) {
+      Vec<float, vector> sum = zeros<float, vector>();
+      if (r < num_shared) {
+        float* const from = sums + static_cast<int64_t>(r) * width + j;
 #pragma unroll
-      for (int i = 0; i < vector; ++i) sum[i] = sums[static_cast<int64_t>(r) * width + j + i];
-      store(out + static_cast<int64_t>(rows[r]) * width + j, round_to<T>(sum));
+        for (int i = 0; i < vector; i += kLoad) {
+          const Vec<float, kLoad> some = load<kLoad>(from + i);
+#pragma unroll
+          for (int k = 0; k < kLoad; ++k) sum[i + k] = some[k];
+          store(from + i, zeros<float, kLoad>());
+        }
+      }
+      store(out + row * width + j, round_to<T>(sum));
     }
   }
 }

@@ -1,7 +1,7 @@
 """The launches before and after a grid for rows of C that several pieces share, and for rows without any piece.
 
-In float32 shared rows are cleared in C, and pieces are added into C. In float16 pieces are added up in a float32
-workspace, which one launch clears before and another rounds to C after the grid.
+In float32 shared rows are cleared in C, and pieces are added into C. In 16 bits pieces are added up in a float32
+workspace that is 0 between runs: one launch after the grid rounds it to C, and clears it for the next run.
 
 A launch that clears is enqueued before the compute grid on the same stream, which keeps their order. To clear inside
 the grid would race with the first additions; to clear all of C would write rows that the grid writes anyway.
@@ -20,7 +20,7 @@ from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import DType
 from spmark.impls.formats.row_use import RowUse
 from spmark.impls.runtime.plan import DevicePlan
-from spmark.impls.runtime.target import Kernel, ceil_div
+from spmark.impls.runtime.target import Grid, Kernel, ceil_div
 from spmark.impls.runtime.template import C_TYPES, ELEMENTS, NARROW, Instance, KernelTemplate, widest_aligned
 
 _SOURCE = Path(__file__).parent / "shared_rows.cu"
@@ -56,14 +56,18 @@ class RowZeroing:
     def __init__(self, plan: DevicePlan, rows: NDArray[np.int32], width: int, kernel: Kernel) -> None:
         self._kernel = kernel
         self._rows: Any = plan.upload(rows.astype(np.int32, copy=False))
-        # Narrow rows take few threads each, so that millions of rows are not one block's turn each.
-        lanes = min(_THREADS, 1 << (ceil_div(width, int(kernel.instance.values["vector"])) - 1).bit_length())
-        self._sizes = np.int32(rows.size), np.int32(width), np.int32(lanes)
-        self._grid = (min(ceil_div(int(rows.size), _THREADS // lanes), _MAX_BLOCKS), 1, 1)
+        self._sizes, self._grid = _shape(rows.size, width, kernel)
 
     def enqueue(self, out: DeviceArray) -> None:
         """Clear the rows of ``out``."""
         self._kernel.launch(self._grid, (*self._sizes, self._rows, out))
+
+
+def _shape(rows: int, width: int, kernel: Kernel) -> tuple[tuple[np.int32, ...], Grid]:
+    """Give sizes and grid. Narrow rows take few threads each, so that millions of them are not a block's turn each."""
+    lanes = min(_THREADS, 1 << (ceil_div(width, int(kernel.instance.values["vector"])) - 1).bit_length())
+    sizes = np.int32(rows), np.int32(width), np.int32(lanes)
+    return sizes, (min(ceil_div(int(rows), _THREADS // lanes), _MAX_BLOCKS), 1, 1)
 
 
 def shared_instances(shared: bool, width: int, dtype: DType, vector: int) -> list[Instance]:
@@ -80,7 +84,7 @@ def shared_instances(shared: bool, width: int, dtype: DType, vector: int) -> lis
     if not dtype.narrow or not shared:
         return clearing
     rounding = ROUND_SHARED_ROWS.instance(T=C_TYPES[dtype], vector=vector, threads=_THREADS)
-    return [*clearing, zeroing_instance(width, DType.FLOAT32), rounding]
+    return [*clearing, rounding]
 
 
 class SharedRows:
@@ -101,32 +105,30 @@ class SharedRows:
     Attributes
     ----------
     sums : device array
-        The kernels' workspace, float32: in float16 a row for each of ``use.shared``, else one row that stays unused.
+        The kernels' workspace, float32: in 16 bits a row for each of ``use.shared``, else one row that stays unused.
     numbered : bool
         Whether targets of shared rows count the workspace's rows (see `RowUse.targets`).
+    clears : bool
+        Whether `before` launches anything.
     """
 
     def __init__(self, plan: DevicePlan, use: RowUse, width: int, dtype: DType, kernels: Sequence[Kernel]) -> None:
         self.numbered = dtype.narrow
-        self.sums: Any = plan.workspace((max(use.shared.size, 1) if self.numbered else 1, width), np.float32)
-        cleared = use.empty if self.numbered else np.sort(np.concatenate([use.empty, use.shared]))
-        self._cleared = RowZeroing(plan, cleared, width, kernels[0])
         self._rounded = self.numbered and use.shared.size > 0
+        self.sums: Any = plan.counters((use.shared.size if self._rounded else 1, width), np.float32)
+        listed = np.concatenate([use.shared, use.empty])
+        cleared = listed[:0] if self._rounded else np.sort(listed)
+        self._cleared, self.clears = RowZeroing(plan, cleared, width, kernels[0]), cleared.size > 0
         if self._rounded:
-            every = np.arange(use.shared.size, dtype=np.int32)
-            _, clearing, self._round = kernels
-            self._cleared_sums = RowZeroing(plan, every, width, clearing)
-            self._shared: Any = plan.upload(use.shared)
-        self._sizes = np.int32(use.shared.size), np.int32(width)
-        self._grid = (min(int(use.shared.size), _MAX_BLOCKS), 1, 1)
+            self._round = kernels[1]
+            self._sizes, self._grid = _shape(listed.size, width, self._round)
+            self._args: Any = plan.upload(listed), np.int32(use.shared.size), self.sums
 
     def before(self, out: DeviceArray) -> None:
-        """Clear empty rows, and rows that pieces are added into."""
+        """Clear empty rows, and in float32 rows that pieces are added into."""
         self._cleared.enqueue(out)
-        if self._rounded:
-            self._cleared_sums.enqueue(self.sums)
 
     def after(self, out: DeviceArray) -> None:
-        """Round the sums of the workspace to C."""
+        """Round the sums of the workspace to C, and clear empty rows behind them."""
         if self._rounded:
-            self._round.launch(self._grid, (*self._sizes, self._shared, self.sums, out), overlap=True)
+            self._round.launch(self._grid, (*self._sizes, *self._args, out), overlap=True)

@@ -162,7 +162,7 @@ class TileSpmmPlan(DevicePlan):
         """Compute in one grid; before it clear rows that are added up atomically, and after it round these rows."""
         self._shared.before(out)
         args = (self._width, *self._args, operands[0], out, *self._last)
-        self._kernel.launch(self._grid, args, overlap=not self.deterministic)
+        self._kernel.launch(self._grid, args, overlap=self._shared.clears)
         self._shared.after(out)
 
 

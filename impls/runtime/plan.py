@@ -73,10 +73,12 @@ class DevicePlan(Built):
         self.buffers += [(workspace, False)] if workspace.size else []
         return workspace
 
-    def counters(self, count: int) -> DeviceArray:
-        """Allocate int32 counters that a run finds 0 and leaves 0; where a run failed, the next clears them first."""
-        counters = self.upload(np.zeros(count, np.int32))
-        self.buffers += [(counters, True)] if count else []
+    def counters(self, shape: int | tuple[int, ...], dtype: Any = np.int32) -> DeviceArray:
+        """Allocate counters or sums that a run finds 0 and leaves 0; where a run failed, the next clears them first."""
+        with self.phase("upload"):
+            counters = self.target.filled(shape if isinstance(shape, tuple) else (shape,), dtype, 0)
+        self.device_bytes += counters.nbytes
+        self.buffers += [(counters, True)] if counters.size else []
         return counters
 
     def run(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:

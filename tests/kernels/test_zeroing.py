@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.formats.row_use import RowUse
 from spmark.impls.kernels import shared_rows
-from spmark.impls.kernels.shared_rows import RowZeroing, shared_instances, zeroing_instance
+from spmark.impls.kernels.shared_rows import RowZeroing, SharedRows, shared_instances, zeroing_instance
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import open_target
@@ -73,3 +74,28 @@ def test_no_rows_are_no_launch(small_matrix: object) -> None:
 def test_stores_of_a_result_are_no_wider_than_the_plan_s_loads(dtype: DType, vector: int, stored: int) -> None:
     clearing, *_ = shared_instances(True, 64, dtype, vector)
     assert clearing.values["vector"] == stored  # the plan promises alignment to its loads alone
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT16, DType.BFLOAT16])
+@pytest.mark.parametrize(("width", "vector"), [(6, 2), (8, 8), (72, 8), (600, 4)])
+def test_sums_of_shared_rows_are_rounded_and_cleared(
+    dtype: DType, width: int, vector: int, small_matrix: object
+) -> None:
+    """Rows without a piece are cleared, all others left as they are, and the next run adds to zeros."""
+    random = np.random.default_rng(width)
+    plan = ZeroingPlan(Problem(Op.SPMM, small_matrix, width, dtype), open_target(find("host-simt")), {})
+    use = RowUse(12, np.array([1, 7, 8], np.int32), np.array([0, 11], np.int32))
+    shared = SharedRows(plan, use, width, dtype, plan.load(shared_instances(True, width, dtype, vector)))
+    assert not shared.clears
+    assert plan.buffers[0][1]  # a run finds the sums 0
+    for _ in range(2):
+        before = dtype.stored(random.standard_normal((12, width), np.float32))
+        out, sums = before.copy(), random.standard_normal((3, width), np.float32)
+        shared.before(out)
+        np.testing.assert_array_equal(out, before)
+        shared.sums += sums
+        shared.after(out)
+        expected = before.copy()
+        expected[use.shared], expected[use.empty] = dtype.stored(sums), 0
+        np.testing.assert_array_equal(out, expected)
+        assert not shared.sums.any()
