@@ -46,9 +46,10 @@ def searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Searched:
 @pytest.mark.parametrize(
     ("dtype", "fast", "candidates"),
     [
-        ("float16", {"slots": 64, "widest": 4, "depth": 32, "ordered": True, "tile": 128}, 36),
-        ("float16", {"run": 512, "tile": 64, "ordered": True}, 36),
-        ("float16", {"apart": True, "piece": 128, "warps": 4, "tile": 64}, 36),
+        ("float16", {"slots": 64, "widest": 4, "depth": 32, "ordered": True, "tile": 128}, 34),
+        ("float16", {"longest": 8, "tile": 128, "ordered": True}, 34),
+        ("float16", {"apart": True, "piece": 128, "warps": 4, "tile": 64}, 34),
+        ("bfloat16", {"longest": 32, "tile": 128, "ordered": False}, 18),
         ("float32", {"slots": 64, "widest": 4, "ordered": True}, 7),
     ],
 )

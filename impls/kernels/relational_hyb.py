@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from spmark.impls.core.interfaces import Config, DeviceArray
-from spmark.impls.core.problem import DType, openings
 from spmark.impls.core.relational import RelationalProblem
 from spmark.impls.formats.relational_hyb import RelationalHyb, widths_of
 from spmark.impls.formats.row_use import row_use
@@ -36,8 +35,6 @@ _FORM = ("slots", "widest")
 """Tunables of the format."""
 FLOAT_TILE = 32
 """Columns of Y of a thread block in float32: the lanes of a warp."""
-_MERGED_EDGES = 32
-"""Edges that a warp of `RGMS_MERGE` takes at a time."""
 RGMS_HYB = KernelTemplate(
     _SOURCE,
     "rgms_hyb",
@@ -54,21 +51,10 @@ RGMS_HYB = KernelTemplate(
 RGMS_HYB_FLOAT = KernelTemplate(
     _SOURCE, "rgms_hyb_float", {"slots": (32, 64), "ordered": (False, True), "threads": (_THREADS,)}
 )
-RGMS_MERGE = KernelTemplate(
-    Path(__file__).parent / "relational_merge.cu",
-    "rgms_merge",
-    {
-        "tile": TILES,
-        "slots": (128, 512),
-        "depth": (32, 64, 128),
-        "ordered": (False, True),
-        "threads": (_THREADS,),
-    },
-)
 
 
 class RelationalHybPlan(DevicePlan):
-    """Y by `RGMS_HYB`, `RGMS_HYB_FLOAT` or `RGMS_MERGE`.
+    """Y by `RGMS_HYB` or `RGMS_HYB_FLOAT`.
 
     A row of Y that one ELL row has alone is written whole. For the others there are two ways: they are cleared and
     added into atomically (`SharedRows`), or a second launch adds them up in order (`OrderedRows`).
@@ -78,17 +64,15 @@ class RelationalHybPlan(DevicePlan):
     problem : RelationalProblem
     target : Target
     held : RelationalHyb
-        Of arrays on the target. With a width of 1 for ``merged``.
+        Of arrays on the target.
     config : mapping
         Facts for `DevicePlan.config`, to which the schedule below is added.
     apart : bool
         Launch the groups of each relation by themselves, one relation after the other.
-    merged : bool
-        Take `RGMS_MERGE`, for which `may_merge` says whether it has the problem.
     **schedule : int
         - ``ordered``: add up shared rows in order;
         - ``tile``: columns of Y of a thread block (32, 64, 128), of 16 bits alone;
-        - ``depth``: columns of X between two barriers (32, 64), of 16 bits that are not merged.
+        - ``depth``: columns of X between two barriers (32, 64), of 16 bits alone.
 
     Raises
     ------
@@ -104,10 +88,9 @@ class RelationalHybPlan(DevicePlan):
         config: Config,
         *,
         apart: bool = False,
-        merged: bool = False,
         **schedule: int,
     ) -> None:
-        template, arguments = _template(problem, held.slots, schedule, merged)
+        template, arguments = _template(problem, held.slots, schedule)
         instance, width = template.instance(**arguments), problem.width_out
         # What clears and finishes rows of Y moves as much at once as the width allows.
         widest = max(int(instance.values.get("vector", 1)), widest_aligned(width, problem.dtype))
@@ -117,8 +100,6 @@ class RelationalHybPlan(DevicePlan):
             xp = target.xp
             real = xp.flatnonzero(held.rows >= 0)
             rows = held.rows[real]
-            opens = openings(rows) | (real % _MERGED_EDGES == 0) if merged else xp.ones(rows.size, np.bool_)
-            rows = rows[opens]
             use = row_use(problem.matrix.num_rows, [rows])
             values = xp.zeros(held.positions.shape, problem.dtype.numpy)
             edges = held.positions >= 0
@@ -138,15 +119,15 @@ class RelationalHybPlan(DevicePlan):
                 self._around = SharedRows(self, use, width, problem.dtype, around)
                 to = use.targets(rows, self._around.numbered)
             targets = xp.full(held.rows.size, NO_ROW, np.int32)
-            targets[real] = to[xp.cumsum(opens) - 1]
+            targets[real] = to
             self._arrays = [self.upload(array) for array in (held.groups, held.indices, values, targets)]
-        self._overlaps = self._around.clears if isinstance(self._around, SharedRows) else merged
+        self._overlaps = isinstance(self._around, SharedRows) and self._around.clears
         tile = int(instance.values["tile"]) if problem.dtype.narrow else FLOAT_TILE
         self._shared_bytes = 0
         if problem.dtype.narrow:
             depth = int(instance.values["depth"])
             of_x, of_w = depth + 8, depth * (tile + 8)
-            self._shared_bytes = 4 * _THREADS * of_x + 2 * of_w if merged else 4 * (held.slots * of_x + of_w)
+            self._shared_bytes = 4 * (held.slots * of_x + of_w)
             self._kernel.allow_shared(self._shared_bytes)
         ends = [0, held.groups.shape[0]]
         if apart:
@@ -189,9 +170,8 @@ def _axes(problem: RelationalProblem, pinned: Config) -> Axes:
 
 
 def _instance(problem: RelationalProblem, config: Config) -> Instance:
-    form, schedule = taken_apart(config, (*_FORM, "run"))
-    merged = "run" in form
-    template, arguments = _template(problem, form["run" if merged else "slots"], schedule, merged)
+    form, schedule = taken_apart(config, _FORM)
+    template, arguments = _template(problem, form["slots"], schedule)
     return template.instance(**arguments)
 
 
@@ -205,37 +185,13 @@ RELATIONAL_HYB = KernelFamily(
     ),
     kernel=_instance,
 )
-RELATIONAL_MERGE = KernelFamily(
-    mark="run",
-    axes=lambda problem, pinned: {
-        "run": RGMS_MERGE.space["slots"],
-        "tile": tiles_within(problem.width_out)[:-3:-1],
-        "ordered": (False, True),
-    },
-    opened=lambda problem, target: OneFormat(
-        ("run",),
-        lambda form: RelationalHyb.of(problem.matrix, form["run"], 1, xp=target.xp),
-        lambda held, form, schedule, _: RelationalHybPlan(problem, target, held, form, merged=True, **schedule),
-    ),
-    kernel=_instance,
-)
-"""For problems that `may_merge`; ``run`` is the number of slots."""
-
-
-def may_merge(problem: RelationalProblem) -> bool:
-    """Tell whether `RGMS_MERGE` has a problem: float16, widths in steps of 8, X as wide as a stage at most."""
-    aligned = problem.width_in % 8 == 0 and problem.width_out % 8 == 0
-    return problem.dtype is DType.FLOAT16 and aligned and problem.width_in <= max(map(int, RGMS_MERGE.space["depth"]))
 
 
 def _template(
-    problem: RelationalProblem, slots: int, schedule: Config, merged: bool = False
+    problem: RelationalProblem, slots: int, schedule: Config
 ) -> tuple[KernelTemplate, dict[str, TemplateValue]]:
     """Give the kernel of a schedule (see `RelationalHybPlan`), and its arguments, which it may not have."""
     common = {"slots": slots, **schedule, "threads": _THREADS}
-    if merged:
-        depth = next(depth for depth in map(int, RGMS_MERGE.space["depth"]) if depth >= problem.width_in)
-        return RGMS_MERGE, {**common, "depth": depth}
     if not problem.dtype.narrow:
         return RGMS_HYB_FLOAT, common
     vector = 8 if problem.width_in % 8 == 0 and problem.width_out % 8 == 0 else 1

@@ -10,13 +10,14 @@ import numpy as np
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.interfaces import Config, DeviceArray
-from spmark.impls.core.problem import openings
+from spmark.impls.core.problem import DType, openings
 from spmark.impls.core.relational import RelationalProblem
 from spmark.impls.formats.relational_sets import CHUNK, RelationalSets
 from spmark.impls.formats.row_use import row_use
 from spmark.impls.kernels.family import Axes, Build, KernelFamily, OneFormat, taken_apart
 from spmark.impls.kernels.ordered_rows import OrderedRows, ordered_instances
 from spmark.impls.kernels.relational_hyb import tiles_within
+from spmark.impls.kernels.relational_pieces import may_take_pieces
 from spmark.impls.kernels.relational_rows import BLOCK_ALIGNMENT, BLOCK_SIDE, LAST, RESERVED_BYTES
 from spmark.impls.kernels.tile_tasks import NO_ROW
 from spmark.impls.runtime.plan import Arrays, DevicePlan
@@ -43,7 +44,7 @@ class RelationalSetsPlan(DevicePlan):
     Parameters
     ----------
     problem : RelationalProblem
-        That `spmark.impls.kernels.relational_hyb.may_merge`.
+        That `may_share_sets`.
     target : Target
     held : RelationalSets
     config : mapping
@@ -64,7 +65,7 @@ class RelationalSetsPlan(DevicePlan):
         instance, width = sets_instance(problem, held.warps, **schedule), problem.width_out
         alignment = widest_aligned(width, problem.dtype) * problem.dtype.itemsize
         super().__init__(problem, target, {**config, **schedule}, alignment=alignment)
-        self.stored = held.stored
+        self.stored, self.half_sums = held.stored, True
         self._kernel, *around = self.load([instance, *ordered_instances(width, problem.dtype)])
         self._shared_bytes = shared_bytes(instance)
         self._kernel.allow_shared(self._shared_bytes)
@@ -99,6 +100,11 @@ def sets_instance(problem: RelationalProblem, warps: int, tile: int, together: i
     """Give the kernel for so many warps of a thread block and a tile of columns of Y."""
     depth = next(depth for depth in map(int, RGMS_SETS.space["depth"]) if depth >= problem.width_in)
     return RGMS_SETS.instance(tile=tile, depth=depth, together=bool(together), threads=_WARP * warps)
+
+
+def may_share_sets(problem: RelationalProblem) -> bool:
+    """Tell whether `RGMS_SETS` has a problem: float16, widths in steps of 8, X no wider than its kernels."""
+    return problem.dtype is DType.FLOAT16 and may_take_pieces(problem)
 
 
 def may_multiply_together(problem: RelationalProblem, device: DeviceSpec) -> bool:
@@ -166,6 +172,6 @@ RELATIONAL_SETS = KernelFamily(
     opened=_opened,
     kernel=lambda problem, config: sets_instance(problem, **taken_apart(config, ("warps", *_SCHEDULE))[0]),
 )
-"""For problems that `spmark.impls.kernels.relational_hyb.may_merge`."""
+"""For problems that `may_share_sets`."""
 RELATIONAL_SETS_TOGETHER = replace(RELATIONAL_SETS, mark="together", axes=_together_axes)
 """For those of them that `may_multiply_together`."""

@@ -38,64 +38,23 @@ __device__ __forceinline__ void add_edges(float (&sums)[depth / 8][4], const hal
   }
 }
 
-// Sums as left operands: each is the sum of two halves, of 22 bits where the second is no subnormal.
+// Sums as left operands, rounded to float16: each carries a relative error of 2^-11 into its products.
 template <int depth>
 struct Halves {
-  unsigned high[depth / 16][4], low[depth / 16][4];
-  bool exact;  // all of the warp's second halves are zeros, as where each row is a single edge with a value of one
+  unsigned words[depth / 16][4];
 
   // The layout of sums is that of the left operand, two columns to a word.
   __device__ __forceinline__ explicit Halves(const float (&sums)[depth / 8][4]) {
-    unsigned bits = 0;
 #pragma unroll
     for (int n = 0; n < depth / 8; ++n)
 #pragma unroll
-      for (int side = 0; side < 2; ++side) {
-        const float first = sums[n][side * 2], second = sums[n][side * 2 + 1];
-        const int at = n % 2 * 2 + side;
-        float first_high, second_high;
-        high[n / 2][at] = to_halves(first, second);
-        to_floats<half>(high[n / 2][at], first_high, second_high);
-        low[n / 2][at] = to_halves(first - first_high, second - second_high);
-        bits |= low[n / 2][at];
-      }
-    exact = !__any_sync(kFullMask, bits != 0);
+      for (int side = 0; side < 2; ++side)
+        words[n / 2][n % 2 * 2 + side] = to_halves(sums[n][side * 2], sums[n][side * 2 + 1]);
   }
 
   // products += these sums times `tiles` times eight columns of the weights, whose rows are `stride` apart; `weights`
   // as in load_matrices. Columns change fastest, so that a product waits for none of the products right before it.
   template <int stride, int tiles>
-  __device__ __forceinline__ void multiply(float (&products)[tiles][4], const half* weights) const {
-    if (exact)
-      multiply<stride, false>(products, weights);
-    else
-      multiply<stride, true>(products, weights);
-  }
-
-  // The same by warpgroups, of 128 columns, whose weights are rows of two blocks (wgmma.cuh). All threads of the thread
-  // block come here, and each waits for its products.
-  __device__ __forceinline__ void multiply_together(float (&products)[16][4], const half* weights) const {
-    if (__syncthreads_or(!exact))
-      multiply_together<true>(products, weights);
-    else
-      multiply_together<false>(products, weights);
-  }
-
-private:
-  template <bool rounded>
-  __device__ __forceinline__ void multiply_together(float (&products)[16][4], const half* weights) const {
-    begin_products();
-#pragma unroll
-    for (int k = 0; k < depth; k += 16) {
-      const half* const blocks = weights + k / kBlockSide * (2 * kBlock);
-      multiply_blocks(products, high[k / 16], blocks, k % kBlockSide);
-      if constexpr (rounded) multiply_blocks(products, low[k / 16], blocks, k % kBlockSide);
-    }
-    commit_products();
-    wait_products(products);
-  }
-
-  template <int stride, bool rounded, int tiles>
   __device__ __forceinline__ void multiply(float (&products)[tiles][4], const half* weights) const {
 #pragma unroll
     for (int k = 0; k < depth / 16; ++k)
@@ -104,12 +63,19 @@ private:
         unsigned b[4];
         load_matrices(b, weights + k * 16 * stride + n * 8);
 #pragma unroll
-        for (int i = 0; i < 2; ++i) mma_m16n8k16<half>(products[n + i], high[k], {b[i * 2], b[i * 2 + 1]});
-        if constexpr (rounded) {
-#pragma unroll
-          for (int i = 0; i < 2; ++i) mma_m16n8k16<half>(products[n + i], low[k], {b[i * 2], b[i * 2 + 1]});
-        }
+        for (int i = 0; i < 2; ++i) mma_m16n8k16<half>(products[n + i], words[k], {b[i * 2], b[i * 2 + 1]});
       }
+  }
+
+  // The same by warpgroups, of 128 columns, whose weights are rows of two blocks (wgmma.cuh). All threads of the thread
+  // block come here, and each waits for its products.
+  __device__ __forceinline__ void multiply_together(float (&products)[16][4], const half* weights) const {
+    begin_products();
+#pragma unroll
+    for (int k = 0; k < depth; k += 16)
+      multiply_blocks(products, words[k / 16], weights + k / kBlockSide * (2 * kBlock), k % kBlockSide);
+    commit_products();
+    wait_products(products);
   }
 };
 

@@ -19,19 +19,18 @@ from spmark.impls.kernels.family import KernelFamily
 from spmark.impls.kernels.ordered_rows import SUM_PIECES
 from spmark.impls.kernels.relational_hyb import (
     RELATIONAL_HYB,
-    RELATIONAL_MERGE,
     RGMS_HYB,
     RGMS_HYB_FLOAT,
-    RGMS_MERGE,
     TILES,
-    may_merge,
 )
+from spmark.impls.kernels.relational_pieces import RELATIONAL_PIECES, RGMS_PIECES, may_take_pieces
 from spmark.impls.kernels.relational_rows import RELATIONAL_ROWS, RELATIONAL_WIDE, RGMS_ROWS, RGMS_WIDE, may_be_wide
 from spmark.impls.kernels.relational_sets import (
     RELATIONAL_SETS,
     RELATIONAL_SETS_TOGETHER,
     RGMS_SETS,
     may_multiply_together,
+    may_share_sets,
 )
 from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS
 from spmark.impls.runtime.target import too_wide
@@ -49,7 +48,7 @@ class RgmsHyb:
     ops: ClassVar[frozenset[RelationalOp]] = frozenset(RelationalOp)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (
-        *(RGMS_HYB, RGMS_HYB_FLOAT, RGMS_MERGE, RGMS_SETS, RGMS_ROWS, RGMS_WIDE),
+        *(RGMS_HYB, RGMS_HYB_FLOAT, RGMS_PIECES, RGMS_SETS, RGMS_ROWS, RGMS_WIDE),
         *(ROUND_SHARED_ROWS, SUM_PIECES),
     )
 
@@ -71,9 +70,11 @@ class RgmsHyb:
         others = list[KernelFamily]()
         if not pinned and problem.dtype.narrow and why_not_rows(problem.matrix) is None:
             others = [RELATIONAL_WIDE if may_be_wide(problem, device) else RELATIONAL_ROWS]
-        elif not pinned and may_merge(problem):
-            together = [RELATIONAL_SETS_TOGETHER] if may_multiply_together(problem, device) else []
-            others = [RELATIONAL_MERGE, *together, RELATIONAL_SETS]
+        elif not pinned and may_take_pieces(problem):
+            others = [RELATIONAL_PIECES]
+            if may_share_sets(problem):
+                together = [RELATIONAL_SETS_TOGETHER] if may_multiply_together(problem, device) else []
+                others += [*together, RELATIONAL_SETS]
         families, strategy = [RELATIONAL_HYB, *others], partial(_search, problem, pinned, others)
         return tune(problem, device, families, strategy, owner=self.name, pinned=pinned, measured=self.tuned)
 
@@ -82,7 +83,7 @@ def _search(problem: RelationalProblem, pinned: Config, others: Sequence[KernelF
     """Time groups with tiles, then one other tunable after the other; and every schedule of the other families.
 
     With wide buckets products of a row are summed before they leave the thread block, with a width of 1 products are
-    added edge by edge. `RELATIONAL_MERGE` sums rows of X before the product. With `RELATIONAL_SETS` and, for maps,
+    added edge by edge. `RELATIONAL_PIECES` sums rows of X before the product. With `RELATIONAL_SETS` and, for maps,
     `RELATIONAL_ROWS` next to nothing is added up outside of a thread block.
     """
     configs = list(space_of(RELATIONAL_HYB, problem, pinned).configs())

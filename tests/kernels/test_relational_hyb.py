@@ -14,11 +14,11 @@ from spmark.impls.core.problem import DType
 from spmark.impls.core.relational import RelationalProblem
 from spmark.impls.formats.relational_hyb import RelationalHyb
 from spmark.impls.kernels.ordered_rows import SUM_PIECES
-from spmark.impls.kernels.relational_hyb import RGMS_HYB, RGMS_HYB_FLOAT, RGMS_MERGE, RelationalHybPlan
+from spmark.impls.kernels.relational_hyb import RGMS_HYB, RGMS_HYB_FLOAT, RelationalHybPlan
 from spmark.impls.runtime.template import Instance
 
 MATRIX = drawn(60, 90, [120, 0, 7, 1, 40, 90], seed=4, hub=60)
-target = table_target(RGMS_HYB, RGMS_HYB_FLOAT, RGMS_MERGE, SUM_PIECES)
+target = table_target(RGMS_HYB, RGMS_HYB_FLOAT, SUM_PIECES)
 HALF = {"slots": 64, "tile": 32, "depth": 32}
 
 
@@ -50,24 +50,6 @@ def test_every_float_instance(widths: tuple[int, int], instance: Instance, targe
     problem, ordered = RelationalProblem(MATRIX, *widths), instance.values["ordered"]
     plan = plan_of(problem, target, int(instance.values["slots"]), ordered=ordered)
     run_relational(plan, problem)
-
-
-@every_instance(RGMS_MERGE)
-def test_every_merging_instance(instance: Instance, target: TableTarget) -> None:
-    """Runs of one row and rows alone, within the edges of a warp and across them; widths that fill nothing."""
-    values = instance.values
-    problem = RelationalProblem(MATRIX, int(values["depth"]) - 8, 40, DType.FLOAT16)
-    schedule = {name: values[name] for name in ("tile", "ordered")}
-    plan = plan_of(problem, target, int(values["slots"]), widest=1, merged=True, **schedule)
-    run_relational(plan, problem)
-    assert plan.deterministic == values["ordered"]
-
-
-@pytest.mark.parametrize("ordered", [False, True])
-@pytest.mark.parametrize("name", relational_matrices())
-def test_tiny_matrices_merged(name: str, ordered: bool, target: TableTarget) -> None:
-    problem = RelationalProblem(relational_matrices()[name], 16, 32, DType.FLOAT16)
-    run_relational(plan_of(problem, target, 128, widest=1, merged=True, tile=32, ordered=ordered), problem)
 
 
 @pytest.mark.parametrize("dtype", list(DType))

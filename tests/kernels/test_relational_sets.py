@@ -54,8 +54,3 @@ def test_tiny_matrices(name: str, piece: int, target: TableTarget) -> None:
 def test_relations_apart(target: TableTarget) -> None:
     """Many pieces of a row are added up by a thread block whose threads share them."""
     run(MATRIX, (32, 32), target, 16, 32, apart=True)
-
-
-def test_sums_without_second_halves(target: TableTarget) -> None:
-    """All values are one, and no two edges of a relation share a row."""
-    run(relational_matrices()["kernel_map"], (128, 128), target, 64, 128, together=True)
