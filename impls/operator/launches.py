@@ -101,10 +101,9 @@ class Launches:
         made = Noted(kernel.function.ptr, grid, kernel.instance.threads, args, shared_bytes, False)
         self._held[width] = _held(self._launcher, self._turns, plan, [(made, words, patches)])
 
-    def find(self, width: Width) -> Any | None:
-        """Give the extension's plan of a width, where it has one."""
-        found = self._held.get(width)
-        return None if found is None else found.made
+    def find(self, width: Width) -> Held | None:
+        """Give the plan of a width, where the extension has it."""
+        return self._held.get(width)
 
     def keep(self, plans: Mapping[Any, Any]) -> None:
         """Drop what is no longer the plan of its width."""

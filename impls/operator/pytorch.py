@@ -283,7 +283,7 @@ class SparseMatrix(Signs):
 
     def _learn(self, made: CompiledOperator, product: int, first: Tensor) -> None:
         if first.is_cuda and first.dtype is self.dtype:  # other types are autocast's, and refused without it
-            self._native.learn(made, product, first)
+            self._native.learn(made.launches, product, first.shape[1], first)
 
     def over_rows(self, *given: Tensor) -> Tensor:
         """Compute the softmax of scores, or the gradient of the scores of a softmax and its gradient."""

@@ -22,6 +22,7 @@ from spmark.impls.core.problem import DType
 from spmark.impls.core.relational import RelationalCsr, RelationalProblem
 from spmark.impls.operator.arrays import TorchTensors
 from spmark.impls.operator.extension import LAUNCHER
+from spmark.impls.operator.native import NativeCalls
 from spmark.impls.operator.torchops import convolve, is_plain, register
 from spmark.impls.operator.turns import Turns
 from spmark.impls.runtime.device import find
@@ -59,9 +60,18 @@ class RelationalMatrix:
     def __init__(self, matrix: RelationalCsr) -> None:
         self.matrix = matrix
         self.handle = register(self)
+        self._native = NativeCalls(self.handle)
         self._plans: dict[Any, _Planned] = {}
         self._edges: dict[torch.device, list[tuple[Tensor, Tensor, Tensor]]] = {}
         self._origins: dict[torch.device, Tensor] = {}
+
+    def __deepcopy__(self, memo: Any) -> RelationalMatrix:
+        """Give the matrices themselves, which never change: copies of a module share them."""
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let the matrices travel with a module that is saved, without plans."""
+        return type(self), (self.matrix,)
 
     @cached_property
     def T(self) -> RelationalMatrix:
@@ -98,6 +108,10 @@ class RelationalMatrix:
         BuildError
             No implementation could be built.
         """
+        if values is None and not torch.compiler.is_compiling():
+            found = self._native.rgms(x, w)
+            if found is not NotImplemented:
+                return found
         matrix = self.matrix
         if w.dim() != 3 or (w.shape[0], matrix.num_cols, w.shape[1]) != (matrix.relations, *x.shape):
             raise OperandError(
@@ -139,6 +153,8 @@ class RelationalMatrix:
             and (x.shape, w.shape) == plan.shapes[0]
             and launches.run((width_in, width_out), _TENSORS, (*operands, out))
         ):
+            if x.is_cuda:
+                self._native.learn(launches.find, 3, (width_in, width_out), x)
             return out
         shown = [_TENSORS.shown(each) for each in (*operands, out)]
         turns.take(plan.run, operands, shown[:2], shown[2])

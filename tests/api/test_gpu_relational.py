@@ -12,7 +12,7 @@ from spmark.impls.core.errors import BuildError
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("cupy", reason="CuPy is not installed")
-from spmark.impls.operator.extension import LAUNCHER  # noqa: E402 (needs PyTorch)
+from spmark.impls.operator import native  # noqa: E402 (needs PyTorch)
 from spmark.torch import KernelMap, RelationalMatrix  # noqa: E402 (needs PyTorch)
 
 pytestmark = pytest.mark.gpu
@@ -25,7 +25,7 @@ PUBLISHED = (("rgms_hyb", {"tuned": False}),)
 def built() -> None:
     if not torch.cuda.is_available():
         pytest.skip("PyTorch has no CUDA")
-    if LAUNCHER.wait() is None:
+    if native.EXTENSION.wait() is None:
         pytest.skip("the extension cannot be built")
 
 
@@ -70,9 +70,12 @@ def test_a_plan_s_own_results(name: str, dtype: Any, a: Any, monkeypatch: pytest
         expected = torch.empty(a.matrix.num_rows, WIDTHS[1], device="cuda", dtype=dtype)
         plan.run((given.clone(memory_format=torch.contiguous_format), w.detach()), expected)
         with torch.no_grad():
-            found = [a.rgms(given, w)]
+            found = [a.rgms(given, w), a.multiply(None, given, w)]
+            direct = a._native.rgms(given, w)
         found.append(a.rgms(given, w))
-        assert [one.requires_grad for one in found] == [False, True]
+        assert [one.requires_grad for one in found] == [False, False, True]
+        assert (direct is NotImplemented) == (given is gaps or given is odd)
+        found += [] if direct is NotImplemented else [direct]
         for one in found:
             if plan.deterministic:
                 assert torch.equal(one, expected)

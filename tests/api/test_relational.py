@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import numpy as np
@@ -165,6 +167,16 @@ def test_errors_are_the_operator_s(records: bool, device: str) -> None:
     a.in_order = (("rgms_rows", {}),)
     with pytest.raises(BuildError, match="expected one of rgms_rows to take the problem"):
         a.rgms(torch.randn(matrix.num_cols, 4, **new), torch.randn(1, 4, 2, **new))
+
+
+def test_copies_share_a_matrix_and_it_travels() -> None:
+    from spmark.torch import RelationalMatrix
+
+    a = RelationalMatrix(relational_matrices()["hub"])
+    x, w = torch.randn(a.matrix.num_cols, 4), torch.randn(a.matrix.relations, 4, 2)
+    expected = a.rgms(x, w)
+    assert copy.deepcopy(a) is a
+    assert torch.equal(pickle.loads(pickle.dumps(a)).rgms(x, w), expected)
 
 
 def test_the_transpose_has_values_in_its_own_order() -> None:
