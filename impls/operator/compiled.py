@@ -24,7 +24,7 @@ from spmark.impls.operator.turns import Turns
 from spmark.impls.runtime.target import open_target
 
 if TYPE_CHECKING:
-    from spmark.impls.operator.launches import Launches
+    from spmark.impls.operator.launches import Held, Launches
     from spmark.impls.operator.values import ChangingValues
 
 Run = Callable[[Sequence[Any], Any], None]
@@ -132,8 +132,8 @@ class CompiledOperator:
         """Give the plan of a planned width."""
         return self._planned[width].plan
 
-    def launches(self, width: int) -> Any | None:
-        """Give the extension's plan of a planned width, where it has one."""
+    def launches(self, width: int) -> Held | None:
+        """Give the plan of a planned width, where the extension has it."""
         return None if self._launches is None else self._launches.find(width)
 
     def __repr__(self) -> str:

@@ -36,6 +36,8 @@ _UNWRITTEN = 0xFF
 """Bytes of what a run has to write before it reads it: not a number in every type of floats."""
 _COMPARED = 1 << 18
 """Elements that are copied and compared at once: as many as a core's cache holds, since new memory takes longer."""
+Width = int | tuple[int, int]
+"""J, or the two widths of a relational product."""
 Span = tuple[int, int]
 """Address and bytes of an array."""
 Launch = tuple[Noted, list[int], list[tuple[int, int, int]]]
@@ -72,23 +74,23 @@ class Launches:
 
     def __init__(self, launcher: Any, turns: Turns) -> None:
         self._launcher, self._turns = launcher, turns
-        self._held: dict[int, Held] = {}
+        self._held: dict[Width, Held] = {}
         self._fits: set[Any] = set()
         self._calls = launcher.calls(cupy.ndarray, cupy.cuda.get_current_stream, cupy.empty)
         self.call = partial(launcher.call, self._calls)
 
-    def add(self, width: int, plan: Any) -> None:
+    def add(self, width: Width, plan: Any) -> None:
         """Take up the plan of a width, in the place of an earlier one, where its launches can be noted."""
         self._drop(width)
         try:
             found = noted_plan(self._launcher, self._turns, plan)
         except (MemoryError, RuntimeError) as error:  # memory for two products may be all that there is
-            _LOG.info("launches of J = %d are made by Python: %s", width, error)
+            _LOG.info("launches of width %s are made by Python: %s", width, error)
         else:
             if found is not None:
                 self._held[width] = found
 
-    def take(self, width: int, plan: OneLaunchPlan) -> None:
+    def take(self, width: Width, plan: OneLaunchPlan) -> None:
         """Take up the launch of a plan as it stands, where none of the width is held: nothing runs or is compared."""
         kernel, grid, args, shared_bytes = plan.launch
         count = len(plan.shapes[0]) + 1
@@ -99,18 +101,17 @@ class Launches:
         made = Noted(kernel.function.ptr, grid, kernel.instance.threads, args, shared_bytes, False)
         self._held[width] = _held(self._launcher, self._turns, plan, [(made, words, patches)])
 
-    def find(self, width: int) -> Any | None:
-        """Give the extension's plan of a width, where it has one."""
-        found = self._held.get(width)
-        return None if found is None else found.made
+    def find(self, width: Width) -> Held | None:
+        """Give the plan of a width, where the extension has it."""
+        return self._held.get(width)
 
-    def keep(self, plans: Mapping[int, Any]) -> None:
+    def keep(self, plans: Mapping[Any, Any]) -> None:
         """Drop what is no longer the plan of its width."""
         for width, held in list(self._held.items()):
             if plans[width].plan is not held.plan:
                 self._drop(width)
 
-    def run(self, width: int, library: Library, arrays: tuple[Any, ...]) -> bool:
+    def run(self, width: Width, library: Library, arrays: tuple[Any, ...]) -> bool:
         """Enqueue on operands and result, which fit but for their GPU; tell whether that could be done.
 
         Where they are CuPy's, `call` takes arrays like these from now on.
@@ -130,7 +131,7 @@ class Launches:
                 self._launcher.fit(self._calls, arrays, held.made)
         return bool(self._launcher.run(held.made, addresses, self._turns.stream(arrays).ptr, None))
 
-    def _drop(self, width: int) -> None:
+    def _drop(self, width: Width) -> None:
         if self._held.pop(width, None) is not None:
             self._fits.clear()  # others come again with their next call
             self._launcher.forget(self._calls)

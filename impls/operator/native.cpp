@@ -1,6 +1,6 @@
 // A plan's launches in C++, for products of spmark.torch that need nothing else: plain tensors, the matrix's own
-// values, a width whose launches are noted. Every other call is Python's. Such products come from SparseMatrix.spmm,
-// and through PyTorch's dispatcher as spmark::spmm and spmark::sddmm.
+// values, a width whose launches are noted. Every other call is Python's. Such products come from SparseMatrix.spmm and
+// RelationalMatrix.rgms, and through PyTorch's dispatcher as spmark::spmm and spmark::sddmm.
 //
 // PyTorch's and Python's headers suffice: PyTorch's current stream is found at run time.
 #include "launches.h"
@@ -32,7 +32,8 @@ void* current_stream(at::Device device) {
   return stream;
 }
 
-enum Product { kTimes, kTransposedTimes, kSampled };  // A B, A^T B, X Y^T at A's non-zeros; as Python numbers them
+// A B, A^T B, X Y^T at A's non-zeros, the sum of A_r X W_r; as Python numbers them.
+enum Product { kTimes, kTransposedTimes, kSampled, kRelational };
 
 struct Plan {
   std::shared_ptr<spmark::Plan> made;
@@ -126,7 +127,7 @@ bool is_plain(const Tensor& b) {
   if (!b.defined() || b.key_set().raw_repr() & ~usual) return false;
   const auto included = c10::impl::tls_local_dispatch_key_set().included_;
   return !(included.raw_repr() & ~c10::default_included_set.raw_repr()) &&
-         !c10::impl::TorchDispatchModeTLS::any_modes_set() && b.dim() == 2 && b.is_contiguous() &&
+         !c10::impl::TorchDispatchModeTLS::any_modes_set() && b.is_contiguous() &&
          reinterpret_cast<uintptr_t>(b.const_data_ptr()) % spmark::kAlignment == 0 && !b._fw_grad(0).defined();
 }
 bool needs_gradient(const Tensor& b) { return b.requires_grad() && at::GradMode::is_enabled(); }
@@ -286,16 +287,22 @@ PyObject* py_add(PyObject*, PyObject* given) {
   END_HANDLE_TH_ERRORS
 }
 
+// Whether a call from Python is the extension's, and not a mode's, a subclass's or autocast's.
+bool is_usual(PyObject* given) {
+  if (!THPVariable_CheckExact(given)) return false;
+  const Tensor& tensor = THPVariable_Unpack(given);
+  return is_plain(tensor) && !at::impl::torch_function_mode_enabled() &&
+         !at::autocast::is_autocast_enabled(tensor.device().type());
+}
+
 // spmm(matrix, owner, b) -> A B, or NotImplemented
 PyObject* py_spmm(PyObject*, PyObject* const* args, Py_ssize_t count) {
   HANDLE_TH_ERRORS
   TORCH_CHECK(count == 3, "expected matrix, owner, b, found ", count, " arguments");
-  if (!THPVariable_CheckExact(args[2])) Py_RETURN_NOTIMPLEMENTED;
+  if (!is_usual(args[2])) Py_RETURN_NOTIMPLEMENTED;
   const MatrixPtr& matrix = within<MatrixPtr>(args[0], kMatrix);
   const Tensor& b = THPVariable_Unpack(args[2]);
-  const bool usual =
-      is_plain(b) && !at::impl::torch_function_mode_enabled() && !at::autocast::is_autocast_enabled(b.device().type());
-  const Plan* plan = usual ? matrix->find(kTimes, b) : nullptr;
+  const Plan* plan = matrix->find(kTimes, b);
   if (!plan) Py_RETURN_NOTIMPLEMENTED;
   KeptPtr kept;
   if (needs_gradient(b)) kept = c10::make_intrusive<Kept>(args[1], matrix);
@@ -308,11 +315,34 @@ PyObject* py_spmm(PyObject*, PyObject* const* args, Py_ssize_t count) {
   END_HANDLE_TH_ERRORS
 }
 
+// rgms(matrix, x, w) -> the sum of A_r X W_r over relations, or NotImplemented, also where a gradient is recorded
+PyObject* py_rgms(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  HANDLE_TH_ERRORS
+  TORCH_CHECK(count == 3, "expected matrix, x, w, found ", count, " arguments");
+  if (!is_usual(args[1]) || !is_usual(args[2])) Py_RETURN_NOTIMPLEMENTED;
+  const std::array<Tensor, 2> given{THPVariable_Unpack(args[1]), THPVariable_Unpack(args[2])};
+  if (std::any_of(given.begin(), given.end(), needs_gradient)) Py_RETURN_NOTIMPLEMENTED;
+  const Plan* plan = within<MatrixPtr>(args[0], kMatrix)->find(kRelational, given);
+  if (!plan) Py_RETURN_NOTIMPLEMENTED;
+  Tensor out;
+  {
+    py::gil_scoped_release released;
+    out = plan->run(given);
+  }
+  return THPVariable_Wrap(std::move(out));
+  END_HANDLE_TH_ERRORS
+}
+
+template <PyObject* (*function)(PyObject*, PyObject* const*, Py_ssize_t)>
+constexpr PyMethodDef fast(const char* name) {
+  return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(function)), METH_FASTCALL, nullptr};
+}
 PyMethodDef methods[] = {
     {"serve", py_serve, METH_VARARGS, nullptr},
     {"matrix", py_matrix, METH_O, nullptr},
     {"add", py_add, METH_VARARGS, nullptr},
-    {"spmm", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(py_spmm)), METH_FASTCALL, nullptr},
+    fast<py_spmm>("spmm"),
+    fast<py_rgms>("rgms"),
     {nullptr, nullptr, 0, nullptr}};
 PyModuleDef module = {PyModuleDef_HEAD_INIT, "spmark_native", nullptr, -1, methods};
 }  // namespace

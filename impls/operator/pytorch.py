@@ -19,7 +19,7 @@ from spmark.impls.operator.compiled import CompiledOperator
 from spmark.impls.operator.matrices import ElementType, OwnedMatrix, loses_gradient
 from spmark.impls.operator.native import NativeCalls
 from spmark.impls.operator.sparse import Kind, Operators, Signs
-from spmark.impls.operator.torchops import register, sddmm, sddmm_out, softmax, spmm, spmm_out
+from spmark.impls.operator.torchops import is_plain, register, sddmm, sddmm_out, softmax, spmm, spmm_out
 
 __all__ = ["SparseLinear", "SparseMatrix"]
 _TYPES = tuple(getattr(torch, one) for one in ElementType)
@@ -158,7 +158,8 @@ class SparseMatrix(Signs):
                 return found
         b, values = self._in_type(b, values)
         if out is None:
-            return spmm(values, b, self.handle, False)
+            plain = is_plain(values, b)
+            return self.multiply(values, b, False) if plain else spmm(values, b, self.handle, False)
         _check_out(out, b, values)
         spmm_out(values, b, self.handle, False, out)
         return out
@@ -282,7 +283,7 @@ class SparseMatrix(Signs):
 
     def _learn(self, made: CompiledOperator, product: int, first: Tensor) -> None:
         if first.is_cuda and first.dtype is self.dtype:  # other types are autocast's, and refused without it
-            self._native.learn(made, product, first)
+            self._native.learn(made.launches, product, first.shape[1], first)
 
     def over_rows(self, *given: Tensor) -> Tensor:
         """Compute the softmax of scores, or the gradient of the scores of a softmax and its gradient."""

@@ -9,28 +9,44 @@ these products are closed under differentiation, and gradients of gradients need
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch  # pyright: ignore[reportMissingImports]
 from torch import Tensor  # pyright: ignore[reportMissingImports]
 
 from spmark.impls.auto.race import Choice, first
-from spmark.impls.core.errors import OperandError
-from spmark.impls.core.interfaces import Config, Plan
+from spmark.impls.core.errors import BuildError, OperandError
+from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import DType
 from spmark.impls.core.relational import RelationalCsr, RelationalProblem
 from spmark.impls.operator.arrays import TorchTensors
-from spmark.impls.operator.torchops import convolve, register
+from spmark.impls.operator.extension import LAUNCHER
+from spmark.impls.operator.native import NativeCalls
+from spmark.impls.operator.torchops import convolve, is_plain, register
 from spmark.impls.operator.turns import Turns
 from spmark.impls.runtime.device import find
+from spmark.impls.runtime.target import open_target
+
+if TYPE_CHECKING:
+    from spmark.impls.operator.launches import Launches
 
 _TENSORS = TorchTensors(torch)
 _DTYPES = {torch.float32: DType.FLOAT32, torch.float16: DType.FLOAT16, torch.bfloat16: DType.BFLOAT16}
 
 
+class _Planned(NamedTuple):
+    plan: Any
+    turns: Turns
+    launches: Launches | None
+    """The extension's part, where there is one: it makes the launches of most plans."""
+
+
 class RelationalMatrix:
     """The matrices A_0 ... A_(R-1) of all relations of a graph, whose product with X and W has gradients.
+
+    A product is planned at the first call of its widths and type; from the second call on it may be captured into a
+    CUDA graph, which has workspaces of its own as that of a `CompiledOperator` has.
 
     Parameters
     ----------
@@ -44,9 +60,18 @@ class RelationalMatrix:
     def __init__(self, matrix: RelationalCsr) -> None:
         self.matrix = matrix
         self.handle = register(self)
-        self._plans: dict[Any, tuple[Plan, Turns]] = {}
+        self._native = NativeCalls(self.handle)
+        self._plans: dict[Any, _Planned] = {}
         self._edges: dict[torch.device, list[tuple[Tensor, Tensor, Tensor]]] = {}
         self._origins: dict[torch.device, Tensor] = {}
+
+    def __deepcopy__(self, memo: Any) -> RelationalMatrix:
+        """Give the matrices themselves, which never change: copies of a module share them."""
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let the matrices travel with a module that is saved, without plans."""
+        return type(self), (self.matrix,)
 
     @cached_property
     def T(self) -> RelationalMatrix:
@@ -83,6 +108,10 @@ class RelationalMatrix:
         BuildError
             No implementation could be built.
         """
+        if values is None and not torch.compiler.is_compiling():
+            found = self._native.rgms(x, w)
+            if found is not NotImplemented:
+                return found
         matrix = self.matrix
         if w.dim() != 3 or (w.shape[0], matrix.num_cols, w.shape[1]) != (matrix.relations, *x.shape):
             raise OperandError(
@@ -96,6 +125,8 @@ class RelationalMatrix:
                 raise OperandError(
                     f"expected {name} of {x.dtype} on {x.device}, as features are, found {one.dtype} on {one.device}"
                 )
+        if is_plain(values, x, w):
+            return self.multiply(values, x, w)
         return convolve(values, x, w, self.handle)
 
     def multiply(self, values: Tensor | None, x: Tensor, w: Tensor) -> Tensor:
@@ -108,13 +139,25 @@ class RelationalMatrix:
                 out.index_add_(0, rows, given[at, None] * (x[cols] @ weights))
             return out
         key = (width_in, width_out, dtype, x.device)
-        if key not in self._plans:
-            self._plans[key] = self._planned(width_in, width_out, dtype, x.is_cuda)
-        plan, turns = self._plans[key]
+        found = self._plans.get(key)
+        if found is None:
+            found = self._plans[key] = self._planned(width_in, width_out, dtype, x.is_cuda)
+        plan, turns, launches = found
         out = x.new_empty((self.matrix.num_rows, width_out))
-        operands = [each if _TENSORS.passable(each) else _TENSORS.copied(each) for each in (x.detach(), w.detach())]
-        given = [_TENSORS.shown(each) for each in (*operands, out)]
-        turns.take(plan.run, operands, given[:2], given[2])
+        given = [each.detach() if each.requires_grad else each for each in (x, w)]
+        operands = [each if _TENSORS.passable(each) else _TENSORS.copied(each) for each in given]
+        if (
+            launches is not None
+            # The extension checks no shape, and an operator is given any: the plan refuses those that do not fit.
+            and w.dtype is x.dtype
+            and (x.shape, w.shape) == plan.shapes[0]
+            and launches.run((width_in, width_out), _TENSORS, (*operands, out))
+        ):
+            if x.is_cuda:
+                self._native.learn(launches.find, 3, (width_in, width_out), x)
+            return out
+        shown = [_TENSORS.shown(each) for each in (*operands, out)]
+        turns.take(plan.run, operands, shown[:2], shown[2])
         return out
 
     def correlate(self, values: Tensor | None, x: Tensor, y: Tensor) -> Tensor:
@@ -145,15 +188,31 @@ class RelationalMatrix:
             self._origins[values.device] = torch.from_numpy(np.lexsort((rows, relation, cols))).to(values.device)
         return values[self._origins[values.device]]
 
-    def _planned(self, width_in: int, width_out: int, dtype: DType, on_gpu: bool) -> tuple[Plan, Turns]:
+    def _planned(self, width_in: int, width_out: int, dtype: DType, on_gpu: bool) -> _Planned:
+        """Plan products of two widths, on a GPU with launches that the extension makes where it can."""
+        if on_gpu and torch.cuda.is_current_stream_capturing():
+            raise BuildError(
+                f"expected an earlier product of widths {width_in} and {width_out} while a stream captures a graph, "
+                "found none: compute one before the capture"
+            )
         device = find("cuda" if on_gpu else "cpu")
         problem: Any = RelationalProblem(self.matrix, width_in, width_out, dtype)
+        if on_gpu:
+            LAUNCHER.found()  # is built while the product is planned
         plan = first(problem, device, [Choice(*one) for one in self.in_order]).plan
         if not on_gpu:
-            return plan, Turns()
+            return _Planned(plan, Turns(), None)
         from spmark.impls.operator.gpu import CudaStreams
 
-        return plan, Turns(CudaStreams())
+        open_target(device).synchronize()  # the plan's arrays are there for calls on every stream
+        turns, launches, extension = Turns(CudaStreams()), None, LAUNCHER.wait()
+        if extension is not None:
+            from spmark.impls.operator.launches import Launches
+
+            turns.share(extension)
+            launches = Launches(extension, turns)
+            launches.add((width_in, width_out), plan)
+        return _Planned(plan, turns, launches)
 
     def __repr__(self) -> str:
         """Say in a line what the matrices are."""

@@ -13,6 +13,8 @@ from __future__ import annotations
 import secrets
 import weakref
 from collections.abc import Callable
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
 import torch  # pyright: ignore[reportMissingImports]
@@ -32,6 +34,13 @@ _MATRICES: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 _LIBRARY = torch.library.Library("spmark", "FRAGMENT")
 _HANDLE_BITS = 62
 """Handles are drawn, so that a program that another process exported names no matrix of this one."""
+_USUAL = (
+    *("CPU", "AutogradCPU", "AutocastCPU", "CUDA", "AutogradCUDA", "AutocastCUDA"),
+    *("BackendSelect", "ADInplaceOrView"),
+)
+"""Keys of PyTorch's dispatcher that plain tensors and threads have."""
+_UNUSUAL = ~reduce(or_, [torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, one)) for one in _USUAL]).raw_repr()
+_PLAIN = (Tensor, torch.nn.Parameter)
 
 
 def register(matrix: SparseMatrix | RelationalMatrix) -> int:
@@ -47,6 +56,25 @@ def matrix_of(handle: int) -> Any:
     if found is None:
         raise OperandError(f"expected the handle of a living SparseMatrix or RelationalMatrix, found {handle}: keep it")
     return found
+
+
+def is_plain(*tensors: Tensor | None) -> bool:
+    """Tell whether an operator would only call its kernel, which then may be called without it.
+
+    An operator does more where a gradient or a tangent is recorded, for subclasses, and where a trace, a transform or a
+    mode has to see it. Autocast leaves the operators alone.
+    """
+    if torch.compiler.is_compiling():  # which cannot trace what follows
+        return False
+    if forward_ad._current_level >= 0 or torch._C._is_torch_function_mode_enabled():
+        return False
+    records, keys = torch.is_grad_enabled(), torch._C._dispatch_tls_local_include_set().raw_repr()
+    for one in tensors:
+        if one is not None:
+            if type(one) not in _PLAIN or (records and one.requires_grad):
+                return False
+            keys |= torch._C._dispatch_keys(one).raw_repr()
+    return not keys & _UNUSUAL
 
 
 def _spmm_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

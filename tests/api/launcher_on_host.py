@@ -14,19 +14,23 @@ from typing import Any
 
 import cupy
 import numpy as np
+import torch
 from fake_driver import FakeDriver, from_host, on_host
 from scipy import sparse
 
 from spmark.impls.auto.race import Choice, Chosen
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import BuildError, OperandError
-from spmark.impls.core.problem import Op
+from spmark.impls.core.problem import DType, Op
+from spmark.impls.core.relational import RelationalCsr
 from spmark.impls.operator import compiled
 from spmark.impls.operator.choose import Asked
 from spmark.impls.operator.extension import LAUNCHER
 from spmark.impls.operator.gpu import CupyArrays
-from spmark.impls.operator.launches import noted_plan
+from spmark.impls.operator.launches import Launches, noted_plan
 from spmark.impls.operator.matrices import OwnedMatrix
+from spmark.impls.operator.relations import RelationalMatrix, _Planned
+from spmark.impls.operator.turns import Turns
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.noting import note
 from spmark.impls.runtime.plan import DevicePlan, OneLaunchPlan
@@ -371,6 +375,61 @@ def taken() -> None:
     STREAM.ptr = 0
 
 
+class RelationalPlan(TriplePlan):
+    """X, 3 times; W is an argument, too."""
+
+    def __init__(self) -> None:
+        super().__init__(counted=True)
+        self.shapes = ((COLS, WIDTH), (1, WIDTH, WIDTH)), (ROWS, WIDTH)
+
+    def enqueue(self, operands: Any, out: Any) -> None:
+        self.runs += 1
+        self._launch("arrive", operands[0], self.sums, self.counter, operands[1])
+        self._launch("leave", self.sums, out, self.counter)
+
+
+def relational() -> None:
+    """Products with several relations are the extension's with gradients and without, each graph with buffers."""
+    nothing = np.arange(0)
+    a, plan = RelationalMatrix(RelationalCsr.of_edges((ROWS, COLS), 1, (nothing, nothing, nothing))), RelationalPlan()
+    turns, extension = Turns(STREAM), LAUNCHER.wait()  # type: ignore[arg-type]
+    turns.share(extension)
+    launches = Launches(extension, turns)
+    launches.add((WIDTH, WIDTH), plan)
+    launches._held = {key: one._replace(device=-1) for key, one in launches._held.items()}  # as of the host's tensors
+    x, w = torch.randn(COLS, WIDTH), torch.nn.Parameter(torch.randn(1, WIDTH, WIDTH))
+    a._plans[WIDTH, WIDTH, DType.FLOAT32, x.device] = _Planned(plan, turns, launches)
+    plan.runs, before = 0, DRIVER.held[0]
+    for given in (x, x.requires_grad_(), torch.randn(WIDTH, COLS).T):
+        assert torch.equal(a.rgms(given, w), 3 * given)
+        with torch.no_grad():
+            assert torch.equal(a.rgms(given, w), 3 * given)
+    DRIVER.noted()
+    for STREAM.ptr in (7, 9):
+        a.rgms(x, w)
+    assert DRIVER.noted() == "mark0 wait7 run7 run7 mark7 wait9 run9 run9 mark9".split()
+    capture(7, 1)
+    STREAM.ptr = 7
+    own = from_host(plan.sums)
+    other = torch.randn(COLS, WIDTH)
+    assert torch.equal(a.rgms(other, w), 3 * other)
+    assert np.array_equal(from_host(plan.sums), own)
+    assert DRIVER.held[0] == before + 2
+    capture(7, 0)
+    DRIVER.end_graph(1)
+    STREAM.ptr = 0
+    assert plan.runs == 0
+    DRIVER.noted()
+    for refused in ((torch.randn(COLS + 1, WIDTH), w), (x, w.double())):
+        try:
+            torch.ops.spmark.convolve(None, *refused, a.handle)
+        except OperandError as error:
+            assert "expected an array on the GPU" in str(error)  # the plan's check
+        else:
+            raise AssertionError
+    assert "run0" not in DRIVER.noted()
+
+
 def lives() -> None:
     """Plans and events go with their operators, ten thousand of them as well as one."""
     before = DRIVER.held
@@ -401,5 +460,5 @@ if __name__ == "__main__":
     cupy.cuda.get_current_stream = lambda: STREAM
     cupy.empty = lambda shape, dtype: on_host(np.empty(shape, dtype))
     DRIVER.library.cuCtxSetCurrent(1)
-    for test in (calls, turns, graphs, failures, threads, refusals, taken, lives):
+    for test in (calls, turns, graphs, failures, threads, refusals, taken, relational, lives):
         test()

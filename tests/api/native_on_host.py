@@ -8,16 +8,19 @@ import sys
 import weakref
 from array import array
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
 from fake_driver import FakeDriver
 from scipy import sparse
 
 from spmark.impls.core.errors import OperandError
+from spmark.impls.core.relational import RelationalCsr
+from spmark.impls.operator import native
 from spmark.impls.operator.extension import LAUNCHER
-from spmark.impls.operator.native import build
-from spmark.torch import SparseMatrix
+from spmark.torch import RelationalMatrix, SparseMatrix
 
 
 class Held:
@@ -152,6 +155,43 @@ def sampled(held: Held) -> None:
     assert set(torch.library.opcheck(op, (x, y, handle)).values()) == {"SUCCESS"}
 
 
+def relational(held: Held, driver: FakeDriver) -> None:
+    """Products with several relations take their plan where no gradient is recorded."""
+    nothing = np.arange(0)
+    owner = RelationalMatrix(RelationalCsr.of_edges((4, 4), 2, (nothing, nothing, nothing)))
+    launch = (held.kernel, 1, 1, 1, 32, 0, 0, 3, 12, 0, 0, 2, 1, 0, 0, 2, 2, 0)
+    plan = LAUNCHER.wait().plan(LAUNCHER.wait().turns(), 0, (48, 72, 48), array("Q", launch).tobytes(), b"")
+    noted = SimpleNamespace(made=plan, plan=SimpleNamespace(shapes=(((4, 3), (2, 3, 3)), (4, 3)), deterministic=True))
+    x, w = torch.randn(4, 3), torch.nn.Parameter(torch.randn(2, 3, 3))
+    with torch.no_grad():
+        assert owner._native.rgms(x, w) is NotImplemented
+        assert not owner.rgms(x, w).any()  # there are no edges
+    native.EXTENSION.found = lambda: held.native  # type: ignore[method-assign]
+    owner._native.learn({(3, 3): noted}.get, 3, (3, 3), x)
+    driver.noted()
+    with torch.no_grad():
+        assert torch.equal(owner.rgms(x, w), 3 * x)
+        assert driver.noted() == ["run0"]
+        odd = torch.empty(19)[1:].view(2, 3, 3).zero_()
+        for wrong in ((x[:, :2], w), (x.double(), w), (x, w[:1]), (x, w[0]), (x, w.double()), (x, odd), (None, w)):
+            assert owner._native.rgms(*wrong) is NotImplemented
+        with torch.overrides.BaseTorchFunctionMode():
+            assert owner._native.rgms(x, w) is NotImplemented
+    with torch.inference_mode():
+        assert owner._native.rgms(x, w).is_inference()
+    assert owner._native.rgms(x, w) is NotImplemented
+    assert torch.equal(owner.rgms(x, w.detach()), 3 * x)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(w.detach(), w.detach())
+        assert owner._native.rgms(x, dual) is NotImplemented
+    assert owner.rgms(x, w).requires_grad
+    assert driver.noted() == ["run0", "run0"]
+    gone = weakref.ref(owner)
+    del owner
+    gc.collect()
+    assert gone() is None
+
+
 def failures(held: Held, driver: FakeDriver) -> None:
     """What the driver refuses is an error, and no order of sums is chosen where a fixed one is asked for."""
     driver.fail(1)
@@ -187,13 +227,14 @@ def lives(kernel: int, native: Any) -> None:
 
 
 if __name__ == "__main__":
-    driver, native = FakeDriver(Path(sys.argv[1])), build("CPU")
+    driver, module = FakeDriver(Path(sys.argv[1])), native.build("CPU")
     kernel = driver.kernel("triple")
-    held = Held(kernel, native)
+    held = Held(kernel, module)
     held.add(False)
     gradients(held)
     refusals(held)
     dispatched(held)
     sampled(held)
+    relational(held, driver)
     failures(held, driver)
-    lives(kernel, native)
+    lives(kernel, module)

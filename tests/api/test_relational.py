@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import numpy as np
@@ -77,6 +79,104 @@ def test_operators_are_what_they_say(device: str) -> None:
     for product, tensors in ((convolve, (values, x, w)), (convolve, (None, x, w)), (project, (x, w, y))):
         torch.library.opcheck(product, (*tensors, a.handle))
     torch.library.opcheck(correlate, (values, x, y, a.handle))
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Give a list that grows with each call of the operator."""
+    from spmark.impls.operator import relations
+
+    calls, convolve = [], relations.convolve
+    monkeypatch.setattr(relations, "convolve", lambda *given: (calls.append(given), convolve(*given))[1])
+    return calls
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_product_that_records_nothing_is_no_operator_s(device: str, asked: list[Any]) -> None:
+    from spmark.torch import RelationalMatrix
+
+    matrix = relational_matrices()["hub"]
+    a, w = RelationalMatrix(matrix), torch.nn.Parameter(torch.randn(matrix.relations, 8, 4, device=device))
+    x, values = torch.randn(matrix.num_cols, 8, device=device), a.values.to(device)
+    expected = torch.einsum("rik,kc,rcd->id", dense(matrix, a.values).to(device), x, w)
+    with torch.no_grad():
+        found = [a.rgms(x, w), a.rgms(x.clone().requires_grad_(), w, values)]
+    with torch.inference_mode():
+        found.append(a.rgms(x.clone(), w))
+    found.append(a.rgms(x, w.detach()))
+    with torch.no_grad(), torch.autocast(device, torch.bfloat16):
+        found.append(a.rgms(x, w))
+    assert not asked
+    for one in found:
+        assert not one.requires_grad
+        torch.testing.assert_close(one, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_what_records_traces_or_transforms_sees_the_operator(device: str, asked: list[Any]) -> None:
+    from torch.autograd import forward_ad
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    from spmark.torch import RelationalMatrix
+
+    matrix, seen = relational_matrices()["one_relation"], []
+    a, new = RelationalMatrix(matrix), {"device": device, "dtype": torch.float64}
+    x, w = torch.randn(matrix.num_cols, 4, **new), torch.randn(1, 4, 2, **new)
+    expected, values = a.rgms(x, w), a.values.to(**new)
+
+    class Seeing(TorchDispatchMode):
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(function)
+            return function(*args, **(kwargs or {}))
+
+    class Subclass(torch.Tensor):
+        pass
+
+    assert a.rgms(x, w.clone().requires_grad_()).requires_grad
+    assert a.rgms(x, w, values.requires_grad_()).requires_grad
+    with forward_ad.dual_level():
+        tangent = torch.randn_like(x)
+        found = forward_ad.unpack_dual(a.rgms(forward_ad.make_dual(x, tangent), w))
+        torch.testing.assert_close(found.primal, expected)
+        torch.testing.assert_close(found.tangent, torch.ops.spmark.convolve(None, tangent, w, a.handle))
+    with torch.no_grad(), Seeing():
+        a.rgms(x, w)
+    assert torch.ops.spmark.convolve.default in seen
+    assert type(a.rgms(x.as_subclass(Subclass), w)) is Subclass
+    with torch.overrides.BaseTorchFunctionMode():
+        a.rgms(x, w)
+    several = torch.func.vmap(a.rgms, in_dims=(0, None))(torch.stack([x, 2 * x]), w)
+    torch.testing.assert_close(several, torch.stack([expected, 2 * expected]))
+    assert len(asked) == 7
+    traced = torch.jit.trace(lambda x: a.rgms(x, w), x, check_trace=False)
+    assert "spmark::convolve" in str(traced.graph)
+    asked.clear()  # compiled programs hold operators, not calls of the list
+    compiled = torch.compile(lambda x: a.rgms(x, w) * 2, fullgraph=True, backend="aot_eager")
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), 2 * expected)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("records", [False, True])
+def test_errors_are_the_operator_s(records: bool, device: str) -> None:
+    from spmark.impls.core.errors import BuildError
+    from spmark.torch import RelationalMatrix
+
+    matrix = relational_matrices()["one_relation"]
+    a, new = RelationalMatrix(matrix), {"device": device, "requires_grad": records}
+    a.in_order = (("rgms_rows", {}),)
+    with pytest.raises(BuildError, match="expected one of rgms_rows to take the problem"):
+        a.rgms(torch.randn(matrix.num_cols, 4, **new), torch.randn(1, 4, 2, **new))
+
+
+def test_copies_share_a_matrix_and_it_travels() -> None:
+    from spmark.torch import RelationalMatrix
+
+    a = RelationalMatrix(relational_matrices()["hub"])
+    x, w = torch.randn(a.matrix.num_cols, 4), torch.randn(a.matrix.relations, 4, 2)
+    expected = a.rgms(x, w)
+    assert copy.deepcopy(a) is a
+    assert torch.equal(pickle.loads(pickle.dumps(a)).rgms(x, w), expected)
 
 
 def test_the_transpose_has_values_in_its_own_order() -> None:

@@ -52,6 +52,27 @@ def dense_of(matrix: Any, small: Any, values: Any) -> Any:
     return empty.index_put((torch.tensor(at.row).long(), torch.tensor(at.col).long()), values)
 
 
+def test_a_product_that_records_nothing_is_no_operator_s(matrix: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from spmark.impls.operator import pytorch
+
+    b, values, asked, spmm = drawn(5, 3), matrix.values, [], pytorch.spmm
+    expected = matrix.spmm(b).detach()
+    monkeypatch.setattr(pytorch, "spmm", lambda *given: (asked.append(given), spmm(*given))[1])
+    with torch.no_grad():
+        found = [matrix.spmm(b), matrix.spmm(b, values.requires_grad_())]
+    found.append(matrix.spmm(b.detach()))
+    assert not asked
+    for one in found:
+        assert not one.requires_grad
+        torch.testing.assert_close(one, expected)
+    assert matrix.spmm(b).requires_grad
+    assert matrix.spmm(b.detach(), values).requires_grad
+    with torch.autograd.forward_ad.dual_level():
+        matrix.spmm(torch.autograd.forward_ad.make_dual(b.detach(), b.detach()))
+    torch.func.vmap(matrix.spmm)(b.detach()[None])
+    assert len(asked) == 4
+
+
 def test_gradients_of_spmm(matrix: Any) -> None:
     b, values = drawn(5, 3), matrix.values.requires_grad_()
     assert torch.autograd.gradcheck(matrix.spmm, (b,), check_forward_ad=True)
