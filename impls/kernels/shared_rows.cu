@@ -24,14 +24,14 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-// out[rows[r], j] = sums[r, j] rounded to T, and sums[r, j] = 0 for the next run: shared rows that were added up in
-// float32. Listed rows behind these have no sums and are cleared. Groups of threads as of zero_rows.
+// out[rows[r], j] = sums[r, j] rounded to T: shared rows that were added up in float32. Where `clears`, sums[r, j] = 0
+// then for the next run. Listed rows behind these have no sums and are cleared. Groups of threads as of zero_rows.
 //   rows   num_listed distinct rows, `num_shared` shared ones first
 //   sums   num_shared x width
 //   out    row-major, `width` columns; aligned to vector elements, and so is width
 template <typename T, int vector, int threads>
 __global__ void __launch_bounds__(threads)
-    round_shared_rows(int num_listed, int width, int lanes, const int* __restrict__ rows, int num_shared,
+    round_shared_rows(int num_listed, int width, int lanes, const int* __restrict__ rows, int num_shared, int clears,
                       float* __restrict__ sums, T* __restrict__ out) {
   static_assert(sizeof(T) * vector <= 16, "a vector is stored at once");
   let_next_grid_begin();  // which waits for this one where it needs to
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(threads)
           const Vec<float, kLoad> some = load<kLoad>(from + i);
 #pragma unroll
           for (int k = 0; k < kLoad; ++k) sum[i + k] = some[k];
-          store(from + i, zeros<float, kLoad>());
+          if (clears) store(from + i, zeros<float, kLoad>());
         }
       }
       store(out + row * width + j, round_to<T>(sum));

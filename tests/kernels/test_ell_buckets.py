@@ -165,13 +165,13 @@ class Cleared:
 def test_all_kernels_of_a_plan_are_compiled_in_one_call(
     dtype: DType, target: TableTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows are shared, so that there is one to clear them, and in 16 bits one that rounds."""
+    """Rows are shared, so that there is one to clear them, and in 16 bits one for the workspace and one that rounds."""
     asked: list[list[str]] = []
     load = target.load
     monkeypatch.setattr(target, "load", lambda given: (asked.append([i.template.name for i in given]), load(given))[1])
     problem = Problem(Op.SPMM, MATRICES["wide"], 8, dtype)
     EllBucketsPlan(problem, target, HybFormat.from_csr(problem.matrix, 1, 4), {}, vector=4, lanes=8, work=16)
-    workspace = ["round_shared_rows"] if dtype.narrow else []
+    workspace = ["zero_rows", "round_shared_rows"] if dtype.narrow else []
     assert asked == [["spmm_ell_buckets", "zero_rows", *workspace]]
 
 

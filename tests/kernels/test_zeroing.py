@@ -76,26 +76,29 @@ def test_stores_of_a_result_are_no_wider_than_the_plan_s_loads(dtype: DType, vec
     assert clearing.values["vector"] == stored  # the plan promises alignment to its loads alone
 
 
+@pytest.mark.parametrize("cached", [True, False])
 @pytest.mark.parametrize("dtype", [DType.FLOAT16, DType.BFLOAT16])
 @pytest.mark.parametrize(("width", "vector"), [(6, 2), (8, 8), (72, 8), (600, 4)])
 def test_sums_of_shared_rows_are_rounded_and_cleared(
-    dtype: DType, width: int, vector: int, small_matrix: object
+    dtype: DType, width: int, vector: int, cached: bool, small_matrix: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows without a piece are cleared, all others left as they are, and the next run adds to zeros."""
+    if not cached:
+        monkeypatch.setattr(shared_rows, "_CACHED_BYTES", 0)
     random = np.random.default_rng(width)
     plan = ZeroingPlan(Problem(Op.SPMM, small_matrix, width, dtype), open_target(find("host-simt")), {})
     use = RowUse(12, np.array([1, 7, 8], np.int32), np.array([0, 11], np.int32))
     shared = SharedRows(plan, use, width, dtype, plan.load(shared_instances(True, width, dtype, vector)))
-    assert not shared.clears
-    assert plan.buffers[0][1]  # a run finds the sums 0
+    assert shared.clears != cached
+    assert plan.buffers[0][1] == cached  # a run finds the sums 0
     for _ in range(2):
         before = dtype.stored(random.standard_normal((12, width), np.float32))
         out, sums = before.copy(), random.standard_normal((3, width), np.float32)
         shared.before(out)
         np.testing.assert_array_equal(out, before)
+        assert not shared.sums.any()
         shared.sums += sums
         shared.after(out)
         expected = before.copy()
         expected[use.shared], expected[use.empty] = dtype.stored(sums), 0
         np.testing.assert_array_equal(out, expected)
-        assert not shared.sums.any()
