@@ -16,6 +16,8 @@ from spmark.report.figures.style import WIDTH_IN, Look, in_style
 _CASE = ["op", "dtype", "matrix", "width", "label", "implementation"]
 _LOOKS = MappingProxyType({"sparse layers": Look("#0268ab", "o"), "all else": Look("#9a9a9a", "s")})
 _BAR_IN = 0.19
+_TITLE_SHARE = 0.65
+"""Of a panel's width: a title begins behind the labels."""
 
 
 def steps_of(derived: pd.DataFrame) -> pd.DataFrame:
@@ -49,7 +51,7 @@ def step_parts(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
         ax.set_yticks(place, part["label"], fontsize=7)
         ax.invert_yaxis()
         ax.set_xlabel("a step (ms)")
-        title = panels.wrapped(f"{op}, {dtype}: {matrix}", panels.panel_room_in(width_in))
+        title = panels.wrapped(f"{op}, {dtype}: {matrix}", _TITLE_SHARE * panels.panel_room_in(width_in))
         ax.set_title(title, loc="left", fontsize=8)
     finding = leading(rows, "median_us", "takes the shortest steps", lambda us: f"{us / 1e3:.3g} ms", less=True)
     caption = (
