@@ -16,7 +16,7 @@ from spmark.report.figures.style import WIDTH_IN, Look, in_style
 _CASE = ["op", "dtype", "matrix", "width", "label", "implementation"]
 _LOOKS = MappingProxyType({"sparse layers": Look("#0268ab", "o"), "all else": Look("#9a9a9a", "s")})
 _BAR_IN = 0.19
-_TITLE_SHARE = 0.65
+_TITLE_SHARE = 0.55
 """Of a panel's width: a title begins behind the labels."""
 
 
