@@ -89,7 +89,8 @@ def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, An
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what belongs to the other parts of the tests."""
     part = config.getoption("tests")
-    slow = {line.partition("\t")[0] for line in SECONDS.read_text().splitlines()[1:]} - set(config.getoption("also"))
+    seconds = dict(line.split("\t") for line in SECONDS.read_text().splitlines()[1:])
+    slow = seconds.keys() - set(config.getoption("also"))
     kept, left_out, turns = [], [], Counter[str]()
     for item in items:
         one_in, turn = item.get_closest_marker("one_in"), turns[function_of(item.nodeid)]
@@ -98,8 +99,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         listed = part == "fast" and function_of(item.nodeid) in slow
         wanted = part == "all" or (full == (part == "rest") and not listed)
         (kept if wanted else left_out).append(item)
-    # What has a limit of its own takes minutes: begun last, it would leave the other processes without work.
-    items[:] = sorted(kept, key=lambda item: item.get_closest_marker("timeout") is None) if part == "rest" else kept
+    # What takes long and is begun last would leave the other processes without work. Of the rest, what has a limit of
+    # its own takes minutes.
+    of_file = defaultdict[str, float](float)
+    for function, took in seconds.items():
+        of_file[file_of(function)] += float(took)
+    if part == "rest":
+        kept.sort(key=lambda item: item.get_closest_marker("timeout") is None)
+    elif part == "usual":
+        kept.sort(key=lambda item: -of_file[file_of(item.nodeid)])
+    items[:] = kept
     if left_out:
         config.hook.pytest_deselected(items=left_out)
     if part in ("fast", "usual"):
@@ -115,6 +124,11 @@ def pytest_collection_finish() -> None:
 def function_of(nodeid: str) -> str:
     """Give a test's file and function: its id without its parameters."""
     return nodeid.partition("[")[0]
+
+
+def file_of(nodeid: str) -> str:
+    """Give a test's file."""
+    return nodeid.partition("::")[0]
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
