@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from _pytest.mark import ParameterSet
 from problems import problems
-from together import compiled_together
+from together import compiled_together, given_on_host
 
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import DeviceError
@@ -79,14 +79,8 @@ def place(kind: DeviceKind) -> Place:
 @pytest.fixture(scope="module", autouse=True)
 def few_executables(request: pytest.FixtureRequest) -> Generator[None]:
     """Compile the kernels of a source once for all tests of this file that run."""
-    given = [
-        item.callspec.params
-        for item in request.session.items
-        if getattr(item, "module", None) is request.module
-        if hasattr(item, "callspec")
-    ]
-    on_host = [one for one in given if one.get("kind") is DeviceKind.HOST_SIMT and one["name"] not in PLANS_OF_OTHERS]
-    with compiled_together(partial(build_of, **one) for one in on_host):
+    given = [one for one in given_on_host(request) if one["name"] not in PLANS_OF_OTHERS]
+    with compiled_together(partial(build_of, **one) for one in given):
         yield
 
 

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 from relational import SEED, operand_arrays, relational_problems
-from together import compiled_together
+from together import compiled_together, given_on_host
 
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import DeviceError, OperandError, SweepError
@@ -49,13 +49,7 @@ def place(kind: DeviceKind) -> Place:
 @pytest.fixture(scope="module", autouse=True)
 def few_executables(request: pytest.FixtureRequest) -> Generator[None]:
     """Compile the kernels of a source once for all tests of this file that run."""
-    given = [
-        item.callspec.params
-        for item in request.session.items
-        if getattr(item, "module", None) is request.module and hasattr(item, "callspec")
-    ]
-    on_host = [one for one in given if one.get("kind") is DeviceKind.HOST_SIMT and "name" in one]
-    with compiled_together(partial(build_of, one["name"], one.get("case")) for one in on_host):
+    with compiled_together(partial(build_of, one["name"], one.get("case")) for one in given_on_host(request)):
         yield
 
 

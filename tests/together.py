@@ -6,10 +6,21 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
+import pytest
+
+from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import CompileError
 from spmark.impls.runtime.host import ring
+
+
+def given_on_host(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
+    """Give the parameters of those tests of a module that run, and are of an implementation on the host ring."""
+    items = [one for one in request.session.items if getattr(one, "module", None) is request.module]
+    given = [dict(item.callspec.params) for item in items if hasattr(item, "callspec")]
+    return [one for one in given if one.get("kind") is DeviceKind.HOST_SIMT and "name" in one]
 
 
 @contextmanager
@@ -34,6 +45,7 @@ def compiled_together(builds: Iterable[Callable[[], object]]) -> Iterator[None]:
         try:
             return alone(source, sorted(asked[source].union(instances)))
         except CompileError:  # of which kernel, the test that asks for it says
+            asked[source].clear()
             return alone(source, instances)
 
     with patch.object(ring, "compile_host", together):
