@@ -76,14 +76,15 @@ browser: .venv/.dev-$(EXTRA) ## install a Chromium for the tests of pages: witho
 	@$(BIN)/python tests/install_browser.py
 
 # No test is in two of test, test-rest and fuzz. A process takes whole files, so that what a file's tests share is made once
-# (pytest 9.2 does not show pytest-xdist 3.8 its groups). test-rest has a few long files, so that it takes tests.
+# (pytest 9.2 does not show pytest-xdist 3.8 its groups), the longest first, as tests/seconds.tsv tells, and not those of most
+# tests. test-rest has a few long files, so that it takes tests.
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist
 
 check: .venv/.dev-$(EXTRA) ## lint what differs from BASE (HEAD), run the fast tests and those nearest to the change
 	@$(BIN)/python scripts/check.py --base $(or $(BASE),HEAD) -- -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 test: .venv/.dev-$(EXTRA) ## run the tests, with a sample of every table of kernels
-	@$(PYTEST) loadfile $(PYTEST_ARGS)
+	@$(PYTEST) loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-rest: .venv/.dev-$(EXTRA) ## run what test leaves out: whole tables, every architecture, published records
 	@$(PYTEST) worksteal --tests=rest $(PYTEST_ARGS)

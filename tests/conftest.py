@@ -16,8 +16,10 @@ import pytest
 from host_races import watched
 from hypothesis import settings
 
+from spmark.impls.core.devicespec import BUSY
+from spmark.impls.core.files import whole
 from spmark.impls.core.problem import Csr
-from spmark.impls.runtime.device import cuda_missing
+from spmark.impls.runtime.device import cuda_missing, find, user_calibration
 from spmark.impls.runtime.toolchain import gcc_missing
 
 SECONDS = Path(__file__).parent / "seconds.tsv"
@@ -54,6 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if "SPMARK_CACHE" not in os.environ:
         cache = getattr(config, "cache", None)
         os.environ["SPMARK_CACHE"] = str(cache.mkdir("spmark")) if cache else tempfile.mkdtemp(prefix="spmark-")
+        keep_calibration()
     settings.register_profile("few", max_examples=80, deadline=None)
     settings.register_profile("many", max_examples=200, deadline=None)
     settings.load_profile("many" if os.environ.get("CI") else "few")
@@ -61,6 +64,14 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("NUMBA_CACHE_DIR", os.environ["SPMARK_CACHE"])
     # Threads of OpenMP that wait for each other would take the cores of the tests beside them.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
+def keep_calibration() -> None:
+    """Keep rates of the CPU that refuse no time: where tests take all cores, each run would measure them anew."""
+    cpu = find("cpu")
+    rates = {"copy_bytes_per_s": 1e10, "read_bytes_per_s": 1e10, "fma_flops_per_s": 1e11}
+    with whole(user_calibration(cpu.name)) as part:
+        cpu.model_copy(update={**rates, "calibrated_with": {BUSY: "made up for tests"}}).save(part)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -78,7 +89,8 @@ def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, An
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what belongs to the other parts of the tests."""
     part = config.getoption("tests")
-    slow = {line.partition("\t")[0] for line in SECONDS.read_text().splitlines()[1:]} - set(config.getoption("also"))
+    seconds = dict(line.split("\t") for line in SECONDS.read_text().splitlines()[1:])
+    slow = seconds.keys() - set(config.getoption("also"))
     kept, left_out, turns = [], [], Counter[str]()
     for item in items:
         one_in, turn = item.get_closest_marker("one_in"), turns[function_of(item.nodeid)]
@@ -87,8 +99,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         listed = part == "fast" and function_of(item.nodeid) in slow
         wanted = part == "all" or (full == (part == "rest") and not listed)
         (kept if wanted else left_out).append(item)
-    # What has a limit of its own takes minutes: begun last, it would leave the other processes without work.
-    items[:] = sorted(kept, key=lambda item: item.get_closest_marker("timeout") is None) if part == "rest" else kept
+    # What takes long and is begun last would leave the other processes without work. Of the rest, what has a limit of
+    # its own takes minutes.
+    of_file = defaultdict[str, float](float)
+    for function, took in seconds.items():
+        of_file[file_of(function)] += float(took)
+    if part == "rest":
+        kept.sort(key=lambda item: item.get_closest_marker("timeout") is None)
+    elif part == "usual":
+        kept.sort(key=lambda item: -of_file[file_of(item.nodeid)])
+    items[:] = kept
     if left_out:
         config.hook.pytest_deselected(items=left_out)
     if part in ("fast", "usual"):
@@ -104,6 +124,11 @@ def pytest_collection_finish() -> None:
 def function_of(nodeid: str) -> str:
     """Give a test's file and function: its id without its parameters."""
     return nodeid.partition("[")[0]
+
+
+def file_of(nodeid: str) -> str:
+    """Give a test's file."""
+    return nodeid.partition("::")[0]
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

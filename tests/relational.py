@@ -31,13 +31,16 @@ def drawn(num_rows: int, num_cols: int, counts: list[int], seed: int = 0, hub: i
     return RelationalCsr.of_edges((num_rows, num_cols), relations, (relation[first], rows[first], cols[first]), values)
 
 
-def kernel_map(num_rows: int, seed: int = 1) -> RelationalCsr:
-    """Draw a map of 27 offsets in which no two edges of an offset share a row; all values are 1."""
+def kernel_map(num_rows: int, seed: int = 1, offsets: int = 27) -> RelationalCsr:
+    """Draw a map of some offsets in which no two edges of an offset share a row; all values are 1."""
     rng = np.random.default_rng(seed)
-    kept = [np.sort(rng.choice(num_rows, num_rows if r == 13 else int(rng.integers(0, 9)), False)) for r in range(27)]
-    relation = np.repeat(np.arange(27), [rows.size for rows in kept])
+    kept = [
+        np.sort(rng.choice(num_rows, num_rows if r == offsets // 2 else int(rng.integers(0, 9)), False))
+        for r in range(offsets)
+    ]
+    relation = np.repeat(np.arange(offsets), [rows.size for rows in kept])
     rows, cols = np.concatenate(kept), np.concatenate([rng.permutation(num_rows)[: rows.size] for rows in kept])
-    return RelationalCsr.of_edges((num_rows, num_rows), 27, (relation, rows, cols))
+    return RelationalCsr.of_edges((num_rows, num_rows), offsets, (relation, rows, cols))
 
 
 @cache
@@ -73,13 +76,13 @@ def operand_arrays(problem: RelationalProblem, seed: int = SEED) -> tuple[NDArra
     return x, w
 
 
-def run_relational(plan: Any, problem: RelationalProblem) -> NDArray[Any]:
-    """Run a plan on the host twice over NaN, hold its results against float64, and give the second."""
+def run_relational(plan: Any, problem: RelationalProblem, runs: int = 2) -> NDArray[Any]:
+    """Run a plan on the host, each time over NaN, hold its results against float64, and give the last."""
     operands = operand_arrays(problem)
     expected, allowed = reference(problem, operands), tolerance(problem)
     allowed += plan.half_sums * 2.0**-problem.dtype.digits  # one rounding of each sum, whatever the number of terms
     out = np.empty(problem.out_shape, problem.dtype.numpy)
-    for _ in range(2):
+    for _ in range(runs):
         out.fill(problem.dtype.nan)
         plan.run(operands, out)
         error = expected.max_error(out)

@@ -24,6 +24,8 @@ AWKWARD = {
     "nothing": random_csr(40, 30, [0] * 40),
 }
 """Shapes that kernels stumble over."""
+TOGETHER = 32
+"""Instances in an executable."""
 
 
 def every_instance(
@@ -41,16 +43,21 @@ def every_instance(
 
 
 class TableTarget(HostTarget):
-    """One executable with the instances of a table that this session has tests for, compiled once.
+    """Executables with the instances of a table that this session has tests for, each compiled when it is asked for.
 
-    What else is asked for is compiled when it is.
+    One holds neighbours of the table: processes that share the tests of a file wait little for each other.
     """
 
     def __init__(self, session: pytest.Session, *templates: KernelTemplate) -> None:
         super().__init__(find("host-simt"))
         asked = [item.callspec.params.get("instance") for item in session.items if hasattr(item, "callspec")]
-        wanted = dict.fromkeys(one for one in asked if isinstance(one, Instance) and one.template in templates)
-        self.kernels = {kernel.instance: kernel for kernel in super().load(list(wanted))}
+        found = dict.fromkeys(one for one in asked if isinstance(one, Instance) and one.template in templates)
+        wanted = list(found)
+        starts = range(0, len(wanted), TOGETHER)
+        self.neighbours = {
+            one: wanted[start : start + TOGETHER] for start in starts for one in wanted[start:][:TOGETHER]
+        }
+        self.kernels: dict[Instance, HostKernel] = {}
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[np.generic]:
         """Allocate, full of NaN: what a workspace held before must not matter."""
@@ -60,8 +67,9 @@ class TableTarget(HostTarget):
         return found
 
     def load(self, instances: Sequence[Instance]) -> list[HostKernel]:
-        other = [instance for instance in instances if instance not in self.kernels]
-        self.kernels.update((kernel.instance, kernel) for kernel in super().load(other))
+        while absent := [instance for instance in instances if instance not in self.kernels]:
+            neighbours = self.neighbours.get(absent[0], [one for one in absent if one not in self.neighbours])
+            self.kernels.update((kernel.instance, kernel) for kernel in super().load(neighbours))
         return [self.kernels[instance] for instance in instances]
 
 

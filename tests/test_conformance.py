@@ -6,7 +6,9 @@ An implementation that is added to the table is covered without an edit.
 from __future__ import annotations
 
 import sys
+from collections.abc import Generator
 from contextlib import nullcontext
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -14,6 +16,7 @@ import numpy as np
 import pytest
 from _pytest.mark import ParameterSet
 from problems import problems
+from together import compiled_together, given_on_host
 
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import DeviceError
@@ -71,6 +74,22 @@ def place(kind: DeviceKind) -> Place:
         return Place(find(kind.value))
     except DeviceError as error:
         pytest.skip(f"{kind}: {error}")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_executables(request: pytest.FixtureRequest) -> Generator[None]:
+    """Compile the kernels of a source once for all tests of this file that run."""
+    given = [one for one in given_on_host(request) if one["name"] not in PLANS_OF_OTHERS]
+    with compiled_together(partial(build_of, **one) for one in given):
+        yield
+
+
+def build_of(name: str, kind: DeviceKind, problem: Problem | None = None, **others: Any) -> Plan | str:
+    """Build the plan of a test with these parameters."""
+    place = Place(find(kind.value))
+    if problem is None:
+        problem = problems()[others["case"]] if "case" in others else one_problem(name, others["op"], place)
+    return build_plan(create(name), problem, place)
 
 
 def build(name: str, problem: Problem, place: Place) -> Plan:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 import pytest
 from relational import SEED, operand_arrays, relational_problems
+from together import compiled_together, given_on_host
 
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import DeviceError, OperandError, SweepError
@@ -29,6 +32,8 @@ PAIRS = [
     for kind in sorted(create(name).devices)
 ]
 ONE = PROBLEMS["kernel_map-5-3-float16"]
+REPEATED = {f"many_relations-{pair}" for pair in ("5-3-float32", "5-3-bfloat16", "16-32-float16")}
+"""What `rgms_naive`, with a launch for each of 300 relations, computes at the other widths or in another type."""
 SOME_ALONE = {"rgms_rows", "pyg_rgcn", "dgl_rgcn", "spconv", "spconv_triton"}
 """Implementations that take some problems alone, or need a package."""
 
@@ -39,6 +44,18 @@ def place(kind: DeviceKind) -> Place:
         return Place(find(kind.value))
     except DeviceError as error:
         pytest.skip(f"{kind}: {error}")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_executables(request: pytest.FixtureRequest) -> Generator[None]:
+    """Compile the kernels of a source once for all tests of this file that run."""
+    with compiled_together(partial(build_of, one["name"], one.get("case")) for one in given_on_host(request)):
+        yield
+
+
+def build_of(name: str, case: str | None) -> Plan:
+    """Build the plan of a test with these parameters."""
+    return create(name).build({**PROBLEMS, **WIDER}[case] if case else ONE, find(DeviceKind.HOST_SIMT.value))
 
 
 def build(name: str, problem: RelationalProblem, place: Place, **config: Any) -> Plan:
@@ -55,8 +72,15 @@ def check(problem: RelationalProblem, operands: Any, out: np.ndarray, half_sums:
 
 
 @pytest.mark.one_in(5)  # no divisor of the six pairs of widths and types that follow each other
-@pytest.mark.parametrize("case", {**PROBLEMS, **WIDER})
-@pytest.mark.parametrize(("name", "kind"), PAIRS)
+@pytest.mark.parametrize(
+    ("name", "kind", "case"),
+    [
+        pytest.param(*pair.values, case, id=f"{pair.id}-{case}", marks=pair.marks)
+        for pair in PAIRS
+        for case in {**PROBLEMS, **WIDER}
+        if case not in REPEATED or pair.values != ("rgms_naive", DeviceKind.HOST_SIMT)
+    ],
+)
 def test_result(name: str, case: str, place: Place) -> None:
     """Complete, right, nothing beside it, operands as before, the same bits again, and of new operands."""
     problem = {**PROBLEMS, **WIDER}[case]

@@ -17,6 +17,7 @@ from spmark.impls.auto.plan import Auto
 from spmark.impls.auto.portfolio import CELL, CSR, PORTFOLIO, Features, by_rule
 from spmark.impls.auto.race import Choice
 from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.files import cache_folder
 from spmark.impls.core.interfaces import Built
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.runtime import compile as compiler
@@ -38,6 +39,10 @@ def problem(op: str = "spmm", width: int = 32, uneven: bool = False) -> Problem:
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin each test without choices of others, but with the kernels that they compiled."""
+    kernels = cache_folder()
+    kernels.mkdir(parents=True, exist_ok=True)
+    (tmp_path / kernels.name).symlink_to(kernels)
     monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from spmark.impls.runtime.device import calibrate, find
 from spmark.impls.runtime.host.ring import compile_host, launch_host
 
 SOURCE = Path(__file__).parents[2] / "impls" / "runtime" / "kernels" / "calibrate.cu"
@@ -47,3 +48,11 @@ def test_each_group_of_lanes_reads_whole_rows_of_the_table(
         args = [np.int32(rounds), np.uint32(num_rows), table, sink]
         launch_host(executable, f"gather_rows<{vectors}, 2, 32>", (2, 1, 1), (32, 1, 1), 0, args)
         np.testing.assert_array_equal(sink, np.where(reader & (rounds == 4), -1, 7))
+
+
+@pytest.mark.full
+def test_the_rates_of_the_cores_are_measured() -> None:
+    cpu = find("cpu").model_copy(update={"l2_bytes": 1 << 20})
+    measured = calibrate(cpu)
+    assert min(measured.copy_bytes_per_s, measured.read_bytes_per_s, measured.fma_flops_per_s) > 1e7
+    assert measured.calibrated_with.keys() == {"numba", "on"}
