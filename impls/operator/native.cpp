@@ -337,13 +337,12 @@ template <PyObject* (*function)(PyObject*, PyObject* const*, Py_ssize_t)>
 constexpr PyMethodDef fast(const char* name) {
   return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(function)), METH_FASTCALL, nullptr};
 }
-PyMethodDef methods[] = {
-    {"serve", py_serve, METH_VARARGS, nullptr},
-    {"matrix", py_matrix, METH_O, nullptr},
-    {"add", py_add, METH_VARARGS, nullptr},
-    fast<py_spmm>("spmm"),
-    fast<py_rgms>("rgms"),
-    {nullptr, nullptr, 0, nullptr}};
+PyMethodDef methods[] = {{"serve", py_serve, METH_VARARGS, nullptr},
+                         {"matrix", py_matrix, METH_O, nullptr},
+                         {"add", py_add, METH_VARARGS, nullptr},
+                         fast<py_spmm>("spmm"),
+                         fast<py_rgms>("rgms"),
+                         {nullptr, nullptr, 0, nullptr}};
 PyModuleDef module = {PyModuleDef_HEAD_INIT, "spmark_native", nullptr, -1, methods};
 }  // namespace
 PyMODINIT_FUNC PyInit_spmark_native() { return PyModule_Create(&module); }
