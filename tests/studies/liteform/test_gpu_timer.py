@@ -39,6 +39,9 @@ class FakeTarget:
     def empty(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         return np.empty(shape, dtype)
 
+    def filled(self, shape: tuple[int, ...], dtype: Any, byte: int) -> np.ndarray:
+        return np.zeros(shape, dtype)
+
     def load(self, instances: Sequence[Any]) -> list[Any]:
         self.loaded += instances
         return fake(instances)
