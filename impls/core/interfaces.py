@@ -83,7 +83,7 @@ class Plan:
     search: Search | None = None
     """What the search cost, if there was one."""
     half_sums: bool = False
-    """Whether a vendor's library rounds partial sums to float16 or bfloat16, which the plan declares."""
+    """Whether partial sums are rounded to float16 or bfloat16, by a vendor's library or once before a product."""
     deterministic: bool = True
     """Whether two runs on the same operands give the same bits."""
     order: NDArray[np.int32] | None = None
