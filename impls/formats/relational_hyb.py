@@ -123,9 +123,8 @@ def _cut(xp: Any, matrix: RelationalCsr, widest: int) -> tuple[NDArray[np.int64]
     power = xp.zeros(first.size, np.int64)
     for width in WIDTHS[: WIDTHS.index(widest)]:
         power += lengths > width
-    folds = -(-lengths // widest)
-    of, fold = spans.numbered(xp, folds, int(folds.sum()))
-    begins, power = first[of] + fold * widest, power[of]
+    begins, of = spans.cut(xp, first, nnz, widest)
+    power = power[of]
     bucket = relation[begins] * len(WIDTHS) + power
     counts = xp.bincount(bucket, minlength=matrix.relations * len(WIDTHS))
     order = xp.argsort(bucket, kind="stable")

@@ -10,7 +10,7 @@ import numpy as np
 from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import openings
 from spmark.impls.core.relational import RelationalCsr
-from spmark.impls.formats.spans import lengths, numbered
+from spmark.impls.formats.spans import cut, lengths, numbered
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,9 +47,7 @@ class RelationalPieces:
         relation, cols = xp.divmod(indices, np.int32(matrix.num_cols))
         row_of, _ = numbered(xp, indptr[1:] - indptr[:-1], nnz)
         first = xp.flatnonzero(openings(row_of) | openings(relation))
-        folds = -(-lengths(xp, first, nnz) // longest)
-        whole, fold = numbered(xp, folds, int(folds.sum()))
-        begins = first[whole] + fold * longest
+        begins, _ = cut(xp, first, nnz, longest)
         edges, of_piece = lengths(xp, begins, nnz), relation[begins]
 
         counts = xp.bincount(of_piece, minlength=relations)

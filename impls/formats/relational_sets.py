@@ -19,7 +19,7 @@ import numpy as np
 from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import openings
 from spmark.impls.core.relational import RelationalCsr
-from spmark.impls.formats.spans import lengths, numbered
+from spmark.impls.formats.spans import cut, lengths, numbered
 
 GROUP = 16
 """Rows of a warp in a tile."""
@@ -131,9 +131,7 @@ def _pieces(xp: Any, rows: Any, relation: Any, piece: int, apart: bool) -> Any:
     """Give the first edge of each piece."""
     opens = openings(rows)
     first = xp.flatnonzero(opens | openings(relation) if apart else opens)
-    counts = -(-lengths(xp, first, rows.size) // piece)
-    whole, fold = numbered(xp, counts, int(counts.sum()))
-    return first[whole] + fold * piece
+    return cut(xp, first, rows.size, piece)[0]
 
 
 def _places(xp: Any, begins: Any, mine: Any, relation: Any, *, relations: int, piece: int) -> Any:

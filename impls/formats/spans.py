@@ -21,3 +21,10 @@ def numbered(xp: Any, spans: Any, total: int) -> tuple[Any, Any]:
     every = xp.arange(total)
     span = xp.searchsorted(ends, every, side="right")
     return span, every - (ends - spans)[span]
+
+
+def cut(xp: Any, begins: Any, end: int, longest: int) -> tuple[Any, Any]:
+    """Cut spans into pieces of ``longest`` elements at most; give the first element of each piece, and its span."""
+    counts = -(-lengths(xp, begins, end) // longest)
+    span, number = numbered(xp, counts, int(counts.sum()))
+    return begins[span] + number * longest, span

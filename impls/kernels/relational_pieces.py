@@ -26,13 +26,7 @@ PIECES = 64
 RGMS_PIECES = KernelTemplate(
     Path(__file__).parent / "relational_pieces.cu",
     "rgms_pieces",
-    {
-        "T": NARROW,
-        "tile": TILES,
-        "depth": _DEPTHS,
-        "ordered": (False, True),
-        "threads": (_THREADS,),
-    },
+    {"T": NARROW, "tile": TILES, "depth": _DEPTHS, "ordered": (False, True), "threads": (_THREADS,)},
 )
 
 
