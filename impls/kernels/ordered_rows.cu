@@ -8,20 +8,31 @@ using namespace spmark;
 
 constexpr int kFew = 8;  // pieces that a group of threads adds up alone
 
-// out[rows[r], j] = the sum of sums[p, j] over p from bounds[r] to bounds[r + 1] - 1, rounded to T. As many threads as
-// a row has columns are a group. Each group takes a row; all groups together take a row with many pieces, each of them
-// every groups-th piece, and their sums are added up last.
+// What a piece is held in: T where pieces are `rounded`, so that they take half as many bytes, else float32.
+template <typename T, bool rounded>
+struct PieceOf {
+  using Type = float;
+};
+template <typename T>
+struct PieceOf<T, true> {
+  using Type = T;
+};
+
+// out[rows[r], j] = the sum of pieces[p, j] over p from bounds[r] to bounds[r + 1] - 1, rounded to T. As many threads
+// as a row has columns are a group. Each group takes a row; all groups together take a row with many pieces, each of
+// them every groups-th piece, and their sums are added up last.
 //   rows    num_shared distinct rows
 //   bounds  (num_shared + 1,)
-//   sums    float32, `width` columns
+//   pieces  `width` columns
 //   out     row-major, `width` columns; aligned to vector elements, and so is width
-template <typename T, int vector, int threads>
+template <typename T, bool rounded, int vector, int threads>
 __global__ void __launch_bounds__(threads)
     sum_pieces(int num_shared, int width, const int* __restrict__ rows, const int* __restrict__ bounds,
-               const float* __restrict__ sums, T* __restrict__ out) {
+               const typename PieceOf<T, rounded>::Type* __restrict__ pieces, T* __restrict__ out) {
   static_assert(sizeof(T) * vector <= 16, "a vector is stored at once");
   let_next_grid_begin();  // which waits for this one where it needs to
-  constexpr int kLoad = vector < 4 ? vector : 4;
+  static_assert(!rounded || sizeof(T) == 2, "float32 is not rounded");
+  constexpr int kMost = rounded ? 8 : 4, kLoad = vector < kMost ? vector : kMost;  // 16 bytes
   __shared__ Vec<float, vector> partial[threads];
   const int lanes = min(threads, width / vector), groups = threads / lanes;
   const int group = static_cast<int>(threadIdx.x) / lanes, lane = static_cast<int>(threadIdx.x) % lanes;
@@ -31,9 +42,9 @@ __global__ void __launch_bounds__(threads)
     for (int p = begin; p < end; p += step)
 #pragma unroll
       for (int i = 0; i < vector; i += kLoad) {
-        const Vec<float, kLoad> some = load<kLoad>(sums + static_cast<int64_t>(p) * width + column + i);
+        const auto some = load<kLoad>(pieces + static_cast<int64_t>(p) * width + column + i);
 #pragma unroll
-        for (int k = 0; k < kLoad; ++k) total[i + k] += some[k];
+        for (int k = 0; k < kLoad; ++k) total[i + k] += to_float(some[k]);
       }
     return total;
   };

@@ -24,14 +24,24 @@ _MAX_BLOCKS = 65_536
 SUM_PIECES = KernelTemplate(
     Path(__file__).parent / "ordered_rows.cu",
     "sum_pieces",
-    {"T": ELEMENTS, "vector": (1, 2, 4, 8), "threads": (_THREADS,)},
+    {"T": ELEMENTS, "rounded": (False, True), "vector": (1, 2, 4, 8), "threads": (_THREADS,)},
 )
 
 
-def ordered_instances(width: int, dtype: DType) -> list[Instance]:
-    """Give the kernel of `OrderedRows`, which a plan loads with its own."""
+def ordered_instances(width: int, dtype: DType, pieces: DType = DType.FLOAT32) -> list[Instance]:
+    """Give the kernel of `OrderedRows`, which a plan loads with its own.
+
+    Parameters
+    ----------
+    width : int
+        J.
+    dtype : DType
+        Of C.
+    pieces : DType
+        Of pieces: float32, or ``dtype``, to which they are rounded. They take half as many bytes then.
+    """
     vector = widest_aligned(width, dtype)
-    return [SUM_PIECES.instance(T=C_TYPES[dtype], vector=vector, threads=_THREADS)]
+    return [SUM_PIECES.instance(T=C_TYPES[dtype], rounded=pieces.narrow, vector=vector, threads=_THREADS)]
 
 
 class OrderedRows:
@@ -48,17 +58,26 @@ class OrderedRows:
         J.
     kernels : sequence of Kernel
         The loaded `ordered_instances`.
+    pieces : DType
+        What they were asked for with.
 
     Attributes
     ----------
     targets : (n,) int32
         r where row r has one piece, which writes it whole; -1 - p where the piece writes row p of `sums`.
     sums : device array
-        float32, a row for each piece of a shared row, row by row; at least one row.
+        A row for each piece of a shared row, row by row; at least one row.
     """
 
     def __init__(
-        self, plan: DevicePlan, use: RowUse, rows: NDArray[np.int32], width: int, kernels: Sequence[Kernel]
+        self,
+        plan: DevicePlan,
+        use: RowUse,
+        rows: NDArray[np.int32],
+        width: int,
+        kernels: Sequence[Kernel],
+        *,
+        pieces: DType = DType.FLOAT32,
     ) -> None:
         number = np.full_like(rows, -1, shape=(use.num_rows,))
         number[use.shared] = np.arange(use.shared.size, dtype=np.int32, like=rows)
@@ -68,8 +87,8 @@ class OrderedRows:
         self.targets[mine] = -1 - np.arange(mine.size, dtype=np.int32, like=rows)
         written = np.append(use.shared, use.empty)
         bounds = np.append(0, np.cumsum(np.bincount(number[rows[mine]], minlength=written.size))).astype(np.int32)
-        self.sums: Any = plan.workspace((max(mine.size, 1), width), np.float32)
         (self._adding,) = kernels
+        self.sums: Any = plan.workspace((max(mine.size, 1), width), pieces.numpy)
         self._args = np.int32(written.size), np.int32(width), plan.upload(written), plan.upload(bounds), self.sums
         groups = max(1, _THREADS // (width // int(self._adding.instance.values["vector"])))
         self._grid = (min(ceil_div(written.size, groups), _MAX_BLOCKS), 1, 1)

@@ -19,16 +19,17 @@ constexpr int kStages = 3;  // of X and W in shared memory: one is multiplied, t
 //   steps                2 integers each: the relation; a bit for each sixteen rows of which any has it
 //   neighbours           (steps, rows) row of X, or -1
 //   values               (steps, rows), read where `valued`; else A's are all ones
-//   targets              (tiles, rows) row r of Y; -1 - p for row p of `sums`, where other tiles have more of the row's
+//   targets              (tiles, rows) row r of Y; -1 - p for row p of `pieces`, where other tiles have more of the
+//   row's
 //                        relations and a later launch adds up; or kNoRow
 //   x, w, out            (K, width_in), (R, width_in, width_out), (I, width_out), row-major
-//   sums                 float32 rows of width_out
+//   pieces               rows of width_out
 // Dynamic shared memory: the stages, and neighbours, steps and targets of the tile with the most steps.
 template <typename T, int tile, int rows, int depth, int vector, bool valued, int threads>
 __global__ void __launch_bounds__(threads)
     rgms_rows(int width_in, int width_out, const int* __restrict__ starts, const int* __restrict__ steps,
               const int* __restrict__ neighbours, const T* __restrict__ values, const int* __restrict__ targets,
-              const T* __restrict__ x, const T* __restrict__ w, T* __restrict__ out, float* __restrict__ sums) {
+              const T* __restrict__ x, const T* __restrict__ w, T* __restrict__ out, T* __restrict__ pieces) {
   static_assert(rows * 2 >= threads, "every warp has sixteen rows or more");
   static_assert(rows * tile * (1 + valued) <= 128 * threads, "the sums of a thread stay in registers");
   static_assert(threads == 128 || rows * tile * (1 + valued) > 128 * 128, "few sums need few threads");
@@ -99,6 +100,6 @@ __global__ void __launch_bounds__(threads)
 #pragma unroll
   for (int m = 0; m < Tile::kRowTiles; ++m) {
     const int row = Tile::row() + m * 16 + threadIdx.x % kWarpSize / 4, target[2] = {to[row], to[row + 8]};
-    leave<vector>(sum[m], target, relational.first_column + Tile::column(), RowTarget<T>{out, sums, width_out});
+    leave<vector>(sum[m], target, relational.first_column + Tile::column(), OwnedRows<T, T>{out, pieces, width_out});
   }
 }

@@ -59,7 +59,8 @@ RGMS_WIDE = KernelTemplate(
 class RelationalRowsPlan(DevicePlan):
     """Y by `RGMS_ROWS` or `RGMS_WIDE`; where all of A's values are 1, they are neither held nor read.
 
-    Where relations are split into groups, the pieces of a row are added up in order by a second launch.
+    Where relations are split into groups, the pieces of a row are rounded to the dtype. A second launch adds them up in
+    order, in float32.
 
     Parameters
     ----------
@@ -89,7 +90,7 @@ class RelationalRowsPlan(DevicePlan):
         widest = max(int(instance.values.get("vector", 8)), widest_aligned(width, problem.dtype))
         super().__init__(problem, target, {**config, **schedule}, alignment=widest * problem.dtype.itemsize)
         self.stored = held.stored
-        self._kernel, *around = self.load([instance, *ordered_instances(width, problem.dtype)])
+        self._kernel, *around = self.load([instance, *ordered_instances(width, problem.dtype, problem.dtype)])
         tiles_of_columns = ceil_div(width, schedule["tile"])
         self._shared_bytes = shared_bytes(instance, int(np.diff(held.starts).max(initial=0)))
         self._kernel.allow_shared(self._shared_bytes)
@@ -110,7 +111,8 @@ class RelationalRowsPlan(DevicePlan):
             if valued:
                 values[held.positions >= 0] = problem.values[held.positions[held.positions >= 0]]
         with self.phase("upload"):
-            self._around = OrderedRows(self, use, rows, width, around)
+            self._around = OrderedRows(self, use, rows, width, around, pieces=problem.dtype)
+            self.half_sums = use.shared.size > 0
             targets = np.full(held.places.shape, NO_ROW, np.int32)
             targets[real] = self._around.targets
             arrays = bounds, steps, held.neighbours, *(() if wide else (values,)), targets

@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(threads, tile + depth <= 64 ? 768 / threads : 
     if (!last) continue;
 
     const int target[2] = {to[0], to[8]};
-    leave<8>(products, target, relational.first_column, RowTarget<half>{out, sums, width_out});
+    leave<8>(products, target, relational.first_column, OwnedRows<half, float>{out, sums, width_out});
     to += threads / 2;
   }
 }

@@ -18,13 +18,13 @@ using namespace spmark;
 //   steps                relation of each step; kLast; and from kSlabs on a bit for each 64 rows of which any has it
 //   neighbours           (steps, rows) row of X, or -1
 //   targets              (tiles, rows) as of rgms_rows
-//   x, w, out, sums      as of rgms_rows
+//   x, w, out, pieces    as of rgms_rows
 // Dynamic shared memory: the stages, and 1024 bytes more.
 template <typename T, int tile, int rows, int stages, int threads>
 __global__ void __launch_bounds__(threads)
     rgms_wide(int width_in, int width_out, const int* __restrict__ bounds, const int* __restrict__ steps,
               const int* __restrict__ neighbours, const int* __restrict__ targets, const T* __restrict__ x,
-              const T* __restrict__ w, T* __restrict__ out, float* __restrict__ sums) {
+              const T* __restrict__ w, T* __restrict__ out, T* __restrict__ pieces) {
   static_assert(threads == 2 * rows, "a warpgroup has 64 rows");
   static_assert(rows <= 128 || (tile == 96 || tile == 128), "large tiles, whose sums stay in registers");
   static_assert(rows >= 128 || tile == 64, "narrow tiles of few rows");
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(threads)
     }
     if (!last) continue;
     wait_products(sum);
-    leave<8>(sum, target, first_column, RowTarget<T>{out, sums, width_out});
+    leave<8>(sum, target, first_column, OwnedRows<T, T>{out, pieces, width_out});
     if (step + 1 == end) break;
     to += rows;
     target[0] = to[0], target[1] = to[8];  // are needed when the next tile ends
