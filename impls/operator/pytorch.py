@@ -304,7 +304,7 @@ class SparseMatrix(Signs):
 
         def reduced(values: Tensor, how: str) -> Tensor:
             found = torch.segment_reduce(values, how, offsets=indptr.long(), unsafe=True)
-            return found.repeat_interleave(indptr.diff())
+            return found.repeat_interleave(indptr.diff(), output_size=len(values))  # without reading the size back
 
         exact = [one if one.dtype is torch.float64 else one.float() for one in map(_detached, given)]
         if len(exact) == 2:
