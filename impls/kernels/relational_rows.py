@@ -184,7 +184,7 @@ def _wide_axes(problem: RelationalProblem, pinned: Config) -> Axes:
             for rows, tile, stages in tiles
             if tile <= problem.width_out and (problem.width_out <= 2 * tile or tile == 256)
         ],
-        "splits": (1, 2, 3, 4),
+        "splits": (1, 2, 3, 4, 6),
     }
 
 

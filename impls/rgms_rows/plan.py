@@ -26,8 +26,9 @@ _MANY_ROWS = 1 << 14
 """Rows of Y from which large tiles fill a GPU even where there are few relations."""
 _MANY_ELEMENTS = 1 << 21
 """Elements of Y from which large tiles fill a GPU where there are many."""
-_FEW_ROWS = 1 << 15
-"""Rows of Y up to which a fourth group of relations gives thread blocks more equal work, where X is wide."""
+_SPLITS = {1 << 13: 6, 1 << 15: 4}
+"""Groups of relations up to so many rows of Y, where X is wide and tiles are large: more groups give thread blocks more
+equal work."""
 _TILES = {256: (128, 256, 4), 128: (128, 128, 3), 96: (128, 96, 3), 64: (128, 64, 4)}
 """Rows, columns and stages of the tiles of `RGMS_WIDE`, by the least columns of Y."""
 _SMALLER = {256: _TILES[128], 128: (64, 64, 4)}
@@ -81,7 +82,9 @@ def _chosen(problem: RelationalProblem, device: DeviceSpec) -> tuple[int, int, d
         if many:
             filled = num_rows * width_out >= _MANY_ELEMENTS
             rows, tile, stages = _TILES[fitting] if filled else _SMALLER.get(fitting, _TILES[fitting])
-            return rows, 4 if num_rows <= _FEW_ROWS and width_in >= 128 else 3, {"tile": tile, "stages": stages}
+            more = (splits for most, splits in _SPLITS.items() if num_rows <= most)
+            splits = next(more, 3) if width_in >= 128 <= rows else 3
+            return rows, splits, {"tile": tile, "stages": stages}
         if num_rows >= _MANY_ROWS:
             rows, tile, stages = {96: (128, 96, 3), 64: (64, 64, 4)}.get(fitting, (256, 128, 4))
             return rows, 1, {"tile": tile, "stages": stages}
