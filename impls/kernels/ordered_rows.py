@@ -67,7 +67,11 @@ class OrderedRows:
         r where row r has one piece, which writes it whole; -1 - p where the piece writes row p of `sums`.
     sums : device array
         A row for each piece of a shared row, row by row; at least one row.
+    clears : bool
+        Whether `before` launches anything: no.
     """
+
+    clears = False
 
     def __init__(
         self,
@@ -92,6 +96,9 @@ class OrderedRows:
         self._args = np.int32(written.size), np.int32(width), plan.upload(written), plan.upload(bounds), self.sums
         groups = max(1, _THREADS // (width // int(self._adding.instance.values["vector"])))
         self._grid = (min(ceil_div(written.size, groups), _MAX_BLOCKS), 1, 1)
+
+    def before(self, out: DeviceArray) -> None:
+        """Do nothing: pieces are written whole."""
 
     def after(self, out: DeviceArray) -> None:
         """Add up the pieces of each shared row, and clear rows without any."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,13 +11,13 @@ import numpy as np
 from spmark.impls.core.interfaces import Config, DeviceArray
 from spmark.impls.core.relational import RelationalProblem
 from spmark.impls.formats.relational_hyb import RelationalHyb, widths_of
-from spmark.impls.formats.row_use import row_use
+from spmark.impls.formats.row_use import RowUse, row_use
 from spmark.impls.kernels.family import Axes, KernelFamily, OneFormat, taken_apart
-from spmark.impls.kernels.ordered_rows import OrderedRows, ordered_instances
+from spmark.impls.kernels.ordered_rows import SUM_PIECES, OrderedRows, ordered_instances
 from spmark.impls.kernels.shared_rows import SharedRows, shared_instances
 from spmark.impls.kernels.tile_tasks import NO_ROW
 from spmark.impls.runtime.plan import Arrays, DevicePlan
-from spmark.impls.runtime.target import Target, ceil_div
+from spmark.impls.runtime.target import Kernel, Target, ceil_div
 from spmark.impls.runtime.template import (
     C_TYPES,
     NARROW,
@@ -107,21 +108,13 @@ class RelationalHybPlan(DevicePlan):
         ordered = bool(schedule["ordered"])
         self.deterministic = ordered or use.shared.size == 0
         with self.phase("compile"):
-            shared = shared_instances(use.shared.size > 0, width, problem.dtype, loads_of(width, 8)[0])
-            beside = ordered_instances(width, problem.dtype) if ordered else shared
-            self._kernel, *around = target.load([instance, *beside])
+            self._kernel, *around = target.load([instance, *adding_instances(problem, use, ordered)])
         with self.phase("upload"):
-            self._around: OrderedRows | SharedRows
-            if ordered:
-                self._around = OrderedRows(self, use, rows, width, around)
-                to = self._around.targets
-            else:
-                self._around = SharedRows(self, use, width, problem.dtype, around)
-                to = use.targets(rows, self._around.numbered)
+            self._around, to = adding_up(self, problem, use, rows, around)
             targets = xp.full(held.rows.size, NO_ROW, np.int32)
             targets[real] = to
             self._arrays = [self.upload(array) for array in (held.groups, held.indices, values, targets)]
-        self._overlaps = isinstance(self._around, SharedRows) and self._around.clears
+        self._overlaps = self._around.clears
         tile = int(instance.values["tile"]) if problem.dtype.narrow else FLOAT_TILE
         self._shared_bytes = 0
         if problem.dtype.narrow:
@@ -138,12 +131,31 @@ class RelationalHybPlan(DevicePlan):
 
     def enqueue(self, operands: Arrays, out: DeviceArray) -> None:
         """Clear what is added into or has no edges, compute, and finish the rows that several ELL rows share."""
-        if isinstance(self._around, SharedRows):
-            self._around.before(out)
+        self._around.before(out)
         for number, (first, grid) in enumerate(self._grids):
             args = (first, *self._sizes, *self._arrays, *operands, out, self._around.sums)
             self._kernel.launch(grid, args, self._shared_bytes, overlap=self._overlaps and number == 0)
         self._around.after(out)
+
+
+def adding_instances(problem: RelationalProblem, use: RowUse, ordered: bool) -> list[Instance]:
+    """Give the kernels that add up rows which pieces share, in order or atomically; a plan loads them with its own."""
+    width, dtype = problem.width_out, problem.dtype
+    if ordered:
+        return ordered_instances(width, dtype)
+    return shared_instances(use.shared.size > 0, width, dtype, loads_of(width, 8)[0])
+
+
+def adding_up(
+    plan: DevicePlan, problem: RelationalProblem, use: RowUse, rows: DeviceArray, kernels: Sequence[Kernel]
+) -> tuple[OrderedRows | SharedRows, DeviceArray]:
+    """Give the launches around a grid by the loaded `adding_instances`, and the target of each piece of ``rows``."""
+    width, dtype = problem.width_out, problem.dtype
+    if kernels[0].instance.template is SUM_PIECES:
+        ordered = OrderedRows(plan, use, rows, width, kernels)
+        return ordered, ordered.targets
+    shared = SharedRows(plan, use, width, dtype, kernels)
+    return shared, use.targets(rows, shared.numbered)
 
 
 def tiles_within(width_out: int) -> tuple[int, ...]:

@@ -11,13 +11,11 @@ from spmark.impls.core.relational import RelationalProblem
 from spmark.impls.formats.relational_pieces import RelationalPieces
 from spmark.impls.formats.row_use import row_use
 from spmark.impls.kernels.family import KernelFamily, OneFormat, taken_apart
-from spmark.impls.kernels.ordered_rows import OrderedRows, ordered_instances
-from spmark.impls.kernels.relational_hyb import TILES, tiles_within
-from spmark.impls.kernels.shared_rows import SharedRows, shared_instances
+from spmark.impls.kernels.relational_hyb import TILES, adding_instances, adding_up, tiles_within
 from spmark.impls.kernels.tile_tasks import NO_ROW
 from spmark.impls.runtime.plan import Arrays, DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import C_TYPES, NARROW, Instance, KernelTemplate, loads_of
+from spmark.impls.runtime.template import C_TYPES, NARROW, Instance, KernelTemplate
 
 _THREADS = 256
 _DEPTHS = (32, 64, 128)
@@ -55,7 +53,7 @@ class RelationalPiecesPlan(DevicePlan):
     def __init__(
         self, problem: RelationalProblem, target: Target, held: RelationalPieces, config: Config, **schedule: int
     ) -> None:
-        instance, width, dtype = pieces_instance(problem, **schedule), problem.width_out, problem.dtype
+        instance, width = pieces_instance(problem, **schedule), problem.width_out
         super().__init__(problem, target, {**config, **schedule}, alignment=16)
         self.stored, self.half_sums = held.indices.size, True
         with self.phase("convert"):
@@ -63,22 +61,14 @@ class RelationalPiecesPlan(DevicePlan):
             rows = held.rows[real]
             use = row_use(problem.matrix.num_rows, [rows])
             values = target.xp.asarray(problem.values)[held.positions]
-        self._ordered = bool(schedule["ordered"])
-        self.deterministic = self._ordered or use.shared.size == 0
+        ordered = bool(schedule["ordered"])
+        self.deterministic = ordered or use.shared.size == 0
         with self.phase("compile"):
-            shared = shared_instances(use.shared.size > 0, width, dtype, loads_of(width, 8)[0])
-            beside = ordered_instances(width, dtype) if self._ordered else shared
-            self._kernel, *around = target.load([instance, *beside])
+            self._kernel, *around = target.load([instance, *adding_instances(problem, use, ordered)])
         self._shared_bytes = shared_bytes(instance)
         self._kernel.allow_shared(self._shared_bytes)
         with self.phase("upload"):
-            self._around: OrderedRows | SharedRows
-            if self._ordered:
-                self._around = OrderedRows(self, use, rows, width, around)
-                to = self._around.targets
-            else:
-                self._around = SharedRows(self, use, width, dtype, around)
-                to = use.targets(rows, self._around.numbered)
+            self._around, to = adding_up(self, problem, use, rows, around)
             targets = target.xp.full(held.rows.shape, NO_ROW, np.int32)
             targets[real] = to
             arrays = held.relations, held.starts, held.indices, values, targets
@@ -88,8 +78,7 @@ class RelationalPiecesPlan(DevicePlan):
 
     def enqueue(self, operands: Arrays, out: DeviceArray) -> None:
         """Clear what is added into or has no edges, compute, and finish the rows that several pieces share."""
-        if isinstance(self._around, SharedRows):
-            self._around.before(out)
+        self._around.before(out)
         args = (*self._sizes, *self._arrays, *operands, out, self._around.sums)
         if self._grid[0]:
             self._kernel.launch(self._grid, args, self._shared_bytes, overlap=True)
