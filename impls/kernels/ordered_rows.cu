@@ -8,7 +8,7 @@ using namespace spmark;
 
 constexpr int kFew = 8;  // pieces that a group of threads adds up alone
 
-// What a piece is held in: T where pieces are `rounded`, so that they take half as many bytes, else float32.
+// What pieces are held in: T where they are `rounded`, else float32.
 template <typename T, bool rounded>
 struct PieceOf {
   using Type = float;
@@ -30,8 +30,8 @@ __global__ void __launch_bounds__(threads)
     sum_pieces(int num_shared, int width, const int* __restrict__ rows, const int* __restrict__ bounds,
                const typename PieceOf<T, rounded>::Type* __restrict__ pieces, T* __restrict__ out) {
   static_assert(sizeof(T) * vector <= 16, "a vector is stored at once");
-  let_next_grid_begin();  // which waits for this one where it needs to
   static_assert(!rounded || sizeof(T) == 2, "float32 is not rounded");
+  let_next_grid_begin();  // which waits for this one where it needs to
   constexpr int kMost = rounded ? 8 : 4, kLoad = vector < kMost ? vector : kMost;  // 16 bytes
   __shared__ Vec<float, vector> partial[threads];
   const int lanes = min(threads, width / vector), groups = threads / lanes;

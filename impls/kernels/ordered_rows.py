@@ -38,7 +38,7 @@ def ordered_instances(width: int, dtype: DType, pieces: DType = DType.FLOAT32) -
     dtype : DType
         Of C.
     pieces : DType
-        Of pieces: float32, or ``dtype``, to which they are rounded. They take half as many bytes then.
+        What pieces are held in: float32, or ``dtype``, to which they are rounded.
     """
     vector = widest_aligned(width, dtype)
     return [SUM_PIECES.instance(T=C_TYPES[dtype], rounded=pieces.narrow, vector=vector, threads=_THREADS)]
@@ -59,7 +59,7 @@ class OrderedRows:
     kernels : sequence of Kernel
         The loaded `ordered_instances`.
     pieces : DType
-        What they were asked for with.
+        As of `ordered_instances`.
 
     Attributes
     ----------

@@ -19,11 +19,10 @@ constexpr int kStages = 3;  // of X and W in shared memory: one is multiplied, t
 //   steps                2 integers each: the relation; a bit for each sixteen rows of which any has it
 //   neighbours           (steps, rows) row of X, or -1
 //   values               (steps, rows), read where `valued`; else A's are all ones
-//   targets              (tiles, rows) row r of Y; -1 - p for row p of `pieces`, where other tiles have more of the
-//   row's
-//                        relations and a later launch adds up; or kNoRow
+//   targets              (tiles, rows) row r of Y; -1 - p for row p of `pieces`, where other tiles have the row's
+//                        other relations and a later launch adds up; or kNoRow
 //   x, w, out            (K, width_in), (R, width_in, width_out), (I, width_out), row-major
-//   pieces               rows of width_out
+//   pieces               rows of width_out, rounded to T
 // Dynamic shared memory: the stages, and neighbours, steps and targets of the tile with the most steps.
 template <typename T, int tile, int rows, int depth, int vector, bool valued, int threads>
 __global__ void __launch_bounds__(threads)
