@@ -86,7 +86,7 @@ check: .venv/.dev-$(EXTRA) ## lint what differs from BASE (HEAD), run the fast t
 test: .venv/.dev-$(EXTRA) ## run the tests, with a sample of every table of kernels
 	@$(PYTEST) loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-test-rest: .venv/.dev-$(EXTRA) ## run what test leaves out: whole tables, every architecture, published records
+test-rest: .venv/.dev-$(EXTRA) ## run what test leaves out: more of the tables, every architecture, published records
 	@$(PYTEST) worksteal --tests=rest $(PYTEST_ARGS)
 
 fuzz: .venv/.dev-$(EXTRA) ## run each reader of files on mutated inputs for a minute, before a release

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import DTypeLike, NDArray
 from problems import random_csr
-from sampling import covering
+from sampling import covering, others
 
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.host.ring import HostKernel, HostTarget
@@ -31,14 +31,13 @@ TOGETHER = 32
 def every_instance(
     *templates: KernelTemplate, where: Callable[[Instance], bool] = lambda _: True
 ) -> pytest.MarkDecorator:
-    """Parametrise ``instance`` over whole tables, or parts; what a part's sample leaves out is `full`."""
+    """Parametrise ``instance`` over tables, or parts: the sample, and as `full` what it leaves out (`others`)."""
     params = []
     for template in templates:
         instances = [*filter(where, template.instances())]
         sample = set(covering(instances))
-        for instance in instances:
-            marks = () if instance in sample else (pytest.mark.full,)
-            params.append(pytest.param(instance, id=instance.expression, marks=marks))
+        marks = {**dict.fromkeys(sample, ()), **dict.fromkeys(others(instances, sample), (pytest.mark.full,))}
+        params += [pytest.param(one, id=one.expression, marks=marks[one]) for one in instances if one in marks]
     return pytest.mark.parametrize("instance", params)
 
 
