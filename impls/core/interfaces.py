@@ -83,7 +83,7 @@ class Plan:
     search: Search | None = None
     """What the search cost, if there was one."""
     half_sums: bool = False
-    """Whether partial sums are rounded to float16 or bfloat16, by a vendor's library or once before a product."""
+    """Whether partial sums are rounded to float16 or bfloat16, by a vendor's library or once by our own kernels."""
     deterministic: bool = True
     """Whether two runs on the same operands give the same bits."""
     order: NDArray[np.int32] | None = None

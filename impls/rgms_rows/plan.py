@@ -28,7 +28,7 @@ _MANY_ELEMENTS = 1 << 21
 """Elements of Y from which large tiles fill a GPU where there are many."""
 _SPLITS = {1 << 13: 6, 1 << 15: 4}
 """Groups of relations up to so many rows of Y, where X is wide and tiles are large: more groups give thread blocks more
-equal work."""
+equal work. Set with both scans of MinkUNet in view."""
 _TILES = {256: (128, 256, 4), 128: (128, 128, 3), 96: (128, 96, 3), 64: (128, 64, 4)}
 """Rows, columns and stages of the tiles of `RGMS_WIDE`, by the least columns of Y."""
 _SMALLER = {256: _TILES[128], 128: (64, 64, 4)}
